@@ -15,6 +15,10 @@ PACKAGE ?= .
 SECONDS ?= 60
 # Which part of the long tests: 3/12 is the fourth of twelve; nothing is all of them.
 TURN ?=
+# What `make mutants` draws.
+ROOM ?= ranking
+N ?= 20
+SEED ?= 0
 
 .venv/ready: pyproject.toml setup.py
 	$(PYTHON) -m venv .venv && $(PIP) install -q --upgrade pip && touch $@
@@ -25,7 +29,7 @@ test: .venv/ready  ## install with everything that a test needs, then run all te
 test-long: .venv/ready  ## the short and the long form; TURN=3/12: of the long form alone a part
 	$(PIP) install -q "$(PACKAGE)[test]" $(TORCH) && $(RUN) tests/run.py $(if $(TURN),--turn $(TURN),--long)
 mutants: .venv/ready  ## change one thing at a time in a room and see whether its tests notice: ROOM=sketching N=20 SEED=0
-	$(PIP) install -q "$(PACKAGE)[test]" $(TORCH) && $(RUN) tests/mutants.py $(ROOM) $(if $(N),--n $(N)) $(if $(SEED),--seed $(SEED))
+	$(PIP) install -q "$(PACKAGE)[test]" $(TORCH) --group asan && $(RUN) tests/mutants.py $(ROOM) $(N) $(SEED)
 # In an environment of its own, and with the oldest Python, for which these releases have wheels.
 OLDEST_PYTHON ?= python3.11
 OLDEST := $(subst .venv,.venv-oldest,$(RUN))

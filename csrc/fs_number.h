@@ -49,9 +49,9 @@ static double fs_scale_exactly(uint64_t mantissa, int exponent)
 }
 #endif
 
-/* Read the number that starts at p, as far as it goes: whoever calls looks at what follows.
+/* Read the number that starts at p, with this decimal point, as far as it goes: whoever calls looks at what follows.
  * 0: *value is exact; 1: a number that needs a full conversion; -1: not a number. *end is its end. */
-static int fs_read_number(const char *p, const char *stop, double *value, const char **end)
+static int fs_read_number(const char *p, const char *stop, char point, double *value, const char **end)
 {
     uint64_t mantissa = 0;
     int digits = 0, exponent = 0, seen = 0, negative = 0;
@@ -64,7 +64,7 @@ static int fs_read_number(const char *p, const char *stop, double *value, const 
         } else {
             digits = 20;
         }
-    if (p < stop && *p == '.') {
+    if (p < stop && *p == point) {
         p++;
         for (; p < stop && fs_is_digit(*p); p++, seen = 1)
             if (digits < 19) {

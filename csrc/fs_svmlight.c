@@ -21,7 +21,7 @@ static int is_lone_return(const char *p, const char *stop)
 /* The number that starts at p and must stop at a blank, a newline or '#': see fs_read_number. */
 static int read_number(const char *p, const char *stop, double *value, const char **end)
 {
-    const int kind = fs_read_number(p, stop, value, end);
+    const int kind = fs_read_number(p, stop, '.', value, end);
     return kind >= 0 && *end < stop && is_end(**end) ? kind : -1; /* nan, inf, trailing letters, a second point, ... */
 }
 

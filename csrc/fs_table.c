@@ -22,10 +22,10 @@ ptrdiff_t fs_table_place(double value)
     return (bits & quiet_nan) == quiet_nan ? (ptrdiff_t)(bits & ~quiet_nan) - 1 : -1;
 }
 
-ptrdiff_t fs_table_length(const char *p)
+ptrdiff_t fs_table_length(const char *p, char decimal)
 {
     const char *end = p;
-    while (fs_is_digit(*end) || *end == '.' || *end == '-' || *end == '+' || *end == 'e' || *end == 'E')
+    while (fs_is_digit(*end) || *end == decimal || *end == '-' || *end == '+' || *end == 'e' || *end == 'E')
         end++;
     return end - p;
 }
@@ -112,8 +112,9 @@ static void parse_part(void *context, ptrdiff_t k, void *scratch)
     const char *const text = block->text;
     const char *p = text + part.from;
     const char *const stop = text + part.stop;
-    const char delimiter = block->delimiter;
-    const char tab = delimiter == '\t' ? ' ' : '\t'; /* a blank, where it divides nothing */
+    const char delimiter = block->delimiter, point = block->decimal;
+    const char bare = point == delimiter ? '\0' : point; /* without quotes, what divides columns is no point */
+    const char tab = delimiter == '\t' ? ' ' : '\t';     /* a blank, where it divides nothing */
     const int32_t *const places = block->places;
     const ptrdiff_t width = block->width;
     (void)scratch;
@@ -161,7 +162,7 @@ static void parse_part(void *context, ptrdiff_t k, void *scratch)
             } else {
                 const char *number_end;
                 if (place >= 0) { /* most cells: a number, and what ends it */
-                    const int kind = fs_read_number(p, stop, value, &number_end);
+                    const int kind = fs_read_number(p, stop, bare, value, &number_end);
                     after = number_end;
                     while (*after == ' ' || *after == tab)
                         after++;
@@ -192,7 +193,7 @@ static void parse_part(void *context, ptrdiff_t k, void *scratch)
                 block->beside[2 * (part.first_row + part.rows) + 1] = end - start;
             } else if (place >= 0) {
                 const char *number_end = start;
-                const int kind = fs_read_number(start, end, value, &number_end);
+                const int kind = fs_read_number(start, end, point, value, &number_end);
                 if (kind >= 0 && number_end == end) {
                     if (kind) {
                         *value = nan_at(start - text);

@@ -41,6 +41,7 @@ typedef struct {
     const char *text;
     ptrdiff_t size;        /* bytes of text, ending with a newline */
     char delimiter;        /* ' ': any blanks */
+    char decimal;          /* '.' or ',': the point of a number */
     ptrdiff_t width, n;    /* cells of a line; numbers of a row */
     const int32_t *places; /* (width,) where the number of each column goes in its row, or what becomes of it */
     ptrdiff_t n_parts;
@@ -52,8 +53,8 @@ typedef struct {
     int64_t *beside; /* (rows, 2) place in the text and length of the cell that lies beside a row, or NULL */
 } fs_table_block;
 
-/* Cut text into parts of about so many bytes at least, and bound the rows; width, delimiter and places are set after
- * it. */
+/* Cut text into parts of about so many bytes at least, and bound the rows; width, delimiter, decimal and places are set
+ * after it. */
 void fs_table_cut(fs_table_block *block, const char *text, ptrdiff_t size, ptrdiff_t width, ptrdiff_t least);
 
 /* Returns the status of the first error. Missing numbers are NaN. */
@@ -62,6 +63,6 @@ int fs_table_parse(fs_table_block *block, double *out, int64_t *beside);
 /* A number that needs a full conversion, of which there are `slow`, is stored as a NaN that holds its place in the
  * text. That place, -1 for any other number; and the bytes up to the end of the number that starts at p. */
 ptrdiff_t fs_table_place(double value);
-ptrdiff_t fs_table_length(const char *p);
+ptrdiff_t fs_table_length(const char *p, char decimal);
 
 #endif

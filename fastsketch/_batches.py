@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._validation import Rows, as_weights, is_sparse
 from fastsketch.sources import Source, open_rows
+from fastsketch.sources._formats import refuse_lazy
 
 FeatureNames = tuple[str, ...]
 # What ``update`` takes; tables and arrays that lie elsewhere are arrays to a type checker.
@@ -38,6 +39,7 @@ def as_source(rows: Any) -> Source | None:
     if isinstance(rows, np.ndarray):
         mapped = isinstance(rows, np.memmap) and rows.ndim == 2
         return open_rows(rows) if mapped else None
+    refuse_lazy(rows)
     if is_table(rows):
         return _opened_table(rows)
     shape: Any = getattr(rows, "shape", None)
@@ -48,7 +50,7 @@ def as_source(rows: Any) -> Source | None:
 
 def is_table(rows: Any) -> bool:
     """Whether rows are a table with columns of their own types: of pandas, polars, pyarrow and their like."""
-    return hasattr(rows, "__arrow_c_stream__") or (hasattr(rows, "columns") and hasattr(rows, "iloc"))
+    return hasattr(rows, "__arrow_c_stream__") or (hasattr(rows, "iloc") and hasattr(rows, "columns"))
 
 
 def _opened_table(rows: Any) -> Source | None:

@@ -4,7 +4,7 @@ import functools
 import inspect
 from typing import Any, TypeVar
 
-from fastsketch._parameters import unknown_keyword
+from fastsketch._parameters import bare_names, unknown_keyword
 
 Face = TypeVar("Face")
 
@@ -24,5 +24,6 @@ def named_keywords(cls: type[Face]) -> type[Face]:
                 raise TypeError(unknown_keyword(f"{cls.__name__}()", key, known))
         init(self, *args, **kwargs)
 
+    bare_names(cls)
     setattr(cls, "__init__", __init__)  # noqa: B010  type checkers keep the constructor that they have seen
     return cls

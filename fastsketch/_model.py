@@ -53,7 +53,18 @@ from numpy.typing import NDArray
 
 from fastsketch._batches import FeatureNames, WeightedChunks, agreed, as_names, as_source, is_table, names_of
 from fastsketch._kernels.guard import Guard, changes, reads
-from fastsketch._parameters import Parameter, choice, constructor, flag, float_dtype, integer, parameter, real, seed
+from fastsketch._parameters import (
+    Parameter,
+    bare_names,
+    choice,
+    constructor,
+    flag,
+    float_dtype,
+    integer,
+    parameter,
+    real,
+    seed,
+)
 from fastsketch.io import _state as files
 from fastsketch.io._state import StateError
 from fastsketch.sources import Source, naming
@@ -91,6 +102,7 @@ class Model:
             cls.__init__ = constructor(cls, cls._declared)  # type: ignore[method-assign]
         if not abstract:
             _kinds[_home(cls), cls.__name__] = cls
+        bare_names(cls)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         raise TypeError(f"{type(self).__name__} is no model of its own")  # pragma: no cover  subclasses replace it

@@ -11,11 +11,13 @@ import difflib
 from collections.abc import Callable, Mapping
 from inspect import Parameter as Argument
 from inspect import Signature
-from typing import Any, Final
+from types import FunctionType
+from typing import Any, Final, TypeVar
 
 from fastsketch._validation import as_choice, as_dtype, as_flag, as_integer, as_real, as_seed
 
 Check = Callable[[Any, str], Any]
+Owner = TypeVar("Owner")
 
 # Stands for "no default": the argument must be given.
 REQUIRED: Final = object()
@@ -168,6 +170,16 @@ def constructor(cls: type, all_declared: Mapping[str, Parameter]) -> Any:
     __init__.__qualname__ = f"{cls.__qualname__}.__init__"
     __init__.__module__ = cls.__module__
     return __init__
+
+
+def bare_names(cls: type[Owner]) -> type[Owner]:
+    """Decorate a class: errors name the methods that it inherits from ours without the bases that they stand in."""
+    for base in cls.__mro__[1:]:
+        for method in vars(base).values() if base.__module__.startswith("fastsketch.") else ():
+            function = getattr(method, "__wrapped__", getattr(method, "__func__", method))
+            if isinstance(function, FunctionType):
+                function.__qualname__ = function.__name__
+    return cls
 
 
 def _annotation(cls: type, name: str) -> Any:

@@ -94,6 +94,19 @@ def test_at_most_two_positional_arguments(room):
     assert checked
 
 
+def test_errors_name_no_class_that_nobody_knows():
+    """Too many arguments were refused by "Reading.search()"."""
+    known = {item.__name__ for _, item in exported((*ROOMS, *FACES)) if inspect.isclass(item)}
+    for name, item in exported((*ROOMS, *FACES)):
+        for method, member in inspect.getmembers(item, inspect.isroutine) if inspect.isclass(item) else ():
+            function = getattr(member, "__wrapped__", getattr(member, "__func__", member))
+            if not method.startswith("_") and (getattr(function, "__module__", "") or "").startswith("fastsketch"):
+                owner = function.__qualname__.rpartition(".")[0]
+                assert not owner or owner in known, f"{name}.{method}: {function.__qualname__}"
+    with pytest.raises(TypeError, match=r"^search\(\) takes 2 positional arguments but 4 were given"):
+        fs.CodeIndex.search(1, 2, 3, 4)
+
+
 def test_no_parameter_has_another_word():
     for name, signature in signatures((*ROOMS, *FACES)):
         other = OTHER_WORDS & set(signature.parameters)

@@ -8,6 +8,7 @@ is one line on standard error.
 """
 
 import contextlib
+import logging
 import os
 import sys
 import warnings
@@ -58,7 +59,7 @@ def _run(argv: Sequence[str] | None) -> int:
     from fastsketch.cli._signals import OF_CTRL_C, handled
 
     try:
-        with handled(), _warnings_in_words():
+        with handled(), _warnings_in_words(), _news_in_words():
             arguments = make_parser().parse_args(argv)
             status: int = arguments.run(arguments) or 0
             sys.stdout.flush()
@@ -83,6 +84,29 @@ def _warnings_in_words() -> Generator[None]:
         warnings.simplefilter("default", UserWarning)
         warnings.showwarning = _warn
         yield
+
+
+@contextlib.contextmanager
+def _news_in_words() -> Generator[None]:
+    """What the library tells its logger is a line too; of the same in many files the first."""
+    told: set[object] = set()
+
+    class Lines(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            key = (record.msg, *(record.args or ())[1:])
+            if key not in told:
+                told.add(key)
+                _say(record.getMessage())
+
+    logger, handler = logging.getLogger("fastsketch"), Lines()
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
 
 
 def _warn(message: Warning | str, *_: Any, **__: Any) -> None:

@@ -48,7 +48,7 @@ def encode(args: Namespace) -> None:
         if args.factors and not isinstance(model, SketchHash):
             raise ValueError(f"--factors is for codes of a hash: those of {args.model} have theirs already")
         encoder = model.encoder(factors=True) if args.factors and isinstance(model, SketchHash) else model.encoder()
-        source = rows_in(args, model.n_features)
+        source = rows_in(args, model.n_features, model.feature_names)
         found = write_answers(args, out, encoder.encode, source, suffix)
         facts: dict[str, Any] = {"n_rows": found.n_rows}
         if isinstance(model, SketchHash):

@@ -49,7 +49,7 @@ def refine(args: Namespace) -> None:
     with output_of(args, over_input=True) as out:
         model = _sketch_in(args.model, "is refined")
         model._check_rereadable("refine")
-        sources = rows_in(args, model.n_features).each()
+        sources = rows_in(args, model.n_features, model.feature_names).each()
         started = time.perf_counter()
         with limited(args.threads), warnings.catch_warnings():
             warnings.simplefilter("error", OtherRows)
@@ -105,7 +105,7 @@ def audit(args: Namespace) -> int:
     model._rereadable("an audit")
     if once := [path for path in args.inputs if comes_once(path)]:
         raise ValueError(f"an audit reads rows again, and those of {once[0]} come once: save them to a file first")
-    sources = rows_in(args, model.n_features).each()
+    sources = rows_in(args, model.n_features, model.feature_names).each()
     watched = [_Watched(source, args.progress) for source in sources]
     started = time.perf_counter()
     with limited(args.threads), warnings.catch_warnings(record=True) as told:

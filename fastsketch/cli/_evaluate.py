@@ -53,7 +53,7 @@ def evaluate(args: Namespace) -> None:
         column = TIME_COLUMN
     elif column is not None and args.split not in ("time", "leave-one-out"):
         raise ValueError("--time-column is of --split time and of --split leave-one-out")
-    if column is not None:
+    if isinstance(column, int):
         as_integer(column, "--time-column", 3)
     if args.share is not None and args.split == "leave-one-out":
         raise ValueError("--share says how much is held out: --split leave-one-out holds out one event of each user")

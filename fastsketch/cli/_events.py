@@ -10,8 +10,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from fastsketch.cli._names import Places, places_of
+from fastsketch.cli._reading import columns_of, dialect_of
+from fastsketch.features._events import read_events
 from fastsketch.io import SourceError, StateError
-from fastsketch.io._events import read_events
+from fastsketch.io._table import as_dialect
 
 # Values that are all larger are seconds since some day in 1973: nobody rates like this.
 OLDEST_TIME = 1e8
@@ -76,9 +78,20 @@ class Taken(NamedTuple):
         return self.entries.tocsr()
 
 
-def take(args: Namespace, path: str, *, negative: bool = False, time_column: int | None = None) -> Taken:
-    """Read the events of a file; a value below 0 is an error with its line, unless `negative`."""
-    events = read_events(path, values=args.values, header=args.header, time_column=time_column)
+def take(
+    args: Namespace,
+    path: str,
+    *,
+    negative: bool = False,
+    time_column: str | int | None = None,
+    known: Sequence[str] = (),
+) -> Taken:
+    """Read the events of a file; a value below 0 is an error with its line, unless `negative`.
+
+    known: items that a model has, of which none is the name of a column.
+    """
+    dialect = as_dialect(**dialect_of(args))._replace(known=frozenset(known))
+    events = read_events(path, dialect, columns=columns_of(args), values=args.values, time=time_column)
     values = events.values
     if values is not None:
         if not negative and (values < 0).any():
@@ -93,7 +106,7 @@ def take(args: Namespace, path: str, *, negative: bool = False, time_column: int
                 UserWarning,
                 stacklevel=2,
             )
-    users, items = sorted(events.users.names), sorted(events.items.names)
+    users, items = sorted(set(events.users)), sorted(set(events.items))
     places = places_of(events.users, users), places_of(events.items, items)
     data = np.ones(len(events.lines)) if values is None else values
     entries = sparse.coo_array((data, places), shape=(len(users), len(items)))

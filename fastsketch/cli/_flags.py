@@ -94,16 +94,53 @@ def rows(parser: argparse.ArgumentParser) -> None:
     zero_based(parser)
     group = parser.add_argument_group("inputs")
     group.add_argument(
-        "--columns", metavar="A,B,...", help="names or positions (from 0) of the columns that are read (default: all)"
+        "--columns",
+        type=listed,
+        metavar="A,B,...",
+        help="names or positions (from 0) of the columns that are read; numeric: all of numbers (default: all)",
     )
     group.add_argument("--fill", type=float, metavar="X", help="number in the place of what is missing")
     group.add_argument("--key", metavar="NAME", help="data set of HDF5 or Zarr, layer of AnnData, that holds the rows")
+    dialect(group)
+
+
+def dialect(group: Any) -> None:
+    """How tables of text are written."""
     group.add_argument(
         "--header",
         action=argparse.BooleanOptionalAction,
         default=None,
-        help="whether the first line of a table has names (default: by what stands in it)",
+        help="whether the first line of a table has names (default: by what stands in it and below it)",
     )
+    group.add_argument(
+        "--separator", type=_separator, metavar="X", help="what divides columns: ; or tab, ... (default: found)"
+    )
+    group.add_argument("--decimal", metavar="X", help="decimal point of numbers: . or , (default .)")
+
+
+def _separator(text: str) -> str:
+    return "\t" if text in ("tab", "\\t") else text
+
+
+def as_column(text: str) -> str | int:
+    """A column by its name or, if that is a whole number, by its number."""
+    try:
+        return int(text)
+    except ValueError:
+        return text
+
+
+def listed(text: str) -> list[str]:
+    """Names between commas; one that holds commas stands in double quotes."""
+    from fastsketch.io._table import cells_of
+
+    try:
+        names = [name.strip() for name in cells_of(text, ",")]
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{error}, got {text!r}") from None
+    if not all(names):
+        raise argparse.ArgumentTypeError(f"names between commas must not be empty, got {text!r}")
+    return names
 
 
 def widths(parser: argparse.ArgumentParser) -> None:

@@ -6,6 +6,8 @@ from typing import Any
 from fastsketch.cli._flags import (
     choices,
     common,
+    dialect,
+    listed,
     long,
     map_job,
     or_none,
@@ -32,11 +34,11 @@ def _learn(commands: Any) -> None:
     parser = commands.add_parser(
         "learn",
         help="learn a linear model from labelled rows, online",
-        description="Learn a linear model from svmlight text or csv tables (.gz, .bz2, .xz too; - is the standard "
-        "input) by sketched online Newton steps, or by adaptive subgradients: each example is predicted, then learned. "
-        "Labels may be any text or numbers, and as many as there are; 'predict' and 'score' take the model.",
+        description="Learn a linear model from svmlight text or tables, csv (.gz, .bz2, .xz too; - is the standard "
+        "input) or Parquet, by sketched online Newton steps, or by adaptive subgradients: each example is predicted, "
+        "then learned. Labels may be any text or numbers, as many as there are; 'predict' and 'score' take the model.",
     )
-    parser.add_argument("inputs", nargs="+", metavar="TRAIN", help="svmlight text, or csv with --target")
+    parser.add_argument("inputs", nargs="+", metavar="TRAIN", help="svmlight text, or csv or Parquet with --target")
     parser.add_argument("-o", "--output", metavar="MODEL.fsk", help="file for the model")
     parser.add_argument("--test", metavar="TEST", help="what 'score' says on these rows, when all is learned")
     parser.add_argument("--regression", action="store_true", help="labels are real targets")
@@ -160,7 +162,7 @@ def _rows(group: Any, parser: Any) -> None:
         parser,
         "classes",
         group=group,
-        type=_listed,
+        type=listed,
         metavar="A,B,...",
         help="the labels that there are; others are refused (default: labels are added as they come)",
     )
@@ -206,31 +208,19 @@ def _rows(group: Any, parser: Any) -> None:
 
 
 def _table(parser: Any) -> None:
-    """How csv tables are read."""
-    group = parser.add_argument_group("csv tables")
+    """How tables are read."""
+    group = parser.add_argument_group("tables")
     group.add_argument("--target", metavar="COLUMN", help="name, or number from 1, of the column of labels")
-    group.add_argument(
-        "--header",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="whether the first line has the names of the columns (without: their numbers from 1)",
-    )
-    group.add_argument("--categorical", type=_listed, metavar="A,B,...", help="columns whose values are words")
-    group.add_argument("--numeric", type=_listed, metavar="A,B,...", help="columns whose values are numbers")
-    group.add_argument("--ignore", type=_listed, metavar="A,B,...", help="columns that are not read")
+    dialect(group)
+    group.add_argument("--categorical", type=listed, metavar="A,B,...", help="columns whose values are words")
+    group.add_argument("--numeric", type=listed, metavar="A,B,...", help="columns whose values are numbers")
+    group.add_argument("--ignore", type=listed, metavar="A,B,...", help="columns that are not read")
     group.add_argument(
         "--missing",
         choices=("feature", "refuse"),
         default="feature",
         help="what an empty cell is: something to learn from, or an error (default feature)",
     )
-
-
-def _listed(text: str) -> list[str]:
-    names = [name.strip() for name in text.split(",")]
-    if not all(names):
-        raise argparse.ArgumentTypeError(f"names between commas must not be empty, got {text!r}")
-    return names
 
 
 def _weights(text: str) -> str | dict[str, float]:
@@ -273,6 +263,7 @@ def _predict(commands: Any) -> None:
     )
     what.add_argument("--scores", action="store_true", help="raw scores instead of labels")
     parser.add_argument("-r", "--rank", type=int, metavar="R", help="of pairs (default: that of the model)")
+    dialect(parser.add_argument_group("tables"))
     zero_based(parser)
     map_job(parser)
     common(parser, "_answering.predict")
@@ -291,6 +282,7 @@ def _score(commands: Any) -> None:
     parser.add_argument(
         "--target", metavar="COLUMN", help="name, or number from 1, of the column of labels (default: as learned)"
     )
+    dialect(parser.add_argument_group("tables"))
     zero_based(parser)
     map_job(parser, resumed=False)
     common(parser, "_answering.score")

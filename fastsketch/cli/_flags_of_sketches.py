@@ -145,6 +145,7 @@ def _transform(commands: Any) -> None:
         metavar="{components,scores,distances}",
         help="log-densities, or squared distances, in place of components (default components)",
     )
+    parser.add_argument("--beside", metavar="COLUMN", help="name or position of a column of ids, written beside these")
     rows(parser)
     map_job(parser)
     common(parser, "_transforming.transform")

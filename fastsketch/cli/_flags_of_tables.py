@@ -5,9 +5,12 @@ from typing import Any
 
 from fastsketch.cli._flags import (
     DTYPES,
+    as_column,
     choices,
     common,
+    dialect,
     in_parts,
+    listed,
     parameter,
     seed,
     source,
@@ -41,10 +44,11 @@ def _complete(commands: Any) -> None:
         "complete",
         help="fit a low-rank model to ratings",
         description="Fit a low-rank model to lines of row id, column id, value: comma- or tab-separated text (.gz, "
-        ".bz2, .xz too), with or without a header (its third column is a word without digits); ids may be any text. "
-        "Every line has as many columns as the first; those beyond the third are not looked at.",
+        ".bz2, .xz too), or Parquet; ids may be any text. Every line has as many columns as the first; those beyond "
+        "the third are not looked at.",
     )
     parser.add_argument("ratings", metavar="RATINGS.csv")
+    _columns(parser)
     parser.add_argument("-o", "--output", required=True, metavar="MODEL.fsk", help="file for the model and the ids")
     parameter(parser, "loss", metavar=choices(LOSSES), help="(default square)")
     parameter(
@@ -189,13 +193,25 @@ def _evaluate(commands: Any) -> None:
     parser.add_argument("-k", type=int, default=20, metavar="K", help="length of the lists that counts (default 20)")
     parser.add_argument(
         "--time-column",
-        type=int,
+        type=as_column,
         metavar="C",
-        help="number of the column of times, numbers or ISO dates (of --split time, default 4; with it leave-one-out "
-        "holds out the newest)",
+        help="name or number (from 1) of the column of times, numbers or ISO dates (of --split time, default 4; with "
+        "it leave-one-out holds out the newest)",
     )
     _events(parser)
     common(parser, "_evaluate.evaluate")
+
+
+def _columns(parser: Any) -> None:
+    """What stands where in tables of ids."""
+    group = parser.add_argument_group("tables")
+    group.add_argument(
+        "--columns",
+        type=listed,
+        metavar="A,B[,C]",
+        help="names or numbers (from 0) of the columns of users, items and values (default: the first)",
+    )
+    dialect(group)
 
 
 def _events(parser: Any) -> None:
@@ -213,13 +229,7 @@ def _events(parser: Any) -> None:
         default=None,
         help="whether the third column is a value (default: if there is one and it is not that of times)",
     )
-    parser.add_argument(
-        "--header",
-        action=argparse.BooleanOptionalAction,
-        default=None,
-        help="whether the first line is a header (default: if its third column is a word, or, without values, if it "
-        "begins with words like user and item, without digits)",
-    )
+    _columns(parser)
     item = parser.add_argument_group("item model")
     parameter(
         parser, "sketch_size", short="-l", group=item, type=int, metavar="L", help="directions to keep (default 256)"

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import fastsketch as fs
 from fastsketch._validation import as_real
+from fastsketch.cli._flags import as_column
 from fastsketch.cli._job import given, limited
 from fastsketch.cli._output import output_of
-from fastsketch.cli._reading import as_column, how_read
+from fastsketch.cli._reading import how_read
 from fastsketch.cli._report import report
 
 PARQUET = ".parquet"

@@ -65,7 +65,7 @@ def learn(args: Namespace, model: L, out: Output, reader: Reader) -> tuple[L, di
     )
     try:
         with limited(args.threads):
-            progress = Progress(out.title, args.progress)
+            progress = Progress(out.title, args.progress, rows=rows_before)
             _read(model, consumed, sources, reader, progress, checkpoints)
             notes = {"inputs": [Path(path).name for path in args.inputs], **reader.notes()}
             with held():  # a fit that is complete is saved

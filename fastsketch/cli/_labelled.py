@@ -7,21 +7,25 @@ from typing import Any, cast
 
 from numpy.typing import NDArray
 
-from fastsketch.cli._reading import open_all
+from fastsketch.cli._reading import dialect_of, open_all
 from fastsketch.cli._row_by_row import InTurn
 from fastsketch.features import TableRows
+from fastsketch.features._cells import ARROW, PARQUET, open_cells
 from fastsketch.io import SourceError, StateError
 from fastsketch.io._svmlight import MOST_FEATURES
+from fastsketch.io._table import Dialect
 from fastsketch.sources import Source, comes_once
 from fastsketch.sources._identity import of_file
 from fastsketch.sources._joined import joined
 from fastsketch.sources._source import Place
 from fastsketch.sources._svmlight import SvmlightSource
 
-TABLES = (".csv", ".tsv")
+TABLES = (".csv", ".tsv", *PARQUET, *ARROW)
 COMPRESSED = (".gz", ".bz2", ".xz")
-# Flags that say how tables are read, and what they are called by TableRows.
-OF_TABLES = ("target", "header", "categorical", "numeric", "ignore", "missing")
+# Flags that say how tables are read.
+OF_TABLES = ("target", "header", "separator", "decimal", "categorical", "numeric", "ignore", "missing")
+# What of that holds for all files of a job, and for those that its model is asked about.
+DIALECT = ("header", "separator", "decimal")
 
 # (rows, labels, position)
 Labelled = tuple[Any, NDArray[Any], int]
@@ -105,7 +109,7 @@ class TableReading:
     """Tables as rows with names and labels; the first file that is read, or a model, says what each column is."""
 
     def __init__(self, options: dict[str, Any], schema: dict[str, Any] | None = None) -> None:
-        self._options: dict[str, Any] = options  # label, header and what else TableRows takes
+        self._options: dict[str, Any] = options  # what TableRows takes beside a schema
         self._schema = schema
         self._first: TableRows | None = None
 
@@ -116,12 +120,12 @@ class TableReading:
 
     def notes(self) -> dict[str, Any]:
         """What has been settled, as json can write it."""
-        return {"table": {**(self._schema or {}), "header": self._options["header"]}}
+        return {"table": {**(self._schema or {}), **{name: self._options[name] for name in DIALECT}}}
 
     def take(self, notes: dict[str, Any]) -> None:
         """The inverse; StateError for what is none."""
-        self._schema, header = schema_in(notes)
-        self._options = {"label": self._options["label"], "header": header}
+        self._schema, dialect = schema_in(notes)
+        self._options = {"label": self._options["label"], "missing": self._options["missing"], **dialect}
 
     def open(self, paths: Sequence[str]) -> list[Source]:
         """Sources that go together: all have the columns of the first."""
@@ -134,16 +138,14 @@ class TableReading:
         return InTurn(self.open(paths))
 
     def _table(self, path: str) -> TableRows:
-        if self._schema is None:
-            options: dict[str, Any] = self._options
-            if options["label"] is not None:
-                options = {**options, "label": _name_of(path, options["label"], header=options["header"])}
-            table = TableRows(path, **options)
-            self._options = {"label": options["label"], "header": options["header"]}
-            self._schema = table.schema
-            return table
-        label, header = self._options["label"], self._options["header"]
-        return TableRows(path, label=label, header=header, schema=self._schema)
+        if self._schema is not None:
+            return TableRows(path, **self._options, schema=self._schema)
+        options = self._options
+        label = None if options["label"] is None else _name_of(path, options)
+        table = TableRows(path, **{**options, "label": label})
+        kept = {name: options[name] for name in (*DIALECT, "missing")}
+        self._options, self._schema = {**kept, "label": label, "header": table.header}, table.schema
+        return table
 
     def labelled(self, source: Source, start_row: int = 0) -> Iterator[Labelled]:
         """Rows from start_row on with their labels."""
@@ -161,21 +163,21 @@ class TableReading:
 Reading = TextReading | TableReading
 
 
-def _name_of(path: str, column: str, *, header: bool) -> str:
+def _name_of(path: str, options: dict[str, Any]) -> str:
     """The name of a column that may be given by its number, from 1; without a header numbers are the names."""
-    if not header or not column.isdecimal() or comes_once(path):
+    column = options["label"]
+    if not column.isdecimal() or comes_once(path):
         return column
-    names = list(TableRows(path).schema["columns"])
-    if column in names:
-        return column
-    number = int(column)
-    if not 1 <= number <= len(names):
-        raise SourceError(f"{path} has {len(names)} columns: --target {column} is none of them")
-    return names[number - 1]
+    with open_cells(path, Dialect(*(options[name] for name in DIALECT))) as cells:
+        if cells.names is None or column in cells.names:
+            return column
+        if not 1 <= int(column) <= cells.width:
+            raise SourceError(f"{path} has {cells.width} columns: --target {column} is none of them")
+        return cells.names[int(column) - 1] or column
 
 
-def schema_in(notes: dict[str, Any]) -> tuple[dict[str, Any], bool]:
-    """(schema, whether there is a header) in the notes of a model or a partial result; StateError for what is none."""
+def schema_in(notes: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(schema, dialect) in the notes of a model or a partial result; StateError for what is none."""
     found = notes.get("table")
     if not isinstance(found, dict):
         raise StateError("the notes do not say how tables were read")
@@ -183,17 +185,19 @@ def schema_in(notes: dict[str, Any]) -> tuple[dict[str, Any], bool]:
     schema, header = {name: known.get(name) for name in ("columns", "label", "label_kind")}, known.get("header")
     if not isinstance(schema["columns"], dict) or not isinstance(header, bool):
         raise StateError(f"the notes do not say how tables were read: {known!r:.200}")
-    return schema, header
+    return schema, {"header": header, "separator": known.get("separator"), "decimal": known.get("decimal", ".")}
 
 
 # -- which of the two --------------------------------------------------------------------------------------------------
 def reading_to_learn(args: Namespace) -> Reading:
     """As the flags of `learn` have it."""
     tables = [path for path in args.inputs if is_table(path)]
-    given = [name for name in OF_TABLES if getattr(args, name) not in (None, True, "feature")]
+    given = [name for name in OF_TABLES if getattr(args, name) not in (None, "feature")]
     if not tables and not (given and all(map(comes_once, args.inputs))):
         if given:
-            raise ValueError(f"--{given[0]} is of tables (.csv, .tsv): {args.inputs[0]} is read as svmlight text")
+            raise ValueError(
+                f"--{given[0]} is of tables ({', '.join(TABLES[:3])}): {args.inputs[0]} is read as svmlight text"
+            )
         any_width = "open_columns" in args and args.open_columns
         return TextReading(n_features=MOST_FEATURES if any_width else args.n_features, zero_based=args.zero_based)
     if tables and len(tables) < len(args.inputs):
@@ -201,17 +205,19 @@ def reading_to_learn(args: Namespace) -> Reading:
     if args.target is None:
         raise ValueError(f"{args.inputs[0]} is a table: --target names the column of labels")
     kinds = {name: getattr(args, name) or () for name in ("categorical", "numeric", "ignore")}
-    return TableReading({"label": args.target, "header": args.header, "missing": args.missing, **kinds})
+    return TableReading({"label": args.target, **dialect_of(args), "missing": args.missing, **kinds})
 
 
 def reading_as_learned(model: Any, args: Namespace, *, labelled: bool) -> Reading:
     """As a model has learned; `labelled`: with labels, those of the column that --target names, if it names one."""
     target = getattr(args, "target", None)
     if "table" in model.notes:
-        schema, header = schema_in(model.notes)
+        schema, dialect = schema_in(model.notes)
+        dialect |= {name: getattr(args, name) for name in DIALECT if getattr(args, name) is not None}
         if target is not None:
             schema = {**schema, "label": target}
-        return TableReading({"label": schema["label"] if labelled else None, "header": header}, schema)
+        label = schema["label"] if labelled else None
+        return TableReading({"label": label, "missing": "feature", **dialect}, schema)
     if any(map(is_table, args.inputs)):
         raise ValueError(f"{args.inputs[0]} is a table, and the model was learned from svmlight text")
     return TextReading(n_features=model.n_features or MOST_FEATURES, zero_based=args.zero_based)

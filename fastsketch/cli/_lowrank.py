@@ -10,9 +10,11 @@ from scipy import sparse
 from fastsketch.cli._job import given, limited
 from fastsketch.cli._names import ids_of, places_of
 from fastsketch.cli._output import output_of
+from fastsketch.cli._reading import columns_of, dialect_of
 from fastsketch.cli._report import report
+from fastsketch.features._events import read_events
 from fastsketch.features._id_map import ids_of_text
-from fastsketch.io._table import read_table
+from fastsketch.io._table import as_dialect
 from fastsketch.lowrank import LowRankModel
 from fastsketch.lowrank._fitted import HistoryLine
 
@@ -21,8 +23,9 @@ from fastsketch.lowrank._fitted import HistoryLine
 def complete(args: Namespace) -> None:
     """Fit a model to (row id, column id, value) lines and save it with the ids."""
     with output_of(args) as out:
-        table = read_table(args.ratings, values=True)
-        names = [sorted(ids.names) for ids in table[:2]]
+        dialect = as_dialect(**dialect_of(args))
+        table = read_events(args.ratings, dialect, columns=columns_of(args), values=True)
+        names = [sorted(set(ids)) for ids in table[:2]]
         rows, columns = (places_of(ids, known) for ids, known in zip(table[:2], names, strict=True))
         shape = len(names[0]), len(names[1])
         x = sparse.coo_array((table.values, (rows, columns)), shape=shape)
@@ -55,7 +58,7 @@ def complete(args: Namespace) -> None:
             args,
             {
                 **facts,
-                "observations": len(table.values),
+                "observations": len(table.lines),
                 "mean_loss": facts["objective"] / facts["n_observations"],
                 "seconds": time.perf_counter() - started,
                 "output": args.output,
@@ -76,8 +79,10 @@ def predict(args: Namespace, model: LowRankModel) -> None:
         raise ValueError("a model of 'complete' predicts the values of the pairs of one file")
     with output_of(args, ".csv") as out:
         sides = ids_of(model, args.model)
-        table = read_table(args.inputs[0], values=False)
-        asked = [ids_of_text(side, ids.names)[ids.places] for side, ids in zip(sides, table[:2], strict=True)]
+        known = {str(name) for side in sides for name in side}
+        dialect = as_dialect(**dialect_of(args))._replace(known=known)
+        table = read_events(args.inputs[0], dialect, values=False)
+        asked = [ids_of_text(side, ids) for side, ids in zip(sides, table[:2], strict=True)]
         with limited(args.threads):
             method = model.predict_proba if args.probabilities else model.predict
             predicted = method(*asked, rank=args.rank)
@@ -85,8 +90,7 @@ def predict(args: Namespace, model: LowRankModel) -> None:
             text = io.TextIOWrapper(file, "utf-8", newline="")
             lines = csv.writer(text, lineterminator="\n")
             shown = (f"{value:.9g}" for value in predicted)
-            pairs = [map(ids.names.__getitem__, ids.places.tolist()) for ids in table[:2]]
-            lines.writerows(zip(*pairs, shown, strict=True))
+            lines.writerows(zip(*table[:2], shown, strict=True))
             text.flush()
             text.detach()
         rows, columns = (side.places(values) for side, values in zip(sides, asked, strict=True))

@@ -7,8 +7,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from fastsketch.features import IdMap
+from fastsketch.features._events import read_events
 from fastsketch.io import SourceError
-from fastsketch.io._table import Ids, read_table
+from fastsketch.io._table import Dialect
 from fastsketch.lowrank import LowRankModel
 from fastsketch.recommending import SketchedEASE
 
@@ -36,16 +37,16 @@ def names_of(model: LowRankModel | SketchedEASE, path: str) -> list[list[str]]:
     return names
 
 
-def places_of(ids: Ids, known: list[str]) -> Places:
+def places_of(ids: list[str], known: list[str]) -> Places:
     """Index of each id, -1 for one that is not known."""
     index = {name: place for place, name in enumerate(known)}
-    return np.array([index.get(name, -1) for name in ids.names], np.intp)[ids.places]
+    return np.array([index.get(name, -1) for name in ids], np.intp)
 
 
 def pairs_of(path: str, rows: list[str], columns: list[str]) -> Any:
-    """The pairs of a table whose ids are both known, CSR (rows, columns)."""
-    table = read_table(path, values=False)
-    one, two = places_of(table.rows, rows), places_of(table.columns, columns)
+    """The pairs of a table whose ids are both known, CSR (rows, columns). A header is a pair that nobody knows."""
+    events = read_events(path, Dialect(header=False), values=False)
+    one, two = places_of(events.users, rows), places_of(events.items, columns)
     keep = (one >= 0) & (two >= 0)
     ones = np.ones(int(keep.sum()))
     return sparse.csr_array((ones, (one[keep], two[keep])), shape=(len(rows), len(columns)))

@@ -6,11 +6,13 @@ import os
 import sys
 from argparse import Namespace
 from collections.abc import Generator
+from fnmatch import fnmatch
+from glob import has_magic
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, TextIO, cast
 
 from fastsketch.cli._signals import held
-from fastsketch.io._lock import locked
+from fastsketch.io._lock import lock_name, locked
 from fastsketch.io._replacing import pour, regular_target, replacing, spooled, straight, sweep
 
 STANDARD = "-"
@@ -169,6 +171,11 @@ def output_of(
         for source in _inputs(args):
             if _same_file(out.path, source):
                 raise ValueError(f"the output {args.output} is also an input: it would be lost")
+            if _among(out.path, source):
+                raise ValueError(
+                    f"the output {args.output} would be read with {source}, and so would its lock: put it into another "
+                    "folder, or name the files"
+                )
     try:
         with out.alone():
             yield out
@@ -220,6 +227,16 @@ def _same_file(path: Path, name: str) -> bool:
         return path.samefile(name)
     except (OSError, ValueError):
         return False
+
+
+def _among(path: Path, name: str) -> bool:
+    """Whether a folder, or a glob, that is read would have the lock of an output among its files."""
+    lock = lock_name(path.absolute())
+    if Path(name).is_dir():
+        folder = Path(name).absolute()
+        within = lock.relative_to(folder).parts if lock.is_relative_to(folder) else (".",)
+        return not any(part.startswith((".", "_")) for part in within)  # as folders are read
+    return has_magic(name) and not Path(name).exists() and fnmatch(str(lock), str(Path(name).absolute()))
 
 
 def _checked(name: str) -> Path | None:

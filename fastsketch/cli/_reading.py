@@ -2,10 +2,12 @@
 
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
-from fastsketch.sources import Source, open_rows
+from fastsketch.cli._flags import as_column
+from fastsketch.sources import Source, comes_once, open_rows
 
 # (arguments of update, rows in them, position in the source)
 Piece = tuple[tuple[Any, ...], int, int]
@@ -52,29 +54,36 @@ class Reader(Protocol):
         ...
 
 
-def as_column(text: str) -> str | int:
-    """A column by its name or, if that is a whole number, by its position."""
-    try:
-        return int(text)
-    except ValueError:
-        return text
+def dialect_of(args: Namespace) -> dict[str, Any]:
+    """How tables of text are written, among the arguments."""
+    return {"header": args.header, "separator": args.separator, "decimal": args.decimal or "."}
+
+
+def columns_of(args: Namespace) -> list[str | int] | None:
+    """The columns that --columns names."""
+    return None if args.columns is None else [as_column(name) for name in args.columns]
 
 
 def how_read(args: Namespace, n_features: int | None) -> dict[str, Any]:
     """The options of open_rows among the arguments."""
     return {
-        "columns": None if args.columns is None else [as_column(name) for name in args.columns.split(",")],
+        "columns": "numeric" if args.columns == ["numeric"] else columns_of(args),
         "fill": args.fill,
         "key": args.key,
-        "header": args.header,
+        **dialect_of(args),
+        **({"beside": as_column(args.beside)} if getattr(args, "beside", None) else {}),
         "n_features": n_features,
         "zero_based": args.zero_based,
     }
 
 
-def rows_in(args: Namespace, n_features: int | None = None) -> Source:
-    """The rows of args.inputs, one file after another."""
-    return open_rows(list(args.inputs), **how_read(args, n_features))
+def rows_in(args: Namespace, n_features: int | None = None, names: Sequence[str] | None = None) -> Source:
+    """The rows of args.inputs, one file after another; of the columns that a model knows by name, if they have them."""
+    how = how_read(args, n_features)
+    if names is not None and args.columns is None and not any(map(comes_once, args.inputs)):
+        with suppress(ValueError):  # what is wrong is said of the rows as they come
+            return open_rows(list(args.inputs), **{**how, "columns": list(names)})
+    return open_rows(list(args.inputs), **how)
 
 
 def open_all(paths: Sequence[str], n_features: int | None, *, zero_based: bool) -> list[Source]:

@@ -26,8 +26,8 @@ from fastsketch.cli._recommenders import (
     warn_of_ratings,
 )
 from fastsketch.cli._report import report
+from fastsketch.features._events import read_ids
 from fastsketch.io import SourceError
-from fastsketch.io._events import read_ids
 
 # How a state file begins: it is a zip.
 STATE = b"PK\x03\x04"
@@ -137,7 +137,7 @@ def _users(args: Namespace, recommender: Recommender, own: Taken | None) -> tupl
         _refuse_unvalued(recommender, "--items ID ... has none")
         return ["--items"], _row_of(args.items, recommender.items) * one
     if args.events:
-        own = take(args, args.events, negative=free)
+        own = take(args, args.events, negative=free, known=recommender.items)
         if not own.valued:
             _refuse_unvalued(recommender, f"{args.events} has none")
             own = own._replace(entries=own.entries * one)

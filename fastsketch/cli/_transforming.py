@@ -26,8 +26,9 @@ def transform(args: Namespace) -> None:
             raise ValueError(
                 f"--what must be {' or '.join(known) or 'nothing'} for a {type(model).__name__}, got {args.what}"
             )
-        source = rows_in(args, model.n_features_in_)
+        source = rows_in(args, model.n_features_in_, getattr(model, "feature_names_in_", None))
         heads = [str(name) for name in model.get_feature_names_out()] if args.what == "components" else [args.what]
+        heads = [args.beside, *heads] if args.beside else heads
         found = write_answers(args, out, method, source, suffix, heads)
         report(args, {"n_rows": found.n_rows, "columns": len(heads), **timed(found), "output": args.output}, out)
 

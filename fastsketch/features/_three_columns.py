@@ -1,6 +1,6 @@
 """Columns of users, items and values out of what holds them: data frames, files, tuples, dicts."""
 
-import sys
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from os import PathLike
@@ -11,14 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch._validation import is_sparse
-from fastsketch.io._input import InputFile, SourceError
-from fastsketch.io._table import as_number, at_line, is_name, names_ids, pair, records
+from fastsketch.features._cells import ARROW, PARQUET, column_of, names_of
+from fastsketch.features._events import ColumnNames, places_of, read_events
+from fastsketch.io._input import SourceError
+from fastsketch.io._table import Dialect
+from fastsketch.sources._formats import refuse_lazy
 
-# Names, or numbers from 0.
-ColumnNames = Sequence[str | int]
-
-# Files that pyarrow reads.
-_PARQUET, _ARROW = (".parquet", ".pq"), (".arrow", ".feather", ".ipc")
+# How the names of columns of ids may begin, in a data frame that is refused where a matrix is wanted.
+_USERS = ("user", "customer", "visitor", "member", "session", "person", "client", "account", "uid", "row")
+_ITEMS = ("item", "movie", "film", "product", "article", "track", "song", "artist", "book", "page", "sku", "column")
 
 
 class Three(NamedTuple):
@@ -36,6 +37,7 @@ def is_frame(table: Any) -> bool:
     """Whether it is a table with columns of several types: of pandas, polars, pyarrow and what is like them."""
     if isinstance(table, np.ndarray | Mapping) or is_sparse(table) or getattr(table, "ndim", 2) != 2:
         return False
+    refuse_lazy(table)
     named = hasattr(table, "columns") or hasattr(table, "column_names")
     return (named and hasattr(table, "__getitem__")) or (hasattr(table, "__arrow_c_stream__") and not _is_column(table))
 
@@ -45,20 +47,16 @@ def _is_column(table: Any) -> bool:
     return hasattr(table, "to_numpy") and not hasattr(table, "columns")
 
 
-def _names(frame: Any) -> list[Any]:
-    found = getattr(frame, "column_names", None)
-    return list(frame.columns if found is None else found)
-
-
 def looks_like_triples(frame: Any) -> bool:
     """Whether nobody could mean a matrix without saying so: three columns at most, or names of ids in front."""
-    return _only_arrow(frame) or len(_names(frame)) <= 3 or has_names_of_ids(frame)
+    return _only_arrow(frame) or len(names_of(frame)) <= 3 or has_names_of_ids(frame)
 
 
 def has_names_of_ids(frame: Any) -> bool:
     """Whether it is a data frame whose first two columns have such names."""
-    names = _names(frame) if is_frame(frame) and not _only_arrow(frame) else []
-    return len(names) > 1 and names_ids(str(names[0]), str(names[1]))
+    names = [str(name).lower() for name in names_of(frame)] if is_frame(frame) and not _only_arrow(frame) else []
+    named = len(names) > 1 and names[0].startswith(_USERS) and names[1].startswith(_ITEMS)
+    return named and not re.search(r"\d", "".join(names[:2]))
 
 
 def _only_arrow(frame: Any) -> bool:
@@ -69,46 +67,25 @@ def of_frame(frame: Any, columns: ColumnNames | None) -> Three:
     """The columns of a data frame: those that are named, or all, which are two or three then."""
     if _only_arrow(frame):
         frame = _pyarrow("a table with __arrow_c_stream__ alone").table(frame)
-    names = _names(frame)
+    names = names_of(frame)
     if columns is None:
         if len(names) not in (2, 3):
             raise ValueError(f"columns must say which are users, items and values: there are {len(names)}")
         places = list(range(len(names)))
     else:
-        places = _places(columns, names)
-    return Three(*_filled([_column(frame, place) for place in places]))
+        places = _three(columns, names)
+    return Three(*_filled([column_of(frame, place) for place in places]))
 
 
-def _column(frame: Any, place: int) -> Any:
-    if hasattr(frame, "iloc"):  # pandas, whose names may be anything
-        return frame.iloc[:, place]
-    if hasattr(frame, "column"):  # pyarrow, which follows offsets and codes without a look at them
-        frame.column(place).validate(full=True)
-        return frame.column(place)
-    return frame[_names(frame)[place]]
-
-
-def _places(columns: ColumnNames, names: Sequence[Any]) -> list[int]:
+def _three(columns: ColumnNames, names: Sequence[Any]) -> list[int]:
     """The numbers of the columns that are asked for."""
-    if isinstance(columns, str) or not isinstance(columns, Sequence) or len(columns) not in (2, 3):
+    _check_columns(columns)
+    return places_of(columns, names)
+
+
+def _check_columns(columns: Any) -> None:
+    if isinstance(columns, str) or not isinstance(columns, Sequence) or len(cast("Any", columns)) not in (2, 3):
         raise ValueError(f"columns must name those of users, items and, if there are any, values, got {columns!r}")
-    places: list[int] = []
-    for column in columns:
-        if isinstance(column, bool) or not isinstance(column, str | int):
-            raise TypeError(f"columns must hold names or numbers of columns, got {column!r}")
-        if isinstance(column, int) and column not in names:
-            if not 0 <= column < len(names):
-                raise ValueError(f"columns: there is no column {column}, they are numbered from 0 to {len(names) - 1}")
-            places.append(column)
-        elif names.count(column) != 1:
-            many = "no column is" if column not in names else "several columns are"
-            listed = ", ".join(map(repr, names[:20])) + (", ..." if len(names) > 20 else "")
-            raise ValueError(f"columns: {many} named {column!r}; there are {listed}")
-        else:
-            places.append(names.index(column))
-    if len(set(places)) < len(places):
-        raise ValueError(f"columns must be different ones, got {columns!r}")
-    return places
 
 
 def _filled(found: list[Any]) -> list[Any]:
@@ -116,12 +93,12 @@ def _filled(found: list[Any]) -> list[Any]:
 
 
 # -- files -------------------------------------------------------------------------------------------------------------
-def of_file(path: str | PathLike[str], columns: ColumnNames | None, *, header: bool | None) -> Three:
+def of_file(path: str | PathLike[str], columns: ColumnNames | None, dialect: Dialect) -> Three:
     """The columns of a file, by its suffix; SourceError for what cannot be read."""
     path = Path(path)
-    if path.suffix in (*_PARQUET, *_ARROW):
+    if path.suffix in (*PARQUET, *ARROW):
         return _of_arrow_file(path, columns)
-    return _of_text(path, columns, header=header)
+    return _of_text(path, columns, dialect)
 
 
 def _pyarrow(what: str) -> Any:
@@ -134,10 +111,10 @@ def _pyarrow(what: str) -> Any:
 def _of_arrow_file(path: Path, columns: ColumnNames | None) -> Three:
     arrow = _pyarrow(str(path))
     try:
-        if path.suffix in _PARQUET:
+        if path.suffix in PARQUET:
             parquet = import_module("pyarrow.parquet")
             names = parquet.read_schema(path).names
-            chosen = names if columns is None else [names[place] for place in _places(columns, names)]
+            chosen = names if columns is None else [names[place] for place in _three(columns, names)]
             if len(chosen) > 3:
                 raise ValueError(f"{path}: columns must say which are users, items and values: there are {len(names)}")
             return of_frame(parquet.read_table(path, columns=chosen).select(chosen), None)
@@ -148,53 +125,12 @@ def _of_arrow_file(path: Path, columns: ColumnNames | None) -> Three:
         raise SourceError(f"{path} cannot be read: {error}") from error
 
 
-def _of_text(path: Path, columns: ColumnNames | None, *, header: bool | None) -> Three:
+def _of_text(path: Path, columns: ColumnNames | None, dialect: Dialect) -> Three:
     """Text by the rules of ``fastsketch.io``; ids are strings, without the blanks around them."""
-    by_name = columns is not None and any(isinstance(column, str) for column in columns)
-    if by_name and header is False:
-        raise ValueError("columns has names, and with header=False there are none: give numbers from 0")
-    places = [0, 1, 2] if columns is None else _places(columns, range(1 << 20)) if not by_name else []
-    users: list[str] = []
-    items: list[str] = []
-    numbers: list[float] = []
-    lines: list[int] = []
-    with InputFile(path, sys.stdin.buffer if str(path) == "-" else None).held() as file:
-
-        def is_header(first: list[str]) -> bool:
-            nonlocal places
-            if by_name:
-                places = _places(cast("ColumnNames", columns), [field.strip() for field in first])
-                return True
-            if columns is None:
-                places = places[: min(3, len(first))]
-            if header is not None:
-                return header
-            if len(places) == 3 and is_name(first[places[2]]):
-                return True
-            return names_ids(first[places[0]], first[places[1]])
-
-        wanted = 2 if columns is None or by_name else max(places) + 1
-        for number, fields in records(file, wanted, is_header):
-            try:
-                user, item = pair([fields[places[0]], fields[places[1]]])
-                if len(places) == 3:
-                    numbers.append(_as_value(fields[places[2]], chosen=columns is not None))
-            except ValueError as error:
-                raise at_line(file, number, error) from None
-            users.append(user)
-            items.append(item)
-            lines.append(number)
-    if not users:
-        raise SourceError(f"{path} holds no lines")
-    return Three(users, items, numbers if len(places) == 3 else None, np.array(lines))
-
-
-def _as_value(text: str, *, chosen: bool) -> float:
-    try:
-        return as_number(text)
-    except ValueError as error:
-        hint = "" if chosen else ": the third column is taken for values, unless columns= names two"
-        raise ValueError(f"{error}{hint}") from None
+    if columns is not None:
+        _check_columns(columns)
+    found = read_events(path, dialect, columns=columns)
+    return Three(found.users, found.items, found.values, found.lines)
 
 
 def is_mapping(table: Any) -> TypeGuard[Mapping[Any, Any]]:

@@ -9,9 +9,9 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch.features._events import ColumnNames
 from fastsketch.features._id_map import IdMap, no_ids
 from fastsketch.features._three_columns import (
-    ColumnNames,
     Three,
     has_names_of_ids,
     is_frame,
@@ -23,6 +23,7 @@ from fastsketch.features._three_columns import (
     of_tuples,
 )
 from fastsketch.io._input import SourceError
+from fastsketch.io._table import as_dialect
 
 Index = NDArray[Any]
 
@@ -79,7 +80,15 @@ class Triples:
         self.values = None if values is None else _as_values(values, self)
 
     @classmethod
-    def of(cls, table: Any, *, columns: ColumnNames | None = None, header: bool | None = None) -> "Triples":
+    def of(
+        cls,
+        table: Any,
+        *,
+        columns: ColumnNames | None = None,
+        header: bool | None = None,
+        separator: str | None = None,
+        decimal: str = ".",
+    ) -> "Triples":
         """A table from what holds one.
 
         Parameters
@@ -90,10 +99,16 @@ class Triples:
             list of (user, item) or (user, item, value); {user: [items]} or {user: {item: value}}.
         columns : sequence of str or int, optional
             Of a data frame or file: the names, or numbers from 0, of the columns of users, items and, if there are any,
-            values. If not given, all of a data frame, which has two or three then, and the first two or three of text.
+            values. If not given, all of a data frame, which has two or three then, and the first two or three of text,
+            of which a third that holds dates is left out, with a warning.
         header : bool, optional
-            Whether the first line of text is one. If not given, it is where `columns` holds names, or the third column
-            is a word without digits, or the first two begin with words such as "user" and "item".
+            Whether the first line of text is one. If not given, it is where `columns` holds names, or a word in it
+            stands above numbers or dates; it is none where it holds such itself, or its ids come again below it. Where
+            nothing tells, that is an error.
+        separator : str, optional
+            What divides columns of text: by default tabs, semicolons or commas, as the first lines have them.
+        decimal : {".", ","}, default "."
+            The decimal point of text.
 
         Raises
         ------
@@ -106,11 +121,12 @@ class Triples:
         """
         if columns is not None and not (isinstance(table, str | PathLike) or is_frame(table)):
             raise ValueError(f"columns names those of a data frame or a file, got {type(table).__name__}")
+        dialect = as_dialect(header, separator, decimal)
         if isinstance(table, Triples):
             return table
         if isinstance(table, str | PathLike):
             path = cast("str | PathLike[str]", table)
-            found = of_file(path, columns, header=header)
+            found = of_file(path, columns, dialect)
             with _in_file(path, found):
                 return cls(found.users, found.items, values=found.values)
         if is_frame(table):

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._kernels.guard import Guard, changes
+from fastsketch._parameters import bare_names
 from fastsketch._validation import Rows, as_choice, as_flag, as_rows
 from fastsketch.codes import Encoder
 from fastsketch.codes._rescoring import Source
@@ -28,6 +29,7 @@ KeptRows = Literal["float16", "float32"] | None
 KEPT: Final = (None, *ROW_TYPES)
 
 
+@bare_names
 class CodeIndex(Reading):
     """Codes of rows that are added, removed and found again, in memory and in a folder.
 

@@ -7,13 +7,14 @@ import os
 import pickle
 import time
 import warnings
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fastsketch._threads import blas_limit
 from fastsketch._validation import as_choice, as_flag, as_integer
@@ -91,7 +92,8 @@ def map_rows(
         ``learner.predict_proba`` or ``neighbours.kneighbors``; or a function of rows (n, d). For processes it must be
         importable: defined in a module, not in a lambda; ``functools.partial`` gives it more arguments.
     source : path, glob, folder, array, ... or fastsketch.sources.Source
-        Whatever ``fs.open_rows`` takes.
+        Whatever ``fs.open_rows`` takes. A column that is read beside the rows, ``open_rows(..., beside="id")``, stands
+        beside their answers too.
     output : path
         ".npy": one array, (n, ...). ".parquet": a folder of numbered files, one for each part, which readers take as
         one table (extra: arrow). What is there already is replaced when the new content is complete.
@@ -187,7 +189,7 @@ def written(method: Method, source: Source, output: Path, sink: Sink, job: Job, 
     firsts = _first_rows(parts)
     about = _identity(method, name, source, parts, job) if source.repeatable else None
     with (
-        _names_are_checked(source),
+        warnings.catch_warnings(),
         Progress(job.progress, source, len(parts)) as told,
         Unfinished.opened(output, sink, about, resume=job.resume, held=held) as kept,
     ):
@@ -204,15 +206,6 @@ def written(method: Method, source: Source, output: Path, sink: Sink, job: Job, 
         lengths, spec = kept.all(len(parts))
         kept.finish(lengths, firsts, spec or _spec_of_nothing(method, name, source))
     return MapResult(output, sum(lengths), len(parts), len(done), time.perf_counter() - started)
-
-
-@contextlib.contextmanager
-def _names_are_checked(source: Source) -> Generator[None]:
-    """Without a warning of scikit-learn for every chunk, that it has no names: ``check_names`` has seen them."""
-    with warnings.catch_warnings():
-        if source.feature_names is not None:
-            warnings.filterwarnings("ignore", "X does not have valid feature names", UserWarning)
-        yield
 
 
 def in_parts(
@@ -255,6 +248,8 @@ def _sent(engine: Engine, value: Any) -> Any:
 
 def answer_part(method: Method, name: str, part: Source, writer: Writer) -> tuple[int, Spec | None]:
     """What a task does: the answers for the rows of a part, where they belong; (rows, what answers are)."""
+    if part.feature_names is not None:  # which ``check_names`` has seen; it stays in processes that do nothing else
+        warnings.filterwarnings("ignore", "X does not have valid feature names", UserWarning)
     n_rows, spec = 0, None
     with contextlib.ExitStack() as stack:
         put: Any = None
@@ -273,16 +268,26 @@ def answer_part(method: Method, name: str, part: Source, writer: Writer) -> tupl
 def answers(method: Method, name: str, part: Source) -> Iterator[tuple[Fields, int]]:
     """(what a method says, rows) of a part, some rows at a time: cut by the data alone."""
     step, row = FIRST_ROWS, 0
-    for rows, _ in part.chunks():
+    chunks = ((rows, None) for rows, _ in part.chunks()) if part.beside is None else _with_ids(part)
+    for rows, ids in chunks:
         n, start = length(rows), 0
         while start < n:
             stop = min(start + step, n)
             with naming(part, row):
                 fields = as_fields(method(rows[start:stop]), stop - start, name)
+                if ids is not None:
+                    fields = {str(part.beside): ids[start:stop], **fields}
             yield fields, stop - start
             step = max(1, ANSWER_BYTES // max(1, spec_of(fields).row_bytes))
             row += stop - start
             start = stop
+
+
+def _with_ids(part: Source) -> Iterator[tuple[Any, NDArray[Any]]]:
+    """Rows with the values beside them: numbers, or text as objects."""
+    for rows, values, _ in part.chunks_beside():
+        kind = values.dtype.kind
+        yield rows, values if kind in "biuf" else np.array(["" if v is None else str(v) for v in values], object)
 
 
 def length(rows: Any) -> int:

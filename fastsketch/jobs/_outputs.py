@@ -314,6 +314,8 @@ def _as_columns(pa: Any, array: NDArray[Any]) -> list[Any]:
         kind = pa.binary(array.shape[1])
         content = pa.py_buffer(np.ascontiguousarray(array).tobytes())
         return [pa.Array.from_buffers(kind, len(array), [None, content])]
+    if array.dtype.kind == "O":
+        return [pa.array(array.tolist(), pa.string())]
     # copies: the next answer may lie in the same memory
     parts = array.T if array.ndim == 2 else [array]
     return [pa.array(np.array(part, part.dtype.newbyteorder("=")), from_pandas=False) for part in parts]

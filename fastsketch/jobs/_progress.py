@@ -60,7 +60,10 @@ class Report(TypedDict):
 
 
 class Line:
-    """Prints ``name: 42 % 1,234,567 rows 56,789 rows/s 0:12 left`` at most twice a second, or JSON."""
+    """Prints ``name: 42 % 1,234,567 rows 56,789 rows/s 0:12 left`` at most twice a second, or JSON.
+
+    rows: those before it began; seconds: since then.
+    """
 
     def __init__(
         self,
@@ -69,30 +72,31 @@ class Line:
         *,
         stream: TextIO | None = None,
         pause: float = PAUSE,
+        rows: int = 0,
+        seconds: float = 0.0,
     ) -> None:
         self._stream = stream or sys.stderr
         self._shown = self._stream.isatty() if wanted is None else bool(wanted)
         self._json, self._pause = wanted == "json", pause
         self._name = name
-        self._start = self._last = time.perf_counter()
-        self._first: tuple[float, int] | None = None  # fraction and rows at the first call
+        self._last = time.perf_counter()
+        self._start, self._before = self._last - seconds, rows
+        self._first: float | None = None  # fraction at the first call
 
     def show(self, fraction: float, rows: int, *, final: bool = False, more: Mapping[str, Any] | None = None) -> None:
         """Show how far the work has come: fraction in [0, 1], rows so far, and what else there is to say."""
         now = time.perf_counter()
-        if self._first is None:
-            self._first = fraction, rows
+        self._first = fraction if self._first is None else self._first
         if not self._shown or (now - self._last < self._pause and not final):
             return
         self._last = now
-        first_fraction, first_rows = self._first
         seconds = max(now - self._start, 1e-9)
-        rate = (rows - first_rows) / seconds
+        rate = (rows - self._before) / seconds
         if self._json:
             about = {"name": self._name, "fraction": fraction, "rows": rows, "rows_per_second": rate}
             self._print(json.dumps(about | {"seconds": seconds, "final": final} | dict(more or {})), "", "\n")
             return
-        done = fraction - first_fraction
+        done = fraction - self._first
         left = f"  {_clock(seconds * (1 - fraction) / done)} left" if done > 0 and not final else ""
         said = "".join(f"  {name.replace('_', ' ')} {value:.3g}" for name, value in (more or {}).items())
         terminal = self._stream.isatty()
@@ -127,7 +131,9 @@ class Printed:
         """Print a report."""
         if self._line is None or self.last is None or report["number"] != self.last["number"]:
             which = "" if self._passes == 1 else f", pass {report['number']} of {self._passes}"
-            self._line = Line(f"{self._name}{which}", self._wanted, pause=0.0)
+            before, rate = report["rows_before"], report["rows_per_second"]
+            seconds = (report["rows"] - before) / rate if rate else 0.0
+            self._line = Line(f"{self._name}{which}", self._wanted, pause=0.0, rows=before, seconds=seconds)
         self.last = report
         more: dict[str, Any] = dict(report["certificate"])
         if self._wanted == "json":

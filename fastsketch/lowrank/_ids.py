@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch.features._events import ColumnNames
 from fastsketch.features._id_map import (
     IdMap,
     array_names,
@@ -18,7 +19,6 @@ from fastsketch.features._id_map import (
     read_ids,
     taken,
 )
-from fastsketch.features._three_columns import ColumnNames
 from fastsketch.features._triples import Triples, as_triples, placed, repeated
 from fastsketch.lowrank._data import Array
 from fastsketch.lowrank._queries import as_indices, of_one_shape

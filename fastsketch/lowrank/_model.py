@@ -12,8 +12,8 @@ from fastsketch._losses import LOSSES, LossName, as_loss_parameter
 from fastsketch._model import Arrays
 from fastsketch._parameters import choice, flag, float_dtype, integer, parameter, real, seed
 from fastsketch._validation import Rows, as_integer, as_real
+from fastsketch.features._events import ColumnNames
 from fastsketch.features._id_map import IdMap
-from fastsketch.features._three_columns import ColumnNames
 from fastsketch.features._triples import Table, naming_ids
 from fastsketch.io import _checks as checks
 from fastsketch.lowrank._answers import Answers

@@ -52,6 +52,7 @@ from fastsketch.online._metrics import Figures, Metrics
 from fastsketch.online._names import NAMED, WORDS, NamedRows, Names, holds_words
 from fastsketch.online._state import BEFORE, THEIRS, Batch, Counts, Csr, Floats, Learned, Zeros, outline
 from fastsketch.online._top import Weighed, largest
+from fastsketch.sources._formats import refuse_lazy
 
 # Share of nonzeros above which rows are learned from as dense ones.
 DENSE_ABOVE = 0.3
@@ -363,6 +364,7 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         try:
             x: Any = as_rows(rows)
         except (TypeError, ValueError) as error:
+            refuse_lazy(rows)
             if not holds_words(rows):
                 raise
             raise type(error)(f"{error}; {WORDS}") from None

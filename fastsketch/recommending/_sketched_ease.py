@@ -14,8 +14,8 @@ from fastsketch._model import Arrays, MergeableModel
 from fastsketch._parameters import choice, float_dtype, integer, real, seed
 from fastsketch._sparse import as_csr
 from fastsketch._validation import Rows, as_flag, as_integer, as_numbers, as_real, as_weights, is_sparse
+from fastsketch.features._events import ColumnNames
 from fastsketch.features._id_map import IdMap, arrays_of, own_ids
-from fastsketch.features._three_columns import ColumnNames
 from fastsketch.features._triples import Table, as_triples
 from fastsketch.io import _checks as checks
 from fastsketch.recommending import _held_out as held_out

@@ -5,6 +5,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -61,13 +62,14 @@ def events_of(
 
     Items that the model does not know are left out.
     """
+    if _are_names(rows) or (isinstance(rows, str) and rows != "-" and not Path(rows).exists()):
+        got = repr(rows)[:60] if isinstance(rows, str) else "strings"
+        raise TypeError(
+            f"{name} must be events, got {got}: the model keeps items and no users; give those of each user as {{user: "
+            "[items]}, or a table (fastsketch.features.Triples, or a file that is there)"
+        )
     table = as_triples(rows, None, name)
     if table is None:
-        if _are_names(rows):
-            raise TypeError(
-                f"{name} must be events, got strings: the model keeps items and no users; give those of each user as "
-                "{user: [items]}, or a table (fastsketch.features.Triples)"
-            )
         return as_events(rows, n_items, np.dtype(dtype), name), None
     if known is None:
         raise ValueError(f"{name} are a table, and the model was given no ids of items")

@@ -20,8 +20,7 @@ def checked(estimator: BaseEstimator, X: Any, *, sum_duplicates: bool = True, **
     if isinstance(X, str | PathLike | Source):  # to scikit-learn a word that is no number
         raise TypeError(
             f"X is {'a source' if isinstance(X, Source) else 'the name of a file'}, and this method takes rows: "
-            "fs.map_rows(estimator.transform, X, output=...) writes what a method says of each, "
-            "`for rows in fs.open_rows(X)` gives chunks"
+            "fs.map_rows(estimator.transform, X, output=...) writes what a method says of each"
         )
     if is_sparse(X) and X.ndim == 2:  # scikit-learn has a message of its own for others
         X = as_csr(X, "X", sum_duplicates=sum_duplicates)

@@ -114,8 +114,8 @@ class CsrSource(FileSource):
         lengths = tuple(len(part) for part in (indptr, indices, data))
         whole = 0 < lengths[0] == self.size + 1 and lengths[1] == lengths[2]
         if not whole or not 0 < self.n_features <= MOST_FEATURES:
-            shape = self.size, self.n_features
-            raise SourceError(f"{self.name} is damaged: lengths {lengths} of indptr, indices, data, shape {shape}")
+            of = self.size, self.n_features
+            raise SourceError(f"{self.name} is damaged: lengths {lengths} of indptr, indices, data, shape {of}")
         self.dtype = self._dtype = np.dtype(data.dtype).newbyteorder("=")
         self.n_rows = self._length = self.size
         self._entries_of_row = lengths[1] / max(1, self.size)

@@ -78,6 +78,7 @@ class TableSource(Source):
             fields,
             options.columns,
             of=name,
+            numeric=options.numeric,
             left_out=[] if beside is None else [beside],
             dtype=options.dtype,
             width=lambda k: _first_width(_stream(x, name), k, name),
@@ -174,7 +175,9 @@ class StreamSource(Source):
         self._stream: Stream | _Checked | None = _stream(x, name)
         self._read: list[Batch] = []
         fields = self._stream.fields()
-        self._chosen = choose(fields, options.columns, of=name, dtype=options.dtype, width=self._width)
+        self._chosen = choose(
+            fields, options.columns, of=name, numeric=options.numeric, dtype=options.dtype, width=self._width
+        )
         # the batches that were read for the length of a list, with the columns as they are now known
         self._first: list[Piece] = [OfBatch(batch, self._chosen) for batch in self._read]
         self._read = []

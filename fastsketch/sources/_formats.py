@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from fastsketch.io._input import DECOMPRESSORS
+from fastsketch.io._table import Dialect
 from fastsketch.sources._source import Source
 
 
@@ -22,11 +23,12 @@ class Options:
     """Arguments of open_rows that a format may look at."""
 
     columns: tuple[str | int, ...] | None = None
+    numeric: bool = False  # all columns that hold numbers, in place of `columns`
     dtype: np.dtype[Any] | None = None
     n_features: int | None = None
     zero_based: bool = False
     key: str | None = None
-    header: bool | None = None
+    dialect: Dialect = Dialect()
     beside: str | int | None = None  # see _beside.py
     max_unpacked: int | None = None  # see most_unpacked of io/_input.py
 
@@ -99,6 +101,7 @@ BY_KIND: list[tuple[Test, str]] = [
 # What holds rows, and is none: (whether it is one, what to give in its place).
 INSTEAD: list[tuple[Test, str]] = [
     (known_as("polars", "LazyFrame"), "collect() it, or name the files"),
+    (known_as("pyarrow", "Dataset"), "take its to_table(), or name the files"),
     (known_as("dask", "DataFrame"), "take its to_dask_array(lengths=True), or name the files"),
     (known_as("dask_expr", "DataFrame"), "take its to_dask_array(lengths=True), or name the files"),
     (known_as("h5py", "Group", "File"), "take a data set of it, x[key], or name the file and its key"),
@@ -122,9 +125,11 @@ def of_file(path: Path) -> str:
     return TEXT_BY_SUFFIX.get(suffix, ANY_TEXT)
 
 
-def instead_of(x: Any) -> str | None:
-    """What to give in the place of an object that has no rows by itself; None if nobody knows."""
-    return next((advice for test, advice in INSTEAD if test(x)), None)
+def refuse_lazy(x: Any) -> None:
+    """Raise TypeError for an object that stands for rows and has none by itself, with what to give in its place."""
+    for test, advice in INSTEAD:
+        if test(x):
+            raise TypeError(f"a {type(x).__name__} cannot be read a chunk at a time: {advice}")
 
 
 def of_object(x: Any) -> str | None:

@@ -36,6 +36,7 @@ def open_ipc(path: Path, options: Options) -> Source:
             found,
             options.columns,
             of=str(path),
+            numeric=options.numeric,
             left_out=[*index_columns(reader.schema.metadata, found), *([] if beside is None else [beside])],
             dtype=options.dtype,
             width=lambda k: _first_width(path, is_file, k),

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from fastsketch._kernels.io import table as kernel
 from fastsketch._validation import as_rows
 from fastsketch.io._input import FREE_BYTES, InputFile, Opened, SourceError, whole_lines
+from fastsketch.io._table import no_number
 from fastsketch.sources._arrays import ArraySource
 from fastsketch.sources._npz import SparseMatrix
 from fastsketch.sources._source import Source
@@ -120,6 +121,7 @@ class _Reader:
             except kernel.BadCell as error:
                 before, column, why = error.args
                 where = "" if column is None else f"column {column + 1}: "
+                why = no_number(error.cell) if error.cell is not None else why
                 why = why if column is not None else f"an entry of this matrix has {width} numbers"
                 raise self._error(where + why, self._line + 1 + before) from None
             if missing:

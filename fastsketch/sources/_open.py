@@ -11,6 +11,7 @@ from numpy.typing import DTypeLike
 from fastsketch._validation import as_dtype, as_flag, as_integer, as_real, is_sparse
 from fastsketch.io._input import SourceError
 from fastsketch.io._svmlight import MOST_FEATURES
+from fastsketch.io._table import as_dialect
 from fastsketch.sources import _formats
 from fastsketch.sources._arrays import ArraySource
 from fastsketch.sources._batches import BatchSource
@@ -36,6 +37,8 @@ def open_rows(
     zero_based: bool = False,
     key: str | None = None,
     header: bool | None = None,
+    separator: str | None = None,
+    decimal: str = ".",
     beside: str | int | None = None,
     max_unpacked: int | None = None,
 ) -> Source:
@@ -52,8 +55,8 @@ def open_rows(
         Objects: arrays, sparse matrices, memory maps, anything with a shape and slices (h5py, Zarr), AnnData, dask
         arrays, data frames (what offers ``__arrow_c_stream__``), iterators of batches, and sources.
     columns : str, or sequence of str or int, optional
-        Names or positions of the columns that are read, in this order. One of lists of numbers (an embedding) is as
-        many columns as the lists are long.
+        Names or positions of the columns that are read, in this order; "numeric": all that hold numbers (of text, in
+        its first lines). One of lists of numbers (an embedding) is as many columns as the lists are long.
     dtype : {float32, float64}, optional
         Of the rows. By default that of the data, for columns of several types the smallest that holds all of them.
     fill : float, optional
@@ -65,7 +68,13 @@ def open_rows(
     key : str, optional
         The data set within an HDF5 file or a Zarr group, the layer of AnnData; needed where there are several.
     header : bool, optional
-        Whether the first line of a table of text has names; by default what stands in it decides.
+        Whether the first line of a table of text has names. By default it has where a column is asked for by name, or a
+        word in it stands above numbers or dates; where it holds words and nothing tells, that is an error.
+    separator : str, optional
+        What divides the columns of a table of text: by default tabs, semicolons or commas, as the first lines have
+        them.
+    decimal : {".", ","}, default "."
+        The decimal point of a table of text.
     beside : str or int, optional
         A column that is read beside the rows, of any type, and is none of theirs: see ``Source.chunks_beside``.
     max_unpacked : int, optional
@@ -101,13 +110,15 @@ def open_rows(
     """
     if n_features is not None:
         n_features = as_integer(n_features, "n_features", 1, MOST_FEATURES + 1)
+    numeric = isinstance(columns, str) and columns == "numeric"
     options = Options(
-        columns=None if columns is None else _as_columns(columns),
+        columns=None if columns is None or numeric else _as_columns(columns),
+        numeric=numeric,
         dtype=None if dtype is None else as_dtype(dtype),
         n_features=n_features,
         zero_based=as_flag(zero_based, "zero_based"),
         key=key,
-        header=None if header is None else as_flag(header, "header"),
+        dialect=as_dialect(header, separator, decimal),
         max_unpacked=None if max_unpacked is None else as_integer(max_unpacked, "max_unpacked", 1),
         beside=beside if beside is None or isinstance(beside, str) else as_integer(beside, "beside", -MOST_FEATURES),
     )
@@ -163,8 +174,7 @@ def _is_one(item: Any) -> bool:
 
 
 def _of_object(x: Any, options: Options, *, batches: bool = True) -> Source:
-    if (advice := _formats.instead_of(x)) is not None:
-        raise TypeError(f"a {type(x).__name__} cannot be read a chunk at a time: {advice}")
+    _formats.refuse_lazy(x)
     if (name := _formats.of_object(x)) is not None:
         return _formats.function(name)(x, options)
     if isinstance(x, np.memmap):

@@ -40,7 +40,7 @@ def table(path: Path, options: Options) -> Source:
     """A table of numbers."""
     from fastsketch.sources._table import TableText
 
-    return TableText(path, header=options.header, beside=options.beside)
+    return TableText(path, options)
 
 
 def market(path: Path, options: Options) -> Source:
@@ -53,7 +53,7 @@ def market(path: Path, options: Options) -> Source:
 def text(path: Path, options: Options) -> Source:
     """Text of any name, by its first lines."""
     with InputFile(path) as file:
-        kind = text_format(file.read(HEAD_BYTES))
+        kind = TABLE if options.dialect.separator else text_format(file.read(HEAD_BYTES))
     return (table if kind == TABLE else market if kind == MARKET else svmlight)(path, options)
 
 
@@ -71,7 +71,7 @@ def table_stream(stream: "Stream", options: Options) -> Source:
     """A table of numbers that is read once."""
     from fastsketch.sources._table import TableText
 
-    return TableText(stream.path, header=options.header, beside=options.beside, file=stream)
+    return TableText(stream.path, options, file=stream)
 
 
 def market_stream(stream: "Stream", options: Options) -> Source:

@@ -10,7 +10,7 @@ from fastsketch.io._input import SourceError
 from fastsketch.sources import _source
 from fastsketch.sources._formats import Options
 from fastsketch.sources._source import Source, rows_of_part
-from fastsketch.sources._table_columns import named
+from fastsketch.sources._table_columns import CHOOSE, named
 
 
 def open_frame(x: Any, options: Options) -> Source:
@@ -22,10 +22,12 @@ def open_frame(x: Any, options: Options) -> Source:
         columns = [k for k in range(len(names)) if k != beside]
     else:
         columns = [names.index(named(fields, name, "the DataFrame", "columns")) for name in options.columns]
+    if options.numeric:
+        columns = [k for k in columns if _is_number(x.dtypes.iloc[k]) or _holds_lists(x.iloc[:, k])]
     if len(set(columns)) < len(columns):
         raise ValueError("columns: one stands there twice")
     if not columns:
-        raise SourceError("the DataFrame has no columns")
+        raise SourceError(f"the DataFrame has no columns{' of numbers' if options.numeric else ''}")
     kinds = [x.dtypes.iloc[k] for k in columns]
     if any(
         getattr(kind, "kind", "") == "O" and _holds_lists(x.iloc[:, k]) for k, kind in zip(columns, kinds, strict=True)
@@ -40,7 +42,7 @@ def open_frame(x: Any, options: Options) -> Source:
         return source
     for k, kind in zip(columns, kinds, strict=True):
         if not _is_number(kind):
-            hint = "" if options.columns else ": choose those of numbers (columns= of fs.open_rows)"
+            hint = "" if options.columns else f": {CHOOSE}"
             raise SourceError(f"the DataFrame: column {names[k]!r} holds {kind}, not numbers{hint}")
     return FrameSource(x, columns, beside, options)
 
@@ -78,7 +80,8 @@ class FrameSource(Source):
         self.n_rows = self.size = len(x)
 
     def _take(self) -> None:
-        kinds = [self._frame.dtypes.iloc[k] for k in self._columns]
+        # of columns that are kept sparse, the dtype of what they hold
+        kinds = [getattr(kind, "subtype", kind) for kind in (self._frame.dtypes.iloc[k] for k in self._columns)]
         narrow = all(kind.kind == "f" and kind.itemsize <= 4 for kind in kinds)
         self.dtype = np.dtype(np.float32 if narrow else np.float64)
         self.n_features = len(kinds)

@@ -55,6 +55,7 @@ def open_parquet(path: Path, options: Options) -> Source:
             found,
             options.columns,
             of=str(path),
+            numeric=options.numeric,
             left_out=[*index_columns(schema.metadata, found), *([] if beside is None else [beside])],
             dtype=options.dtype,
             width=lambda k: _width(file, found[k][0], groups),

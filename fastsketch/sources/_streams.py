@@ -16,7 +16,7 @@ from fastsketch.sources._files import reading
 from fastsketch.sources._formats import Options
 from fastsketch.sources._paths import STANDARD_INPUT
 from fastsketch.sources._source import Source
-from fastsketch.sources._starts import COMPRESSED, NOT_STREAMED, text_format
+from fastsketch.sources._starts import COMPRESSED, NOT_STREAMED, TABLE, text_format
 
 # Enough of the start of a stream to see what it is: a header of .npy, lines of text.
 HEAD_BYTES = 64 << 10
@@ -97,7 +97,7 @@ def of_stream(stream: Stream, options: Options) -> Source:
     for magic, name in _formats.STREAMS_BY_START.items():
         if start.startswith(magic):
             return _formats.function(name)(stream, options)
-    kind = text_format(stream.head(HEAD_BYTES, lines=1))
+    kind = TABLE if options.dialect.separator else text_format(stream.head(HEAD_BYTES, lines=1))
     return _formats.function(_formats.TEXT_STREAMS[kind])(stream, options)
 
 

@@ -1,6 +1,6 @@
 """Tables of numbers in text (.csv, .tsv): dense rows, their columns named by a header."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -10,41 +10,54 @@ from numpy.typing import NDArray
 from fastsketch._kernels.io import table as kernel
 from fastsketch.io._input import InputFile, SourceError, whole_lines
 from fastsketch.io._svmlight import LONGEST_LINE
-from fastsketch.io._table import BYTE_ORDER_MARK, as_number, delimiter_of, fields_of
+from fastsketch.io._table import (
+    BYTE_ORDER_MARK,
+    DECIDING_LINES,
+    NUMBER,
+    UNTOLD,
+    WORD,
+    Dialect,
+    Row,
+    cells_of,
+    is_name,
+    kind_of,
+    listed,
+    no_number,
+    say_header,
+    separator_of,
+    tell_header,
+)
 from fastsketch.sources import _source
+from fastsketch.sources._formats import Options
 from fastsketch.sources._select import positions
 from fastsketch.sources._streams import Stream
+from fastsketch.sources._table_columns import CHOOSE
 from fastsketch.sources._text import TextSource
 
-# Cells that stand for a number that is not there (csrc/fs_table.h).
-MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})
 # Of text that is looked at to tell columns and header.
 LOOK_BYTES = 64 << 10
 
 
 class TableText(TextSource):
-    """Rows of numbers in text, with tabs, semicolons or commas between columns as the first line has them.
+    """Rows of numbers in text, with tabs, semicolons, commas or what `dialect` says between columns.
 
     A number is decimal and finite; a cell that is empty, or NA, n/a, NaN, null, none or ?, is missing: NaN. Columns
-    that are not asked for may hold anything. The first line is a header if `header` says so; if that is None, it is one
-    if its cells are words, or, where some are words and some numbers, if a column of words goes on with numbers.
+    that are not asked for may hold anything. The first line is a header if `dialect` says so, if a column is asked for
+    by its name, or by what stands in the first lines (``tell_header``); where that does not tell, it is an error.
     """
 
     dtype = np.dtype(np.float64)
 
-    def __init__(
-        self,
-        path: Path,
-        *,
-        header: bool | None = None,
-        beside: str | int | None = None,
-        file: Stream | None = None,
-    ) -> None:
+    def __init__(self, path: Path, options: Options, *, file: Stream | None = None) -> None:
         super().__init__(path, file)
-        self._delimiter, lines = self._first_lines(file)
-        self._width = len(lines[0])
-        self._header = self._is_header(lines, header)
-        names = _names(lines[0], self.name) if self._header else None
+        beside, dialect = options.beside, options.dialect
+        self._decimal = dialect.decimal
+        self._delimiter, rows = self._first_rows(dialect, file)
+        if dialect.header is None and any(isinstance(column, str) for column in (beside, *(options.columns or ()))):
+            dialect = dialect._replace(header=True)
+        self._dialect, self._width = dialect, len(rows[0][1])
+        self._header = self._is_header(rows)
+        names = _names(rows[0][1], f"{self.name}, line {rows[0][0]}") if self._header else None
         self.feature_names, self.n_features = names, self._width
         self._columns: list[int] = list(range(self._width))
         self._beside: int | None = None
@@ -54,6 +67,11 @@ class TableText(TextSource):
             if not self._columns:
                 raise SourceError(f"{self.name} has no column but {beside!r}")
             self.beside = beside
+        if options.numeric:
+            below = [cells for _, cells in rows[self._header :] if len(cells) == self._width]
+            self._columns = [k for k in self._columns if _is_numeric((row[k] for row in below), self._decimal)]
+            if not self._columns:
+                raise SourceError(f"{self.name} has no column of numbers")
         self._all_names = names
         self._set_columns()
 
@@ -74,38 +92,47 @@ class TableText(TextSource):
         return part
 
     # -- the first lines -------------------------------------------------------------------------------------------
-    def _first_lines(self, file: Stream | None) -> tuple[str, list[list[str]]]:
-        """(delimiter, cells of the first line and, if there is one, of the second)."""
-        found: list[list[str]] = []
-        delimiter = ","
+    def _first_rows(self, dialect: Dialect, file: Stream | None) -> tuple[str, list[Row]]:
+        """(what divides columns, cells of the first line, of the second and of others that are at hand)."""
+        lines: list[tuple[int, str]] = []
         for number, line in self._look(file):
             try:
                 text = line.removesuffix(b"\r").decode()
             except UnicodeDecodeError as error:
-                raise SourceError(f"{self.name}, line {number}: it is no UTF-8 ({error.reason})") from None
-            if not text.strip():
-                continue
-            if not found:
-                delimiter = delimiter_of(text)
-            try:
-                found.append(text.split(delimiter) if '"' not in text else fields_of(text, delimiter))
-            except ValueError as error:
-                raise SourceError(f"{self.name}, line {number}: {error}") from None
-            if len(found) == 2:
-                break
-        if not found:
+                if len(lines) > 1:
+                    break  # it is named where it is read
+                raise SourceError(
+                    f"{self.name}, line {number}: it is no UTF-8 ({error.reason}): iconv -t UTF-8 makes such text of it"
+                ) from None
+            if text.strip():
+                lines.append((number, text))
+        if not lines:
             raise SourceError(f"{self.name} holds no rows")
-        return delimiter, found
+        separator = dialect.separator or separator_of(self.name, lines, dialect.decimal)
+        rows: list[Row] = []
+        for number, text in lines:
+            try:
+                rows.append((number, cells_of(text, separator)))
+            except ValueError as error:
+                if len(rows) > 1:
+                    break
+                raise SourceError(f"{self.name}, line {number}: {error}") from None
+        return separator, rows
 
     def _look(self, file: Stream | None) -> Iterator[tuple[int, bytes]]:
         """The first lines, and their numbers; of a stream as many as are needed, and they will be read again."""
         if file is None:
             with InputFile(self.path) as text:
-                number = 0
+                number = seen = 0
                 for block in whole_lines(text, LOOK_BYTES, LONGEST_LINE):
                     for line in bytes(block).removesuffix(b"\n").split(b"\n"):
                         number += 1
+                        seen += bool(line.strip())
                         yield number, line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line
+                        if seen == DECIDING_LINES:
+                            return
+                    if seen > 1:
+                        return
             return
         size = LOOK_BYTES
         while True:
@@ -116,23 +143,18 @@ class TableText(TextSource):
             size *= 2
         yield from enumerate(head.removeprefix(BYTE_ORDER_MARK).split(b"\n")[:3], 1)
 
-    def _is_header(self, lines: list[list[str]], header: bool | None) -> bool:
-        if header is not None:
-            return header
-        words = [_is_word(cell) for cell in lines[0]]
-        if not any(words):
-            return False
-        if all(word or not cell.strip() for word, cell in zip(words, lines[0], strict=True)):
-            return True
-        if len(lines) > 1 and len(lines[1]) == len(words):
-            following = [_is_word(cell) for cell in lines[1]]
-            if any(word and not other for word, other in zip(words, following, strict=True)):
-                return True
-        word = lines[0][words.index(True)].strip()
-        raise SourceError(
-            f"{self.name}: the first line holds {word[:40]!r} and numbers too: is it a header? Say header=True or "
-            "header=False"
-        )
+    def _is_header(self, rows: list[Row]) -> bool:
+        if self._dialect.header is not None:
+            return self._dialect.header
+        number, head = rows[0]
+        found = tell_header([cells for _, cells in rows if len(cells) == len(head)], self._decimal)
+        if found is None and all(is_name(cell, self._decimal) for cell in head):
+            found = True  # as a row it would be refused
+        if not found and WORD in (kind_of(cell, self._decimal) for cell in head):
+            raise SourceError(f"{self.name}, line {number}: {listed(head)}: {UNTOLD}")
+        if found:
+            say_header(f"{self.name}, line {number}", head)
+        return bool(found)
 
     # -- rows ------------------------------------------------------------------------------------------------------
     def read(self, start_row: int = 0) -> Iterator[tuple[NDArray[np.float64], int]]:
@@ -177,13 +199,16 @@ class TableText(TextSource):
         beside = self._beside is not None
         try:
             rows, cells, _, newlines = kernel.parse_block(
-                text, ord(self._delimiter), self._places, self.n_features, beside=beside
+                text, ord(self._delimiter), self._places, self.n_features, beside=beside, decimal=ord(self._decimal)
             )
         except kernel.BadCell as error:
             before, column, why = error.args
             where = "" if column is None else self._column_words(column)
-            word = why.endswith("decimal number") and len(self._columns) == self._width
-            hint = ": choose those of numbers (columns= of fs.open_rows, --columns), unless this is one" if word else ""
+            hint = ""
+            if error.cell is not None:
+                why = no_number(error.cell, self._decimal)
+                if len(self._columns) == self._width:
+                    hint = f": {CHOOSE}, unless this is one"
             raise SourceError(f"{self.name}, line {self.line_at(line + before)}: {where}{why}{hint}") from None
         if cells is None:
             return rows, None, newlines
@@ -217,20 +242,14 @@ class TableText(TextSource):
         """See Source."""
         found = super().identity()
         found |= {"header": self._header}
+        found |= {} if self._decimal == "." else {"decimal": self._decimal}
+        found |= {} if self._dialect.separator is None else {"separator": self._delimiter}
         everything = self._columns == list(range(self._width))
         return found if everything else {**found, "columns": self._columns, "beside": self._beside}
 
 
-def _is_word(cell: str) -> bool:
-    """Whether a cell holds something, and no number."""
-    text = cell.strip()
-    if text.lower() in MISSING:
-        return False
-    try:
-        as_number(text)
-    except ValueError:
-        return True
-    return False
+def _is_numeric(cells: Iterable[str], decimal: str) -> bool:
+    return {kind_of(cell, decimal) for cell in cells} - {None} == {NUMBER}
 
 
 def _names(cells: Sequence[str], of: str) -> tuple[str, ...]:
@@ -238,5 +257,5 @@ def _names(cells: Sequence[str], of: str) -> tuple[str, ...]:
     names = [cell.strip() or str(place) for place, cell in enumerate(cells, 1)]
     if len(set(names)) < len(names):
         twice = next(name for place, name in enumerate(names) if name in names[:place])
-        raise SourceError(f"{of}: two columns are called {twice!r}")
+        raise SourceError(f"{of}: two columns are called {twice!r}: rename one of them")
     return tuple(names)

@@ -39,6 +39,8 @@ _OTHERS = {
 _NUMBERS = frozenset("nbcCsSiIlLefg")
 # Columns that lists may become, each of which has a name: a few bytes of a file can state any length.
 MOST_ENTRIES = 1 << 20
+# What to do where some columns hold none.
+CHOOSE = "choose those of numbers (columns= of fs.open_rows, --columns; 'numeric' for all of them)"
 
 
 @dataclass(frozen=True)
@@ -107,6 +109,7 @@ def choose(
     *,
     of: str,
     left_out: Sequence[str] = (),
+    numeric: bool = False,
     dtype: np.dtype[Any] | None = None,
     width: Callable[[int], int],
 ) -> Chosen:
@@ -120,6 +123,8 @@ def choose(
         The table, in messages.
     left_out : sequence of str
         Names of what is there for other readers, such as the index of a pandas table.
+    numeric : bool, default False
+        Whether columns that hold no numbers are left out too.
     dtype : dtype, optional
         Of the rows; by default float32 where no column holds more, else float64.
     width : callable
@@ -135,6 +140,8 @@ def choose(
     names = [field[0] for field in fields]
     if columns is None:
         chosen = [k for k, name in enumerate(names) if name not in left_out]
+        if numeric:
+            chosen = [k for k in chosen if _other_than_numbers(fields[k]) is None]
     else:
         place = {name: k for k, name in enumerate(names)}
         chosen = [_position(column, names, place, of) for column in columns]
@@ -143,8 +150,8 @@ def choose(
         if twice is not None:
             raise ValueError(f"columns: {twice!r} stands there twice")
     if not chosen:
-        raise SourceError(f"{of} has no columns")
-    hint = "" if columns is not None else ": choose those of numbers (columns= of fs.open_rows, --columns)"
+        raise SourceError(f"{of} has no columns{' of numbers' if numeric else ''}")
+    hint = "" if columns is not None else f": {CHOOSE}"
     widths: list[int] = []
     for k in chosen:
         kind = _other_than_numbers(fields[k])

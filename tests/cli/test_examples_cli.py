@@ -23,9 +23,9 @@ NOT_RUN = {"demo", "warm-up"}
 
 
 def verbs(parser, before=""):
-    for name, command in commands_of(parser).items():
+    for name, verb in commands_of(parser).items():
         yield f"{before} {name}".strip()
-        yield from verbs(command, f"{before} {name}".strip())
+        yield from verbs(verb, f"{before} {name}".strip())
 
 
 def test_every_command_has_one(capsys):

@@ -163,7 +163,10 @@ def test_bad_input(folder):
         (("learn", "train.svm", "--target", "y", "-o", "x.fsk"), "--target is of tables"),
         (("learn", "t.csv", "-o", "x.fsk"), "t.csv is a table: --target names the column of labels"),
         (("learn", "t.csv", "--target", "y", "-o", "x.fsk"), "t.csv has no column 'y': it has 'a', 'b', 'label'"),
-        (("learn", "t.csv", "--target", "4", "-o", "x.fsk"), "t.csv has 3 columns: --target 4 is none of them"),
+        (
+            ("learn", "t.csv", "--header", "--target", "4", "-o", "x.fsk"),
+            "t.csv has 3 columns: --target 4 is none of them",
+        ),
         (("learn", "t.csv", "train.svm", "--target", "3", "-o", "x.fsk"), "all tables or all svmlight"),
         (("learn", "train.svm", "--classes", "1,2", "-o", "x.fsk"), "train.svm, line"),
         (("learn", "train.svm", "--class-weight", "heavy", "-o", "x.fsk"), "class_weight must be 'balanced'"),

@@ -36,7 +36,7 @@ def test_complete_predict_recommend(folder):
     run("predict", "m.fsk", "pairs.csv", "-o", "p.csv", cwd=folder)
     found = list(csv.reader((folder / "p.csv").read_text().splitlines()))
     (folder / "named.csv").write_text("user,item\n" + (folder / "pairs.csv").read_text())  # a header is no pair
-    run("predict", "m.fsk", "named.csv", "-o", "q.csv", cwd=folder)
+    run("predict", "m.fsk", "named.csv", "--header", "-o", "q.csv", cwd=folder)
     assert (folder / "q.csv").read_text() == (folder / "p.csv").read_text()
     with np.load(folder / "truth.npz") as file:
         truth = file["truth"]
@@ -92,10 +92,11 @@ def test_it_is_the_model(folder):
     [
         ("a,b\n", "line 1: 3 columns"),
         ("a,b,1\na,c\n", "line 2: there are 2 columns, in the first line 3"),
-        ("a,b,1\nc,d,x\n", "bad.csv, line 2: 'x' is no finite decimal number"),
+        ("a,b,1\nc,d,x\n", "bad.csv, line 2: column 3: 'x' is no finite decimal number"),
         ("", "holds no lines"),
         ("a,b,1\na,b,2\n", "(a, b) more than once"),
-        ("a,b,nan\n", "line 1: 'nan' is no finite decimal number"),
+        ("a,b,nan\n", "line 1: 'a', 'b', 'nan': nothing tells whether this is a header"),
+        ("a,b,nan\na,c,1\n", "line 1: column 3: 'nan' is no finite decimal number"),
     ],
 )
 def test_bad_files_are_named(folder, text, match):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import fastsketch as fs
+from fastsketch.cli import main
 from fastsketch.jobs import _mapping
 from tests.helpers import command
 from tests.reliability.figures import environment
@@ -123,6 +124,26 @@ def test_predict_and_score(folder):
     assert scores[0] == scores[1] == scores[2]
     assert scores[0]["examples"] == 3000
     assert scores[0]["accuracy"] == np.mean(learner.predict(ROWS) == LABELS)
+
+
+def test_transform_takes_the_columns_that_a_model_knows(tmp_path, monkeypatch, capsys):
+    """In their order, of a file that has more; ids of rows stand beside what is said of these."""
+    skl = pytest.importorskip("fastsketch.sklearn")
+    monkeypatch.chdir(tmp_path)
+    lines = [f"r{k},{c},{a},{b}" for k, (a, b, c) in enumerate(ROWS[:50, :3].tolist())]
+    (tmp_path / "x.csv").write_text("\n".join(["id,c,a,b", *lines]) + "\n")
+    sketch = ["sketch", "x.csv", "--columns", "a,b", "--center", "-o", "s.fsk"]
+    for words in (sketch, ["transform", "s.fsk", "x.csv", "-o", "o.csv"]):
+        assert main(words) == 0, capsys.readouterr().err
+    rows = ROWS[:50, :2]
+    expected = skl.SketchedPCA.from_sketch(fs.FrequentDirections(64, center=True).update(rows)).transform(rows)
+    assert np.allclose(np.loadtxt("o.csv", delimiter=",", skiprows=1).reshape(expected.shape), expected, rtol=1e-6)
+    assert main(["transform", "s.fsk", "x.csv", "--what", "distances", "--beside", "id", "-o", "o.csv"]) == 0
+    head, *found = (tmp_path / "o.csv").read_text().splitlines()
+    assert head == "id,distances" and [line.split(",")[0] for line in found] == [f"r{k}" for k in range(50)]
+    assert main(["audit", "s.fsk", "x.csv"]) == 0
+    np.save("rows.npy", ROWS[:50, :2])  # without names, as it comes
+    assert main(["transform", "s.fsk", "rows.npy", "-o", "n.npy"]) == 0 and np.allclose(np.load("n.npy"), expected)
 
 
 def test_transform(folder):

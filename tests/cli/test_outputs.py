@@ -255,3 +255,15 @@ def test_pipes_as_inputs(made):
     found = subprocess.run(["sh", "-c", command], cwd=made, timeout=60, capture_output=True, text=True)
     assert found.returncode == 0, found.stderr
     assert fs.load(made / "piped.fsk").n_rows == 60
+
+
+@pytest.mark.parametrize("source", ["data", "data/*", "{}/data/"])
+def test_an_output_among_its_inputs(tmp_path, monkeypatch, capsys, source):
+    """The lock of the output was read as rows."""
+    monkeypatch.chdir(tmp_path)
+    Path("data").mkdir()
+    np.save("data/a.npy", np.eye(4))
+    source = source.format(tmp_path)
+    assert main(["sketch", source, "-o", "data/out.fsk"]) == 2
+    assert f"data/out.fsk would be read with {source}, and so would its lock" in capsys.readouterr().err
+    assert main(["sketch", source, "-o", "out.fsk"]) == main(["sketch", "data/*.npy", "-o", "data/out.fsk"]) == 0

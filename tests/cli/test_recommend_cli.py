@@ -78,8 +78,10 @@ def test_from_events(folder, capsys):
     again = found(capsys, "e.csv", "u 4", "-n", 30, "--include-seen")[0]["items"]
     assert taken(folder, "u 4") <= set(again)
     assert len(again) == ITEMS
-    # a header of a table without values
-    assert found(capsys, "h.csv", "u 4", "-n", 4)[0]["items"] == out[0]["items"]
+    # a header of a table without values, in any language
+    assert found(capsys, "h.csv", "u 4", "-n", 4, "--header")[0]["items"] == out[0]["items"]
+    said = "h.csv, line 1: 'userId', 'movieId': nothing tells whether this is a header: say --header or --no-header"
+    assert said in fails(capsys, "recommend", "h.csv", "u 4")
     assert found(capsys, "h.csv", "userId", "--no-header")[0]["known"]
 
 
@@ -163,9 +165,10 @@ def test_values(folder, capsys):
     assert "for the item 'j' add up to 6e+38, more than float32 holds" in fails(capsys, "recommend", "huge.csv")
     assert found(capsys, "minus.csv", "a", "--relevant", 1, "--ridge", 1)[0]["items"] == ["z"]
     (folder / "nan.csv").write_text("a,x,1\na,y,nan\n")
-    assert "nan.csv, line 2: 'nan' is no finite" in fails(capsys, "recommend", "nan.csv")
+    assert "nan.csv, line 2: column 3: 'nan' is no finite" in fails(capsys, "recommend", "nan.csv")
     (folder / "kind.csv").write_text("user,item,category\na,x,book\n")
-    assert "'book' is no finite decimal number: the third column" in fails(capsys, "recommend", "kind.csv")
+    said = "kind.csv, line 2: column 3 ('category'): 'book' is no finite decimal number (--no-values, "
+    assert said in fails(capsys, "recommend", "kind.csv", "--header")
     (folder / "dat").write_text("1::10::5\n")
     assert "there are 1 (tabs, semicolons or commas" in fails(capsys, "recommend", "dat")
     (folder / "time.csv").write_text("a,x,881250949\na,y,881250950\nb,x,881250951\nb,z,881250952\n")
@@ -199,13 +202,40 @@ def test_what_comes_without_values_counts(folder, capsys):
 
 @pytest.mark.parametrize("end", ["", ",2024-01-31"])
 def test_ids_are_no_header(folder, capsys, end):
-    text = "".join(f"user{i},item{j}{end}\n" for i, j in [(1, 1), (2, 1), (2, 2), (3, 2)])
-    for head in ("", "uid,sku_name" + (end and ",day") + "\n"):
-        (folder / "ids.csv").write_text(head + text)
-        out = found(capsys, "ids.csv", *(["--no-values"] if end else []), "--ridge", 1)
-        assert [entry["id"] for entry in out] == ["user1", "user2", "user3"]
-        assert out[0]["known"]
-        assert out[0]["items"] == ["item2"]
+    """And a header is no event: without dates below it nothing tells, but for ids that come again."""
+    lines = "".join(f"user{i},item{j}{end}\n" for i, j in [(1, 1), (1, 2), (2, 1), (2, 2), (3, 2)])
+    for head, flags in (("", ()), ("uid,sku_name" + (end and ",day") + "\n", () if end else ("--header",))):
+        (folder / "ids.csv").write_text(head + lines)
+        out = works(capsys, "recommend", "ids.csv", "--ridge", 1, "--include-seen", "--json", *flags)
+        entries = json.loads(out.out)["recommendations"]
+        assert [entry["id"] for entry in entries] == ["user1", "user2", "user3"]
+        assert {*entries[0]["items"]} == {"item1", "item2"} and all(entry["known"] for entry in entries)
+        assert ("ids.csv, line 1 is taken for a header: 'uid', 'sku_name', 'day'" in out.err) == bool(head and end)
+        assert ("holds a date or a time, and no values" in out.err) == bool(end)
+
+
+def test_a_header_is_never_an_event(folder, capsys):
+    """ "Kunde: soap" was recommended, and "Artikel" offered to bob."""
+    lines = "anna,soap\nanna,towel\nbob,soap\n"
+    (folder / "de.csv").write_text("Kunde,Artikel\n" + lines)
+    (folder / "when.csv").write_text("who,product,when\nanna,soap,a\nanna,towel,b\nbob,soap,c\n")
+    for name, flags in (("de.csv", ()), ("when.csv", ("--no-values",))):
+        assert f"{name}, line 1: '" in fails(capsys, "recommend", name, *flags)
+        with pytest.raises(fs.io.SourceError, match=r"line 1: .* nothing tells .*header=True or header=False"):
+            fs.SketchedEASE().update(folder / name)
+        entries = found(capsys, name, *flags, "--header", "--include-seen")
+        assert [entry["id"] for entry in entries] == ["anna", "bob"]
+        assert {item for entry in entries for item in entry["items"]} == {"soap", "towel"}
+    model = fs.SketchedEASE().update(fs.features.Triples.of(folder / "de.csv", header=True))
+    assert (model.n_rows, list(model.item_ids)) == (2, ["soap", "towel"])
+    # with both files in one
+    (folder / "two.csv").write_text(f"Kunde,Artikel\n{lines}Kunde,Artikel\n{lines}")
+    assert "two.csv, line 5: the header stands there again" in fails(capsys, "recommend", "two.csv", "--header")
+    # an id where no name could stand, or that comes again
+    (folder / "bare.csv").write_text("anna,soap,3\nbob,towel,x\n")
+    assert "bare.csv, line 2: column 3: 'x' is no finite" in fails(capsys, "recommend", "bare.csv")
+    (folder / "bare.csv").write_text("anna,soap\nanna,towel\nbob,soap\n")
+    assert found(capsys, "bare.csv", "anna")[0]["known"]
 
 
 def test_models_of_ratings(folder, capsys):

@@ -3,6 +3,7 @@
 import gzip
 import io
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -92,9 +93,9 @@ def test_a_word_among_numbers_is_asked_about(tmp_path):
     assert table(tmp_path, text, categorical=["a"]).schema["columns"]["a"] == "categorical"
     with pytest.raises(SourceError, match=r"line 42: column 'a': '4\.o' is no finite"):
         read(table(tmp_path, text, numeric=["a"]))
-    mixed = table(tmp_path, "a,b\n" + "3,x\n" * 9 + "A5,x\n")
+    mixed = table(tmp_path, "a,b\n" + "3,x\n" * 9 + "A5,x\n", header=True)
     assert mixed.schema["columns"]["a"] == "categorical"
-    assert table(tmp_path, "a,b\n?,x\n,x\n").schema["columns"]["a"] == "categorical"
+    assert table(tmp_path, "a,b\n?,x\n,x\n", header=True).schema["columns"]["a"] == "categorical"
 
 
 def test_missing_cells(tmp_path):
@@ -112,9 +113,46 @@ def test_missing_cells(tmp_path):
 def test_without_a_header(tmp_path):
     found = table(tmp_path, "31,Paris,1\n44,Rome,0\n", header=False, label="3")
     assert read(found) == ([{"1": 31.0, "2": "Paris"}, {"1": 44.0, "2": "Rome"}], [1.0, 0.0])
-    with pytest.raises(SourceError, match=r"line 1: column 1 is called '31': is there no header\? \(header=False\)"):
-        table(tmp_path, "31,Paris,1\n44,Rome,0\n")
+    with pytest.raises(SourceError, match=r"line 1: column 1 is called '31': is there no header\? \(.*header=False\)"):
+        table(tmp_path, "31,Paris,1\n44,Rome,0\n", label="Paris")
+    assert read(table(tmp_path, "31,Paris\n44,Rome\n"))[0] == [{"1": 31.0, "2": "Paris"}, {"1": 44.0, "2": "Rome"}]
+    assert read(table(tmp_path, "a,2019\n44,Rome\n", header=True))[0] == [{"a": 44.0, "2019": "Rome"}]
     assert read(table(tmp_path, ",a\n0,1\n"))[0] == [{"1": 0.0, "a": 1.0}]  # as a data frame writes its index
+
+
+def test_files_put_together(tmp_path):
+    """The header of the second file is no row."""
+    with pytest.raises(SourceError, match="line 4: the header stands there again: leave the line out"):
+        read(table(tmp_path, "city,buys\nRome,yes\nParis,no\ncity,buys\nOslo,no\n", label="buys"))
+
+
+def test_decimal_commas(tmp_path):
+    found = table(tmp_path, "a;b;y\n1,5;x;0,25\n-,5;y;1e2\n;z;3\n", label="y", decimal=",")
+    assert read(found) == ([{"a": 1.5, "b": "x"}, {"a": -0.5, "b": "y"}, {"a": "", "b": "z"}], [0.25, 100.0, 3.0])
+    with pytest.raises(SourceError, match=r"line 2: column 'a' holds '1\.5', a number with a point"):
+        table(tmp_path, "a;y\n1.5;1\n", label="y", decimal=",")
+
+
+@pytest.mark.parametrize("kind", ["parquet", "feather", "pandas", "polars", "pyarrow"])
+def test_tables_with_types(tmp_path, kind):
+    """They are read as their text would be: whole numbers beside missing ones, dates, what is missing."""
+    pa = pytest.importorskip("pyarrow")
+    whole = pa.table({"n": [1.0, None, 3.0], "x": [0.1, 2.0, 3.5], "w": ["a", None, "c"], "y": ["u", "v", "u"]})
+    path = tmp_path / f"t.{kind}"
+    if kind == "parquet":
+        pytest.importorskip("pyarrow.parquet").write_table(whole, path)
+    elif kind == "feather":
+        pytest.importorskip("pyarrow.feather").write_feather(whole, path)
+    elif kind == "pyarrow":
+        path = whole
+    else:
+        path = whole.to_pandas() if kind == "pandas" else pytest.importorskip("polars").from_arrow(whole)
+    found = TableRows(path, label="y")
+    rows = [{"n": 1.0, "x": 0.1, "w": "a"}, {"n": "", "x": 2.0, "w": ""}, {"n": 3.0, "x": 3.5, "w": "c"}]
+    assert read(found) == (rows, ["u", "v", "u"]) == read(found)
+    assert found.line_of(1) is None and found.size == 3
+    with pytest.raises(SourceError, match="row 1: column 'w' is empty"):
+        read(TableRows(path, label="y", ignore=["n"], missing="refuse"))
 
 
 def test_a_schema_reads_other_files(tmp_path):
@@ -150,7 +188,15 @@ def test_standard_input_is_read_once(monkeypatch):
     [
         ("a,b\n1\n", {}, "line 2: there are 1 columns, in the first line 2"),
         ("a,a\n1,2\n", {}, "line 1: two columns are called 'a'"),
-        ("a,b\n", {}, "holds a header and no rows"),
+        ("a,b\n", {"header": True}, "holds a header and no rows"),
+        ("Paris,rain\nRome,sun\n", {}, "line 1: 'Paris', 'rain': nothing tells whether this is a header"),
+        (
+            "t,y\n2024-01-31,1\n2024-02-01,2\n",
+            {"label": "y"},
+            "line 2: column 't' holds '2024-01-31', a date or a time",
+        ),
+        ("p,y\n5%,1\n", {}, r"line 2: column 'p' holds '5%', a percentage: --ignore p leaves it out, --categorical p"),
+        ('p,y\n"3,5",1\n', {}, "column 'p' holds '3,5', a number with a comma"),
         ("", {}, "holds no rows"),
         ("a,b\n1,2\n", {"label": "c"}, "has no column 'c': it has 'a', 'b'"),
         ("a,b\n1,2\n", {"ignore": ["a", "b"]}, "has no column of features"),
@@ -172,14 +218,36 @@ def test_bad_arguments(tmp_path):
         ({"ignore": 3}, TypeError, "ignore must be a sequence of names"),
         ({"label": "n", "ignore": ["n"]}, ValueError, "'n' is the column of labels"),
         ({"missing": "drop"}, ValueError, "missing must be one of"),
-        ({"header": None}, TypeError, "header must be True or False"),
+        ({"header": "yes"}, TypeError, "header must be True or False"),
+        ({"decimal": ";"}, ValueError, "decimal must be '.' or ','"),
+        ({"separator": "::"}, ValueError, "separator must be one character"),
     ):
         with pytest.raises(error, match=message):
             table(tmp_path, **options)
-    with pytest.raises(SourceError, match="is a directory"):
+    with pytest.raises(SourceError, match="Is a directory"):
         TableRows(tmp_path)
     with pytest.raises(SourceError, match="cannot be read"):
         TableRows(tmp_path / "none.csv")
     with pytest.raises(ValueError, match="start_row must be at least 0"):
         next(table(tmp_path).chunks(-1))
     assert np.array_equal(next(table(tmp_path, label="n", numeric=["n"], text="n,a\n1,2\n").chunks())[1], [1.0])
+
+
+def test_a_file_is_closed_where_it_is_refused(tmp_path):
+    """It stayed open for as long as somebody held the error."""
+    path, folder = tmp_path / "t.csv", Path("/proc/self/fd")
+    if not folder.exists():
+        pytest.skip("no /proc")
+    path.write_text("a,b\n1,x\n2,y\n")
+    for call in (lambda: TableRows(path, label="c"), lambda: TableRows(path, label="a", ignore=["b"])):
+        with pytest.raises(SourceError) as held:
+            call()
+        assert held.value and str(path) not in {str(link.resolve()) for link in folder.iterdir()}
+
+
+def test_numbers_that_may_be_ids_are_told(tmp_path, caplog):
+    caplog.set_level("INFO", "fastsketch")
+    table(tmp_path, "id,x,y\n" + "".join(f"{1000 + k},{k % 3},1\n" for k in range(40)), label="y")
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{tmp_path}/t.csv: column 'id' holds another whole number in every row, and is read as numbers"
+    ]

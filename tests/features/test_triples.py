@@ -55,8 +55,8 @@ def test_text(tmp_path):
     assert list(Triples.of(path).user_ids) == ["7"]  # text has strings
     assert len(Triples.of(path, header=False)) == 2
     for text, options, match in (
-        ("a,b,1\na,b,x\n", {}, "r.csv, line 2: 'x' is no finite decimal number"),
-        ("a,b,1\na,,2\n", {}, "line 2: column 2 is empty"),
+        ("a,b,1\na,b,x\n", {}, "r.csv, line 2: column 3: 'x' is no finite decimal number"),
+        ("a,b,1\na,,2\n", {}, "line 2: column 2: an id must not be empty"),
         ("", {}, "holds no lines"),
         ("u,v\na,b\n", {"columns": ("u", "w")}, "line 1: columns: no column is named 'w'; there are 'u', 'v'"),
         ("u,v\na,b\n", {"columns": (0, 4)}, "5 columns are needed, there are 2"),

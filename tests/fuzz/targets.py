@@ -4,6 +4,7 @@ import io
 import json
 import math
 import re
+import warnings
 import zipfile
 from pathlib import Path
 
@@ -11,14 +12,14 @@ import numpy as np
 
 import fastsketch as fs
 from fastsketch._kernels.io.svmlight import parse_block
+from fastsketch.features._events import events_of
 from fastsketch.io import SourceError
 from fastsketch.io._input import InputFile
 from fastsketch.io._state import pack
 from fastsketch.io._svmlight import read_blocks
-from fastsketch.io._table import parse_table
+from fastsketch.io._table import Dialect, text_cells
 
 CORPUS = Path(__file__).parents[1] / "data" / "corpus"
-NO_NAMES = ("nan", "inf", "infinity", "na", "n/a", "null", "none")
 NUMBER = re.compile(rb"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
@@ -98,12 +99,8 @@ def svmlight(data):
 
 
 # -- tables of ids -----------------------------------------------------------------------------------------------------
-USERS = ("user", "customer", "visitor", "member", "session", "person", "client", "account", "uid", "row")
-ITEMS = ("item", "movie", "film", "product", "article", "track", "song", "artist", "book", "page", "sku", "column")
-
-
-def reference_table(data, values):
-    """Lines of a table without quotes, None for one that breaks a rule: a second reading of the rules in read_table."""
+def reference_table(data, values, header):
+    """Lines of a table without quotes, None for one that breaks a rule: a second reading of those in read_events."""
     try:
         lines = data.decode("utf-8-sig").split("\n")
     except UnicodeDecodeError:
@@ -114,54 +111,54 @@ def reference_table(data, values):
     lines = [line for line in lines if line.strip()]
     if not lines:
         return None
-    delimiter = next((mark for mark in ("\t", ",", ";") if mark in lines[0]), ",")
-    table = [[field.strip() for field in line.split(delimiter)] for line in lines]
-    if any(len(fields) != len(table[0]) for fields in table) or len(table[0]) < (3 if values else 2):
-        return None
-    if not values:
-        first = [name.lower() for name in table[0][:2]]
-        if all(re.search(r"[^\W\d_]", name) and not re.search(r"\d", name) for name in first) and (
-            first[0].startswith(USERS) and first[1].startswith(ITEMS)
-        ):
-            table = table[1:]
-        if not table:
+    marks = [mark for mark in "\t,;" if mark in lines[0]]
+    if marks == [",", ";"]:
+        marks = [mark for mark in marks if len({line.count(mark) for line in lines[:1000]}) == 1]
+        if len(marks) != 1:
             return None
-        return [(row, column, row) for row, column, *_ in table] if all(all(f[:2]) for f in table) else None
-    numbers = [line.split(delimiter)[2].strip(" \t") for line in lines]
-    word = table[0][2].lower()
-    if re.search(r"[^\W\d_]", word) and not re.search(r"\d", word) and word not in NO_NAMES:
-        table, numbers = table[1:], numbers[1:]
-    if not table or not all(all(fields[:2]) for fields in table):
+    table = [line.split(marks[0] if marks else ",") for line in lines]
+    if any(len(cells) != len(table[0]) for cells in table) or len(table[0]) < (3 if values else 2):
         return None
+    if header:
+        table = None if table[0] in table[1:] else table[1:]
+    if not table or not all(all(cell.strip() for cell in cells[:2]) for cells in table):
+        return None
+    numbers = [cells[2].strip(" \t") if values else "0" for cells in table]
     if not all(NUMBER.fullmatch(number.encode()) and math.isfinite(float(number)) for number in numbers):
         return None
-    return [(row, column, float(number)) for (row, column, *_), number in zip(table, numbers, strict=True)]
+    return [(cells[0].strip(), cells[1].strip(), float(n)) for cells, n in zip(table, numbers, strict=True)]
 
 
-def parsed(data, values):
+def parsed(data, values, header):
     """What the reader says: (lines, None) or (None, message)."""
+    file = InputFile(Path("a"), io.BytesIO(data))
     try:
-        table = parse_table(InputFile(Path("a"), io.BytesIO(data)), values=values)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # an id such as NA is told
+            cells = text_cells(file, Dialect(header), wanted=3 if values else 2)
+            users, items, numbers, *_ = events_of(cells, values=values)
     except SourceError as error:
         return None, str(error)
-    rows, columns = ([ids.names[place] for place in ids.places] for ids in table[:2])
-    return list(zip(rows, columns, table.values.tolist() if values else rows, strict=True)), None
+    return list(zip(users, items, numbers.tolist() if values else [0.0] * len(users), strict=True)), None
 
 
 def csv(data):
     """Without quotes, what the reference reads; with quotes no line is lost: it is there, or the file is refused."""
     for values in (True, False):
-        lines, message = parsed(data, values)
-        if message is not None:
-            assert "\n" not in message
-            assert re.match(r"a(, line \d+: | is not text: line \d+ | holds no lines|: a line is longer)", message)
-        if b'"' not in data:
-            assert lines == reference_table(data, values), message
-        elif lines is not None:
-            text = [line for line in data.decode("utf-8-sig").split("\n") if line.strip()]
-            assert len(lines) == len(text) or (values and len(lines) == len(text) - 1)
-            assert all(row and column and row == row.strip() for row, column, _ in lines)
-            assert not values or all(math.isfinite(value) for _, _, value in lines)
+        with_header, without = parsed(data, values, True), parsed(data, values, False)
+        told = parsed(data, values, None)
+        assert told in (with_header, without) or "nothing tells" in told[1]
+        for header, (lines, message) in ((True, with_header), (False, without)):
+            if message is not None:
+                assert "\n" not in message
+                assert re.match(r"a(, line \d+: | is not text: line \d+ | holds no lines|: a line is longer)", message)
+            if b'"' not in data:
+                assert lines == reference_table(data, values, header), message
+            elif lines is not None:
+                text = [line for line in data.decode("utf-8-sig").split("\n") if line.strip()]
+                assert len(lines) == len(text) - header
+                assert all(row and column and row == row.strip() for row, column, _ in lines)
+                assert all(math.isfinite(value) for _, _, value in lines)
 
 
 # -- state files -------------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from scipy import sparse
 
 import fastsketch as fs
 from fastsketch.io._lock import LockHeld, locked
-from fastsketch.jobs import WorkerLost
+from fastsketch.jobs import WorkerLost, _mapping
 from fastsketch.jobs import _outputs as outputs
 from fastsketch.jobs import _unfinished as unfinished
 from tests.jobs import answers
@@ -83,7 +83,38 @@ def test_rows_without_names_are_taken_as_the_model_has_learned_them(folder):
     assert np.array_equal(np.load(folder / "out.npy"), learner.predict(STREAM))
 
 
+def test_names_that_were_checked_are_no_warning_in_another_process(tmp_path):
+    """There nobody has silenced it: answer_part is what a worker calls."""
+    pandas, sklearn = pytest.importorskip("pandas"), pytest.importorskip("fastsketch.sklearn")
+    frame = pandas.DataFrame(STREAM, columns=[f"c{k}" for k in range(STREAM.shape[1])])
+    pca = sklearn.SketchedPCA(3).fit(frame)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        writer = outputs.CsvPart(str(tmp_path / "part"))
+        assert _mapping.answer_part(pca.transform, "transform", fs.open_rows(frame), writer)[0] == len(STREAM)
+
+
 # -- the same as one call ----------------------------------------------------------------------------------------------
+def sums(rows):
+    return rows.sum(axis=1)
+
+
+def test_ids_stand_beside_answers(tmp_path):
+    lines = [f"row {k},{a},{b}\n" for k, (a, b) in enumerate(STREAM[:, :2].tolist())]
+    (tmp_path / "r.csv").write_text("name,a,b\n" + "".join(lines))
+    source = fs.open_rows(tmp_path / "r.csv", beside="name")
+    assert len(source.parts(4000)) > 3
+    fs.map_rows(sums, source, output=tmp_path / "o.parquet", part_bytes=4000, workers=1)
+    found = table(tmp_path / "o.parquet").to_pydict()
+    assert found["name"] == [f"row {k}" for k in range(len(STREAM))]
+    assert np.allclose(found["sums"], STREAM[:, :2].sum(1))
+    numbered = fs.open_rows(np.column_stack([np.arange(900), STREAM]), beside=0)
+    fs.map_rows(sums, numbered, output=tmp_path / "n.parquet")
+    assert table(tmp_path / "n.parquet")["0"].to_pylist() == list(range(900))
+    with pytest.raises(ValueError, match=r"holds one array, and there are 2 for each row \(name, \): write .parquet"):
+        fs.map_rows(sums, source, output=tmp_path / "o.npy")
+
+
 @pytest.mark.parametrize(("engine", "workers"), ENGINES)
 def test_codes_are_those_of_one_call(tmp_path, engine, workers):
     np.save(tmp_path / "rows.npy", STREAM)

@@ -972,12 +972,14 @@ typedef struct {
     int status;
 } table;
 
+static char decimal_of(size_t size) { return size % 3 ? '.' : ','; }
+
 static table parse_cells(const char *text, size_t size, char delimiter, const int32_t *places, ptrdiff_t width,
                          ptrdiff_t least)
 {
     table t;
     fs_table_cut(&t.block, text, (ptrdiff_t)size, width, least);
-    t.block.delimiter = delimiter, t.block.places = places, t.block.n = 0;
+    t.block.delimiter = delimiter, t.block.decimal = decimal_of(size), t.block.places = places, t.block.n = 0;
     for (ptrdiff_t j = 0; j < width; j++)
         t.block.n += places[j] >= 0;
     const size_t rows = (size_t)t.block.rows; /* no more: a row beyond the bound is caught */
@@ -989,7 +991,8 @@ static table parse_cells(const char *text, size_t size, char delimiter, const in
         const ptrdiff_t place = fs_table_place(t.out[i]);
         slow += place >= 0;
         missing += isnan(t.out[i]) && place < 0;
-        check(place < 0 || place + fs_table_length(text + place) < (ptrdiff_t)size, "table: a number to convert");
+        check(place < 0 || place + fs_table_length(text + place, decimal_of(size)) < (ptrdiff_t)size,
+              "table: a number to convert");
     }
     check(t.status != FS_TABLE_DONE || (slow == t.block.slow && missing == t.block.missing), "table: numbers");
     for (ptrdiff_t i = 0; i < t.block.rows; i++)

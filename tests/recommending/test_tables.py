@@ -147,6 +147,7 @@ def test_what_is_refused_changes_nothing():
         (lambda: plain.recommend(table()), ValueError, "no ids of items"),
         (lambda: model.recommend(ROWS[:1], exclude={"a": ["item 01"]}), ValueError, "rows must be one too"),
         (lambda: model.similar_items(["zz"]), KeyError, "'zz'"),
+        (lambda: model.recommend("user 0"), TypeError, "got 'user 0': the model keeps items and no users; give those"),
         (lambda: model.explain(table(), "item 01"), ValueError, "one row"),
     ):
         with pytest.raises(error, match=match):

@@ -21,8 +21,9 @@ from scipy import sparse
 import fastsketch as fs
 from fastsketch.cli import main
 from fastsketch.cli._searching import matrix
+from fastsketch.features._events import read_events
 from fastsketch.io import SourceError, StateError, load_svmlight
-from fastsketch.io._table import read_table
+from fastsketch.io._table import Dialect
 from fastsketch.sources import open_rows
 from tests.fuzz.targets import reference, reference_table
 
@@ -139,9 +140,8 @@ def _triples(rows, labels):
 
 
 def table_of(path):
-    table = read_table(path, values=True)
-    rows, columns = ([ids.names[place] for place in ids.places] for ids in table[:2])
-    return list(zip(rows, columns, table.values.tolist(), strict=True))
+    events = read_events(path, Dialect(), values=True)
+    return list(zip(events.users, events.items, events.values.tolist(), strict=True))
 
 
 def model_of(path):

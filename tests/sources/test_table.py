@@ -3,6 +3,7 @@
 import csv
 import io
 import pickle
+import sys
 
 import numpy as np
 import pytest
@@ -75,7 +76,10 @@ def test_lines_that_are_too_short_ask_for_no_memory():
 
 BAD = [
     ("a,b\n1,2\n\n  \n3,x\n", r"line 5: column 2 \('b'\): 'x' is no finite decimal number"),
-    ("a,b\n1,x\n", r"line 2: .* choose those of numbers \(columns= of fs.open_rows, --columns\), unless this is one"),
+    (
+        "a,b\n1,x\n",
+        r"line 2: .* choose those of numbers \(columns= of fs.open_rows, --columns; .*\), unless this is one",
+    ),
     ("1,2\n3,0x10\n", "line 2: column 2: '0x10' is no finite"),
     ("1,2\n3,1_0\n", "line 2: column 2: '1_0' is no finite"),
     ("1,2\n3,inf\n", "line 2: column 2: 'inf' is no finite"),
@@ -92,7 +96,15 @@ BAD = [
     ("a,a\n1,2\n", "two columns are called 'a'"),
     ("\n \n", "holds no rows"),
     (b"a,\xff\n1,2\n", "line 1: it is no UTF-8"),
-    ("id,2019,2020\na7,1,2\n", r"the first line holds 'id' and numbers too: .* header=True or header=False"),
+    ("id,2019,2020\na7,1,2\n", r"line 1: 'id', '2019', '2020': nothing tells .* \(header=True or header=False\)"),
+    ("a,2020\n3,4\n", "line 1: .* nothing tells whether this is a header: say --header or --no-header"),
+    ("4.o,5.o\n1,2\n", "line 1: .* nothing tells"),
+    ("anna,,\nbob,1,2\n", "line 1: .* nothing tells"),
+    ("x,y\n1,5%\n", r"line 2: column 2 \('y'\): '5%' is no finite decimal number but a percentage: take the percent"),
+    ("x,y\n1,€ 5\n", "'€ 5' is .* an amount of money: take the currency away"),
+    ("x,y\n1,31.01.2024 12:30\n", "'31.01.2024 12:30' is .* but a date or a time: leave the column out"),
+    ('x,y\n1,"3,50"\n', r"'3,50' is .* but a number with a comma: --decimal , reads it .*decimal=','"),
+    ("x,y\n1,1 234.5\n", "'1 234.5' is .* a number with separators: leave them out"),
 ]
 
 
@@ -119,7 +131,6 @@ def test_parts_name_the_lines_of_the_file(tmp_path):
         ("1,2\n3,4\n", None, [[1, 2], [3, 4]]),
         ("a,b\n3,4\n", ("a", "b"), [[3, 4]]),
         (",b\n3,4\n", ("1", "b"), [[3, 4]]),
-        ("a,2020\n3,4\n", ("a", "2020"), [[3, 4]]),
         ("NA,2\n3,4\n", None, [[-1, 2], [3, 4]]),
         ('"a b","c,d"\r\n1,2\r\n', ("a b", "c,d"), [[1, 2]]),
         ("\ufeffa;b\n1;2\n", ("a", "b"), [[1, 2]]),
@@ -155,3 +166,53 @@ def test_a_line_of_tabs_is_a_row_of_missing_numbers(tmp_path):
         list(open_rows(tmp_path / "a.tsv", header=False, columns=[0]))
     with pytest.raises(SourceError, match=r"a\.tsv, line 7: column 2: 'x'"):
         list(open_rows(tmp_path / "a.tsv", header=False, fill=0))
+
+
+COMMA = {"decimal": ","}
+
+
+@pytest.mark.parametrize("least", [1, 1 << 20])
+@pytest.mark.parametrize(
+    ("text", "options", "rows"),
+    [
+        ("a;b\n1,5;-2\n,5;1e-3\n", {"decimal": ","}, [[1.5, -2], [0.5, 0.001]]),
+        ('a,b\n"1,5",3\n" 2,25 ","x"\n', {"decimal": ",", "columns": ["a"]}, [[1.5], [2.25]]),
+        ("a|b\n1|2\n", {"separator": "|"}, [[1, 2]]),
+        ("1 2\n 3   4\n", {"separator": " "}, [[1, 2], [3, 4]]),
+        # what needs a full conversion, and what has another separator in its names
+        (
+            "a;b\n0,1000000000000000055511151231257827;1,7976931348623157e308\n",
+            {"decimal": ","},
+            [[0.1, 1.7976931348623157e308]],
+        ),
+        ("Preis, netto;b\n1;2\n", {}, [[1, 2]]),
+        # all columns of numbers
+        ("id,x,when,y\na7,1,2024-01-31,\na8,NA,2024-02-01,3\n", {"columns": "numeric", "fill": 0}, [[1, 0], [0, 3]]),
+        ("1;2,5;x\n", {"columns": "numeric", "decimal": ",", "header": False}, [[1, 2.5]]),
+    ],
+)
+def test_dialects(tmp_path, monkeypatch, least, text, options, rows):
+    monkeypatch.setattr(_source, "CHUNK_BYTES", least)
+    source = opened(tmp_path, text, **options)
+    assert np.array_equal(all_rows(source), rows)
+    assert pickle.loads(pickle.dumps(source)).identity() == source.identity()
+
+
+def test_points_and_commas_are_not_mixed(tmp_path):
+    for text, message in (
+        ("a;b\n1.5;2\n", "'1.5' is .* a number with a point"),
+        ("a,b\n1,5,2\n", "more than 2 columns"),
+    ):
+        with pytest.raises(SourceError, match=f"line 2: .*{message}"):
+            list(opened(tmp_path, text, decimal=","))
+    with pytest.raises(SourceError, match="has no column of numbers"):
+        opened(tmp_path, "a,b\nx,y\n", columns="numeric")
+    for options, message in (({"separator": "1"}, "separator must be"), ({"decimal": "x"}, "decimal must be")):
+        with pytest.raises(ValueError, match=message):
+            opened(tmp_path, "1,2\n", **options)
+
+
+def test_a_stream_knows_its_first_two_lines(monkeypatch):
+    for text, rows in (("a,b\n1,2\n", [[1, 2]]), ("1,2\n3,4\n", [[1, 2], [3, 4]])):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+        assert np.array_equal(all_rows(open_rows("-")), rows)

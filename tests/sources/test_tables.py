@@ -6,6 +6,7 @@ import pickle
 import numpy as np
 import pytest
 
+import fastsketch as fs
 from fastsketch._kernels.io import arrow as kernel
 from fastsketch.io import SourceError
 from fastsketch.sources import _ipc, _parquet, _pieces, _source, open_rows
@@ -278,6 +279,46 @@ def test_frames_of_pandas_with_types_of_its_own():
         open_rows(frame.assign(s=["a", "b", "c"]))
     with pytest.raises(SourceError, match="column 'd' holds datetime64"):
         open_rows(frame.assign(d=pd.to_datetime(["2020-01-01"] * 3)))
+
+
+def test_sparse_frames_of_pandas():
+    pd = pytest.importorskip("pandas")
+    rows = np.eye(5)[:, :3]
+    frame = pd.DataFrame(rows, columns=list("abc")).astype(pd.SparseDtype("float64", 0.0))
+    assert whole(open_rows(frame)).tolist() == rows.tolist()
+    assert fs.FrequentDirections(3).update(frame).gram().tolist() == np.eye(3).tolist()
+
+
+@pytest.mark.parametrize("kind", ["LazyFrame", "dataset"])
+def test_what_only_stands_for_rows_is_named_at_every_door(kind, tmp_path):
+    """It ended in "setting an array element with a sequence"."""
+    if kind == "LazyFrame":
+        x, message = pytest.importorskip("polars").LazyFrame({"a": [1.0, 2.0], "b": [3.0, 4.0]}), "collect"
+    else:
+        x = pytest.importorskip("pyarrow.dataset").dataset(as_parquet(table(matrix(10)), tmp_path))
+        message = "to_table"
+    sklearn = pytest.importorskip("fastsketch.sklearn")
+    for door in (
+        open_rows,
+        fs.FrequentDirections(4).update,
+        lambda x: fs.SketchedNewton(4).update(x, [0, 1]),
+        fs.SketchedEASE(4).update,
+        sklearn.SketchedPCA(1).fit,
+        fs.features.Triples.of,
+        fs.features.TableRows,
+    ):
+        with pytest.raises(TypeError, match=message):
+            door(x)
+
+
+def test_all_columns_of_numbers(tmp_path):
+    t = pa.table({"a": [1.0, 2.0], "odd": ["x", "y"], "b": [3, 4]})
+    for form in (as_parquet, as_feather, as_pandas, as_polars, as_reader, lambda t, folder: t):
+        source = open_rows(form(t, tmp_path), columns="numeric")
+        assert source.feature_names == ("a", "b")
+        assert whole(source).tolist() == [[1, 3], [2, 4]]
+    with pytest.raises(SourceError, match="has no columns of numbers"):
+        open_rows(t.select(["odd"]), columns="numeric")
 
 
 @pytest.mark.parametrize("form", [as_parquet, as_feather, as_stream, as_polars, as_pandas, lambda t, folder: t])

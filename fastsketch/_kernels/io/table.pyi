@@ -5,7 +5,8 @@ SKIP: int
 BESIDE: int
 LEAST: int
 
-class BadCell(ValueError): ...
+class BadCell(ValueError):
+    cell: str | None
 
 def parse_block(
     text: bytes | memoryview,
@@ -14,5 +15,6 @@ def parse_block(
     n: int,
     *,
     beside: bool = False,
+    decimal: int = ...,
     least: int = ...,
 ) -> tuple[NDArray[np.float64], NDArray[np.int64] | None, int, int]: ...

@@ -19,15 +19,17 @@ LEAST = 64 << 10
 
 
 class BadCell(ValueError):
-    """(lines before it, column from 0 or None, what is wrong) of a block's first error."""
+    """(lines before it, column from 0 or None, what is wrong) of a block's first error; `cell`: what is no number."""
+
+    cell = None
 
 
 def parse_block(const unsigned char[::1] text, int delimiter, const int32_t[::1] places, Py_ssize_t n, *,
-                bint beside=False, Py_ssize_t least=LEAST):
+                bint beside=False, int decimal=b".", Py_ssize_t least=LEAST):
     """(rows (m, n) float64, cells (m, 2) or None, missing numbers, newlines) of whole lines, which end in a newline.
 
     places (width,): where the number of each column goes, or SKIP, or BESIDE (of one column, if `beside`): cells are
-    the place and the length of its text. Raises BadCell.
+    the place and the length of its text. decimal: the point of numbers. Raises BadCell.
     """
     cdef fs_table_block block
     cdef Py_ssize_t size = text.shape[0], width = places.shape[0]
@@ -35,7 +37,7 @@ def parse_block(const unsigned char[::1] text, int delimiter, const int32_t[::1]
     cdef int status
     with nogil:
         fs_table_cut(&block, raw, size, width, least)
-    block.delimiter, block.n, block.places = <char> delimiter, n, &places[0]
+    block.delimiter, block.decimal, block.n, block.places = <char> delimiter, <char> decimal, n, &places[0]
     out = np.empty((block.rows + 1, n))
     cells = np.empty((block.rows + 1, 2), np.int64) if beside else None
     cdef double[:, ::1] out_v = out
@@ -47,23 +49,27 @@ def parse_block(const unsigned char[::1] text, int delimiter, const int32_t[::1]
     with nogil:
         status = fs_table_parse(&block, &out_v[0, 0] if n else NULL, cells_p)
     if block.slow:
-        _convert(raw, out_v[:block.rows], places)
+        _convert(raw, out_v[:block.rows], places, <char> decimal)
     if status != FS_TABLE_DONE:
-        rest = <bytes> raw[block.pos:min(size, block.pos + 60)]
-        raise BadCell(int(block.line), *_reason(status, block.column, width, rest, delimiter))
+        error = BadCell(int(block.line), *_reason(status, block.column, width))
+        if status == FS_TABLE_WORD:
+            rest = <bytes> raw[block.pos:min(size, block.pos + 60)]
+            quoted = block.pos > 0 and raw[block.pos - 1] == c'"'
+            cell = rest.split(b"\n")[0].split(b'"' if quoted else bytes([delimiter]))[0].strip(b' \t\r"')
+            error.cell = cell.decode("utf-8", "replace")
+        raise error
     return out[:block.rows], None if cells is None else cells[:block.rows], int(block.missing), int(block.line)
 
 
-cdef tuple _reason(int status, Py_ssize_t column, Py_ssize_t width, bytes rest, int delimiter):
+cdef tuple _reason(int status, Py_ssize_t column, Py_ssize_t width):
     if status == FS_TABLE_FEW:
         return None, f"there are {column} columns, in the first line {width}"
     if status == FS_TABLE_MANY:
         return None, f"there are more than {width} columns, as many as the first line has"
     if status == FS_TABLE_WORD:
-        cell = rest.split(b"\n")[0].split(bytes([delimiter]))[0].strip(b' \t\r"')[:40]
-        return column, f"{cell.decode('utf-8', 'replace')!r} is no finite decimal number"
+        return column, "no finite decimal number"
     if status == FS_TABLE_OPEN:
-        return column, "the quote that opens it does not close on this line"
+        return column, "the quote that opens it does not close on this line: a cell holds no line ends"
     if status == FS_TABLE_AFTER:
         return column, "it goes on after its closing quote"
     if status == FS_TABLE_QUOTE:
@@ -71,7 +77,7 @@ cdef tuple _reason(int status, Py_ssize_t column, Py_ssize_t width, bytes rest, 
     return None, "a carriage return within the line (lines end in \\n or \\r\\n)"
 
 
-cdef int _convert(const char* text, double[:, ::1] values, const int32_t[::1] places) except -1:
+cdef int _convert(const char* text, double[:, ::1] values, const int32_t[::1] places, char decimal) except -1:
     # digits, point and exponent, as the parser has seen: what remains is to round them, or to find them beyond float64
     cdef Py_ssize_t i, j
     cdef ptrdiff_t place
@@ -79,8 +85,8 @@ cdef int _convert(const char* text, double[:, ::1] values, const int32_t[::1] pl
         for j in range(values.shape[1]):
             place = fs_table_place(values[i, j])
             if place >= 0:
-                token = <bytes> text[place:place + fs_table_length(text + place)]
-                values[i, j] = float(token)
+                token = <bytes> text[place:place + fs_table_length(text + place, decimal)]
+                values[i, j] = float(token.replace(bytes([decimal]), b"."))
                 if not isfinite(values[i, j]):
                     raise BadCell((<bytes> text[:place]).count(b"\n"), int(np.flatnonzero(np.asarray(places) == j)[0]),
                                   f"{token[:40].decode('ascii', 'replace')!r} is beyond the range of float64")

@@ -37,10 +37,12 @@ def sketch_groups(
     buffer_size: int | None = None,
     center: bool = False,
     dtype: DTypeLike | None = None,
-    columns: Sequence[str | int] | None = None,
+    columns: str | Sequence[str | int] | None = None,
     fill: float | None = None,
     key: str | None = None,
     header: bool | None = None,
+    separator: str | None = None,
+    decimal: str = ".",
     n_features: int | None = None,
     zero_based: bool = False,
     max_memory: float = 1e9,
@@ -58,7 +60,7 @@ def sketch_groups(
         keys of the rows themselves. Integers of 64 bits, or strings, as keys of csv text always are.
     sketch_size, method, alpha0, beta, buffer_size, center, dtype
         Of every sketch: see ``GroupSketches``. Without a dtype, that of the first chunk of rows.
-    columns, fill, key, header, n_features, zero_based
+    columns, fill, key, header, separator, decimal, n_features, zero_based
         As for ``fs.open_rows``; positions in columns count the columns without that of the keys.
     max_memory : float, default 1e9
         Bytes that the groups may take up. Beyond that, rows of groups that have not filled a buffer go to temporary
@@ -109,6 +111,8 @@ def sketch_groups(
         "fill": fill,
         "key": key,
         "header": header,
+        "separator": separator,
+        "decimal": decimal,
         "n_features": n_features,
         "zero_based": zero_based,
     }
