@@ -27,8 +27,8 @@ TESTS = ROOT / "tests"
 # What holds a room beside the tests of its name. "frame" are the files that are in no room.
 BESIDE = {
     "frame": ["test_model.py", "test_guards.py", "test_sparse.py", "test_losses.py", "test_threads.py", "test_pool.py"],
-    "codes": ["hashing", "quantizing", "kernels/test_quantize.py", "kernels/test_hamming.py"],
-    "io": ["cli/test_outputs.py", "sources/test_table.py"],
+    "codes": ["hashing", "quantizing/test_books.py", "quantizing/test_one_length.py", "kernels/test_quantize.py"],
+    "io": ["sources/test_table.py", "cli/test_outputs.py", "cli/test_recommend_cli.py", "cli/test_tables_cli.py"],
     "jobs": ["merging", "cli/test_map_jobs_cli.py", "cli/test_jobs.py"],
     "linalg": ["kernels"],
     "recommending": ["kernels/test_items.py", "sklearn/test_recommender.py", "cli/test_recommend_cli.py"],
