@@ -92,7 +92,7 @@ def events_of(
     if value is not None and values is None and columns is None and _holds_dates(cells, value):
         warnings.warn(f"{cells.name}: {cells.called(value)} holds {DATE}, and no values", UserWarning, stacklevel=3)
         value = None
-    hint = "" if values else " (--no-values, or columns= of two, leaves the column out)"
+    hint = "--columns names others, columns=" if values else "--no-values, or columns= of two, leaves the column out"
     return _read(cells, places[0], places[1], value, at, hint)
 
 
@@ -183,7 +183,7 @@ def _as_value(text: str, decimal: str, hint: str) -> float:
     try:
         return as_number(text, decimal)
     except ValueError as error:
-        raise ValueError(f"{error}{hint}") from None
+        raise ValueError(f"{error} ({hint})") from None
 
 
 def _is_date(text: str) -> bool:

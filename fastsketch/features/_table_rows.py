@@ -16,7 +16,20 @@ from numpy.typing import NDArray
 from fastsketch._validation import as_choice, as_integer
 from fastsketch.features._cells import open_cells
 from fastsketch.io._input import SourceError
-from fastsketch.io._table import LOGGER, MISSING, MISTAKES, NUMBER, WORD, Cells, Row, as_dialect, as_number, kind_of
+from fastsketch.io._table import (
+    LOGGER,
+    MISSING,
+    MISTAKES,
+    NUMBER,
+    UNDIVIDED,
+    WORD,
+    Cells,
+    Row,
+    as_dialect,
+    as_number,
+    kind_of,
+    remedy,
+)
 
 # Rows that a column of numbers has at least, each another integer, if it is to be pointed out.
 MANY_IDS = 20
@@ -270,7 +283,8 @@ class TableRows:
     # -- columns ---------------------------------------------------------------------------------------------------
     def _place(self, name: str) -> int:
         if name not in self._names:
-            raise SourceError(f"{self.name} has no column {name!r}: it has {_listed(self._names)}")
+            divided = "" if len(self._names) > 1 else f" ({UNDIVIDED})"
+            raise SourceError(f"{self.name} has no column {name!r}: it has {_listed(self._names)}{divided}")
         return self._names.index(name)
 
     def _names_in(self, cells: Cells) -> list[str]:
@@ -320,8 +334,8 @@ class TableRows:
                 number, fields = cells.first[kinds.index(kind)]
                 raise cells.error(
                     number,
-                    f"column {name!r} holds {fields[place].strip()[:40]!r}, {kind}: --ignore {name} leaves it out, "
-                    f"--categorical {name} reads words (ignore={[name]!r}, categorical={[name]!r})",
+                    f"column {name!r} holds {fields[place].strip()[:40]!r}, {kind}: {remedy(kind)}; --ignore {name} "
+                    f"leaves it out (ignore={[name]!r}), --categorical {name} reads words (categorical={[name]!r})",
                 )
         if 0 < words <= MISTAKES * counts.total():
             number, fields = next(
@@ -332,6 +346,8 @@ class TableRows:
                 f"column {name!r} holds {fields[place].strip()[:40]!r}, but numbers in most others: say which "
                 f"it is, --numeric {name} or --categorical {name} (numeric={[name]!r}, categorical={[name]!r})",
             )
+        if words and counts[NUMBER]:
+            LOGGER.info("%s: column %r holds words beside numbers, and is read as words", self.name, name)
         if words or not counts[NUMBER]:
             return CATEGORICAL
         texts = {fields[place].strip() for _, fields in cells.first}

@@ -3,7 +3,7 @@
 import logging
 import math
 import re
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import NamedTuple
@@ -131,11 +131,13 @@ class Cells:
             return
         self.begins, self.width = self.first[0][0], len(self.first[0][1])
         if self.width < wanted:
-            between = " (--separator says what divides a line)" if self.width == 1 else ""
-            raise self.error(self.begins, f"{wanted} columns are needed, there are {self.width}{between}")
+            divided = "" if self.width > 1 else f"; {UNDIVIDED}"
+            raise self.error(self.begins, f"{wanted} columns are needed, there are {self.width}{divided}")
         if self._has_header(dialect):
             self._head = self.first.pop(0)[1]
             self.names = [cell.strip() for cell in self._head]
+            for number, cells in self.first:
+                self._check(number, cells)
 
     def _has_header(self, dialect: Dialect) -> bool:
         if dialect.header is not None:
@@ -145,16 +147,21 @@ class Cells:
             return False
         found = tell_header([cells for _, cells in self.first], dialect.decimal)
         if found is None:
-            raise self.error(self.begins, f"{listed(head)}: {UNTOLD}")
+            divided = "" if self.width > 1 else f"; {UNDIVIDED}"
+            raise self.error(self.begins, f"{listed(head)}: {UNTOLD}{divided}")
         if found:
             say_header(f"{self.name}, {self.unit} {self.begins}", head)
         return found
 
     def __iter__(self) -> Iterator[Row]:
-        for number, cells in chain(self.first, self._rest):
-            if cells == self._head:
-                raise self.error(number, "the header stands there again: leave the line out")
+        yield from self.first
+        for number, cells in self._rest:
+            self._check(number, cells)
             yield number, cells
+
+    def _check(self, number: int, cells: list[str]) -> None:
+        if cells == self._head:
+            raise self.error(number, AGAIN)
 
     def error(self, number: int, why: object) -> SourceError:
         """Return the error for a row."""
@@ -166,6 +173,8 @@ class Cells:
         return f"column {column + 1}{name}"
 
 
+AGAIN = "the header stands there again: leave the line out"
+UNDIVIDED = "tabs, semicolons and commas divide columns, or what --separator says (separator=...)"
 UNTOLD = "nothing tells whether this is a header: say --header or --no-header (header=True or header=False)"
 
 
@@ -337,8 +346,19 @@ def as_number(text: str, decimal: str = ".") -> float:
 def no_number(text: str, decimal: str = ".") -> str:
     """Return what is wrong with a cell that is no number, and what to do if it is something known."""
     kind = kind_of(text, decimal)
-    hint = f" but {kind}: {_FIGURES[kind][1]}" if kind in _FIGURES else ""
+    hint = f" but {kind}: {remedy(kind)}" if kind in _FIGURES else ""
     return f"{text.strip()[:40]!r} is no finite decimal number{hint}"
+
+
+def remedy(kind: str) -> str:
+    """Return what to do about a figure of this kind that is no number."""
+    return _FIGURES[kind][1]
+
+
+def is_numeric(cells: Iterable[str], decimal: str) -> bool:
+    """Return whether a column holds numbers, and nothing else but for mistakes."""
+    kinds = [kind for kind in (kind_of(cell, decimal) for cell in cells) if kind is not None]
+    return len(kinds) > 0 and len(kinds) - kinds.count(NUMBER) <= MISTAKES * len(kinds)
 
 
 def kind_of(text: str, decimal: str = ".") -> str | None:

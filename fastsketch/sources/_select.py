@@ -223,8 +223,8 @@ class Checked(Derived):
         where = "it" if number is None else f"row {number}"
         called = f"{column}" if self.feature_names is None else f"{column} ({self.feature_names[column]!r})"
         raise SourceError(
-            f"{name}: rows must be finite: {where} holds a NaN in column {called}: leave such rows out, or give a "
-            "number in its place (fill= of fs.open_rows, --fill)"
+            f"{name}: rows must be finite: {where} holds a NaN in column {called}: leave such rows or the column "
+            "out (columns= of fs.open_rows, --columns), or give a number in its place (fill=, --fill)"
         )
 
     def identity(self) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Tables of numbers in text (.csv, .tsv): dense rows, their columns named by a header."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -11,15 +11,18 @@ from fastsketch._kernels.io import table as kernel
 from fastsketch.io._input import InputFile, SourceError, whole_lines
 from fastsketch.io._svmlight import LONGEST_LINE
 from fastsketch.io._table import (
+    AGAIN,
     BYTE_ORDER_MARK,
     DECIDING_LINES,
-    NUMBER,
+    LOGGER,
+    UNDIVIDED,
     UNTOLD,
     WORD,
     Dialect,
     Row,
     cells_of,
     is_name,
+    is_numeric,
     kind_of,
     listed,
     no_number,
@@ -56,6 +59,8 @@ class TableText(TextSource):
         if dialect.header is None and any(isinstance(column, str) for column in (beside, *(options.columns or ()))):
             dialect = dialect._replace(header=True)
         self._dialect, self._width = dialect, len(rows[0][1])
+        if self._width == 1 and rows[1:] and all(kind_of(cells[0], self._decimal) == WORD for _, cells in rows[1:]):
+            raise SourceError(f"{self.name}, line {rows[0][0]}: {listed(rows[0][1])}: {UNDIVIDED}")
         self._header = self._is_header(rows)
         names = _names(rows[0][1], f"{self.name}, line {rows[0][0]}") if self._header else None
         self.feature_names, self.n_features = names, self._width
@@ -68,10 +73,7 @@ class TableText(TextSource):
                 raise SourceError(f"{self.name} has no column but {beside!r}")
             self.beside = beside
         if options.numeric:
-            below = [cells for _, cells in rows[self._header :] if len(cells) == self._width]
-            self._columns = [k for k in self._columns if _is_numeric((row[k] for row in below), self._decimal)]
-            if not self._columns:
-                raise SourceError(f"{self.name} has no column of numbers")
+            self._columns = self._numeric(rows[self._header :], names)
         self._all_names = names
         self._set_columns()
 
@@ -90,6 +92,22 @@ class TableText(TextSource):
         part = self.varied(_columns=[self._columns[k] for k in columns])
         part._set_columns()
         return part
+
+    def _numeric(self, rows: list[Row], names: Sequence[str] | None) -> list[int]:
+        """The columns that hold numbers in the first lines; SourceError names what stands there if there are none."""
+        for number, cells in rows:
+            if len(cells) != self._width:
+                raise SourceError(f"{self.name}, line {number}: {len(cells)} columns, in the first line {self._width}")
+        found = [k for k in self._columns if is_numeric((cells[k] for _, cells in rows), self._decimal)]
+        if not found:
+            odd = [(number, k, text) for number, cells in rows for k, text in enumerate(cells) if text.strip()]
+            odd.sort(key=lambda cell: kind_of(cell[2], self._decimal) == WORD)  # figures first
+            said = [f": line {n}, column {k + 1}: {no_number(text, self._decimal)}" for n, k, text in odd[:1]]
+            raise SourceError(f"{self.name} has no columns of numbers{''.join(said)}")
+        left = [str(k) if names is None else names[k] for k in self._columns if k not in found]
+        if left:
+            LOGGER.info("%s: columns that hold no numbers are left out: %s", self.name, listed(left))
+        return found
 
     # -- the first lines -------------------------------------------------------------------------------------------
     def _first_rows(self, dialect: Dialect, file: Stream | None) -> tuple[str, list[Row]]:
@@ -206,8 +224,9 @@ class TableText(TextSource):
             where = "" if column is None else self._column_words(column)
             hint = ""
             if error.cell is not None:
-                why = no_number(error.cell, self._decimal)
-                if len(self._columns) == self._width:
+                again = self._all_names is not None and error.cell == self._all_names[column]
+                why = AGAIN if again else no_number(error.cell, self._decimal)
+                if len(self._columns) == self._width and not again:
                     hint = f": {CHOOSE}, unless this is one"
             raise SourceError(f"{self.name}, line {self.line_at(line + before)}: {where}{why}{hint}") from None
         if cells is None:
@@ -246,10 +265,6 @@ class TableText(TextSource):
         found |= {} if self._dialect.separator is None else {"separator": self._delimiter}
         everything = self._columns == list(range(self._width))
         return found if everything else {**found, "columns": self._columns, "beside": self._beside}
-
-
-def _is_numeric(cells: Iterable[str], decimal: str) -> bool:
-    return {kind_of(cell, decimal) for cell in cells} - {None} == {NUMBER}
 
 
 def _names(cells: Sequence[str], of: str) -> tuple[str, ...]:
