@@ -148,6 +148,16 @@ def test_a_damaged_line_before_the_last_is_refused(tmp_path):
         job(tmp_path, "threads", 1, resume=True)
 
 
+def test_a_journal_of_an_earlier_build_is_refused(tmp_path):
+    stopped_after(tmp_path, 5, workers=1)
+    path = tmp_path / "checkpoint" / "manifest.jsonl"
+    first, rest = path.read_bytes().split(b"\n", 1)
+    head = json.dumps({"version": 1, "job": json.loads(first[9:])["job"]}).encode()
+    path.write_bytes(b"%08x %s\n" % (zlib.crc32(head), head) + rest)
+    with pytest.raises(fs.StateError, match=r"manifest.jsonl is that of another version.*: start without resume"):
+        job(tmp_path, "threads", 1, resume=True)
+
+
 def test_a_node_that_is_missing_or_damaged_is_learned_again(tmp_path, whole):
     stopped_after(tmp_path, 7, workers=1)
     first, second, *_ = nodes(tmp_path)
