@@ -20,6 +20,7 @@ from collections import defaultdict
 
 import hypothesis
 import pytest
+from threadpoolctl import threadpool_limits
 
 from tests.helpers import data_dir
 
@@ -129,6 +130,13 @@ def limited(item):
 
 
 pytest_runtest_setup = pytest_runtest_call = pytest_runtest_teardown = limited
+
+
+@pytest.fixture
+def threaded_blas():
+    """Threads of BLAS, for what must not depend on them: otherwise the processes of tests have one (run.py)."""
+    with threadpool_limits(3, "blas"):
+        yield
 
 
 # -- data --------------------------------------------------------------------------------------------------------------

@@ -41,6 +41,9 @@ def main():
     os.environ.setdefault("FASTSKETCH_DATA", str(ROOT.parent / "shared" / "data"))
     os.environ["FASTSKETCH_DATA"] = str(Path(os.environ["FASTSKETCH_DATA"]).resolve())
     print(f"data sets: {os.environ['FASTSKETCH_DATA']}", flush=True)
+    # Two processes share the cores, and threads of BLAS that wait for each other cost more than they bring. What says
+    # something of many threads asks for them.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     parser = argparse.ArgumentParser(allow_abbrev=False, description=__doc__.splitlines()[0])
     parser.add_argument("--long", action="store_true", help="the long form, too")
     parser.add_argument("--turn", metavar="K/N", help="of the long form alone the tests whose turn it is")

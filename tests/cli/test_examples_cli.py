@@ -16,7 +16,7 @@ import fastsketch as fs
 from fastsketch.cli import main
 from fastsketch.cli._examples import EXAMPLES, commands_of
 from fastsketch.cli._parser import make_parser
-from tests.helpers import command
+from tests.helpers import command as run_here
 
 # What takes minutes, or needs other packages.
 NOT_RUN = {"demo", "warm-up"}
@@ -77,7 +77,7 @@ def test_they_run(tmp_path, monkeypatch):
             done = subprocess.run(["sh", "-c", example], env=environment, capture_output=True, text=True, check=False)
             assert done.returncode == 0, f"{example}: {done.stderr}"
         else:
-            command(*shlex.split(example)[1:], cwd=tmp_path)
+            run_here(*shlex.split(example)[1:], cwd=tmp_path)
     assert fs.load("all.fsk").n_rows == 340 and np.load("decoded.npy").shape == (300, 20)
     assert list(fs.load("shops.fsk")) == ["south", "north"]
     assert np.array_equal(np.load("components.npy"), fs.load("all.fsk").components)

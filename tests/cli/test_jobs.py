@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+import time
 from functools import partial
 from pathlib import Path
 
@@ -404,9 +405,10 @@ def test_a_process_that_is_interrupted_ends_as_a_shell_expects(tmp_path):
     np.save(tmp_path / "big.npy", np.random.default_rng(0).standard_normal((20_000, 200)))
     command = [*IN_SMALL_PARTS, "sketch", "big.npy", "-l", "64", "--solver", "svd", "-o", "o.fsk"]
     process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
-    manifest = tmp_path / "o.fsk.partial" / "manifest.jsonl"
+    manifest, end = tmp_path / "o.fsk.partial" / "manifest.jsonl", time.monotonic() + 60
     while not manifest.exists() or manifest.read_bytes().count(b"\n") < 2:  # the job, and a part that is complete
-        assert process.poll() is None
+        assert process.poll() is None and time.monotonic() < end
+        time.sleep(0.002)
     process.send_signal(signal.SIGINT)
-    assert "partial result" in process.communicate()[1] and process.returncode == 130
+    assert "partial result" in process.communicate(timeout=60)[1] and process.returncode == 130
     assert sorted(file.name for file in tmp_path.iterdir()) == ["big.npy", "o.fsk.partial"]

@@ -284,6 +284,7 @@ def test_an_interrupt_leaves_the_model_before_or_after():
     assert True in seen
 
 
+@pytest.mark.usefixtures("threaded_blas")
 def test_many_models_in_threads():
     expected = [fresh(rotation="itq", part=p).update(ROWS).to_bytes() for p in range(16)]
     with ThreadPoolExecutor(8) as pool:

@@ -170,17 +170,18 @@ def test_any_source_and_any_number_of_workers_give_the_same_bytes(tmp_path, suff
         assert seen[0] == seen[1]
 
 
-def test_answers_of_estimators_and_learners(tmp_path):
+def test_answers_of_estimators_and_learners(tmp_path, amount):
     skl = pytest.importorskip("fastsketch.sklearn")
     labels = np.where(STREAM[:, 0] > 0, "yes", "no")
     pca = skl.SketchedPCA(3).fit(STREAM)
     covariance = skl.SketchedCovariance(5).fit(STREAM)
     learner = fs.SketchedNewton(3).update(STREAM, labels)
-    out = tmp_path / "out.npy"
+    out, options = tmp_path / "out.npy", {"part_bytes": 20_000, "workers": 2}
     for method in (pca.transform, covariance.score_samples, learner.decision_function, learner.predict_proba):
-        fs.map_rows(method, STREAM, output=out, part_bytes=20_000, workers=2)
+        engine = "processes" if method == pca.transform else amount("threads", "processes")
+        fs.map_rows(method, STREAM, output=out, engine=engine, **options)
         assert np.allclose(np.load(out), method(STREAM), rtol=1e-9, atol=1e-12)
-    fs.map_rows(learner.predict, STREAM, output=out, part_bytes=20_000, workers=2)
+    fs.map_rows(learner.predict, STREAM, output=out, engine=amount("threads", "processes"), **options)
     assert np.array_equal(np.load(out), learner.predict(STREAM))
 
 
@@ -347,7 +348,7 @@ def test_a_source_that_changes_meanwhile(folder):
 
 
 @pytest.mark.parametrize(("engine", "workers"), [("processes", 2), ("threads", 2), ("processes", 1)])
-def test_killed_at_random_moments(folder, engine, workers):
+def test_killed_at_random_moments(folder, engine, workers, amount):
     """Every kill costs at most the parts that were under way."""
     chosen = random.Random(f"{engine} {workers}")
     command = [sys.executable, "-m", "tests.jobs.mapped", str(folder), engine, str(workers)]
@@ -355,12 +356,15 @@ def test_killed_at_random_moments(folder, engine, workers):
     for _ in range(40):
         with subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, start_new_session=True) as process:
             process.stdout.readline()
-            if kills < 7:
+            if kills < amount(3, 7):
                 time.sleep(chosen.uniform(0.0, 0.6))
                 if process.poll() is None:
                     os.kill(process.pid, signal.SIGKILL)
                     kills += 1
-            ended = process.wait() == 0
+            try:
+                ended = process.wait(timeout=60) == 0
+            finally:
+                process.kill()
         if (folder / "out.npy").exists():
             assert np.array_equal(np.load(folder / "out.npy"), ROWS.sum(axis=1))
             if ended:

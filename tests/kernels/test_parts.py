@@ -13,7 +13,7 @@ RNG = np.random.default_rng(5)
 
 
 @pytest.fixture(autouse=True)
-def as_before():
+def as_before(threaded_blas):
     before = pool.get()
     yield
     pool.use(before)

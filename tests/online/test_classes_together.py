@@ -46,6 +46,7 @@ def test_a_class_learns_as_a_model_of_its_own(name, form):
         np.testing.assert_array_equal(model.last_scores[:, k], alone.last_scores)
 
 
+@pytest.mark.usefixtures("threaded_blas")
 @pytest.mark.parametrize("form", ["dense", "sparse"])
 @pytest.mark.parametrize("name", ["newton", "adaptive"])
 def test_bits_depend_on_neither_threads_nor_parts(monkeypatch, name, form):

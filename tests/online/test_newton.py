@@ -197,6 +197,7 @@ def test_ojas_directions_stay_orthonormal(form, amount):
     assert np.abs(v @ v.T - np.eye(4)).max() <= 1e-12
 
 
+@pytest.mark.usefixtures("threaded_blas")
 @pytest.mark.parametrize("method", ["rfd", "oja"])
 def test_the_same_bits_for_any_number_of_threads(method):
     """Rows so wide that products and rebases go to the pool in parts."""

@@ -269,6 +269,7 @@ def test_an_interrupt_leaves_the_model_before_or_after():
         signal.signal(signal.SIGALRM, old)
 
 
+@pytest.mark.usefixtures("threaded_blas")
 @pytest.mark.parametrize("n", [1, 2, 3])
 def test_the_same_bits_on_any_number_of_threads(n):
     rows = np.random.default_rng(0).standard_normal((3000, 200)) * np.linspace(2, 0.1, 200)

@@ -113,6 +113,7 @@ def test_similar_items_have_the_largest_weights(model):
     check(model.similar_items(np.arange(ITEMS), 7), items, scores)
 
 
+@pytest.mark.usefixtures("threaded_blas")
 def test_threads_give_the_same_bits(model):
     rows = users(2, 300)
     answers = []
@@ -123,6 +124,7 @@ def test_threads_give_the_same_bits(model):
     assert all(np.array_equal(a, b, equal_nan=True) for a, b in zip(*answers, strict=True))
 
 
+@pytest.mark.usefixtures("threaded_blas")
 def test_threads_give_the_same_similar_items():
     model = fs.SketchedEASE(64, ridge=1.0).update(users(items=3000))
     answers = []

@@ -1,7 +1,13 @@
 """The zoo has every kind of model, and each of its specimens learns and can be read."""
 
-import pytest
+import os
 
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_info
+
+import fastsketch as fs
+from fastsketch._kernels import pool
 from fastsketch._model import _kinds
 from tests.reliability.zoo import SPECIMENS
 
@@ -26,3 +32,21 @@ def test_every_engine_is_there():
 def test_every_specimen_learns_and_can_be_read(specimen):
     found = specimen.read(specimen.learned())
     assert found["facts"]["n_rows"] == 40 and len(found) > 1
+
+
+def surroundings():
+    """What a process has in common with others, or with other code in it."""
+    threads = {entry["filepath"]: entry["num_threads"] for entry in threadpool_info()}
+    numbers = np.random.get_state()[1].tobytes()  # noqa: NPY002  what nobody is to use
+    return dict(os.environ), threads, pool.get(), numbers
+
+
+@pytest.mark.usefixtures("threaded_blas")
+@pytest.mark.parametrize("specimen", SPECIMENS, ids=lambda s: s.name)
+def test_every_specimen_leaves_threads_environment_and_random_numbers_alone(specimen):
+    specimen.read(specimen.learned())  # libraries of threads are loaded once
+    before = surroundings()
+    model = specimen.learned()
+    specimen.read(model)
+    fs.from_bytes(model.to_bytes()).copy()
+    assert surroundings() == before

@@ -95,6 +95,7 @@ def test_large_and_small_numbers(memory):
     assert_bits(fs.sketch_groups(rows, by=keys, sketch_size=L, max_memory=MEMORY[memory]), rows, keys)
 
 
+@pytest.mark.usefixtures("threaded_blas")
 @pytest.mark.parametrize("chunk", [1, 700, 20_000])
 def test_chunks_and_threads(monkeypatch, chunk):
     monkeypatch.setattr(_source, "CHUNK_BYTES", chunk * 13)
@@ -113,6 +114,7 @@ def test_a_key_that_is_no_column_is_called_by(tmp_path, name):
         fs.sketch_groups(tmp_path / name, by="shp")
 
 
+@pytest.mark.usefixtures("threaded_blas")
 def test_parts_of_a_batch_have_the_same_bits():
     rows, keys = rows_and_keys(20_000, 40)
     with fs.thread_limit(1):

@@ -15,7 +15,7 @@ THREADS = (1, 2, 3, 8)
 
 
 @pytest.fixture(autouse=True)
-def as_before():
+def as_before(threaded_blas):
     before = pool.get()
     yield
     pool.use(before)

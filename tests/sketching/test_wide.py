@@ -104,6 +104,7 @@ def test_batches_and_a_resume_have_the_same_bits(method, dtype):
         assert np.array_equal(s.sketch(), one.sketch())
 
 
+@pytest.mark.usefixtures("threaded_blas")
 @pytest.mark.parametrize("n", [2, 3, 8])
 def test_bits_with_threads(n):
     rng, found, before = np.random.default_rng(0), set(), pool.get()
