@@ -95,7 +95,8 @@ def test_what_is_no_state_is_refused():
         with pytest.raises(ValueError):
             newton(0.99)._validate(state, broken)
     without = {name: array for name, array in arrays.items() if name != "fading"}
-    newton()._validate(state, without)
+    with pytest.raises(ValueError, match="'fading' is missing"):
+        newton(0.99)._validate(state, without)
 
 
 @pytest.mark.parametrize(
