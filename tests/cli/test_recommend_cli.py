@@ -170,7 +170,7 @@ def test_values(folder, capsys):
     said = "kind.csv, line 2: column 3 ('category'): 'book' is no finite decimal number (--no-values, "
     assert said in fails(capsys, "recommend", "kind.csv", "--header")
     (folder / "dat").write_text("1::10::5\n")
-    assert "there are 1 (tabs, semicolons or commas" in fails(capsys, "recommend", "dat")
+    assert "there are 1; tabs, semicolons and commas" in fails(capsys, "recommend", "dat")
     (folder / "time.csv").write_text("a,x,881250949\na,y,881250950\nb,x,881250951\nb,z,881250952\n")
     assert "looks like times" in works(capsys, "recommend", "time.csv", "--ridge", 1).err
 

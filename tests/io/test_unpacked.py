@@ -15,9 +15,9 @@ import scipy.sparse as sp
 import fastsketch as fs
 from fastsketch.cli._items import read_names
 from fastsketch.features import _three_columns
+from fastsketch.features._events import read_events
 from fastsketch.io import SourceError, _input, load_svmlight
-from fastsketch.io._events import read_events
-from fastsketch.io._table import read_table
+from fastsketch.io._table import Dialect
 from fastsketch.sources._formats import Options
 from fastsketch.sources._streams import Stream, of_stream
 
@@ -28,9 +28,8 @@ DENSE = b"%%%%MatrixMarket matrix array integer general\n%d 1\n" % N + b"0\n" * 
 READERS = {
     "a.mtx": (MATRIX, fs.open_rows),
     "dense.mtx": (DENSE, fs.open_rows),
-    "t.csv": (b"user,item\n" + b"a,b\n" * N, lambda path: read_table(path, values=False)),
-    "e.csv": (b"user,item\n" + b"a,b\n" * N, read_events),
-    "f.csv": (b"user,item\n" + b"a,b\n" * N, lambda path: _three_columns.of_file(path, None, header=True)),
+    "e.csv": (b"user,item\n" + b"a,b\n" * N, lambda path: read_events(path, Dialect(header=True))),
+    "f.csv": (b"user,item\n" + b"a,b\n" * N, lambda path: _three_columns.of_file(path, None, Dialect(header=True))),
     "l.svm": (b"1\n" * N, load_svmlight),
     "n.txt": (b"".join(b"%d\n" % k for k in range(N)), read_names),
 }
