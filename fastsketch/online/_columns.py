@@ -107,7 +107,8 @@ class Columns:
             if slots != cast(int, width) + intercept:
                 raise ValueError(f"array 'base' has {slots} columns, its rows {width}")
             return cls(width)
-        columns = checks.array_of(arrays, "columns", (np.size(arrays.get("columns", ())),), checks.INT64)
+        size = arrays["columns"].size if "columns" in arrays else 0
+        columns = checks.array_of(arrays, "columns", (size,), checks.INT64)
         if columns.size != slots:
             raise ValueError(f"array 'columns' has {columns.size} entries for {slots} slots")
         if (columns == INTERCEPT).any() and not intercept:

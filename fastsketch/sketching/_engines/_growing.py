@@ -10,14 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch import _threads
-from fastsketch.sketching._engines._base import AnyBuffer
 from fastsketch.sketching._engines._choose import AnyEngine
 from fastsketch.sketching._engines._dense import DenseEngine
 from fastsketch.sketching._engines._exact import ExactEngine
 from fastsketch.sketching._engines._growth import ALLOWANCE, SHARE, Growth, squares_of
 from fastsketch.sketching._engines._mapped import MappedEngine
 from fastsketch.sketching._engines._setting import exact_pays
+from fastsketch.sketching._engines._sparse import SparseEngine
 
+Buffer = DenseEngine | SparseEngine
 Weights = NDArray[np.float64] | None
 
 
@@ -31,7 +32,7 @@ def updated(engine: AnyEngine, rows: Any, weights: Weights) -> AnyEngine:
         return engine
     n, step = rows.shape[0], engine.step(rows)
     try:
-        found: AnyBuffer = engine.clone()
+        found: Buffer = engine.clone()
         for start in range(0, n, step):
             part = None if weights is None else weights[start : start + step]
             piece = found.checked(rows[start : start + step] if step < n else rows, part, offset=start)
@@ -42,13 +43,13 @@ def updated(engine: AnyEngine, rows: Any, weights: Weights) -> AnyEngine:
         raise
 
 
-def _absorbed(engine: AnyBuffer, piece: Any, n: int, weights: Weights) -> AnyBuffer:
+def _absorbed(engine: Buffer, piece: Any, n: int, weights: Weights) -> Buffer:
     """Take a checked slice of n rows, in parts of one shrink at most; one that removes too much is taken back."""
     start = 0
     while start < n:
         room = max(1, engine.room())
         stop = min(n, start + room) if engine.setting.grows else n
-        part = engine.part_of(piece, start, stop)
+        part: Any = engine.part_of(piece, start, stop)
         part_weights = None if weights is None else weights[start:stop]
         saved = engine.arrays(copy=True) if engine.setting.grows and stop - start == room else None
         engine.absorb(part, part_weights)
@@ -59,13 +60,13 @@ def _absorbed(engine: AnyBuffer, piece: Any, n: int, weights: Weights) -> AnyBuf
     return engine
 
 
-def _rule(engine: AnyBuffer) -> Growth:
+def _rule(engine: Buffer) -> Growth:
     growth = engine.setting.growth
     assert growth is not None
     return growth
 
 
-def _too_much(engine: AnyBuffer) -> bool:
+def _too_much(engine: Buffer) -> bool:
     """Whether shrinks have removed more than the tolerance leaves to them, though l may still grow."""
     growth, size = _rule(engine), engine.setting.sketch_size
     return growth.bounded(size + 1, engine.n_features) > size and _spent(engine, SHARE)
@@ -76,13 +77,13 @@ def misses_tolerance(engine: AnyEngine) -> bool:
     return not isinstance(engine, MappedEngine) and engine.setting.grows and _spent(engine, 1.0)
 
 
-def _spent(engine: AnyBuffer, share: float) -> bool:
+def _spent(engine: Buffer, share: float) -> bool:
     state = engine.state
     top = float(engine.lam[: state.kept].max(initial=0.0))
     return _rule(engine).spent(state.shrinkage, state.squared_norm, top, share=share)
 
 
-def _with_room_for(engine: AnyBuffer, part: Any, weights: Weights) -> AnyBuffer:
+def _with_room_for(engine: Buffer, part: Any, weights: Weights) -> Buffer:
     """Take a part that would lead to a shrink into a larger buffer instead."""
     growth, d = _rule(engine), engine.n_features
     larger = engine.resized(growth.bounded(growth.next_size(engine.setting.sketch_size), d))
@@ -98,7 +99,7 @@ def _with_room_for(engine: AnyBuffer, part: Any, weights: Weights) -> AnyBuffer:
     return _enlarged(larger, wanted)
 
 
-def _enlarged(engine: AnyBuffer, sketch_size: int) -> AnyBuffer:
+def _enlarged(engine: Buffer, sketch_size: int) -> Buffer:
     """Go on with at least as large an l, or with the exact sum where that is faster; nothing is lost."""
     if isinstance(engine, DenseEngine) and _rule(engine).chooses and exact_pays(engine.n_features, sketch_size):
         setting = engine.setting.of_size(sketch_size).resolved("exact")
@@ -128,7 +129,7 @@ def to_read(engine: AnyEngine) -> AnyEngine:
     return clone if size == clone.setting.sketch_size else clone.resized(size)
 
 
-def _smallest_size(engine: AnyBuffer) -> int:
+def _smallest_size(engine: Buffer) -> int:
     """The smallest l that meets the tolerance, or the largest there is."""
     settled = engine.clone()
     squares, whole = settled.leading_squares()
@@ -139,7 +140,7 @@ def _smallest_size(engine: AnyBuffer) -> int:
     return _rule(engine).bounded(size, engine.n_features)
 
 
-def _smallest_for(squares: NDArray[np.float64], settled: AnyBuffer) -> int:
+def _smallest_for(squares: NDArray[np.float64], settled: Buffer) -> int:
     state, eps = settled.state, float(np.finfo(settled.dtype).eps)
     return _rule(settled).smallest(
         squares,
