@@ -25,7 +25,7 @@ from threadpoolctl import threadpool_limits
 from tests.helpers import data_dir
 
 # Seconds that a test may take before it fails, in either form; some more end the process, where nothing else helps.
-LIMITS, MORE = (240, 900), 60
+LIMITS, MORE = (300, 1200), 60
 hypothesis.settings.register_profile("short", max_examples=20, deadline=None)
 hypothesis.settings.register_profile("long", max_examples=300, deadline=None)
 
