@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fastsketch._validation import as_flag
 from fastsketch.io._input import InputFile, SourceError, whole_lines
@@ -65,14 +65,11 @@ class Dialect(NamedTuple):
     known: Container[str] = ()  # ids that a model has: a row that holds one is no header
 
 
-def as_dialect(header: object = None, separator: object = None, decimal: object = ".") -> Dialect:
+def as_dialect(header: Any = None, separator: Any = None, decimal: Any = ".") -> Dialect:
     """Return checked arguments as a dialect; TypeError or ValueError names one that is none."""
-    if separator is not None and not (
-        isinstance(separator, str) and len(separator) == 1 and separator.isascii() and not separator.isalnum()
-    ):
+    one = isinstance(separator, str) and len(separator) == 1 and separator.isascii() and not separator.isalnum()
+    if separator is not None and (not one or separator in '"+-.\r\n\0'):
         raise ValueError(f"separator must be one character that stands in no number or word, got {separator!r}")
-    if separator is not None and separator in '"+-.\r\n\0':
-        raise ValueError(f"separator must divide columns, as a tab, a semicolon or a comma do, got {separator!r}")
     if decimal not in (".", ","):
         raise ValueError(f"decimal must be '.' or ',', got {decimal!r}")
     return Dialect(None if header is None else as_flag(header, "header"), separator, decimal)

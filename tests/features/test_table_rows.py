@@ -197,7 +197,7 @@ def test_standard_input_is_read_once(monkeypatch):
         (
             "p,y\n5%,1\n",
             {},
-            r"line 2: column 'p' holds '5%', a percentage: take .*; --ignore p leaves it out .*--categorical p reads",
+            r"column 'p' holds '5%', a percentage: take .*; --ignore p leaves it out .*--categorical p reads",
         ),
         ('p,y\n"3,5",1\n', {}, "column 'p' holds '3,5', a number with a comma"),
         ("", {}, "holds no rows"),
