@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fastsketch._validation import as_flag
 from fastsketch.io._input import InputFile, SourceError, whole_lines
@@ -21,9 +21,12 @@ DECIDING_LINES = 1000
 
 # Of a column's cells, the share that may be words by mistake: whether it is one of numbers is asked then.
 MISTAKES = 0.05
+# Cells with digits that tell what has none from them.
+CODES = 10
 # Cells that stand for a number that is not there (csrc/fs_table.h).
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})
 _NUMBER = re.compile(r"[ \t]*[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[ \t]*").fullmatch
+_DIGIT = re.compile(r"\d").search
 _POINT_FOR_COMMA = str.maketrans(".,", ",.")
 _INF = ("inf", "infinity")
 
@@ -62,14 +65,11 @@ class Dialect(NamedTuple):
     known: Container[str] = ()  # ids that a model has: a row that holds one is no header
 
 
-def as_dialect(header: object = None, separator: object = None, decimal: object = ".") -> Dialect:
+def as_dialect(header: Any = None, separator: Any = None, decimal: Any = ".") -> Dialect:
     """Return checked arguments as a dialect; TypeError or ValueError names one that is none."""
-    if separator is not None and not (
-        isinstance(separator, str) and len(separator) == 1 and separator.isascii() and not separator.isalnum()
-    ):
+    one = isinstance(separator, str) and len(separator) == 1 and separator.isascii() and not separator.isalnum()
+    if separator is not None and (not one or separator in '"+-.\r\n\0'):
         raise ValueError(f"separator must be one character that stands in no number or word, got {separator!r}")
-    if separator is not None and separator in '"+-.\r\n\0':
-        raise ValueError(f"separator must divide columns, as a tab, a semicolon or a comma do, got {separator!r}")
     if decimal not in (".", ","):
         raise ValueError(f"decimal must be '.' or ',', got {decimal!r}")
     return Dialect(None if header is None else as_flag(header, "header"), separator, decimal)
@@ -292,9 +292,9 @@ def _quoted(line: str, start: int, column: int) -> tuple[str, int]:
 def tell_header(rows: Sequence[Sequence[str]], decimal: str = ".") -> bool | None:
     """Return whether the first row is a header, None if nothing tells.
 
-    It is one if a name in it stands above a column of numbers, dates and the like, and none if such a figure stands in
-    it, or what is no name above figures, or if each of its cells stands again below it, in another row. With both
-    nothing tells.
+    It is one if a name in it stands above a column of numbers, dates and the like, or a name without digits above
+    CODES or more cells that all hold some (ids), and none if a figure stands in it, or what is no name above figures,
+    or if each of its cells stands again below it, in another row. With both nothing tells.
     """
     head, *others = rows
     columns = list(zip(*(row for row in others if row != head), strict=True)) or [()] * len(head)
@@ -302,9 +302,14 @@ def tell_header(rows: Sequence[Sequence[str]], decimal: str = ".") -> bool | Non
     others_than_names = [(cell, column) for cell, column in pairs if cell and not is_name(cell, decimal)]
     row = any(kind_of(cell, decimal) not in (None, WORD) for cell, _ in others_than_names)
     row = row or any(_of_figures(cell, column, decimal) for cell, column in others_than_names)
-    if any(is_name(cell, decimal) and _of_figures(cell, column, decimal) for cell, column in pairs):
+    names = [(cell, column) for cell, column in pairs if is_name(cell, decimal)]
+    if any(_of_codes(cell, column) or _of_figures(cell, column, decimal) for cell, column in names):
         return None if row else True
     return False if row or all(cell in map(str.strip, column) or not cell for cell, column in pairs) else None
+
+
+def _of_codes(name: str, column: Sequence[str]) -> bool:
+    return not _DIGIT(name) and len(column) >= CODES and all(map(_DIGIT, column))
 
 
 def _of_figures(name: str, column: Sequence[str], decimal: str) -> bool:

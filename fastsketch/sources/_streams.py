@@ -3,6 +3,7 @@
 import io
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,6 +16,7 @@ from fastsketch.sources._ahead import Spaces
 from fastsketch.sources._files import reading
 from fastsketch.sources._formats import Options
 from fastsketch.sources._paths import STANDARD_INPUT
+from fastsketch.sources._select import positions
 from fastsketch.sources._source import Source
 from fastsketch.sources._starts import COMPRESSED, NOT_STREAMED, TABLE, text_format
 
@@ -77,8 +79,13 @@ class Stream(io.RawIOBase):
 
 
 def open_stream(path: Path, options: Options) -> Source:
-    """The rows of a stream, by its first bytes."""
-    return of_stream(Stream(path), options)
+    """The rows of a stream, by its first bytes; it is closed where it is refused."""
+    with ExitStack() as stack:
+        source = of_stream(stack.enter_context(Stream(path)), options)
+        if options.columns is not None and source.taken is None:
+            positions(source, options.columns)
+        stack.pop_all()
+        return source
 
 
 def of_stream(stream: Stream, options: Options) -> Source:

@@ -128,6 +128,10 @@ def test_each_id_is_held_once(tmp_path):
         (["a,Anteil", "x,5%", "y,7 %"], True),
         (["a,Preis", "x,€ 3.50", "y,4 EUR"], True),
         (["a,b2", "x,NA", "y,3"], True),
+        # ids with digits, under names that have none
+        (["Kunde,Artikel", *(f"u{k},i{k}" for k in range(10))], True),
+        (["Kunde,Artikel", *(f"u{k},i{k}" for k in range(9))], None),
+        (["k1,a1", *(f"u{k},i{k}" for k in range(10))], None),
         (["a,b", "x,1"] + ["y,2"] * 40 + ["z,oops"], True),
         # a figure is no name
         (["u1,i1,5", "u2,i2,4"], False),

@@ -2,8 +2,11 @@
 
 import csv
 import io
+import os
 import pickle
 import sys
+import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -205,7 +208,7 @@ def test_points_and_commas_are_not_mixed(tmp_path):
     ):
         with pytest.raises(SourceError, match=f"line 2: .*{message}"):
             list(opened(tmp_path, text, decimal=","))
-    with pytest.raises(SourceError, match="has no column of numbers"):
+    with pytest.raises(SourceError, match="has no columns of numbers: line 2, column 1: .x. is no"):
         opened(tmp_path, "a,b\nx,y\n", columns="numeric")
     for options, message in (({"separator": "1"}, "separator must be"), ({"decimal": "x"}, "decimal must be")):
         with pytest.raises(ValueError, match=message):
@@ -216,3 +219,18 @@ def test_a_stream_knows_its_first_two_lines(monkeypatch):
     for text, rows in (("a,b\n1,2\n", [[1, 2]]), ("1,2\n3,4\n", [[1, 2], [3, 4]])):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
         assert np.array_equal(all_rows(open_rows("-")), rows)
+
+
+@pytest.mark.parametrize("text", [b"a,a\n1,2\n", b'"a,b\n1,2\n', b"a,b\n1,2\n"])
+def test_a_pipe_is_closed_where_it_is_refused(tmp_path, text):
+    """It stayed open for as long as somebody held the error."""
+    pipe, folder = tmp_path / "p.csv", Path("/proc/self/fd")
+    if not folder.exists():
+        pytest.skip("no /proc")
+    os.mkfifo(pipe)
+    feeder = threading.Thread(target=pipe.write_bytes, args=(text,))
+    feeder.start()
+    with pytest.raises(ValueError, match=r"p\.csv") as held:
+        open_rows(pipe, columns=["z"])
+    feeder.join()
+    assert held.value and not [link for link in folder.iterdir() if link.resolve() == pipe]
