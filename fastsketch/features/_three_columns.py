@@ -121,7 +121,7 @@ def _of_arrow_file(path: Path, columns: ColumnNames | None) -> Three:
         return of_frame(import_module("pyarrow.feather").read_table(path), columns)
     except OSError as error:
         raise SourceError(f"{path} cannot be read: {error.strerror or error}") from error
-    except arrow.lib.ArrowException as error:
+    except (arrow.lib.ArrowException, UnicodeDecodeError) as error:  # the latter for names of columns
         raise SourceError(f"{path} cannot be read: {error}") from error
 
 

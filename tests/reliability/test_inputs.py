@@ -1,4 +1,4 @@
-"""Damaged inputs of every format cost an error that names the file, and nothing else."""
+"""Damaged inputs of every format cost an error that names the file, and nothing else: by bytes, and by structure."""
 
 import json
 import os
@@ -14,12 +14,12 @@ from tests.reliability.figures import report
 ROOT = Path(__file__).parents[2]
 
 
-def cases(folder, first, stop):
+def cases(script, folder, first, stop):
     """What the children say of cases first, ..., stop - 1; a child that dies is followed by another one."""
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
     environment["PYTHONPATH"] = os.pathsep.join([path for path in sys.path if path] + [str(ROOT)])
     while first < stop:
-        command = [sys.executable, str(ROOT / "tests" / "reliability" / "damaged_inputs.py"), str(folder)]
+        command = [sys.executable, str(ROOT / "tests" / "reliability" / script), str(folder)]
         child = subprocess.run(
             [*command, str(first), str(stop)], env=environment, capture_output=True, text=True, timeout=1500
         )
@@ -34,19 +34,18 @@ def cases(folder, first, stop):
         first = begun[-1] + 1
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="memory is limited by setrlimit")
-def test_damaged_inputs(tmp_path, amount):
-    tried = amount(170, 5100)
-    found = list(cases(tmp_path, 0, tried))
+def try_all(script, folder, number, what):
+    """Read so many files, and report what came of them."""
+    found = list(cases(script, folder, 0, number))
     counts = Counter(line["kind"] for line in found)
     bad = [line for line in found if line["kind"] not in ("rows", "refused")]
     for line in bad[:20]:
         print(line)
     by_command = sum(line["by"] not in ("library", "child") for line in found)
-    assert sum(line["by"] == "library" for line in found) + sum(line["by"] == "child" for line in found) >= tried
+    assert sum(line["by"] == "library" for line in found) + sum(line["by"] == "child" for line in found) >= number
     report(
-        "damaged inputs (npy, npz, svmlight, csv, compressed, fsk, codes)",
-        f"{tried:,} files, {by_command:,} of them also by a command",
+        what,
+        f"{number:,} files, {by_command:,} of them also by a command",
         crashes=counts["crashes"],
         hangs=counts["hangs"],
         raw_errors=counts["raw errors"],
@@ -56,3 +55,15 @@ def test_damaged_inputs(tmp_path, amount):
         out_of_memory=counts["memory"],
         also={"refused": counts["refused"], "read": counts["rows"]},
     )
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is limited by setrlimit")
+def test_damaged_inputs(tmp_path, amount):
+    what = "damaged inputs (npy, npz, svmlight, csv, compressed, fsk, codes)"
+    try_all("damaged_inputs.py", tmp_path, amount(170, 5100), what)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is limited by setrlimit")
+def test_inputs_wrong_by_structure(tmp_path, amount):
+    what = "inputs wrong by structure (Arrow, Parquet, foreign tables, HDF5, AnnData, Zarr, Matrix Market, indexes)"
+    try_all("damaged_structures.py", tmp_path, amount(120, 5000), what)

@@ -74,6 +74,13 @@ def test_ids_that_are_codes_without_an_entry(tmp_path):
         _three_columns.of_frame(t, None)
 
 
+def test_names_of_columns_that_are_no_text(tmp_path):
+    path = as_file(pa.table({"user": [1, 2], "item": [3, 4]}), tmp_path)
+    path.write_bytes(path.read_bytes().replace(b"user", b"\xffser"))
+    with pytest.raises(SourceError, match=r"x\.arrow cannot be read"):
+        _three_columns.of_file(path, None, header=None)
+
+
 # -- tables of any library -----------------------------------------------------------------------------------------
 def numbers(length=4, **counts):
     return Column(b"g", length, None, ITEMS, **counts)
