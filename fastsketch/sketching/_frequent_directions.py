@@ -286,7 +286,7 @@ class FrequentDirections(MergeableModel):
         engine = self._engine
         checked = as_rows(rows, None if engine is None else engine.n_features)
         weights = as_weights(sample_weight, checked.shape[0])
-        if engine is None:
+        if engine is None or not engine.n_rows:  # or has seen no row that could decide
             dtype = natural_dtype(checked.dtype) if self.dtype is None else np.dtype(self.dtype)
             engine = make_engine(self._setting, checked, dtype=dtype)
         self._reading = None
