@@ -28,7 +28,7 @@ def plot_spectrum(facts: Mapping[str, Any], path: str | PathLike[str], *, truth:
     index = range(1, len(middle) + 1)
     if truth is not None:
         axes.semilogy(range(1, len(truth) + 1), truth, color="0.35", lw=1.2, label="exact spectrum of A'A")
-    if bound > 0 and middle:
+    if 0 < bound < float("inf") and middle:
         floor = min(middle) * 1e-2
         axes.fill_between(
             index,

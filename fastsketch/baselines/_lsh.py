@@ -10,10 +10,13 @@ from fastsketch._kernels.guard import changes
 from fastsketch._model import Arrays, MergeableModel
 from fastsketch._parameters import seed
 from fastsketch._random import Normal, random_normal
-from fastsketch._validation import as_rows, check_finite
+from fastsketch._validation import as_rows, check_finite, is_sparse
 from fastsketch.hashing._hasher import LinearHasher
 from fastsketch.hashing._sign_encoder import LinearSignEncoder, SignEncoder
 from fastsketch.io import _checks as checks
+
+# Rows that are added up at a time.
+BLOCK = 256
 
 
 class _Total(NamedTuple):
@@ -76,9 +79,14 @@ class LSH(LinearHasher, MergeableModel):
     def _update(self, rows: Any, sample_weight: Any) -> None:
         checked = as_rows(rows, self.n_features)
         with np.errstate(over="ignore", invalid="ignore"):
-            added = np.asarray(checked.sum(axis=0, dtype=np.float64)).ravel()
-            held = self._total
-            total = _Total(added if held is None else held.rows + added, self.n_rows + checked.shape[0])
+            added = np.zeros(checked.shape[1]) if self._total is None else self._total.rows.copy()
+            # one row after the other, so that the bits do not depend on how they are cut
+            if is_sparse(checked):
+                np.add.at(added, checked.indices, checked.data.astype(np.float64))
+            else:
+                for start in range(0, checked.shape[0], BLOCK):
+                    added = np.cumsum(np.vstack([added, checked[start : start + BLOCK]]), axis=0)[-1]
+            total = _Total(added, self.n_rows + checked.shape[0])
         if not np.isfinite(total.rows).all():
             check_finite(checked)
             raise ValueError("the sum of the rows must be finite: it overflows")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from fastsketch.io._lock import locked
-from fastsketch.io._replacing import LONGEST_STEM, regular_target, temporary_name
+from fastsketch.io._replacing import LONGEST_STEM, regular_target, sweep, temporary_name
 from fastsketch.io._state import StateError
 from fastsketch.jobs._answers import Spec
 from fastsketch.jobs._journal import add_line, begin, contents
@@ -207,6 +207,7 @@ def _has_parts(journal: Path) -> bool:
 def _remove(place: Path) -> None:
     """Delete the folder of a job, the journal last: what is left by a kill is still known for what it is."""
     if place.is_dir() and not place.is_symlink():
+        sweep(place / JOURNAL)  # of one that was killed before its journal had a name
         if any(place.iterdir()) and not (place / JOURNAL).exists():
             raise FileExistsError(errno.EEXIST, "is in the way, and holds no job: move it", str(place))
         for path in place.iterdir():

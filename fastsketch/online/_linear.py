@@ -54,7 +54,7 @@ from fastsketch.online._state import BEFORE, THEIRS, Batch, Counts, Csr, Floats,
 from fastsketch.online._top import Weighed, largest
 from fastsketch.sources._formats import refuse_lazy
 
-# Share of nonzeros above which rows are learned from as dense ones.
+# Share of nonzeros in the first row above which all are learned from as dense ones.
 DENSE_ABOVE = 0.3
 FLOAT64 = np.dtype(np.float64)
 NO_SPARSE_FORM = "needs a form for sparse rows that begins with no columns: this model has none"
@@ -209,9 +209,10 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         Parameters
         ----------
         rows : array_like (n, d) or (d,), or scipy.sparse (n, d), or rows with names
-            Real and finite. The first batch decides between the sparse and the dense form. Rows with names are a dict
-            {name: value}, or a list of dicts, or of lists of names and pairs (name, value), as
-            ``fastsketch.features.Vocabulary`` reads them; a model takes either these or numbered columns.
+            Real and finite. The first row decides between the dense form and the sparse one, which is for CSR rows with
+            at most 30% of their columns; later rows may come as either. Rows with names are a dict {name: value}, or a
+            list of dicts, or of lists of names and pairs (name, value), as ``fastsketch.features.Vocabulary`` reads
+            them; a model takes either these or numbered columns.
         targets : array_like (n,), or one for one row
             For loss="squared_hinge" and "logistic" labels: integers, bools or strings, two classes or more. New ones
             are added as they come, unless ``classes`` are given. For other losses real numbers.
@@ -265,13 +266,13 @@ class OnlineLinear(Model, Generic[S], abstract=True):
         weights = filled(n, self.loss_scale) if counted is None else counted * self.loss_scale
         if labels is not None and self.class_weight is not None:
             weights = weights * labels.weights(cast(Counts, y), new, self.class_weight)
-        if kept is None:
-            few = is_sparse(x) and self._takes_sparse() and x.nnz <= DENSE_ABOVE * n * d
+        if kept is None or not (len(self.last_scores) or self.n_rows):  # or has seen no row that could decide
+            few = is_sparse(x) and self._takes_sparse() and x[:1].nnz <= DENSE_ABOVE * d
             sparse = few or self.open_columns or isinstance(x, NamedRows)
             columns = self._first_columns(None if self.open_columns or self._names.is_open else d, sparse)
             kept = Kept[S].beginning(
                 self._first_state(columns, sparse),
-                labels,
+                None if labels is None else labels.copied(),
                 columns,
                 self._first_inputs(columns.first_room() if sparse else d, sparse),
                 self._metrics(),

@@ -255,6 +255,9 @@ class SketchState(NewtonState):
         if rows.room_for(held, max(2 * m * longest - used, (2 * m - held) * longest)):
             self.bound = None
 
+    def n_stored(self) -> int:
+        return cast(SparseRows, self.rows).n_values(int(self.count[ROWS]))
+
     def is_atomic(self) -> bool:
         # all rows of a mixed sketch change in several steps; without alpha, each row needs a factorisation
         if not isinstance(self.space, ShrinkingSpace) or not self.scalar[ALPHA] > 0.0:

@@ -93,6 +93,9 @@ class SketchedState(PointsState):
             done, short = self._rounds().sparse(*batch, done, targets, sample_weight, scores)
             more = self.base.shape[1]
 
+    def n_stored(self) -> int:
+        return cast(SparseRows, self.held).n_values(int(self.count[ROWS] - self.count[OLD]))
+
     def _rounds(self) -> kernel.Rounds:
         if self.bound is None:
             self.bound = kernel.Rounds(self, self.setting)

@@ -168,6 +168,10 @@ class KeptRows(Arrays):
         self.kept_indices = np.concatenate([self.kept_indices[:used], np.zeros(more, np.int32)])
         return True
 
+    def n_values(self, n_rows: int) -> int:
+        """Values of the first n_rows rows."""
+        return int(self.kept_indptr[: n_rows + 1].max(initial=0))
+
     def as_csr(self, n_rows: int, d: int) -> Any:
         """The first n_rows rows as a scipy.sparse.csr_array (n_rows, d)."""
         from scipy.sparse import csr_array
@@ -215,7 +219,13 @@ class Learned(Arrays):
         return cast(Self, Arrays.copied(self, self.n_slots if n_slots is None else n_slots))
 
     def saved(self, n_slots: int | None = None) -> dict[str, NDArray[Any]]:
-        return Arrays.saved(self, self.n_slots if n_slots is None else n_slots)
+        out = Arrays.saved(self, self.n_slots if n_slots is None else n_slots)
+        # without room, which depends on how rows came
+        return {name: a[: self.n_stored()] if name in ("kept_data", "kept_indices") else a for name, a in out.items()}
+
+    def n_stored(self) -> int:
+        """Values of the sparse rows that it holds."""
+        raise NotImplementedError
 
     def take(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         Arrays.take(self, arrays)

@@ -7,6 +7,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._validation import Rows, as_rows, is_sparse, no_mask
 
+# Powers of a decay are undone up to this factor.
+MOST_UNDONE = 1e12
 # Positive entries of each dtype lie between 1 / these and these: their products must not leave its range.
 MOST = {4: 1e30, 8: 1e140}
 
@@ -76,16 +78,35 @@ def column_squares(
     weights: NDArray[np.float64],
     decay: float = 1.0,
     *,
+    first: int = 0,
     before: NDArray[np.float64] | None = None,
 ) -> NDArray[np.float64]:
-    """Weighted sum of squares of every column of CSR rows, (items,); each row takes a factor off all before it.
+    """Weighted sum of squares of every column of CSR rows, (items,), to be multiplied by ``decayed``.
 
-    They are added one by one to `before`, what earlier rows have: the bits do not depend on batches but with decay.
+    They are added one by one to `before`, what the rows before number `first` have, and each row takes a factor off all
+    before it: it counts by the inverse power, from one row to the next whose number is a multiple of ``undone``. So
+    the bits do not depend on batches.
     """
     k, n_items = events.shape
-    if decay != 1.0:
-        weights = weights * decay ** np.arange(k - 1.0, -1.0, -1.0)
+    out = np.zeros(n_items) if before is None else before.copy()
+    turns: list[int] = []
+    if decay < 1.0:
+        power = (first + np.arange(k)) % undone(decay)
+        weights, turns = weights * decay ** -power.astype(np.float64), np.flatnonzero(power == 0).tolist()
     of_entries = weights[owners(events)] * events.data.astype(np.float64) ** 2
-    out = np.zeros(n_items) if before is None else before * decay**k
-    np.add.at(out, events.indices, of_entries)
+    for number, (start, stop) in enumerate(zip([0, *turns], [*turns, k], strict=True)):
+        if number:
+            out *= decay ** undone(decay)
+        entries = slice(events.indptr[start], events.indptr[stop])
+        np.add.at(out, events.indices[entries], of_entries[entries])
     return out
+
+
+def undone(decay: float) -> int:
+    """Rows over which powers of a decay are undone."""
+    return max(1, int(np.log(MOST_UNDONE) / -np.log(decay))) if decay < 1.0 else 2**62
+
+
+def decayed(decay: float, n_rows: int) -> float:
+    """What the sums of ``column_squares`` are to be multiplied by, once they have so many rows."""
+    return decay ** ((n_rows - 1) % undone(decay))

@@ -27,19 +27,25 @@ class HeldOut:
     """Users in the order of their keys; no array ever changes."""
 
     rows: Any  # CSR (r, items)
-    weight: NDArray[np.float64]  # (r,) decayed and faded
+    weight: NDArray[np.float64]  # (r,) when they came, faded since
     key: Keys  # (r,) ascending
+    came: NDArray[np.int64]  # (r,) number of the row in the stream; of those of a merge that of the last before it
 
     def __len__(self) -> int:
         return len(self.key)
 
     def part(self, start: int, stop: int | None = None) -> "HeldOut":
         """Some of them, by the order of keys."""
-        return HeldOut(self.rows[start:stop], self.weight[start:stop], self.key[start:stop])
+        return HeldOut(self.rows[start:stop], self.weight[start:stop], self.key[start:stop], self.came[start:stop])
 
     def faded(self, factor: float) -> "HeldOut":
         """The same with weights times a factor."""
         return replace(self, weight=self.weight * factor)
+
+    def aged(self, decay: float, n_rows: int) -> "HeldOut":
+        """The same with the weights that they have after so many rows, as if they had come in the last."""
+        age = n_rows - 1 - self.came
+        return replace(self, weight=self.weight * decay ** age.astype(np.float64), came=self.came + age)
 
 
 class Taken(NamedTuple):
@@ -52,7 +58,7 @@ class Taken(NamedTuple):
 
 def nobody(n_items: int, dtype: np.dtype[Any]) -> HeldOut:
     """A reservoir without users."""
-    return HeldOut(nothing(n_items, dtype, 0), np.empty(0), np.empty(0, np.uint64))
+    return HeldOut(nothing(n_items, dtype, 0), np.empty(0), np.empty(0, np.uint64), np.empty(0, np.int64))
 
 
 def nothing(n_items: int, dtype: np.dtype[Any], n_rows: int = 1) -> Any:
@@ -92,9 +98,8 @@ def take(
                 given[i] = heapq.heappushpop(heap, entry)[1]
     if not (given == r + np.arange(k)).all():
         kept = np.array([place for _, place in heap] or range(r), np.int64)
-        return _moved(held, rows, weight, key, given, kept, decay)
-    faded = held if decay == 1.0 else held.faded(decay**k)
-    return Taken(faded, rows, weight)
+        return _moved(held, rows, weight, key, given, kept, first, decay)
+    return Taken(held, rows, weight)
 
 
 def _moved(
@@ -104,29 +109,30 @@ def _moved(
     key: Keys,
     given: NDArray[Any],
     kept: NDArray[np.int64],
+    first: int,
     decay: float,
 ) -> Taken:
     from scipy.sparse import vstack
 
     k, r = int(rows.shape[0]), len(held)
     every: Any = vstack([held.rows, rows, nothing(rows.shape[1], rows.dtype)], format="csr")
-    # the place at which each came, seen from the first of this batch; those held have weights of place -1
-    came = np.concatenate([np.full(r, -1), np.arange(k), [0]])
+    came = np.concatenate([held.came, first + np.arange(k), [0]])
     weights = np.concatenate([held.weight, weight, [1.0]])
     at = np.flatnonzero((given >= 0) | (decay < 1.0))
     source = np.where(given[at] >= 0, given[at], r + k)
-    age = np.where(source == r + k, 0, at - came[source])
+    age = np.where(source == r + k, 0, first + at - came[source])
     keys = np.concatenate([held.key, key])[kept]
     order = np.argsort(keys, kind="stable")
     kept, keys = kept[order], keys[order]
-    left = weights[kept] * decay ** (k - 1.0 - came[kept])
-    return Taken(HeldOut(every[kept], left, keys), every[source], weights[source] * decay**age)
+    left = HeldOut(every[kept], weights[kept], keys, came[kept])
+    return Taken(left, every[source], weights[source] * decay**age)
 
 
-def joined(one: HeldOut, two: HeldOut, size: int) -> tuple[HeldOut, HeldOut]:
+def joined(one: HeldOut, two: HeldOut, size: int, *, came: int) -> tuple[HeldOut, HeldOut]:
     """(those of the least keys, the others) of two reservoirs; which is which does not depend on their order.
 
-    The same items in the same place of both have the same key: then it is by their values and weights.
+    Both are aged, and all have come in row `came` of both streams then. The same items in the same place of both have
+    the same key: then it is by their values and weights.
     """
     from scipy.sparse import vstack
 
@@ -134,7 +140,7 @@ def joined(one: HeldOut, two: HeldOut, size: int) -> tuple[HeldOut, HeldOut]:
     weight = np.concatenate([one.weight, two.weight])
     rows: Any = vstack([one.rows, two.rows], format="csr")
     order = np.lexsort((weight, _sums(rows, mixed(rows.data.astype(np.float64).view(np.uint64) ^ _names(rows))), key))
-    both = HeldOut(rows[order], weight[order], key[order])
+    both = HeldOut(rows[order], weight[order], key[order], np.full(len(key), came))
     return both.part(0, size), both.part(size)
 
 
@@ -190,7 +196,7 @@ def parted(held: HeldOut, share: float) -> tuple[Any, Any]:
 
 
 # -- state -------------------------------------------------------------------------------------------------------------
-NAMES = ("held_indptr", "held_indices", "held_data", "held_weight", "held_key")
+NAMES = ("held_indptr", "held_indices", "held_data", "held_weight", "held_key", "held_came")
 
 
 def arrays_of(held: HeldOut) -> dict[str, NDArray[Any]]:
@@ -199,7 +205,7 @@ def arrays_of(held: HeldOut) -> dict[str, NDArray[Any]]:
     return dict(
         zip(
             NAMES,
-            (rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data, held.weight, held.key),
+            (rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data, held.weight, held.key, held.came),
             strict=True,
         )
     )
@@ -209,8 +215,8 @@ def from_arrays(arrays: checks.Arrays, n_items: int) -> HeldOut:
     """The inverse of ``arrays_of``."""
     from scipy.sparse import csr_array
 
-    indptr, indices, data, weight, key = (arrays[name] for name in NAMES)
-    return HeldOut(csr_array((data, indices, indptr), shape=(len(key), n_items)), weight, key)
+    indptr, indices, data, weight, key, came = (arrays[name] for name in NAMES)
+    return HeldOut(csr_array((data, indices, indptr), shape=(len(key), n_items)), weight, key, came)
 
 
 def validate(arrays: checks.Arrays, n_items: int, *, size: int, n_rows: int, dtype: np.dtype[Any]) -> None:
@@ -223,6 +229,9 @@ def validate(arrays: checks.Arrays, n_items: int, *, size: int, n_rows: int, dty
     weight = checks.finite(arrays, "held_weight", (r,))
     if r and weight.min() < 0:
         raise ValueError(f"array 'held_weight' must not be negative, got {weight.min()}")
+    came = checks.array_of(arrays, "held_came", (r,), np.int64)
+    if r and not 0 <= came.min() <= came.max() < n_rows:
+        raise ValueError(f"array 'held_came' must lie in [0, {n_rows}), got {came.min()} and {came.max()}")
     stored = len(arrays["held_data"])
     data = checks.finite(arrays, "held_data", (stored,), dtype)
     if stored and data.min() <= 0:

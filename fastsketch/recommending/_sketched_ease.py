@@ -20,7 +20,7 @@ from fastsketch.features._triples import Table, as_triples
 from fastsketch.io import _checks as checks
 from fastsketch.recommending import _held_out as held_out
 from fastsketch.recommending._answers import Explanation, Limits, Recommendations, explained, recommend, similar
-from fastsketch.recommending._events import MOST, as_events, column_squares, row_squares
+from fastsketch.recommending._events import MOST, as_events, column_squares, decayed, row_squares, undone
 from fastsketch.recommending._held_out import HeldOut
 from fastsketch.recommending._reading import Reading, read
 from fastsketch.recommending._ridge import FIRST, HIDDEN, RidgePath, Trial, along, climb
@@ -43,8 +43,6 @@ from fastsketch.sketching._moved_columns import with_columns
 
 # Users on whom a ridge is chosen: a fifth of all at most, and none if they are fewer than this.
 FEWEST, ONE_OF = 20, 5  # fewer than 100 users choose none
-# Decayed weights are divided by what the sketch will take from them, up to this factor.
-MOST_UNDONE = 1e12
 # As of the parameter.
 MOST_RIDGE = 1e300
 
@@ -150,7 +148,7 @@ class SketchedEASE(MergeableModel):
     def _begin(self) -> None:
         self._sketch = self._empty_sketch()
         self._n = 0
-        self._squares: NDArray[np.float64] | None = None  # of the columns, weighted and decayed
+        self._squares: NDArray[np.float64] | None = None  # of the columns, as ``column_squares`` adds them up
         self._held: HeldOut | None = None
         self._selected: float | None = None
         self._last: Read | None = None
@@ -226,7 +224,7 @@ class SketchedEASE(MergeableModel):
         k, n_items = events.shape
         sketch, known, held = self._of_width(n_items)
         weights = self._row_weights(events, as_weights(sample_weight, k))
-        squares = column_squares(events, weights, self.decay, before=known)
+        squares = column_squares(events, weights, self.decay, first=self._n, before=known)
         held = held_out.nobody(n_items, self._dtype) if held is None else held
         size = self.reservoir_size if self.ridge is None else 0
         taken = held_out.take(held, events, weights, size=size, first=self._n, seed=self.seed, decay=self.decay)
@@ -314,13 +312,13 @@ class SketchedEASE(MergeableModel):
         if ids is not None and other._ids is not None and ids != other._ids:
             ids, places = ids.extended(other._ids, "items")
             mine, theirs = self._placed(np.arange(len(self._ids or ())), len(ids)), other._placed(places, len(ids))
-        squares, others = mine._known_squares(), theirs._known_squares()
-        held, rest = held_out.joined(mine._known_held(), theirs._known_held(), self.reservoir_size)
+        n = self._n + other._n
+        squares = (mine._known_squares() + theirs._known_squares()) / decayed(self.decay, n)
+        held, rest = held_out.joined(mine._known_held(), theirs._known_held(), self.reservoir_size, came=n - 1)
         sketch = mine._sketch.copy().merge(theirs._sketch)
         self._eat(sketch, rest)
         selected = self._selected if self._selected == other._selected else None
-        n = self._n + other._n
-        self._sketch, self._n, self._squares, self._held = sketch, n, squares + others, held
+        self._sketch, self._n, self._squares, self._held = sketch, n, squares, held
         self._selected, self._last, self._ids = selected, None, ids
         self._drop_names(len(squares))
 
@@ -328,7 +326,7 @@ class SketchedEASE(MergeableModel):
         """A model of the same rows with its items at other places; its own ids are not those of them."""
         out = type(self)(**self.parameters)
         out._n, out._sketch = self._n, with_columns(self._sketch, places, width)
-        out._squares = widened(self._known_squares(), places, width)
+        out._squares = None if self._squares is None else widened(self._squares, places, width)
         out._held = held_with_items(self._known_held(), places, width)
         return out
 
@@ -339,22 +337,22 @@ class SketchedEASE(MergeableModel):
                 sketch.update(users.rows, users.weight)
             return
         # a sketch of its own, whose decay their weights undo: a merge ages nothing
-        step = max(1, int(np.log(MOST_UNDONE) / -np.log(self.decay)))
+        step = undone(self.decay)
         for start in range(0, len(users), step):
             part = users.part(start, start + step)
-            undone = self.decay ** -np.arange(len(part) - 1.0, -1.0, -1.0)
-            sketch.merge(self._empty_sketch().update(part.rows, part.weight * undone))
+            powers = self.decay ** -np.arange(len(part) - 1.0, -1.0, -1.0)
+            sketch.merge(self._empty_sketch().update(part.rows, part.weight * powers))
 
     # -- the read-out ----------------------------------------------------------------------------------------------
     def _known_squares(self) -> NDArray[np.float64]:
         if self._squares is None:
             raise ValueError("the model has seen no rows: call update first")
-        return self._squares
+        return self._squares * decayed(self.decay, self._n)
 
     def _known_held(self) -> HeldOut:
         self._known_squares()
         assert self._held is not None
-        return self._held
+        return self._held.aged(self.decay, self._n)
 
     def _last_read(self) -> Read:
         if self._last is None:
@@ -453,7 +451,7 @@ class SketchedEASE(MergeableModel):
         able = np.flatnonzero(np.diff(events.indptr) >= 2)
         if not able.size:
             raise ValueError("rows must hold users with two items at least: one is hidden, one is shown")
-        users = HeldOut(events[able], np.ones(len(able)), held_out.keys_of(events, 0, self.seed)[able])
+        users = HeldOut(events[able], np.ones(len(able)), held_out.keys_of(events, 0, self.seed)[able], able)
         open_items = np.flatnonzero(squares > 0).astype(np.int32)
         trial = Trial(self._reading(0), *held_out.parted(users, HIDDEN), open_items)
         path = climb(trial, self._usual_ridge() / FIRST) if values is None else along(trial, values)
@@ -689,7 +687,7 @@ class SketchedEASE(MergeableModel):
         if not arrays:
             checks.number_within(n, "n_rows", 0, 0)
             return
-        rest = without_ids(arrays, state)
+        rest = without_ids(self._with_ages(arrays, n), state)
         own = {name: array for name, array in rest.items() if not name.startswith(OF_SKETCH)}
         checks.only(own, "squares", *held_out.NAMES)
         d = arrays["squares"].size
@@ -710,10 +708,18 @@ class SketchedEASE(MergeableModel):
         self._begin()
         self._n = state["n_rows"]
         if arrays:
+            arrays = self._with_ages(arrays, self._n)
             self._ids = own_ids(arrays, ITEM_IDS, state["ids"]) if "ids" in state and ids is None else ids
             self._squares, self._selected = arrays["squares"], state["selected_ridge"]
             self._held = held_out.from_arrays(arrays, len(arrays["squares"]))
             self._sketch._restore(state["sketch"], _of_sketch(arrays))
+
+    def _with_ages(self, arrays: Arrays, n: int) -> Arrays:
+        """Of older files, which have sums and weights as they are after n rows, the same as newer ones have them."""
+        if "held_came" in arrays:
+            return arrays
+        came = np.full(len(arrays["held_key"]), n - 1)
+        return {**arrays, "squares": arrays["squares"] / decayed(self.decay, n), "held_came": came}
 
     def _keep_in_memory(self, other: Self) -> None:
         other._ids = self._ids

@@ -2,7 +2,7 @@
 
 import warnings
 from dataclasses import replace
-from math import ldexp, sqrt
+from math import inf, ldexp, sqrt
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -286,7 +286,7 @@ class FrequentDirections(MergeableModel):
         engine = self._engine
         checked = as_rows(rows, None if engine is None else engine.n_features)
         weights = as_weights(sample_weight, checked.shape[0])
-        if engine is None:
+        if engine is None or not engine.n_rows:  # or has seen no row that could decide
             dtype = natural_dtype(checked.dtype) if self.dtype is None else np.dtype(self.dtype)
             engine = make_engine(self._setting, checked, dtype=dtype)
         self._reading = None
@@ -481,7 +481,8 @@ class FrequentDirections(MergeableModel):
 
         Delta (half of it for "rfd") plus an allowance for the rounding of shrinks and read-out, which matters in
         float32 when Delta is within about 1e-5 of ||A||_2^2. It is relative to the spread of centred rows, not to
-        their mean. Infinite where squares leave the range of a double.
+        their mean. Infinite where squares leave the range of a double, and with a compressor: of what a random map does
+        to A nothing is certain (``shrinkage`` is about the mapped rows).
 
         Examples
         --------
@@ -494,6 +495,8 @@ class FrequentDirections(MergeableModel):
         """
         if self._engine is None:
             return 0.0
+        if self.compressor is not None:
+            return inf
         return self._method.error_bound(self.shrinkage) + self._read().rounding
 
     @property
@@ -510,7 +513,7 @@ class FrequentDirections(MergeableModel):
     @property
     @reads
     def squared_norm(self) -> float:
-        """||A||_F^2 of the weighted, decayed and (with ``center``) centred rows."""
+        """||A||_F^2 of the weighted, decayed and (with ``center``) centred rows; of mapped ones with a compressor."""
         engine = self._engine
         if engine is None:
             return 0.0
@@ -574,7 +577,7 @@ class FrequentDirections(MergeableModel):
             Values lie in their intervals: they are exact with solver="exact" and as long as nothing was removed, nearly
             so after ``refine``, best with method="tfd"; for "fd", "cfd" and "rfd" they are the upper ends, for "pfd"
             and "isvd" the lower ones.
-            With a compressor all of this is about the mapped rows; what the map itself changes is not in the intervals.
+            With a compressor values are about the mapped rows, and the intervals, from 0 to infinity, say nothing.
 
         Raises
         ------
@@ -949,7 +952,7 @@ class FrequentDirections(MergeableModel):
         return {
             "squared_norm": squared,
             "error_bound": bound,
-            "relative_error_bound": bound / squared if 0 < squared < np.inf else 0.0,
+            "relative_error_bound": bound / squared if 0 < squared < inf else inf if bound else 0.0,
             "alpha": self.alpha,
             "total_weight": self.total_weight,
             "singular_values": [] if self._engine is None else self.singular_values.tolist(),

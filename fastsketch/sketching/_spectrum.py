@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch._threads import one_blas_thread
-from fastsketch.sketching._engines import AnyEngine, ExactEngine, Known, to_read
+from fastsketch.sketching._engines import AnyEngine, ExactEngine, Known, MappedEngine, to_read
 from fastsketch.sketching._leading import leading_rounding
 from fastsketch.sketching._methods import Method
 from fastsketch.sketching._reading import allowance, unspent, upright
@@ -112,6 +112,8 @@ def _spectrum(
         n = min(len(values), len(estimates))
         values[:n] = estimates[:n] / unit / unit
     values = np.clip(values, low, high)
+    if isinstance(engine, MappedEngine):  # of the rows before the map nothing is certain
+        low, high = np.zeros_like(low), np.full_like(high, np.inf)
     with np.errstate(over="ignore", under="ignore"):
         # what leaves the range of a double is still between the two ends
         low, high = np.minimum(low * unit * unit, MOST), high * unit * unit + LEAST

@@ -3,6 +3,7 @@
 # scikit-learn has no types.
 # pyright: basic
 
+import warnings
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -411,7 +412,8 @@ class SketchedCovariance(Sketched, EmpiricalCovariance):
     def mahalanobis(self, X: Rows) -> NDArray[np.float64]:
         """Squared Mahalanobis distances of the rows of X, array or sparse (n_samples, n_features): (n_samples,).
 
-        Where ``covariance_`` is singular, of their projections on its range.
+        Where ``covariance_`` is singular, of their projections on its range; where it is zero, as that of one row, all
+        are 0, and a UserWarning says so.
 
         Examples
         --------
@@ -425,7 +427,16 @@ class SketchedCovariance(Sketched, EmpiricalCovariance):
         """
         check_is_fitted(self, "sketch_")
         rows = self._checked(X, reset=False)
+        self._warn_of_nothing()
         return self._read().matrix.distances(rows, self.location_)
+
+    def _warn_of_nothing(self) -> None:
+        if not self._read().matrix.trace > 0:
+            warnings.warn(
+                f"the covariance is zero, and so is every distance: n_samples_seen_={self.n_samples_seen_} rows do not "
+                "differ; learn from others too, or set alpha0",
+                stacklevel=3,
+            )
 
     def score_samples(self, X: Rows) -> NDArray[np.float64]:
         """Gaussian log-density of every row of X, (n_samples,); -inf where ``covariance_`` is singular.
@@ -477,6 +488,7 @@ class SketchedCovariance(Sketched, EmpiricalCovariance):
         """
         check_is_fitted(self, "sketch_")
         rows = self._checked(X, reset=False)
+        self._warn_of_nothing()
         values, vectors = self._kept(n_components)
         inside = projected(rows, self.location_, vectors)[0]
         least = NOTHING_LEFT * np.finfo(np.float64).eps * values.max(initial=0.0)  # less is rounding

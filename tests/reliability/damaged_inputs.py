@@ -140,7 +140,7 @@ def _triples(rows, labels):
 
 
 def table_of(path):
-    events = read_events(path, Dialect(), values=True)
+    events = read_events(path, Dialect(header=True), values=True)
     return list(zip(events.users, events.items, events.values.tolist(), strict=True))
 
 
@@ -168,7 +168,7 @@ def expectation(path, damage, content, whole):
         rows, bad = reference(content, 1)
         return lambda found: bad is None and repr(found) == repr(rows)
     if path.suffix == ".csv" and b'"' not in content:
-        return lambda found: found == reference_table(content, True)
+        return lambda found: found == reference_table(content, True, True)
     if path.suffix == ".csv":
         lines = [line for line in content.decode(errors="replace").lstrip("\ufeff").split("\n") if line.strip()]
         return lambda found: len(found) in (len(lines), len(lines) - 1) and len(found) >= len(lines) - 1

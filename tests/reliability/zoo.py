@@ -44,8 +44,13 @@ def signs(rows):
     return np.where(np.asarray(rows[:, [0]].sum(axis=1)).ravel() > 0, 1.0, -1.0)
 
 
-def _learn(model, rows):
-    return model.update(rows)
+def numbers_of(rows, below):
+    """A whole number for each row, by what is in it alone."""
+    return np.floor(np.asarray(abs(rows).sum(axis=1)).ravel() * 16).astype(int) % below
+
+
+def _learn(model, rows, **more):
+    return model.update(rows, **more)
 
 
 def _learn_source(model, rows):
@@ -55,14 +60,15 @@ def _learn_source(model, rows):
     return model.update(source)
 
 
-def _learn_labelled(model, rows):
-    return model.update(rows, signs(rows))
+def _learn_labelled(model, rows, **more):
+    return model.update(rows, signs(rows), **more)
 
 
 def named(rows):
     """The rows as dicts, with a word for each."""
+    words = [f"w{number}" for number in numbers_of(rows, 5)]
     values = rows.toarray().tolist()
-    return [{f"x{j}": v for j, v in enumerate(row) if v} | {"word": f"w{k % 5}"} for k, row in enumerate(values)]
+    return [{f"x{j}": v for j, v in enumerate(row) if v} | {"word": w} for row, w in zip(values, words, strict=True)]
 
 
 def classes_of(rows):
@@ -71,13 +77,12 @@ def classes_of(rows):
     return np.array(["low", "middle", "high"])[(sums > -0.3).astype(int) + (sums > 0.3)]
 
 
-def _learn_classes(model, rows):
-    return model.update(rows, classes_of(rows))
+def _learn_classes(model, rows, **more):
+    return model.update(rows, classes_of(rows), **more)
 
 
 def _learn_weighted(model, rows):
-    n = rows.shape[0]
-    return model.update(rows, signs(rows), sample_weight=np.arange(n) % 3)
+    return model.update(rows, signs(rows), sample_weight=numbers_of(rows, 3))
 
 
 def _learn_named(model, rows):

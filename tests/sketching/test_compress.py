@@ -326,3 +326,16 @@ def test_rows_too_large_to_be_mapped_leave_no_trace(kind):
                 model.update(bad)
             assert model.to_bytes() == before
         model.update(rows)
+
+
+@pytest.mark.parametrize("kind", ["srht", "countsketch", "sparse", "gaussian", "sampling"])
+def test_nothing_is_said_to_be_certain(kind):
+    """Three directions among zeros: what a map leaves of them may be anything."""
+    rows = np.zeros((400, 40))
+    rows[np.arange(0, 400, 130), np.arange(4)] = 30.0
+    sketch = fs.FrequentDirections(8, compressor=fs.Compressor(kind, 8, block_rows=200, seed=1))
+    assert sketch.error_bound == 0.0
+    sketch.update(rows)
+    assert sketch.error_bound == sketch.facts()["relative_error_bound"] == np.inf
+    found = sketch.spectrum()
+    assert not found.low.any() and np.isinf(found.high).all() and np.isfinite(found.values).all()

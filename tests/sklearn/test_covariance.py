@@ -90,8 +90,12 @@ def test_one_column_and_one_row():
     assert np.isclose(SketchedCovariance().fit(X[:, :1]).covariance_, X[:, 0].var())
     one = SketchedCovariance().fit(X[:1])
     assert np.all(one.covariance_ == 0)
-    assert np.all(one.mahalanobis(X) == 0)  # nothing is known of any direction
-    assert one.score(X) == -np.inf
+    for read in (one.mahalanobis, one.leverage):
+        with pytest.warns(UserWarning, match="covariance is zero, and so is every distance: n_samples_seen_=1 rows"):
+            assert np.all(read(X) == 0)  # nothing is known of any direction
+    with pytest.warns(UserWarning, match="covariance is zero"):
+        assert one.score(X) == -np.inf
+    assert np.all(SketchedCovariance(alpha0=1.0).fit(X[:1]).mahalanobis(X[1:]) > 0)
 
 
 # -- the sketch --------------------------------------------------------------------------------------------------------

@@ -131,6 +131,10 @@ class Engine(ABC, Generic[State, Piece]):
         """(index of the first row that is not finite, or -1; largest |entry| before it)."""
 
     @abstractmethod
+    def largest_weighted(self, piece: Piece, root: NDArray[np.float64]) -> float:
+        """Largest |entry| of a checked slice whose rows are multiplied by these numbers."""
+
+    @abstractmethod
     def absorb(self, piece: Piece, weights: NDArray[np.float64] | None) -> None:
         """Put a checked slice through the buffer."""
 
@@ -214,7 +218,7 @@ class Engine(ABC, Generic[State, Piece]):
         bad, largest = self.scan(piece)
         if bad >= 0:
             raise not_finite(offset + bad, self.dtype)
-        self._fit_scale(largest, weights)
+        self._fit_scale(piece, largest, weights)
         return piece
 
     def resized(self, sketch_size: int) -> Self:
@@ -236,14 +240,19 @@ class Engine(ABC, Generic[State, Piece]):
         """New rows that the buffer takes before it shrinks."""
         return self.capacity - self.setting.center - self.state.fill
 
-    def _fit_scale(self, largest: float, weights: NDArray[np.float64] | None) -> None:
+    def _fit_scale(self, piece: Piece, largest: float, weights: NDArray[np.float64] | None) -> None:
         """Choose the power of two that everything is divided by, from the largest entry seen so far."""
         if weights is not None and weights.size:
-            root = float(np.sqrt(weights.max()))
+            root, low, high = float(np.sqrt(weights.max())), 0.0, 1e150
             if self.setting.center:
                 most = ldexp(1.0, ROOT_EXPONENTS[self.dtype.itemsize])
-                root = max(root, 1 / most) if root < 1 else min(root, most)
-            largest *= min(root, 1e150)
+                low, high = 1 / most, min(most, high)
+            root = low if root < low else high if root > high else root
+            bound = largest * root
+            if len(weights) > 1 and frexp(min(bound, 1e308))[1] > self.state.top:  # row by row: no cut has a say
+                with np.errstate(over="ignore"):
+                    bound = self.largest_weighted(piece, np.maximum(np.minimum(np.sqrt(weights), root), low))
+            largest = bound
         if largest == 0.0:
             return
         top = max(frexp(min(largest, 1e308))[1], self.state.top)

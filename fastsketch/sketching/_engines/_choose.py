@@ -1,4 +1,4 @@
-"""Which engine serves a stream best; decided once, at its first batch."""
+"""Which engine serves a stream best; decided once, by its first row, so that no cut into batches has a say."""
 
 from typing import Any
 
@@ -18,14 +18,14 @@ DENSE_ABOVE = 0.15
 
 
 def make_engine(setting: EngineSetting, rows: Any, *, dtype: np.dtype[Any]) -> AnyEngine:
-    """An empty engine for a stream whose first batch is `rows`, array or CSR (n, d)."""
+    """An empty engine for a stream that begins with `rows`, array or CSR (n, d)."""
     d = rows.shape[1]
     solver = setting.solver
     if solver == "auto":
         exact = setting.compressor is None and exact_pays(d, setting.sketch_size)
         solver = "exact" if exact else "gram"
     setting = setting.resolved(solver)
-    kind = kind_for(setting, sparse=stays_sparse(rows))
+    kind = kind_for(setting, sparse=stays_sparse(rows[:1]))
     if kind is SparseEngine:
         setting = SparseEngine.for_features(setting, d)
     return kind(setting, d, dtype=dtype)

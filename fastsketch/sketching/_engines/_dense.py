@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch._kernels.sketching import dense as kernel
+from fastsketch._kernels.sketching.groups import scan as scan_by_row
 from fastsketch._kernels.sketching.state import EXACT, GRAM, SVD
 from fastsketch._model import Arrays
 from fastsketch.io import _checks as checks
@@ -74,6 +75,12 @@ class DenseEngine(Engine[kernel.DenseState, NDArray[Any]]):
     def scan(self, piece: NDArray[Any]) -> tuple[int, float]:
         """(index of the first row that is not finite, or -1; largest |entry| before it)."""
         return kernel.scan(piece)
+
+    def largest_weighted(self, piece: NDArray[Any], root: NDArray[np.float64]) -> float:
+        """Largest |entry| of a checked slice whose rows are multiplied by these numbers."""
+        by_row = np.empty(len(piece))
+        scan_by_row(piece, by_row)
+        return float((by_row * root).max())
 
     def absorb(self, piece: NDArray[Any], weights: NDArray[np.float64] | None) -> None:
         """Put a checked slice through the buffer."""

@@ -119,6 +119,11 @@ class SparseEngine(Engine[kernel.SparseState, Csr]):
         indptr, _, data = piece
         return kernel.scan(indptr, data)
 
+    def largest_weighted(self, piece: Csr, root: NDArray[np.float64]) -> float:
+        """Largest |value| of a checked slice whose rows are multiplied by these numbers."""
+        indptr, _, data = piece
+        return float((np.abs(data) * np.repeat(root, np.diff(indptr))).max(initial=0.0))
+
     def absorb(self, piece: Csr, weights: NDArray[np.float64] | None) -> None:
         """Put a checked slice through the buffer."""
         indptr, indices, data = piece
