@@ -347,6 +347,17 @@ def test_a_source_that_changes_meanwhile(folder):
     assert not (folder / "out.npy").exists()
 
 
+def test_one_killed_before_its_journal_had_a_name_is_in_nobodys_way(folder):
+    place = folder / "out.npy.partial"
+    place.mkdir()
+    left = "import sys; from pathlib import Path; from fastsketch.io._replacing import temporary_name as name\n"
+    left += f"name(Path(sys.argv[1]) / {unfinished.JOURNAL!r}).touch()"
+    subprocess.run([sys.executable, "-P", "-c", left, str(place)], env=environment(), check=True)
+    assert list(place.iterdir())
+    fs.map_rows(answers.first_column, ROWS, output=folder / "out.npy", workers=1)
+    assert np.array_equal(np.load(folder / "out.npy"), ROWS[:, 0]) and not place.exists()
+
+
 @pytest.mark.parametrize(("engine", "workers"), [("processes", 2), ("threads", 2), ("processes", 1)])
 def test_killed_at_random_moments(folder, engine, workers, amount):
     """Every kill costs at most the parts that were under way."""
