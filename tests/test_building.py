@@ -25,9 +25,13 @@ def sources(tmp_path_factory):
     (package / "linalg").mkdir(parents=True)
     for folder in (package.parent, package, package / "linalg"):
         (folder / "__init__.py").touch()
-    for kernel in KERNELS:
-        for path in ROOT.glob(f"fastsketch/_kernels/{kernel}.p*"):
-            shutil.copy(path, package / Path(kernel).parent)
+    kernels = ROOT / "fastsketch/_kernels"
+    for path in [
+        *kernels.glob("*.pxd"),
+        *kernels.glob("linalg/*.pxd"),
+        *(ROOT / f"fastsketch/_kernels/{kernel}.pyx" for kernel in KERNELS),
+    ]:
+        shutil.copy(path, tree / path.relative_to(ROOT))
     shutil.copytree(ROOT / "csrc", tree / "csrc")
     shutil.copy(ROOT / "setup.py", tree)
     (tree / "pyproject.toml").write_text(

@@ -93,7 +93,8 @@ def _news_in_words() -> Generator[None]:
 
     class Lines(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            key = (record.msg, *(record.args or ())[1:])
+            given = record.args if isinstance(record.args, tuple) else ()
+            key = (record.msg, *given[1:])
             if key not in told:
                 told.add(key)
                 _say(record.getMessage())

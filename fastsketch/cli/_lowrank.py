@@ -28,6 +28,7 @@ def complete(args: Namespace) -> None:
         names = [sorted(set(ids)) for ids in table[:2]]
         rows, columns = (places_of(ids, known) for ids, known in zip(table[:2], names, strict=True))
         shape = len(names[0]), len(names[1])
+        assert table.values is not None  # asked for
         x = sparse.coo_array((table.values, (rows, columns)), shape=shape)
         parameters = given(args)
         model = LowRankModel(**parameters)

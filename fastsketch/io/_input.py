@@ -136,7 +136,8 @@ class InputFile:
         self._file = cast("io.BufferedIOBase", opened)  # BinaryIO knows no readinto
         self._make = make
         self._stream = make() if make else None
-        self._unpacked, self._held, self._most = 0, False, None
+        self._unpacked, self._held = 0, False
+        self._most: int | None = None
 
     def held(self, most: int | None = None) -> Self:
         """The same file, whose text will be in memory as a whole: SourceError where it unpacks to more than that."""

@@ -179,7 +179,7 @@ class Merging(Learned):
         learned = {name: value for name, value in vars(other).items() if name not in own}
         for name in vars(self).keys() - learned.keys() - own:  # names of columns, which the rows before had
             delattr(self, name)
-        vars(self).update(learned)
+        self.__dict__.update(learned)
 
 
 def as_far_source(X: Any) -> Source | None:

@@ -14,7 +14,7 @@ from scipy import sparse
 import fastsketch as fs
 from fastsketch._model import MergeableModel
 from fastsketch.jobs import _run
-from tests.reliability.figures import LONG, amount, report
+from tests.reliability.figures import report
 from tests.reliability.zoo import N_FEATURES, SPECIMENS, Specimen, numbers_of
 
 # What is a matter of the cut: sums of a second pass, by rounding (its docstring says so), when a quantizer is anchored
@@ -86,7 +86,7 @@ def cuts_of(rng, n):
     return [0, *inner, n]
 
 
-def test_rows_cut_in_other_places():
+def test_rows_cut_in_other_places(amount):
     n, other = amount(25, 250), []
     for number in range(n):
         case = drawn(number, STREAMS)
@@ -98,7 +98,7 @@ def test_rows_cut_in_other_places():
     report("rows cut in other places", f"{n} streams of {len(STREAMS)} models", other_bits=len(other))
 
 
-def test_models_that_go_on_from_a_copy(tmp_path):
+def test_models_that_go_on_from_a_copy(tmp_path, amount):
     specimens = [s for s in STREAMS if not s.name.startswith("groups")]
     n, other = amount(25, 250), []
     for number in range(n):
@@ -117,7 +117,7 @@ def may_run(specimen):
     return isinstance(model, MergeableModel) and hasattr(model, "update") and model._in_order() is None
 
 
-def test_numbers_of_workers(monkeypatch):
+def test_numbers_of_workers(monkeypatch, amount):
     specimens = [s for s in STREAMS if may_run(s)]
     n, other = amount(25, 250), []
     for number in range(n):
@@ -125,7 +125,7 @@ def test_numbers_of_workers(monkeypatch):
         monkeypatch.setattr(_run, "PART_BYTES", int(case.rng.integers(100, 1_000)) * N_FEATURES)
         monkeypatch.setattr(_run, "STATES_OF_A_PART", 0)
         workers = int(case.rng.integers(2, 9))
-        engine = "processes" if LONG and number % 10 == 0 else "threads"
+        engine = "processes" if number % 10 == 9 and amount(False, True) else "threads"
         one = fs.run(case.specimen.make(), case.rows, workers=1)
         many = fs.run(case.specimen.make(), case.rows, workers=workers, engine=engine)
         if many.to_bytes() != one.to_bytes():
