@@ -80,8 +80,10 @@ def test_from_events(folder, capsys):
     assert len(again) == ITEMS
     # a header of a table without values, in any language
     assert found(capsys, "h.csv", "u 4", "-n", 4, "--header")[0]["items"] == out[0]["items"]
-    said = "h.csv, line 1: 'userId', 'movieId': nothing tells whether this is a header: say --header or --no-header"
-    assert said in fails(capsys, "recommend", "h.csv", "u 4")
+    assert found(capsys, "h.csv", "u 4", "-n", 4)[0]["items"] == out[0]["items"]  # names without digits, above ids
+    (folder / "w.csv").write_text("who;what\nann;tea\nbob;soap\n")
+    said = "w.csv, line 1: 'who', 'what': nothing tells whether this is a header: say --header or --no-header"
+    assert said in fails(capsys, "recommend", "w.csv", "ann")
     assert found(capsys, "h.csv", "userId", "--no-header")[0]["known"]
 
 
