@@ -1,0 +1,100 @@
+"""The forms of the tests, their limit of time and their signals (conftest.py), and the parts of a run (run.py)."""
+
+import os
+import re
+import runpy
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+TESTS = """
+import pytest
+from hypothesis import given, strategies as st
+from tests.helpers import some
+
+def test_plain(): pass
+def test_grows(amount): assert amount(1, 2) in (1, 2)
+@pytest.mark.long
+def test_never_short(): pass
+@pytest.mark.parametrize("case", some(range(5), 2))
+def test_some(case): pass
+@given(st.integers())
+def test_drawn(n): pass
+@pytest.mark.covering(1)
+@pytest.mark.parametrize(("a", "b"), [(1, 1), (1, 2), (2, 1)])
+@pytest.mark.parametrize("c", "xyz")
+def test_each(a, b, c): pass
+@pytest.mark.covering(2)
+@pytest.mark.parametrize("a", range(3))
+@pytest.mark.parametrize("b", range(3))
+@pytest.mark.parametrize("c", range(3))
+def test_pairs(a, b, c): pass
+"""
+
+
+def run(folder, text, *options, before=""):
+    """What pytest says of a file with these tests."""
+    (folder / "test_it.py").write_text(text, encoding="utf-8")
+    command = [sys.executable, "-m", "pytest", "-p", "tests.conftest", "-p", "no:cacheprovider", "-c", os.devnull]
+    line = [*command, "--rootdir", str(folder), *options, "test_it.py"]
+    if before:
+        line = ["sh", "-c", f'{before}; exec "$@"', "sh", *line]
+    path = {"PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, sys.path)])}
+    done = subprocess.run(line, cwd=folder, env={**os.environ, **path}, capture_output=True, text=True)
+    return done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def chosen(tmp_path_factory):
+    """A function that gives the tests which options choose."""
+    folder = tmp_path_factory.mktemp("forms")
+    return lambda *options: set(re.findall(r"::(.*)", run(folder, TESTS, "--collect-only", "-q", *options)))
+
+
+def test_the_short_form(chosen):
+    found = chosen()
+    assert {"test_plain", "test_grows[short]", "test_some[0]", "test_some[1]", "test_drawn"} <= found
+    assert not {"test_never_short", "test_grows[long]", "test_some[2]"} & found
+    each = [name[10:-1].split("-") for name in found if name.startswith("test_each")]
+    assert len(each) == 3 and {c for c, *_ in each} == {*"xyz"}
+    assert {(a, b) for _, a, b in each} == {("1", "1"), ("1", "2"), ("2", "1")}  # given together, taken together
+    pairs = [name[11:-1].split("-") for name in found if name.startswith("test_pairs")]
+    assert len(pairs) < 15
+    for one, two in ((0, 1), (0, 2), (1, 2)):
+        assert len({(case[one], case[two]) for case in pairs}) == 9
+
+
+def test_the_long_form_and_its_turns(chosen):
+    short, both = chosen(), chosen("--long")
+    assert len(both) == 10 + 9 + 27 and short < both
+    turns = [chosen("--turn", f"{k}/3") for k in range(3)]
+    assert turns[0] | turns[1] | turns[2] == (both - short) | {"test_drawn"}
+    assert sum(map(len, turns)) == len(both - short) + 1
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGALRM"), reason="no alarm")
+def test_a_test_that_takes_too_long_fails_and_the_others_go_on(tmp_path):
+    text = "import time, tests.conftest as c\nc.LIMITS = 1, 1\ndef test_a(): time.sleep(60)\ndef test_b(): pass\n"
+    said = run(tmp_path, text)
+    assert "took more than 1 s" in said and "1 failed, 1 passed" in said
+
+
+@pytest.mark.skipif(not Path("/bin/sh").exists(), reason="a shell")
+def test_children_have_the_signals_of_a_shell_whoever_starts_the_tests(tmp_path):
+    child = "import signal; print([signal.getsignal(n) is signal.SIG_IGN for n in (1, 2, 15)])"
+    text = f"import subprocess, sys\ndef test_it(): subprocess.run([sys.executable, '-c', {child!r}])\n"
+    assert "[False, False, False]" in run(tmp_path, text, "-s", before="trap '' HUP INT TERM")
+
+
+def test_parts_hold_every_file_once_and_none_is_much_larger():
+    runner = runpy.run_path(str(ROOT / "tests" / "run.py"))
+    files = sorted((ROOT / "tests").rglob("test_*.py"))
+    seconds = {path.relative_to(ROOT).as_posix(): 1 + len(path.read_text()) / 1000 for path in files}
+    found = runner["parts"](seconds)
+    assert sorted(path for part in found.values() for path in part) == files
+    taken = [sum(seconds[path.relative_to(ROOT).as_posix()] for path in part) for part in found.values()]
+    assert taken == sorted(taken, reverse=True) and taken[0] < 0.15 * sum(taken)
