@@ -96,7 +96,8 @@ def column_of(frame: Any, place: int) -> Any:
     """Return a column of a data frame by its number."""
     if hasattr(frame, "iloc"):  # pandas, whose names may be anything
         return frame.iloc[:, place]
-    if hasattr(frame, "column"):  # pyarrow
+    if hasattr(frame, "column"):  # pyarrow, which follows offsets and codes without a look at them
+        frame.column(place).validate(full=True)
         return frame.column(place)
     return frame[names_of(frame)[place]]
 

@@ -7,6 +7,7 @@ import numpy as np
 
 import fastsketch as fs
 from fastsketch.features import _three_columns
+from fastsketch.io._table import Dialect
 from fastsketch.sources import open_rows
 from tests.reliability.structures import FILL, Case, chosen, dense, edited, extreme, same, sketching
 from tests.sources.foreign import Column, Table
@@ -185,7 +186,7 @@ def ids(rng, folder):
     path.write_bytes(edited(rng, content, arrow_zones(content, 8)))
 
     def read():
-        found = _three_columns.of_file(path, None, header=None)
+        found = _three_columns.of_file(path, None, Dialect())
         return [column.to_pylist() for column in found[:3]]
 
     def right(found):

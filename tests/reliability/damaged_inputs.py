@@ -210,9 +210,9 @@ def commands_of(path, folder):
     if name.startswith("t.csv"):
         table = [str(folder / "table.fsk"), str(path)]
         return [
-            ["complete", str(path), "-r", "1", "--sweeps", "0", "-o", out],
+            ["complete", str(path), "--header", "-r", "1", "--sweeps", "0", "-o", out],
             ["predict", *table, "-o", out],
-            ["learn", str(path), "--target", "rating", "--regression", "-l", "2", "-o", out],
+            ["learn", str(path), "--header", "--target", "rating", "--regression", "-l", "2", "-o", out],
             ["recommend", table[0], "u1", "--exclude", str(path)],
         ]
     commands = [["sketch", str(path), "-l", "4", "-o", out], ["encode", model, str(path), "-o", out]]

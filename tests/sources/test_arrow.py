@@ -5,6 +5,7 @@ import pytest
 
 from fastsketch.features import _three_columns
 from fastsketch.io import SourceError
+from fastsketch.io._table import Dialect
 from fastsketch.sources import open_rows
 from tests.sources.foreign import Column, Table
 
@@ -69,7 +70,7 @@ def test_codes_of_a_dictionary_are_not_followed_unseen(form, tmp_path):
 def test_ids_that_are_codes_without_an_entry(tmp_path):
     t = pa.table({"user": codes_without_entry(), "item": ["a", "b", "c"]})
     with pytest.raises(SourceError, match=r"x\.arrow cannot be read"):
-        _three_columns.of_file(as_file(t, tmp_path), None, header=None)
+        _three_columns.of_file(as_file(t, tmp_path), None, Dialect())
     with pytest.raises(ValueError, match="out of bounds"):
         _three_columns.of_frame(t, None)
 
@@ -78,7 +79,7 @@ def test_names_of_columns_that_are_no_text(tmp_path):
     path = as_file(pa.table({"user": [1, 2], "item": [3, 4]}), tmp_path)
     path.write_bytes(path.read_bytes().replace(b"user", b"\xffser"))
     with pytest.raises(SourceError, match=r"x\.arrow cannot be read"):
-        _three_columns.of_file(path, None, header=None)
+        _three_columns.of_file(path, None, Dialect())
 
 
 # -- tables of any library -----------------------------------------------------------------------------------------
