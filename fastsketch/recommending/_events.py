@@ -91,7 +91,7 @@ def column_squares(
     out = np.zeros(n_items) if before is None else before.copy()
     turns: list[int] = []
     if decay < 1.0:
-        power = (first + np.arange(k)) % undone(decay)
+        power: NDArray[np.int64] = np.arange(first, first + int(k)) % undone(decay)
         weights, turns = weights * decay ** -power.astype(np.float64), np.flatnonzero(power == 0).tolist()
     of_entries = weights[owners(events)] * events.data.astype(np.float64) ** 2
     for number, (start, stop) in enumerate(zip([0, *turns], [*turns, k], strict=True)):
