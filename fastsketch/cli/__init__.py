@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Generator, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 __all__ = ["main"]
 
@@ -93,8 +93,7 @@ def _news_in_words() -> Generator[None]:
 
     class Lines(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            given = record.args if isinstance(record.args, tuple) else ()
-            key = (record.msg, *given[1:])
+            key = (record.msg, *cast("tuple[object, ...]", record.args or ())[1:])
             if key not in told:
                 told.add(key)
                 _say(record.getMessage())

@@ -142,7 +142,8 @@ class TableReading:
             return TableRows(path, **self._options, schema=self._schema)
         options = self._options
         label = None if options["label"] is None else _name_of(path, options)
-        table = TableRows(path, **{**options, "label": label})
+        chosen: dict[str, Any] = {**options, "label": label}
+        table = TableRows(path, **chosen)
         kept = {name: options[name] for name in (*DIALECT, "missing")}
         self._options, self._schema = {**kept, "label": label, "header": table.header}, table.schema
         return table

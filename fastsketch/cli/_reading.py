@@ -82,7 +82,8 @@ def rows_in(args: Namespace, n_features: int | None = None, names: Sequence[str]
     how = how_read(args, n_features)
     if names is not None and args.columns is None and not any(map(comes_once, args.inputs)):
         with suppress(ValueError):  # what is wrong is said of the rows as they come
-            return open_rows(list(args.inputs), **{**how, "columns": list(names)})
+            how_by_name: dict[str, Any] = {**how, "columns": list(names)}
+            return open_rows(list(args.inputs), **how_by_name)
     return open_rows(list(args.inputs), **how)
 
 

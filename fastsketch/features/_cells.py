@@ -1,7 +1,7 @@
 """Tables as rows of cells in text, whatever holds them: text, files of Parquet and Arrow, data frames."""
 
 import sys
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from os import PathLike
 from pathlib import Path
@@ -138,6 +138,6 @@ def _text(value: Any) -> str:
         return "" if value != value else str(int(value)) if abs(value) <= EXACT and value.is_integer() else repr(value)
     if hasattr(value, "isoformat"):
         return str(value.isoformat())
-    if isinstance(value, bytes | Mapping) or (isinstance(value, Iterable) and not isinstance(value, str)):
+    if hasattr(value, "__iter__") and not isinstance(value, str):
         raise TypeError(f"{type(value).__name__} such as {value!r:.40}")
     return str(value)

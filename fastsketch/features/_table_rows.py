@@ -8,7 +8,7 @@ from itertools import islice
 from math import isfinite
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -133,7 +133,7 @@ class TableRows:
         missing: str = "feature",
         schema: Mapping[str, Any] | None = None,
     ) -> None:
-        self.path: Any = Path(path) if isinstance(path, str | PathLike) else path
+        self.path: Any = Path(cast("str", path)) if isinstance(path, str | PathLike) else path
         self._dialect, self._said = as_dialect(header, separator, decimal), header is not None
         self._refuses = as_choice(missing, "missing", ("feature", "refuse")) == "refuse"
         if label is not None and not isinstance(label, str):

@@ -224,9 +224,10 @@ class TableText(TextSource):
             where = "" if column is None else self._column_words(column)
             hint = ""
             if error.cell is not None:
-                again = self._all_names is not None and error.cell == self._all_names[column]
-                why = AGAIN if again else no_number(error.cell, self._decimal)
-                if len(self._columns) == self._width and not again:
+                why = no_number(error.cell, self._decimal)
+                if self._all_names and column is not None and error.cell == self._all_names[column]:
+                    why = AGAIN
+                elif len(self._columns) == self._width:
                     hint = f": {CHOOSE}, unless this is one"
             raise SourceError(f"{self.name}, line {self.line_at(line + before)}: {where}{why}{hint}") from None
         if cells is None:
