@@ -158,7 +158,7 @@ class _Reader:
     def _sparse(self, index: NDArray[Any], values: NDArray[np.float64], header: _Header) -> Any:
         from scipy.sparse import coo_array
 
-        values = np.ones(index.shape[1]) if header.pattern else values
+        values = np.ones(int(index.shape[1])) if header.pattern else values
         if header.symmetry != "general":
             mirrored = index[0] != index[1]
             sign = -1.0 if header.symmetry == "skew-symmetric" else 1.0
