@@ -60,10 +60,12 @@ docs: .venv/ready  ## the site in docs/_build/html, with every example of the ga
 	$(PIP) install -q ".[docs,all]" $(TORCH) && $(RUN) docs/build.py
 docs-quick: .venv/ready  ## the site without running the gallery, and its links checked
 	$(PIP) install -q "$(PACKAGE)[docs]" $(TORCH) && $(RUN) docs/build.py --quick
+release-check: .venv/ready  ## all that must hold before a version is tagged; uploads nothing
+	$(PIP) install -q build twine && $(RUN) tests/release.py
 bench: .venv/ready  ## the speed tables (bench/README.md)
 	$(PIP) install -q ".[bench]" && $(RUN) bench/run.py speed
 asv: .venv/ready  ## every asv class once, with this tree's library; asv keeps what it knows of the machine in the home folder
 	$(PIP) install -q ".[bench]" && $(VENV)/asv machine --yes && $(VENV)/asv run --python=same --quick
 profile: .venv/ready  ## where the time of one sketch goes, function by function
 	$(PIP) install -q ".[bench]" && $(RUN) bench/run.py profile
-.PHONY: demo test test-long mutants test-oldest reliability packages build lint style types asan test-arm docs docs-quick fuzz bench asv profile
+.PHONY: demo test test-long mutants release-check test-oldest reliability packages build lint style types asan test-arm docs docs-quick fuzz bench asv profile
