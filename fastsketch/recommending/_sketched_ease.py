@@ -692,7 +692,7 @@ class SketchedEASE(MergeableModel):
         checks.only(own, "squares", *held_out.NAMES)
         d = arrays["squares"].size
         checks.number_within(d, "items", 1, checks.MOST_COLUMNS)
-        checks.not_negative(arrays, "squares", (d,))
+        checks.not_negative(rest, "squares", (d,))
         about = state["sketch"]["engine"]
         if about is not None and about["n_features"] != d:
             raise ValueError(f"its sketch has {about['n_features']} columns, its counts have {d}")
@@ -718,8 +718,9 @@ class SketchedEASE(MergeableModel):
         """Of older files, which have sums and weights as they are after n rows, the same as newer ones have them."""
         if "held_came" in arrays:
             return arrays
-        came = np.full(len(arrays["held_key"]), n - 1)
-        return {**arrays, "squares": arrays["squares"] / decayed(self.decay, n), "held_came": came}
+        with np.errstate(over="ignore"):
+            squares = arrays["squares"] / decayed(self.decay, n)
+        return {**arrays, "squares": squares, "held_came": np.full(len(arrays["held_key"]), n - 1)}
 
     def _keep_in_memory(self, other: Self) -> None:
         other._ids = self._ids

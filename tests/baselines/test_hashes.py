@@ -5,12 +5,23 @@ import pickle
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 import fastsketch as fs
 from fastsketch import baselines
 from tests.helpers import same_state, stream
 
 ROWS = stream("signal", np.random.default_rng(1), 1300, 40) * np.linspace(3, 0.2, 40) + np.linspace(-5, 5, 40)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, np.asfortranarray, sparse.csr_array])
+@pytest.mark.parametrize("d", [1, 40])
+def test_the_mean_of_lsh_does_not_depend_on_the_cut(kind, d):
+    rows = ROWS[:, :d] * np.logspace(0, 9, len(ROWS))[:, np.newaxis]
+    whole, parts = baselines.LSH(8).update(kind(rows)), baselines.LSH(8)
+    for start, stop in ((0, 1), (1, 300), (300, 300), (300, len(rows))):
+        parts.update(kind(rows[start:stop]))
+    assert parts.to_bytes() == whole.to_bytes()
 
 
 @pytest.mark.parametrize("cls", [baselines.LSH, baselines.PCAHash, baselines.ITQ, baselines.SGH])

@@ -91,6 +91,19 @@ def test_sparse_and_dense_batches_mix():
         assert np.allclose(got.gram(), expected.gram(), atol=tol(np.float64, (rows**2).sum()))
 
 
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("center", [False, True])
+def test_the_longest_row_and_the_largest_weight_may_come_together(kind, center):
+    """What a state notes of the sizes of weighted rows is by row, whatever else is in the batch."""
+    rows, weights = ROWS[:20] * (np.arange(12) < 1), 4.0 ** np.arange(20, 0, -1)
+    rows *= weights[::-1, np.newaxis]
+    whole, parts = fresh(center=center), fresh(center=center)
+    whole.update(kind(rows), weights)
+    for start, stop in ((0, 1), (1, 12), (12, 20)):
+        parts.update(kind(rows[start:stop]), weights[start:stop])
+    assert parts.to_bytes() == whole.to_bytes()
+
+
 def test_duplicate_entries_are_summed():
     doubled = sparse.csr_array((np.array([1.0, 2.0]), np.array([1, 1]), np.array([0, 2])), shape=(1, 30))
     assert fresh().update(doubled).squared_norm == 9.0
