@@ -86,19 +86,24 @@ def _warnings_in_words() -> Generator[None]:
         yield
 
 
+class _Lines(logging.Handler):
+    """Says what the library tells its logger in a line each; of the same in many files the first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._told: set[object] = set()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        key = (record.msg, *cast("tuple[object, ...]", record.args or ())[1:])
+        if key not in self._told:
+            self._told.add(key)
+            _say(record.getMessage())
+
+
 @contextlib.contextmanager
 def _news_in_words() -> Generator[None]:
-    """What the library tells its logger is a line too; of the same in many files the first."""
-    told: set[object] = set()
-
-    class Lines(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            key = (record.msg, *cast("tuple[object, ...]", record.args or ())[1:])
-            if key not in told:
-                told.add(key)
-                _say(record.getMessage())
-
-    logger, handler = logging.getLogger("fastsketch"), Lines()
+    """Let what the library tells its logger be lines of the command."""
+    logger, handler = logging.getLogger("fastsketch"), _Lines()
     level = logger.level
     logger.addHandler(handler)
     logger.setLevel(logging.INFO)
