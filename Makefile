@@ -11,6 +11,8 @@ PIP := $(RUN) -m pip
 TORCH ?= torch==2.13.0
 # What is tested: this tree, or a wheel that was built from it.
 PACKAGE ?= .
+# What is installed with it for tests: where some of that has no wheels, `test-core`.
+EXTRAS ?= test
 # Of each target of `make fuzz`.
 SECONDS ?= 60
 # Which part of the long tests: 3/12 is the fourth of twelve; nothing is all of them.
@@ -25,7 +27,7 @@ SEED ?= 0
 demo: .venv/ready  ## install, then sketch the patches of two photographs
 	$(PIP) install -q "$(PACKAGE)[sklearn,plot]" && cd .venv && $(VENV:.venv/%=%)/fastsketch demo --output ../demo-output
 test: .venv/ready  ## install with everything that a test needs, then run all tests in their short form
-	$(PIP) install -q "$(PACKAGE)[test]" $(TORCH) && $(RUN) tests/run.py
+	$(PIP) install -q "$(PACKAGE)[$(EXTRAS)]" $(TORCH) && $(RUN) tests/run.py
 test-long: .venv/ready  ## the short and the long form; TURN=3/12: of the long form alone a part
 	$(PIP) install -q "$(PACKAGE)[test]" $(TORCH) && $(RUN) tests/run.py $(if $(TURN),--turn $(TURN),--long)
 mutants: .venv/ready  ## change one thing at a time in a room and see whether its tests notice: ROOM=sketching N=20 SEED=0
@@ -60,8 +62,8 @@ docs: .venv/ready  ## the site in docs/_build/html, with every example of the ga
 	$(PIP) install -q ".[docs,all]" $(TORCH) && $(RUN) docs/build.py
 docs-quick: .venv/ready  ## the site without running the gallery, and its links checked
 	$(PIP) install -q "$(PACKAGE)[docs]" $(TORCH) && $(RUN) docs/build.py --quick
-release-check: .venv/ready  ## all that must hold before a version is tagged; uploads nothing
-	$(PIP) install -q build twine && $(RUN) tests/release.py
+release-check:  ## all that must hold before a version is tagged; uploads nothing
+	$(PYTHON) tests/release.py
 bench: .venv/ready  ## the speed tables (bench/README.md)
 	$(PIP) install -q ".[bench]" && $(RUN) bench/run.py speed
 asv: .venv/ready  ## every asv class once, with this tree's library; asv keeps what it knows of the machine in the home folder
