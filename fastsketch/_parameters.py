@@ -10,7 +10,7 @@ the annotation (PEP 681), the frame in ``_model`` builds the constructor.
 import difflib
 from collections.abc import Callable, Mapping
 from inspect import Parameter as Argument
-from inspect import Signature
+from inspect import Signature, unwrap
 from types import FunctionType
 from typing import Any, Final, TypeVar
 
@@ -176,7 +176,7 @@ def bare_names(cls: type[Owner]) -> type[Owner]:
     """Decorate a class: errors name the methods that it inherits from ours without the bases that they stand in."""
     for base in cls.__mro__[1:]:
         for method in vars(base).values() if base.__module__.startswith("fastsketch.") else ():
-            function = getattr(method, "__wrapped__", getattr(method, "__func__", method))
+            function = unwrap(getattr(method, "__func__", method))
             if isinstance(function, FunctionType):
                 function.__qualname__ = function.__name__
     return cls

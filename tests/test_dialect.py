@@ -99,7 +99,7 @@ def test_errors_name_no_class_that_nobody_knows():
     known = {item.__name__ for _, item in exported((*ROOMS, *FACES)) if inspect.isclass(item)}
     for name, item in exported((*ROOMS, *FACES)):
         for method, member in inspect.getmembers(item, inspect.isroutine) if inspect.isclass(item) else ():
-            function = getattr(member, "__wrapped__", getattr(member, "__func__", member))
+            function = inspect.unwrap(getattr(member, "__func__", member))
             if not method.startswith("_") and (getattr(function, "__module__", "") or "").startswith("fastsketch"):
                 owner = function.__qualname__.rpartition(".")[0]
                 assert not owner or owner in known, f"{name}.{method}: {function.__qualname__}"

@@ -3,6 +3,7 @@
 import inspect
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, cast, get_args
 
 from fastsketch._losses import LOSSES
@@ -10,10 +11,11 @@ from fastsketch._validation import as_integer
 from fastsketch.cli._answering import scored
 from fastsketch.cli._answers import Answers, LinearLearner
 from fastsketch.cli._job import flag, given, learn, limited
-from fastsketch.cli._labelled import Reading, reading_as_learned, reading_to_learn
+from fastsketch.cli._labelled import Reading, is_table, reading_as_learned, reading_to_learn
 from fastsketch.cli._output import Output, output_of
 from fastsketch.cli._reading import Piece
 from fastsketch.cli._report import report
+from fastsketch.io._input import InputFile
 from fastsketch.online import AdaptiveSubgradient, SketchedNewton
 from fastsketch.sources import Source, open_rows
 
@@ -35,8 +37,11 @@ def learn_online(args: Namespace) -> None:
     as_integer(args.every, "--every", 0)
     reading = reading_to_learn(args)
     model = make_model(args, numbers=reading.labels_are_numbers(args.inputs))
-    if args.test:
-        open_rows(args.test, n_features=1)  # whether it is there is to be known before the work is done
+    if args.test and is_table(args.test):  # whether it is there is to be known before the work is done
+        with InputFile(Path(args.test)):
+            pass
+    elif args.test:
+        open_rows(args.test, n_features=1)
     with output_of(args) as out:
         reader = LabelledRows(reading, out, every=0 if args.json else args.every, regression=args.regression)
         model, facts = learn(args, model, out, reader)

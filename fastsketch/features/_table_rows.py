@@ -29,10 +29,9 @@ from fastsketch.io._table import (
     as_number,
     kind_of,
     remedy,
+    say_ids,
 )
 
-# Rows that a column of numbers has at least, each another integer, if it is to be pointed out.
-MANY_IDS = 20
 ROWS_AT_A_TIME = 4096
 
 # Characters of numbers, of many cells at once.
@@ -350,11 +349,7 @@ class TableRows:
             LOGGER.info("%s: column %r holds words beside numbers, and is read as words", self.name, name)
         if words or not counts[NUMBER]:
             return CATEGORICAL
-        texts = {fields[place].strip() for _, fields in cells.first}
-        if len(texts) == counts.total() >= MANY_IDS and all(map(str.isdecimal, texts)):
-            LOGGER.info(
-                "%s: column %r holds another whole number in every row, and is read as numbers", self.name, name
-            )
+        say_ids(self.name, name, [fields[place] for _, fields in cells.first])
         return NUMERIC
 
 

@@ -21,8 +21,8 @@ DECIDING_LINES = 1000
 
 # Of a column's cells, the share that may be words by mistake: whether it is one of numbers is asked then.
 MISTAKES = 0.05
-# Cells with digits that tell what has none from them.
-CODES = 10
+# Cells with digits that tell what has none from them; whole numbers that are pointed out if each is another.
+CODES, MANY = 10, 20
 # Cells that stand for a number that is not there (csrc/fs_table.h).
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})
 _NUMBER = re.compile(r"[ \t]*[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[ \t]*").fullmatch
@@ -332,6 +332,12 @@ def is_name(cell: str, decimal: str = ".") -> bool:
 def say_header(where: str, head: Sequence[str]) -> None:
     """Tell whoever listens to this logger, as the command line does, that a row was taken for a header."""
     LOGGER.info("%s is taken for a header: %s (--no-header if it is none)", where, listed(head))
+
+
+def say_ids(of: str, name: str, cells: Sequence[str]) -> None:
+    """Tell that a column is read as numbers which may be ids: whole ones, each another, in many rows."""
+    if len(cells) >= MANY and len(set(cells)) == len(cells) and all(cell.strip().isdecimal() for cell in cells):
+        LOGGER.info("%s: column %r holds another whole number in every row, and is read as numbers", of, name)
 
 
 def listed(cells: Sequence[str]) -> str:

@@ -27,6 +27,7 @@ from fastsketch.io._table import (
     listed,
     no_number,
     say_header,
+    say_ids,
     separator_of,
     tell_header,
 )
@@ -74,6 +75,10 @@ class TableText(TextSource):
             self.beside = beside
         if options.numeric:
             self._columns = self._numeric(rows[self._header :], names)
+        if names is not None and options.columns is None:
+            below = [cells for _, cells in rows[1:] if len(cells) == self._width]
+            for k in self._columns:
+                say_ids(self.name, names[k], [cells[k] for cells in below])
         self._all_names = names
         self._set_columns()
 

@@ -131,6 +131,21 @@ def test_weights_and_classes_by_name(run):
     assert "is not LABEL=WEIGHT" in run(*LEARN, "--class-weight", "maybe=x", status=2).err
 
 
+def test_tables_of_words_and_parquet(run):
+    """A header that the names of columns tell is one of the rows that are tested too, whatever stands below it."""
+    Path("w.csv").write_text("city,buys\n" + "Oslo,yes\nRome,no\n" * 20)
+    line = ("learn", "w.csv", "--target", "buys", "--json", "-o", "w.fsk")
+    facts = json.loads(run(*line, "--test", "w.csv").out)
+    assert facts["n_rows"] == facts["test_examples"] == 40
+    arrow, parquet = pytest.importorskip("pyarrow.csv"), pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(arrow.read_csv("w.csv"), "w.parquet")
+    first = fs.load("w.fsk")
+    run("learn", "w.parquet", "--target", "buys", "--test", "w.parquet", "-o", "p.fsk")
+    assert np.array_equal(fs.load("p.fsk").coef, first.coef)
+    assert run("predict", "p.fsk", "w.csv").out == run("predict", "w.fsk", "w.parquet").out
+    assert "none.csv cannot be read" in run(*line, "--test", "none.csv", status=2).err
+
+
 def test_a_table_from_a_pipe(run):
     run(*LEARN)
     text = Path("train.csv").read_text()

@@ -49,7 +49,7 @@ def parse_block(const unsigned char[::1] text, int delimiter, const int32_t[::1]
     with nogil:
         status = fs_table_parse(&block, &out_v[0, 0] if n else NULL, cells_p)
     if block.slow:
-        _convert(raw, out_v[:block.rows], places, <char> decimal)
+        _convert(raw, out_v[:block.rows], places, <char> decimal, <char> delimiter)
     if status != FS_TABLE_DONE:
         error = BadCell(int(block.line), *_reason(status, block.column, width))
         if status == FS_TABLE_WORD:
@@ -77,15 +77,22 @@ cdef tuple _reason(int status, Py_ssize_t column, Py_ssize_t width):
     return None, "a carriage return within the line (lines end in \\n or \\r\\n)"
 
 
-cdef int _convert(const char* text, double[:, ::1] values, const int32_t[::1] places, char decimal) except -1:
+cdef int _convert(const char* text, double[:, ::1] values, const int32_t[::1] places, char decimal,
+                  char delimiter) except -1:
     # digits, point and exponent, as the parser has seen: what remains is to round them, or to find them beyond float64
     cdef Py_ssize_t i, j
-    cdef ptrdiff_t place
+    cdef ptrdiff_t place, before
+    cdef char point
     for i in range(values.shape[0]):
         for j in range(values.shape[1]):
             place = fs_table_place(values[i, j])
             if place >= 0:
-                token = <bytes> text[place:place + fs_table_length(text + place, decimal)]
+                before, point = place, decimal
+                while before and text[before - 1] in (c' ', c'\t'):
+                    before -= 1
+                if decimal == delimiter and not (before and text[before - 1] == c'"'):
+                    point = 0  # without quotes, what divides columns is no point
+                token = <bytes> text[place:place + fs_table_length(text + place, point)]
                 values[i, j] = float(token.replace(bytes([decimal]), b"."))
                 if not isfinite(values[i, j]):
                     raise BadCell((<bytes> text[:place]).count(b"\n"), int(np.flatnonzero(np.asarray(places) == j)[0]),
