@@ -49,8 +49,8 @@ style: .venv/ready  ## style of Python, Cython and C
 	$(PIP) install -q --group lint && $(VENV)/ruff check . && $(VENV)/ruff format --check . && PATH="$$PWD/$(VENV):$$PATH" cython-lint fastsketch && $(VENV)/clang-format --dry-run --Werror csrc/*.c csrc/*.h
 types: .venv/ready  ## the package strictly, documents and examples as an editor shows them, stubs against compiled kernels
 	$(PIP) install -q --group lint "$(PACKAGE)[test]" $(TORCH) && $(VENV)/pyright --pythonpath $(RUN) && $(RUN) tests/types/check_documents.py && $(VENV)/mypy && cd .venv && $(RUN:.venv/%=%) -m mypy.stubtest fastsketch --mypy-config-file ../pyproject.toml --allowlist ../tests/types/stubtest.txt --ignore-missing-stub --ignore-unused-allowlist
-asan: .venv/ready  ## C driver, compiled extensions and their tests under address and undefined-behaviour sanitizers
-	$(PIP) install -q --group asan && $(RUN) tests/kernels/sanitized.py
+asan: .venv/ready  ## C driver, compiled extensions and their tests under address and undefined-behaviour sanitizers; TURN=0/3
+	$(PIP) install -q --group asan && $(RUN) tests/kernels/sanitized.py $(TURN)
 # gcc and C library for ARM, and what runs their programs: Debian's gcc-aarch64-linux-gnu and qemu-user.
 ARM_CC ?= aarch64-linux-gnu-gcc
 ARM_RUN ?= qemu-aarch64

@@ -17,8 +17,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 LOGS = ROOT / "build" / "ci"
 PYTHON = ".venv/bin/python"
-# The long tests come in so many turns: each commit takes one, by its digest.
-TURNS = 12
+# The long tests, and the tests under sanitizers, come in so many turns: each commit takes one, by its digest.
+TURNS, SANITIZED = 12, 3
 # Minutes after which a step hangs.
 LIMIT = 30
 
@@ -41,7 +41,7 @@ STEPS = [
         f"{PYTHON} -m pip install -q dist/*.whl && {PYTHON} .ci/wheel.py dist/*.whl",
     ),
     Step("tests", 2, ("install",), installed("test")),
-    Step("sanitizers", 2, ("install",), installed("asan")),
+    Step("sanitizers", 2, ("install",), installed("asan TURN=%(sanitized)s")),
     Step("long tests", 2, ("install",), installed("test-long TURN=%(turn)s")),
     Step("types", 1, ("install",), installed("types")),
     Step("documents", 1, ("install",), installed("docs-quick")),
@@ -56,8 +56,9 @@ def main():
     LOGS.mkdir(parents=True, exist_ok=True)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     waiting, running, ended = list(STEPS), [], {}
-    turn = f"{zlib.crc32(commit().encode()) % TURNS}/{TURNS}"
-    print(f"{cores} cores; long tests: turn {turn}", flush=True)
+    digest = zlib.crc32(commit().encode())
+    turns = {"turn": f"{digest % TURNS}/{TURNS}", "sanitized": f"{digest % SANITIZED}/{SANITIZED}"}
+    print(f"{cores} cores; long tests: turn {turns['turn']}, sanitizers: {turns['sanitized']}", flush=True)
     try:
         while waiting or running:
             for step in list(waiting):
@@ -66,7 +67,7 @@ def main():
                     ended[step.name] = Ended(step, "not run", 0.0)
                 elif all(name in ended for name in step.after) and fits(step, running, cores):
                     waiting.remove(step)
-                    running.append(Running(step, turn))
+                    running.append(Running(step, turns))
             time.sleep(0.2)
             for one in [one for one in running if one.over()]:
                 running.remove(one)
@@ -95,11 +96,11 @@ def log_of(step):
 class Running:
     """A step at work, in a group of processes of its own."""
 
-    def __init__(self, step, turn):
+    def __init__(self, step, turns):
         self.step, self.began = step, time.monotonic()
         with log_of(step).open("w") as log:
             self.process = subprocess.Popen(
-                ["bash", "-c", step.command % {"turn": turn}],
+                ["bash", "-c", step.command % turns],
                 cwd=ROOT,
                 stdin=subprocess.DEVNULL,
                 stdout=log,

@@ -2,6 +2,7 @@
 
 First the C driver beside this file, then the compiled extensions: the package is built into a folder of its own, from
 the C that an ordinary build keeps, and tests run on it with the sanitizers' libraries loaded before everything else.
+`sanitized.py 2/3` runs the last third of the test files alone.
 """
 
 import os
@@ -12,26 +13,26 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+TESTS_AT = ROOT / "tests"
 CC = os.environ.get("CC", "cc")
 CHECKS = "-fsanitize=address,undefined"
 # What reads memory by counts and places that come from outside: kernels, files, crafted states (io/test_untrusted.py),
-# every kind of model. Two processes, which take about as long.
+# every kind of model.
 TESTS = (
-    ("kernels",),
-    (
-        "codes",
-        "io",
-        "sources/test_table.py",
-        "features/test_ids.py",
-        "sketching/test_groups.py",
-        "reliability/test_certificate.py",
-        "sketching/test_input.py",
-        "sketching/test_tracked.py",
-        "test_golden.py",
-        "summaries/test_summary.py",
-        "test_guards.py",
-    ),
+    "kernels",
+    "codes",
+    "io",
+    "sources/test_table.py",
+    "features/test_ids.py",
+    "sketching/test_groups.py",
+    "reliability/test_certificate.py",
+    "sketching/test_input.py",
+    "sketching/test_tracked.py",
+    "test_golden.py",
+    "summaries/test_summary.py",
+    "test_guards.py",
 )
+AT_A_TIME = 2
 # They measure time or bytes, put another malloc in place, or compare with packages that are not installed for this.
 # Memory that is reserved and never touched costs nothing, but not under the sanitizer, which shadows all of it.
 LEFT_OUT = " and ".join(
@@ -70,8 +71,26 @@ def library(name):
     return said
 
 
-def main():
-    """All of it; the first failure ends it."""
+def heaps(paths, n):
+    """Return n lists of test files whose lengths add up to about the same."""
+    found = [[] for _ in range(n)]
+    for path in sorted(paths, key=lambda path: (-path.stat().st_size, path)):
+        min(found, key=lambda heap: sum(other.stat().st_size for other in heap)).append(path)
+    return found
+
+
+def files(turn):
+    """Return the test files of a turn like "2/3", or all of them, a list for each process."""
+    paths = [TESTS_AT / name for name in TESTS]
+    paths = [file for path in paths for file in (path.rglob("test_*.py") if path.is_dir() else [path])]
+    if turn:
+        part, parts = map(int, turn.split("/"))
+        paths = heaps(paths, parts)[part]
+    return heaps(paths, AT_A_TIME)
+
+
+def main(turn=""):
+    """Run the drivers and the tests; the first failure ends it."""
     if not shutil.which(CC):
         sys.exit(f"make asan needs a C compiler: there is no {CC}")
     preload = " ".join(library(name) for name in ("libasan.so", "libubsan.so"))
@@ -89,7 +108,7 @@ def main():
         code = f"import os, sys, pytest; os.chdir({folder!r}); sys.exit(pytest.main(sys.argv[1:]))"
         command = [sys.executable, "-c", code, "-q", *options, "-k", LEFT_OUT]
         together(
-            [[*command, *(ROOT / "tests" / name for name in names)] for names in TESTS],
+            [[*command, *paths] for paths in files(turn)],
             LD_PRELOAD=preload,
             # Python and NumPy keep memory to the end on purpose; malloc for every object, so that each is watched
             ASAN_OPTIONS="detect_leaks=0",
@@ -101,4 +120,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])
