@@ -173,6 +173,7 @@ class Cells:
         return f"column {column + 1}{name}"
 
 
+RETURN = "a carriage return within the line (lines end in \\n or \\r\\n)"
 AGAIN = "the header stands there again: leave the line out"
 UNDIVIDED = "tabs, semicolons and commas divide columns, or what --separator says (separator=...)"
 UNTOLD = "nothing tells whether this is a header: say --header or --no-header (header=True or header=False)"
@@ -222,9 +223,7 @@ def _lines(file: InputFile) -> Iterator[tuple[int, str]]:
             if "\r" in line:
                 line = line.rstrip("\r")
                 if "\r" in line:
-                    raise SourceError(
-                        f"{file.path}, line {number}: a carriage return within the line (lines end in \\n or \\r\\n)"
-                    )
+                    raise SourceError(f"{file.path}, line {number}: {RETURN}")
             if line and not line.isspace():
                 yield number, line
 

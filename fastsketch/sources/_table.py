@@ -15,6 +15,7 @@ from fastsketch.io._table import (
     BYTE_ORDER_MARK,
     DECIDING_LINES,
     LOGGER,
+    RETURN,
     UNDIVIDED,
     UNTOLD,
     WORD,
@@ -120,15 +121,18 @@ class TableText(TextSource):
         lines: list[tuple[int, str]] = []
         for number, line in self._look(file):
             try:
-                text = line.removesuffix(b"\r").decode()
+                text = line.rstrip(b"\r").decode()
             except UnicodeDecodeError as error:
                 if len(lines) > 1:
                     break  # it is named where it is read
                 raise SourceError(
                     f"{self.name}, line {number}: it is no UTF-8 ({error.reason}): iconv -t UTF-8 makes such text of it"
                 ) from None
-            if text.strip():
-                lines.append((number, text))
+            if not text.strip():
+                continue
+            if not lines and (odd := "\r" in text) | ("\0" in text):  # of the lines below it is told where they are read
+                raise SourceError(f"{self.name}, line {number}: {RETURN if odd else 'a NUL byte: it is no text'}")
+            lines.append((number, text))
         if not lines:
             raise SourceError(f"{self.name} holds no rows")
         separator = dialect.separator or separator_of(self.name, lines, dialect.decimal)

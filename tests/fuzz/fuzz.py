@@ -1,4 +1,4 @@
-"""Coverage-guided fuzzing by Atheris: python tests/fuzz/fuzz.py {svmlight,csv,state} [options of libFuzzer].
+"""Coverage-guided fuzzing by Atheris: python tests/fuzz/fuzz.py {svmlight,csv,state,table,arrow} [options of libFuzzer].
 
 Seeds are in tests/data/corpus; what is found on the way stays in a temporary folder, and a finding is written beside
 the place where this is run. Coverage is that of the Python modules; the parser in C is compared with a reference in
@@ -16,7 +16,7 @@ import numpy as np
 
 ROOT = Path(__file__).parents[2]
 sys.path.append(str(ROOT))
-with atheris.instrument_imports(include=["fastsketch", "tests.fuzz.targets"]):
+with atheris.instrument_imports(include=["fastsketch", "tests.fuzz.targets", "tests.fuzz.row_targets"]):
     import fastsketch as fs
     from tests.fuzz.targets import CORPUS, TARGETS, reseal
 
@@ -27,6 +27,7 @@ BLANKS = ["\r\n", "\r", " ", "\t"]
 WORDS = {
     "svmlight": [*BLANKS, "qid:", "#", ":", "1:1", "1e-5", "9007199254740993", "2147483647", "2147483648", "nan", "_"],
     "csv": [*BLANKS, '"', '""', '","', "\ufeff", "rating", "4.5", "nan", "1_0", ";", ",", "1e5", "\0"],
+    "table": [*BLANKS, '"', '""', ",", ";", "|", "\ufeff", "NA", "1,5", "1.5", "1_0", "1e999", "\0", "\n", "2024-01-02"],
 }
 WHOLE = [-1, 0, 1, 2, 3, 7, 255, 2**31 - 1, 2**31, 2**40, 2**63 - 1]
 NUMBERS = [*WHOLE, 1e308, -0.0, float("nan"), float("inf"), None, True]
@@ -45,6 +46,17 @@ def mutate_text(words):
         return (data[:at] + part + data[stop:])[:max_size]
 
     return mutate
+
+
+def mutate_arrow(data, max_size, seed):
+    """Put another whole number where one may stand: an offset, a length, a count; sometimes bytes."""
+    draw = random.Random(seed)
+    if len(data) < 16 or draw.random() < 0.3:
+        return atheris.Mutate(data, max_size)
+    out, width = bytearray(data), draw.choice([1, 2, 4, 4, 8, 8])
+    at = draw.randrange(len(data) // width) * width
+    out[at : at + width] = (draw.choice([*WHOLE, -2, -8, 2**62]) % (1 << 8 * width)).to_bytes(width, "little")
+    return bytes(out[: len(data)])
 
 
 def change_value(draw, holder, key):
@@ -113,9 +125,9 @@ def keeping(target):
 def main():
     """Run one target."""
     target, options = sys.argv[1], sys.argv[2:]
-    mutate = mutate_state if target == "state" else mutate_text(WORDS[target])
+    mutate = {"state": mutate_state, "arrow": mutate_arrow}.get(target) or mutate_text(WORDS[target])
     with tempfile.TemporaryDirectory() as found:
-        limits = ["-timeout=20", "-rss_limit_mb=3000", "-max_len=16384" if target == "state" else "-max_len=512"]
+        limits = ["-timeout=20", "-rss_limit_mb=3000", "-max_len=512" if target in WORDS else "-max_len=16384"]
         arguments = [sys.argv[0], *limits, f"-artifact_prefix=./{target}-", *options, found, str(CORPUS / target)]
         atheris.Setup(arguments, keeping(target), custom_mutator=mutate)
         atheris.Fuzz()

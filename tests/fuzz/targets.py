@@ -1,4 +1,4 @@
-"""What a fuzzer calls with any bytes: three readers, each held against what must be true of every answer."""
+"""What a fuzzer calls with any bytes: readers, each held against what must be true of every answer."""
 
 import io
 import json
@@ -18,6 +18,7 @@ from fastsketch.io._input import InputFile
 from fastsketch.io._state import pack
 from fastsketch.io._svmlight import read_blocks
 from fastsketch.io._table import Dialect, text_cells
+from tests.fuzz.row_targets import ROW_TARGETS
 
 CORPUS = Path(__file__).parents[1] / "data" / "corpus"
 NUMBER = re.compile(rb"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
@@ -192,4 +193,4 @@ def reseal(data, change):
         return None
 
 
-TARGETS = {"svmlight": svmlight, "csv": csv, "state": state}
+TARGETS = {"svmlight": svmlight, "csv": csv, "state": state, **ROW_TARGETS}

@@ -96,6 +96,8 @@ BAD = [
     ('a,b\n1,2\n1,"2"x\n', "line 3: column 2 .* goes on after its closing quote"),
     ('a,b\n1,2\n1,2"\n', "line 3: column 2 .* holds a quote"),
     ("a,b\n1,2\n1,2\r3,4\n", "line 3: a carriage return within the line"),
+    ("a\r1\n2\n", "line 1: a carriage return within the line"),
+    ("a\0,b\n2,3\n", "line 1: a NUL byte"),
     ("a,a\n1,2\n", "two columns are called 'a'"),
     ("\n \n", "holds no rows"),
     (b"a,\xff\n1,2\n", "line 1: it is no UTF-8"),
