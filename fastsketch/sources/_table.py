@@ -130,8 +130,9 @@ class TableText(TextSource):
                 ) from None
             if not text.strip():
                 continue
-            if not lines and (odd := "\r" in text) | ("\0" in text):  # of the lines below it is told where they are read
-                raise SourceError(f"{self.name}, line {number}: {RETURN if odd else 'a NUL byte: it is no text'}")
+            if not lines and ("\r" in text or "\0" in text):  # lines below are looked at where they are read
+                why = RETURN if "\r" in text else "a NUL byte: it is no text"
+                raise SourceError(f"{self.name}, line {number}: {why}")
             lines.append((number, text))
         if not lines:
             raise SourceError(f"{self.name} holds no rows")

@@ -1,4 +1,4 @@
-"""Coverage-guided fuzzing by Atheris: python tests/fuzz/fuzz.py {svmlight,csv,state,table,arrow} [options of libFuzzer].
+"""Fuzzing guided by coverage (Atheris): python tests/fuzz/fuzz.py {svmlight,csv,state,table,arrow} [libFuzzer options].
 
 Seeds are in tests/data/corpus; what is found on the way stays in a temporary folder, and a finding is written beside
 the place where this is run. Coverage is that of the Python modules; the parser in C is compared with a reference in
@@ -27,7 +27,7 @@ BLANKS = ["\r\n", "\r", " ", "\t"]
 WORDS = {
     "svmlight": [*BLANKS, "qid:", "#", ":", "1:1", "1e-5", "9007199254740993", "2147483647", "2147483648", "nan", "_"],
     "csv": [*BLANKS, '"', '""', '","', "\ufeff", "rating", "4.5", "nan", "1_0", ";", ",", "1e5", "\0"],
-    "table": [*BLANKS, '"', '""', ",", ";", "|", "\ufeff", "NA", "1,5", "1.5", "1_0", "1e999", "\0", "\n", "2024-01-02"],
+    "table": [*BLANKS, '"', '""', ",", ";", "|", "\ufeff", "NA", "1,5", "1.5", "1_0", "1e999", "\0", "2024-01-02"],
 }
 WHOLE = [-1, 0, 1, 2, 3, 7, 255, 2**31 - 1, 2**31, 2**40, 2**63 - 1]
 NUMBERS = [*WHOLE, 1e308, -0.0, float("nan"), float("inf"), None, True]
