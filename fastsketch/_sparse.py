@@ -25,7 +25,7 @@ _BROKEN = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
 class _Fault(ValueError):
-    """What is wrong with a container."""
+    """A fault of a container, as its message says it."""
 
 
 def as_csr(matrix: Any, name: str, *, sum_duplicates: bool = True) -> Any:
@@ -95,7 +95,7 @@ def _look(
 
 # -- the other formats -------------------------------------------------------------------------------------------------
 def _converted(matrix: Any) -> Any:
-    """As CSR that is yet to be checked, with duplicates; raises _Fault for what scipy could not convert."""
+    """Convert to CSR that is yet to be checked, with duplicates; raise _Fault for what scipy could not convert."""
     kind, shape = matrix.format, matrix.shape
     try:
         m, n = shape

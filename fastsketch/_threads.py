@@ -135,7 +135,7 @@ class _Limit:
 
 
 def _forked() -> None:
-    """In a child of fork: other threads are gone, with their limits, whatever they were at."""
+    """Forget the limits of other threads in a child of fork, where those threads are gone."""
     global _lock
     _lock = threading.RLock()
     for entry in [e for e in _limits if e.thread != threading.get_ident()]:
@@ -157,7 +157,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def settle() -> None:
-    """After an exception in a kernel's work: end its limit, if an interrupt in an __enter__ or __exit__ left it."""
+    """End the limit that an interrupt in an __enter__ or __exit__ left, after an exception in a kernel's work."""
     if _before:
         with _lock:
             # By looking for them: the traceback keeps them alive. Limits of kernels do not nest within a thread.

@@ -185,7 +185,7 @@ def as_vector(v: Any, n_features: int, name: str = "v") -> NDArray[Any]:
 
 
 def no_mask(values: NDArray[Any]) -> str:
-    """What to add to an error where indices are asked for."""
+    """Return what an error adds where indices are asked for and a mask came."""
     return ": np.flatnonzero gives those of a mask" if values.dtype.kind == "b" else ""
 
 
@@ -240,6 +240,6 @@ def check_finite(rows: Any, name: str = "rows", offset: int = 0) -> None:
 
 
 def in_place(array: Any, dtype: DTypeLike) -> NDArray[Any]:
-    """As a kernel can read it where it lies: of this dtype, C-contiguous and aligned; the array itself if it is so."""
+    """Return an array as a kernel can read it: of this dtype, C-contiguous and aligned; itself if it is so."""
     out: NDArray[Any] = np.ascontiguousarray(array, dtype)  # which leaves what is not aligned where it is
     return out if out.flags.aligned else out.copy()

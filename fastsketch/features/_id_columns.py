@@ -131,7 +131,7 @@ def _raise_missing(name: str, at: int) -> int:
 
 
 def rank(value: Any) -> tuple[str, Any]:
-    """What a mixture is put in order by."""
+    """Return the key by which a mixture is sorted."""
     kind = type(value).__name__
     if isinstance(value, tuple):
         return kind, [rank(item) for item in cast("tuple[Any, ...]", value)]

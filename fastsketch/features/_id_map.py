@@ -73,7 +73,7 @@ class IdMap:
 
     @property
     def _table(self) -> "IdTable | dict[Any, int]":
-        """Of a map out of its own arrays only when it is first asked for a place: copies of a model do not ask."""
+        """The places by id, made when one is first asked for: copies of a model do not ask."""
         if self._made is None:
             assert self._held is not None
             self._made = read_ids(*self._held)._table
@@ -84,7 +84,7 @@ class IdMap:
     # -- what it holds ---------------------------------------------------------------------------------------------
     @property
     def kind(self) -> str:
-        """What the ids are: "integers", "strings" or "mixed"."""
+        """The type of the ids: "integers", "strings" or "mixed"."""
         if self._held is not None:
             return self._held[2]
         if isinstance(self._table, dict):
@@ -294,7 +294,7 @@ def ids_of_text(ids: IdMap, texts: Iterable[str]) -> NDArray[Any]:
 
 # -- files -------------------------------------------------------------------------------------------------------------
 def arrays_of(ids: IdMap, name: str) -> dict[str, NDArray[Any]]:
-    """As arrays: `name`, integers, or UTF-8 text (of a mixture JSON); `name`_ends, where each of the texts ends."""
+    """Return arrays of a map: `name`, integers or UTF-8 text (JSON of a mixture); `name`_ends, the end of each text."""
     held = ids._held
     if held is not None:
         return {name + key.removeprefix(held[1]): array for key, array in held[0].items()}

@@ -117,7 +117,7 @@ class KeptNames:
                 self.columns.popitem()
 
     def add(self, names: Sequence[str]) -> None:
-        """Columns for new names; ValueError if one of them has one."""
+        """Add columns for new names; ValueError if one of them has a column."""
         before = len(self.columns)
         self.parts([names], "add")
         if len(self.columns) < before + len(names):

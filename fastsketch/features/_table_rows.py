@@ -188,7 +188,7 @@ class TableRows:
 
     @contextmanager
     def _reading(self) -> Generator[Cells]:
-        """The rows from the first on; those of standard input once."""
+        """Yield the rows from the first on; those of standard input once."""
         if self._is_input():
             cells, self._once = self._once, None
             if cells is None:

@@ -43,7 +43,7 @@ def is_frame(table: Any) -> bool:
 
 
 def _is_column(table: Any) -> bool:
-    """Of polars and pyarrow, which have no ndim of their own."""
+    """Return whether an object is a column of polars or pyarrow, which have no ndim."""
     return hasattr(table, "to_numpy") and not hasattr(table, "columns")
 
 

@@ -196,7 +196,7 @@ Table: TypeAlias = Triples | Mapping[Any, Any] | str | PathLike[str]
 
 
 def as_triples(table: Any, columns: ColumnNames | None, name: str = "X") -> Triples | None:
-    """What a model is given, if it is a table; None if it is a matrix.
+    """Return a model's input as Triples if it is a table; None if it is a matrix.
 
     A data frame whose columns nobody has named could be meant either way where it is narrow: that is an error.
     """
@@ -251,7 +251,7 @@ def _is_missing(value: Any) -> bool:
 
 @contextmanager
 def _in_file(path: str | PathLike[str], found: Three) -> Generator[None]:
-    """Errors that name an entry name the file, and the line of text."""
+    """Let errors that name an entry name the file and, in text, the line."""
     try:
         yield
     except (TypeError, ValueError) as error:
@@ -263,7 +263,7 @@ def _in_file(path: str | PathLike[str], found: Three) -> Generator[None]:
 
 @contextmanager
 def naming_ids(rows: IdMap | None, columns: IdMap | None) -> Generator[None]:
-    """Errors that name the entry of a matrix by its indices name it by its ids, where there are any."""
+    """Let errors that name an entry by its indices name it by its ids, where there are any."""
     try:
         yield
     except ValueError as error:

@@ -34,7 +34,7 @@ def array_of(arrays: Arrays, name: str, shape: tuple[int, ...], dtype: Any = FLO
 
 
 def only(arrays: Arrays, *names: str) -> None:
-    """No array but these."""
+    """Refuse arrays of other names."""
     for name in arrays:
         if name not in names:
             raise ValueError(f"array {name!r} does not belong to it")
@@ -48,7 +48,7 @@ def finite(arrays: Arrays, name: str, shape: tuple[int, ...], dtype: Any = FLOAT
 
 
 def require_finite(array: NDArray[Any], name: str) -> None:
-    """No NaN and no infinity."""
+    """Refuse NaN and infinity."""
     with np.errstate(all="ignore"):
         # One pass without a temporary array: a sum is finite only if all its terms are. Few are not: those are
         # looked at again, because the sum of finite numbers may overflow.
@@ -89,7 +89,7 @@ def named_numbers(arrays: Arrays, name: str, names: tuple[str, ...], dtype: Any)
 
 
 def number_within(value: Any, name: str, low: float, high: float) -> None:
-    """low <= value <= high."""
+    """Refuse a value outside [low, high]."""
     if not low <= value <= high:
         raise ValueError(f"{name} must lie in [{low:g}, {high:g}], got {value}")
 
@@ -109,7 +109,7 @@ def as_figure(value: Any, name: str) -> float:
 def csr_rows(
     indptr: NDArray[Any], indices: NDArray[Any], *, n_stored: int, n_columns: int, what: str = "the sparse rows"
 ) -> None:
-    """CSR rows: starts in order that end with n_stored, columns in range, none twice in a row."""
+    """Refuse CSR rows unless starts ascend to n_stored and columns are in range, none twice in a row."""
     if len(indptr) == 0 or indptr[0] != 0 or indptr[-1] != n_stored or (np.diff(indptr) < 0).any():
         raise ValueError(f"the row starts of {what} are not in order, or do not end with the last of them")
     used = indices[:n_stored]

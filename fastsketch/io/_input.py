@@ -42,7 +42,7 @@ def most_unpacked(length: int, given: int | None) -> int:
 
 
 def too_large(name: Path | str, most: int) -> SourceError:
-    """What to say of a file that unpacks to more."""
+    """Return the error of a file that unpacks to more."""
     return SourceError(
         f"{name} would be held in memory, and unpacks to more than {most:,} bytes: if it is as it should be, store it "
         "without compression (a matrix: or raise max_unpacked of fs.open_rows)"
@@ -96,7 +96,7 @@ DECOMPRESSORS: dict[str, tuple[Callable[[], Decompressor], bool]] = {
 
 
 class InputFile:
-    """Reads a file once, from its first byte to its last.
+    """A file that is read once, from its first byte to its last.
 
     Several compressed streams in one file are one text, as tools that compress in parallel write them. The readers of
     the standard library take a damaged second stream of .bz2 or .xz for the end of the file; here it is an error.
@@ -230,7 +230,7 @@ class InputFile:
                 return part
 
     def _after(self, rest: bytes) -> bytes:
-        """What follows a stream that has ended: the start of another one, or nothing."""
+        """Return the bytes after the end of a stream: the start of another one, or nothing."""
         while True:
             if self._padded:
                 rest = rest.lstrip(b"\0")

@@ -38,7 +38,7 @@ class LockHeld(OSError):
 
 
 class _Content(NamedTuple):
-    """What a lock file says."""
+    """Contents of a lock file."""
 
     key: str  # of this lock alone: an owner may hold several, one after another
     owner: Owner
@@ -149,7 +149,7 @@ def _succeeded(dead: _Content, fresh: Path, lock: Path, target: Path) -> bool:
 
 
 def _read(lock: Path) -> _Content | None:
-    """What a lock file says; None if there is none."""
+    """Return the contents of a lock file; None if there is none."""
     try:
         text = lock.read_text(encoding="utf-8")
         about = cast(dict[str, Any], json.loads(text))

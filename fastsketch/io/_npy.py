@@ -22,13 +22,13 @@ _DTYPE = re.compile(r"[<>|=]?[bBiufcSUVO?][0-9]{0,6}")
 
 
 class Bytes(Protocol):
-    """What is read from: a file, or a member of an archive."""
+    """Bytes to read: of a file, or of a member of an archive."""
 
     def read(self, size: int, /) -> bytes: ...
 
 
 class Header(NamedTuple):
-    """What the header of an array states."""
+    """Header of an array."""
 
     shape: tuple[int, ...]
     fortran: bool

@@ -28,7 +28,7 @@ class Owner(NamedTuple):
         return self.place == _place()
 
     def may_live(self) -> bool:
-        """False only if the process has ended for certain."""
+        """Return False only if the process has ended for certain."""
         if not self.is_here():
             return True
         if not _exists(self.pid):
@@ -70,7 +70,7 @@ def _place() -> str:
 
 
 def _start(pid: int) -> str | None:
-    """When a process began, in letters and digits: ticks and the boot they count from. None: not told here."""
+    """Return when a process began: ticks, and the boot that they count from; None where the system does not tell."""
     stat = _text(f"/proc/{pid}/stat")
     fields = stat.rpartition(")")[2].split()  # the name before it may hold blanks and brackets
     if len(fields) < 20:

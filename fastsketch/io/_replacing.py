@@ -31,7 +31,7 @@ DESCRIPTORS = re.compile(r"/dev/fd|/proc/(?P<pid>self|\d+)(/task/\d+)?/fd")
 
 @contextlib.contextmanager
 def replacing(path: str | PathLike[str]) -> Generator[BinaryIO]:
-    """A binary file to write, which takes the place of `path` when the block ends, and is gone if it fails.
+    """Open a binary file that takes the place of `path` when the block ends, and is gone if it fails.
 
     Raises
     ------
@@ -100,7 +100,7 @@ def _is_descriptor(place: Path) -> bool:
 
 @contextlib.contextmanager
 def straight(path: str | PathLike[str]) -> Generator[BinaryIO]:
-    """What is no regular file, opened to be written as it is; nothing is cut off."""
+    """Open a pipe or device to be written as it is; nothing is cut off."""
     place = _followed(path)
     found = DESCRIPTORS.fullmatch(place.parent.as_posix())
     own = found and place.name.isdigit() and found["pid"] in (None, "self", str(os.getpid()))
@@ -116,7 +116,7 @@ def spooled() -> contextlib.AbstractContextManager[BinaryIO]:
 
 
 def pour(file: BinaryIO, sink: BinaryIO) -> None:
-    """All bytes of a file into another."""
+    """Copy all bytes of a file into another."""
     file.seek(0)
     shutil.copyfileobj(file, sink, 1 << 20)
     sink.flush()

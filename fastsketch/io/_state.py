@@ -223,7 +223,7 @@ def _opened(source: Source) -> Generator[tuple[zipfile.ZipFile, int, str]]:
 
 
 def _check_members(archive: zipfile.ZipFile, size: int) -> None:
-    """Members have names of their own and lie side by side: together they are no larger than the file."""
+    """Refuse members of one name, or that overlap: together they are no larger than the file."""
     members = archive.infolist()
     if len({info.filename for info in members}) < len(members):
         raise ValueError("two of its members have one name")

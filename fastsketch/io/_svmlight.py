@@ -63,7 +63,7 @@ def read_blocks(
 
 
 def _other_table(path: Path) -> str:
-    """What to say where the name of a file is that of a table."""
+    """Return the hint for a file whose name is that of a table."""
     if TABLES.isdisjoint(path.suffixes):
         return ""
     return " (this is read as svmlight text: of a table, save the numbers with np.save)"

@@ -84,7 +84,7 @@ class _Reading(Generic[T]):
 
 
 class Spaces:
-    """Memory for chunks, one after another: the same again after ALIVE of them."""
+    """Memory for chunks, used again after ALIVE of them."""
 
     def __init__(self) -> None:
         self._spaces: list[NDArray[np.uint8]] = [np.empty(0, np.uint8)] * ALIVE

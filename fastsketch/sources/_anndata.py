@@ -71,7 +71,7 @@ def open_object(x: Any, options: Options) -> Source:
 
 
 def _key(key: str | None, is_layer: Callable[[str], bool]) -> str:
-    """Where a matrix lies: X by default; a name without a folder is that of a layer."""
+    """Return the path of a matrix: X by default; a name without a folder is that of a layer."""
     if key is None or key == "X":
         return "X"
     if "/" not in key and is_layer(f"layers/{key}"):

@@ -28,7 +28,7 @@ def open_dask(x: Any, options: Options) -> Source:
 
 
 class _Shape(NamedTuple):
-    """What is known of an array without its blocks."""
+    """Chunks of an array whose blocks are elsewhere."""
 
     chunks: Any
 
@@ -116,7 +116,7 @@ class DaskSource(Source):
 
     # -- for a cluster, which computes the blocks of all parts together ------------------------------------------------
     def delayed_blocks(self) -> list[Any]:
-        """What computes the blocks, in their order."""
+        """Return the delayed blocks, in their order."""
         return list(self._x.to_delayed(optimize_graph=False).ravel())
 
     def without_blocks(self) -> "DaskSource":

@@ -24,7 +24,7 @@ class FileSource(Source):
 
     @property
     def file_bytes(self) -> int:
-        """Of the file, when it was opened."""
+        """Length of the file when it was opened."""
         return self._stamp[0]
 
     def check_unchanged(self) -> None:

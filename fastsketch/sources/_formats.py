@@ -110,7 +110,7 @@ INSTEAD: list[tuple[Test, str]] = [
 
 
 def function(name: str) -> Callable[[Any, Options], Source]:
-    """What is named "module.function"."""
+    """Return the function that "module.function" of this room names."""
     module, attribute = name.split(".")
     return getattr(import_module(f"fastsketch.sources.{module}"), attribute)
 

@@ -70,7 +70,7 @@ def the_only_one(names: list[str], of: str, what: str) -> str:
 
 
 def within(home: Any, key: str, path: Path) -> Any:
-    """What is called `key` in a file or group, None if nothing is; SourceError where that leads to another file.
+    """Return the object called `key` in a file or group, None if there is none; SourceError if it is in another file.
 
     Links are looked at before they are followed: HDF5 would open whatever file one names, and wait for one that is a
     pipe.

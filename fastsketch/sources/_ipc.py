@@ -76,7 +76,7 @@ class _Reader:
         self.schema: Any = self._reader.schema
 
     def batches(self, first: int) -> Iterator[Any]:
-        """Those from a number on; a stream begins where it is."""
+        """Yield the batches from a number on; a stream begins where it is."""
         if self._is_file:
             for k in range(first, self._reader.num_record_batches):
                 yield self._reader.get_batch(k)
@@ -84,7 +84,7 @@ class _Reader:
             yield from self._reader
 
     def batch(self, k: int) -> Any:
-        """Batch k of a file."""
+        """Return batch k of a file."""
         return self._reader.get_batch(k)
 
     def close(self) -> None:

@@ -46,7 +46,7 @@ class MarketMatrix(SparseMatrix):
 
 
 class _Header(NamedTuple):
-    """What the first lines state."""
+    """Header of a matrix."""
 
     dense: bool
     pattern: bool

@@ -9,7 +9,7 @@ from fastsketch.sources._source import Source
 
 @contextlib.contextmanager
 def naming(source: Source, start_row: int) -> Generator[None]:
-    """Errors of a model about rows from start_row of a source on name the file, its row and, in text, the line.
+    """Let a model's errors about rows from start_row of a source on name the file, its row and, in text, the line.
 
     Parameters
     ----------

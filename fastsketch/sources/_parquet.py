@@ -236,7 +236,7 @@ class _Space:
         self._memory: NDArray[Any] = np.empty(0, dtype)
 
     def of(self, size: int) -> NDArray[Any]:
-        """So many entries, which are anything."""
+        """Return room for so many entries, uninitialised."""
         if self._memory.size < size:
             self._memory = np.empty(0, self._memory.dtype)  # before there are two
             self._memory = np.empty(size, self._memory.dtype)

@@ -141,7 +141,7 @@ def chunks_of(
 
 
 def too_short(name: str, found: int, stated: int) -> SourceError:
-    """What to say of a file with fewer rows than it states."""
+    """Return the error of a file with fewer rows than it states."""
     return SourceError(f"{name} is damaged: its rows end after {found:,}, it states {stated:,} and more")
 
 

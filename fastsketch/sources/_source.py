@@ -20,7 +20,7 @@ CHUNK_BYTES = 8 << 20
 
 
 class Place(NamedTuple):
-    """Where a row stands."""
+    """Position of a row: file, row and line."""
 
     name: str  # of the file or object
     row: int | None  # counted from 0 within it; None where rows before it would have to be counted
@@ -92,7 +92,7 @@ class Source(ABC):
 
     @abstractmethod
     def read(self, start_row: int = 0) -> "Iterator[tuple[_Rows, int]]":
-        """As ``chunks``, in the thread that asks; the memory of rows is used again for the third chunk after them.
+        """Yield (rows, position) in the calling thread; their memory is used again for the third chunk after them.
 
         Parameters
         ----------
@@ -118,7 +118,7 @@ class Source(ABC):
     beside: str | int | None = None
 
     def read_beside(self, start_row: int = 0) -> "Iterator[tuple[_Rows, NDArray[Any], int]]":
-        """As ``read``, with the values (n,) of the column beside the rows: (rows, values, position).
+        """Yield (rows, values, position) with the values (n,) of the column beside the rows; otherwise like ``read``.
 
         Numbers, strings, or objects; what is missing is None or NaN. ValueError if no column lies beside the rows.
 
@@ -129,7 +129,7 @@ class Source(ABC):
         raise ValueError(f"{self.name}: no column lies beside these rows: open_rows(..., beside=...) sets one apart")
 
     def chunks_beside(self, start_row: int = 0) -> "Iterator[tuple[_Rows, NDArray[Any], int]]":
-        """As ``chunks``, with the values (n,) of the column beside the rows.
+        """Return an iterator like ``chunks``, with the values (n,) of the column beside the rows.
 
         Parameters
         ----------
@@ -151,7 +151,7 @@ class Source(ABC):
 
     @property
     def n_bytes(self) -> int:
-        """Of the rows in memory, about; of text, of the text; 0 if it is not known."""
+        """Bytes of the rows in memory, about; of text, those of the text; 0 if it is not known."""
         if self.n_rows is None:
             return 0
         return self.n_rows * self.n_features * (8 if self.dtype is None else self.dtype.itemsize)
@@ -199,7 +199,7 @@ class Source(ABC):
         return other
 
     def only(self, columns: Sequence[int]) -> "Source | None":
-        """These columns, in this order, as a source that does not read the others; None of formats that read all."""
+        """Return a source that reads these columns alone, in this order; None of formats that read all."""
         return None
 
     def each(self) -> "list[Source]":
@@ -207,7 +207,7 @@ class Source(ABC):
         return [self]
 
     def identity(self) -> dict[str, Any]:
-        """What json can write and tells these rows from others: names, sizes, times, digests of samples.
+        """Return JSON values that tell these rows from others: names, sizes, times, digests of samples.
 
         Raises
         ------

@@ -18,7 +18,7 @@ _PAIRS = re.compile(rb"[ \t]*[^\s:,;]+(?:[ \t]+(?:qid:)?[0-9]+:\S+)+[ \t]*\r?")
 
 
 def text_format(head: bytes) -> str:
-    """What a text is, by its first lines: "svmlight", "table" or "market"."""
+    """Return the format of a text by its first lines: "svmlight", "table" or "market"."""
     if head[:14].lower() == b"%%matrixmarket":
         return MARKET
     for line in head.split(b"\n"):

@@ -66,7 +66,7 @@ def read_dataset(
 
 
 def cut(place: int, step: int, multiple: int, chunk_rows: int) -> int:
-    """Where a part that begins at a row ends: after about `step` rows, at the end of a chunk of the dataset.
+    """Return the end of a part that begins at a row: after about `step` rows, at the end of a chunk of the dataset.
 
     Parts are multiples of `multiple` rows: where that has no multiple at the end of a chunk, it is before it.
     """

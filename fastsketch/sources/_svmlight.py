@@ -51,7 +51,7 @@ class SvmlightSource(TextSource):
             yield rows, position
 
     def labelled_chunks(self, start_row: int = 0) -> "Iterator[tuple[csr_array[Any], NDArray[np.float64], int]]":
-        """As chunks, with the labels: (rows, labels, position)."""
+        """Yield (rows, labels, position), a chunk at a time."""
         from scipy.sparse import csr_array
 
         row = 0

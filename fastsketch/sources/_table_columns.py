@@ -86,7 +86,7 @@ class Chosen:
         return len(self.widths) == 1 and self.widths[0] > 1
 
     def places(self) -> NDArray[np.intp]:
-        """Where the numbers of each column begin in a row."""
+        """Return the position in a row at which the numbers of each column begin."""
         return np.concatenate([[0], np.cumsum(self.widths)[:-1]]).astype(np.intp)
 
     def column_of(self, feature: int) -> str:
@@ -190,7 +190,7 @@ def _position(column: str | int, names: Sequence[str], place: dict[str, int], of
 
 
 def _other_than_numbers(field: Field) -> str | None:
-    """What a column holds if it is neither numbers nor lists of them."""
+    """Return what a column holds that is neither numbers nor lists of them."""
     _, kind, of_lists, encoded = field
     if encoded:
         return "categories"

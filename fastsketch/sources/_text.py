@@ -37,7 +37,7 @@ class TextSource(FileSource):
 
     @contextlib.contextmanager
     def opened(self) -> Generator[InputFile]:
-        """The text, from its first line on."""
+        """Open the text at its first line."""
         if self._file is not None:
             if self._read_once:
                 raise SourceError(f"{self.name} can be read only once: save it to a file first")
