@@ -133,9 +133,9 @@ def test_refusals(run):
     assert "pipe.npy is no regular file" in error and error.count("\n") == 1
     assert not Path("o.fsk").exists()
     with pytest.raises(ValueError, match="compressor"):
-        fs.sketch_file("rows.npy", 8, compressor="srht", passes=2)
+        fs.run(fs.FrequentDirections(8, compressor="srht"), "rows.npy", passes=2)
     with pytest.raises(ValueError, match="passes must be 1 or 2, got 3"):
-        fs.sketch_file("rows.npy", 8, passes=3)
+        fs.run(fs.FrequentDirections(8), "rows.npy", passes=3)
 
 
 def test_an_exact_sum_needs_one_pass(run):
