@@ -15,16 +15,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._validation import Rows, as_rows
 from fastsketch.codes._layout import Codes, Layout
-from fastsketch.codes._rescoring import Source
 from fastsketch.codes._scan import Estimate, Tables
-from fastsketch.codes._search import Found, search
+from fastsketch.codes._search import CodeSearch
 
 Arrays = dict[str, NDArray[Any]]
 
 _kinds: dict[str, "type[Encoder]"] = {}
 
 
-class Encoder(ABC):
+class Encoder(CodeSearch, ABC):
     """What makes codes of rows: never changes, and is the same wherever it has the same fingerprint.
 
     A subclass sets ``n_features``, ``layout`` and ``length`` and defines ``encode``, ``decode``, ``tables``, ``state``
@@ -126,40 +125,8 @@ class Encoder(ABC):
             found.update(array.tobytes())
         return found.hexdigest()
 
-    def search(
-        self,
-        queries: Rows,
-        codes: ArrayLike,
-        *,
-        k: int = 10,
-        metric: str = "euclidean",
-        rescore: Source | None = None,
-        oversample: float = 4,
-        ids: ArrayLike | None = None,
-        allow: ArrayLike | None = None,
-    ) -> Found:
-        """The k nearest of codes for every real-valued query: see ``SketchHash.search``.
-
-        Parameters
-        ----------
-        queries, codes, k, metric, rescore, oversample, ids, allow
-            As there.
-
-        Returns
-        -------
-        (distances, positions or ids) : ndarray (m, k) both
-        """
-        return search(
-            self,
-            queries,
-            codes,
-            k=k,
-            metric=metric,
-            rescore=rescore,
-            oversample=oversample,
-            ids=ids,
-            allow=allow,
-        )
+    def _encoder_for(self, codes: Codes) -> Self:
+        return self
 
     def checked(self, rows: Rows, name: str = "rows") -> Any:
         """Rows of this width as an array or CSR; not looked at for what is not finite.

@@ -13,8 +13,9 @@ from fastsketch._kernels.guard import Guard, changes
 from fastsketch._parameters import bare_names
 from fastsketch._validation import Rows, as_choice, as_flag, as_rows
 from fastsketch.codes import Encoder
+from fastsketch.codes._packed import as_codes
 from fastsketch.codes._rescoring import Source
-from fastsketch.codes._search import Metric, as_metric, codes_of
+from fastsketch.codes._search import Metric, as_metric, check_width
 from fastsketch.indexing import _generations, _saving
 from fastsketch.indexing._contents import Contents, as_ids, different, shown
 from fastsketch.indexing._manifest import ROW_TYPES
@@ -219,7 +220,8 @@ class CodeIndex(Reading):
         """
         contents = self._contents
         encoder = self._encoder_of(fingerprint)
-        checked = codes_of(codes, encoder)
+        checked = as_codes(codes, "codes")
+        check_width(checked, encoder)
         if (rows is None) != (self._rows is None):
             wanted = "the rows of the codes, which it keeps" if rows is None else "rows=None: it keeps none"
             raise ValueError(f"this index needs {wanted}")

@@ -12,8 +12,7 @@ from fastsketch._threads import one_blas_thread
 from fastsketch._validation import Rows
 from fastsketch.codes._encoder import Encoder, kept, restored
 from fastsketch.codes._layout import Codes
-from fastsketch.codes._rescoring import Source
-from fastsketch.codes._search import Found
+from fastsketch.codes._search import CodeSearch
 from fastsketch.quantizing._encoder import BookEncoder
 from fastsketch.quantizing._training import FACTOR_BYTES, trained
 from fastsketch.summaries._directions import top_of_moment, top_of_rows
@@ -41,7 +40,7 @@ class _Learned(NamedTuple):
     encoder: BookEncoder
 
 
-class SketchQuantizer(SummaryModel):
+class SketchQuantizer(CodeSearch, SummaryModel):
     """Codes of n_bytes that stand for rows, learned from a stream in one pass, without k-means.
 
     The basis W is that of a sketch of the centred rows; bits of its directions and what they stand for are learned on
@@ -257,54 +256,8 @@ class SketchQuantizer(SummaryModel):
         """
         return self.encoder().decode(codes)
 
-    def search(
-        self,
-        queries: Rows,
-        codes: ArrayLike,
-        *,
-        k: int = 10,
-        metric: str = "euclidean",
-        rescore: Source | None = None,
-        oversample: float = 4,
-        ids: ArrayLike | None = None,
-        allow: ArrayLike | None = None,
-    ) -> Found:
-        """The k nearest of codes for every real-valued query: see ``SketchHash.search``; there is no "hamming".
-
-        Parameters
-        ----------
-        queries, codes, k, rescore, oversample, ids, allow
-            As there.
-        metric : {"euclidean", "inner_product", "cosine"}, default "euclidean"
-
-        Returns
-        -------
-        (distances, positions or ids) : ndarray (m, k) both
-
-        Raises
-        ------
-        TypeError, ValueError
-            As there, or if the model has learned nothing.
-
-        Examples
-        --------
-        >>> import numpy as np, fastsketch as fs
-        >>> rows = np.random.default_rng(0).standard_normal((2000, 100)) * np.linspace(3, 0.1, 100)
-        >>> model = fs.SketchQuantizer(20).update(rows)
-        >>> distances, found = model.search(rows[:3], model.encode(rows), k=2, rescore=rows)
-        >>> found[:, 0], distances[:, 0]
-        (array([0, 1, 2]), array([0., 0., 0.]))
-        """
-        return self.encoder().search(
-            queries,
-            codes,
-            k=k,
-            metric=metric,
-            rescore=rescore,
-            oversample=oversample,
-            ids=ids,
-            allow=allow,
-        )
+    def _encoder_for(self, codes: Codes) -> Encoder:
+        return self.encoder()
 
     def anchor(self, encoder: Encoder | None = None) -> Self:
         """Keep codes comparable from here on: mean, bits and levels stay, later bases are turned to the present one.

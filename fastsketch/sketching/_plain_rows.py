@@ -1,6 +1,6 @@
 """Dense rows as the kernels read them."""
 
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ def lies_well(rows: Any, dtype: np.dtype[Any]) -> bool:
     """Whether a kernel can read rows (n, d) in place: an array of the right dtype, aligned, columns contiguous."""
     if not isinstance(rows, np.ndarray):
         return False
-    array = cast("NDArray[Any]", rows)  # a string: the type is not to be built in every call
+    array: NDArray[Any] = rows
     size = dtype.itemsize
     return (
         array.dtype == dtype

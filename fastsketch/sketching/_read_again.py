@@ -1,8 +1,9 @@
 """A second pass whose rows come in parts: batches, chunks of files, partitions on other machines."""
 
-# pyright: reportPrivateUsage=false
+# pyright: reportPrivateUsage=false, reportImportCycles=false
+# (the sketch is here for its type alone)
 
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,8 +13,11 @@ from fastsketch._kernels.guard import changes, reads
 from fastsketch._model import Arrays, MergeableModel, from_bytes
 from fastsketch._validation import as_rows, as_weights
 from fastsketch.io import _checks as checks
-from fastsketch.sketching._frequent_directions import FrequentDirections
 from fastsketch.sketching._rows_again import Product, View, blocks_of
+from fastsketch.sketching._second_reads import SecondReads
+
+if TYPE_CHECKING:
+    from fastsketch.sketching._frequent_directions import FrequentDirections
 
 # Directions of a state are orthonormal up to this.
 ORTHONORMAL = 1e-6
@@ -58,7 +62,7 @@ class SecondPass(MergeableModel):
         self._sum = Product.none(np.zeros((0, 0)))
 
     @classmethod
-    def of(cls, model: FrequentDirections) -> Self:
+    def of(cls, model: "FrequentDirections") -> Self:
         """Begin a second pass over the rows of a sketch.
 
         Parameters
@@ -75,7 +79,7 @@ class SecondPass(MergeableModel):
         TypeError, ValueError
             If it is no such sketch.
         """
-        if not isinstance(model, FrequentDirections):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not isinstance(model, SecondReads):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"model must be a FrequentDirections, got {type(model).__name__}")
         model._rereadable("a second pass")
         made = cls()
@@ -83,12 +87,12 @@ class SecondPass(MergeableModel):
         made._start(own, own._basis()[0])
         return made
 
-    def _start(self, sketch: FrequentDirections, vt: NDArray[np.float64]) -> None:
+    def _start(self, sketch: "FrequentDirections", vt: NDArray[np.float64]) -> None:
         self._sketch, self._vt, self._view = sketch, vt, sketch._basis_view()
         self._feature_names = sketch.feature_names
         self._sum = Product.none(vt.T)
 
-    def _begun(self) -> tuple[FrequentDirections, View]:
+    def _begun(self) -> "tuple[FrequentDirections, View]":
         if self._sketch is None or self._view is None:
             raise ValueError("there is no sketch: begin with SecondPass.of(sketch)")
         return self._sketch, self._view
@@ -126,7 +130,7 @@ class SecondPass(MergeableModel):
         self._sum = self._sum.plus(found)
 
     @reads
-    def finish(self) -> FrequentDirections:
+    def finish(self) -> "FrequentDirections":
         """The refined sketch, a new one; as ``FrequentDirections.refine`` on all rows that have been read again.
 
         Returns
@@ -152,7 +156,7 @@ class SecondPass(MergeableModel):
 
     @property
     @reads
-    def sketch(self) -> FrequentDirections:
+    def sketch(self) -> "FrequentDirections":
         """The sketch of the first pass, a copy."""
         return self._begun()[0].copy()
 
@@ -214,16 +218,8 @@ class SecondPass(MergeableModel):
             self._sum = Product(arrays["product"], squared_norm, state["n_rows"], magnitude)
 
 
-def _sketch_in(content: NDArray[Any]) -> FrequentDirections:
+def _sketch_in(content: NDArray[Any]) -> "FrequentDirections":
     found = from_bytes(content.tobytes())
-    if not isinstance(found, FrequentDirections):
+    if not isinstance(found, SecondReads):
         raise ValueError(f"array 'sketch' holds a {type(found).__name__}")
-    return found
-
-
-def _second_pass(model: FrequentDirections) -> SecondPass | None:
-    return None if model._is_exact() else SecondPass.of(model)
-
-
-# A hook of the frame; the class cannot name this module, which needs it.
-FrequentDirections._second_pass = _second_pass  # type: ignore[method-assign, assignment]
+    return cast("FrequentDirections", found)

@@ -13,7 +13,7 @@ from fastsketch._threads import one_blas_thread
 from fastsketch.sketching._engines import AnyEngine, ExactEngine, Known, MappedEngine, to_read
 from fastsketch.sketching._leading import leading_rounding
 from fastsketch.sketching._methods import Method
-from fastsketch.sketching._reading import allowance, unspent, upright
+from fastsketch.sketching._read_out import allowance, unspent, upright
 
 Matrix = NDArray[np.float64]
 

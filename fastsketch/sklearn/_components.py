@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch.sketching import FrequentDirections
-from fastsketch.sketching._reading import upright
+from fastsketch.sketching._read_out import upright
 from fastsketch.sketching._spectrum import Overview
 
 Floats = NDArray[np.float64]

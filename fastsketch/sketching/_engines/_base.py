@@ -86,6 +86,7 @@ class Engine(ABC, Generic[State, Piece]):
         self.dtype = dtype
         state = self.make_state()
         self.state = state
+        self.capacity: int = state.capacity  # rows of the buffer
         self.ledger: Ledger | None = None  # of a sum nothing is ever lost
         if setting.keeps_ledger:
             self.ledger = Ledger(state.n_keep, state.capacity, n_spare=setting.rows_spared)
@@ -180,7 +181,7 @@ class Engine(ABC, Generic[State, Piece]):
         """All rows of a batch, or none: raises ValueError naming the first row, counted from -offset, that is not
         finite."""
         n, step = rows.shape[0], self.step(rows)
-        saved, rows_then = None, self.n_rows
+        saved, rows_then = None, self.state.n_rows
         if step < n or self.may_shrink(rows):  # and no eigensolver is sure to end
             saved = self.saved_from(rows)
         try:
@@ -259,10 +260,11 @@ class Engine(ABC, Generic[State, Piece]):
         self._rescale_to(exponent_for(top, self.dtype), top)
 
     def _rescale_to(self, exponent: int, top: int) -> None:
-        if exponent != self.exponent:
-            self.scale_all(ldexp(1.0, max(-1022, min(1022, self.exponent - exponent))))
-            self.state.exponent = exponent
-        self.state.top = top
+        state = self.state
+        if exponent != state.exponent:
+            self.scale_all(ldexp(1.0, max(-1022, min(1022, state.exponent - exponent))))
+            state.exponent = exponent
+        state.top = top
 
     def multiply(self, factor: float) -> None:
         """Multiply all that is settled by a factor (rows; squares by its square)."""
@@ -303,11 +305,6 @@ class Engine(ABC, Generic[State, Piece]):
         weaken(self.ledger, factor)
 
     # -- the state, in stored units: rows divided by 2**exponent, squares by 4**exponent ---------------------------
-    @property
-    def capacity(self) -> int:
-        """Rows of the buffer."""
-        return self.state.capacity
-
     @property
     def exponent(self) -> int:
         """Everything is stored divided by two to this power."""

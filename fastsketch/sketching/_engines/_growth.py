@@ -24,7 +24,7 @@ SHARE: Final = 0.9
 # The least factor by which l grows: every growth costs a shrink that is taken back.
 STEP: Final = 1.15
 # Units of rounding of the largest eigenvalue that a last shrink and the read-out may add to the certificate, by size of
-# the dtype: see sketching/_reading.py.
+# the dtype: see sketching/_read_out.py.
 ALLOWANCE: Final = {4: ROUNDING_PER_SVD + 8.0, 8: ROUNDING_PER_SVD + 128.0}
 
 
