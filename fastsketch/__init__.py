@@ -30,14 +30,13 @@ _HOME = {
     "map_rows": "fastsketch.jobs",
     "merge": "fastsketch.merging",
     "map_merge": "fastsketch.merging",
-    "load": "fastsketch._model",
-    "from_bytes": "fastsketch._model",
+    "load": "fastsketch._loading",
+    "from_bytes": "fastsketch._loading",
     "StateError": "fastsketch.io",
     "thread_limit": "fastsketch._threads",
     "show_config": "fastsketch._show_config",
 }
 _ROOMS = (
-    "baselines",
     "codes",
     "features",
     "hashing",

@@ -1,5 +1,5 @@
-from fastsketch._model import from_bytes as from_bytes
-from fastsketch._model import load as load
+from fastsketch._loading import from_bytes as from_bytes
+from fastsketch._loading import load as load
 from fastsketch._show_config import show_config as show_config
 from fastsketch._threads import thread_limit as thread_limit
 from fastsketch.codes import hamming_distances as hamming_distances
@@ -24,7 +24,6 @@ from fastsketch.sketching import RobustFrequentDirections as RobustFrequentDirec
 from fastsketch.sketching import sketch_groups as sketch_groups
 from fastsketch.sources import open_rows as open_rows
 
-from . import baselines as baselines
 from . import codes as codes
 from . import features as features
 from . import hashing as hashing
@@ -57,7 +56,6 @@ __all__ = [
     "SketchedNewton",
     "StateError",
     "__version__",
-    "baselines",
     "codes",
     "features",
     "from_bytes",

@@ -35,34 +35,28 @@ change it are decorated with ``changes``, methods that read what those change in
 (_kernels/guard.pyx).
 """
 
-# pyright: reportPrivateUsage=false
-# (the functions of this module are part of the frame)
 import contextlib
 import copy
-import io
-import re
-from collections.abc import Generator, Mapping, Sequence
-from dataclasses import asdict, is_dataclass
-from importlib import import_module
+from collections.abc import Generator, Sequence
 from os import PathLike
-from pathlib import Path
-from typing import Any, BinaryIO, ClassVar, Self, cast, dataclass_transform
+from typing import Any, BinaryIO, ClassVar, Self, dataclass_transform
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch._batches import FeatureNames, WeightedChunks, agreed, as_names, as_source, is_table, names_of
 from fastsketch._kernels.guard import Guard, changes, reads
+from fastsketch._loading import home_of, kinds, load, name_of, received
 from fastsketch._parameters import (
-    Parameter,
-    bare_names,
+    Parametrized,
     choice,
-    constructor,
     flag,
     float_dtype,
     integer,
     parameter,
+    plain,
     real,
+    same,
     seed,
 )
 from fastsketch.io import _state as files
@@ -71,57 +65,28 @@ from fastsketch.sources import Source, naming
 
 Arrays = dict[str, NDArray[Any]]
 
-_kinds: dict[tuple[str, str], "type[Model]"] = {}  # by home and name
-
-
-def _own_parameters(cls: type) -> dict[str, Parameter]:
-    return {name: value for name, value in vars(cls).items() if isinstance(value, Parameter)}
-
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(choice, flag, float_dtype, integer, parameter, real, seed))
-class Model:
-    """What every model of the library has."""
-
-    _declared: ClassVar[dict[str, Parameter]] = {}
+class Model(Parametrized, abstract=True):
+    """Base of the models: what they learn from rows, keep in files, and tell of themselves."""
 
     notes: dict[str, Any]
 
     def __init_subclass__(cls, *, abstract: bool = False, **kwargs: Any) -> None:
-        """Collect the declared parameters into a constructor; `abstract` classes are no kind of state file."""
-        super().__init_subclass__(**kwargs)
-        own = _own_parameters(cls)
-        if "__init__" in vars(cls):
-            raise TypeError(f"{cls.__name__} must not define __init__: declare its parameters")
-        inherited = {name: item for base in reversed(cls.__mro__) for name, item in _own_parameters(base).items()}
-        for name in inherited:
-            if name in vars(cls) and name not in own:
-                raise TypeError(f"{cls.__name__}.{name} is a parameter: declare it to give it another default")
-        found = {**inherited, **own}
-        cls._declared = dict(sorted(found.items(), key=lambda item: not item[1].positional))  # as in the signature
-        if own or not abstract:
-            cls.__init__ = constructor(cls, cls._declared)  # type: ignore[method-assign]
+        """Make the constructor; `abstract` classes are no kind of state file."""
+        super().__init_subclass__(abstract=abstract, **kwargs)
         if not abstract:
-            _kinds[_home(cls), cls.__name__] = cls
-        bare_names(cls)
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        raise TypeError(f"{type(self).__name__} is no model of its own")  # pragma: no cover  subclasses replace it
+            kinds[home_of(cls), cls.__name__] = cls
 
     def _set_up(self, given: dict[str, Any]) -> None:
         """Check and keep the arguments, then begin."""
-        self._values: dict[str, Any] = {}
-        for name, declared in self._declared.items():
-            self._values[name] = declared.checked(given.get(name, declared.default))
-        self._check()
+        super()._set_up(given)
         self.notes = {}
         self._guard = Guard()
         self._feature_names: FeatureNames | None = None
         self._begin()
 
     # -- what a subclass defines -----------------------------------------------------------------------------------
-    def _check(self) -> None:
-        """Raise ValueError for parameters that do not go together; each by itself has passed its own check."""
-
     def _begin(self) -> None:
         """Set the attributes of a model that has seen nothing."""
         raise NotImplementedError
@@ -143,10 +108,6 @@ class Model:
 
     def _keep_in_memory(self, other: Any) -> None:
         """Give a copy what no file holds (nothing by default)."""
-
-    def _resolved(self) -> dict[str, Any]:
-        """Parameters that were None or "auto" with the values in use."""
-        return {}
 
     def _facts(self) -> dict[str, Any]:
         """What ``facts`` adds to the counts and the parameters."""
@@ -239,32 +200,7 @@ class Model:
                 self._feature_names = before
             raise
 
-    # -- parameters and facts --------------------------------------------------------------------------------------
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """The arguments of the constructor: ``type(model)(**model.parameters)`` is a new model like this one.
-
-        Examples
-        --------
-        >>> import fastsketch as fs
-        >>> fs.SketchHash(16).parameters["sketch_size"], fs.SketchHash(16).parameters["n_bits"]
-        (None, 16)
-        """
-        return {name: self._values[name] for name, declared in self._declared.items() if not declared.fixed}
-
-    @property
-    def resolved(self) -> dict[str, Any]:
-        """The parameters with the value in use for each that was None or "auto", as soon as that is decided.
-
-        Examples
-        --------
-        >>> import numpy as np, fastsketch as fs
-        >>> s = fs.FrequentDirections(8).update(np.eye(10, dtype=np.float32))
-        >>> s.parameters["solver"], s.resolved["solver"], s.resolved["dtype"]
-        ('auto', 'exact', dtype('float32'))
-        """
-        return {**self._values, **self._resolved()}
-
+    # -- facts -------------------------------------------------------------------------------------------------
     @reads
     def facts(self) -> dict[str, Any]:
         """What there is to know at a glance, as json can write it: kind, counts, parameters in use, and more.
@@ -287,12 +223,7 @@ class Model:
         return {**counts, **names, **settled, **plain(self._facts())}
 
     def __repr__(self) -> str:
-        given = ", ".join(
-            f"{name}={plain(value)!r}"
-            for name, value in self.parameters.items()
-            if not _same(value, self._declared[name].default)
-        )
-        return f"<{type(self).__name__}({given}): {self._seen()}>"
+        return f"<{type(self).__name__}({self._given()}): {self._seen()}>"
 
     def _seen(self) -> str:
         return "no rows yet" if self.n_features is None else f"{self.n_rows} rows of {self.n_features} features"
@@ -389,7 +320,7 @@ class Model:
         """
         found = load(source)
         if not isinstance(found, cls):
-            raise StateError(f"{_named(source)} holds a {type(found).__name__}, not a {cls.__name__}")
+            raise StateError(f"{name_of(source)} holds a {type(found).__name__}, not a {cls.__name__}")
         return found
 
     @reads
@@ -484,7 +415,7 @@ class MergeableModel(Model, abstract=True):
         """Add what `other` has seen, if the two belong together."""
         mine, theirs = self._must_agree(), other._must_agree()
         for name in {**mine, **theirs}:
-            if not _same(theirs.get(name), mine.get(name)):
+            if not same(theirs.get(name), mine.get(name)):
                 raise ValueError(
                     f"other has {name}={plain(theirs.get(name))!r}, this model has {plain(mine.get(name))!r}: "
                     "they cannot be merged"
@@ -543,169 +474,14 @@ class MergeableModel(Model, abstract=True):
         self._restore(state, {name: array.copy() for name, array in arrays.items()})
 
 
-# -- reading -------------------------------------------------------------------------------------------------------
-# What parameters, state or arrays raise that make no model; the last one where they ask for more than there is.
-INCONSISTENT = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, MemoryError)
-
-
-def load(source: str | PathLike[str] | BinaryIO) -> Any:
-    """Read any model of the library from a path or an open binary file.
-
-    Parameters
-    ----------
-    source : str, path or binary file
-
-    Returns
-    -------
-    model
-        Of the kind that was saved; it continues with the same bits. ``SomeModel.load`` reads one kind alone. Of a
-        folder the index that was saved to it, memory-mapped: see ``CodeIndex.load``.
-
-    Raises
-    ------
-    StateError
-        If it is missing, empty, truncated, damaged, of another format or kind, from a newer version, or of a build
-        before the first release.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> import numpy as np, fastsketch as fs
-    >>> sketch = fs.FrequentDirections(8).update(np.eye(10))
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     sketch.save(Path(folder, "rows.fsk"))
-    ...     again = fs.load(Path(folder, "rows.fsk"))
-    >>> again
-    <FrequentDirections(sketch_size=8): 10 rows of 10 features>
-    >>> bool((again.sketch() == sketch.sketch()).all())
-    True
-    """
-    if isinstance(source, str | PathLike) and Path(source).is_dir():
-        return import_module("fastsketch.indexing").CodeIndex.load(source)
-    about, arrays = files.read(source)
-    kind, name = about["kind"], _named(source)
-    cls = _class_of(kind, about.get("home"))
-    if cls is None and about.get("home") == "fastsketch.sklearn":
-        raise StateError(f"{name} holds an estimator: read it with fastsketch.sklearn.{kind}.load")
-    if cls is None:
-        raise StateError(
-            f"{name} holds a {kind!r}, which this version of fastsketch does not know "
-            "(a model of your own: import the module that defines it first)"
-        )
-    try:
-        parameters, notes, state = (dict(about[key]) for key in ("parameters", "notes", "state"))
-        return cls._built(parameters, notes, state, arrays, feature_names=about.get("feature_names"), trusted=False)
-    except INCONSISTENT as error:
-        raise StateError(f"{name}: the {kind} in it is not consistent: {error}") from error
-
-
-def from_bytes(content: bytes | bytearray | memoryview) -> Any:
-    """Read any model of the library from the bytes that its ``to_bytes`` returned.
-
-    Parameters
-    ----------
-    content : bytes, bytearray or memoryview
-
-    Returns
-    -------
-    model
-        Of the kind that was saved; it continues with the same bits.
-
-    Raises
-    ------
-    TypeError
-        If content is not bytes.
-    StateError
-        As for ``load``.
-
-    Examples
-    --------
-    >>> import numpy as np, fastsketch as fs
-    >>> sketch = fs.FrequentDirections(8).update(np.eye(10))
-    >>> fs.from_bytes(sketch.to_bytes())
-    <FrequentDirections(sketch_size=8): 10 rows of 10 features>
-    """
-    if not isinstance(content, bytes | bytearray | memoryview):
-        raise TypeError(f"content must be bytes, got {type(content).__name__}")
-    return load(io.BytesIO(content))
-
-
 def about_of(model: Model, state: dict[str, Any]) -> dict[str, Any]:
-    """The header of a model's file."""
+    """Return the header of a model's file."""
     about = {
         "kind": type(model).__name__,
-        "home": _home(type(model)),
+        "home": home_of(type(model)),
         "parameters": plain(model.parameters),
         "notes": model.notes,
         "state": state,
     }
     names = model._feature_names  # a vocabulary is in the state
     return about if names is None else {**about, "feature_names": list(names)}
-
-
-def _class_of(kind: str, home: Any) -> "type[Model] | None":
-    """The class of a kind; a room of the library, but nothing else, is imported if it has not been yet.
-
-    A model of a script is found under the module's own name, too, and the other way round.
-    """
-    if not isinstance(home, str):
-        return None
-    if not home.startswith("fastsketch."):
-        named = [cls for (where, name), cls in _kinds.items() if name == kind and not where.startswith("fastsketch.")]
-        return _kinds.get((home, kind)) or (named[-1] if named else None)
-    if (home, kind) not in _kinds and re.fullmatch(r"fastsketch\.[a-z]+", home):
-        with contextlib.suppress(ImportError):
-            import_module(home)
-    return _kinds.get((home, kind))
-
-
-def _home(cls: type) -> str:
-    """The module whose import makes a kind known: of our own ones the room."""
-    parts = cls.__module__.split(".")
-    return ".".join(parts[:2]) if parts[0] == "fastsketch" else cls.__module__
-
-
-def received(
-    cls: type[Model],
-    parameters: dict[str, Any],
-    notes: dict[str, Any],
-    state: dict[str, Any],
-    arrays: Arrays,
-    feature_names: Any,
-) -> Model:
-    """A model from what ``__reduce__`` gave, here or in another process; StateError if it is not consistent."""
-    # copies: what a pickle protocol hands over may be read-only, or the memory of another model
-    own = {name: np.array(array) for name, array in arrays.items()}
-    try:
-        return cls._built(parameters, notes, state, own, feature_names=feature_names, trusted=False)
-    except MemoryError:
-        raise
-    except INCONSISTENT as error:
-        raise StateError(f"the {cls.__name__} that was sent or pickled is not consistent: {error}") from error
-
-
-def _named(source: files.Source) -> str:
-    return "the state" if isinstance(source, io.IOBase) else str(source)
-
-
-def plain(value: Any) -> Any:
-    """The same as json can write it: dtypes by name, dataclasses as dicts, NumPy numbers as Python's."""
-    if isinstance(value, np.dtype):
-        return value.name
-    if is_dataclass(value) and not isinstance(value, type):
-        return plain(asdict(value))
-    if isinstance(value, Mapping):
-        items = list(cast("Mapping[Any, Any]", value).items())
-        if not all(isinstance(key, str) for key, _ in items):
-            return [[plain(key), plain(item)] for key, item in items]  # keys that are no strings stay what they are
-        return {str(key): plain(item) for key, item in items}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in cast("list[Any]", value)]
-    if isinstance(value, np.generic | np.ndarray):
-        return cast("NDArray[Any]", value).tolist()
-    return value
-
-
-def _same(one: Any, two: Any) -> bool:
-    return type(one) is type(two) and bool(one == two)

@@ -2,17 +2,15 @@
 
 import hashlib
 import json
-import re
 from abc import ABC, abstractmethod
-from contextlib import suppress
 from functools import cached_property
-from importlib import import_module
 from inspect import isabstract
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fastsketch._loading import home_of, import_home
 from fastsketch._validation import Rows, as_rows
 from fastsketch.codes._layout import Codes, Layout
 from fastsketch.codes._scan import Estimate, Tables
@@ -154,9 +152,7 @@ class Encoder(CodeSearch, ABC):
 
 def _kind(cls: type) -> str:
     """The name of a kind in a file, "fastsketch.hashing.SignEncoder": the room whose import makes it known, first."""
-    parts = cls.__module__.split(".")
-    home = ".".join(parts[:2]) if parts[0] == "fastsketch" else cls.__module__
-    return f"{home}.{cls.__name__}"
+    return f"{home_of(cls)}.{cls.__name__}"
 
 
 def kept(encoder: Encoder) -> tuple[dict[str, Any], Arrays]:
@@ -170,10 +166,8 @@ def restored(about: dict[str, Any], arrays: Arrays) -> Encoder:
     kind = about.get("kind")
     if not isinstance(kind, str):
         raise ValueError(f"the kind of an encoder must be a name, got {kind!r}")
-    home = kind.rpartition(".")[0]
-    if kind not in _kinds and re.fullmatch(r"fastsketch\.[a-z]+", home):
-        with suppress(ImportError):
-            import_module(home)
+    if kind not in _kinds:
+        import_home(kind.rpartition(".")[0])
     if kind not in _kinds or isabstract(_kinds[kind]):
         raise ValueError(f"no encoder of kind {kind!r} is known: it may be of a newer version")
     try:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch._loading import MANIFEST
 from fastsketch.codes import Encoder
 from fastsketch.codes._encoder import kept, restored
 from fastsketch.indexing._segment import CODES, IDS, REMOVED, ROWS, Written
@@ -24,7 +25,6 @@ from fastsketch.io._npy import read_header
 from fastsketch.io._replacing import replacing
 from fastsketch.io._state import PIECE, StateError
 
-MANIFEST = "index.fsk"
 ENCODER = "encoder"
 ENCODER_KIND = "Encoder"
 

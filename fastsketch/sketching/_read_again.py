@@ -10,7 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._batches import Batch
 from fastsketch._kernels.guard import changes, reads
-from fastsketch._model import Arrays, MergeableModel, from_bytes
+from fastsketch._loading import from_bytes
+from fastsketch._model import Arrays, MergeableModel
 from fastsketch._validation import as_rows, as_weights
 from fastsketch.io import _checks as checks
 from fastsketch.sketching._rows_again import Product, View, blocks_of

@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from fastsketch._parameters import integer, real, seed
-from fastsketch.baselines._completion import Completion, Floats, Step, residual, row_numbers
 from fastsketch.lowrank._data import Observed
 from fastsketch.lowrank._fitted import Biases
+from fastsketch.reference.baselines._completion import Completion, Floats, Step, residual, row_numbers
 
 Places = NDArray[np.int64]
 
@@ -45,7 +45,7 @@ class ADMML1(Completion):
     Examples
     --------
     >>> import numpy as np
-    >>> from fastsketch.baselines import ADMML1
+    >>> from fastsketch.reference.baselines import ADMML1
     >>> truth = np.outer([1.0, 2.0, 3.0, 4.0], [1.0, -1.0, 2.0])
     >>> seen = truth.copy()
     >>> seen[1, 2] = np.nan  # to be found
@@ -111,7 +111,7 @@ class WibergL1(Completion):
     Examples
     --------
     >>> import numpy as np
-    >>> from fastsketch.baselines import WibergL1
+    >>> from fastsketch.reference.baselines import WibergL1
     >>> truth = np.outer([1.0, 2.0, 3.0, 4.0], [1.0, -1.0, 2.0])
     >>> seen = truth.copy()
     >>> seen[1, 2] = np.nan  # to be found

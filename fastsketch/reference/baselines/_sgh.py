@@ -68,9 +68,10 @@ class SGH(Hasher):
     Rows of two kinds: the nearest by codes are of the kind of the query.
 
     >>> import numpy as np, fastsketch as fs
+    >>> from fastsketch.reference import baselines
     >>> rows = np.random.default_rng(0).standard_normal((100, 20))
     >>> rows[:50] += 3
-    >>> codes = fs.baselines.SGH(8, n_bases=50).update(rows).encode(rows)
+    >>> codes = baselines.SGH(8, n_bases=50).update(rows).encode(rows)
     >>> distances, found = fs.hamming_topk(codes[:1], codes, k=10)
     >>> codes.shape, bool((found < 50).all())
     ((100, 1), True)

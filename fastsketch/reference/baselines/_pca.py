@@ -21,9 +21,10 @@ class PCAHash(SketchHash):
     Rows of two kinds: those of the kind of the first differ from it in fewer bits.
 
     >>> import numpy as np, fastsketch as fs
+    >>> from fastsketch.reference import baselines
     >>> rows = np.random.default_rng(0).standard_normal((100, 20))
     >>> rows[:50] += 3
-    >>> codes = fs.baselines.PCAHash(8).update(rows).encode(rows)
+    >>> codes = baselines.PCAHash(8).update(rows).encode(rows)
     >>> apart = fs.hamming_distances(codes[:1], codes)[0]
     >>> codes.shape, bool(apart[:50].mean() < apart[50:].mean())
     ((100, 1), True)
@@ -49,9 +50,10 @@ class ITQ(PCAHash):
     Rows of two kinds: the nearest by codes are of the kind of the query.
 
     >>> import numpy as np, fastsketch as fs
+    >>> from fastsketch.reference import baselines
     >>> rows = np.random.default_rng(0).standard_normal((100, 20))
     >>> rows[:50] += 3
-    >>> codes = fs.baselines.ITQ(8).update(rows).encode(rows)
+    >>> codes = baselines.ITQ(8).update(rows).encode(rows)
     >>> distances, found = fs.hamming_topk(codes[:1], codes, k=10)
     >>> codes.shape, bool((found < 50).all())
     ((100, 1), True)

@@ -9,11 +9,11 @@ from scipy import sparse
 from fastsketch._kernels.lowrank import entries
 from fastsketch._losses import LOSSES
 from fastsketch._parameters import choice, integer, real, seed
-from fastsketch.baselines._completion import Completion, Floats, Step, row_numbers, value_and_slopes
 from fastsketch.lowrank._data import Observed
 from fastsketch.lowrank._fitted import Biases
 from fastsketch.lowrank._noise import NoiseOfEntries
 from fastsketch.lowrank._setting import LossSetting
+from fastsketch.reference.baselines._completion import Completion, Floats, Step, row_numbers, value_and_slopes
 
 
 class AISImpute(Completion):
@@ -51,7 +51,7 @@ class AISImpute(Completion):
     Examples
     --------
     >>> import numpy as np
-    >>> from fastsketch.baselines import AISImpute
+    >>> from fastsketch.reference.baselines import AISImpute
     >>> truth = np.outer([1.0, 2.0, 3.0, 4.0], [1.0, -1.0, 2.0])
     >>> seen = truth.copy()
     >>> seen[1, 2] = np.nan  # to be found
@@ -137,7 +137,7 @@ class AltMin(Completion):
     Examples
     --------
     >>> import numpy as np
-    >>> from fastsketch.baselines import AltMin
+    >>> from fastsketch.reference.baselines import AltMin
     >>> truth = np.outer([1.0, 2.0, 3.0, 4.0], [1.0, -1.0, 2.0])
     >>> seen = truth.copy()
     >>> seen[1, 2] = np.nan  # to be found

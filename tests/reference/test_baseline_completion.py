@@ -8,7 +8,7 @@ import pytest
 from scipy import sparse
 
 import fastsketch as fs
-from fastsketch.baselines import ADMML1, AISImpute, AltMin, WibergL1
+from fastsketch.reference.baselines import ADMML1, AISImpute, AltMin, WibergL1
 
 
 def problem(m=40, n=30, rank=2, share=0.6, seed=0, outliers=0.0):

@@ -8,7 +8,7 @@ import pytest
 from scipy import sparse
 
 import fastsketch as fs
-from fastsketch import baselines
+from fastsketch.reference import baselines
 from tests.helpers import same_state, stream
 
 ROWS = stream("signal", np.random.default_rng(1), 1300, 40) * np.linspace(3, 0.2, 40) + np.linspace(-5, 5, 40)
