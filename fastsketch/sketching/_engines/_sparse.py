@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch._kernels.sketching import sparse as kernel
+from fastsketch._kernels.sketching.sparse_state import SparseState
 from fastsketch._model import Arrays
 from fastsketch._validation import in_place, is_sparse
 from fastsketch.io import _checks as checks
@@ -30,7 +31,7 @@ WIDE, SHRINKS = 1 << 17, 8
 Csr = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[Any]]
 
 
-class SparseEngine(Engine[kernel.SparseState, Csr]):
+class SparseEngine(Engine[SparseState, Csr]):
     """z (d x (l + 1)): kept rows as columns, one column to spare for centring; new rows as growing CSR arrays."""
 
     kind = "sparse"
@@ -70,10 +71,10 @@ class SparseEngine(Engine[kernel.SparseState, Csr]):
             arrays, *SHARED_ARRAYS, *(LEDGER_ARRAYS if setting.keeps_ledger else ()), "z", "indptr", "indices", "data"
         )
 
-    def make_state(self) -> kernel.SparseState:
+    def make_state(self) -> SparseState:
         """The state of an engine that has seen no rows."""
         setting = self.setting
-        return kernel.SparseState(
+        return SparseState(
             setting.sketch_size,
             self.capacity_for(setting),
             self.n_features,
