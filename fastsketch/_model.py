@@ -92,7 +92,7 @@ class Model(Parametrized, abstract=True):
         raise NotImplementedError
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
-        """What a file holds beside parameters and notes: what json can write, and arrays (views will do)."""
+        """Return what a file holds beside parameters and notes: what json can write, and arrays (views will do)."""
         raise NotImplementedError
 
     def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
@@ -110,32 +110,32 @@ class Model(Parametrized, abstract=True):
         """Give a copy what no file holds (nothing by default)."""
 
     def _facts(self) -> dict[str, Any]:
-        """What ``facts`` adds to the counts and the parameters."""
+        """Return what ``facts`` adds to the counts and the parameters."""
         return {}
 
     def _in_order(self) -> str | None:
-        """Why rows must come in their order, one after another, as a clause for a message; None if parts will do."""
+        """Return why rows must come in their order, one after another, as a clause for a message; None if need not."""
         return f"a {type(self).__name__} does not merge"
 
     def _certificate(self) -> dict[str, float]:
-        """What is known at no cost of how good the model is, summed over parts in reports (nothing by default)."""
+        """Return what is known at no cost of how good the model is, summed over parts in reports (default: nothing)."""
         return {}
 
     @property
     def n_rows(self) -> int:
-        """Rows seen."""
+        """Return the number of rows seen."""
         raise NotImplementedError
 
     @property
     def n_features(self) -> int | None:
-        """Columns of the rows; None before the first."""
+        """Return the number of columns; None before the first row."""
         raise NotImplementedError
 
     # -- rows, and the names of their columns ----------------------------------------------------------------------
     @property
     @reads
     def feature_names(self) -> FeatureNames | None:
-        """Names of the columns, from the first rows that had them (a table, a source); None as long as none had."""
+        """Return the names of the columns, from the first rows that had them (a table, a source); None before."""
         return self._feature_names
 
     def _update(self, rows: Any, sample_weight: Any) -> Any:
@@ -143,7 +143,7 @@ class Model(Parametrized, abstract=True):
         raise NotImplementedError
 
     def _take_rows(self, rows: Any, sample_weight: Any = None) -> Self:
-        """``_update``, and what is common to all models: names are checked, and sources are read chunk by chunk.
+        """Call ``_update`` as all models do: names are checked, and sources are read chunk by chunk.
 
         Rows of a source of more than one chunk go to a copy of the state, which takes its place at the end: what is
         refused or interrupted has changed nothing.
@@ -180,7 +180,7 @@ class Model(Parametrized, abstract=True):
         return self
 
     def _require_columns(self, rows: Any) -> None:
-        """ValueError if rows that are only read are a table of other columns, or in another order."""
+        """Raise ValueError if rows that are only read are a table of other columns, or in another order."""
         if type(rows) is not np.ndarray and self._feature_names is not None and is_table(rows):
             agreed(names_of(rows), self._feature_names)
 
@@ -190,7 +190,7 @@ class Model(Parametrized, abstract=True):
 
     @contextlib.contextmanager
     def _named(self, names: FeatureNames | None, whose: str) -> Generator[None]:
-        """While rows of these names are taken in, or not: ValueError if the columns before had others."""
+        """Name the columns while rows are taken in, or not: ValueError if the columns before had others."""
         seen, before = self.n_rows, self._feature_names
         self._feature_names = agreed(names, before, whose)
         try:
@@ -203,7 +203,7 @@ class Model(Parametrized, abstract=True):
     # -- facts -------------------------------------------------------------------------------------------------
     @reads
     def facts(self) -> dict[str, Any]:
-        """What there is to know at a glance, as json can write it: kind, counts, parameters in use, and more.
+        """Return what there is to know at a glance, as json can write it: kind, counts, parameters in use, and more.
 
         Returns
         -------
@@ -231,7 +231,7 @@ class Model(Parametrized, abstract=True):
     # -- keeping it ------------------------------------------------------------------------------------------------
     @reads
     def copy(self) -> Self:
-        """An independent model in the same state.
+        """Return an independent model in the same state.
 
         Examples
         --------
@@ -244,7 +244,7 @@ class Model(Parametrized, abstract=True):
         return self._copied()
 
     def _copied(self) -> Self:
-        """``copy``, for a call that is at work in the model itself."""
+        """Return a copy, for a call that is at work in the model itself."""
         state, arrays = self._state()
         other = type(self)._built(
             self.parameters,
@@ -264,7 +264,7 @@ class Model(Parametrized, abstract=True):
 
     @reads
     def to_bytes(self) -> bytes:
-        """The state as bytes; ``fs.from_bytes`` reads it back, and continues with the same bits.
+        """Return the state as bytes; ``fs.from_bytes`` reads it back, and continues with the same bits.
 
         Examples
         --------
@@ -297,7 +297,7 @@ class Model(Parametrized, abstract=True):
 
     @classmethod
     def load(cls, source: str | PathLike[str] | BinaryIO) -> Self:
-        """As ``fs.load``, for a model of this class.
+        """Read a model of this class, as ``fs.load`` reads any.
 
         Parameters
         ----------
@@ -363,11 +363,11 @@ class MergeableModel(Model, abstract=True):
         raise NotImplementedError
 
     def _joins_columns(self, other: Any) -> bool:
-        """Whether rows of another width can be added, because both know their columns by names."""
+        """Return whether rows of another width can be added, because both know their columns by names."""
         return False
 
     def _must_agree(self) -> dict[str, Any]:
-        """The parameters in which two models must agree to merge."""
+        """Return the parameters in which two models must agree to merge."""
         return {name: value for name, value in self._values.items() if name not in self._MAY_DIFFER}
 
     @changes
@@ -436,7 +436,7 @@ class MergeableModel(Model, abstract=True):
 
     # -- parts of a job, learned apart and merged --------------------------------------------------------------------
     def _first_blocks(self, lengths: Sequence[int], n_features: int) -> list[int] | None:
-        """The block that each piece of a stream begins with, if pieces of these lengths merge to the bits of one pass.
+        """Return the first block of each piece of a stream, if pieces of these lengths merge to the bits of one pass.
 
         None (the default) if they do not: then each piece is a part of its own.
         """
@@ -446,11 +446,11 @@ class MergeableModel(Model, abstract=True):
         return None
 
     def _part_rows(self, n_features: int) -> int:
-        """Parts of a multiple of so many rows are what ``_first_blocks`` asks for."""
+        """Return the number of which the rows of a part must be a multiple for ``_first_blocks``."""
         return 1
 
     def _state_bytes(self, n_features: int) -> int:
-        """About what a part's model takes in memory once its rows are in; 0 if that is little (the default)."""
+        """Estimate what a part's model takes in memory once its rows are in; 0 if that is little (the default)."""
         return 0
 
     def _check_second_pass(self) -> None:
@@ -458,11 +458,11 @@ class MergeableModel(Model, abstract=True):
         raise ValueError(f"passes must be 1 for a {type(self).__name__}: it has no use for a second pass")
 
     def _second_pass(self) -> Any:
-        """A model that reads the rows again, and whose ``finish()`` gives a better one; None if this one is exact."""
+        """Return a model that reads the rows again, and whose ``finish()`` gives a better one; None if it is exact."""
         return None
 
     def _for_part(self, part: int, first_block: int = 0) -> Self:
-        """An empty model of the same parameters for a part of a job, or for the blocks of a part from this one on."""
+        """Return an empty model of the same parameters for a part of a job, or for its blocks from this one on."""
         return type(self)(**self.parameters)
 
     def _complete_part(self) -> None:

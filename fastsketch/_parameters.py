@@ -61,7 +61,7 @@ class Parameter:
         raise AttributeError(f"{self.name} does not change after construction: make a new {type(instance).__name__}")
 
     def checked(self, value: Any) -> Any:
-        """The value in the type that is kept; None is allowed where it is the default."""
+        """Return the value in the type that is kept; None is allowed where it is the default."""
         return None if value is None and self.default is None else self.check(value, self.name)
 
 
@@ -72,7 +72,7 @@ class Parameter:
 def parameter(
     check: Check, *, default: Any = REQUIRED, reads: str | None = None, kw_only: bool = True, init: bool = True
 ) -> Any:
-    """An argument with a check of its own: check(value, name) returns the value to keep, or raises.
+    """Declare an argument with a check of its own: check(value, name) returns the value to keep, or raises.
 
     reads: a method of the model that says what its attribute shows: what has become of it, where that is more.
     """
@@ -82,7 +82,7 @@ def parameter(
 def integer(
     *, default: Any = REQUIRED, at_least: int = 0, below: int | None = None, kw_only: bool = True, init: bool = True
 ) -> Any:
-    """An integer of at least `at_least`, and below `below` if that is given."""
+    """Declare an integer of at least `at_least`, and below `below` if that is given."""
     return Parameter(lambda value, name: as_integer(value, name, at_least, below), default, not kw_only, not init)
 
 
@@ -96,7 +96,7 @@ def real(
     kw_only: bool = True,
     init: bool = True,
 ) -> Any:
-    """A float within [low, high]; without low with low_open, without high with high_open."""
+    """Declare a float within [low, high]; without low with low_open, without high with high_open."""
 
     def check(value: Any, name: str) -> float:
         return as_real(value, name, low, high, low_open=low_open, high_open=high_open)
@@ -111,7 +111,7 @@ def choice(
     kw_only: bool = True,
     init: bool = True,
 ) -> Any:
-    """One of several strings, or None where that is one of the choices."""
+    """Declare one of several strings, or None where that is one of the choices."""
 
     def check(value: Any, name: str) -> str | None:
         return None if value is None and None in choices else as_choice(value, name, choices)
@@ -120,17 +120,17 @@ def choice(
 
 
 def flag(*, default: Any = REQUIRED, kw_only: bool = True, init: bool = True) -> Any:
-    """True or False."""
+    """Declare a flag: True or False."""
     return Parameter(as_flag, default, not kw_only, not init)
 
 
 def seed(*, default: Any = 0, kw_only: bool = True, init: bool = True) -> Any:
-    """An integer in [0, 2**64)."""
+    """Declare a seed: an integer in [0, 2**64)."""
     return Parameter(as_seed, default, not kw_only, not init)
 
 
 def float_dtype(*, default: Any = None, kw_only: bool = True, init: bool = True) -> Any:
-    """float32, float64, or None: that of the first batch."""
+    """Declare a dtype: float32, float64, or None for that of the first batch."""
     return Parameter(as_dtype, default, not kw_only, not init)
 
 
@@ -175,7 +175,7 @@ class Parametrized:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """The arguments of the constructor: ``type(model)(**model.parameters)`` is a new model like this one.
+        """Return the arguments of the constructor: ``type(model)(**model.parameters)`` is a new model like this one.
 
         Examples
         --------
@@ -187,7 +187,7 @@ class Parametrized:
 
     @property
     def resolved(self) -> dict[str, Any]:
-        """The parameters with the value in use for each that was None or "auto", as soon as that is decided.
+        """Return the parameters with the value in use for each that was None or "auto", as soon as that is decided.
 
         Examples
         --------
@@ -213,7 +213,7 @@ def _own_parameters(cls: type) -> dict[str, Parameter]:
 
 # -- constructors --------------------------------------------------------------------------------------------------
 def constructor(cls: type, all_declared: Mapping[str, Parameter]) -> Any:
-    """__init__ of a model's class, with the signature that its declared parameters give it.
+    """Return __init__ of a model's class, with the signature that its declared parameters give it.
 
     It hands the arguments by name to ``_set_up``, or raises TypeError naming what is unknown, missing or too much.
     """

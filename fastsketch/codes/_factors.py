@@ -51,11 +51,11 @@ class Minifloat:
 
     @property
     def largest(self) -> int:
-        """The integer of the largest number."""
+        """Return the integer of the largest number."""
         return (1 << 8 * self.n_bytes) - 1
 
     def rounded(self, values: ArrayLike) -> NDArray[np.uint32]:
-        """The integers of numbers, (n,), which are no NaN: to nearest, a half upwards."""
+        """Return the integers of numbers, (n,), which are no NaN: to nearest, a half upwards."""
         with np.errstate(over="ignore"):
             ratio: Any = np.asarray(values, np.float32) / np.float32(self.unit)
         shift = 23 - self.mantissa_bits
@@ -64,17 +64,17 @@ class Minifloat:
         return np.minimum((bits + half) >> np.uint32(shift), np.uint32(self.largest))
 
     def values(self, integers: ArrayLike) -> Factors:
-        """float32 numbers of integers."""
+        """Return float32 numbers of integers."""
         u = np.asarray(integers, np.uint32)
         return np.float32(self.unit) * ((u << np.uint32(23 - self.mantissa_bits)) + np.uint32(_ONE)).view(np.float32)
 
     def encode(self, values: ArrayLike) -> NDArray[np.uint8]:
-        """uint8 (n, n_bytes), the low byte first, of numbers (n,) that are no NaN."""
+        """Return uint8 (n, n_bytes), the low byte first, of numbers (n,) that are no NaN."""
         u = self.rounded(values)
         return np.stack([(u >> np.uint32(8 * b)).astype(np.uint8) for b in range(self.n_bytes)], axis=-1)
 
     def decode(self, data: NDArray[np.uint8]) -> Factors:
-        """float32 (n,) of uint8 (n, n_bytes)."""
+        """Return float32 (n,) of uint8 (n, n_bytes)."""
         u = np.zeros(data.shape[0], np.uint32)
         for b in range(self.n_bytes):
             u |= data[:, b].astype(np.uint32) << np.uint32(8 * b)

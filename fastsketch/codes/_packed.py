@@ -12,17 +12,17 @@ Codes = NDArray[np.uint8]
 
 
 def code_width(n_bits: int) -> int:
-    """Bytes of a code."""
+    """Return the bytes of a code."""
     return -(-n_bits // 8)
 
 
 def pack(bits: NDArray[np.bool_]) -> Codes:
-    """uint8 (n, ceil(r / 8)) of a boolean (n, r)."""
+    """Return uint8 (n, ceil(r / 8)) of a boolean (n, r)."""
     return np.packbits(bits, axis=1, bitorder="little")
 
 
 def as_codes(codes: ArrayLike, name: str, *, width: int | None = None) -> Codes:
-    """A contiguous uint8 matrix of packed codes, or TypeError / ValueError naming the argument."""
+    """Return a contiguous uint8 matrix of packed codes, or TypeError / ValueError naming the argument."""
     if isinstance(codes, np.ma.MaskedArray):
         raise TypeError(f"{name} must not be a masked array")
     out: NDArray[Any] = np.asarray(codes)
@@ -38,7 +38,7 @@ def as_codes(codes: ArrayLike, name: str, *, width: int | None = None) -> Codes:
 
 
 def hamming_distances(queries: ArrayLike, codes: ArrayLike) -> NDArray[np.int32]:
-    """Hamming distances between packed codes.
+    """Count the bits in which packed codes differ.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ def hamming_topk(
     ids: ArrayLike | None = None,
     allow: ArrayLike | None = None,
 ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-    """The k nearest of packed codes for every query, exactly.
+    """Find the k codes of the least Hamming distance to every query, exactly.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ def hamming_topk(
 def nearest_bits(
     queries: Codes, codes: Codes, *, k: int, ids: Places | None, allow: Mask | None
 ) -> tuple[NDArray[np.int32], Places]:
-    """Distances (m, k) and places (m, k) of checked codes; among equal distances the smaller id comes first."""
+    """Return distances (m, k) and places (m, k) of checked codes; among equal distances the smaller id comes first."""
     some = few(allow)
     if some is not None:
         codes, allow, ids = codes[some], None, None if ids is None else ids[some]

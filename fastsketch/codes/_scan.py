@@ -18,7 +18,7 @@ Estimate = Literal["euclidean", "inner_product"]
 
 
 class Tables(NamedTuple):
-    """Of m queries, in units of ``Encoder.length``: tables float32 (m, n_tables, 16), constant float64 (m,)."""
+    """Tables float32 (m, n_tables, 16) and constants float64 (m,) of m queries, in units of ``Encoder.length``."""
 
     tables: NDArray[np.float32]
     constant: NDArray[np.float64]
@@ -46,7 +46,7 @@ def scan(
     allow: Mask | None = None,
     ids: Places | None = None,
 ) -> tuple[Scores, Places]:
-    """The k smallest scores (m, k) of every query, ascending, and the places (m, k) of their codes.
+    """Return the k smallest scores (m, k) of every query, ascending, and the places (m, k) of their codes.
 
     Among equal scores the smaller id comes first (the lower place without ids); allow (n,) says which codes may come,
     at least k. tables (m, n_tables, 16), codes (n, width).
@@ -75,7 +75,7 @@ def scan(
 def scored(
     table: NDArray[np.float32], codes: Codes | Blocks, layout: Layout, *, alpha: float, beta: float, constant: float
 ) -> Scores:
-    """Scores (n,) of all codes for one query, by its table (n_tables, 16): see ``Rule``."""
+    """Return scores (n,) of all codes for one query, by its table (n_tables, 16): see ``Rule``."""
     return kernel.scores(
         np.ascontiguousarray(table, np.float32),
         codes.data if isinstance(codes, Blocks) else np.ascontiguousarray(codes),

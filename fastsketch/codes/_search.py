@@ -151,7 +151,7 @@ class CodeSearch:
 
 
 def by_pieces(queries: Any, answer: Callable[[Any], Found], *, n_tables: int, candidates: int) -> Found:
-    """Answers of all queries, so many at a time that their tables and candidates fit in PIECE_BYTES."""
+    """Answer all queries, so many at a time that their tables and candidates fit in PIECE_BYTES."""
     m: int = queries.shape[0]
     step = max(1, PIECE_BYTES // (TABLE_BYTES * n_tables + CANDIDATE_BYTES * candidates))
     if m <= step:
@@ -179,7 +179,7 @@ def check_width(codes: Codes, encoder: "Encoder") -> None:
 
 
 def checked_queries(queries: Rows, encoder: "Encoder") -> Any:
-    """Finite queries (m, d) in float32 or float64, or CSR."""
+    """Return finite queries (m, d) in float32 or float64, or CSR."""
     out = encoder.checked(queries, "queries")
     with np.errstate(over="ignore"):  # of a long double
         out = out.astype(natural_dtype(out.dtype), copy=False)
@@ -188,7 +188,7 @@ def checked_queries(queries: Rows, encoder: "Encoder") -> Any:
 
 
 def as_candidates(k: int, oversample: float, most: int) -> int:
-    """Candidates to rescore: ceil(k * oversample), or as many as there are."""
+    """Return how many candidates to rescore: ceil(k * oversample), or as many as there are."""
     if isinstance(oversample, bool | np.bool_) or not isinstance(oversample, int | float | np.number):
         raise TypeError(f"oversample must be a number, got {oversample!r}")
     if not 1 <= oversample < math.inf:
@@ -207,7 +207,7 @@ def nearest(
     allow: Mask | None = None,
     norms: NDArray[np.float32] | None = None,
 ) -> tuple[Keys, Places]:
-    """Keys (m, k), ascending, and places (m, k) of the k best codes of checked queries, k of which at least may come.
+    """Return keys (m, k), ascending, and places (m, k) of the k best codes of checked queries; k at least may come.
 
     Among equal estimates the smaller id comes first. norms: ``estimated_norms``, if they are kept, for cosines.
     """
@@ -246,7 +246,7 @@ def _estimated(
     allow: Mask | None,
     norms: NDArray[np.float32] | None = None,
 ) -> tuple[Keys, Places]:
-    """``nearest`` by the estimates that codes give of this metric."""
+    """Return what ``nearest`` does, by the estimates that codes give of this metric."""
     if metric == "cosine":
         queries, shift = _unit(queries) * encoder.length, 0
     else:
@@ -271,7 +271,7 @@ def _estimated(
 
 
 def estimated_norms(encoder: "Encoder", codes: Codes | Blocks) -> NDArray[np.float32]:
-    """float32 (n,), positive: estimated lengths of the rows behind codes, in units of ``encoder.length``."""
+    """Return float32 (n,), positive: estimated lengths of the rows behind codes, in units of ``encoder.length``."""
     tables, constant = _tables(encoder, np.zeros((1, encoder.n_features)), "euclidean")
     # the squared distances from zero
     base = min(float(constant[0]), LARGEST)
@@ -281,7 +281,7 @@ def estimated_norms(encoder: "Encoder", codes: Codes | Blocks) -> NDArray[np.flo
 
 
 def _tables(encoder: "Encoder", queries: Any, metric: Estimate) -> Tables:
-    """Those of the encoder, kept among numbers whose sums are numbers; it is not asked where there are no queries."""
+    """Return the encoder's tables, among numbers whose sums are numbers; it is not asked where there are no queries."""
     if not queries.shape[0]:
         return Tables(np.zeros((0, encoder.layout.n_tables, 16), np.float32), np.zeros(0))
     tables, constant = encoder.tables(queries, metric)
@@ -289,7 +289,7 @@ def _tables(encoder: "Encoder", queries: Any, metric: Estimate) -> Tables:
 
 
 def as_distances(keys: Keys, metric: str) -> NDArray[Any]:
-    """What is returned of keys: distances, no longer squared and not below zero; products and cosines, the largest
+    """Return keys as distances, no longer squared and not below zero; products and cosines, the largest
     first; Hamming distances as they are."""
     if metric == "hamming":
         return keys
@@ -300,7 +300,7 @@ def as_distances(keys: Keys, metric: str) -> NDArray[Any]:
 
 
 def _within_reach(queries: Any, length: float, metric: str) -> tuple[Any, Any]:
-    """Queries (m, d), some of them times a power of two so that float32 holds their tables; binary exponents (m, 1) of
+    """Scale queries (m, d) by powers of two so that float32 holds their tables; return them and exponents (m, 1) of
     what their keys are to be multiplied by, or 0 if that is none of them.
 
     An inner product goes by the query. From a query so far away all rows are as far as their mean, up to their order,
@@ -323,7 +323,7 @@ def _dense(values: Any) -> NDArray[np.float64]:
 
 
 def _unit(queries: Any) -> Any:
-    """Queries of length one; zero stays zero."""
+    """Return queries of length one; zero stays zero."""
     dense = _dense(queries)
     top = np.abs(dense).max(axis=1, keepdims=True)
     dense = dense / np.where(top > 0, top, 1.0)

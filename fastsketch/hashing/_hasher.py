@@ -24,12 +24,12 @@ class Hasher(CodeSearch, Model, abstract=True):
     n_bits: int = integer(at_least=1, kw_only=False)
 
     def _scores(self, rows: Any) -> Scores:
-        """Signed distances (n, n_bits) of checked float rows, in their dtype; rows of the model's width."""
+        """Return signed distances (n, n_bits) of checked float rows, in their dtype; rows of the model's width."""
         raise NotImplementedError
 
     @reads
     def decision_function(self, rows: Rows) -> NDArray[np.floating[Any]]:
-        """Signed distances of rows to the hyperplanes of the code: bit k is set where entry k is positive.
+        """Return signed distances of rows to the hyperplanes of the code: bit k is set where entry k is positive.
 
         Parameters
         ----------
@@ -52,7 +52,7 @@ class Hasher(CodeSearch, Model, abstract=True):
 
     @reads
     def encode(self, rows: Rows, *, factors: bool = False) -> Codes:
-        """Binary codes of rows.
+        """Return binary codes of rows.
 
         Parameters
         ----------
@@ -88,7 +88,7 @@ class Hasher(CodeSearch, Model, abstract=True):
 
     @reads
     def encoder(self, *, factors: bool = False) -> SignEncoder:
-        """What has been learned so far, frozen: it encodes, decodes and searches as the model does now, for ever.
+        """Freeze what has been learned so far: it encodes, decodes and searches as the model does now, for ever.
 
         Parameters
         ----------
@@ -123,7 +123,7 @@ class Hasher(CodeSearch, Model, abstract=True):
         return self.encoder(factors=self._has_factors(codes))
 
     def _has_factors(self, codes: Codes) -> bool:
-        """By the width of codes; ValueError for one that this model does not make."""
+        """Return whether codes of this width have factors; ValueError for a width that this model does not make."""
         plain, got = code_width(self.n_bits), codes.shape[1]
         if got not in (plain, plain + FACTOR_BYTES):
             raise ValueError(
@@ -133,7 +133,7 @@ class Hasher(CodeSearch, Model, abstract=True):
         return got != plain
 
     def to_faiss(self, codes: ArrayLike | None = None) -> Any:
-        """A faiss.IndexBinaryFlat of this code length, with `codes` in it if they are given (extra: faiss).
+        """Return a faiss.IndexBinaryFlat of this code length, with `codes` in it if they are given (extra: faiss).
 
         Raises
         ------
@@ -181,7 +181,7 @@ class LinearHasher(Hasher, abstract=True):
     """Bits are signs of rows @ projection - offsets."""
 
     def _linear(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Projection (d, n_bits) and offsets (n_bits,)."""
+        """Return projection (d, n_bits) and offsets (n_bits,)."""
         raise NotImplementedError
 
     def _fill(self, rows: Any, *, scores: Scores | None = None, codes: Codes | None = None) -> None:

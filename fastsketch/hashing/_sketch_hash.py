@@ -126,12 +126,12 @@ class SketchHash(LinearHasher, SummaryModel):
 
     @property
     def _size(self) -> int:
-        """l in use."""
+        """Return the l in use."""
         size = 2 * self.n_bits if self.sketch_size is None else self.sketch_size
         return max(size, 3) if self.method == "fd" and self.n_bits == 1 else size
 
     def _method_for(self, d: int) -> str:
-        """The method in use for rows of d features: exact where it is also the fastest."""
+        """Return the method in use for rows of d features: exact where it is also the fastest."""
         if self.method != "auto":
             return self.method
         return "exact" if d <= 2 * self._size else "srht"
@@ -155,14 +155,14 @@ class SketchHash(LinearHasher, SummaryModel):
     # -- reading: never changes the state --------------------------------------------------------------------------
     @reads
     def _total(self) -> Node | None:
-        """All rows as one node; None before the first."""
+        """Return all rows as one node; None before the first."""
         if self._learned is not None:
             return self._learned.node
         return None if self._summary is None else self._summary.total()
 
     @reads
     def _read(self) -> _Learned:
-        """The hash functions, or ValueError without rows."""
+        """Return the hash functions, or ValueError without rows."""
         if self._learned is None:
             self._learned = self._learned_from(self._require_total())
         return self._learned
@@ -175,7 +175,7 @@ class SketchHash(LinearHasher, SummaryModel):
         return _Learned(node, components, projection, node.mean @ projection)
 
     def _rotated(self, basis: Array, mean: Array) -> Array:
-        """The projection (d, n_bits) from W (d, n_bits)."""
+        """Return the projection (d, n_bits) from W (d, n_bits)."""
         if self._anchor is not None:
             return aligned(basis, self._anchor)
         if self.rotation is None:
@@ -245,12 +245,12 @@ class SketchHash(LinearHasher, SummaryModel):
 
     @property
     def components(self) -> Array:
-        """W as (n_bits, d) float64: orthonormal principal directions, the most important first."""
+        """Return W as (n_bits, d) float64: orthonormal principal directions, the most important first."""
         return self._read().components.copy()
 
     @property
     def projection(self) -> Array:
-        """(d, n_bits) float64, orthonormal columns: W R, or W turned to the anchor."""
+        """Return (d, n_bits) float64, orthonormal columns: W R, or W turned to the anchor."""
         return self._read().projection.copy()
 
     # -- keeping it ------------------------------------------------------------------------------------------------

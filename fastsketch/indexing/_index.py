@@ -497,7 +497,7 @@ class CodeIndex(Reading):
         return index
 
     def copy(self) -> "CodeIndex":
-        """An independent index with the same rows; it shares the arrays that never change."""
+        """Return an independent index with the same rows; it shares the arrays that never change."""
         other = type(self).__new__(type(self))
         # a room of its own: rows to come are written into it
         other._set_up(self._rows, self._metric, self._contents.closed())

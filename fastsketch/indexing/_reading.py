@@ -1,4 +1,4 @@
-"""What an index answers; nothing here changes it."""
+"""Questions to an index; nothing here changes it."""
 
 from typing import Any
 
@@ -26,22 +26,22 @@ class Reading:
     # -- what it is ----------------------------------------------------------------------------------------------------
     @property
     def rows(self) -> str | None:
-        """As what rows are kept: "float16", "float32" or None."""
+        """Return the dtype in which rows are kept, "float16" or "float32", or None."""
         return self._rows
 
     @property
     def metric(self) -> str:
-        """What a search ranks by."""
+        """Return what a search ranks by."""
         return self._metric
 
     @property
     def encoder(self) -> Encoder:
-        """What rows are encoded by now."""
+        """Return what rows are encoded by now."""
         return self._contents.encoder
 
     @property
     def n_features(self) -> int:
-        """Columns of the rows."""
+        """Return the number of columns."""
         return self.encoder.n_features
 
     def __len__(self) -> int:
@@ -49,16 +49,16 @@ class Reading:
 
     @property
     def ids(self) -> Ids:
-        """int64 (len(index),), in the order in which the rows were added."""
+        """Return the ids, int64 (len(index),), in the order in which the rows were added."""
         return self._contents.live_ids
 
     @property
     def generations(self) -> list[dict[str, Any]]:
-        """Facts of each generation, the oldest first."""
+        """Return facts of each generation, the oldest first."""
         return _generations.facts(self._contents)
 
     def facts(self) -> dict[str, Any]:
-        """What there is to know at a glance, as json can write it.
+        """Return what there is to know at a glance, as json can write it.
 
         Returns
         -------
@@ -93,7 +93,7 @@ class Reading:
         rescore: bool | Source | None = None,
         allow: ArrayLike | None = None,
     ) -> Found:
-        """The k nearest rows of every query.
+        """Find the k rows nearest to every query.
 
         Parameters
         ----------
@@ -156,7 +156,7 @@ class Reading:
         )
 
     def contains(self, ids: ArrayLike) -> NDArray[np.bool_]:
-        """Which ids are in the index: bool (n,) of array_like of int (n,); TypeError or ValueError if they are none.
+        """Return which ids are in the index, bool (n,) for array_like of int (n,); TypeError or ValueError otherwise.
 
         Examples
         --------
@@ -176,7 +176,7 @@ class Reading:
         return bool(self.contains(np.array([one], np.int64))[0])
 
     def get(self, ids: ArrayLike) -> NDArray[np.float32]:
-        """Rows of ids: as they are kept, or what their codes stand for.
+        """Return the rows of ids: as they are kept, or what their codes stand for.
 
         Parameters
         ----------
@@ -216,7 +216,7 @@ class Reading:
         return out
 
     def to_faiss(self) -> Any:
-        """A faiss.IndexBinaryIDMap2 of the sign bits and ids (extra: faiss); factors are left out.
+        """Return a faiss.IndexBinaryIDMap2 of the sign bits and ids (extra: faiss); factors are left out.
 
         Raises
         ------

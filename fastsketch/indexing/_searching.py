@@ -35,7 +35,7 @@ def search(
     oversample: float,
     allow: ArrayLike | None,
 ) -> Found:
-    """(distances, ids), both (m, k): see ``CodeIndex.search``; rescore is None, rows as they come in, or True."""
+    """Return (distances, ids), both (m, k): see ``CodeIndex.search``; rescore is None, rows as given, or True."""
     asked = checked_queries(queries, contents.encoder)
     segments = contents.segments
     masks = _allowed(contents, allow)
@@ -71,7 +71,7 @@ def _ranked(
     metric: str,
     k: int,
 ) -> Found:
-    """Candidates of queries by the distances to their rows."""
+    """Rank candidates of queries by the distances to their rows."""
     metric = "euclidean" if metric == "hamming" else metric
     # places of candidates among all of this search in the order of their ids: ties by place are ties by id
     names, first, at = np.unique(ids, return_index=True, return_inverse=True)
@@ -88,7 +88,7 @@ def _ranked(
 def _candidates(
     segments: tuple[Segment, ...], masks: list[Mask | None], counts: list[int], asked: Any, *, metric: str, k: int
 ) -> tuple[Keys, Ids, tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Keys and ids (m, k) of the best of all segments, and the number of the segment and the position of each."""
+    """Return keys and ids (m, k) of the best of all segments, and number of the segment and position of each."""
     found: list[tuple[Keys, Ids, NDArray[np.int64], NDArray[np.int64]]] = []
     for number, (segment, mask, count) in enumerate(zip(segments, masks, counts, strict=True)):
         if not count:
@@ -115,7 +115,7 @@ def _candidates(
 
 # -- which rows may be found -------------------------------------------------------------------------------------------
 def _allowed(contents: Contents, allow: ArrayLike | None) -> list[Mask | None]:
-    """For each segment which of its rows may be found, None for all."""
+    """Return for each segment which of its rows may be found, None for all."""
     segments = contents.segments
     if allow is None:
         return [segment.live for segment in segments]
@@ -161,7 +161,7 @@ def _source(contents: Contents, rescore: Any) -> RowsOf:
 
 
 def kept_rows(contents: Contents) -> RowsOf:
-    """Rows that the index keeps."""
+    """Return a function that gives rows that the index keeps."""
     segments, d = contents.segments, contents.encoder.n_features
 
     def rows(ids: Ids, which: NDArray[np.int64], where: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -176,7 +176,7 @@ def kept_rows(contents: Contents) -> RowsOf:
 
 
 def given_rows(source: Any, n_features: int, contents: Contents, *, name: str) -> RowsOf:
-    """Rows by their ids, of a caller: row i of an array is that of id i, a function returns those of the ids."""
+    """Return a function that gives a caller's rows: row i of an array is that of id i, a function has its own."""
     if not callable(source):
         refuse_names(source, name)
         given: Any = source if is_sparse(source) else np.asanyarray(source)

@@ -35,7 +35,7 @@ MOST_WORD_ENTRIES: Final = 1 << 28
 
 @dataclass(frozen=True, eq=False)
 class Books:
-    """What nibbles stand for.
+    """Vectors that nibbles stand for.
 
     The directions of the basis are cut into blocks: block b has directions start[b] : start[b + 1], g of them, and
     nibbles first[b] : first[b + 1]. Each nibble has 16 words, vectors of g numbers; the decoded directions of a block
@@ -60,7 +60,7 @@ class Books:
     squares: Narrow
 
     def blocks(self) -> list[tuple[slice, list[Narrow]]]:
-        """(directions, words (16, g) of each nibble) of every block."""
+        """Return (directions, words (16, g) of each nibble) of every block."""
         out: list[tuple[slice, list[Narrow]]] = []
         at = 0
         for b in range(len(self.start) - 1):
@@ -72,15 +72,15 @@ class Books:
 
     @property
     def n_nibbles(self) -> int:
-        """Nibbles of a code."""
+        """Return the nibbles of a code."""
         return int(self.first[-1])
 
     def bits(self) -> Array:
-        """Bits of a code that each direction has, (r,): those of a block are shared by its directions."""
+        """Return the bits of a code that each direction has, (r,): those of a block are shared by its directions."""
         return np.repeat(4.0 * np.diff(self.first) / np.diff(self.start), np.diff(self.start))
 
     def by_nibble(self) -> tuple[NDArray[np.int64], Narrow]:
-        """Directions of every nibble (n_nibbles, g), g the most of any, and words (n_nibbles, 16, g), 0 beyond."""
+        """Return directions of every nibble (n_nibbles, g), g the most of any, and words (n_nibbles, 16, g)."""
         most = int(np.diff(self.start).max())
         directions, words = np.zeros((self.n_nibbles, most), np.int64), np.zeros((self.n_nibbles, 16, most), np.float32)
         at = 0
@@ -92,7 +92,7 @@ class Books:
         return directions, words
 
     def decode(self, nibbles: Codes) -> Narrow:
-        """r float32 (n, r) of nibbles (n, n_nibbles)."""
+        """Return r float32 (n, r) of nibbles (n, n_nibbles)."""
         out = np.zeros((len(nibbles), len(self.weights)), np.float32)
         for b, (part, words) in enumerate(self.blocks()):
             for k, word in enumerate(words):
@@ -102,7 +102,7 @@ class Books:
 
 @dataclass(frozen=True, eq=False)
 class OffsetRule:
-    """What stands for ||x - mean||^2 in an estimated distance, less what the decoded row gets wrong of near queries.
+    """Rule of the offset: ||x - mean||^2 in an estimated distance, less what the decoded row gets wrong near queries.
 
     With n2 = ||x - mean||^2, z and r a row's coordinates and the decoded ones,
     offset = n2 - 2 outside (n2 - z'z) - 2 sum over j of inside_j z_j (z_j - r_j) - lowest.
@@ -122,12 +122,12 @@ class OffsetRule:
     reach: float
 
     def offsets(self, n2: Array, z: Array, decoded: Array) -> Array:
-        """(n,) of squares (n,), coordinates (n, r) and what stands for them (n, r)."""
+        """Return offsets (n,) of squares (n,), coordinates (n, r) and what stands for them (n, r)."""
         lost = (z * (z - decoded)) @ self.inside
         return n2 - 2.0 * self.outside * (n2 - np.einsum("ij,ij->i", z, z)) - 2.0 * lost - self.lowest
 
     def coefficients(self) -> Array:
-        """Of 1, n2, z'z, z'r, r'r and the sum, as the kernel takes them."""
+        """Return the coefficients of 1, n2, z'z, z'r, r'r and the sum, as the kernel takes them."""
         return np.array([-self.lowest, 1.0 - 2.0 * self.outside, 2.0 * self.outside, 0.0, 0.0, -2.0])
 
 
@@ -161,7 +161,7 @@ class BookEncoder(Encoder):
 
     @cached_property
     def _from_origin(self) -> kernel.Quantizer:
-        """What gives coordinates of rows that are not centred, for products."""
+        """Return the kernel that gives coordinates of rows that are not centred, for products."""
         return self._about(np.zeros(self.n_features))
 
     def _about(self, mean: Array) -> kernel.Quantizer:
@@ -182,23 +182,23 @@ class BookEncoder(Encoder):
 
     @property
     def mean(self) -> Array:
-        """(d,) float64: what rows are centred by."""
+        """Return (d,) float64: what rows are centred by."""
         return self._mean.copy()
 
     @property
     def basis(self) -> Narrow:
-        """(d, r) float32, orthonormal columns: the directions that codes are about."""
+        """Return (d, r) float32, orthonormal columns: the directions that codes are about."""
         return self._basis.copy()
 
     def turned(self, basis: Array) -> "BookEncoder":
-        """The same mean, words and rule in another basis (d, r)."""
+        """Return the same mean, words and rule in another basis (d, r)."""
         narrow = basis.astype(np.float32)
         return BookEncoder(self._mean, narrow, self._books, self._rule, self.layout, length=self.length, norm=self.norm)
 
     # -- codes of rows ---------------------------------------------------------------------------------------------
     @property
     def bits_of_directions(self) -> Array:
-        """float64 (r,): bits of a code that each direction has, those of a nibble shared by its directions."""
+        """Return float64 (r,): bits of a code that each direction has, those of a nibble shared by its directions."""
         return self._books.bits()
 
     def encode(self, rows: Rows) -> Codes:
@@ -213,7 +213,7 @@ class BookEncoder(Encoder):
         return out
 
     def _encode(self, rows: Any, dtype: Any, out: Codes) -> int:
-        """The kernel's answer: the first row that is not finite, or -1."""
+        """Encode rows; return the first row that is not finite, or -1."""
         square = np.empty(len(out))
         if is_sparse(rows):
             bad = kernel.csr(
@@ -240,7 +240,7 @@ class BookEncoder(Encoder):
         return bad
 
     def _pulled(self, rows: Any, square: Array) -> Codes:
-        """Codes of rows (n, d), of squares beyond the reach (n,), on the way to them."""
+        """Return codes of rows (n, d), of squares beyond the reach (n,), on the way to them."""
         with np.errstate(over="ignore", invalid="ignore"):
             share = np.sqrt(self._rule.reach / square)[:, np.newaxis]
             near = self._mean + np.where(share > 0, (rows - self._mean) * share, 0.0)
@@ -337,7 +337,7 @@ class BookEncoder(Encoder):
 
 
 def _ascending(arrays: Arrays, name: str) -> Places:
-    """The array of this name: int32, from 0 in steps of at least 1."""
+    """Return the array of this name: int32, from 0 in steps of at least 1."""
     found = arrays.get(name)
     if found is None or found.ndim != 1 or len(found) < 2 or found.dtype != np.int32:
         raise ValueError(f"array {name!r} must be int32 (n_blocks + 1,)")

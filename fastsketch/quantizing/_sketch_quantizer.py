@@ -32,7 +32,7 @@ EXACT_FEATURES = 1024
 
 
 class _Learned(NamedTuple):
-    """What has been learned from the rows seen so far."""
+    """Quantizer learned from the rows seen so far, and what it was made of."""
 
     node: Node
     components: Array  # (r, d)
@@ -118,16 +118,16 @@ class SketchQuantizer(CodeSearch, SummaryModel):
 
     @property
     def _bits(self) -> int:
-        """Of a code without its factors."""
+        """Return the bits of a code without its factors."""
         return 8 * (self.n_bytes - FACTOR_BYTES)
 
     @property
     def _size(self) -> int:
-        """l in use."""
+        """Return the l in use."""
         return 2 * min(self._bits, MOST_DIRECTIONS) if self.sketch_size is None else self.sketch_size
 
     def _method_for(self, d: int) -> str:
-        """The method in use for rows of d features."""
+        """Return the method in use for rows of d features."""
         if self.method != "auto":
             return self.method
         return "exact" if d <= max(EXACT_FEATURES, self._size) else "srht"
@@ -182,11 +182,11 @@ class SketchQuantizer(CodeSearch, SummaryModel):
         return _Learned(node, components, spread, encoder)
 
     def _n_directions(self, setting: SummarySetting) -> int:
-        """That are read: what the codes want, and no fewer than an anchor has."""
+        """Return how many directions are read: what the codes want, and no fewer than an anchor has."""
         return max(setting.n_directions, 0 if self._anchor is None else self._anchor.basis.shape[1])
 
     def encoder(self) -> Encoder:
-        """The frozen quantizer of what was learned so far: what makes codes, and answers queries of them.
+        """Freeze what was learned so far: what makes codes, and answers queries of them.
 
         It never changes: codes that it made can be decoded and searched with it whatever the model learns later.
 
@@ -198,7 +198,7 @@ class SketchQuantizer(CodeSearch, SummaryModel):
         return self._read().encoder
 
     def encode(self, rows: Rows) -> Codes:
-        """Codes of rows.
+        """Return codes of rows.
 
         Parameters
         ----------
@@ -230,7 +230,7 @@ class SketchQuantizer(CodeSearch, SummaryModel):
         return self.encoder().encode(rows)
 
     def decode(self, codes: ArrayLike) -> NDArray[np.float32]:
-        """The rows that codes stand for.
+        """Return the rows that codes stand for.
 
         Parameters
         ----------
@@ -298,12 +298,12 @@ class SketchQuantizer(CodeSearch, SummaryModel):
 
     @property
     def components(self) -> Array:
-        """Orthonormal principal directions (r, d) float64, the most important first: those that may have bits."""
+        """Return orthonormal principal directions (r, d) float64, the most important first: what may have bits."""
         return self._read().components.copy()
 
     @property
     def variances(self) -> Array:
-        """Of the rows in these directions, (r,) float64."""
+        """Return the variances of the rows in these directions, (r,) float64."""
         with np.errstate(over="ignore", under="ignore"):
             return np.square(self._read().spread)
 
@@ -342,7 +342,7 @@ class SketchQuantizer(CodeSearch, SummaryModel):
 
 
 def _spread(node: Node, components: Array, *, exact: bool) -> Array:
-    """Standard deviations (r,) of the rows behind a node in orthonormal directions (r, d)."""
+    """Return standard deviations (r,) of the rows behind a node in orthonormal directions (r, d)."""
     top = float(np.abs(node.rows).max(initial=0.0))
     if top == 0:
         return np.zeros(len(components))
@@ -355,6 +355,6 @@ def _spread(node: Node, components: Array, *, exact: bool) -> Array:
 
 
 def _parted(arrays: Arrays) -> tuple[Arrays, Arrays]:
-    """Arrays of the anchor, and of the summary."""
+    """Return the arrays of the anchor, and those of the summary."""
     held = {name.removeprefix("anchor_"): array for name, array in arrays.items() if name.startswith("anchor_")}
     return held, {name: array for name, array in arrays.items() if not name.startswith("anchor_")}

@@ -13,7 +13,7 @@ Array = TypeVar("Array", bound=NDArray[Any])
 
 
 def fwht(x: Array, axis: int = 0) -> Array:
-    """Walsh-Hadamard transform along one axis, in place.
+    """Apply the Walsh-Hadamard transform along one axis, in place.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def fwht(x: Array, axis: int = 0) -> Array:
 
 
 def srht(rows: Rows, q: int, *, seed: int = 0) -> NDArray[Any]:
-    """Subsampled randomized Hadamard transform of a matrix: q mixtures of its rows, Phi A with E[Phi' Phi] = I.
+    """Mix the rows of a matrix into q: the subsampled randomized Hadamard transform Phi A with E[Phi' Phi] = I.
 
     Parameters
     ----------

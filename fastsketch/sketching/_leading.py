@@ -22,7 +22,7 @@ MISSED = 1e-3
 
 
 def leading(lower: Matrix, k: int, *, overwrite: bool = False) -> tuple[Matrix, Matrix]:
-    """(values (k,) descending, vectors (k, n)) of a symmetric matrix of which the column-major lower triangle is given.
+    """Return (values (k,) descending, vectors (k, n)) of a symmetric matrix, its column-major lower triangle given.
 
     `overwrite`: the array may be used up, which saves a copy where the whole matrix is taken apart.
     """
@@ -35,7 +35,7 @@ def leading(lower: Matrix, k: int, *, overwrite: bool = False) -> tuple[Matrix, 
 
 
 def takes_lanczos(n: int, k: int) -> bool:
-    """Whether k pairs of a matrix of this side are looked for by Lanczos first."""
+    """Return whether k pairs of a matrix of this side are looked for by Lanczos first."""
     return n >= LANCZOS_FROM and k * LANCZOS_SHARE <= n
 
 
@@ -45,7 +45,7 @@ def _lanczos(lower: Matrix, k: int) -> tuple[Matrix, Matrix] | None:
 
 @one_blas_thread
 def lanczos(times: Callable[[Matrix], Matrix], n: int, k: int) -> tuple[Matrix, Matrix] | None:
-    """As ``leading``: the k leading pairs of a positive semidefinite matrix of side n that can multiply vectors.
+    """Return what ``leading`` does for a positive semidefinite matrix of side n that can multiply vectors.
 
     None where some did not converge or one may have been missed.
     """
@@ -76,10 +76,10 @@ def lanczos(times: Callable[[Matrix], Matrix], n: int, k: int) -> tuple[Matrix, 
 
 
 def steps(n: int, k: int) -> int:
-    """Vectors that Lanczos keeps."""
+    """Return how many vectors Lanczos keeps."""
     return min(n, max(2 * k + 20, 40))
 
 
 def leading_rounding(n: int, k: int) -> float:
-    """What the values of ``leading`` may be off by, as a share of the largest."""
+    """Return what the values of ``leading`` may be off by, as a share of the largest."""
     return LEADING_ROUNDING if takes_lanczos(n, k) else ROUNDING_PER_SHRINK * float(np.finfo(np.float64).eps)

@@ -9,7 +9,7 @@ from fastsketch._validation import in_place
 
 
 def lies_well(rows: Any, dtype: np.dtype[Any]) -> bool:
-    """Whether a kernel can read rows (n, d) in place: an array of the right dtype, aligned, columns contiguous."""
+    """Return whether a kernel can read rows (n, d) in place: of the right dtype, aligned, columns contiguous."""
     if not isinstance(rows, np.ndarray):
         return False
     array: NDArray[Any] = rows
@@ -23,7 +23,7 @@ def lies_well(rows: Any, dtype: np.dtype[Any]) -> bool:
 
 
 def plain_rows(rows: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Checked rows, array or CSR, as a kernel reads them: in place if it can be."""
+    """Return checked rows, array or CSR, as a kernel reads them: in place if it can be."""
     if lies_well(rows, dtype):
         return rows
     if not isinstance(rows, np.ndarray):

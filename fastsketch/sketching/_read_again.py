@@ -132,7 +132,7 @@ class SecondPass(MergeableModel):
 
     @reads
     def finish(self) -> "FrequentDirections":
-        """The refined sketch, a new one; as ``FrequentDirections.refine`` on all rows that have been read again.
+        """Return the refined sketch, a new one: that of ``FrequentDirections.refine`` on all rows read again.
 
         Returns
         -------
@@ -158,7 +158,7 @@ class SecondPass(MergeableModel):
     @property
     @reads
     def sketch(self) -> "FrequentDirections":
-        """The sketch of the first pass, a copy."""
+        """Return a copy of the sketch of the first pass."""
         return self._begun()[0].copy()
 
     def _merge(self, other: Self) -> None:
@@ -173,12 +173,12 @@ class SecondPass(MergeableModel):
     # -- required by the frame -------------------------------------------------------------------------------------
     @property
     def n_rows(self) -> int:
-        """Rows read again."""
+        """Return the number of rows read again."""
         return self._sum.n_rows
 
     @property
     def n_features(self) -> int | None:
-        """Columns d of the rows; None without a sketch."""
+        """Return the number d of columns; None without a sketch."""
         return None if self._sketch is None else self._sketch.n_features
 
     def _facts(self) -> dict[str, Any]:

@@ -27,14 +27,14 @@ class ReadOut(NamedTuple):
 
 
 def upright(vt: NDArray[Any]) -> NDArray[Any]:
-    """Rows with the sign that makes their largest entry positive: the same from every solver."""
+    """Return rows with the sign that makes their largest entry positive: the same from every solver."""
     if not vt.size:
         return vt
     return vt * np.where(vt[np.arange(len(vt)), np.abs(vt).argmax(axis=1)] < 0, -1.0, 1.0)[:, np.newaxis]
 
 
 def allowance(engine: AnyEngine, longest: float) -> float:
-    """For rounding in the certificate of a reduced engine, in stored units; `longest`: largest squared length of B."""
+    """Return the allowance for rounding in the certificate of a reduced engine, in stored units."""
     return _allowance(engine.dtype, engine.rounding, longest)
 
 
@@ -43,7 +43,7 @@ def _allowance(dtype: np.dtype[Any], rounding: float, longest: float) -> float:
 
 
 def unspent(shrinkage: float, regained: float) -> float:
-    """The part of Delta that every kept direction of FD has lost: not what a second pass has given back."""
+    """Return the part of Delta that every kept direction of FD has lost: not what a second pass has given back."""
     return max(0.0, shrinkage - regained) if regained < np.inf else 0.0
 
 
@@ -72,7 +72,7 @@ def read_out(engine: AnyEngine, *, compensates: bool, regained: float = 0.0) -> 
 
 
 def _read_by_feature(engine: AnyEngine, *, compensates: bool, regained: float) -> ReadOut:
-    """The same in less memory, of float32 rows: what their products in double leave of the smallest is rounded away."""
+    """Read in less memory, of float32 rows: what their products in double leave of the smallest is rounded away."""
     found, unit = columns_of(engine), ldexp(1.0, engine.exponent)
     longest = float(found.squares.max(initial=0.0)) / unit / unit
     rounding, squares = _allowance(engine.dtype, found.rounding, longest), found.squares

@@ -1,4 +1,4 @@
-"""What a sketch learns when its rows are read again: a refined sketch, or a measured error."""
+"""Second reads of the rows of a sketch: a refined sketch, or a measured error."""
 
 import warnings
 from math import ldexp, sqrt
@@ -86,11 +86,11 @@ class SecondReads(SketchResults, abstract=True):
         return self
 
     def _basis(self) -> tuple[NDArray[np.float64], View]:
-        """The directions of the sketch, and how it stores rows."""
+        """Return the directions of the sketch, and how it stores rows."""
         return to_read(self._seen_engine()).known().vt, self._basis_view()
 
     def _take_products(self, vt: NDArray[np.float64], found: Product) -> None:
-        """The second half of a second pass: from the products of all rows with the directions."""
+        """Refine the sketch by the products of all rows with its directions."""
         refined = to_read(self._seen_engine())
         known, unit = refined.known(), ldexp(1.0, refined.exponent)
         if not self._compare(found, "refine", "the sketch stays as it was", refined, known, vt=vt):
@@ -189,7 +189,7 @@ class SecondReads(SketchResults, abstract=True):
         *,
         vt: NDArray[np.float64] | None = None,
     ) -> bool:
-        """Whether the rows that have been read may be those seen; warns if not, raises ValueError if there are none.
+        """Return whether the rows read may be those seen; warn if not, raise ValueError if there are none.
 
         `engine`: a clone that has been reduced to `known`; `vt`: directions of which `found` has the products, along
         which B'B and A'A differ by at most the certificate.
@@ -226,7 +226,7 @@ class SecondReads(SketchResults, abstract=True):
             raise ValueError(f"{what} needs a sketch without decay, got decay={self.decay:g}: give weights to the rows")
 
     def _basis_view(self) -> View:
-        """How the sketch stores rows."""
+        """Return how the sketch stores rows."""
         engine, reading = self._seen_engine(), self._last_reading()
         mean = np.zeros(engine.n_features) if reading.mean is None else reading.mean
         return View(engine.n_features, engine.dtype, mean, ldexp(1.0, -engine.exponent))

@@ -138,12 +138,12 @@ class SketchModel(MergeableModel, abstract=True):
 
     @property
     def n_rows(self) -> int:
-        """Rows seen."""
+        """Return the number of rows seen."""
         return 0 if self._engine is None else self._engine.n_rows
 
     @property
     def n_features(self) -> int | None:
-        """Columns d of the rows; None before the first batch."""
+        """Return the number d of columns; None before the first batch."""
         return None if self._engine is None else self._engine.n_features
 
     # -- files -----------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What is read of a sketch: its matrix, the certificate, the spectrum of the rows, and linear operators."""
+"""Results of a sketch: its matrix, the certificate, the spectrum of the rows, and linear operators."""
 
 import warnings
 from math import inf, ldexp
@@ -60,7 +60,7 @@ class SketchResults(SketchModel, abstract=True):
             )
 
     def sketch(self) -> NDArray[Any]:
-        """B, a new array (r, d) with r <= sketch_size: orthogonal rows, longest first, every row seen included.
+        """Return B, a new array (r, d) with r <= sketch_size: orthogonal rows, longest first, every row seen included.
 
         With a tolerance, r is the smallest number of rows that meets it.
 
@@ -80,23 +80,23 @@ class SketchResults(SketchModel, abstract=True):
 
     @property
     def singular_values(self) -> NDArray[Any]:
-        """Lengths of the rows of ``sketch()``, descending, (r,): at most those of A, which ``spectrum`` estimates."""
+        """Return the lengths of the rows of ``sketch()``, descending, (r,): at most those of A (see ``spectrum``)."""
         return self._read().s.copy()
 
     @property
     def components(self) -> NDArray[Any]:
-        """Orthonormal directions of the rows of ``sketch()``, (r, d); the largest entry of each is positive."""
+        """Return orthonormal directions of the rows of ``sketch()``, (r, d); the largest entry of each is positive."""
         return self._read().vt.copy()
 
     @property
     def shrinkage(self) -> float:
-        """Delta, the sum of the squared singular values removed, for ``sketch()`` as it is now (squared units)."""
+        """Return Delta, the sum of the squared singular values removed, for ``sketch()`` as it is now (squared)."""
         return 0.0 if self._engine is None else self._read().shrinkage
 
     @property
     @reads
     def error_bound(self) -> float:
-        """Bound on the spectral norm of A'A - B'B (of A'A + alpha0 I - B'B - alpha I for "rfd"), from one pass.
+        """Return a bound on the spectral norm of A'A - B'B ("rfd": A'A + alpha0 I - B'B - alpha I), from one pass.
 
         Delta (half of it for "rfd") plus an allowance for the rounding of shrinks and read-out, which matters in
         float32 when Delta is within about 1e-5 of ||A||_2^2. It is relative to the spread of centred rows, not to
@@ -120,19 +120,19 @@ class SketchResults(SketchModel, abstract=True):
 
     @property
     def alpha(self) -> float:
-        """Regulariser that goes with ``sketch()``: alpha0 + Delta / 2 for "rfd", else 0."""
+        """Return the regulariser that goes with ``sketch()``: alpha0 + Delta / 2 for "rfd", else 0."""
         return self.alpha0 + self.shrinkage / 2 if self._method.regularises else 0.0
 
     @property
     def mean(self) -> NDArray[np.float64] | None:
-        """Weighted mean of the rows, (d,) float64; None unless ``center``."""
+        """Return the weighted mean of the rows, (d,) float64; None unless ``center``."""
         found = None if self._engine is None or not self.center else self._read().mean
         return None if found is None else found.copy()
 
     @property
     @reads
     def squared_norm(self) -> float:
-        """||A||_F^2 of the weighted, decayed and (with ``center``) centred rows; of mapped ones with a compressor."""
+        """Return ||A||_F^2 of the weighted, decayed, with ``center`` centred rows; of mapped ones with a compressor."""
         engine = self._engine
         if engine is None:
             return 0.0
@@ -143,7 +143,7 @@ class SketchResults(SketchModel, abstract=True):
 
     @property
     def total_weight(self) -> float:
-        """Sum of the (decayed) weights of all rows: n_rows if neither weights nor decay are used."""
+        """Return the sum of the (decayed) weights of all rows: n_rows if neither weights nor decay are used."""
         return 0.0 if self._engine is None else self._engine.weight
 
     def _facts(self) -> dict[str, Any]:
@@ -159,7 +159,7 @@ class SketchResults(SketchModel, abstract=True):
 
     @reads
     def spectrum(self) -> Spectrum:
-        """Estimates of the leading eigenvalues of A'A (squared singular values of A), each with an interval.
+        """Estimate the leading eigenvalues of A'A (squared singular values of A), each with an interval.
 
         Returns
         -------
@@ -194,7 +194,7 @@ class SketchResults(SketchModel, abstract=True):
 
     @reads
     def _overview(self, most: int | None = None) -> Overview:
-        """The spectrum and what belongs to it by one read-out; of an exact sum, `most` pairs."""
+        """Return the spectrum and what belongs to it by one read-out; of an exact sum, `most` pairs."""
         return overview_of(
             self._seen_engine(),
             self._method,
@@ -206,12 +206,12 @@ class SketchResults(SketchModel, abstract=True):
 
     @reads
     def _by_feature(self, most: int | None = None) -> ByFeature:
-        """What stands for A'A with a row for each feature, in the dtype of the sketch; of an exact sum `most` pairs."""
+        """Return what stands for A'A with a row for each feature, in the dtype of B; of an exact sum `most` pairs."""
         return by_feature(self._seen_engine(), self._method, most=most)
 
     @property
     def singular_value_interval(self) -> NDArray[np.float64]:
-        """(r, 2): the i-th largest singular value of A lies between the two numbers of row i, as in ``spectrum``.
+        """Return (r, 2): the i-th largest singular value of A lies between the numbers of row i, as in ``spectrum``.
 
         Examples
         --------
@@ -229,7 +229,7 @@ class SketchResults(SketchModel, abstract=True):
     # -- the matrix as an operator -----------------------------------------------------------------------------------
     @reads
     def gram(self) -> NDArray[np.float64]:
-        """The d x d matrix that stands for A'A, float64: B'B + alpha I, or A'A itself with solver="exact".
+        """Return the d x d matrix that stands for A'A, float64: B'B + alpha I, or A'A itself with solver="exact".
 
         Memory d^2. With "exact" its error is that of rounding; ``error_bound`` is about ``sketch()``.
 
@@ -254,7 +254,7 @@ class SketchResults(SketchModel, abstract=True):
         return out
 
     def operator(self, *, inverse: bool = False, alpha: float | None = None) -> "LinearOperator":
-        """B'B + alpha I, or its inverse, as a scipy.sparse.linalg.LinearOperator (d, d).
+        """Return B'B + alpha I, or its inverse, as a scipy.sparse.linalg.LinearOperator (d, d).
 
         Parameters
         ----------
@@ -289,7 +289,7 @@ class SketchResults(SketchModel, abstract=True):
         return inverse_operator(s, vt, alpha=alpha) if inverse else gram_operator(s, vt, alpha=alpha)
 
     def solve(self, v: ArrayLike, *, alpha: float | None = None) -> NDArray[np.float64]:
-        """(B'B + alpha I)^-1 v in O(d l) a vector (Woodbury).
+        """Return (B'B + alpha I)^-1 v in O(d l) a vector (Woodbury).
 
         Parameters
         ----------

@@ -34,7 +34,7 @@ class Node(NamedTuple):
 
     @property
     def stop(self) -> int:
-        """The block after the last."""
+        """Return the block after the last."""
         return self.start + (1 << self.level)
 
 
@@ -69,7 +69,7 @@ def validate_nodes(
 
 
 def stated_node(about: dict[str, Any], arrays: dict[str, NDArray[Any]], number: int) -> Node:
-    """A node from the entries of a file; TypeError or ValueError if they are none."""
+    """Return a node from the entries of a file; TypeError or ValueError if they are none."""
     return Node(
         as_integer(about["start"], "start", 0, 1 << 63),
         as_integer(about["level"], "level", 0, 2 * PART_LEVEL),
@@ -85,18 +85,18 @@ Join = Callable[[Node, Node], tuple[NDArray[Any], float]]
 
 
 def correction_row(left: Node, right: Node) -> NDArray[np.float64]:
-    """sqrt(W h / (W + h)) (mu' - mu), FROSH Algorithm 3, step 9: the row that centring by one mean adds."""
+    """Return sqrt(W h / (W + h)) (mu' - mu), FROSH Algorithm 3, step 9: the row that centring by one mean adds."""
     w, h = left.n_rows, right.n_rows
     return np.sqrt(w / (w + h)) * np.sqrt(h) * (right.mean - left.mean)
 
 
 def joined_mean(left: Node, right: Node) -> NDArray[np.float64]:
-    """Mean of the rows of both."""
+    """Return mean of the rows of both."""
     return left.mean + right.n_rows / (left.n_rows + right.n_rows) * (right.mean - left.mean)
 
 
 def join_rows(keep: int) -> Join:
-    """Joins nodes of rows into one of at most 2 keep rows: beyond that, one shrink to `keep`."""
+    """Return a join of nodes of rows into one of at most 2 keep rows: beyond that, one shrink to `keep`."""
     return partial(_join_rows, keep=keep)
 
 
@@ -109,7 +109,7 @@ def _join_rows(left: Node, right: Node, *, keep: int) -> tuple[NDArray[Any], flo
 
 
 def join_moments(left: Node, right: Node) -> tuple[NDArray[Any], float]:
-    """The same for exact sums of squares (d, d)."""
+    """Join exact sums of squares (d, d)."""
     row = correction_row(left, right)
     return left.rows + right.rows + np.outer(row, row), 0.0
 
@@ -122,7 +122,7 @@ class Forest:
         self.nodes = list(nodes)
 
     def copy(self) -> "Forest":
-        """An independent forest: nodes are shared, as none changes."""
+        """Return an independent forest: nodes are shared, as none changes."""
         return Forest(self._join, self.nodes)
 
     def restore(self, nodes: list[Node]) -> None:
@@ -171,11 +171,11 @@ class Forest:
         )
 
     def parts(self) -> set[int]:
-        """The first and the last of the parts that hold nodes."""
+        """Return the first and the last of the parts that hold nodes."""
         return {self.nodes[0].start >> PART_LEVEL, (self.nodes[-1].stop - 1) >> PART_LEVEL} if self.nodes else set()
 
     def overlaps(self, other: "Forest") -> bool:
-        """Whether the two hold the same block."""
+        """Return whether the two hold the same block."""
         return any(a.start < b.stop and b.start < a.stop for a in self.nodes for b in other.nodes)
 
     def moved_behind(self, other: "Forest") -> None:
@@ -186,11 +186,11 @@ class Forest:
         self.nodes = [node._replace(start=node.start + step) for node in self.nodes]
 
     def summary(self) -> Node | None:
-        """All nodes as one; None without any."""
+        """Return all nodes as one; None without any."""
         return self._folded(self.nodes) if self.nodes else None
 
     def _folded(self, nodes: list[Node]) -> Node:
-        """From the last, which are the small ones in a stream, to the first."""
+        """Join nodes from the last, which are the small ones in a stream, to the first."""
         total = nodes[-1]
         for node in nodes[-2::-1]:
             total = self._joined(node, total)

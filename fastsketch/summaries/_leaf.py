@@ -22,21 +22,21 @@ class Leaf(Protocol):
 
     @property
     def index(self) -> int:
-        """Place of the block."""
+        """Return the place of the block."""
         ...
 
     @property
     def n_rows(self) -> int:
-        """Rows taken so far."""
+        """Return the number of rows taken so far."""
         ...
 
     @property
     def block_rows(self) -> int:
-        """Rows of a complete block."""
+        """Return the rows of a complete block."""
         ...
 
     def atomic(self, n: int) -> bool:
-        """Whether a batch of n rows is taken or refused as a whole, and leaves room."""
+        """Return whether a batch of n rows is taken or refused as a whole, and leaves room."""
         ...
 
     def add(self, rows: NDArray[Any], *, offset: int = 0) -> int:
@@ -47,7 +47,7 @@ class Leaf(Protocol):
         ...
 
     def close(self) -> Node:
-        """The block as a node; the leaf is used up until it restarts."""
+        """Return the block as a node; the leaf is used up until it restarts."""
         ...
 
     def restart(self, index: int) -> None:
@@ -55,15 +55,15 @@ class Leaf(Protocol):
         ...
 
     def copy(self) -> Self:
-        """An independent leaf in the same state."""
+        """Return an independent leaf in the same state."""
         ...
 
     def arrays(self) -> Arrays:
-        """Everything that a resume needs, by name: views."""
+        """Return everything that a resume needs, by name: views."""
         ...
 
     def restore(self, arrays: Arrays, index: int) -> None:
-        """The inverse of ``arrays``."""
+        """Return the inverse of ``arrays``."""
         ...
 
 

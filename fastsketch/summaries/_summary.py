@@ -59,7 +59,7 @@ class _Held(NamedTuple):
         return _Held(self.leaf.copy(), self.forest.copy(), None if self.reservoir is None else self.reservoir.copy())
 
     def closed(self) -> "_Held":
-        """A copy in which the block being filled, if it holds rows, is a node."""
+        """Return a copy in which the block being filled, if it holds rows, is a node."""
         out = self.copy()
         if out.leaf.n_rows:
             out._next_block()
@@ -100,17 +100,17 @@ class BlockSummary:
 
     @property
     def n_rows(self) -> int:
-        """Rows seen."""
+        """Return the number of rows seen."""
         return sum(node.n_rows for node in self._held.forest.nodes) + self._held.leaf.n_rows
 
     @property
     def block_rows(self) -> int:
-        """Rows of a block."""
+        """Return the rows of a block."""
         return self._held.leaf.block_rows
 
     @property
     def n_nodes(self) -> int:
-        """Matrices held beside the block being filled."""
+        """Return how many matrices are held beside the block being filled."""
         return len(self._held.forest.nodes)
 
     # -- learning --------------------------------------------------------------------------------------------------
@@ -138,7 +138,7 @@ class BlockSummary:
         self._held = new
 
     def _update_in_place(self, rows: NDArray[Any]) -> None:
-        """Rows that the leaf takes in one step: nothing is copied but the list of the sample's pieces."""
+        """Take rows into the leaf in one step: nothing is copied but the list of the sample's pieces."""
         held = leaf, forest, reservoir = self._held
         before = leaf.n_rows
         try:
@@ -174,7 +174,7 @@ class BlockSummary:
         self._held = mine
 
     def beside(self, other: "BlockSummary") -> "BlockSummary":
-        """A copy that holds no block of another summary: where both hold one, the parts of this one get new places."""
+        """Return a copy that holds no block of another summary: where both hold one, this one's parts move on."""
         mine, theirs = self._held.closed(), other._held.closed()
         if mine.forest.overlaps(theirs.forest):
             mine.forest.moved_behind(theirs.forest)
@@ -190,11 +190,11 @@ class BlockSummary:
         self._held = new
 
     def copy(self) -> "BlockSummary":
-        """An independent summary in the same state."""
+        """Return an independent summary in the same state."""
         return self._with(self._held.copy())
 
     def closed(self) -> "BlockSummary":
-        """A copy in which the block being filled is complete, as in a merge."""
+        """Return a copy in which the block being filled is complete, as in a merge."""
         return self._with(self._held.closed())
 
     def _with(self, held: _Held) -> "BlockSummary":
@@ -204,17 +204,17 @@ class BlockSummary:
 
     # -- reading: never changes the state --------------------------------------------------------------------------
     def total(self) -> Node | None:
-        """Everything as one node; None before the first row."""
+        """Return everything as one node; None before the first row."""
         return self._held.closed().forest.summary()
 
     def sample(self) -> NDArray[Any]:
-        """The sampled rows (n, d), in a random order; none without a reservoir."""
+        """Return the sampled rows (n, d), in a random order; none without a reservoir."""
         reservoir = self._held.reservoir
         return np.empty((0, self.n_features), self.dtype) if reservoir is None else reservoir.copy().settled()[0]
 
     # -- keeping it ------------------------------------------------------------------------------------------------
     def state(self) -> tuple[dict[str, Any], Arrays]:
-        """Entries for json, and arrays."""
+        """Return entries for json, and arrays."""
         leaf, forest, reservoir = self._held
         state = {
             "n_features": self.n_features,
@@ -233,7 +233,7 @@ class BlockSummary:
         return state, arrays
 
     def restore(self, state: dict[str, Any], arrays: Arrays) -> None:
-        """The inverse of ``state``, on a new summary of the same setting, of what has passed ``validate``."""
+        """Restore what ``state`` gave and ``validate`` has passed, on a new summary of the same setting."""
         leaf, forest, reservoir = self._held
         leaf.restore(_of_leaf(arrays), state["index"])
         forest.restore([stated_node(about, arrays, number) for number, about in enumerate(state["nodes"])])
@@ -281,7 +281,7 @@ def _of_leaf(arrays: Arrays) -> Arrays:
 
 
 class _Plan(NamedTuple):
-    """What a summary is made of."""
+    """Parts of a summary."""
 
     block: EngineSetting | SizedMap  # what takes the rows of a block
     block_rows: int
@@ -301,7 +301,7 @@ def _plan(setting: SummarySetting, n_features: int) -> _Plan:
 
 
 def _leaf_and_join(setting: SummarySetting, n_features: int, *, dtype: np.dtype[Any]) -> tuple[Leaf, Join]:
-    """An empty leaf, and how nodes join."""
+    """Return an empty leaf, and how nodes join."""
     plan, place = _plan(setting, n_features), setting.place
     join = join_moments if plan.keep is None else join_rows(plan.keep)
     if isinstance(plan.block, SizedMap):

@@ -1,4 +1,4 @@
-"""What the models of the library are compared with: hashes, and methods of matrix completion."""
+"""Models of other papers to compare with: hashes, and methods of matrix completion."""
 
 from fastsketch.reference.baselines._absolute_completion import ADMML1, WibergL1
 from fastsketch.reference.baselines._lsh import LSH

@@ -151,7 +151,7 @@ class WibergL1(Completion):
             yield Step(a, b, value)
 
     def _step(self, data: Observed, a: Floats, b: Floats, active: list[Places], reach: float) -> Floats:
-        """delta b that minimises the linearised residuals, |delta| <= reach."""
+        """Return delta b that minimises the linearised residuals, |delta| <= reach."""
         r, lines = self.rank, 0
         at: list[int] = []
         variables: list[int] = []
@@ -182,13 +182,13 @@ class WibergL1(Completion):
 
 
 def _row(data: Observed, i: int) -> tuple[Places, Floats]:
-    """Columns and values of row i."""
+    """Return the columns and values of row i."""
     at = slice(int(data.indptr[i]), int(data.indptr[i + 1]))
     return data.indices[at].astype(np.int64), data.o[at]
 
 
 def _least_absolute(matrix: Any, target: Floats, reach: float) -> Floats:
-    """x with |x| <= reach that minimises sum |target - matrix x|, by HiGHS."""
+    """Return x with |x| <= reach that minimises sum |target - matrix x|, by HiGHS."""
     from scipy import optimize
 
     linprog = cast("Any", optimize.linprog)  # takes sparse matrices too, which its types do not say
@@ -208,7 +208,7 @@ def _least_absolute(matrix: Any, target: Floats, reach: float) -> Floats:
 
 
 def _rows_by_lp(data: Observed, b: Floats) -> tuple[Floats, list[Places]]:
-    """a_i that minimise sum |o_i - B a_i|, and for each the entries that it meets exactly."""
+    """Return a_i that minimise sum |o_i - B a_i|, and for each the entries that it meets exactly."""
     a = np.zeros((data.m, b.shape[1]))
     active: list[Places] = []
     for i in range(data.m):

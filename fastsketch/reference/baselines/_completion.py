@@ -1,4 +1,4 @@
-"""What the methods that the GLRL paper compares with share: scores A B', biases below them, a history of objectives."""
+"""Common parts of the GLRL paper's rivals: scores A B', biases below them, a history of objectives."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -35,7 +35,7 @@ class Iteration(TypedDict):
 
 
 class IterationWithFactors(Iteration):
-    """What callbacks are shown."""
+    """State of an iteration as callbacks see it."""
 
     factors: tuple[Floats, Floats]
 
@@ -66,7 +66,7 @@ class Completion(Model, abstract=True):
     bias_ridge: float | None = real(default=None)
 
     def _run(self, data: Observed, biases: Biases) -> Iterator[Step]:
-        """The iterations, without end."""
+        """Return the iterations, without end."""
         raise NotImplementedError
 
     def _loss_name(self) -> str:
@@ -116,7 +116,7 @@ class Completion(Model, abstract=True):
         return self
 
     def _fit_biases(self, data: Observed) -> tuple[Biases, float | None]:
-        """Those of LowRankModel, and the ridge that they are fitted with; zeros and None if none are asked for."""
+        """Return the biases of LowRankModel, and the ridge they are fitted with; zeros and None without them."""
         if not self.biases:
             return no_biases(data), None
         loss = LossSetting(self._loss_name(), 0.0)
@@ -125,7 +125,7 @@ class Completion(Model, abstract=True):
         return start.biases, start.bias_ridge
 
     def _most(self) -> int:
-        """Lines of the history."""
+        """Return the most lines of the history."""
         return self.max_iterations
 
     def _settled(self, before: float, after: float) -> bool:
@@ -138,12 +138,12 @@ class Completion(Model, abstract=True):
 
     # -- what it knows ---------------------------------------------------------------------------------------------
     def factors(self) -> tuple[Floats, Floats]:
-        """(A (m, r), B (n, r))."""
+        """Return (A (m, r), B (n, r))."""
         last = self._known()
         return last.a.copy(), last.b.copy()
 
     def bias_terms(self) -> BiasTerms:
-        """(level, row (m,), column (n,)): scores are level + row_i + column_j + a_i . b_j; zeros without ``biases``."""
+        """Return (level, row (m,), column (n,)): scores are level + row_i + column_j + a_i . b_j; else zeros."""
         last = self._known()
         if last.terms is None:
             return BiasTerms(0.0, np.zeros(len(last.a)), np.zeros(len(last.b)))
@@ -151,7 +151,7 @@ class Completion(Model, abstract=True):
         return BiasTerms(level, row.copy(), column.copy())
 
     def decision_function(self, rows: ArrayLike, columns: ArrayLike) -> Floats:
-        """Scores of pairs (rows[k], columns[k]), (k,); for an index -1, one never seen, the other biases, or 0."""
+        """Return scores of pairs (rows[k], columns[k]), (k,); for an index -1, never seen, the other biases, or 0."""
         last = self._known()
         one, two = as_pairs(rows, columns, (len(last.a), len(last.b)))
         z = np.where((one >= 0) & (two >= 0), np.einsum("kq,kq->k", last.a[one], last.b[two]), 0.0)
@@ -161,7 +161,7 @@ class Completion(Model, abstract=True):
         return z
 
     def predict(self, rows: ArrayLike, columns: ArrayLike) -> Floats:
-        """Predictions of pairs: labels -1 and +1 of loss="logistic", else the scores.
+        """Return predictions of pairs: labels -1 and +1 of loss="logistic", else the scores.
 
         Parameters
         ----------
@@ -170,7 +170,7 @@ class Completion(Model, abstract=True):
         return self._scale().predicted(self.decision_function(rows, columns))
 
     def predict_proba(self, rows: ArrayLike, columns: ArrayLike) -> Floats:
-        """Probabilities of the label +1 of pairs, for loss="logistic"; ValueError for other losses.
+        """Return probabilities of the label +1 of pairs, for loss="logistic"; ValueError for other losses.
 
         Parameters
         ----------
@@ -184,24 +184,24 @@ class Completion(Model, abstract=True):
 
     @property
     def history(self) -> list[Iteration]:
-        """Objective and seconds of every iteration; [] before the fit."""
+        """Return objective and seconds of every iteration; [] before the fit."""
         return [line.copy() for line in self._history]
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(m, n) of the matrix; ValueError before the fit."""
+        """Return (m, n) of the matrix; ValueError before the fit."""
         last = self._known()
         return len(last.a), len(last.b)
 
     # -- what the frame asks for -------------------------------------------------------------------------------------
     @property
     def n_rows(self) -> int:
-        """Rows of the matrix; 0 before the fit."""
+        """Return the number of rows of the matrix; 0 before the fit."""
         return 0 if self._last is None else len(self._last.a)
 
     @property
     def n_features(self) -> int | None:
-        """Columns of the matrix; None before the fit."""
+        """Return the number of columns of the matrix; None before the fit."""
         return None if self._last is None else len(self._last.b)
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
@@ -236,7 +236,7 @@ class Completion(Model, abstract=True):
         checks.number_within(len(lines), "iterations", 1, self._most())
 
     def _ranks(self) -> tuple[int, float]:
-        """Fewest and most columns of the factors."""
+        """Return the fewest and most columns of the factors."""
         return 1, np.inf
 
     def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
@@ -272,13 +272,13 @@ def _line(entry: Any) -> Iteration:
 
 
 def row_numbers(data: Observed) -> NDArray[np.int64]:
-    """The row of every entry, (nnz,)."""
+    """Return the row of every entry, (nnz,)."""
     ends = data.indptr.astype(np.int64)
     return np.repeat(np.arange(data.m), ends[1:] - ends[:-1])
 
 
 def residual(data: Observed, biases: Biases) -> Observed:
-    """What the biases leave of the entries: all that losses of z - o need to know of them."""
+    """Return what the biases leave of the entries: all that losses of z - o need to know of them."""
     return replace(data, o=data.o - biases.rows[row_numbers(data)] - biases.columns[data.indices])
 
 

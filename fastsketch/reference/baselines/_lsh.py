@@ -114,12 +114,12 @@ class LSH(LinearHasher, MergeableModel):
 
     @property
     def n_rows(self) -> int:
-        """Rows seen."""
+        """Return the number of rows seen."""
         return 0 if self._total is None else self._total.n_rows
 
     @property
     def n_features(self) -> int | None:
-        """Columns of the rows; None before the first."""
+        """Return the number of columns; None before the first row."""
         return None if self._total is None else len(self._total.rows)
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:

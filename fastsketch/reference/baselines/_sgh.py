@@ -117,7 +117,7 @@ class SGH(Hasher):
         return self
 
     def _directions(self, x: Array, k: Array) -> Array:
-        """The paper's Algorithm 1: bits one after the other against the residual, then once more in random order."""
+        """Return directions by Algorithm 1: bits one after the other against the residual, again in random order."""
         from scipy.linalg import eigh
 
         rho, e = 2.0, math.e
@@ -162,12 +162,12 @@ class SGH(Hasher):
 
     @property
     def n_rows(self) -> int:
-        """Rows seen."""
+        """Return the number of rows seen."""
         return 0 if self._learned is None else self._learned.n_rows
 
     @property
     def n_features(self) -> int | None:
-        """Columns of the rows; None before the first."""
+        """Return the number of columns; None before the first row."""
         return None if self._learned is None else len(self._learned.mean)
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
@@ -204,17 +204,15 @@ class GraphEncoder(SignEncoder):
         return scores, np.zeros(len(scores))
 
     def decode(self, codes: ArrayLike) -> NDArray[np.float32]:
-        """TypeError: a kernel has no inverse."""
+        """Raise TypeError: a kernel has no inverse."""
         raise TypeError("signs of a kernel's scores stand for no rows: these codes cannot be decoded")
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
-        """See ``Encoder.state``."""
         state, arrays = _state(self.learned)
         return {**state, "factors": self.factors}, arrays
 
     @classmethod
     def of_state(cls, state: dict[str, Any], arrays: Arrays) -> Self:
-        """See ``Encoder.of_state``."""
         n_bases, n_bits = arrays["w"].shape
         _validate(state, arrays, n_bases, n_bits)
         learned = _Learned(**arrays, width=float(state["width"]), n_rows=state["n_rows"])
@@ -222,7 +220,7 @@ class GraphEncoder(SignEncoder):
 
 
 def _scores(learned: _Learned, rows: Any) -> Array:
-    """K(x) w of checked rows, (n, n_bits)."""
+    """Return K(x) w of checked rows, (n, n_bits)."""
     dense: NDArray[Any] = np.asarray(rows.toarray() if is_sparse(rows) else rows)
     k = _kernel(_unit(dense - learned.mean), learned.bases, width=learned.width) - learned.offset
     return k @ learned.w
@@ -245,19 +243,19 @@ def _validate(state: dict[str, Any], arrays: Arrays, n_bases: int, n_bits: int) 
 
 
 def _unit(x: Array) -> Array:
-    """Rows brought to length one; zero rows stay."""
+    """Return rows brought to length one; zero rows stay."""
     length = np.linalg.norm(x, axis=1, keepdims=True)
     return x / np.where(length > 0, length, 1.0)
 
 
 def _squares(x: Array, y: Array) -> Array:
-    """Squared distances (n, m) of rows."""
+    """Return the squared distances (n, m) of rows."""
     out = (x * x).sum(axis=1)[:, np.newaxis] + (y * y).sum(axis=1) - 2 * (x @ y.T)
     return np.maximum(out, 0.0)
 
 
 def _kernel(x: Array, bases: Array, *, width: float) -> Array:
-    """exp(-||x - y||^2 / (2 width^2)), (n, n_bases)."""
+    """Return exp(-||x - y||^2 / (2 width^2)), (n, n_bases)."""
     out = np.empty((len(x), len(bases)))
     for start in range(0, len(x), KERNEL_ROWS):
         part = slice(start, start + KERNEL_ROWS)

@@ -173,7 +173,7 @@ class AltMin(Completion):
     def _objective(
         self, side: Observed, factors: Floats, other: Floats, below: tuple[Floats, Floats], penalty: float
     ) -> tuple[float, Floats]:
-        """Losses and the ridge of one side, and the slope of each loss."""
+        """Return losses and the ridge of one side, and the slope of each loss."""
         z = np.empty(len(side.o))
         entries.scores(*side.where, factors, other, *below, z)
         total, slopes = value_and_slopes(self.loss, z, side.o)
@@ -182,7 +182,7 @@ class AltMin(Completion):
     def _descend(
         self, side: Observed, factors: Floats, other: Floats, below: tuple[Floats, Floats], penalty: float
     ) -> tuple[Floats, float]:
-        """The factors of one side after inner_steps steps, and their objective."""
+        """Return the factors of one side after inner_steps steps, and their objective."""
         bound = _lipschitz(self.loss) * float(np.linalg.norm(other, 2)) ** 2 + penalty
         step = 1.0 / bound
         value, slopes = self._objective(side, factors, other, below, penalty)
@@ -201,7 +201,7 @@ class AltMin(Completion):
 
 
 def _noise(data: Observed, loss: str, biases: Biases) -> float:
-    """The unit of a ridge."""
+    """Return the unit of a ridge."""
     z = biases.rows[row_numbers(data)] + biases.columns[data.indices]
     value, _ = value_and_slopes(loss, z, data.o)
     return NoiseOfEntries(data, LossSetting(loss, 0.0), z, bias_ridge=0.0, objective=value, follow=False).unit()
@@ -214,7 +214,7 @@ def _lipschitz(loss: str) -> float:
 
 
 def _matrix(data: Observed, values: Floats) -> Any:
-    """These values where `data` has entries, as CSR."""
+    """Return these values where `data` has entries, as CSR."""
     return sparse.csr_array(
         (values, data.indices.astype(np.int32), data.indptr.astype(np.int64)), shape=(data.m, data.n)
     )

@@ -1,4 +1,4 @@
-"""Which engine serves a stream best; decided once, by its first row, so that no cut into batches has a say."""
+"""Choice of the engine for a stream: once, by its first row, so that no cut into batches has a say."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ DENSE_ABOVE = 0.15
 
 
 def make_engine(setting: EngineSetting, rows: Any, *, dtype: np.dtype[Any]) -> AnyEngine:
-    """An empty engine for a stream that begins with `rows`, array or CSR (n, d)."""
+    """Return an empty engine for a stream that begins with `rows`, array or CSR (n, d)."""
     d = rows.shape[1]
     solver = setting.solver
     if solver == "auto":
@@ -32,12 +32,12 @@ def make_engine(setting: EngineSetting, rows: Any, *, dtype: np.dtype[Any]) -> A
 
 
 def stays_sparse(rows: Any) -> bool:
-    """Whether rows, an array or CSR, are sparse enough for the sparse engine."""
+    """Return whether rows, an array or CSR, are sparse enough for the sparse engine."""
     return is_sparse(rows) and rows.nnz <= DENSE_ABOVE * rows.shape[0] * rows.shape[1]
 
 
 def kind_for(setting: EngineSetting, *, sparse: bool) -> type[AnyEngine]:
-    """The engine of a resolved setting; only solver gram has a form of its own for sparse rows."""
+    """Return the engine of a resolved setting; only solver gram has a form of its own for sparse rows."""
     if setting.compressor is not None:
         return MappedEngine
     return SparseEngine if sparse and setting.solver == "gram" else dense_form(setting)

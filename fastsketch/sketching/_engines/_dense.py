@@ -32,14 +32,12 @@ class DenseEngine(Engine[kernel.DenseState, NDArray[Any]]):
 
     @classmethod
     def capacity_for(cls, setting: EngineSetting) -> int:
-        """Rows of the buffer."""
         return setting.sketch_size + (setting.sketch_size if setting.buffer_size is None else setting.buffer_size)
 
     @classmethod
     def validate_own(
         cls, arrays: Arrays, count: dict[str, int], setting: EngineSetting, n_features: int, *, dtype: np.dtype[Any]
     ) -> None:
-        """The rows of the buffer."""
         # rows that wait to be centred are not weighted yet: their squares may be beyond what they will be
         check = checks.finite if setting.center else checks.rows_of
         rows = check(arrays, "buffer", (count["fill"], n_features), dtype)
@@ -47,7 +45,6 @@ class DenseEngine(Engine[kernel.DenseState, NDArray[Any]]):
         checks.only(arrays, *SHARED_ARRAYS, *(LEDGER_ARRAYS if setting.keeps_ledger else ()), *cls.OWN)
 
     def make_state(self) -> kernel.DenseState:
-        """The state of an engine that has seen no rows."""
         setting = self.setting
         return kernel.DenseState(
             setting.sketch_size,
@@ -61,23 +58,18 @@ class DenseEngine(Engine[kernel.DenseState, NDArray[Any]]):
         )
 
     def fits(self, rows: Any) -> bool:
-        """Right dtype, aligned, columns contiguous."""
         return lies_well(rows, self.dtype)
 
     def bytes_per_row(self, rows: Any) -> int:
-        """Of the batch, as the kernel takes it."""
         return self.n_features * self.dtype.itemsize
 
     def cut(self, rows: Any) -> NDArray[Any]:
-        """A slice of rows as the kernel takes it."""
         return plain_rows(rows, self.dtype)  # of a sparse batch one slice, no longer than the buffer
 
     def scan(self, piece: NDArray[Any]) -> tuple[int, float]:
-        """(index of the first row that is not finite, or -1; largest |entry| before it)."""
         return kernel.scan(piece)
 
     def largest_weighted(self, piece: NDArray[Any], root: NDArray[np.float64]) -> float:
-        """Largest |entry| of a checked slice whose rows are multiplied by these numbers."""
         by_row = np.empty(len(piece))
         scan_by_row(piece, by_row)
         return float((by_row * root).max())
@@ -87,7 +79,6 @@ class DenseEngine(Engine[kernel.DenseState, NDArray[Any]]):
         kernel.absorb(piece, weights, ldexp(1.0, -self.state.exponent), self.state)
 
     def part_of(self, piece: NDArray[Any], start: int, stop: int) -> NDArray[Any]:
-        """Some rows of a slice, as the kernel takes them."""
         return piece[start:stop]
 
     def flush(self) -> None:
@@ -95,19 +86,17 @@ class DenseEngine(Engine[kernel.DenseState, NDArray[Any]]):
         kernel.flush_now(self.buffer, self.state)
 
     def new_rows(self) -> slice:
-        """Entries of ``root``, and rows of the buffer, that are new."""
+        """Return the slice of the new rows in ``root`` and in the buffer."""
         return slice(self.capacity - self.state.fill, self.capacity - self.state.kept)
 
     def own_arrays(self) -> Arrays:
-        """The rows of the buffer."""
         return {"buffer": self.buffer[self.capacity - self.state.fill :]}
 
     def put_arrays(self, own: Arrays) -> None:
-        """The inverse of ``own_arrays``."""
         self.buffer[self.capacity - self.state.fill :] = own["buffer"]
 
     def settled_rows(self) -> NDArray[Any]:
-        """Rows of the buffer after decay and centring, at their true length, a view."""
+        """Return the rows of the buffer after decay and centring, at their true length, a view."""
         kernel.settle_now(self.buffer, self.state)
         kept = self.state.kept
         self.buffer[self.capacity - kept :] *= self.gain[:kept][::-1, np.newaxis].astype(self.dtype)
@@ -123,11 +112,10 @@ class DenseEngine(Engine[kernel.DenseState, NDArray[Any]]):
         self.gain[:] = 1.0
 
     def new_values(self) -> NDArray[Any]:
-        """The new rows, a view."""
         return self.buffer[self.new_rows()]
 
     def joint_rounding(self, other: float) -> float:
-        """As in Engine; in float32 that of solver "gram" is a sum of squares, as within a stream."""
+        """Add allowances; in float32 that of solver "gram" is a sum of squares, as within a stream."""
         if self.setting.solver == "gram" and self.dtype == np.float32:
             return self.state.rounding + other
         return super().joint_rounding(other)

@@ -37,29 +37,24 @@ class ExactEngine(DenseEngine):
 
     @classmethod
     def capacity_for(cls, setting: EngineSetting) -> int:
-        """Rows of the buffer."""
         return max(super().capacity_for(setting), EXACT_BLOCK)
 
     @classmethod
     def validate_own(
         cls, arrays: Arrays, count: dict[str, int], setting: EngineSetting, n_features: int, *, dtype: np.dtype[Any]
     ) -> None:
-        """The rows of the buffer, and the sum."""
         super().validate_own(arrays, count, setting, n_features, dtype=dtype)
         checks.number_within(count["kept"], "kept", 0, 0)
         checks.finite(arrays, "cov", (n_features, n_features))
 
     def own_arrays(self) -> Arrays:
-        """The rows of the buffer, and the sum."""
         return {**super().own_arrays(), "cov": self.cov}
 
     def put_arrays(self, own: Arrays) -> None:
-        """The inverse of ``own_arrays``."""
         super().put_arrays(own)
         self.cov[:] = own["cov"]
 
     def multiply(self, factor: float) -> None:
-        """As in Engine."""
         super().multiply(factor)
         for _ in range(2):
             self.cov *= factor
@@ -67,23 +62,23 @@ class ExactEngine(DenseEngine):
     # -- reading and merging ---------------------------------------------------------------------------------------
     @property
     def accumulated(self) -> bool:
-        """Whether the sum holds rows already; until then the buffer alone is the whole, exact sketch."""
+        """Return whether the sum holds rows already; until then the buffer alone is the whole, exact sketch."""
         return self.state.age > 0
 
     @property
     def is_settled_sum(self) -> bool:
-        """Whether there is nothing but the sum, which reading does not change and need not copy."""
+        """Return whether there is nothing but the sum, which reading does not change and need not copy."""
         return self.accumulated and not self.state.fill and self.setting.growth is None
 
     def gram(self) -> NDArray[np.float64]:
-        """The full d x d matrix A'A; settles the buffer."""
+        """Return the full d x d matrix A'A; the buffer is settled."""
         if self.state.fill:
             self.flush()
         lower = self.cov.T  # the kernel's column-major is this array transposed
         return np.tril(lower) + np.tril(lower, -1).T
 
     def reduce(self) -> NDArray[Any]:
-        """The rows of the sketch, at most as many as l, or as a tolerance needs. Callers work on a clone."""
+        """Return the rows of the sketch, at most as many as l, or as a tolerance needs. Callers work on a clone."""
         state = self.state
         if not self.accumulated:
             rows = self.settled_rows()
@@ -105,7 +100,7 @@ class ExactEngine(DenseEngine):
         return rows.astype(self.dtype)
 
     def _top(self, k: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """(all eigenvalues of the sum, ascending, top k eigenvectors as rows); takes note of their rounding."""
+        """Return all eigenvalues of the sum, ascending, and top k eigenvectors as rows; take note of their rounding."""
         state = self.state
         values, vectors = top_eigh(self.cov.copy(), k)
         values = np.maximum(values, 0.0)
@@ -114,7 +109,7 @@ class ExactEngine(DenseEngine):
         return values, vectors
 
     def _top_of_sum(self) -> tuple[NDArray[np.float64], NDArray[np.float64], EngineSetting]:
-        """(eigenvalues, all, ascending; one vector for each row of l, largest last; the setting with that l).
+        """Return all eigenvalues, ascending, a vector for each row of l, the largest last, and the setting with that l.
 
         With a tolerance it is the smallest l that meets it.
         """
@@ -138,7 +133,7 @@ class ExactEngine(DenseEngine):
         return values, vectors[len(vectors) - wanted :], setting
 
     def known(self, most: int | None = None, *, reduced: bool = True) -> Known:
-        """What is known of the rows: the leading eigenvalues of the sum as they are.
+        """Return what is known of the rows: the leading eigenvalues of the sum as they are.
 
         `most`: pairs that are wanted; by default as many as the sketch keeps.
         """

@@ -67,13 +67,13 @@ def _rule(engine: Buffer) -> Growth:
 
 
 def _too_much(engine: Buffer) -> bool:
-    """Whether shrinks have removed more than the tolerance leaves to them, though l may still grow."""
+    """Return whether shrinks have removed more than the tolerance leaves to them, though l may still grow."""
     growth, size = _rule(engine), engine.setting.sketch_size
     return growth.bounded(size + 1, engine.n_features) > size and _spent(engine, SHARE)
 
 
 def misses_tolerance(engine: AnyEngine) -> bool:
-    """Whether shrinks alone have removed more than the whole tolerance."""
+    """Return whether shrinks alone have removed more than the whole tolerance."""
     return not isinstance(engine, MappedEngine) and engine.setting.grows and _spent(engine, 1.0)
 
 
@@ -100,7 +100,7 @@ def _with_room_for(engine: Buffer, part: Any, weights: Weights) -> Buffer:
 
 
 def _enlarged(engine: Buffer, sketch_size: int) -> Buffer:
-    """Go on with at least as large an l, or with the exact sum where that is faster; nothing is lost."""
+    """Return an engine of at least so large an l, or the exact sum where that is faster; nothing is lost."""
     if isinstance(engine, DenseEngine) and _rule(engine).chooses and exact_pays(engine.n_features, sketch_size):
         setting = engine.setting.of_size(sketch_size).resolved("exact")
         total = ExactEngine(setting, engine.n_features, dtype=engine.dtype)
@@ -130,7 +130,7 @@ def to_read(engine: AnyEngine) -> AnyEngine:
 
 
 def _smallest_size(engine: Buffer) -> int:
-    """The smallest l that meets the tolerance, or the largest there is."""
+    """Return the smallest l that meets the tolerance, or the largest there is."""
     settled = engine.clone()
     squares, whole = settled.leading_squares()
     size = _smallest_for(squares, settled)

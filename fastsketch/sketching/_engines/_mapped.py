@@ -52,30 +52,30 @@ class MappedEngine:
 
     @staticmethod
     def map_for(setting: EngineSetting, n_features: int) -> SizedMap:
-        """The map that every block passes."""
+        """Return the map that every block passes."""
         if setting.compressor is None:
             raise ValueError("an engine of mapped blocks needs a compressor")
         return sized(setting.compressor, rows_out=setting.sketch_size, n_features=n_features)
 
     @staticmethod
     def inner_setting(setting: EngineSetting, sized_map: SizedMap) -> EngineSetting:
-        """Of the engine behind the map."""
+        """Return the setting of the engine behind the map."""
         return setting.behind_map(sized_map.rows_out if setting.buffer_size is None else setting.buffer_size)
 
     # -- the state, in the units of the inner engine ---------------------------------------------------------------
     @property
     def capacity(self) -> int:
-        """Rows of the buffer."""
+        """Return the number of rows of the buffer."""
         return self.inner.capacity
 
     @property
     def exponent(self) -> int:
-        """The inner engine stores everything divided by two to this power."""
+        """Return the exponent of the inner engine, which stores everything divided by two to this power."""
         return self.inner.exponent
 
     @property
     def shrinkage(self) -> float:
-        """Delta."""
+        """Return Delta."""
         return self.inner.shrinkage
 
     @property
@@ -85,17 +85,17 @@ class MappedEngine:
 
     @property
     def rounding(self) -> float:
-        """Square of the allowance for rounding in the certificate."""
+        """Return the square of the allowance for rounding in the certificate."""
         return self.inner.rounding
 
     @property
     def mean(self) -> NDArray[np.float64]:
-        """Mean of the complete blocks (d,); empty if the engine does not centre."""
+        """Return the mean of the complete blocks (d,); empty if the engine does not centre."""
         return self._settled_mean * ldexp(1.0, -self.exponent)
 
     @property
     def n_rows(self) -> int:
-        """Rows seen."""
+        """Return the number of rows seen."""
         return self._settled_rows + self.block.n_rows
 
     @property
@@ -105,7 +105,7 @@ class MappedEngine:
 
     # -- a batch ---------------------------------------------------------------------------------------------------
     def update(self, rows: Any, weights: NDArray[np.float64] | None = None) -> None:
-        """All rows of a batch, or none: raises ValueError naming the first row that is not finite."""
+        """Take all rows of a batch, or none: ValueError names the first row that is not finite."""
         n, block = rows.shape[0], self.block
         saved = None if n < block.room and block.fits_step(n) else self.arrays(copy=True)
         step = max(1, SLICE_BYTES // (self.n_features * self.dtype.itemsize))
@@ -176,7 +176,7 @@ class MappedEngine:
 
     # -- copies ----------------------------------------------------------------------------------------------------
     def arrays(self, copy: bool = False) -> Arrays:
-        """Everything that a resume needs, by name: views where there are any, or copies."""
+        """Return everything that a resume needs, by name: views where there are any, or copies."""
         inner = {f"inner_{name}": array for name, array in self.inner.arrays(copy).items()}
         block = {f"block_{name}": array for name, array in self.block.arrays(copy).items()}
         return {
@@ -215,7 +215,7 @@ class MappedEngine:
         self.block.restore(_named(arrays, "block_"), index)
 
     def clone(self) -> Self:
-        """An independent engine in the same state."""
+        """Return an independent engine in the same state."""
         other = type(self)(self.setting, self.n_features, dtype=self.dtype)
         other.restore(self.arrays())
         return other

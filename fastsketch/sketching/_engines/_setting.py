@@ -17,7 +17,7 @@ EXACT_SLOPE, EXACT_OFFSET = 11, 300
 
 
 def exact_pays(n_features: int, sketch_size: int) -> bool:
-    """Whether accumulating d x d is faster than sketching with l = sketch_size."""
+    """Return whether accumulating d x d is faster than sketching with l = sketch_size."""
     return n_features <= EXACT_SLOPE * sketch_size + EXACT_OFFSET
 
 
@@ -38,21 +38,21 @@ class EngineSetting:
 
     @property
     def rows_spared(self) -> int:
-        """Rows that keep their length in a shrink."""
+        """Return how many rows keep their length in a shrink."""
         return self.sketch_size - floor(self.share_lowered * self.sketch_size)
 
     @property
     def grows(self) -> bool:
-        """Whether l follows a tolerance: a sum needs none."""
+        """Return whether l follows a tolerance: a sum needs none."""
         return self.growth is not None and self.solver != "exact"
 
     @property
     def keeps_ledger(self) -> bool:
-        """Whether there is a ledger: a sum loses nothing."""
+        """Return whether there is a ledger: a sum loses nothing."""
         return self.ledger and self.solver != "exact"
 
     def for_one_shrink(self, buffer_size: int) -> Self:
-        """The same shrink for settled rows: neither decay nor centring."""
+        """Return the setting of the same shrink for settled rows: neither decay nor centring."""
         return replace(
             self,
             buffer_size=buffer_size,
@@ -65,17 +65,17 @@ class EngineSetting:
         )
 
     def of_size(self, sketch_size: int) -> Self:
-        """The same with another l."""
+        """Return the setting with another l."""
         return replace(self, sketch_size=sketch_size)
 
     def behind_map(self, buffer_size: int) -> Self:
-        """The engine behind a random map: blocks come centred."""
+        """Return the setting of the engine behind a random map: blocks come centred."""
         return replace(self, buffer_size=buffer_size, center=False, compressor=None)
 
     def dense(self, buffer_size: int) -> Self:
-        """The same with a dense buffer of this size."""
+        """Return the setting with a dense buffer of this size."""
         return replace(self, buffer_size=buffer_size, solver="gram")
 
     def resolved(self, solver: str, buffer_size: int | None = None) -> Self:
-        """The same with the solver that is used, and the buffer size if it is known."""
+        """Return the setting with the solver that is used, and the buffer size if it is known."""
         return replace(self, solver=solver, buffer_size=self.buffer_size if buffer_size is None else buffer_size)

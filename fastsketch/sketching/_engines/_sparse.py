@@ -42,14 +42,13 @@ class SparseEngine(Engine[SparseState, Csr]):
 
     @classmethod
     def capacity_for(cls, setting: EngineSetting) -> int:
-        """Rows of the buffer."""
         if setting.buffer_size is not None:
             return setting.sketch_size + setting.buffer_size
         return setting.sketch_size + setting.shrinks * BLOCK * setting.sketch_size
 
     @classmethod
     def for_features(cls, setting: EngineSetting, n_features: int) -> EngineSetting:
-        """The setting of a new stream of so many features."""
+        """Return the setting of a new stream of so many features."""
         wide = n_features >= WIDE and setting.buffer_size is None and setting.growth is None and not setting.center
         return replace(setting, shrinks=SHRINKS if wide else 1)
 
@@ -57,7 +56,7 @@ class SparseEngine(Engine[SparseState, Csr]):
     def validate_own(
         cls, arrays: Arrays, count: dict[str, int], setting: EngineSetting, n_features: int, *, dtype: np.dtype[Any]
     ) -> None:
-        """The kept rows, and the new ones as CSR: the kernels look at no index."""
+        """Check the kept rows, and the new ones as CSR: the kernels look at no index."""
         n = count["fill"] - count["kept"]
         stored = len(arrays["data"])
         z = checks.rows_of(arrays, "z", (n_features, count["kept"]), dtype)
@@ -72,7 +71,6 @@ class SparseEngine(Engine[SparseState, Csr]):
         )
 
     def make_state(self) -> SparseState:
-        """The state of an engine that has seen no rows."""
         setting = self.setting
         return SparseState(
             setting.sketch_size,
@@ -86,7 +84,6 @@ class SparseEngine(Engine[SparseState, Csr]):
         )
 
     def new_rows(self) -> slice:
-        """Entries of ``root`` that belong to the new rows."""
         return slice(0, self.state.fill - self.state.kept)
 
     @property
@@ -94,17 +91,14 @@ class SparseEngine(Engine[SparseState, Csr]):
         return self.state.fill - self.state.kept
 
     def fits(self, rows: Any) -> bool:
-        """Whether the batch is sparse."""
         return is_sparse(rows)
 
     def bytes_per_row(self, rows: Any) -> int:
-        """Of the batch, as the kernel takes it."""
         if not is_sparse(rows):
             return self.n_features * self.dtype.itemsize
         return 1 + rows.nnz * (self.dtype.itemsize + 4) // max(1, rows.shape[0])
 
     def cut(self, rows: Any) -> Csr:
-        """A slice of rows as the kernel takes it."""
         if not is_sparse(rows):
             from scipy.sparse import csr_array
 
@@ -116,12 +110,10 @@ class SparseEngine(Engine[SparseState, Csr]):
             return indptr, indices, in_place(data, self.dtype)
 
     def scan(self, piece: Csr) -> tuple[int, float]:
-        """(index of the first row that is not finite, or -1; largest |value| before it)."""
         indptr, _, data = piece
         return kernel.scan(indptr, data)
 
     def largest_weighted(self, piece: Csr, root: NDArray[np.float64]) -> float:
-        """Largest |value| of a checked slice whose rows are multiplied by these numbers."""
         indptr, _, data = piece
         return float((np.abs(data) * np.repeat(root, np.diff(indptr))).max(initial=0.0))
 
@@ -136,7 +128,6 @@ class SparseEngine(Engine[SparseState, Csr]):
         kernel.absorb(indptr, indices, data, weights, ldexp(1.0, -state.exponent), state)
 
     def part_of(self, piece: Csr, start: int, stop: int) -> Csr:
-        """Some rows of a slice, as the kernel takes them."""
         indptr, indices, data = piece
         first, last = int(indptr[start]), int(indptr[stop])
         return indptr[start : stop + 1] - first, indices[first:last], data[first:last]
@@ -146,7 +137,6 @@ class SparseEngine(Engine[SparseState, Csr]):
         kernel.flush_now(self.z, self.state)
 
     def own_arrays(self) -> Arrays:
-        """Kept rows, and the new ones as CSR."""
         state, used = self.state, self.state.n_stored
         return {
             "z": self.z[:, : state.kept],
@@ -156,7 +146,6 @@ class SparseEngine(Engine[SparseState, Csr]):
         }
 
     def arrays(self, copy: bool = False) -> Arrays:
-        """Everything that a resume needs, by name: views where there are any, or copies."""
         out = super().arrays()
         if copy:
             # all of z at once: a copy of its first columns costs several times as much
@@ -165,17 +154,16 @@ class SparseEngine(Engine[SparseState, Csr]):
         return out
 
     def may_shrink(self, rows: Any) -> bool:
-        """As in Engine."""
         return super().may_shrink(rows) or self._soon_enough(rows)
 
     def _soon_enough(self, rows: Any) -> bool:
-        """Whether the values of the new rows may become enough before there are as many rows as the buffer takes."""
+        """Return whether the new rows' values may become enough before there are as many rows as the buffer takes."""
         state = self.state
         coming = rows.nnz if is_sparse(rows) else rows.shape[0] * rows.shape[1]
         return state.block > 0 and state.n_stored + coming >= state.enough
 
     def saved_from(self, rows: Any) -> Arrays:
-        """As in Engine. A shrink that fails leaves the kept rows as they are: for one alone they are not copied."""
+        """Copy what a batch may change. A shrink that fails leaves the kept rows: for one row they are not copied."""
         n, state = rows.shape[0], self.state
         later = self.capacity - self.setting.center - state.n_keep
         one = n <= state.block if self._soon_enough(rows) else n < self.room() + later
@@ -186,13 +174,12 @@ class SparseEngine(Engine[SparseState, Csr]):
         return {name: array.copy() for name, array in out.items()}
 
     def is_past(self, saved: Arrays, n_rows: int) -> bool:
-        """As in Engine: all rows came in, and no shrink is left to do."""
+        """Return whether all rows came in, and no shrink is left to do."""
         state = self.state
         due = self.room() <= 0 or (0 < state.block <= self._n_new and state.n_stored >= state.enough)
         return "z" not in saved and self.n_rows == n_rows and not due
 
     def put_arrays(self, own: Arrays) -> None:
-        """The inverse of ``own_arrays``."""
         state, used = self.state, len(own["data"])
         state.make_room(used)
         if "z" in own:
@@ -202,7 +189,7 @@ class SparseEngine(Engine[SparseState, Csr]):
         state.data[:used] = own["data"]
 
     def leading_squares(self) -> tuple[NDArray[np.float64], bool]:
-        """As in Engine: from a shrink that spares all rows, which never makes the new ones dense."""
+        """Return them from a shrink that spares all rows, which never makes the new ones dense."""
         state, setting = self.state, self.setting
         if state.fill + setting.center <= setting.sketch_size or self._n_new == 0:
             return super().leading_squares()
@@ -215,7 +202,7 @@ class SparseEngine(Engine[SparseState, Csr]):
         return -np.sort(-np.append(self.lam[: state.kept], removed)), False
 
     def columns(self) -> NDArray[Any]:
-        """The rows of ``reduce`` as columns (d, fill), a view: kept ones, which stand for gain times themselves, first.
+        """Return the rows of ``reduce`` as columns (d, fill), a view: kept ones (gain times themselves) first.
 
         For a sketch that neither centres nor grows. Changes the state: callers work on a clone, and ask it for no rows.
         """
@@ -244,7 +231,7 @@ class SparseEngine(Engine[SparseState, Csr]):
             weaken(self.ledger, power)
 
     def settled_rows(self) -> NDArray[Any]:
-        """Rows of the buffer after decay and centring, as a new dense array (at most sketch_size rows)."""
+        """Return the rows of the buffer after decay and centring, as a new dense array (at most sketch_size rows)."""
         kept = self.state.kept
         if self._n_new and (self.setting.center or self.setting.decay != 1.0):
             # Few rows: let a dense buffer settle them, with room for a row between means.
@@ -278,5 +265,4 @@ class SparseEngine(Engine[SparseState, Csr]):
         np.asarray(self.state.indptr)[0] = 0
 
     def new_values(self) -> NDArray[Any]:
-        """The entries of the new rows, a view."""
         return self.state.data[: self.state.n_stored]

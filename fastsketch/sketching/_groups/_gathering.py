@@ -39,7 +39,7 @@ class Gathering:
 
     @property
     def spilled(self) -> bool:
-        """Whether rows have gone to disk."""
+        """Return whether rows have gone to disk."""
         return self._logs is not None
 
     def close(self) -> None:
@@ -48,7 +48,7 @@ class Gathering:
             log.close()
 
     def add(self, rows: NDArray[Any], largest: NDArray[np.float64], which: Numbers, n_groups: int) -> None:
-        """Rows as the kernels read them and checked, the largest entry of each, and its group."""
+        """Add rows as the kernels read them and checked, with the largest entry of each, and its group."""
         self._n = n_groups
         if self._logs is None:
             store = self._store
@@ -117,7 +117,7 @@ class Gathering:
 
     # -- the end -------------------------------------------------------------------------------------------------------
     def finish(self) -> Packed:
-        """All groups. Of what does not fit into memory, rows lie in a file."""
+        """Return all groups. Of what does not fit into memory, rows lie in a file."""
         packed, store = Packed(self.layout), self._store
         packed.reserve(self._n)
         if self._logs is None:
@@ -182,7 +182,7 @@ class Log:
             raise say_that_it_is_full(error, self._folder) from error
 
     def read(self) -> Iterator[tuple[NDArray[Any], Numbers]]:
-        """(rows, groups), a few megabytes at a time."""
+        """Return (rows, groups), a few megabytes at a time."""
         try:
             self._file.flush()
         except OSError as error:

@@ -28,7 +28,7 @@ class Packed:
 
     @classmethod
     def of(cls, layout: Layout, arrays: dict[str, NDArray[Any]]) -> "Packed":
-        """The inverse of ``arrays``."""
+        """Return the inverse of ``arrays``."""
         packed = cls(layout)
         packed.book, packed.count = arrays["book"], arrays["count"]
         packed.rows, packed.tails = Shelf.of(arrays["rows"]), Shelf.of(arrays["tails"])
@@ -38,17 +38,17 @@ class Packed:
 
     @property
     def n(self) -> int:
-        """Groups."""
+        """Return the number of groups."""
         return len(self.book)
 
     @property
     def has_tail(self) -> Numbers:
-        """1 for groups that have a tail, 0 for others."""
+        """Return 1 for groups that have a tail, 0 for others."""
         return (self.count[:, KEPT] > 0).astype(np.int64)
 
     @property
     def bytes(self) -> int:
-        """Of rows and tails."""
+        """Return the bytes of rows and tails."""
         return self.rows.n * self.rows.row_bytes + self.tails.n * self.tails.row_bytes
 
     def to_file(self, folder: str | None) -> None:
@@ -57,7 +57,7 @@ class Packed:
         self.tails.to_file(folder)
 
     def reserve(self, n: int) -> None:
-        """Let there be n groups, to be put."""
+        """Make room for n groups, to be put."""
         self.book, self.count = np.zeros((n, 5)), np.zeros((n, 6), np.int64)
         self.place, self.tail_place = np.zeros(n, np.int64), np.zeros(n, np.int64)
 
@@ -96,7 +96,7 @@ class Packed:
 
     # -- reading -------------------------------------------------------------------------------------------------------
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Everything, in the order of the groups."""
+        """Return everything, in the order of the groups."""
         return {
             "book": self.book,
             "count": self.count,
@@ -105,16 +105,16 @@ class Packed:
         }
 
     def row_pieces(self) -> Iterator[NDArray[Any]]:
-        """Rows in the order of the groups."""
+        """Return the rows in the order of the groups, in pieces."""
         return self.rows.gathered(self.place, self.count[:, FILL])
 
     def tail_pieces(self) -> Iterator[NDArray[Any]]:
-        """Tails in the order of the groups."""
+        """Return the tails in the order of the groups, in pieces."""
         place = self.tail_place[self.has_tail > 0]
         return self.tails.gathered(place, np.ones(len(place), np.int64))
 
     def one(self, number: int) -> dict[str, NDArray[Any]]:
-        """The arrays of an engine with the rows of one group."""
+        """Return the arrays of an engine with the rows of one group."""
         layout, count = self.layout, self.count[number]
         fill, kept, l1, d = int(count[FILL]), int(count[KEPT]), layout.n_lam, layout.n_mean
         if kept:
@@ -134,7 +134,7 @@ class Packed:
         }
 
     def last_numbers(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """(Delta, squared norm) of all groups as they are when each is read, in squared units of the rows."""
+        """Return (Delta, squared norm) of all groups as they are when each is read, in squared units of the rows."""
         layout = self.layout
         book, count = self.book.copy(), self.count.copy()
         n_parts = max(1, kernel.parts_of(TOGETHER * layout.capacity, layout.n_features, layout.capacity))

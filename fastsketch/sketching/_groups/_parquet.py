@@ -15,7 +15,7 @@ TOGETHER = 1024
 
 
 def write_parquet(groups: "GroupSketches", file: BinaryIO) -> None:
-    """One row a group, in groups of rows."""
+    """Write one row a group, in groups of rows."""
     pa, parquet = needs("pyarrow", "Parquet files"), needs("pyarrow", "Parquet files", "pyarrow.parquet")
     key = pa.int64() if groups.group_keys.dtype.kind == "i" else pa.string()
     number = pa.float32() if groups.resolved["dtype"] == np.float32 else pa.float64()

@@ -154,23 +154,23 @@ class GroupSketches(Mapping[Key, FrequentDirections], MergeableModel):
     @property
     @reads
     def group_keys(self) -> NDArray[Any]:
-        """The keys, (n_groups,): int64, or strings."""
+        """Return the keys, (n_groups,): int64, or strings."""
         return np.array(self._keys, np.int64 if kind_of(self._keys) == "int" else np.str_)
 
     @property
     @reads
     def group_rows(self) -> NDArray[np.int64]:
-        """Rows of each group, (n_groups,)."""
+        """Return the number of rows of each group, (n_groups,)."""
         return np.empty(0, np.int64) if self._packed is None else self._packed.count[:, N_ROWS].copy()
 
     @property
     def squared_norms(self) -> NDArray[np.float64]:
-        """``squared_norm`` of each group's sketch, (n_groups,): the sum over its rows, centred with ``center``."""
+        """Return ``squared_norm`` of each group's sketch, (n_groups,): sums over its rows, centred with ``center``."""
         return self._last_numbers()[1].copy()
 
     @property
     def shrinkages(self) -> NDArray[np.float64]:
-        """``shrinkage`` of each group's sketch, (n_groups,): its certificate before rounding ("rfd": twice that)."""
+        """Return ``shrinkage`` of each group's sketch, (n_groups,): certificates before rounding; "rfd": twice."""
         return self._last_numbers()[0].copy()
 
     @reads
@@ -208,12 +208,12 @@ class GroupSketches(Mapping[Key, FrequentDirections], MergeableModel):
     # -- required by the frame -----------------------------------------------------------------------------------------
     @property
     def n_rows(self) -> int:
-        """Rows of all groups."""
+        """Return the number of rows of all groups."""
         return 0 if self._packed is None else int(self._packed.count[:, N_ROWS].sum())
 
     @property
     def n_features(self) -> int | None:
-        """Columns d of the rows; None if there are none."""
+        """Return the number d of columns; None if there are no rows."""
         return None if self._packed is None else self._packed.layout.n_features
 
     def _resolved(self) -> dict[str, Any]:
@@ -348,7 +348,7 @@ class GroupSketches(Mapping[Key, FrequentDirections], MergeableModel):
 
 
 def _validate_tables(arrays: Arrays, layout: Layout, n: int) -> None:
-    """The rules of an engine's state, for all groups at once: kernels look at no count."""
+    """Return the rules of an engine's state, for all groups at once: kernels look at no count."""
     setting = layout.setting
     count = checks.array_of(arrays, "count", (n, len(SketchState.COUNTS)), checks.INT64)
     book = checks.array_of(arrays, "book", (n, len(SketchState.SUMS)))
