@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._loading import home_of, import_home
 from fastsketch._validation import Rows, as_rows
+from fastsketch.codes._code_scan import Estimate, Tables
 from fastsketch.codes._layout import Codes, Layout
-from fastsketch.codes._scan import Estimate, Tables
 from fastsketch.codes._search import CodeSearch
 
 Arrays = dict[str, NDArray[Any]]

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch._validation import as_integer
-from fastsketch.codes._factors import NOTHING, Factors, Minifloat
+from fastsketch.codes._code_factors import NOTHING, Factors, Minifloat
 
 Codes = NDArray[np.uint8]
 

@@ -16,10 +16,10 @@ from numpy.typing import ArrayLike, NDArray
 from fastsketch._validation import Rows, as_choice, check_finite, natural_dtype
 from fastsketch.codes._blocks import Blocks
 from fastsketch.codes._chosen import Mask, Places, allowed, as_ids, as_k
+from fastsketch.codes._code_scan import Estimate, Rule, Tables, scan, scored
 from fastsketch.codes._layout import Codes
-from fastsketch.codes._packed import as_codes, nearest_bits
+from fastsketch.codes._packed_codes import as_codes, nearest_bits
 from fastsketch.codes._rescoring import Source, checked_source, rescored
-from fastsketch.codes._scan import Estimate, Rule, Tables, scan, scored
 
 if TYPE_CHECKING:
     from fastsketch.codes._encoder import Encoder

@@ -9,7 +9,7 @@ from fastsketch._kernels.guard import reads
 from fastsketch._model import Model
 from fastsketch._parameters import integer
 from fastsketch._validation import Rows, as_flag, as_rows, check_finite, natural_dtype
-from fastsketch.codes._packed import Codes, as_codes, code_width, pack
+from fastsketch.codes._packed_codes import Codes, as_codes, code_width, pack
 from fastsketch.codes._search import CodeSearch
 from fastsketch.hashing._linear_scores import Scores, fill
 from fastsketch.hashing._sign_encoder import FACTOR_BYTES, SignEncoder

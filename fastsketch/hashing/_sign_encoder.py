@@ -11,10 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 from fastsketch._kernels.hashing.encode import rows_of_part
 from fastsketch._validation import Rows, as_flag, as_real, check_finite, is_sparse, natural_dtype
 from fastsketch.codes import Encoder
+from fastsketch.codes._code_factors import NOTHING, Minifloat
 from fastsketch.codes._encoder import Arrays, Estimate, Tables
-from fastsketch.codes._factors import NOTHING, Minifloat
 from fastsketch.codes._layout import Codes, Layout
-from fastsketch.codes._packed import as_codes, pack
+from fastsketch.codes._packed_codes import as_codes, pack
 from fastsketch.hashing._linear_scores import fill
 from fastsketch.io import _checks as checks
 
@@ -32,7 +32,7 @@ MOST_EXPONENT = 500
 SIGNS = np.array([signs[::-1] for signs in product((-1.0, 1.0), repeat=4)])
 
 
-class View(NamedTuple):
+class SeenRows(NamedTuple):
     """Rows as an encoder sees them, in units of length: scores (n, n_bits), squared distances from the mean (n,)."""
 
     scores: Array
@@ -62,7 +62,7 @@ class SignEncoder(Encoder):
         self.layout = Layout(-(-n_bits // 4), factor, factor)
 
     @abstractmethod
-    def _view(self, rows: Any) -> View:
+    def _view(self, rows: Any) -> SeenRows:
         """Return what checked float rows look like."""
 
     @abstractmethod
@@ -99,7 +99,7 @@ class SignEncoder(Encoder):
             check_finite(piece, offset=start)
             yield slice(start, start + step), piece.astype(natural_dtype(piece.dtype), copy=False)
 
-    def _scale(self, view: View) -> Array:
+    def _scale(self, view: SeenRows) -> Array:
         """Return (n,): squares / ||z||_1, 0 for a row at the mean."""
         with np.errstate(over="ignore", invalid="ignore"):
             squares = _row_sums(view.scores * view.scores) if self.spans else view.squares
@@ -171,8 +171,8 @@ class LinearSignEncoder(SignEncoder):
         part = rows_of_part(self.n_features, self.n_bits)
         return max(1, PIECE_ROWS // part) * part
 
-    def _view(self, rows: Any) -> View:
-        return View(self._scores(rows, self.offsets), self._squares(rows))
+    def _view(self, rows: Any) -> SeenRows:
+        return SeenRows(self._scores(rows, self.offsets), self._squares(rows))
 
     def _from_origin(self, rows: Any) -> tuple[Array, Array]:
         centre = np.ascontiguousarray(self.mean[:, np.newaxis])

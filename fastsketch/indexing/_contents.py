@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from fastsketch._validation import no_mask
 from fastsketch.codes import Encoder
 from fastsketch.indexing._places import Ids, Positions, ascends
-from fastsketch.indexing._room import Batch, Room, empty_room
+from fastsketch.indexing._room import CodedBatch, SegmentRoom, empty_room
 from fastsketch.indexing._segment import SEGMENT_ROWS, Segment, joined
 from fastsketch.io._checks import MOST_COUNT
 
@@ -22,7 +22,7 @@ class Contents(NamedTuple):
     """Segments that nobody adds to, and the one with room for more, of the present encoder."""
 
     sealed: tuple[Segment, ...]
-    room: Room
+    room: SegmentRoom
     next_id: int  # above all that were ever given
 
     @property
@@ -64,7 +64,7 @@ class Contents(NamedTuple):
         return which, where
 
     # -- changes -------------------------------------------------------------------------------------------------------
-    def with_rows(self, batches: Iterable[Batch], coming: int) -> "Contents":
+    def with_rows(self, batches: Iterable[CodedBatch], coming: int) -> "Contents":
         """Return contents with `coming` rows in all, encoded by the present encoder, whose ids are not there yet."""
         contents = self
         for batch in batches:

@@ -13,7 +13,7 @@ Integers = NDArray[np.int64]
 SIZES: Final = MOST_BITS + 1
 
 
-class Part(NamedTuple):
+class NibblePart(NamedTuple):
     """Some bits of a direction: the coarse ones, or the fine ones of a direction that has more than a nibble."""
 
     direction: int
@@ -22,7 +22,7 @@ class Part(NamedTuple):
 
 
 # The parts of a nibble, the one that has its low bits first.
-Nibble = list[Part]
+Nibble = list[NibblePart]
 
 
 def allotted(directions: list[Direction], weight: Array, total: int, *, most: int) -> Integers:
@@ -115,13 +115,13 @@ def _by_nibbles(directions: list[Direction], weight: Array, total: int, most: in
 def packed(bits: Integers) -> list[list[Nibble]]:
     """Return blocks of one nibble, or of two whose second refines the first's one direction; no direction is in two."""
     by_size = [list(np.flatnonzero(bits == size)) for size in range(SIZES)]
-    left = {size: [Part(int(j), False, size) for j in by_size[size]] for size in (1, 2, 3)}
+    left = {size: [NibblePart(int(j), False, size) for j in by_size[size]] for size in (1, 2, 3)}
     blocks: list[list[Nibble]] = []
     for size in range(MOST_BITS, NIBBLE, -1):
         for j in by_size[size]:
-            part = Part(int(j), True, size - NIBBLE)
-            blocks.append([[Part(int(j), False, NIBBLE)], [part, *_partners(NIBBLE - part.bits, left)]])
-    blocks += [[[Part(int(j), False, NIBBLE)]] for j in by_size[NIBBLE]]
+            part = NibblePart(int(j), True, size - NIBBLE)
+            blocks.append([[NibblePart(int(j), False, NIBBLE)], [part, *_partners(NIBBLE - part.bits, left)]])
+    blocks += [[[NibblePart(int(j), False, NIBBLE)]] for j in by_size[NIBBLE]]
     for size in (3, 2, 1):
         while left[size]:
             part = left[size].pop(0)
@@ -129,7 +129,7 @@ def packed(bits: Integers) -> list[list[Nibble]]:
     return blocks
 
 
-def _partners(room: int, left: dict[int, list[Part]]) -> Nibble:
+def _partners(room: int, left: dict[int, list[NibblePart]]) -> Nibble:
     """Take parts of `room` bits in all from what is left, the largest first."""
     out: Nibble = []
     while room:

@@ -13,13 +13,13 @@ from fastsketch._validation import Rows
 from fastsketch.codes._encoder import Encoder, kept, restored
 from fastsketch.codes._layout import Codes
 from fastsketch.codes._search import CodeSearch
-from fastsketch.quantizing._encoder import BookEncoder
+from fastsketch.quantizing._book_encoder import BookEncoder
 from fastsketch.quantizing._training import FACTOR_BYTES, trained
+from fastsketch.summaries._block_summary import SummarySetting
 from fastsketch.summaries._directions import top_of_moment, top_of_rows
-from fastsketch.summaries._forest import Node
+from fastsketch.summaries._forest import BlockNode
 from fastsketch.summaries._learner import METHODS, Method, SummaryModel
 from fastsketch.summaries._rotation import aligned
-from fastsketch.summaries._summary import SummarySetting
 
 Array = NDArray[np.float64]
 
@@ -31,10 +31,10 @@ RESERVOIR_ROWS = 8000
 EXACT_FEATURES = 1024
 
 
-class _Learned(NamedTuple):
+class _LearnedQuantizer(NamedTuple):
     """Quantizer learned from the rows seen so far, and what it was made of."""
 
-    node: Node
+    node: BlockNode
     components: Array  # (r, d)
     spread: Array  # (r,) standard deviations
     encoder: BookEncoder
@@ -161,13 +161,13 @@ class SketchQuantizer(CodeSearch, SummaryModel):
 
     # -- reading: never changes the state --------------------------------------------------------------------------
     @reads
-    def _read(self) -> _Learned:
+    def _read(self) -> _LearnedQuantizer:
         if self._learned is None:
             self._learned = self._learned_from(self._require_total())
         return self._learned
 
     @one_blas_thread
-    def _learned_from(self, node: Node) -> _Learned:
+    def _learned_from(self, node: BlockNode) -> _LearnedQuantizer:
         assert self._summary is not None  # it has seen rows
         setting = self._setting(len(node.mean))
         exact = setting.method == "exact"
@@ -179,7 +179,7 @@ class SketchQuantizer(CodeSearch, SummaryModel):
         else:
             centred = np.subtract(self._summary.sample(), node.mean, dtype=np.float64)
             encoder = trained(node.mean, components.T, spread, centred, n_bytes=self.n_bytes)
-        return _Learned(node, components, spread, encoder)
+        return _LearnedQuantizer(node, components, spread, encoder)
 
     def _n_directions(self, setting: SummarySetting) -> int:
         """Return how many directions are read: what the codes want, and no fewer than an anchor has."""
@@ -341,7 +341,7 @@ class SketchQuantizer(CodeSearch, SummaryModel):
             self._restore_summary(state["summary"], rest)
 
 
-def _spread(node: Node, components: Array, *, exact: bool) -> Array:
+def _spread(node: BlockNode, components: Array, *, exact: bool) -> Array:
     """Return standard deviations (r,) of the rows behind a node in orthonormal directions (r, d)."""
     top = float(np.abs(node.rows).max(initial=0.0))
     if top == 0:

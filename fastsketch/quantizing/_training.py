@@ -7,10 +7,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch.codes._factors import Minifloat
+from fastsketch.codes._code_factors import Minifloat
 from fastsketch.codes._layout import Codes, Layout
 from fastsketch.quantizing._allotment import Nibble, allotted, packed
-from fastsketch.quantizing._encoder import MOST_EXPONENT, MOST_NUMBER, BookEncoder, Books, OffsetRule
+from fastsketch.quantizing._book_encoder import MOST_EXPONENT, MOST_NUMBER, BookEncoder, Books, OffsetRule
 from fastsketch.quantizing._levels import MOST_BITS, NIBBLE, Direction
 from fastsketch.quantizing._near import NEAR, Nearness, nearness
 

@@ -125,7 +125,7 @@ class FFD:
         return out
 
 
-class Whole:
+class WholeMatrix:
     """ADA-FULL: G = sum g g' and its root."""
 
     def __init__(self, d: int) -> None:

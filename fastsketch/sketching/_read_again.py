@@ -14,7 +14,7 @@ from fastsketch._loading import from_bytes
 from fastsketch._model import Arrays, MergeableModel
 from fastsketch._validation import as_rows, as_weights
 from fastsketch.io import _checks as checks
-from fastsketch.sketching._rows_again import Product, View, blocks_of
+from fastsketch.sketching._rows_again import Product, StoredForm, blocks_of
 from fastsketch.sketching._second_reads import SecondReads
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class SecondPass(MergeableModel):
     def _begin(self) -> None:
         self._sketch: FrequentDirections | None = None
         self._vt = np.zeros((0, 0))
-        self._view: View | None = None
+        self._view: StoredForm | None = None
         self._sum = Product.none(np.zeros((0, 0)))
 
     @classmethod
@@ -93,7 +93,7 @@ class SecondPass(MergeableModel):
         self._feature_names = sketch.feature_names
         self._sum = Product.none(vt.T)
 
-    def _begun(self) -> "tuple[FrequentDirections, View]":
+    def _begun(self) -> "tuple[FrequentDirections, StoredForm]":
         if self._sketch is None or self._view is None:
             raise ValueError("there is no sketch: begin with SecondPass.of(sketch)")
         return self._sketch, self._view

@@ -15,7 +15,7 @@ from fastsketch.sketching._engines import AnyEngine, decomposed, to_read
 READ_OUT_ROUNDING = {4: 8.0, 8: 128.0}
 
 
-class ReadOut(NamedTuple):
+class SketchReadOut(NamedTuple):
     """One read-out, in the units of the rows."""
 
     s: NDArray[Any]  # (r,) descending
@@ -47,7 +47,7 @@ def unspent(shrinkage: float, regained: float) -> float:
     return max(0.0, shrinkage - regained) if regained < np.inf else 0.0
 
 
-def read_out(engine: AnyEngine, *, compensates: bool, regained: float = 0.0) -> ReadOut:
+def read_out(engine: AnyEngine, *, compensates: bool, regained: float = 0.0) -> SketchReadOut:
     """Read an engine, which stays as it is; `compensates`: add Delta less `regained` to the squared singular values."""
     if engine.dtype == np.float32 and reads_by_feature(engine):
         return _read_by_feature(engine, compensates=compensates, regained=regained)
@@ -61,7 +61,7 @@ def read_out(engine: AnyEngine, *, compensates: bool, regained: float = 0.0) -> 
         s = np.sqrt(s**2 + unspent(shrinkage, regained / unit / unit))
     vt = upright(vt)
     with np.errstate(over="ignore", under="ignore"):
-        return ReadOut(
+        return SketchReadOut(
             (s * unit).astype(dtype),
             vt.astype(dtype, copy=False),
             shrinkage * unit * unit,
@@ -71,7 +71,7 @@ def read_out(engine: AnyEngine, *, compensates: bool, regained: float = 0.0) -> 
         )
 
 
-def _read_by_feature(engine: AnyEngine, *, compensates: bool, regained: float) -> ReadOut:
+def _read_by_feature(engine: AnyEngine, *, compensates: bool, regained: float) -> SketchReadOut:
     """Read in less memory, of float32 rows: what their products in double leave of the smallest is rounded away."""
     found, unit = columns_of(engine), ldexp(1.0, engine.exponent)
     longest = float(found.squares.max(initial=0.0)) / unit / unit
@@ -81,4 +81,4 @@ def _read_by_feature(engine: AnyEngine, *, compensates: bool, regained: float) -
     make_upright(found.directions)
     with np.errstate(over="ignore", under="ignore"):
         s = np.sqrt(squares).astype(engine.dtype)
-        return ReadOut(s, found.directions.T, found.shrinkage, rounding * unit * unit, None, found.squared_norm)
+        return SketchReadOut(s, found.directions.T, found.shrinkage, rounding * unit * unit, None, found.squared_norm)

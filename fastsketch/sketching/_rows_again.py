@@ -59,7 +59,7 @@ class Product(NamedTuple):
 
 
 @dataclass(frozen=True)
-class View:
+class StoredForm:
     """Form in which a sketch stores rows: in its dtype, divided by a power of two, weighted, centred."""
 
     n_features: int
@@ -104,7 +104,7 @@ class RowsAgain:
     def __init__(
         self,
         source: Readable,
-        view: View,
+        view: StoredForm,
         sample_weight: ArrayLike | None = None,
         *,
         feature_names: FeatureNames | None = None,

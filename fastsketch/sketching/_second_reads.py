@@ -13,7 +13,7 @@ from fastsketch._validation import as_real
 from fastsketch.sketching._audit import Audit, spectral_norm
 from fastsketch.sketching._engines import AnyEngine, Known, MappedEngine, put_known, to_read
 from fastsketch.sketching._read_out import allowance
-from fastsketch.sketching._rows_again import OtherRows, Product, Readable, RowsAgain, View
+from fastsketch.sketching._rows_again import OtherRows, Product, Readable, RowsAgain, StoredForm
 from fastsketch.sketching._second_pass import nystrom
 from fastsketch.sketching._sketch_results import SketchResults
 
@@ -85,7 +85,7 @@ class SecondReads(SketchResults, abstract=True):
             self._take_products(vt, again.multiply(vt.T))
         return self
 
-    def _basis(self) -> tuple[NDArray[np.float64], View]:
+    def _basis(self) -> tuple[NDArray[np.float64], StoredForm]:
         """Return the directions of the sketch, and how it stores rows."""
         return to_read(self._seen_engine()).known().vt, self._basis_view()
 
@@ -225,8 +225,8 @@ class SecondReads(SketchResults, abstract=True):
         if self.decay != 1.0:
             raise ValueError(f"{what} needs a sketch without decay, got decay={self.decay:g}: give weights to the rows")
 
-    def _basis_view(self) -> View:
+    def _basis_view(self) -> StoredForm:
         """Return how the sketch stores rows."""
         engine, reading = self._seen_engine(), self._last_reading()
         mean = np.zeros(engine.n_features) if reading.mean is None else reading.mean
-        return View(engine.n_features, engine.dtype, mean, ldexp(1.0, -engine.exponent))
+        return StoredForm(engine.n_features, engine.dtype, mean, ldexp(1.0, -engine.exponent))

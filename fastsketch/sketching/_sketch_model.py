@@ -21,7 +21,7 @@ from fastsketch.sketching._engines import (
 )
 from fastsketch.sketching._methods import DEFAULT_BETAS, METHODS, MethodName, share_lowered
 from fastsketch.sketching._random_maps import Compressor, as_compressor
-from fastsketch.sketching._read_out import ReadOut
+from fastsketch.sketching._read_out import SketchReadOut
 from fastsketch.sketching._second_pass import CERTAIN, validate_refined
 from fastsketch.sketching._sized_map import MapKind
 
@@ -98,7 +98,7 @@ class SketchModel(MergeableModel, abstract=True):
         )
         self._warned = False
         self._engine: AnyEngine | None = None
-        self._reading: ReadOut | None = None
+        self._reading: SketchReadOut | None = None
         # of a second pass, in squared units of the rows: the part of Delta that the kept directions have not lost;
         # upper ends of the leading eigenvalues of A'A, and estimates, which hold until more comes in
         self._regained = 0.0

@@ -13,9 +13,9 @@ from fastsketch._validation import as_real, as_vector
 from fastsketch.sketching._by_feature import ByFeature, by_feature
 from fastsketch.sketching._engines import ExactEngine, Growth
 from fastsketch.sketching._operators import gram_operator, inverse_operator, solve_gram
-from fastsketch.sketching._read_out import ReadOut, read_out
+from fastsketch.sketching._read_out import SketchReadOut, read_out
 from fastsketch.sketching._sketch_model import MOST, SketchModel
-from fastsketch.sketching._spectrum import Overview, Spectrum, overview_of
+from fastsketch.sketching._spectrum import Spectrum, SpectrumOverview, overview_of
 
 if TYPE_CHECKING:
     from scipy.sparse.linalg import LinearOperator
@@ -25,10 +25,10 @@ class SketchResults(SketchModel, abstract=True):
     """A sketch that can be read: its matrix, its certificate, the spectrum of its rows. No method here changes it."""
 
     @reads
-    def _read(self) -> ReadOut:
+    def _read(self) -> SketchReadOut:
         return self._last_reading()
 
-    def _last_reading(self) -> ReadOut:
+    def _last_reading(self) -> SketchReadOut:
         engine = self._seen_engine()
         if self._reading is None:
             self._reading = read_out(engine, compensates=self._method.compensates, regained=self._regained)
@@ -36,7 +36,7 @@ class SketchResults(SketchModel, abstract=True):
                 self._hold_to_tolerance(engine.setting.growth, self._reading)
         return self._reading
 
-    def _hold_to_tolerance(self, growth: Growth, reading: ReadOut) -> None:
+    def _hold_to_tolerance(self, growth: Growth, reading: SketchReadOut) -> None:
         longest = float(reading.s[0]) if len(reading.s) else 0.0
         top = longest * longest - reading.rounding - (reading.shrinkage if self._method.compensates else 0.0)
         bound = self._method.error_bound(reading.shrinkage) + reading.rounding
@@ -193,7 +193,7 @@ class SketchResults(SketchModel, abstract=True):
         return self._overview().spectrum
 
     @reads
-    def _overview(self, most: int | None = None) -> Overview:
+    def _overview(self, most: int | None = None) -> SpectrumOverview:
         """Return the spectrum and what belongs to it by one read-out; of an exact sum, `most` pairs."""
         return overview_of(
             self._seen_engine(),

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fastsketch._threads import one_blas_thread
 from fastsketch.sketching._engines import AnyEngine, ExactEngine, Known, MappedEngine, to_read
-from fastsketch.sketching._leading import leading_rounding
+from fastsketch.sketching._leading_pairs import leading_rounding
 from fastsketch.sketching._methods import Method
 from fastsketch.sketching._read_out import allowance, unspent, upright
 
@@ -39,7 +39,7 @@ class Spectrum(NamedTuple):
     high: Matrix
 
 
-class Overview(NamedTuple):
+class SpectrumOverview(NamedTuple):
     """A spectrum and what belongs to it, in one read-out, in squared units of the rows."""
 
     spectrum: Spectrum
@@ -58,7 +58,7 @@ def overview_of(
     certain_high: Matrix | None = None,
     estimates: Matrix | None = None,
     most: int | None = None,
-) -> Overview:
+) -> SpectrumOverview:
     """Read an engine, which stays as it is; of an exact sum the `most` leading pairs, by default as many as it keeps.
 
     Of a second pass, in squared units of the rows: `regained`, the part of Delta that the kept directions have not
@@ -78,7 +78,7 @@ def overview_of(
     unit, rank = ldexp(1.0, engine.exponent), int(np.count_nonzero(known.squares > rounding))
     found = _spectrum(known, engine, method, rounding, (regained, certain_high, estimates))
     with np.errstate(over="ignore", under="ignore"):
-        return Overview(
+        return SpectrumOverview(
             found,
             engine.squared_norm * unit * unit,
             engine.shrinkage * unit * unit,

@@ -28,7 +28,7 @@ from fastsketch.sketching._engines import (
     put_known,
     stays_sparse,
 )
-from fastsketch.sketching._leading import LEADING_ROUNDING, lanczos, leading
+from fastsketch.sketching._leading_pairs import LEADING_ROUNDING, lanczos, leading
 
 Matrix = NDArray[np.float64]
 
@@ -41,7 +41,7 @@ SPARSE_STEP = 250.0
 _EPS = float(np.finfo(np.float64).eps)
 
 
-class Whole(NamedTuple):
+class WholePass(NamedTuple):
     """Result of one pass over all rows at once."""
 
     engine: DenseEngine | SparseEngine
@@ -183,7 +183,7 @@ class RowProducts:
         """Return all of them, descending; takes a copy of the matrix."""
         return np.maximum(top_eigh(self._lower.copy(), 1)[0][::-1], 0.0)
 
-    def whole(self, setting: EngineSetting) -> Whole:
+    def whole(self, setting: EngineSetting) -> WholePass:
         """Return the engine after one shrink of the exact singular values, and their upper ends. Uses the products up.
 
         The leading l - 1 singular values and directions are exact, and the certificate is the square of the next.
@@ -208,7 +208,7 @@ class RowProducts:
         return out
 
 
-def column_products(rows: Any, weights: Matrix | None, setting: EngineSetting) -> Whole:
+def column_products(rows: Any, weights: Matrix | None, setting: EngineSetting) -> WholePass:
     """Return an engine of solver "exact" that has seen checked, finite rows (n, d) at once, in float64.
 
     Memory d^2 beside the rows, and a copy of the nonzeros of CSR ones.
@@ -237,10 +237,10 @@ def column_products(rows: Any, weights: Matrix | None, setting: EngineSetting) -
     engine.state.squared_norm = float(squares.sum())
     engine.state.rounding = allowance * allowance
     engine.state.age = 1  # the sum is no longer zero
-    return Whole(engine, None, source.unit(squares))
+    return WholePass(engine, None, source.unit(squares))
 
 
-def sparse_pairs(rows: Any, weights: Matrix | None, setting: EngineSetting, k: int) -> Whole | None:
+def sparse_pairs(rows: Any, weights: Matrix | None, setting: EngineSetting, k: int) -> WholePass | None:
     """Return the engine of the k leading singular values of CSR rows (n, d), by Lanczos steps.
 
     Memory 2 k + 20 vectors of length min(n, d), and a copy of the nonzeros. The certificate is the square of the next
@@ -282,7 +282,7 @@ def _of_pairs(
     *,
     delta: float,
     allowance: float,
-) -> Whole:
+) -> WholePass:
     """Return the engine whose rows are exact singular values and directions; `delta`: the square of the next value."""
     setting = setting.resolved("gram")
     kind = SparseEngine if rows.sparse and stays_sparse(rows.csr()) else DenseEngine
@@ -293,7 +293,7 @@ def _of_pairs(
     put_known(engine, Known(squares, vt, np.diag(squares), none, max(0.0, squared_norm - float(squares.sum()))))
     engine.state.shrinkage, engine.state.squared_norm = delta, squared_norm
     engine.state.rounding = allowance * allowance
-    return Whole(engine, rows.unit(squares + allowance), rows.unit(column_squares))
+    return WholePass(engine, rows.unit(squares + allowance), rows.unit(column_squares))
 
 
 def row_steps(rows: Any) -> float:

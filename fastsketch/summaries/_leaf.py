@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from fastsketch.sketching._engines import EngineSetting, ExactEngine, dense_form
 from fastsketch.sketching._mapped_block import MappedBlock
 from fastsketch.sketching._sized_map import SizedMap
-from fastsketch.summaries._forest import Node
+from fastsketch.summaries._forest import BlockNode
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -46,7 +46,7 @@ class Leaf(Protocol):
         """
         ...
 
-    def close(self) -> Node:
+    def close(self) -> BlockNode:
         """Return the block as a node; the leaf is used up until it restarts."""
         ...
 
@@ -91,10 +91,10 @@ class MappedLeaf:
     def add(self, rows: NDArray[Any], *, offset: int = 0) -> int:
         return self._block.add(rows, offset=offset)
 
-    def close(self) -> Node:
+    def close(self) -> BlockNode:
         found = self._block.close()
         assert found.mean is not None  # the block is centred
-        return Node(self.index, 0, found.rows, found.mean, found.n_rows, 0.0)
+        return BlockNode(self.index, 0, found.rows, found.mean, found.n_rows, 0.0)
 
     def restart(self, index: int) -> None:
         self._block.restart(index)
@@ -140,7 +140,7 @@ class EngineLeaf:
         self._engine.update(rows, offset=offset)
         return len(rows)
 
-    def close(self) -> Node:
+    def close(self) -> BlockNode:
         engine = self._engine
         n, unit = engine.n_rows, ldexp(1.0, engine.exponent)
         with np.errstate(over="ignore", under="ignore"):
@@ -149,7 +149,7 @@ class EngineLeaf:
             else:
                 rows = (engine.reduce() * unit).astype(engine.dtype)
                 lost = engine.shrinkage * unit * unit
-        return Node(self.index, 0, rows, engine.mean * unit, n, lost)
+        return BlockNode(self.index, 0, rows, engine.mean * unit, n, lost)
 
     def restart(self, index: int) -> None:
         self.index = index

@@ -13,8 +13,8 @@ from fastsketch._model import Arrays, MergeableModel
 from fastsketch._parameters import choice, float_dtype, integer, seed
 from fastsketch._validation import as_dtype, as_integer, as_rows, natural_dtype
 from fastsketch.io import _checks as checks
-from fastsketch.summaries._forest import PART_LEVEL, Node
-from fastsketch.summaries._summary import BlockSummary, SummarySetting, validate
+from fastsketch.summaries._block_summary import BlockSummary, SummarySetting, validate
+from fastsketch.summaries._forest import PART_LEVEL, BlockNode
 
 Method = Literal["srht", "fd", "exact", "countsketch", "sparse", "gaussian", "sampling", "auto"]
 METHODS: Final[tuple[str, ...]] = get_args(Method)
@@ -158,13 +158,13 @@ class SummaryModel(MergeableModel, abstract=True):
 
     # -- reading: never changes the state --------------------------------------------------------------------------
     @reads
-    def _total(self) -> Node | None:
+    def _total(self) -> BlockNode | None:
         """Return all rows as one node; None before the first."""
         if self._learned is not None:
             return self._learned.node
         return None if self._summary is None else self._summary.total()
 
-    def _require_total(self) -> Node:
+    def _require_total(self) -> BlockNode:
         """Return all rows as one node, or ValueError without rows."""
         node = self._total()
         if node is None:

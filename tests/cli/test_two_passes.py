@@ -239,13 +239,14 @@ def test_audit_refuses(run):
 
 def test_an_interrupted_audit_loses_nothing(run, monkeypatch):
     run("sketch", "rows.npy", "-l", 8, "-o", "o.fsk")
+    from fastsketch.sketching._rows_again import StoredForm
+
     before = Path("o.fsk").read_bytes()
-    from fastsketch.sketching._rows_again import View
 
     def stop(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(View, "multiply", stop)
+    monkeypatch.setattr(StoredForm, "multiply", stop)
     assert "interrupted" in run("audit", "o.fsk", "rows.npy", status=130).err
     assert Path("o.fsk").read_bytes() == before and sorted(path.name for path in Path().iterdir()) == [
         "more.npy",

@@ -12,7 +12,7 @@ from fastsketch._parameters import integer, seed
 from fastsketch._random import Key, raw_numbers
 from fastsketch._validation import Rows, as_flag, as_integer, as_real, as_rows, check_finite, is_sparse
 from fastsketch.hashing._hasher import Hasher
-from fastsketch.hashing._sign_encoder import SignEncoder, View
+from fastsketch.hashing._sign_encoder import SeenRows, SignEncoder
 from fastsketch.io import _checks as checks
 
 Array = NDArray[np.float64]
@@ -23,7 +23,7 @@ KERNEL_ROWS = 4096
 GAMMA = 1e-6
 
 
-class _Learned(NamedTuple):
+class _LearnedSGH(NamedTuple):
     """The hash functions, and the map that a row passes before them."""
 
     mean: Array  # (d,)
@@ -85,7 +85,7 @@ class SGH(Hasher):
             raise ValueError(f"n_bits must be at most n_bases = {self.n_bases}, got {self.n_bits}")
 
     def _begin(self) -> None:
-        self._learned: _Learned | None = None
+        self._learned: _LearnedSGH | None = None
 
     @changes
     def update(self, rows: Rows) -> Self:
@@ -113,7 +113,7 @@ class SGH(Hasher):
         k = _kernel(x, bases, width=width)
         offset = k.mean(axis=0)
         k -= offset
-        self._learned = _Learned(mean, bases, width, offset, self._directions(x, k), n)
+        self._learned = _LearnedSGH(mean, bases, width, offset, self._directions(x, k), n)
         return self
 
     def _directions(self, x: Array, k: Array) -> Array:
@@ -181,7 +181,7 @@ class SGH(Hasher):
 
     def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
         if state:
-            self._learned = _Learned(**arrays, width=float(state["width"]), n_rows=state["n_rows"])
+            self._learned = _LearnedSGH(**arrays, width=float(state["width"]), n_rows=state["n_rows"])
 
 
 class GraphEncoder(SignEncoder):
@@ -190,14 +190,14 @@ class GraphEncoder(SignEncoder):
 
     spans: bool = True  # scores are coordinates as they are
 
-    def __init__(self, learned: _Learned, *, factors: bool) -> None:
+    def __init__(self, learned: _LearnedSGH, *, factors: bool) -> None:
         self.learned = learned
         self.n_features = len(learned.mean)
         self._set_up(learned.w.shape[1], factors=factors)
 
-    def _view(self, rows: Any) -> View:
+    def _view(self, rows: Any) -> SeenRows:
         scores = _scores(self.learned, rows).astype(rows.dtype).astype(np.float64)
-        return View(scores, np.square(scores).sum(axis=1))
+        return SeenRows(scores, np.square(scores).sum(axis=1))
 
     def _from_origin(self, rows: Any) -> tuple[Array, Array]:
         scores = self._view(rows).scores
@@ -215,18 +215,18 @@ class GraphEncoder(SignEncoder):
     def of_state(cls, state: dict[str, Any], arrays: Arrays) -> Self:
         n_bases, n_bits = arrays["w"].shape
         _validate(state, arrays, n_bases, n_bits)
-        learned = _Learned(**arrays, width=float(state["width"]), n_rows=state["n_rows"])
+        learned = _LearnedSGH(**arrays, width=float(state["width"]), n_rows=state["n_rows"])
         return cls(learned, factors=as_flag(state["factors"], "factors"))
 
 
-def _scores(learned: _Learned, rows: Any) -> Array:
+def _scores(learned: _LearnedSGH, rows: Any) -> Array:
     """Return K(x) w of checked rows, (n, n_bits)."""
     dense: NDArray[Any] = np.asarray(rows.toarray() if is_sparse(rows) else rows)
     k = _kernel(_unit(dense - learned.mean), learned.bases, width=learned.width) - learned.offset
     return k @ learned.w
 
 
-def _state(learned: _Learned) -> tuple[dict[str, Any], Arrays]:
+def _state(learned: _LearnedSGH) -> tuple[dict[str, Any], Arrays]:
     found = learned._asdict()
     state = {name: found.pop(name) for name in ("width", "n_rows")}
     return state, found

@@ -20,6 +20,7 @@ from fastsketch._kernels.sketching.state import NOTHING_SEEN, REFRESH, SketchSta
 from fastsketch._model import Arrays
 from fastsketch._validation import not_finite
 from fastsketch.io import _checks as checks
+from fastsketch.sketching._engines._engine_setting import EngineSetting
 from fastsketch.sketching._engines._growth import squares_of
 from fastsketch.sketching._engines._ledger import (
     Known,
@@ -30,7 +31,6 @@ from fastsketch.sketching._engines._ledger import (
     validate_ledger,
     weaken,
 )
-from fastsketch.sketching._engines._setting import EngineSetting
 from fastsketch.sketching._random_maps import Compressor
 from fastsketch.sketching._scalars import scalars, set_scalars
 
@@ -74,7 +74,7 @@ State = TypeVar("State", bound=SketchState)
 Piece = TypeVar("Piece")
 
 
-class Engine(ABC, Generic[State, Piece]):
+class SketchEngine(ABC, Generic[State, Piece]):
     """A state, and the rules by which batches, scales and merges change it."""
 
     kind: ClassVar[str]
@@ -448,4 +448,4 @@ class Engine(ABC, Generic[State, Piece]):
         return allowance * allowance
 
 
-AnyBuffer = Engine[Any, Any]
+AnyBuffer = SketchEngine[Any, Any]

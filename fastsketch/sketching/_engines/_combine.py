@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 
 from fastsketch._kernels.sketching.state import ROUNDING_PER_SHRINK
 from fastsketch.sketching._engines._base import SAFE_EXPONENTS, AnyBuffer
-from fastsketch.sketching._engines._dense import DenseEngine
-from fastsketch.sketching._engines._exact import ExactEngine
+from fastsketch.sketching._engines._dense_engine import DenseEngine
+from fastsketch.sketching._engines._engine_setting import EngineSetting
+from fastsketch.sketching._engines._exact_engine import ExactEngine
 from fastsketch.sketching._engines._growth import SHARE, Growth, squares_of
 from fastsketch.sketching._engines._ledger import Known, joined, put_ledger
-from fastsketch.sketching._engines._mapped import MappedEngine
-from fastsketch.sketching._engines._setting import EngineSetting
-from fastsketch.sketching._engines._sparse import SparseEngine
+from fastsketch.sketching._engines._mapped_engine import MappedEngine
+from fastsketch.sketching._engines._sparse_engine import SparseEngine
 
 Buffer = TypeVar("Buffer", bound=AnyBuffer)
 

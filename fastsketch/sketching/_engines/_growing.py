@@ -10,20 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch import _threads
-from fastsketch.sketching._engines._choose import AnyEngine
-from fastsketch.sketching._engines._dense import DenseEngine
-from fastsketch.sketching._engines._exact import ExactEngine
+from fastsketch.sketching._engines._dense_engine import DenseEngine
+from fastsketch.sketching._engines._engine_choice import AnyEngine
+from fastsketch.sketching._engines._engine_setting import exact_pays
+from fastsketch.sketching._engines._exact_engine import ExactEngine
 from fastsketch.sketching._engines._growth import ALLOWANCE, SHARE, Growth, squares_of
-from fastsketch.sketching._engines._mapped import MappedEngine
-from fastsketch.sketching._engines._setting import exact_pays
-from fastsketch.sketching._engines._sparse import SparseEngine
+from fastsketch.sketching._engines._mapped_engine import MappedEngine
+from fastsketch.sketching._engines._sparse_engine import SparseEngine
 
 Buffer = DenseEngine | SparseEngine
 Weights = NDArray[np.float64] | None
 
 
 def updated(engine: AnyEngine, rows: Any, weights: Weights) -> AnyEngine:
-    """Take all rows of a batch, or none, as ``Engine.update``; return the engine that has them.
+    """Take all rows of a batch, or none, as ``SketchEngine.update``; return the engine that has them.
 
     It is another one, and the one given stays as it was, where rows may bring a shrink that goes beyond the tolerance.
     """

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch._kernels.sketching import groups as kernel
-from fastsketch.sketching._groups._packed import Packed
+from fastsketch.sketching._groups._packed_groups import Packed
 from fastsketch.sketching._groups._shelf import nameless, say_that_it_is_full
-from fastsketch.sketching._groups._store import EXPONENT, FILL, Layout, Numbers, Sorted, Store
+from fastsketch.sketching._groups._store import EXPONENT, FILL, Numbers, RecordLayout, Sorted, Store
 
 # Files of rows. More of them would only write shorter stretches: a file whose groups do not fit is read several times.
 PARTS = 32
@@ -30,7 +30,7 @@ BYTES_OF_GROUP = 320
 class Gathering:
     """The groups of a pass over rows."""
 
-    def __init__(self, layout: Layout, *, max_memory: float, folder: str | None) -> None:
+    def __init__(self, layout: RecordLayout, *, max_memory: float, folder: str | None) -> None:
         self.layout, self.max_memory, self.folder = layout, max_memory, folder
         self._store = Store(layout, max_memory)
         self._n = 0
@@ -163,7 +163,7 @@ class Gathering:
 class Log:
     """Rows and their groups in a file, in their order."""
 
-    def __init__(self, layout: Layout, folder: str | None) -> None:
+    def __init__(self, layout: RecordLayout, folder: str | None) -> None:
         self._layout, self._folder = layout, folder
         self._row = 8 + layout.row_bytes
         try:

@@ -30,7 +30,7 @@ def _lines(n_bytes: int) -> int:
     return -(-n_bytes // LINE) * LINE
 
 
-class Layout:
+class RecordLayout:
     """Where the parts of a record lie, for rows of one width and dtype."""
 
     def __init__(self, setting: EngineSetting, n_features: int, *, dtype: np.dtype[Any]) -> None:
@@ -67,7 +67,7 @@ class Layout:
 class Store:
     """The records of groups 0 .. n - 1, and what they take up."""
 
-    def __init__(self, layout: Layout, max_memory: float = float("inf")) -> None:
+    def __init__(self, layout: RecordLayout, max_memory: float = float("inf")) -> None:
         self.layout = layout
         self._slab_bytes = int(min(SLAB_BYTES, max_memory / SLABS))
         self.n = 0

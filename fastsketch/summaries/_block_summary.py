@@ -18,9 +18,9 @@ from fastsketch.sketching._random_maps import ROWS_PER_FEATURE
 from fastsketch.sketching._sized_map import SizedMap
 from fastsketch.summaries._forest import (
     PART_LEVEL,
+    BlockNode,
     Forest,
     Join,
-    Node,
     join_moments,
     join_rows,
     stated_node,
@@ -203,7 +203,7 @@ class BlockSummary:
         return other
 
     # -- reading: never changes the state --------------------------------------------------------------------------
-    def total(self) -> Node | None:
+    def total(self) -> BlockNode | None:
         """Return everything as one node; None before the first row."""
         return self._held.closed().forest.summary()
 

@@ -11,7 +11,7 @@ from fastsketch._kernels.codes import quantize as kernel
 from fastsketch._validation import Rows, as_integer, as_real, in_place, is_sparse, natural_dtype, not_finite
 from fastsketch.codes._encoder import Arrays, Encoder, Estimate, Tables
 from fastsketch.codes._layout import Codes, Layout
-from fastsketch.codes._packed import as_codes
+from fastsketch.codes._packed_codes import as_codes
 from fastsketch.io import _checks as checks
 from fastsketch.sketching._plain_rows import plain_rows
 

@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 
 from fastsketch._validation import is_sparse
-from fastsketch.sketching._engines._dense import DenseEngine
-from fastsketch.sketching._engines._exact import dense_form
-from fastsketch.sketching._engines._mapped import MappedEngine
-from fastsketch.sketching._engines._setting import EngineSetting, exact_pays
-from fastsketch.sketching._engines._sparse import SparseEngine
+from fastsketch.sketching._engines._dense_engine import DenseEngine
+from fastsketch.sketching._engines._engine_setting import EngineSetting, exact_pays
+from fastsketch.sketching._engines._exact_engine import dense_form
+from fastsketch.sketching._engines._mapped_engine import MappedEngine
+from fastsketch.sketching._engines._sparse_engine import SparseEngine
 
 AnyEngine = DenseEngine | SparseEngine | MappedEngine
 

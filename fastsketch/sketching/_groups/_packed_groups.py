@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fastsketch._kernels.sketching import groups as kernel
 from fastsketch.sketching._groups._shelf import PIECE_BYTES, Shelf
-from fastsketch.sketching._groups._store import EXPONENT, FILL, KEPT, Layout, Numbers, Store
+from fastsketch.sketching._groups._store import EXPONENT, FILL, KEPT, Numbers, RecordLayout, Store
 
 # Groups that are read together.
 TOGETHER = 1024
@@ -18,7 +18,7 @@ TOGETHER = 1024
 class Packed:
     """The state of groups 0 .. n - 1; a group that has shrunk once has a tail: lam, gain, mean, mean_low."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: RecordLayout) -> None:
         self.layout = layout
         self.book, self.count = np.empty((0, 5)), np.empty((0, 6), np.int64)
         self.place = np.empty(0, np.int64)  # of a group's first row in `rows`
@@ -27,7 +27,7 @@ class Packed:
         self.tails = Shelf(layout.tail_size, np.float64)
 
     @classmethod
-    def of(cls, layout: Layout, arrays: dict[str, NDArray[Any]]) -> "Packed":
+    def of(cls, layout: RecordLayout, arrays: dict[str, NDArray[Any]]) -> "Packed":
         """Return the inverse of ``arrays``."""
         packed = cls(layout)
         packed.book, packed.count = arrays["book"], arrays["count"]

@@ -11,12 +11,12 @@ from fastsketch.codes._rescoring import Source
 from fastsketch.codes._search import Found
 from fastsketch.indexing import _generations
 from fastsketch.indexing._contents import Contents, as_ids
+from fastsketch.indexing._index_search import kept_rows, search
 from fastsketch.indexing._places import Ids
-from fastsketch.indexing._searching import kept_rows, search
 from fastsketch.io._checks import MOST_COUNT
 
 
-class Reading:
+class ReadableIndex:
     """An index as those see it who read it: each call takes its contents as they are then, whoever changes them."""
 
     _rows: str | None

@@ -11,15 +11,15 @@ from fastsketch._kernels.sketching.groups import scan as scan_by_row
 from fastsketch._kernels.sketching.state import EXACT, GRAM, SVD
 from fastsketch._model import Arrays
 from fastsketch.io import _checks as checks
-from fastsketch.sketching._engines._base import SHARED_ARRAYS, Engine, check_gains
+from fastsketch.sketching._engines._base import SHARED_ARRAYS, SketchEngine, check_gains
+from fastsketch.sketching._engines._engine_setting import EngineSetting
 from fastsketch.sketching._engines._ledger import LEDGER_ARRAYS
-from fastsketch.sketching._engines._setting import EngineSetting
 from fastsketch.sketching._plain_rows import lies_well, plain_rows
 
 _SOLVERS = {"gram": GRAM, "svd": SVD, "exact": EXACT}
 
 
-class DenseEngine(Engine[kernel.DenseState, NDArray[Any]]):
+class DenseEngine(SketchEngine[kernel.DenseState, NDArray[Any]]):
     """Buffer of `capacity` rows, used from its end: last the `kept` rows of the last shrink (longest at the very end),
     before them the new rows, the newest first."""
 

@@ -12,10 +12,10 @@ from fastsketch._kernels.sketching.sparse_state import SparseState
 from fastsketch._model import Arrays
 from fastsketch._validation import in_place, is_sparse
 from fastsketch.io import _checks as checks
-from fastsketch.sketching._engines._base import SHARED_ARRAYS, Engine, check_gains
-from fastsketch.sketching._engines._dense import DenseEngine
+from fastsketch.sketching._engines._base import SHARED_ARRAYS, SketchEngine, check_gains
+from fastsketch.sketching._engines._dense_engine import DenseEngine
+from fastsketch.sketching._engines._engine_setting import EngineSetting
 from fastsketch.sketching._engines._ledger import LEDGER_ARRAYS, ledger_arrays, put_ledger, weaken
-from fastsketch.sketching._engines._setting import EngineSetting
 from fastsketch.sketching._scalars import scalars, set_scalars
 
 # New rows per kept row. The dense part of a shrink (d * l^2) is paid once for all of them, and the error falls with
@@ -31,7 +31,7 @@ WIDE, SHRINKS = 1 << 17, 8
 Csr = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[Any]]
 
 
-class SparseEngine(Engine[SparseState, Csr]):
+class SparseEngine(SketchEngine[SparseState, Csr]):
     """z (d x (l + 1)): kept rows as columns, one column to spare for centring; new rows as growing CSR arrays."""
 
     kind = "sparse"

@@ -11,9 +11,9 @@ from fastsketch import _threads
 from fastsketch._kernels.sketching.dense import move_mean
 from fastsketch._model import Arrays
 from fastsketch.io import _checks as checks
-from fastsketch.sketching._engines._exact import dense_form
+from fastsketch.sketching._engines._engine_setting import EngineSetting
+from fastsketch.sketching._engines._exact_engine import dense_form
 from fastsketch.sketching._engines._ledger import Known
-from fastsketch.sketching._engines._setting import EngineSetting
 from fastsketch.sketching._mapped_block import MappedBlock
 from fastsketch.sketching._plain_rows import plain_rows
 from fastsketch.sketching._random_maps import Compressor, sized

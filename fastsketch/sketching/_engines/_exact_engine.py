@@ -11,11 +11,11 @@ from fastsketch._kernels.sketching.state import ROUNDING_PER_SHRINK
 from fastsketch._model import Arrays
 from fastsketch.io import _checks as checks
 from fastsketch.sketching._engines._base import AnyBuffer
-from fastsketch.sketching._engines._dense import DenseEngine
+from fastsketch.sketching._engines._dense_engine import DenseEngine
+from fastsketch.sketching._engines._engine_setting import EngineSetting
 from fastsketch.sketching._engines._growth import ALLOWANCE
 from fastsketch.sketching._engines._ledger import Known
-from fastsketch.sketching._engines._setting import EngineSetting
-from fastsketch.sketching._leading import leading
+from fastsketch.sketching._leading_pairs import leading
 
 # Rows that are collected for one rank-k update: fewer, and dsyrk runs below its rate.
 EXACT_BLOCK = 256
