@@ -4,7 +4,7 @@ Phi (F - 1 mu') = Phi (F - 1 c') - (Phi 1)(mu - c)' for any c: the kernel subtra
 the differences, and the rest is one rank-one correction at the end. Each row is read once.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,7 @@ class MappedBlock:
         self.n_features = n_features
         self.dtype = dtype
         self.center = center
+        self._most = sized_map.most(dtype)
         state = kernel.BlockState(
             sized_map.loop,
             p=sized_map.rows_per_call,
@@ -90,7 +91,7 @@ class MappedBlock:
         return n <= self.map.rows_per_call - self.state.pending_rows
 
     def add(self, rows: NDArray[Any], weights: NDArray[np.float64] | None = None, *, offset: int = 0) -> int:
-        """Take rows (of dtype, columns contiguous) until the block is complete; returns how many.
+        """Take rows (of dtype, columns contiguous) until the block is complete; return how many.
 
         Raises ValueError naming the first row (counted from -offset) that is not finite or too large; the state may
         then have changed.
@@ -107,10 +108,9 @@ class MappedBlock:
 
     def _refuse(self, largest: float, offset: int, n: int) -> None:
         """Raise ValueError if sums of so large entries may leave the range; NaN and infinity are the kernel's."""
-        limit = self.map.most(self.dtype)
-        if limit < largest < np.inf:
+        if self._most < largest < np.inf:
             raise ValueError(
-                f"rows must be below {limit:.0e} in magnitude to be compressed: one of rows {offset} to "
+                f"rows must be below {self._most:.0e} in magnitude to be compressed: one of rows {offset} to "
                 f"{offset + n - 1} is not"
             )
 
@@ -154,9 +154,9 @@ class MappedBlock:
         if index != self.index:
             self._take_numbers(index)
 
-    def copy(self) -> "MappedBlock":
+    def copy(self) -> Self:
         """Return an independent block in the same state."""
-        other = object.__new__(MappedBlock)
+        other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
         other._hold(self.state.copy())
         return other

@@ -1,7 +1,7 @@
 """The state of a stream: blocks that are complete, the one being filled, a sample of the rows."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,20 +67,20 @@ class _Held(NamedTuple):
 
     def take(self, rows: NDArray[Any], offset: int) -> None:
         """Put rows in, block after block; after an error the state is of no use."""
-        leaf, done = self.leaf, 0
+        leaf, block_rows, done = self.leaf, self.leaf.block_rows, 0
         while done < len(rows):
             before = leaf.n_rows
             taken = leaf.add(rows[done:], offset=offset + done)
             if self.reservoir is not None:
                 piece = rows[done : done + taken]
-                self.reservoir.take(piece, block=leaf.index, first=before, block_rows=leaf.block_rows)
+                self.reservoir.take(piece, block=leaf.index, first=before, block_rows=block_rows)
             done += taken
-            if leaf.n_rows == leaf.block_rows:
+            if before + taken == block_rows:
                 self._next_block()
 
     def _next_block(self) -> None:
         index = self.leaf.index
-        self.forest.add(self.leaf.close())
+        self.forest.add(self.leaf.node())
         self.leaf.restart(index + 1)
 
 
@@ -124,7 +124,7 @@ class BlockSummary:
         """
         n = rows.shape[0]
         step = max(1, SLICE_BYTES // (self.n_features * self.dtype.itemsize))
-        in_place = isinstance(rows, np.ndarray) and cast("NDArray[Any]", rows).dtype == self.dtype
+        in_place = isinstance(rows, np.ndarray) and rows.dtype == self.dtype
         if (in_place or n <= step) and self._held.leaf.atomic(n):
             self._update_in_place(plain_rows(rows, self.dtype))
             return

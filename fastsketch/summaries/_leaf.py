@@ -40,13 +40,13 @@ class Leaf(Protocol):
         ...
 
     def add(self, rows: NDArray[Any], *, offset: int = 0) -> int:
-        """Take rows until the block is complete; returns how many.
+        """Take rows until the block is complete; return how many.
 
         Raises ValueError naming the first row, counted from -offset, that cannot be taken.
         """
         ...
 
-    def close(self) -> BlockNode:
+    def node(self) -> BlockNode:
         """Return the block as a node; the leaf is used up until it restarts."""
         ...
 
@@ -63,52 +63,24 @@ class Leaf(Protocol):
         ...
 
     def restore(self, arrays: Arrays, index: int) -> None:
-        """Return the inverse of ``arrays``."""
+        """Take the arrays that another leaf gave."""
         ...
 
 
-class MappedLeaf:
+class MappedLeaf(MappedBlock):
     """A block that becomes q rows by a random map: FROSH and its relatives."""
 
     def __init__(self, sized_map: SizedMap, n_features: int, *, dtype: np.dtype[Any], index: int) -> None:
-        self._block = MappedBlock(sized_map, n_features, dtype=dtype, center=True, index=index)
-
-    @property
-    def index(self) -> int:
-        return self._block.index
-
-    @property
-    def n_rows(self) -> int:
-        return self._block.n_rows
-
-    @property
-    def block_rows(self) -> int:
-        return self._block.map.block_rows
+        super().__init__(sized_map, n_features, dtype=dtype, center=True, index=index)
+        self.block_rows = sized_map.block_rows
 
     def atomic(self, n: int) -> bool:
-        return n < self._block.room and self._block.fits_step(n)
+        return n < self.room and self.fits_step(n)
 
-    def add(self, rows: NDArray[Any], *, offset: int = 0) -> int:
-        return self._block.add(rows, offset=offset)
-
-    def close(self) -> BlockNode:
-        found = self._block.close()
+    def node(self) -> BlockNode:
+        found = self.close()
         assert found.mean is not None  # the block is centred
         return BlockNode(self.index, 0, found.rows, found.mean, found.n_rows, 0.0)
-
-    def restart(self, index: int) -> None:
-        self._block.restart(index)
-
-    def copy(self) -> "MappedLeaf":
-        other = object.__new__(MappedLeaf)
-        other._block = self._block.copy()
-        return other
-
-    def arrays(self) -> Arrays:
-        return self._block.arrays()
-
-    def restore(self, arrays: Arrays, index: int) -> None:
-        self._block.restore(arrays, index)
 
 
 class EngineLeaf:
@@ -140,7 +112,7 @@ class EngineLeaf:
         self._engine.update(rows, offset=offset)
         return len(rows)
 
-    def close(self) -> BlockNode:
+    def node(self) -> BlockNode:
         engine = self._engine
         n, unit = engine.n_rows, ldexp(1.0, engine.exponent)
         with np.errstate(over="ignore", under="ignore"):
