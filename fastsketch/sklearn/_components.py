@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch.sketching import FrequentDirections
-from fastsketch.sketching._reading import upright
-from fastsketch.sketching._spectrum import Overview
+from fastsketch.sketching._read_out import upright
+from fastsketch.sketching._spectrum import SpectrumOverview
 
 Floats = NDArray[np.float64]
 
@@ -74,7 +74,7 @@ def count_for(share: float, squares: Floats, total: float) -> int:
     return int(np.searchsorted(shares, share, side="right")) + 1
 
 
-def first_of(seen: Overview, k: int) -> Components:
+def first_of(seen: SpectrumOverview, k: int) -> Components:
     """The first k components of a read-out."""
     found = seen.spectrum
     squares, low, high, vt = found.values[:k], found.low[:k], found.high[:k], found.vectors[:k]

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from fastsketch._kernels.guard import Guard, reads
-from fastsketch._model import INCONSISTENT, Model, from_bytes, plain
+from fastsketch._loading import INCONSISTENT, from_bytes
+from fastsketch._model import Model, plain
 from fastsketch.io import _state as files
 from fastsketch.io._state import StateError
 from fastsketch.sklearn._begun import Begun

@@ -22,8 +22,8 @@ from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._engines import SolverName, merge_engines
 from fastsketch.sketching._methods import METHODS, MethodName
 from fastsketch.sketching._rows_again import Readable
-from fastsketch.sketching._spectrum import Overview
-from fastsketch.sketching._whole import RowProducts, Whole, column_products, sparse_pairs
+from fastsketch.sketching._spectrum import SpectrumOverview
+from fastsketch.sketching._whole import RowProducts, WholePass, column_products, sparse_pairs
 from fastsketch.sklearn._begun import checked
 from fastsketch.sklearn._components import Components, components_of, count_for, first_of
 from fastsketch.sklearn._likelihood import Likelihood
@@ -363,7 +363,7 @@ class SketchedPCA(Likelihood, Sketched, IncrementalPCA):
             self._take(sketch, whole, "arpack")
         return whole is not None
 
-    def _take(self, sketch: FrequentDirections, whole: Whole, solver: str) -> None:
+    def _take(self, sketch: FrequentDirections, whole: WholePass, solver: str) -> None:
         sketch._begin_with(whole.engine, whole.certain_high)
         self._variance = FeatureVariance.of(
             sketch.total_weight, np.ldexp(whole.engine.mean, whole.engine.exponent), whole.squares
@@ -584,7 +584,7 @@ def _variance_of(sketch: FrequentDirections) -> FeatureVariance | None:
 
 def _refine(
     sketch: FrequentDirections, rows: Any, weights: NDArray[np.float64] | None, wanted: int | float
-) -> tuple[int, Overview]:
+) -> tuple[int, SpectrumOverview]:
     """Passes over the rows until no variance moves by more than SETTLED: how many in all, and the last read-out."""
     k = wanted if isinstance(wanted, int) else sketch.resolved["sketch_size"]
     seen, passes, moved = sketch._overview(), 1, True

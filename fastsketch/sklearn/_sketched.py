@@ -17,7 +17,7 @@ from fastsketch._kernels.guard import changes, reads
 from fastsketch._model import Model
 from fastsketch._validation import as_real
 from fastsketch.sketching import FrequentDirections
-from fastsketch.sketching._engines._setting import EXACT_OFFSET, EXACT_SLOPE
+from fastsketch.sketching._engines._engine_setting import EXACT_OFFSET, EXACT_SLOPE
 from fastsketch.sklearn._learned import Arrays, Learned
 from fastsketch.sources import Source, naming
 
