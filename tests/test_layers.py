@@ -17,8 +17,8 @@ ROOT = Path(__file__).parents[1] / "fastsketch"
 # A module may import rooms of its own floor or below.
 FLOORS = [
     {"_kernels"},
-    {"_batches", "_keywords", "_losses", "_model", "_parameters", "_random", "_sparse", "_threads", "_validation"}
-    | {"features", "io", "sources", "merging", "jobs", "reference"},
+    {"_batches", "_keywords", "_losses", "_model", "_parameters", "_random", "_registry", "_sparse", "_threads"}
+    | {"_validation", "features", "io", "sources", "merging", "jobs", "reference"},
     {"codes", "sketching", "summaries", "hashing", "quantizing", "online", "lowrank", "ranking", "recommending"}
     | {"baselines", "indexing"},
     {"_plot", "_show_config", "sklearn", "torch", "dask", "cli", "demo", "__main__", ""},
