@@ -75,7 +75,7 @@ def learn_rows(
                 source,
                 **engine_of(args),
                 passes=getattr(args, "passes", 1),
-                in_order=InOrder(every, seen, switches),
+                in_order=InOrder(every, seen, switches, until_saved=True),
             )
             found = job.run(folder if source.repeatable else None, resume=args.resume, progress=tell)
             finish(found)

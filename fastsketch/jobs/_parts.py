@@ -56,25 +56,25 @@ class Begin(NamedTuple):
         return template._for_part(self.part, self.block)
 
 
-def beginnings(template: Any, parts: Sequence[Source]) -> list[Begin]:
-    """Say how the model of each part begins. Where parts are of whole blocks, they join to the bits of one pass."""
+def beginnings(template: Any, parts: Sequence[Source]) -> Sequence[Begin | None]:
+    """Say how the model of each part begins, None if it is the template. Parts of whole blocks join to one pass."""
+    if len(parts) == 1:
+        return [None]
     lengths = [part.n_rows for part in parts]
     blocks = None
     if all(length is not None for length in lengths):
         blocks = template._first_blocks(cast("list[int]", lengths), parts[0].n_features)
     if blocks is not None:
         return [Begin(0, block, complete=False) for block in blocks]
-    if len(parts) == 1:  # one pass; nothing is to be merged with it
-        return [Begin(0, 0, complete=False)]
     return [Begin(number, 0, complete=True) for number in range(len(parts))]
 
 
-def learn(template: Any, begin: Begin, part: Source, number: int, as_bytes: bool) -> Node:
+def learn(template: Any, begin: Begin | None, part: Source, number: int, as_bytes: bool) -> Node:
     """Return the model of one part."""
-    model = begin.model(template)
+    model = template.copy() if begin is None else begin.model(template)
     for count, _ in learned(model, part):
         tell(count)
-    if begin.complete:
+    if begin is not None and begin.complete:
         model._complete_part()
     return node_of(model, number, number, as_bytes)
 

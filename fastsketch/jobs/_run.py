@@ -151,6 +151,7 @@ class InOrder(NamedTuple):
     every: int = 0  # rows of a piece at most, 0 for as many as are quick
     seen: Callable[[Any], object] | None = None  # is called with the model after each piece
     switches: Mapping[str, Any] = {}  # what else two runs of one job have in common, for ``resume``
+    until_saved: bool = False  # what is kept is needed until the caller has saved the model: a short job keeps nothing
 
 
 class Learning:
@@ -235,11 +236,17 @@ class Learning:
             raise ValueError(f"{what}: the rows of {source.name} come once, and nobody could go on with the rest")
         with Progress(progress, source, len(self.parts), passes=self.passes) as told, contextlib.ExitStack() as stack:
             before = identity_of(source) if source.repeatable else {}
-            kept = None
-            if folder is not None and (resume or len(self.parts) > 1 or self.why_in_order is not None):
-                kept = stack.enter_context(Checkpoint.opened(folder, self._identity(before), resume=resume))
-            if self.why_in_order is not None:
-                model = self._one_after_another(kept, told)
+            ordered = self.why_in_order is not None
+
+            def opened() -> Checkpoint | None:
+                if folder is None or not (resume or ordered or len(self.parts) > 1):
+                    return None
+                return stack.enter_context(Checkpoint.opened(folder, self._identity(before), resume=resume))
+
+            later = ordered and self.how.until_saved and folder is not None and not folder.exists()
+            kept = None if later else opened()
+            if ordered:
+                model = self._one_after_another(kept, opened if later else None, told)
             else:
                 engine = stack.enter_context(self._engine(told))
                 model = self._pass(self.template, engine, kept, told, 1)
@@ -293,7 +300,7 @@ class Learning:
         model = root.opened()
         if model.n_rows == 0:
             raise ValueError(f"{self.source.name} holds no rows")
-        if plain(model.parameters) != plain(template.parameters):  # those of the first part
+        if len(self.parts) > 1 and plain(model.parameters) != plain(template.parameters):  # those of the first part
             return template.copy().merge(model)
         model.notes = deepcopy(template.notes)
         return model
@@ -310,11 +317,13 @@ class Learning:
             found.append((place, node))
         return [(place, node._replace(content=node.opened()) if here else node) for place, node in found]
 
-    def _one_after_another(self, kept: Checkpoint | None, told: Progress) -> Any:
+    def _one_after_another(
+        self, kept: Checkpoint | None, opened: Callable[[], Checkpoint | None] | None, told: Progress
+    ) -> Any:
         """Return one model that has learned all rows in their order.
 
         Its number of rows says where in the source it is: what is kept is the model, every few seconds, when it is
-        interrupted, and (level 1) in the end.
+        interrupted, and (level 1) in the end. `opened` makes the checkpoint when something is to be kept first.
         """
         model, at, source, every = self.template.copy(), 0, self.source, self.how.every
         for entry, node in [] if kept is None else kept.nodes(1):
@@ -323,7 +332,9 @@ class Learning:
 
         def keep(level: int = 0) -> float:
             """Keep the model, and return when to do so again."""
-            nonlocal at
+            nonlocal at, kept, opened
+            if kept is None and opened is not None:
+                kept, opened = opened(), None
             if kept is None:
                 return float("inf")
             began, at = time.perf_counter(), at + 1
@@ -348,6 +359,7 @@ class Learning:
             raise
         if model.n_rows == 0:
             raise ValueError(f"{source.name} holds no rows")
-        keep(level=1)
+        if not self.how.until_saved:
+            keep(level=1)
         told.finished(_parts.node_of(model, 0, 0, as_bytes=False))
         return model
