@@ -7,6 +7,8 @@ tells type checkers and editors where each of them is.
 from importlib import import_module
 from typing import Any
 
+from fastsketch._registry import provide
+
 __version__ = "0.1.0"
 
 _HOME = {
@@ -55,6 +57,8 @@ _ROOMS = (
 )
 
 __all__ = [*_HOME, *_ROOMS, "__version__"]  # pyright: ignore[reportUnsupportedDunderAll]  __init__.pyi has them
+
+provide("engine dask", "fastsketch.dask", "engine")
 
 
 def __getattr__(name: str) -> Any:

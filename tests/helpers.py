@@ -87,6 +87,7 @@ IN_SMALL_PARTS = [
     sys.executable,
     "-c",
     "import sys; from fastsketch.jobs import _run; _run.PART_BYTES, _run.STATES_OF_A_PART = 100_000, 0;"
+    "_run.SECONDS, _run.SHARE, _run.EXAMPLES_AT_A_TIME = 0, 0, 50;"
     "from fastsketch.cli import main; sys.exit(main())",
 ]
 

@@ -25,6 +25,7 @@ FLOORS = [
         "_model",
         "_parameters",
         "_random",
+        "_registry",
         "_sparse",
         "_threads",
         "_validation",

@@ -20,10 +20,10 @@ from fastsketch.cli._in_parts import learn_in_parts, rows_of
 from fastsketch.cli._job import given, limited
 from fastsketch.cli._models import load_model
 from fastsketch.cli._output import output_of
-from fastsketch.cli._progress import Progress
 from fastsketch.cli._reading import rows_in
 from fastsketch.cli._report import SPECTRUM, finite, report
 from fastsketch.io import StateError
+from fastsketch.jobs._progress import Line as Progress
 from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._rows_again import OtherRows
 from fastsketch.sources import Source, comes_once

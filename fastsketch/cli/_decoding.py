@@ -8,12 +8,12 @@ import numpy as np
 from fastsketch.cli._coding import load_coder
 from fastsketch.cli._job import limited
 from fastsketch.cli._output import output_of
-from fastsketch.cli._progress import Progress
 from fastsketch.cli._report import report
 from fastsketch.cli._searching import matrix
 from fastsketch.hashing import SketchHash
 from fastsketch.jobs._answers import Spec
 from fastsketch.jobs._outputs import npy_header
+from fastsketch.jobs._progress import Line as Progress
 
 # Of decoded rows that are written at a time.
 CHUNK_BYTES = 8 << 20

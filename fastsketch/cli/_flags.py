@@ -176,15 +176,7 @@ def progress(parser: argparse.ArgumentParser) -> None:
 def in_parts(parser: argparse.ArgumentParser) -> None:
     """The flags of a command whose rows are learned in parts."""
     workers(parser, "learned")
-    parser.add_argument(
-        "--checkpoint",
-        metavar="DIR",
-        help="folder for what has been learned of the parts, until the output is there (default: OUTPUT.partial)",
-    )
-    parser.add_argument(
-        "--resume", action="store_true", help="go on from the checkpoint of the same command: only other parts are read"
-    )
-    progress(parser)
+    checkpointed(parser)
 
 
 def map_job(parser: argparse.ArgumentParser, *, resumed: bool = True) -> None:
@@ -216,16 +208,18 @@ def workers(parser: argparse.ArgumentParser, done: str) -> None:
     parser.add_argument("--scheduler", metavar="ADDRESS", help=f"of a Dask cluster, where parts are {done}")
 
 
-def long(parser: argparse.ArgumentParser) -> None:
-    """The flags of a command that runs long, and reads its rows in order."""
+def checkpointed(parser: argparse.ArgumentParser) -> None:
+    """The flags of a command that learns from rows, and can go on after a kill."""
     parser.add_argument(
         "--checkpoint",
-        type=float,
-        default=60.0,
-        metavar="SECONDS",
-        help="save a partial result this often (default 60; 0: only when interrupted)",
+        metavar="DIR",
+        help="folder for what has been learned so far, until the output is there (default: OUTPUT.partial)",
     )
-    parser.add_argument("--resume", action="store_true", help="continue from the partial result of the same command")
+    parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="go on from the checkpoint of the same command: only what is left is learned",
+    )
     progress(parser)
 
 

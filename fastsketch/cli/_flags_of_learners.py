@@ -4,11 +4,11 @@ import argparse
 from typing import Any
 
 from fastsketch.cli._flags import (
+    checkpointed,
     choices,
     common,
     dialect,
     listed,
-    long,
     map_job,
     or_none,
     parameter,
@@ -123,7 +123,7 @@ def _learn(commands: Any) -> None:
     parameter(parser, "penalty_strength", group=adaptive, type=float, metavar="X", help="of the penalty (default 0)")
     widths(parser)
     zero_based(parser)
-    long(parser)
+    checkpointed(parser)
     common(parser, "_learning.learn_online")
 
 

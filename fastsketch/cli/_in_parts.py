@@ -1,34 +1,47 @@
-"""Commands whose rows may be learned in parts, on several cores or machines: fs.run, with what a command adds to it."""
+"""Commands that learn: jobs of ``fs.run`` with the arguments, the output and the words of a command."""
 
-import contextlib
 import time
 from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
-from fastsketch._validation import as_real
 from fastsketch.cli._job import flag, limited
 from fastsketch.cli._output import Output
 from fastsketch.cli._reading import rows_in
 from fastsketch.cli._signals import held
-from fastsketch.jobs import Report, run
-from fastsketch.jobs._manifest import Difference, OtherJob, in_words, kept, remove, shown
+from fastsketch.jobs import Report
 from fastsketch.jobs._progress import Printed
+from fastsketch.jobs._resuming import Difference, OtherJob, in_words, kept, remove, shown
+from fastsketch.jobs._run import InOrder, Learning
 from fastsketch.sources import Source, comes_once
+
+# Arguments that are no parameters of the model, and that two runs of one job have in common.
+SWITCHES = ("regression", "binary", "names", "target", "header", "separator", "decimal", "missing")
+SWITCHES = (*SWITCHES, "categorical", "numeric", "ignore")
 
 
 def rows_of(args: Namespace) -> Source:
-    """The rows of args.inputs, one file after another. A stream that would be read twice is refused before it is."""
+    """Open the rows of args.inputs, one file after another. A stream that would be read twice is refused."""
+    refuse_streams(args)
+    return rows_in(args, args.n_features)
+
+
+def refuse_streams(args: Namespace) -> None:
+    """Raise ValueError if a stream is among args.inputs and would be read twice."""
     once = [path for path in args.inputs if comes_once(path)]
     if args.resume and once:
         raise ValueError(f"--resume: {once[0]} is no file, and its rows cannot be read again")
     if getattr(args, "passes", 1) > 1 and once:
         raise ValueError(f"--passes 2: {once[0]} is no regular file, and its rows cannot be read again")
-    return rows_in(args, args.n_features)
 
 
-def learn_in_parts(
+def learn_in_parts(*args: Any, **kwargs: Any) -> dict[str, Any]:
+    """Learn as ``learn_rows`` does, and return the facts of the model alone."""
+    return learn_rows(*args, **kwargs)[1]
+
+
+def learn_rows(
     args: Namespace,
     model: Any,
     out: Output,
@@ -36,10 +49,13 @@ def learn_in_parts(
     *,
     notes: dict[str, Any] | None = None,
     finish: Callable[[Any], object] = lambda model: None,
-) -> dict[str, Any]:
-    """Learn the rows of a source in parts, save the model when `finish` has seen it, and return its facts.
+    every: int = 0,
+    seen: Callable[[Any], object] | None = None,
+) -> tuple[Any, dict[str, Any]]:
+    """Learn the rows of a source, save the model when `finish` has seen it, and return it with its facts.
 
-    What has been learned of parts is in a folder beside the output until then, or in that of --checkpoint.
+    What has been learned is in a folder beside the output until then, or in that of --checkpoint. A model that learns
+    in order is shown to `seen` after every so many rows.
     """
     folder = _folder(args, out)
     started, told = time.perf_counter(), Printed(out.title, args.progress, passes=getattr(args, "passes", 1))
@@ -53,17 +69,15 @@ def learn_in_parts(
 
     try:
         with limited(args.threads):
-            found = run(
+            switches = {name: getattr(args, name, None) for name in SWITCHES}
+            job = Learning(
                 model,
                 source,
-                workers=workers_of(args.workers),
-                engine="dask" if args.scheduler else args.engine,
-                scheduler=args.scheduler,
-                checkpoint=folder if source.repeatable else None,
-                resume=args.resume,
-                progress=tell,
+                **engine_of(args),
                 passes=getattr(args, "passes", 1),
+                in_order=InOrder(every, seen, switches, until_saved=True),
             )
+            found = job.run(folder if source.repeatable else None, resume=args.resume, progress=tell)
             finish(found)
             with held():  # what is complete is saved
                 found.notes = {"inputs": [Path(path).name for path in args.inputs], **(notes or {})}
@@ -80,11 +94,19 @@ def learn_in_parts(
     seconds = time.perf_counter() - started
     facts |= {"passes": told.last["number"]} if told.last is not None and getattr(args, "passes", 1) > 1 else {}
     facts |= {"seconds": seconds, "rows_per_second": rows_read / seconds}
-    return facts if out.name is None else {**facts, "output": out.name}
+    return found, facts if out.name is None else {**facts, "output": out.name}
+
+
+def engine_of(args: Namespace) -> dict[str, Any]:
+    """Return the arguments that say where parts are learned or answered; of commands that work here alone none."""
+    if "workers" not in args:
+        return {}
+    engine = "dask" if args.scheduler else args.engine
+    return {"workers": workers_of(args.workers), "engine": engine, "scheduler": args.scheduler}
 
 
 def workers_of(given: str) -> int | str:
-    """The value of --workers."""
+    """Return the value of --workers."""
     try:
         return int(given)
     except ValueError:
@@ -94,45 +116,32 @@ def workers_of(given: str) -> int | str:
 
 
 def _folder(args: Namespace, out: Output) -> Path | None:
-    """Where the checkpoint is; None if there can be none."""
-    if args.checkpoint is not None and _is_number(args.checkpoint):
-        as_real(float(args.checkpoint), "--checkpoint", 0.0, 1e9)
-    folder = Path(args.checkpoint) if args.checkpoint is not None and not _is_number(args.checkpoint) else out.partial
+    """Return where the checkpoint is; None if there can be none."""
+    folder = out.partial if args.checkpoint is None else Path(args.checkpoint)
     if args.resume and folder is None:
         raise ValueError("--resume needs an output that is a file, or --checkpoint DIR: what there is lies there")
     if folder is not None and folder.is_file():
-        raise ValueError(f"{folder} is a file, the partial result of another command: remove it")
+        raise ValueError(f"{folder} is a file, and what has been learned lies in a folder: remove it")
     return folder
 
 
-def _is_number(text: str) -> bool:
-    """Whether --checkpoint has a number of seconds, as of commands that do not learn in parts."""
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
 def _last_words(folder: Path | None, source: Source) -> str:
-    """What an interrupt leaves."""
+    """Return what an interrupt leaves."""
     if not source.repeatable:
         return "nothing has been saved: the rows of a stream cannot be read again"
     if folder is None:
         return "nothing has been saved: there is no output that is a file, nor --checkpoint DIR"
     number, rows = kept(folder)
     if not number:
-        with contextlib.suppress(OSError):
-            remove(folder)
         return "nothing has been saved: no part was complete"
     which = " of the second pass" if number > 1 else ""
     return f"the partial result of {rows:,} rows{which} is in {folder}; the same command with --resume goes on from it"
 
 
 def _in_words(found: Difference) -> str:
-    """A difference of two jobs by the flags that make it."""
+    """Return a difference of two jobs by the flags that make it."""
     name = found.names[-1]
-    if found.names[0] in ("parameters", "resolved", "passes") or name in ("n_features", "zero_based"):
+    if found.names[0] in ("parameters", "resolved", "passes", *SWITCHES) or name in ("n_features", "zero_based"):
         return f"{flag(name)} is {shown(found.now)} now and was {shown(found.then)}"
     if name == "sources":
         return f"there are {_count(found.now)} inputs now and were {_count(found.then)}"

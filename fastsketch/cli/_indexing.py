@@ -14,13 +14,13 @@ import fastsketch as fs
 from fastsketch.cli._coding import load_coder
 from fastsketch.cli._job import limited
 from fastsketch.cli._output import output_of
-from fastsketch.cli._progress import Progress
 from fastsketch.cli._reading import rows_in
 from fastsketch.cli._report import report
 from fastsketch.cli._searching import answer, asked, matrix, read_ids
 from fastsketch.cli._signals import held
 from fastsketch.indexing import IndexConflict
 from fastsketch.indexing._files import MANIFEST, is_ours
+from fastsketch.jobs._progress import Line as Progress
 from fastsketch.sources import naming
 
 GENERATIONS = "generations"

@@ -90,11 +90,16 @@ class TableSource(Source):
 
     def __init__(self, path: str, table: TableRows) -> None:
         self.name, self.table, self.size = path, table, table.size
+        self.beside, self.repeatable = table.schema["label"], not comes_once(path)
 
     def read(self, start_row: int = 0) -> Iterator[tuple[Any, int]]:
         """See Source."""
         for rows, _, position in self.table.chunks(start_row):
             yield rows, position
+
+    def read_beside(self, start_row: int = 0) -> Iterator[tuple[Any, NDArray[Any], int]]:
+        """See Source: the values are the labels."""
+        return cast("Any", self.table.chunks(start_row))
 
     def place(self, row: int) -> Place:
         """See Source."""

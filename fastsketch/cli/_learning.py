@@ -2,7 +2,6 @@
 
 import inspect
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast, get_args
 
@@ -10,17 +9,14 @@ from fastsketch._losses import LOSSES
 from fastsketch._validation import as_integer
 from fastsketch.cli._answering import scored
 from fastsketch.cli._answers import Answers, LinearLearner
-from fastsketch.cli._job import flag, given, learn, limited
-from fastsketch.cli._labelled import Reading, is_table, reading_as_learned, reading_to_learn
+from fastsketch.cli._in_parts import learn_rows, refuse_streams
+from fastsketch.cli._job import flag, given, limited
+from fastsketch.cli._labelled import is_table, reading_as_learned, reading_to_learn
 from fastsketch.cli._output import Output, output_of
-from fastsketch.cli._reading import Piece
 from fastsketch.cli._report import report
-from fastsketch.io._input import InputFile
+from fastsketch.io._input import InputFile, SourceError
 from fastsketch.online import AdaptiveSubgradient, SketchedNewton
-from fastsketch.sources import Source, open_rows
-
-# Short enough for a checkpoint or an interrupt in a second or so, whatever the method; the bits do not depend on it.
-ROWS_AT_A_TIME = 4096
+from fastsketch.sources import open_rows
 
 # Defaults with --regression: those of the regressors in fastsketch.sklearn. A test compares both.
 REGRESSION: dict[str, Any] = {"loss": "square"}
@@ -33,7 +29,7 @@ SHOWN = ("mean_loss", "error_rate", "log_loss", "auc", "mean_absolute_error", "r
 
 
 def learn_online(args: Namespace) -> None:
-    """Learn from labelled rows; progressive loss, what `score` says on test rows, a model file."""
+    """Learn from labelled rows: progressive loss, what `score` says on test rows, a model file."""
     as_integer(args.every, "--every", 0)
     reading = reading_to_learn(args)
     model = make_model(args, numbers=reading.labels_are_numbers(args.inputs))
@@ -43,8 +39,17 @@ def learn_online(args: Namespace) -> None:
     elif args.test:
         open_rows(args.test, n_features=1)
     with output_of(args) as out:
-        reader = LabelledRows(reading, out, every=0 if args.json else args.every, regression=args.regression)
-        model, facts = learn(args, model, out, reader)
+        refuse_streams(args)
+        source, every = reading.whole(args.inputs), 0 if args.json else args.every
+        for one in source.each():
+            if one.beside is None and not one.labelled:
+                raise SourceError(f"{one.name} holds no labels: they are read from svmlight text and tables")
+
+        def say(model: LinearLearner) -> None:
+            out.say(_as_line(model.progress, args.regression))
+
+        seen = say if every else None
+        model, facts = learn_rows(args, model, out, source, notes=reading.notes(), every=every, seen=seen)
         if args.regression:
             facts.pop("error_rate", None)
         if args.test:
@@ -53,7 +58,7 @@ def learn_online(args: Namespace) -> None:
 
 
 def make_model(args: Namespace, *, numbers: bool = True) -> LinearLearner:
-    """The learner of the method that was asked for; a parameter of the other kind is refused.
+    """Return the learner of the method that was asked for; a parameter of the other kind is refused.
 
     numbers: whether labels are numbers, and not words.
     """
@@ -81,7 +86,7 @@ def make_model(args: Namespace, *, numbers: bool = True) -> LinearLearner:
 
 
 def as_numbers(value: Any, name: str) -> Any:
-    """The labels of a flag, a list or the keys of a dict, as the numbers that they are in the inputs."""
+    """Return the labels of a flag, a list or the keys of a dict, as the numbers that they are in the inputs."""
     if not isinstance(value, list | dict):
         return value
     try:
@@ -92,43 +97,8 @@ def as_numbers(value: Any, name: str) -> Any:
 
 
 def methods(cls: type[LinearLearner]) -> tuple[str, ...]:
-    """The methods that a learner's class knows."""
+    """Return the methods that a learner's class knows."""
     return get_args(inspect.signature(cls).parameters["method"].annotation)
-
-
-class LabelledRows:
-    """Labelled rows as arguments of update; prints a line every so many examples."""
-
-    def __init__(self, reading: Reading, out: Output, *, every: int, regression: bool) -> None:
-        self._reading = reading
-        self._regression = regression
-        self._out = out
-        self._every = every  # 0: no lines
-
-    def open(self, args: Namespace) -> list[Source]:
-        """See Reader."""
-        return self._reading.open(args.inputs)
-
-    def begin(self, sources: Sequence[Source]) -> None:
-        """See Reader."""
-
-    def notes(self) -> dict[str, Any]:
-        """See Reader."""
-        return self._reading.notes()
-
-    def take(self, notes: dict[str, Any]) -> None:
-        """See Reader."""
-        self._reading.take(notes)
-
-    def __call__(self, source: Source, start_row: int, model: Any) -> Iterator[Piece]:
-        """See Reader."""
-        step = self._every or ROWS_AT_A_TIME
-        for rows, labels, position in self._reading.labelled(source, start_row):
-            for start in range(0, len(labels), step):
-                part = slice(start, min(start + step, len(labels)))
-                yield (rows[part], labels[part]), part.stop - part.start, position
-                if self._every and model is not None:
-                    self._out.say(_as_line(model.progress, self._regression))
 
 
 def _as_line(progress: dict[str, Any], regression: bool) -> str:
@@ -138,7 +108,7 @@ def _as_line(progress: dict[str, Any], regression: bool) -> str:
 
 
 def tested(args: Namespace, model: LinearLearner, out: Output) -> dict[str, Any]:
-    """What `score` says of the model on the test rows."""
+    """Return what `score` says of the model on the test rows."""
     about = Namespace(**{**vars(args), "inputs": [args.test], "target": None})
     with limited(args.threads):
         found = scored(about, Answers(model), reading_as_learned(model, about, labelled=True), out)

@@ -1,57 +1,12 @@
 """Rows of a source as arguments of a model's update."""
 
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from fastsketch.cli._flags import as_column
 from fastsketch.sources import Source, comes_once, open_rows
-
-# (arguments of update, rows in them, position in the source)
-Piece = tuple[tuple[Any, ...], int, int]
-
-
-class Learner(Protocol):
-    """A model that a job can learn: the frame, and an update."""
-
-    notes: dict[str, Any]
-
-    @property
-    def n_rows(self) -> int: ...
-    @property
-    def parameters(self) -> dict[str, Any]: ...
-    @property
-    def resolved(self) -> dict[str, Any]: ...
-    def facts(self) -> dict[str, Any]: ...
-    def save(self, path: str | Path) -> None: ...
-    def to_bytes(self) -> bytes: ...
-    def update(self, *args: Any, **kwargs: Any) -> Any: ...
-
-
-class Reader(Protocol):
-    """How files become sources, and their rows arguments of update."""
-
-    def open(self, args: Namespace) -> list[Source]:
-        """The sources of args.inputs, which go together."""
-        ...
-
-    def begin(self, sources: Sequence[Source]) -> None:
-        """Settle what depends on all sources, before the first row of a job."""
-        ...
-
-    def notes(self) -> dict[str, Any]:
-        """What has been settled, as json can write it: part of the notes of the model and of partial results."""
-        ...
-
-    def take(self, notes: dict[str, Any]) -> None:
-        """The inverse, in place of ``begin``; StateError if that is none of its notes."""
-        ...
-
-    def __call__(self, source: Source, start_row: int, model: Any) -> Iterator[Piece]:
-        """The rows from start_row on; `model` is what learns them, None if nothing does."""
-        ...
 
 
 def dialect_of(args: Namespace) -> dict[str, Any]:

@@ -9,11 +9,11 @@ import threading
 from collections import deque
 from collections.abc import Callable, Hashable
 from contextlib import ExitStack
-from importlib import import_module
 from multiprocessing import get_context
 from typing import Any, Literal, Protocol, Self, cast
 
 from fastsketch import _threads
+from fastsketch._registry import provided
 from fastsketch._validation import as_choice
 from fastsketch.jobs._worker import Lost, Shared, Worker
 
@@ -342,8 +342,8 @@ NAMES = ("processes", "threads", "dask")
 
 
 def engine_of(name: str, n_workers: int, *, retries: int, scheduler: Any = None) -> Engine:
-    """An engine by its name; "dask" is that of ``fastsketch.dask``, which takes n_workers 0 for all there are."""
+    """Return an engine by its name; "dask" takes n_workers 0 for all there are."""
     as_choice(name, "engine", NAMES)
     if name == "dask":
-        return import_module("fastsketch.dask").engine(scheduler, n_workers, retries=retries)
+        return provided("engine dask")(scheduler, n_workers, retries=retries)
     return Threads(n_workers) if name == "threads" else Processes(n_workers, retries)

@@ -18,18 +18,18 @@ from numpy.typing import NDArray
 
 from fastsketch._threads import blas_limit
 from fastsketch._validation import as_choice, as_flag, as_integer
-from fastsketch.io._input import SourceError
 from fastsketch.jobs._answers import Fields, Method, Spec, as_fields, name_of, spec_of, unwrapped
 from fastsketch.jobs._engines import NAMES, Engine, Serial, engine_of, tell
-from fastsketch.jobs._manifest import as_written, differences
 from fastsketch.jobs._outputs import Npy, Parquet, Sink, Writer
 from fastsketch.jobs._parts import Node
 from fastsketch.jobs._progress import Progress, Wanted
+from fastsketch.jobs._resuming import Identity, check_unchanged, identity_of
 from fastsketch.jobs._tree import Place
 from fastsketch.jobs._unfinished import Unfinished
 from fastsketch.jobs._workers import useful
 from fastsketch.sources import Source, open_rows
 from fastsketch.sources._naming import naming
+from fastsketch.sources._source import length
 
 # Bytes of rows in a part: what is done again after a kill, and of Parquet what becomes one file.
 PART_BYTES = 64 << 20
@@ -201,8 +201,8 @@ def written(method: Method, source: Source, output: Path, sink: Sink, job: Job, 
         for number, (rows, spec) in in_parts(method, tasks, [parts[n] for n in writers], job, told):
             kept.add(number, rows, spec)
             told.finished(_node(number, rows))
-        if about is not None and differences(about["rows"], as_written(source.identity())):
-            raise SourceError(f"{source.name} has changed while it was read")
+        if about is not None:
+            check_unchanged(source, about["rows"])
         lengths, spec = kept.all(len(parts))
         kept.finish(lengths, firsts, spec or _spec_of_nothing(method, name, source))
     return MapResult(output, sum(lengths), len(parts), len(done), time.perf_counter() - started)
@@ -290,11 +290,6 @@ def _with_ids(part: Source) -> Iterator[tuple[Any, NDArray[Any]]]:
         yield rows, values if kind in "biuf" else np.array(["" if v is None else str(v) for v in values], object)
 
 
-def length(rows: Any) -> int:
-    """Rows of a matrix, or of a list of rows with names."""
-    return int(rows.shape[0]) if hasattr(rows, "shape") else len(rows)
-
-
 # -- what is asked -----------------------------------------------------------------------------------------------------
 def frozen(method: Method) -> Method:
     """The same, of what never changes again: a model that encodes learns its encoder once, and not in each worker."""
@@ -332,13 +327,13 @@ def digest_of(method: Method) -> str:
 
 
 # -- inside ------------------------------------------------------------------------------------------------------------
-def _identity(method: Method, name: str, source: Source, parts: Sequence[Source], job: Job) -> dict[str, Any]:
+def _identity(method: Method, name: str, source: Source, parts: Sequence[Source], job: Job) -> Identity:
     return {
         "method": name,
         "digest of the model": digest_of(method),
         "part_bytes": job.part_bytes,
         "parts": len(parts),
-        "rows": as_written(source.identity()),
+        "rows": identity_of(source),
     }
 
 

@@ -3,18 +3,23 @@
 # pyright: reportPrivateUsage=false
 # (hooks of the frame for the parts of a job)
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, cast
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fastsketch._loading import from_bytes
+from fastsketch.io._input import SourceError
 from fastsketch.io._state import StateError
 from fastsketch.jobs._engines import tell
 from fastsketch.sources import Source
 from fastsketch.sources._naming import naming
+from fastsketch.sources._source import length
 
 
 class Node(NamedTuple):
-    """What was learned of parts `first` to `last`: a model, its bytes, or what fetches these from where they are."""
+    """What was learned of parts `first` to `last`: a model, its bytes, or an object that fetches these."""
 
     content: Any
     n_rows: int
@@ -23,7 +28,7 @@ class Node(NamedTuple):
     certificate: dict[str, float]
 
     def opened(self) -> Any:
-        """The model; StateError naming the parts if the bytes are none."""
+        """Return the model; StateError names the parts if the bytes are none."""
         content = self.content.fetch() if hasattr(self.content, "fetch") else self.content
         if not isinstance(content, bytes):
             return content
@@ -34,7 +39,7 @@ class Node(NamedTuple):
             raise StateError(f"what came back from {which} cannot be merged: {error}") from error
 
     def as_bytes(self) -> bytes:
-        """The model as a state file has it."""
+        """Return the model as a state file has it."""
         content = self.content.fetch() if hasattr(self.content, "fetch") else self.content
         return content if isinstance(content, bytes) else cast("bytes", content.to_bytes())
 
@@ -47,42 +52,51 @@ class Begin(NamedTuple):
     complete: bool  # it is sealed when its rows are in
 
     def model(self, template: Any) -> Any:
-        """An empty model."""
+        """Return an empty model for the part."""
         return template._for_part(self.part, self.block)
 
 
-def beginnings(template: Any, parts: Sequence[Source]) -> list[Begin]:
-    """How the model of each part begins. Where parts are of whole blocks, they join to the bits of one pass."""
+def beginnings(template: Any, parts: Sequence[Source]) -> Sequence[Begin | None]:
+    """Say how the model of each part begins, None if it is the template. Parts of whole blocks join to one pass."""
+    if len(parts) == 1:
+        return [None]
     lengths = [part.n_rows for part in parts]
     blocks = None
     if all(length is not None for length in lengths):
         blocks = template._first_blocks(cast("list[int]", lengths), parts[0].n_features)
     if blocks is not None:
         return [Begin(0, block, complete=False) for block in blocks]
-    if len(parts) == 1:  # one pass; nothing is to be merged with it
-        return [Begin(0, 0, complete=False)]
     return [Begin(number, 0, complete=True) for number in range(len(parts))]
 
 
-def learn(template: Any, begin: Begin, part: Source, number: int, as_bytes: bool) -> Node:
-    """The model of one part."""
-    model = begin.model(template)
-    take(model, part)
-    if begin.complete:
+def learn(template: Any, begin: Begin | None, part: Source, number: int, as_bytes: bool) -> Node:
+    """Return the model of one part."""
+    model = template.copy() if begin is None else begin.model(template)
+    for count, _ in learned(model, part):
+        tell(count)
+    if begin is not None and begin.complete:
         model._complete_part()
     return node_of(model, number, number, as_bytes)
 
 
-def take(model: Any, part: Source) -> None:
-    """All rows of a source into a model, whose errors then name the file and its row."""
-    row, chunks = 0, part.chunks()
-    model._name_columns(part)
+def learned(
+    model: Any, source: Source, start_row: int = 0, *, targets: bool = False, step: int = 0
+) -> Iterator[tuple[int, int]]:
+    """Let a model learn the rows of a source from start_row on; yield (rows, position) of a piece when it is in.
+
+    Errors of the model name the file and its row. A piece is a chunk, or at most `step` rows of one.
+    """
+    row, chunks = start_row, _labelled(source, start_row) if targets else source.chunks(start_row)
+    model._name_columns(source)
     try:
-        for rows, _ in chunks:
-            with naming(part, row):
-                model.update(rows)
-            row += rows.shape[0]
-            tell(rows.shape[0])
+        for *columns, position in chunks:
+            n = length(columns[0])
+            for start in range(0, n, step or max(n, 1)):
+                stop = min(start + step, n) if step else n
+                with naming(source, row):
+                    model.update(*(columns if stop - start == n else [column[start:stop] for column in columns]))
+                row += stop - start
+                yield stop - start, position
     finally:
         getattr(chunks, "close", _nothing)()  # a traceback would keep it, and what it has open
 
@@ -91,8 +105,39 @@ def _nothing() -> None:
     pass
 
 
+def _labelled(source: Source, start_row: int) -> Iterator[tuple[Any, NDArray[Any], int]]:
+    """Yield rows with their targets; words are numbers if those of the first rows of the source are."""
+    kind, row = None, start_row
+    if start_row:
+        first = source.chunks_beside()
+        kind = _kind_of(next(iter(first))[1])
+        getattr(first, "close", _nothing)()
+    for rows, values, position in source.chunks_beside(start_row):
+        if values.dtype == object:
+            kind = kind or _kind_of(values)
+            values = np.array([_as_target(value, kind, source, row + k) for k, value in enumerate(values)])
+        yield rows, values, position
+        row += len(values)
+
+
+def _kind_of(values: NDArray[Any]) -> type:
+    try:
+        return float if np.isfinite(values.astype(float)).all() else str
+    except (TypeError, ValueError):
+        return str
+
+
+def _as_target(value: Any, kind: type, source: Source, row: int) -> Any:
+    if value is None:
+        raise SourceError(f"{source.where(row)}: the target is missing")
+    try:
+        return kind(value)
+    except (TypeError, ValueError):
+        raise SourceError(f"{source.where(row)}: the target is {value!r}, the first ones are numbers") from None
+
+
 def join(nodes: Sequence[Node]) -> Node:
-    """One node of neighbours, in their order; the first model becomes it."""
+    """Merge neighbours, in their order, into one node; the first model becomes it."""
     as_bytes = isinstance(nodes[0].content, bytes)
     model, *others = [node.opened() for node in nodes]
     for other in others:
@@ -101,5 +146,5 @@ def join(nodes: Sequence[Node]) -> Node:
 
 
 def node_of(model: Any, first: int, last: int, as_bytes: bool) -> Node:
-    """What a model has learned of parts first to last."""
+    """Return what a model has learned of parts first to last as a node."""
     return Node(model.to_bytes() if as_bytes else model, model.n_rows, first, last, model._certificate())

@@ -60,7 +60,7 @@ class Report(TypedDict):
 
 
 class Line:
-    """Prints ``name: 42 % 1,234,567 rows 56,789 rows/s 0:12 left`` at most twice a second, or JSON.
+    """A line of progress, ``name: 42 % 1,234,567 rows 56,789 rows/s 0:12 left``, or JSON, at most twice a second.
 
     rows: those before it began; seconds: since then.
     """
@@ -146,7 +146,7 @@ Wanted = bool | Literal["json"] | Callable[[Report], object] | None
 
 
 class Progress:
-    """The progress of a job whose parts come in any order."""
+    """Progress of a job whose parts come in any order."""
 
     def __init__(self, wanted: Wanted, source: Source, n_parts: int, *, passes: int = 1) -> None:
         if callable(wanted):
@@ -163,12 +163,13 @@ class Progress:
         self.begin_pass(1)
 
     def begin_pass(self, number: int) -> None:
-        """From now on the rows are read for the first time, or for the second."""
+        """Begin to report on the first reading of the rows, or on the second."""
         if self._number:
             self._say(final=True)
         self._number = number
         self._begun, self._last = time.perf_counter(), 0.0
         self._parts = self._before = self._rows = self._rows_before = self._open = 0
+        self._fraction = 0.0
         self._nodes: dict[int, Node] = {}  # those that no other covers, by first part, without their content
 
     def __enter__(self) -> Self:
@@ -179,20 +180,24 @@ class Progress:
             self._say(final=True)
 
     def known(self, node: Node) -> None:
-        """An earlier run has done this."""
+        """Count a node of an earlier run."""
         self._before += node.last - node.first + 1
         self._rows_before += node.n_rows
         self._put(node)
 
     def finished(self, node: Node) -> None:
-        """This has been done now."""
+        """Count a node that has been done now."""
         self._put(node)
-        self._open = 0
+        self._open, self._fraction = 0, 0.0
         self._say()
 
-    def rows_here(self, n_rows: int) -> None:
-        """So many more rows of the part that this process is at."""
-        self._open += n_rows
+    def begun(self, n_rows: int) -> None:
+        """Count rows of the part that this process is at which an earlier run has learned."""
+        self._rows_before = self._open = n_rows
+
+    def rows_here(self, n_rows: int, fraction: float = 0.0) -> None:
+        """Count more rows of the part that this process is at; `fraction` of it is done, if that is known."""
+        self._open, self._fraction = self._open + n_rows, fraction
         self._say()
 
     def _put(self, node: Node) -> None:
@@ -211,7 +216,9 @@ class Progress:
             return
         self._last = now
         rows = self._rows + self._open
-        fraction = min(1.0, rows / self._rows_expected) if self._rows_expected else self._parts / self._n_parts
+        fraction = (self._parts + self._fraction) / self._n_parts
+        if self._rows_expected:
+            fraction = rows / self._rows_expected
         certificate: dict[str, float] = {}
         for node in self._nodes.values():
             for name, value in node.certificate.items():
@@ -225,7 +232,7 @@ class Progress:
                 "parts": self._parts,
                 "parts_before": self._before,
                 "n_parts": self._n_parts,
-                "fraction": 1.0 if final else fraction,
+                "fraction": 1.0 if final else min(1.0, fraction),
                 "seconds": now - self._start,
                 "final": final,
                 "certificate": certificate,

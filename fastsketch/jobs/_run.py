@@ -4,23 +4,23 @@
 # (hooks of the frame for the parts of a job)
 
 import contextlib
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from inspect import signature
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from fastsketch._model import Model, plain
 from fastsketch._threads import blas_limit
 from fastsketch._validation import as_choice, as_flag, as_integer
-from fastsketch.io._input import SourceError
 from fastsketch.io._state import StateError
 from fastsketch.jobs import _parts
 from fastsketch.jobs._engines import NAMES, Engine, EngineName, Serial, engine_of
-from fastsketch.jobs._manifest import Identity, Manifest, as_written, differences, in_words
 from fastsketch.jobs._parts import Node
 from fastsketch.jobs._progress import Progress, Wanted
+from fastsketch.jobs._resuming import Checkpoint, Identity, as_written, check_unchanged, identity_of
 from fastsketch.jobs._tree import Place, Tree, climbed
 from fastsketch.jobs._workers import automatic
 from fastsketch.sources import Source, open_rows
@@ -34,12 +34,18 @@ PART_BYTES = 128 << 20
 STATES_OF_A_PART = 64
 # Most bytes of a part, but for blocks that are larger.
 LARGEST_PART = 1 << 30
+# Rows of a piece of examples: short enough for a checkpoint or an interrupt in a second or so, whatever the learner.
+EXAMPLES_AT_A_TIME = 4096
+# Seconds between two checkpoints of a model that learns in order: what a kill costs. Writing them may take one part in
+# so many of the time.
+SECONDS, SHARE = 5.0, 20
 
 
 def run(
     model: M,
     source: Any,
     *,
+    target: str | int | None = None,
     workers: int | str = "auto",
     engine: EngineName = "processes",
     scheduler: Any = None,
@@ -61,6 +67,10 @@ def run(
         A template that has seen no rows: its parameters and its notes count, and it is not changed.
     source : source, or whatever ``fs.open_rows`` takes
         Rows; an iterator, a pipe and all else whose rows come once are read here, in one part.
+    target : str or int, optional
+        For a learner (``SketchedNewton``, ``AdaptiveSubgradient``) the column that it is to predict, by name or
+        position: ``beside`` of ``fs.open_rows``. Words are labels, unless those of the first rows are numbers. Labels
+        of svmlight text need no name.
     workers : int or "auto", default "auto"
         Tasks that run at the same time, at least 1. "auto": as many as CPUs (by affinity and the quota of a container),
         memory, number of parts and the size of the job have use for. One worker is this process.
@@ -70,9 +80,10 @@ def run(
         For engine "dask": the address of a scheduler or a client; None for the active one.
     checkpoint : path, optional
         A folder for what has been learned so far, made if need be: ``resume=True`` goes on from it after a kill. In the
-        end it holds the result alone; a job of one part has none.
+        end it holds the result alone; models of parts have none if there is one part.
     resume : bool, default False
-        Whether to go on from what is in ``checkpoint``; only parts of which nothing is there are learned.
+        Whether to go on from what is in ``checkpoint``: only parts of which nothing is there are learned, or the rows
+        after those that a model has learned in order.
     progress : bool, "json" or callable, optional
         Whether to print a line on standard error (None: on a terminal), lines of JSON, or what to call with a
         ``jobs.Report``: a dict with "rows", "rows_per_second", "parts", "n_parts", "seconds", "certificate" and more.
@@ -100,9 +111,9 @@ def run(
 
     Notes
     -----
-    Models that need their rows in order (sketches with decay, learners) learn here, part after part: then ``workers``
-    above 1 are refused. Two jobs with one checkpoint are refused, too. In workers BLAS and the kernels run on one
-    thread each.
+    Models that need their rows in order (sketches with decay, learners) learn here, and keep what they have learned
+    every few seconds and when they are interrupted: ``workers`` above 1 are refused. Two jobs with one checkpoint are
+    refused, too. In workers BLAS and the kernels run on one thread each.
 
     Examples
     --------
@@ -111,50 +122,61 @@ def run(
     >>> model = fs.run(fs.SketchHash(8), rows)
     >>> model.n_rows, np.array_equal(model.projection, fs.SketchHash(8).update(rows).projection)  # as in one pass
     (2000, True)
+    >>> examples = np.column_stack([rows, rows[:, 0] > rows[:, 1]])
+    >>> learner = fs.run(fs.SketchedNewton(), examples, target=-1)
+    >>> learner.n_rows, learner.progress["error_rate"] < 0.1
+    (2000, True)
     """
-    rows = open_rows(source)
+    rows = open_rows(source) if target is None else open_rows(source, beside=target)
+    finish: Callable[[Any], Any] | None = None
     if hasattr(model, "_job"):
-        template, finish = cast("Any", model)._job(rows)
-    else:
-        template, finish = model, _same
-    job = _Job(template, rows, passes=passes, engine=engine, workers=workers)
-    resume = as_flag(resume, "resume")
-    if resume and checkpoint is None:
-        raise ValueError("resume needs the checkpoint to go on from")
-    job.retries, job.scheduler = as_integer(retries, "retries", 0), scheduler
-    folder = None if checkpoint is None else Path(checkpoint)
-    if folder is not None and not job.source.repeatable:
-        what = "resume" if resume else "checkpoint"
-        raise ValueError(f"{what}: the rows of {job.source.name} come once, and nobody could go on with the rest")
-    with Progress(progress, job.source, len(job.parts), passes=job.passes) as told:
-        return finish(job.run(folder, resume=resume, told=told))
+        model, finish = cast("Any", model)._job(rows)
+    job = Learning(
+        model,
+        rows,
+        labelled=target is not None,
+        workers=workers,
+        engine=engine,
+        scheduler=scheduler,
+        passes=passes,
+        retries=retries,
+    )
+    model = job.run(checkpoint, resume=resume, progress=progress)
+    return model if finish is None else finish(model)
 
 
-def _same(model: Any) -> Any:
-    return model
+class InOrder(NamedTuple):
+    """How a command has a model learn in order."""
+
+    every: int = 0  # rows of a piece at most, 0 for as many as are quick
+    seen: Callable[[Any], object] | None = None  # is called with the model after each piece
+    switches: Mapping[str, Any] = {}  # what else two runs of one job have in common, for ``resume``
+    until_saved: bool = False  # what is kept is needed until the caller has saved the model: a short job keeps nothing
 
 
-class _Job:
-    """What is to be done, checked."""
+class Learning:
+    """A job that learns: the arguments of ``run``, checked, and the parts that they make of a source."""
 
-    retries: int = 3
-    scheduler: Any = None
-
-    def __init__(self, given: Any, source: Source, *, passes: int, engine: str, workers: int | str) -> None:
-        if not (isinstance(given, Model) and hasattr(given, "update")):
-            whole = isinstance(given, Model) and hasattr(given, "fit")
-            instead = ": its fit takes all rows, fastsketch.dask.fit their partitions" if whole else ""
-            raise TypeError(f"model must be a model that learns by update, got {type(given).__name__}{instead}")
-        template: Any = given
-        if "targets" in signature(template.update).parameters:
-            raise TypeError(f"a {type(template).__name__} learns from rows with targets, which a source does not have")
-        if template.n_rows:
-            raise ValueError(f"model must have seen no rows, it has seen {template.n_rows}: merge the result into it")
+    def __init__(
+        self,
+        template: Any,
+        source: Source,
+        *,
+        labelled: bool = False,
+        workers: int | str = "auto",
+        engine: str = "processes",
+        scheduler: Any = None,
+        passes: int = 1,
+        retries: int = 3,
+        in_order: InOrder | None = None,
+    ) -> None:
+        self.template, self.source, self.scheduler = template, source, scheduler
+        self.how = in_order or InOrder()
         as_choice(engine, "engine", NAMES)
+        self.engine, self.retries = engine, as_integer(retries, "retries", 0)
         if workers != "auto":
             workers = as_integer(workers, "workers", 1)
-        self.template = template
-        self.source = source
+        self._check_template(labelled)
         self.passes = as_integer(passes, "passes", 1, 3)
         if self.passes == 2:
             if not hasattr(template, "_check_second_pass"):
@@ -162,23 +184,37 @@ class _Job:
             template._check_second_pass()
             if not source.repeatable:
                 raise ValueError(f"passes must be 1: the rows of {source.name} come once")
-        self.in_order = template._in_order()
         self.parts, self.part_bytes = self._cut()
-        self.engine = engine
         self.workers = self._workers(workers)
+
+    def _check_template(self, labelled: bool) -> None:
+        template, source = self.template, self.source
+        kind = type(template).__name__
+        if not (isinstance(template, Model) and hasattr(template, "update")):
+            whole = isinstance(template, Model) and hasattr(template, "fit")
+            instead = ": its fit takes all rows, fastsketch.dask.fit their partitions" if whole else ""
+            raise TypeError(f"model must be a model that learns by update, got {kind}{instead}")
+        self.why_in_order: str | None = template._in_order()
+        self.learns_targets = self.why_in_order is not None and "targets" in signature(template.update).parameters
+        if self.learns_targets and source.beside is None and not source.labelled:
+            raise TypeError(f"a {kind} learns from rows with targets: target names the column that holds them")
+        if labelled and not self.learns_targets:
+            raise TypeError(f"target is of learners: a {kind} has no use for one")
+        if template.n_rows:
+            raise ValueError(f"model must have seen no rows, it has seen {template.n_rows}: merge the result into it")
 
     def _cut(self) -> tuple[list[Source], int]:
         d = self.source.n_features
-        if self.in_order is not None:
-            return self.source.parts(PART_BYTES), PART_BYTES
+        if self.why_in_order is not None:
+            return [self.source], 0
         wanted = 0 if self.source.sparse else STATES_OF_A_PART * self.template._state_bytes(d)
         size = max(PART_BYTES, min(LARGEST_PART, wanted))
         return self.source.parts(size, multiple=self.template._part_rows(d)), size
 
     def _workers(self, wanted: int | str) -> int:
-        if self.in_order is not None:
+        if self.why_in_order is not None:
             if wanted not in ("auto", 1):
-                raise ValueError(f"workers must be 1: {self.in_order}, so that rows are learned in their order")
+                raise ValueError(f"workers must be 1: {self.why_in_order}, so that rows are learned in their order")
             return 1
         if not self.source.repeatable:
             return 1
@@ -190,34 +226,48 @@ class _Job:
         return automatic(self.template, self.parts, n_bytes, processes=self.engine == "processes")
 
     # -- running ---------------------------------------------------------------------------------------------------
-    def run(self, folder: Path | None, *, resume: bool, told: Progress) -> Any:
-        before = as_written(self.source.identity()) if self.source.repeatable else None
-        with contextlib.ExitStack() as stack:
-            manifest = None
-            if folder is not None and (resume or len(self.parts) > 1):
-                identity = self._identity(before)
-                manifest = stack.enter_context(Manifest.opened(folder, identity, resume=resume))
-            engine = stack.enter_context(self._engine(told))
-            model = self._pass(self.template, engine, manifest, told, 1)
-            again = model._second_pass() if self.passes == 2 else None
-            if again is not None:
-                told.begin_pass(2)
-                model = self._pass(again, engine, manifest, told, 2).finish()
-        if before is not None:
-            found = differences(as_written(self.source.identity()), before)
-            if found:
-                raise SourceError(f"the rows changed while they were read: {in_words(found[0])}")
+    def run(self, checkpoint: str | PathLike[str] | None, *, resume: bool, progress: Wanted) -> Any:
+        """Learn the rows, and return the model of them all."""
+        source, folder = self.source, None if checkpoint is None else Path(checkpoint)
+        if as_flag(resume, "resume") and folder is None:
+            raise ValueError("resume needs the checkpoint to go on from")
+        if folder is not None and not source.repeatable:
+            what = "resume" if resume else "checkpoint"
+            raise ValueError(f"{what}: the rows of {source.name} come once, and nobody could go on with the rest")
+        with Progress(progress, source, len(self.parts), passes=self.passes) as told, contextlib.ExitStack() as stack:
+            before = identity_of(source) if source.repeatable else {}
+            ordered = self.why_in_order is not None
+
+            def opened() -> Checkpoint | None:
+                if folder is None or not (resume or ordered or len(self.parts) > 1):
+                    return None
+                return stack.enter_context(Checkpoint.opened(folder, self._identity(before), resume=resume))
+
+            later = ordered and self.how.until_saved and folder is not None and not folder.exists()
+            kept = None if later else opened()
+            if ordered:
+                model = self._one_after_another(kept, opened if later else None, told)
+            else:
+                engine = stack.enter_context(self._engine(told))
+                model = self._pass(self.template, engine, kept, told, 1)
+                again = model._second_pass() if self.passes == 2 else None
+                if again is not None:
+                    told.begin_pass(2)
+                    model = self._pass(again, engine, kept, told, 2).finish()
+            if source.repeatable:
+                check_unchanged(source, before)
         return model
 
-    def _identity(self, source: Any) -> Identity:
+    def _identity(self, source: Identity) -> Identity:
         return {
             "kind": type(self.template).__name__,
+            **as_written(self.how.switches),
             "parameters": as_written(plain(self.template.parameters)),
             "resolved": as_written(plain(self.template.resolved)),
             "passes": self.passes,
             "part_bytes": self.part_bytes,
             "parts": len(self.parts),
-            "inputs": source if source is None or "sources" in source else {"sources": [source]},
+            "inputs": source if "sources" in source else {"sources": [source]},
         }
 
     def _engine(self, told: Progress) -> Engine:
@@ -225,11 +275,9 @@ class _Job:
             return Serial(blas_limit(), told.rows_here)
         return engine_of(self.engine, self.workers, retries=self.retries, scheduler=self.scheduler)
 
-    def _pass(self, template: Any, engine: Engine, manifest: Manifest | None, told: Progress, number: int) -> Any:
-        if self.in_order is not None:
-            return self._chain(template, manifest, told)
+    def _pass(self, template: Any, engine: Engine, kept: Checkpoint | None, told: Progress, number: int) -> Any:
         tree: Tree[Node] = Tree(len(self.parts))
-        known = [] if manifest is None else self._known(tree, manifest, number, here=engine.here)
+        known = [] if kept is None else self._known(tree, kept, number, here=engine.here)
         for _, node in known:
             told.known(node)
         shared = engine.share(template)
@@ -243,8 +291,8 @@ class _Job:
                     yield tree.place(0, index), _parts.learn, (shared, begin, part, index, not engine.here)
 
         def finished(place: Place, node: Node) -> Node:
-            if manifest is not None:
-                manifest.add(number, place, node)
+            if kept is not None:
+                kept.add(number, place, node)
             told.finished(node)
             return node
 
@@ -252,37 +300,66 @@ class _Job:
         model = root.opened()
         if model.n_rows == 0:
             raise ValueError(f"{self.source.name} holds no rows")
-        if plain(model.parameters) != plain(template.parameters):  # those of the first part
+        if len(self.parts) > 1 and plain(model.parameters) != plain(template.parameters):  # those of the first part
             return template.copy().merge(model)
         model.notes = deepcopy(template.notes)
         return model
 
-    def _known(self, tree: Tree[Node], manifest: Manifest, number: int, *, here: bool) -> list[tuple[Place, Node]]:
+    def _known(self, tree: Tree[Node], kept: Checkpoint, number: int, *, here: bool) -> list[tuple[Place, Node]]:
         found: list[tuple[Place, Node]] = []
-        for entry, node in manifest.nodes(number):
+        for entry, node in kept.nodes(number):
             try:
                 place = tree.place(entry.level, entry.at)
             except ValueError:
                 place = None
             if place is None or (place.first, place.last) != (entry.first, entry.last):
-                raise StateError(f"{manifest.folder}: the manifest has {entry.file} in no place: start without resume")
+                raise StateError(f"{kept.folder}: the manifest has {entry.file} in no place: start without resume")
             found.append((place, node))
         return [(place, node._replace(content=node.opened()) if here else node) for place, node in found]
 
-    def _chain(self, template: Any, manifest: Manifest | None, told: Progress) -> Any:
-        """One model, part after part."""
-        model, done = template.copy(), 0
-        if manifest is not None:
-            for _, node in manifest.nodes(1):
-                model, done = node.opened(), node.last + 1
-                told.known(node)
-        with blas_limit():
-            for index in range(done, len(self.parts)):
-                _parts.take(model, self.parts[index])
-                node = _parts.node_of(model, 0, index, as_bytes=False)
-                if manifest is not None:
-                    manifest.add(1, Place(0, index, 0, index), node)
-                told.finished(node)
+    def _one_after_another(
+        self, kept: Checkpoint | None, opened: Callable[[], Checkpoint | None] | None, told: Progress
+    ) -> Any:
+        """Return one model that has learned all rows in their order.
+
+        Its number of rows says where in the source it is: what is kept is the model, every few seconds, when it is
+        interrupted, and (level 1) in the end. `opened` makes the checkpoint when something is to be kept first.
+        """
+        model, at, source, every = self.template.copy(), 0, self.source, self.how.every
+        for entry, node in [] if kept is None else kept.nodes(1):
+            model, at = node.opened(), entry.at + 1
+            told.begun(node.n_rows)
+
+        def keep(level: int = 0) -> float:
+            """Keep the model, and return when to do so again."""
+            nonlocal at, kept, opened
+            if kept is None and opened is not None:
+                kept, opened = opened(), None
+            if kept is None:
+                return float("inf")
+            began, at = time.perf_counter(), at + 1
+            kept.add(1, Place(level, at, 0, 0), _parts.node_of(model, 0, 0, as_bytes=False))
+            now = time.perf_counter()
+            return now + max(SECONDS, SHARE * (now - began))
+
+        rows_kept, due = model.n_rows, time.perf_counter() + SECONDS
+        every = every or (EXAMPLES_AT_A_TIME if self.learns_targets else 0)
+        pieces = _parts.learned(model, source, model.n_rows, targets=self.learns_targets, step=every)
+        try:
+            with blas_limit(), contextlib.closing(pieces):
+                for count, position in pieces:
+                    told.rows_here(count, position / source.size if source.size else 0.0)
+                    if self.how.seen is not None:
+                        self.how.seen(model)
+                    if time.perf_counter() >= due:
+                        rows_kept, due = model.n_rows, keep()
+        except KeyboardInterrupt:
+            if model.n_rows > rows_kept:
+                keep()
+            raise
         if model.n_rows == 0:
-            raise ValueError(f"{self.source.name} holds no rows")
+            raise ValueError(f"{source.name} holds no rows")
+        if not self.how.until_saved:
+            keep(level=1)
+        told.finished(_parts.node_of(model, 0, 0, as_bytes=False))
         return model

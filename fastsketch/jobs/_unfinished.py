@@ -1,7 +1,6 @@
-"""The folder of a map job that is under way: what parts have written, and a journal of those that are done.
+"""The folder of a map job that is under way: what parts have written, and the journal of those that are done.
 
-It lies beside the output and is called OUT.partial. A line of the journal is written when what its part has written is
-on the disk; the output has its name when all is there, or is the old one.
+It lies beside the output and is called OUT.partial. The output has its name when all is there, or is the old one.
 """
 
 import contextlib
@@ -17,18 +16,17 @@ from fastsketch.io._replacing import LONGEST_STEM, regular_target, sweep, tempor
 from fastsketch.io._state import StateError
 from fastsketch.jobs._answers import Spec
 from fastsketch.jobs._journal import add_line, begin, contents
-from fastsketch.jobs._manifest import compare
 from fastsketch.jobs._outputs import Sink
+from fastsketch.jobs._resuming import JOURNAL, Identity, begin_or_resume, require_journal
 
-JOURNAL = "manifest.jsonl"
-# Of a part without rows.
+# Answers of a part without rows.
 NOTHING = Spec((), (), ())
 
 
 class Unfinished:
-    """What there is of an output; this job alone writes to it, inside a ``with`` block of ``opened``."""
+    """An output of which parts are there; this job alone writes to it, inside a ``with`` block of ``opened``."""
 
-    def __init__(self, target: Path, sink: Sink, job: dict[str, Any]) -> None:
+    def __init__(self, target: Path, sink: Sink, job: Identity) -> None:
         self._target, self._sink, self._job = target, sink, job
         self.place = partial_of(target)
         self._parts: dict[int, tuple[int, Spec]] = {}
@@ -37,9 +35,9 @@ class Unfinished:
     @classmethod
     @contextlib.contextmanager
     def opened(
-        cls, output: Path, sink: Sink, job: dict[str, Any] | None, *, resume: bool, held: bool = False
+        cls, output: Path, sink: Sink, job: Identity | None, *, resume: bool, held: bool = False
     ) -> Generator[Self]:
-        """That of an output; `job` says which one it is, None if nobody could go on with it; `held`: it is locked.
+        """Open what there is of an output; `job` is None if nobody could go on with it; `held`: it is locked.
 
         Raises
         ------
@@ -59,33 +57,26 @@ class Unfinished:
             self = cls(target, sink, job or {})
             journal = self.place / JOURNAL
             if resume:
-                if not journal.exists():
-                    raise ValueError(f"nothing to resume: {journal} does not exist")
-                then, lines = contents(journal)
-                compare(self.place, self._job, then)
-                self._take(lines)
-                _tidy(self.place)
+                require_journal(self.place)
             else:
                 if job is not None and _has_parts(journal):
                     warnings.warn(f"{self.place} is replaced: resume would have gone on from it", stacklevel=4)
                 _remove(self.place)
                 self.place.mkdir()
-                begin(journal, self._job)
+            for line in begin_or_resume(self.place, self._job, resume=resume):
+                names, dtypes, shapes = line["answers"]
+                spec = Spec(tuple(names), tuple(dtypes), tuple(tuple(shape) for shape in shapes))
+                self._parts[int(line["part"])] = int(line["rows"]), spec
+            for path in [*self.place.glob(".*.tmp"), *self.place.glob("*/.*.tmp")]:  # of a part that was being written
+                path.unlink(missing_ok=True)
             try:
                 yield self
             except BaseException as error:
                 self._last_words(error, goes_on=job is not None)
                 raise
 
-    def _take(self, lines: list[dict[str, Any]]) -> None:
-        for line in lines:
-            answers: list[list[Any]] = line["answers"]
-            names, dtypes, shapes = answers
-            spec = Spec(tuple(names), tuple(dtypes), tuple(tuple(shape) for shape in shapes))
-            self._parts[int(line["part"])] = int(line["rows"]), spec
-
     def done(self, firsts: list[int | None]) -> dict[int, int]:
-        """{part: its rows} of what is there; `firsts`: the first row of each part, None where it is not known.
+        """Return {part: its rows} of what is there; `firsts`: the first row of each part, None if that is not known.
 
         Asked once, before anything is written: what a part has written may have gone to the output already, and then
         the journal may not say any longer that it is there.
@@ -106,7 +97,7 @@ class Unfinished:
         self._spec = next(((n, spec) for n, (_, spec) in self._parts.items() if spec.names), None)
 
     def add(self, number: int, n_rows: int, spec: Spec | None) -> None:
-        """A part is done; without rows it has no answers.
+        """Say that a part is done; without rows it has no answers.
 
         Raises
         ------
@@ -125,7 +116,7 @@ class Unfinished:
             self._find_spec()
 
     def all(self, n_parts: int) -> tuple[list[int], Spec | None]:
-        """(rows of each part, what answers are): None if there is none."""
+        """Return (rows of each part, what answers are, None if there are none)."""
         return [self._parts[number][0] for number in range(n_parts)], self._spec and self._spec[1]
 
     def finish(self, lengths: list[int], firsts: list[int | None], spec: Spec) -> None:
@@ -146,7 +137,7 @@ class Unfinished:
         _remove(self.place)
 
     def _last_words(self, error: BaseException, *, goes_on: bool) -> None:
-        """Say what is left; nothing, if nobody could go on with it."""
+        """Note on an error what is left; nothing is, if nobody could go on with it."""
         if not goes_on or not self._parts:
             with contextlib.suppress(OSError):
                 _remove(self.place)
@@ -164,12 +155,12 @@ def _line(number: int, n_rows: int, spec: Spec) -> dict[str, Any]:
 
 
 def partial_of(target: Path) -> Path:
-    """The folder of what there is of an output."""
+    """Return the folder of what there is of an output."""
     return target.with_name(f"{target.name}.partial")
 
 
 def checked(output: Path, sink: Sink) -> Path:
-    """Where an output goes, links followed; ValueError if it cannot."""
+    """Return where an output goes, links followed; ValueError if it cannot."""
     folder = output.parent
     if not folder.is_dir():
         raise ValueError(f"the folder of the output does not exist: {folder}")
@@ -217,9 +208,3 @@ def _remove(place: Path) -> None:
         place.rmdir()
     elif place.exists() or place.is_symlink():
         raise FileExistsError(errno.EEXIST, "is in the way, and no folder: move it", str(place))
-
-
-def _tidy(place: Path) -> None:
-    """Remove what was being written when the job was killed."""
-    for path in [*place.glob(".*.tmp"), *place.glob("*/.*.tmp")]:
-        path.unlink(missing_ok=True)

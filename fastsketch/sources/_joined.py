@@ -1,9 +1,9 @@
 """Several sources of one width, one after another."""
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fastsketch.io._input import SourceError
 from fastsketch.sources._names import common_names
 from fastsketch.sources._select import picked
-from fastsketch.sources._source import Place, Source, rows_of_part
+from fastsketch.sources._source import Place, Source, length, rows_of_part
 from fastsketch.sources._svmlight import SvmlightSource
 
 
@@ -66,6 +66,7 @@ class Joined(Source):
         self.dtype = np.result_type(*known) if len(known) == len(dtypes) else None
         self.complete = all(source.complete for source in self.sources)
         self.beside, self.taken = first.beside, first.taken
+        self.labelled = all(source.labelled for source in self.sources)
         self.sparse = any(source.sparse for source in self.sources)
         self.repeatable = all(source.repeatable for source in self.sources)
         self.waits = self.repeatable and any(source.waits for source in self.sources)
@@ -84,38 +85,31 @@ class Joined(Source):
 
     def read(self, start_row: int = 0) -> Iterator[tuple[Any, int]]:
         """See Source."""
+        return cast("Any", self._each(start_row, lambda source, row: source.read(row)))
+
+    def read_beside(self, start_row: int = 0) -> Iterator[tuple[Any, NDArray[Any], int]]:
+        """See Source."""
+        return cast("Any", self._each(start_row, lambda source, row: source.read_beside(row)))
+
+    def _each(self, start_row: int, read: Callable[[Source, int], Iterator[Any]]) -> Iterator[tuple[Any, ...]]:
+        """Yield what `read` gives of one source after another, with positions counted through all of them."""
         before = first = 0
         for k, source in enumerate(self.sources):
             known = self._counted.get(k)
-            if known is not None and first + known <= start_row:
-                first, before = first + known, before + source.size
-                continue
-            skip = max(0, start_row - first)
-            if known is None and skip:  # only reading shows where it ends
-                rows_here = 0
-                for rows, position in source.read(0):
-                    left = skip - rows_here
-                    rows_here += rows.shape[0]
-                    if left < rows.shape[0]:
-                        yield self._cast(rows[max(0, left) :]), before + position
-            else:
-                rows_here = skip
-                for rows, position in source.read(skip):
-                    rows_here += rows.shape[0]
-                    yield self._cast(rows), before + position
-            self._counted[k] = rows_here
-            first, before = first + rows_here, before + source.size
-
-    def read_beside(self, start_row: int = 0) -> Iterator[tuple[Any, NDArray[Any], int]]:
-        """See Source; from the first row alone."""
-        before = 0
-        for k, source in enumerate(self.sources):
-            rows_here = 0
-            for rows, values, position in source.read_beside(start_row):
-                rows_here += rows.shape[0]
-                yield self._cast(rows), values, before + position
-            self._counted[k] = rows_here
-            before += source.size
+            if known is None or first + known > start_row:
+                skip = max(0, start_row - first)
+                # of a source that does not say how many rows it has, only reading shows where it ends
+                left, rows_here = (skip, 0) if known is None else (0, skip)
+                for rows, *values, position in read(source, skip - left):
+                    n = length(rows)
+                    gone = min(left, n)
+                    left, rows_here = left - gone, rows_here + n
+                    if gone:
+                        rows, values = rows[gone:], [column[gone:] for column in values]
+                    if gone < n:
+                        yield self._cast(rows), *values, before + position
+                known = self._counted[k] = rows_here
+            first, before = first + known, before + source.size
 
     def _cast(self, rows: Any) -> Any:
         return rows if self.dtype is None or rows.dtype == self.dtype else rows.astype(self.dtype)

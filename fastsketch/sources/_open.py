@@ -174,6 +174,8 @@ def _is_one(item: Any) -> bool:
 
 
 def _of_object(x: Any, options: Options, *, batches: bool = True) -> Source:
+    if type(x) is np.ndarray:
+        return ArraySource(x)
     _formats.refuse_lazy(x)
     if (name := _formats.of_object(x)) is not None:
         return _formats.function(name)(x, options)

@@ -68,7 +68,8 @@ class Derived(Source):
         self.name, self.n_rows, self.n_features = source.name, source.n_rows, source.n_features
         self.feature_names, self.dtype, self.sparse = source.feature_names, source.dtype, source.sparse
         self.size, self.repeatable, self.waits = source.size, source.repeatable, source.waits
-        self.first_row, self.complete, self.beside = source.first_row, source.complete, source.beside
+        self.first_row, self.complete = source.first_row, source.complete
+        self.beside, self.labelled = source.beside, source.labelled
 
     def like(self, source: Source) -> Source:
         """The same made of another source: of a part."""

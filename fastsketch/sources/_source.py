@@ -114,8 +114,10 @@ class Source(ABC):
 
     # The columns as they were asked for, of a format that takes them where it is opened.
     taken: tuple[str | int, ...] | None = None
-    # The column, by name or position, that lies beside the rows, which lack it: the key of a group.
+    # The column, by name or position, that lies beside the rows, which lack it: the key of a group, a target.
     beside: str | int | None = None
+    # Whether labels lie beside the rows that are no column: of svmlight text.
+    labelled: bool = False
 
     def read_beside(self, start_row: int = 0) -> "Iterator[tuple[_Rows, NDArray[Any], int]]":
         """Yield (rows, values, position) with the values (n,) of the column beside the rows; otherwise like ``read``.
@@ -223,6 +225,11 @@ class Source(ABC):
     def where(self, row: int) -> str:
         """How a message names a row, counted from 0 within this source: the file, the row and, in text, the line."""
         return str(self.place(row))
+
+
+def length(rows: Any) -> int:
+    """Return the number of rows of a matrix, or of a list of rows with names."""
+    return int(rows.shape[0]) if hasattr(rows, "shape") else len(rows)
 
 
 def rows_of_part(source: Source, n_bytes: int, multiple: int) -> int:

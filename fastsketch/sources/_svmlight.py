@@ -23,7 +23,7 @@ class SvmlightSource(TextSource):
     must be known.
     """
 
-    sparse = complete = True
+    sparse = complete = labelled = True
     dtype = np.dtype(np.float64)
 
     def __init__(self, path: Path, *, n_features: int | None, zero_based: bool, file: Opened | None = None) -> None:
@@ -50,6 +50,10 @@ class SvmlightSource(TextSource):
         for rows, _, position in self.labelled_chunks(start_row):
             yield rows, position
 
+    def read_beside(self, start_row: int = 0) -> "Iterator[tuple[csr_array[Any], NDArray[np.float64], int]]":
+        """See Source: the values are the labels."""
+        return self.labelled_chunks(start_row)
+
     def labelled_chunks(self, start_row: int = 0) -> "Iterator[tuple[csr_array[Any], NDArray[np.float64], int]]":
         """Yield (rows, labels, position), a chunk at a time."""
         from scipy.sparse import csr_array
@@ -70,6 +74,10 @@ class SvmlightSource(TextSource):
                 skipped = max(0, start_row - first)
                 position = min(self.size, file.place) if self.repeatable else file.place
                 yield (rows[skipped:] if skipped else rows), block.labels[skipped:], position
+
+    def identity(self) -> dict[str, Any]:
+        """See Source."""
+        return {**super().identity(), "n_features": self.n_features, "zero_based": self._zero_based}
 
     def is_row(self, line: bytes) -> bool:
         """See TextSource."""

@@ -11,7 +11,7 @@ import pytest
 import fastsketch as fs
 from fastsketch.cli import main
 from fastsketch.jobs import _run
-from fastsketch.jobs._manifest import kept
+from fastsketch.jobs._resuming import kept
 
 ROWS = np.random.default_rng(0).standard_normal((400, 6))
 TEXT = "".join(f"{1 - 2 * (k % 2)} 1:{row[0]!r} 6:{row[1]!r}\n" for k, row in enumerate(ROWS.tolist())).encode()

@@ -7,7 +7,7 @@ import shutil
 import signal
 import subprocess
 import time
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 
 import numpy as np
@@ -15,13 +15,13 @@ import pytest
 
 import fastsketch as fs
 from fastsketch.cli import main
-from fastsketch.cli._consumed import Consumed, Taken
 from fastsketch.io import _owner
 from fastsketch.io._lock import _Content, lock_name
-from fastsketch.jobs import _manifest, _run
+from fastsketch.jobs import _run
+from fastsketch.jobs._resuming import kept
 from fastsketch.sketching import FrequentDirections
 from fastsketch.sources import _source
-from tests.helpers import IN_SMALL_PARTS, sparse_rows
+from tests.helpers import IN_SMALL_PARTS
 
 ROWS = np.random.default_rng(0).standard_normal((400, 30))
 TRUTH = np.where(ROWS @ np.random.default_rng(1).standard_normal(30) > 0, 1.0, -1.0)
@@ -34,6 +34,7 @@ def run(capfd, tmp_path, monkeypatch):
     monkeypatch.setattr(_source, "CHUNK_BYTES", 50 * 30 * 8)
     monkeypatch.setattr(_run, "PART_BYTES", 50 * 30 * 8)
     monkeypatch.setattr(_run, "STATES_OF_A_PART", 0)
+    monkeypatch.setattr(_run, "EXAMPLES_AT_A_TIME", 50)
     np.save("rows.npy", ROWS)
     np.save("more.npy", ROWS[::-1])
 
@@ -59,6 +60,7 @@ def interrupt(monkeypatch, cls, stop, by=KeyboardInterrupt):
     """Interrupt a job before its update number `stop`; returns the undoing."""
     original, calls = cls.update, []
 
+    @wraps(original)
     def update(self, *args, **kwargs):
         calls.append(1)
         if len(calls) == stop:
@@ -136,44 +138,19 @@ def test_another_input_is_another_job(run, monkeypatch, compressed):
     run(*command, "--resume")
 
 
-def test_what_the_sample_misses_is_found_by_the_rows_that_were_used(run, monkeypatch):
-    """Of models that learn in order: what they have learned is read again."""
+@pytest.mark.parametrize("command", [SKETCH, LEARN])
+def test_an_input_that_was_written_to_since_is_refused(run, monkeypatch, command):
+    """Nobody could say which of the rows that were learned are those that it has now."""
     write("t.svm", ROWS, TRUTH)
-    run(*LEARN)
-    shutil.move("o.fsk", "whole.fsk")
-    stopped(run, monkeypatch, *LEARN, cls=fs.SketchedNewton, stop=5)
-    saved = fs.load("o.fsk.partial").n_rows
-    assert 0 < saved < 400
-    # touched and copied alone: the same rows
-    os.utime("t.svm", ns=(1, 1))
-    shutil.copy("o.fsk.partial", "kept")
-    assert "comparing its first" in run(*LEARN, "--resume").err
-    assert Path("o.fsk").read_bytes() == Path("whole.fsk").read_bytes()
-    # one number that was used is another, and the sample does not show it
-    shutil.move("kept", "o.fsk.partial")
-    monkeypatch.setattr(
-        "fastsketch.sources._identity.sampled_digest",
-        lambda *_: fs.load("o.fsk.partial").notes["job"]["inputs"][0]["digest"],
-    )
-    changed = ROWS.copy()
-    changed[7, 3] += 1
-    write("t.svm", changed, TRUTH)
-    about = fs.load("o.fsk.partial")
-    about.notes["job"]["inputs"][0]["bytes"] = Path("t.svm").stat().st_size
-    about.save("o.fsk.partial")
-    assert f"the {saved:,} rows of it" in run(*LEARN, "--resume", status=2).err
-
-
-def test_an_input_that_was_written_to_since_is_refused(run, monkeypatch):
-    """Of models that learn in parts: nobody could say which of them had read what."""
-    run(*SKETCH)
-    whole = Path("o.fsk").read_bytes()
-    stopped(run, monkeypatch, *SKETCH)
-    about = Path("rows.npy").stat()
-    os.utime("rows.npy", ns=(1, 1))
-    assert "rows.npy was written to since" in run(*SKETCH, "--resume", status=2).err
-    os.utime("rows.npy", ns=(about.st_atime_ns, about.st_mtime_ns))
-    run(*SKETCH, "--resume")
+    run(*command)
+    whole, path = Path("o.fsk").read_bytes(), Path(command[1])
+    stopped(run, monkeypatch, *command, cls=FrequentDirections if command is SKETCH else fs.SketchedNewton)
+    about = path.stat()
+    os.utime(path, ns=(1, 1))
+    assert f"{path} was written to since" in run(*command, "--resume", status=2).err
+    os.utime(path, ns=(about.st_atime_ns, about.st_mtime_ns))
+    assert 0 < kept(Path("o.fsk.partial"))[1] < 400
+    run(*command, "--resume")
     assert Path("o.fsk").read_bytes() == whole
 
 
@@ -187,60 +164,25 @@ def test_a_moved_input_is_the_same(run, monkeypatch):
     assert fs.load("o.fsk").to_bytes() == whole
 
 
-def test_partial_results_of_other_commands_are_refused(run):
+def test_partial_results_of_other_commands_are_refused(run, monkeypatch):
     write("t.svm", ROWS, TRUTH)
-    model = fs.SketchedNewton(4).update(ROWS[:50], TRUTH[:50])
-    model.notes = {"job": {"inputs": ["rows.npy", "more.npy"], "sizes": [400, 400]}, "file": 0, "row": 50}
-    model.save("o.fsk.partial")
-    assert "its notes are not those of a partial result" in run(*LEARN, "--resume", status=2).err
-    assert "o.fsk.partial is a file, the partial result of" in run(*SKETCH, "--resume", status=2).err
+    Path("o.fsk.partial").write_bytes(b"mine")
+    for command in (SKETCH, LEARN):
+        assert "o.fsk.partial is a file, and what has been learned" in run(*command, "--resume", status=2).err
+    Path("o.fsk.partial").unlink()
+    stopped(run, monkeypatch, *SKETCH)
+    assert "o.fsk.partial belongs to another job: kind is SketchedNewton" in run(*LEARN, "--resume", status=2).err
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda notes: notes.pop("consumed"),
-        lambda notes: notes.update(consumed=[]),
-        lambda notes: notes.update(consumed=[[1, 2]]),
-        lambda notes: notes.update(consumed=[["x"]]),
-        lambda notes: notes.update(consumed=7),
-        lambda notes: notes.update(job=[]),
-        lambda notes: notes["job"].pop("inputs"),
-        lambda notes: notes["job"].update(inputs=[1]),
-        lambda notes: notes["job"].update(switches=None),
-        lambda notes: notes.pop("reader"),
-    ],
-)
-def test_damaged_notes(run, monkeypatch, change):
+def test_a_damaged_model_of_a_learner_is_learned_again(run, monkeypatch):
     write("t.svm", ROWS, TRUTH)
-    stopped(run, monkeypatch, *LEARN, cls=fs.SketchedNewton, stop=4)
-    model = fs.load("o.fsk.partial")
-    change(model.notes)
-    model.save("o.fsk.partial")
-    assert "o.fsk.partial is damaged" in run(*LEARN, "--resume", status=2).err
-
-
-def test_what_was_consumed_does_not_depend_on_pieces():
-    matrix = sparse_rows(np.random.default_rng(0), 40, 9, 0.3)
-    for rows in (ROWS[:40], matrix):
-        whole = Taken().plus((rows, TRUTH[:40]))
-        parts = Taken()
-        for cut in ((0, 7), (7, 8), (8, 8), (8, 40)):
-            parts = parts.plus((rows[slice(*cut)], TRUTH[slice(*cut)]))
-        assert parts == whole
-        changed = rows.copy()
-        changed[3, changed[[3], :].nonzero()[1][0]] += 1
-        assert Taken().plus((changed, TRUTH[:40])) != whole != Taken().plus((rows, -TRUTH[:40]))
-
-
-def test_what_was_consumed_is_in_step_with_the_model():
-    consumed = Consumed()
-    consumed.offer(0, (ROWS[:3],))
-    assert [taken.rows for taken in consumed.at(0)] == [0] and [taken.rows for taken in consumed.at(3)] == [3]
-    consumed.offer(1, (ROWS[3:5],))
-    assert [taken.rows for taken in consumed.at(3)] == [3] and [taken.rows for taken in consumed.at(5)] == [3, 2]
-    with pytest.raises(RuntimeError, match="4 rows"):
-        consumed.at(4)
+    run(*LEARN)
+    whole = Path("o.fsk").read_bytes()
+    stopped(run, monkeypatch, *LEARN, cls=fs.SketchedNewton)
+    (node,) = Path("o.fsk.partial").glob("node-*.fsk")
+    node.write_bytes(node.read_bytes()[:-9])
+    assert "cannot be used" in run(*LEARN, "--resume").err
+    assert Path("o.fsk").read_bytes() == whole
 
 
 # -- labels --------------------------------------------------------------------------------------------------------
@@ -339,7 +281,7 @@ def test_a_signal_leaves_a_partial_result(run, monkeypatch, tmp_path, by):
     Path("o.fsk").unlink()
     handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     undo = interrupt(monkeypatch, FrequentDirections, 6, by)
-    out = run(*SKETCH, "--checkpoint", 0, status=128 + by)
+    out = run(*SKETCH, status=128 + by)
     undo()
     assert "o.fsk.partial" in out.err and "--resume" in out.err and out.err.count("\n") == 1
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
@@ -376,11 +318,15 @@ def test_an_interrupted_job_without_a_file(run, monkeypatch):
     assert out.out == "" and "nothing has been saved" in out.err and "--checkpoint DIR" in out.err
     assert "--resume needs an output" in run(*SKETCH[:-1], "-", "--resume", status=2).err
     stopped(run, monkeypatch, *SKETCH[:-1], "-", "--checkpoint", "kept")
-    assert _manifest.kept(Path("kept")) == (1, 250)
+    assert kept(Path("kept")) == (1, 250)
     run(*SKETCH, "--checkpoint", "kept", "--resume")
     assert fs.load("o.fsk").n_rows == 800 and not Path("kept").exists()
     write("t.svm", ROWS, TRUTH)
-    assert "no --output" in stopped(run, monkeypatch, "learn", "t.svm", cls=fs.SketchedNewton, stop=2).err
+    assert "nothing has been saved: there is no" in stopped(run, monkeypatch, *LEARN[:-2], cls=fs.SketchedNewton).err
+    stopped(run, monkeypatch, *LEARN[:-1], "-", "--checkpoint", "kept", cls=fs.SketchedNewton)
+    assert 0 < kept(Path("kept"))[1] < 400
+    run(*LEARN, "--checkpoint", "kept", "--resume")
+    assert fs.load("o.fsk").n_rows == 400 and not Path("kept").exists()
 
 
 def test_an_interrupted_fit_of_a_low_rank_model_says_so(run, monkeypatch, tmp_path):

@@ -4,15 +4,14 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 
 import numpy as np
 import pytest
 
 import fastsketch as fs
+from tests.helpers import IN_SMALL_PARTS, same_state
 from tests.helpers import command as run
-from tests.helpers import same_state
 
 
 def write(path, rows, labels):
@@ -134,12 +133,10 @@ def test_a_killed_run_resumes(folder):
     with np.load(folder / "truth.npz") as truth:
         rows, labels = np.tile(truth["rows"], (60, 1)), np.tile(truth["labels"], 60)
     write(folder / "big.svm", rows, labels)
-    command = ["learn", "big.svm", "--every", "200", "--checkpoint", "0.001", "-o"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "fastsketch", *command, "cut.fsk"], cwd=folder, stdout=subprocess.DEVNULL
-    )
-    end = time.monotonic() + 60
-    while not (folder / "cut.fsk.partial").exists() and time.monotonic() < end and process.poll() is None:
+    command = ["learn", "big.svm", "--every", "200", "-o"]
+    process = subprocess.Popen([*IN_SMALL_PARTS, *command, "cut.fsk"], cwd=folder, stdout=subprocess.DEVNULL)
+    end, partial = time.monotonic() + 60, folder / "cut.fsk.partial"
+    while not list(partial.glob("node-*.fsk")) and time.monotonic() < end and process.poll() is None:
         time.sleep(0.001)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()

@@ -12,7 +12,6 @@ import pytest
 
 import fastsketch as fs
 from fastsketch.cli import main
-from fastsketch.cli._consumed import Taken
 from fastsketch.features import TableRows
 from tests.cli.test_jobs import stopped
 
@@ -35,6 +34,7 @@ def make(path, n, seed, delimiter=","):
 def run(capfd, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("fastsketch.features._table_rows.ROWS_AT_A_TIME", 50)
+    monkeypatch.setattr("fastsketch.jobs._run.EXAMPLES_AT_A_TIME", 50)
     make("train.csv", 600, 0)
     make("test.csv", 200, 1)
 
@@ -161,13 +161,3 @@ def test_models_and_files_of_the_other_kind(run):
     run("learn", "t.svm", "-o", "s.fsk")
     assert "the model was learned from svmlight text" in run("predict", "s.fsk", "test.csv", status=2).err
     assert "t.svm has no column 'age'" in run("predict", "m.fsk", "t.svm", status=2).err
-
-
-def test_what_was_consumed_does_not_depend_on_pieces():
-    rows = [{"a": float(i), "b": f"w{i % 3}"} for i in range(20)]
-    labels = np.array(["long" if i > 10 else "x" for i in range(20)])
-    whole, parts = Taken().plus((rows, labels)), Taken()
-    for cut in (slice(0, 3), slice(3, 3), slice(3, 20)):
-        parts = parts.plus((rows[cut], np.array(labels[cut].tolist(), np.str_)))
-    assert parts == whole != Taken().plus((rows[::-1], labels))
-    assert Taken().plus((rows, labels[::-1])) != whole

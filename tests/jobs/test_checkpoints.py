@@ -1,5 +1,6 @@
 """The manifest: after any kill only parts without a node are learned again, and what is no checkpoint is refused."""
 
+import functools
 import json
 import os
 import random
@@ -12,11 +13,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 import fastsketch as fs
 from fastsketch.io import _owner
 from fastsketch.io._lock import LockHeld, locked
-from fastsketch.jobs import _manifest, _run
+from fastsketch.jobs import _resuming, _run
+from fastsketch.jobs._journal import contents
 from tests.helpers import same_state
 from tests.jobs.killed import PART, ROWS, D, job
 from tests.jobs.tasks import Watched, rows_of, runs
@@ -61,7 +64,8 @@ def stopped_after(folder, n_parts, model=None, source=None, **options):
 
 
 def entries(folder):
-    return _manifest._read(folder / "checkpoint" / "manifest.jsonl")[1]
+    there = folder / "checkpoint"
+    return _resuming._entries(there, contents(there / "manifest.jsonl")[1])
 
 
 def nodes(folder):
@@ -100,14 +104,103 @@ def test_another_number_of_workers_and_another_engine_go_on(tmp_path, whole):
     assert same_state(job(tmp_path, "threads", 3, resume=True), whole)
 
 
-def test_models_in_order_go_on(tmp_path):
-    model = fs.FrequentDirections(5, solver="gram", decay=0.999)
-    stopped_after(tmp_path, 7, model)
+def interrupted(folder, model, source, updates, **options):
+    """Leave the checkpoint of a job that learns in order, interrupted before its update number `updates`."""
+    update, calls = type(model).update, []
+
+    @functools.wraps(update)
+    def stop(self, *args, **kwargs):
+        calls.append(1)
+        if len(calls) == updates:
+            raise KeyboardInterrupt
+        return update(self, *args, **kwargs)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(model), "update", stop)
+        with pytest.raises(KeyboardInterrupt):
+            fs.run(model, source, checkpoint=folder / "checkpoint", **options)
+
+
+@pytest.mark.parametrize("seconds", [0.0, 60.0])
+def test_models_in_order_go_on(tmp_path, monkeypatch, seconds):
+    """From the row that they are at, in the middle of a source, after an interrupt or a kill."""
+    monkeypatch.setattr(_run, "SECONDS", seconds)
+    monkeypatch.setattr(_run, "SHARE", 0)
+    monkeypatch.setattr("fastsketch.sources._source.CHUNK_BYTES", PART * D * 8)
+    model, rows = fs.FrequentDirections(5, solver="gram", decay=0.999), rows_of(0, ROWS, D)
+    interrupted(tmp_path, model, rows, 8)
     assert len(nodes(tmp_path)) == 1
-    (tmp_path / "runs").unlink()
-    found = fs.run(model, Watched(tmp_path, ROWS, D), checkpoint=tmp_path / "checkpoint", resume=True)
-    assert same_state(found, model.copy().update(rows_of(0, ROWS, D)))
-    assert runs(tmp_path) == [part * PART for part in range(7, 20)]
+    found = fs.run(model, rows, checkpoint=tmp_path / "checkpoint", resume=True)
+    whole = model.copy().update(rows)
+    assert same_state(found, whole)
+    # the result is left, and is given back at once; it is replaced without a word
+    told = []
+    again = fs.run(model, rows, checkpoint=tmp_path / "checkpoint", resume=True, progress=told.append)
+    assert same_state(again, whole) and told[-1]["rows_before"] == told[-1]["rows"] == ROWS
+    assert same_state(fs.run(model, rows, checkpoint=tmp_path / "checkpoint"), whole)
+
+
+def examples(folder, form):
+    """(source, target, what `update` takes) of labelled rows of one form."""
+    rows = rows_of(0, ROWS, 5)
+    labels = np.where(rows[:, 0] > rows[:, 3], "yes", "no")
+    if form == "array":
+        return np.column_stack([labels == "yes", rows]), 0, (rows, (labels == "yes").astype(float))
+    if form == "csv":
+        lines = (",".join([*(f"{v:.17g}" for v in row), label]) for row, label in zip(rows, labels, strict=True))
+        (folder / "t.csv").write_text("\n".join(["a,b,c,d,e,buys", *lines]) + "\n")
+        return folder / "t.csv", "buys", (rows, labels)
+    for part in (0, 1):
+        lines = (
+            f"{int(labels[i] == 'yes')} " + " ".join(f"{j + 1}:{v:.17g}" for j, v in enumerate(rows[i]))
+            for i in range(part, ROWS, 2)
+        )
+        (folder / f"{part}.svm").write_text("\n".join(lines) + "\n")
+    order = [*range(0, ROWS, 2), *range(1, ROWS, 2)]
+    return [folder / "0.svm", folder / "1.svm"], None, (rows[order], (labels[order] == "yes").astype(float))
+
+
+@pytest.mark.parametrize("form", ["array", "csv", "svmlight"])
+@pytest.mark.parametrize("updates", [3, 17])
+def test_learners_go_on_in_the_middle_of_a_file(tmp_path, monkeypatch, form, updates):
+    monkeypatch.setattr(_run, "EXAMPLES_AT_A_TIME", 100)
+    source, target, (rows, labels) = examples(tmp_path, form)
+    model = fs.SketchedNewton(3)
+    interrupted(tmp_path, model, source, updates, target=target)
+    there = entries(tmp_path)
+    assert [entry.rows for entry in there] == [100 * (updates - 1)]
+    found = fs.run(model, source, target=target, checkpoint=tmp_path / "checkpoint", resume=True)
+    whole = model.copy()
+    whole.update(sparse.csr_array(rows) if form == "svmlight" else rows, labels)
+    assert np.array_equal(found.coef, whole.coef) and found.classes.tolist() == whole.classes.tolist()
+    assert found.n_rows == ROWS and found.progress == whole.progress
+    with pytest.raises(ValueError, match="sketch_size is 4 now and was 3"):
+        fs.run(fs.SketchedNewton(4), source, target=target, checkpoint=tmp_path / "checkpoint", resume=True)
+
+
+def test_words_of_targets_are_numbers_if_the_first_ones_are(tmp_path, monkeypatch):
+    monkeypatch.setattr("fastsketch.sources._source.CHUNK_BYTES", 2000)
+    path = tmp_path / "t.csv"
+    lines = [f"{i % 7},{i % 3},{i % 2}" for i in range(400)]
+    path.write_text("\n".join(["a,b,y", *lines]) + "\n")
+    found = fs.run(fs.SketchedNewton(), path, target="y")
+    assert found.classes.tolist() == [0.0, 1.0] and found.feature_names == ("a", "b")
+    for cell, match in [
+        ("yes", r"line 352, row 350: the target is 'yes', the first ones are numbers"),
+        ("", "missing"),
+    ]:
+        path.write_text("\n".join(["a,b,y", *lines[:350], f"1,2,{cell}", *lines[350:]]) + "\n")
+        with pytest.raises(fs.io.SourceError, match=match):
+            fs.run(fs.SketchedNewton(), path, target="y")
+
+
+def test_an_error_before_anything_is_kept_leaves_no_folder(tmp_path):
+    rows = rows_of(0, ROWS, D)
+    rows[7, 2] = np.nan
+    for model in (fs.FrequentDirections(5), fs.FrequentDirections(5, decay=0.9)):
+        with pytest.raises(ValueError, match="row 7"):
+            fs.run(model, rows, workers=1, checkpoint=tmp_path / "checkpoint")
+        assert not (tmp_path / "checkpoint").exists()
 
 
 @pytest.mark.parametrize("after", [5, 20, 27])
@@ -261,7 +354,7 @@ def test_a_full_disk_ends_the_job_and_leaves_what_was_there(tmp_path, whole, mon
         return replacing(path)
 
     with monkeypatch.context() as patch, pytest.raises(OSError, match=r"No space left .* stays: .*checkpoint"):
-        patch.setattr(_manifest, "replacing", full)
+        patch.setattr(_resuming, "replacing", full)
         job(tmp_path, "threads", 1, resume=False)
     had = covered(tmp_path)
     assert len(had) > 2
@@ -313,7 +406,7 @@ def kill_often(folder, engine, workers, kills, whole, seed=0):
     while hits < kills:
         (folder / "done.fsk").unlink(missing_ok=True)
         if manifest.exists() and len(covered(folder)) == ROWS // PART:
-            _manifest.remove(folder / "checkpoint")  # once more from the beginning
+            _resuming.remove(folder / "checkpoint")  # once more from the beginning
         had = covered(folder)
         (folder / "runs").unlink(missing_ok=True)
         how = "worker" if engine == "processes" and rng.random() < 0.5 else rng.choice([signal.SIGKILL, signal.SIGTERM])

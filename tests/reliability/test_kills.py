@@ -72,13 +72,12 @@ def inputs(tmp_path_factory):
     return folder
 
 
-LONG_RUN = ["--checkpoint", "0.003"]
 COMMANDS = {
     "sketch": ["sketch", "rows.npy", "more.npy", "-l", "12", "--solver", "svd"],
     "hash": ["hash", "rows.npy", "more.npy", "-b", "8", "--block-rows", "40"],
-    "learn": ["learn", "t.svm", "-l", "5", "--every", "20", *LONG_RUN],
-    "learn --method ada_fd": ["learn", "t.svm", "-l", "5", "--method", "ada_fd", "--every", "20", *LONG_RUN],
-    "learn from a table": ["learn", "t.csv", "--target", "y", "-l", "5", "--every", "20", *LONG_RUN],
+    "learn": ["learn", "t.svm", "-l", "5", "--every", "20"],
+    "learn --method ada_fd": ["learn", "t.svm", "-l", "5", "--method", "ada_fd", "--every", "20"],
+    "learn from a table": ["learn", "t.csv", "--target", "y", "-l", "5", "--every", "20"],
     "complete": ["complete", "r.csv", "-r", "4"],
     "encode": ["encode", "h.fsk", "rows.npy", "more.npy"],
     "search": ["search", "h.fsk", "c.npy", "rows.npy"],
