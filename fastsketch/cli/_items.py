@@ -16,7 +16,7 @@ from fastsketch.io import SourceError
 from fastsketch.io._input import InputFile, whole_lines
 from fastsketch.io._table import BYTE_ORDER_MARK
 from fastsketch.recommending import SketchedEASE
-from fastsketch.recommending._tables import put_item_ids
+from fastsketch.recommending._item_events import set_item_ids
 from fastsketch.sources import Source
 from fastsketch.sources._select import Derived
 
@@ -35,7 +35,7 @@ def items(args: Namespace) -> None:
 
         def finish(model: SketchedEASE) -> None:  # the names are ids in the state of the model
             if names is not None and model.item_ids is None:
-                put_item_ids(model, names)
+                set_item_ids(model, names)
 
         source = Ones(source) if args.binary else source
         facts = learn_in_parts(args, model, out, source, notes=notes, finish=finish)

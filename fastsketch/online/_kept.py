@@ -1,4 +1,4 @@
-"""All that an online linear model has learned, and the stages that a batch passes through."""
+"""Everything that an online linear model has learned, and the stages that a batch passes through."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -8,19 +8,20 @@ from typing import Any, Generic, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch.io import _checks as checks
-from fastsketch.online import _readout
-from fastsketch.online import _state_files as _files
-from fastsketch.online._against_rest import States, Unlearned, n_states, part_of
-from fastsketch.online._columns import Columns
-from fastsketch.online._drift import Watch
-from fastsketch.online._inputs import NAMES as INPUTS
-from fastsketch.online._inputs import Inputs, OutOfRange
-from fastsketch.online._labels import NOTHING_NEW, Label, Labels, New, first_sign
-from fastsketch.online._metrics import Metrics
-from fastsketch.online._state import Batch, Counts, Csr, Floats, Learned
+from fastsketch.online._class_states import (
+    Blend,
+    States,
+    Unlearned,
+    n_states,
+    part_of,
+    start_readout,
+)
+from fastsketch.online._errors import DriftWatch, Metrics
+from fastsketch.online._labels import NOTHING_NEW, Labels, NewClasses, first_sign
+from fastsketch.online._row_inputs import ColumnSlots, Inputs, OutOfRange, to_csr, to_dense
+from fastsketch.online._state_arrays import Counts, Csr, Floats, LearnedState, RowBatch
 
-S = TypeVar("S", bound=Learned)
+S = TypeVar("S", bound=LearnedState)
 
 # Bytes of rows that pass through all stages before the next ones: they stay in a cache, and are work for all threads.
 PART = 1 << 20
@@ -38,13 +39,13 @@ class _Row:
     sums: bytes  # of the metrics before it
     own: Floats = field(default_factory=lambda: np.array([nan]))  # the state's score: a number once it has learned
     undo: Callable[[], None] | None = None
-    undo_beside: list[tuple[Learned, Any]] = field(default_factory=list[tuple[Learned, Any]])
+    undo_beside: list[tuple[LearnedState, Any]] = field(default_factory=list[tuple[LearnedState, Any]])
     then: tuple[float, Any, int] | None = None  # score, read-out and mistakes after it
     out: float = nan
 
     @staticmethod
-    def of(kept: "Kept[Any]", y: NDArray[Any], weights: Floats, counted: Floats | None) -> "_Row":
-        """Before anything has changed."""
+    def begun(kept: "Kept[Any]", y: NDArray[Any], weights: Floats, counted: Floats | None) -> "_Row":
+        """Return the row before anything has changed."""
         states, labels, counts = kept.states, kept.labels, list[int]()
         if labels is not None:
             number, sign = int(y[0]), states.signs[0]
@@ -58,36 +59,36 @@ class _Row:
 
 @dataclass(slots=True)
 class Kept(Generic[S]):
-    """Replaced as a whole: a batch is learned from or not."""
+    """Everything that a model has learned, replaced as a whole: a batch is learned from or not."""
 
     states: States[S]
     labels: Labels | None  # None where targets are real
-    columns: Columns  # of all states, and shared with copies: its slots beyond n_slots() are nobody's
+    columns: ColumnSlots  # of all states, and shared with copies: its slots beyond n_slots() are nobody's
     inputs: Inputs
     metrics: Metrics
-    watch: Watch | None = None  # for drift
+    watch: DriftWatch | None = None  # for drift
     later: States[S] | None = None  # begun at a warning
 
     @staticmethod
     def beginning(
         state: S,
         labels: Labels | None,
-        columns: Columns,
+        columns: ColumnSlots,
         inputs: Inputs,
         metrics: Metrics,
-        watch: Watch | None,
+        watch: DriftWatch | None,
         *,
-        beside: Learned | None = None,
+        beside: LearnedState | None = None,
         calibrate: bool = False,
     ) -> "Kept[S]":
-        """Before the first row, on this state; `labels` may know classes that are given.
+        """Return what is kept before the first row, with this state; `labels` may know classes that are given.
 
         beside: a second learner, for the read-out of `calibrate`, or to blend with real targets.
         """
         if labels is None:
             states = States([state], [1.0])
             if beside is not None:
-                states.beside, states.readout = [beside], _readout.Blend(np.zeros(2), metrics.decay)
+                states.beside, states.readout = [beside], Blend(np.zeros(2), metrics.decay)
             return Kept(states, None, columns, inputs, metrics, watch)
         n = n_states(len(labels.known))
         # of two classes the last in order is the positive one
@@ -95,11 +96,11 @@ class Kept(Generic[S]):
         if beside is not None:
             states.beside = [beside, *(beside.copied() for _ in range(n - 1))]
         if calibrate:
-            states.readout = _readout.start(len(states.members()), n, decay=metrics.decay)
+            states.readout = start_readout(len(states.members()), n, decay=metrics.decay)
         return Kept(states, labels, columns, inputs, metrics, watch)
 
     def copied(self) -> "Kept[S]":
-        """The same with arrays of its own."""
+        """Return a copy with arrays of its own."""
         labels = None if self.labels is None else self.labels.copied()
         watch = None if self.watch is None else self.watch.copied(0)
         later = None if self.later is None else self.later.copied()
@@ -114,22 +115,30 @@ class Kept(Generic[S]):
         )
 
     def is_atomic(self) -> bool:
-        """Whether one row is learned from in whole or not at all, so that no copy is needed."""
+        """Return whether one row is learned from in whole or not at all, so that no copy is needed."""
         return self.watch is None and self.states.is_atomic()
 
-    def sparse(self) -> bool:
-        """Whether sparse rows are learned from."""
-        return self.states.held[0].sparse
+    # -- columns ---------------------------------------------------------------------------------------------------
+    def with_slots(self, x: Any) -> RowBatch:
+        """Return checked rows as the states take them, but for scaling; columns that are new get slots."""
+        if not self.inputs.sparse:
+            return to_dense(x)
+        return self.columns.enter(cast(Csr, self.inputs.with_intercept(to_csr(x))), self.n_slots())
 
-    # -- columns -----------------------------------------------------------------------------------------------------
+    def with_known_slots(self, x: Any, n_slots: int) -> RowBatch:
+        """Return checked rows to be scored, in the slots that coefficients (..., n_slots) have."""
+        if not self.inputs.sparse:
+            return self.inputs.with_intercept(to_dense(x))
+        return self.columns.look_up(cast(Csr, self.inputs.with_intercept(to_csr(x))), n_slots)
+
     def n_slots(self) -> int:
-        """Slots that have occurred."""
+        """Return the number of slots that have occurred."""
         lone = self.states.lone()
         return max(state.n_slots for state in self.states.all()) if lone is None else lone.n_slots
 
     def has_room(self) -> bool:
-        """Whether the states have room for all slots."""
-        if not self.sparse():
+        """Return whether the states have room for all slots."""
+        if not self.inputs.sparse:
             return True
         n, lone = len(self.columns), self.states.lone()
         if lone is None:
@@ -137,14 +146,14 @@ class Kept(Generic[S]):
         return n == lone.n_slots or (self.inputs.has_slots(n) and lone.has_slots(n))
 
     def make_room(self) -> None:
-        """So that the states may meet all slots."""
-        if self.sparse():
+        """Make room in the states for all slots."""
+        if self.inputs.sparse:
             self.inputs.make_slots(self.n_slots(), len(self.columns))
             for state in [*self.states.all(), *(self.later.all() if self.later else ())]:
                 state.make_slots(len(self.columns))
 
     def coefs(self) -> Floats:
-        """w of every state (k, d), for sparse rows by slot (k, n_slots)."""
+        """Return w of every state (k, d), for sparse rows by slot (k, n_slots)."""
         each = [state.coef() for state in self.states.all()]
         if len(each) == 1:
             out = each[0][None]
@@ -154,9 +163,9 @@ class Kept(Generic[S]):
                 row[: len(w)] = w
         return self.states.combined(out)
 
-    # -- the side that scores are read from --------------------------------------------------------------------------
+    # -- the side that scores are read from ------------------------------------------------------------------------
     def sign(self) -> float:
-        """By which to multiply what the only state gives: of two classes the last in order is the positive one."""
+        """Return the factor on the scores of the only state: the last of two classes in order is the positive one."""
         sign = self.states.signs[0]
         if self.labels is None:
             return sign
@@ -165,24 +174,24 @@ class Kept(Generic[S]):
         return sign if self.labels.order[-1] == 0 else -sign
 
     def shown(self, values: Floats) -> Floats:
-        """Scores or coefficients (k, n) of the states as people see them: (n,), or (k, n) in the order of classes."""
+        """Return scores or coefficients (k, n) of the states in the order of classes, (k, n); (n,) for two classes."""
         if len(values) == 1:
             return values[0] if self.sign() > 0 else -values[0] + 0.0
         return self.states.signed(values)[cast(Labels, self.labels).order]
 
     def intercepts(self) -> Floats:
-        """What is added to scores: (1,), or (k,) in the order of classes."""
+        """Return the constant terms of the scores: (1,), or (k,) in the order of classes."""
         return np.ravel(self.shown(self.states.intercepts()))
 
-    # -- learning ----------------------------------------------------------------------------------------------------
-    def learn_one(self, batch: Batch, y: NDArray[Any], weights: Floats, *, counted: Floats | None) -> Floats:
+    # -- learning --------------------------------------------------------------------------------------------------
+    def learn_one(self, batch: RowBatch, y: NDArray[Any], weights: Floats, *, counted: Floats | None) -> Floats:
         """Learn in place from one row of a known class; the state sees to it that it does in whole or not at all.
 
         counted: the weight of the row for the metrics, None for 1.
         """
-        row = _Row.of(self, y, weights, counted)
+        row = _Row.begun(self, y, weights, counted)
         try:
-            self._take(row, batch)
+            self._learn_row(row, batch)
         except BaseException:  # an interrupt must not leave behind what follows a state that has learned
             self._end(row)
             raise
@@ -191,7 +200,7 @@ class Kept(Generic[S]):
             raise Unlearned(state, state.totals()[0])
         return np.array([row.out if self.labels is None or self.sign() > 0 else -row.out + 0.0])
 
-    def _take(self, row: "_Row", batch: Batch) -> None:
+    def _learn_row(self, row: "_Row", batch: RowBatch) -> None:
         states, inputs = self.states, self.inputs
         try:
             # of two learners the one that is quickly put back comes first
@@ -208,7 +217,7 @@ class Kept(Generic[S]):
         self._end(row)
 
     def _end(self, row: "_Row") -> None:
-        """What follows the round of the state, or undoes what came before it; called again if it was interrupted."""
+        """Finish a row after the round of the state, or undo what came before it; called again after an interrupt."""
         states, metrics = self.states, self.metrics
         if isnan(row.own[0]):  # not learned from
             if row.undo is not None:
@@ -220,22 +229,22 @@ class Kept(Generic[S]):
             row.then = states.after_one(row.own, row.others, row.y, row.weights)
         row.out = row.then[0]
         if metrics.metric_sums.tobytes() == row.sums:  # a row without weight, taken in twice, changes nothing
-            metrics.take_one(row.out, row.y.item(), row.counted)
+            metrics.add_one(row.out, row.y.item(), row.counted)
         states.readout, states.mistakes = row.then[1:]
         if self.labels is not None:
             self.labels.counts = row.counts
 
     def learn(
         self,
-        batch: Batch,
+        batch: RowBatch,
         y: NDArray[Any],
         weights: Floats,
         *,
         counted: Floats | None,
-        new: New = NOTHING_NEW,
-        begin: Callable[[], tuple[S, Learned | None]],
+        new: NewClasses = NOTHING_NEW,
+        begin: Callable[[], tuple[S, LearnedState | None]],
     ) -> Floats:
-        """Learn from rows; returns their scores as people see them, each from before its row was learned from.
+        """Learn from rows; return their scores in the order of classes, each from before its row was learned from.
 
         y: real targets, or class numbers, the new ones of which get states from `begin` at the rows of `new`.
         counted: weights of the rows for the metrics, None for 1.
@@ -261,11 +270,11 @@ class Kept(Generic[S]):
 
     def _part(
         self,
-        batch: Batch,
+        batch: RowBatch,
         y: NDArray[Any],
         weights: Floats,
         counted: Floats | None,
-        begin: Callable[[], tuple[S, Learned | None]],
+        begin: Callable[[], tuple[S, LearnedState | None]],
         *,
         first: int,
         stop: int,
@@ -293,16 +302,16 @@ class Kept(Generic[S]):
 
     def _watched(
         self,
-        watch: Watch,
-        batch: Batch,
+        watch: DriftWatch,
+        batch: RowBatch,
         y: NDArray[Any],
         weights: Floats,
         counted: Floats | None,
-        begin: Callable[[], tuple[S, Learned | None]],
+        begin: Callable[[], tuple[S, LearnedState | None]],
         *,
         is_new: bool,
     ) -> Floats:
-        """The same with a look at drift at the rows for it, which may exchange the states."""
+        """Learn from rows, looking at drift where that is due, which may exchange the states; return scores (k, n)."""
         parts: list[Floats] = []
         first = 0
         while first < len(y):
@@ -321,14 +330,14 @@ class Kept(Generic[S]):
                     theirs = watch.errors(new[0], targets[0], right)
                 except Unlearned:
                     self.later = None  # these states have no need to live
-            watch.take_in(errors, theirs, np.abs(scores[0] - targets[0]) if right is None else None)
+            watch.add(errors, theirs, np.abs(scores[0] - targets[0]) if right is None else None)
             if watch.until_look() == 0:
                 self._decide(watch, begin)
             parts.append(scores)
             first = stop
         return np.concatenate(parts, axis=1) if parts else np.empty((len(self.states.held), 0))
 
-    def _decide(self, watch: Watch, begin: Callable[[], tuple[S, Learned | None]]) -> None:
+    def _decide(self, watch: DriftWatch, begin: Callable[[], tuple[S, LearnedState | None]]) -> None:
         what = watch.decide(self.later is not None, self.states.totals()[0])
         if what == "begin":
             self.later = self.states.anew(begin)
@@ -341,7 +350,7 @@ class Kept(Generic[S]):
     def _learned_by(
         self,
         states: States[S],
-        batch: Batch,
+        batch: RowBatch,
         y: NDArray[Any],
         weights: Floats,
         counted: Floats | None,
@@ -354,11 +363,11 @@ class Kept(Generic[S]):
         except Unlearned as refused:
             raise Unlearned(refused.state, rows + refused.row) from None
         states.count_mistakes(scores, y, is_new=is_new)
-        self.metrics.take_in(scores, targets, counted, signs=states.signs, numbers=y, is_new=is_new)
+        self.metrics.add(scores, targets, counted, signs=states.signs, numbers=y, is_new=is_new)
         return scores
 
     def _together(self, parts: Sequence[Floats], n: int) -> Floats:
-        """Scores (n,) or (n, k) as people see them, NaN for classes that had not appeared."""
+        """Join the scores of parts, (n,) or (n, k) in the order of classes, NaN for classes that had not appeared."""
         k = len(self.states.held)
         if k == 1:
             return self.shown(parts[0]) if parts else np.empty(0)
@@ -372,114 +381,9 @@ class Kept(Generic[S]):
             first = stop
         return out[:, cast(Labels, self.labels).order]
 
-    # -- keeping it --------------------------------------------------------------------------------------------------
-    def saved(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """What json can write, and arrays."""
-        states, labels = self.states, self.labels
-        state: dict[str, Any] = {"sparse": states.held[0].sparse, "n_features": self.columns.width}
-        if labels is not None:
-            state.update(labels=labels.saved(), signs=list(states.signs), mistakes=states.mistakes)
-        elif states.readout is not None:
-            state.update(mistakes=states.mistakes)
-        arrays = _files.arrays_of(states)
-        if self.sparse():
-            arrays["columns"] = self.columns.array(self.n_slots())
-        arrays.update(self.inputs.saved(self.n_slots()))
-        if len(states.held) > 1:
-            arrays["shared_loss"] = np.array([states.shared])
-        arrays.update(self.metrics.saved(0))
-        if self.watch is not None:
-            arrays.update(self.watch.saved(0))
-            shared, mistakes = (0.0, 0) if self.later is None else (self.later.shared, self.later.mistakes)
-            arrays["drift_past"] = np.array([*states.past, shared, mistakes], np.float64)
-            state["later"] = self.later is not None
-            if self.later is not None:
-                arrays.update({_files.LATER + name: array for name, array in _files.arrays_of(self.later).items()})
-        return state, arrays
 
-    @staticmethod
-    def validate(
-        state: dict[str, Any],
-        arrays: dict[str, NDArray[Any]],
-        start: Callable[[int], S],
-        start_beside: Callable[[int], Learned] | None,
-        metrics: Metrics,
-        watch: Watch | None,
-        given: tuple[Label, ...] | None,
-        inputs: Inputs,
-        *,
-        calibrate: bool,
-    ) -> None:
-        """Raise ValueError unless a model could have learned this; states of outlines are made for so many slots.
-
-        inputs: as its parameters say.
-        """
-        if inputs.moments is None:
-            for name in INPUTS:
-                checks.only({key: array for key, array in arrays.items() if key == name})
-        metrics.validate(arrays)
-        n = len(state["signs"]) if "labels" in state else 1
-        arrays, before = _files.validate_watch(state, arrays, start, start_beside, watch, n, calibrate=calibrate)
-        if "labels" not in state:
-            rows, slots = _files.validate_states(arrays, 1, start, start_beside, calibrate=calibrate)
-            rows += before
-            if start_beside is not None:
-                checks.number_within(checks.as_count(state["mistakes"], "mistakes"), "mistakes", 0, rows)
-            inputs.validate_moments(arrays, rows, inputs.slots_in(slots))
-            return
-        labels, signs = Labels.read_back(state["labels"], given), state["signs"]
-        n = n_states(len(labels.known))
-        if len(signs) != n or any(sign not in (-1.0, 1.0) for sign in signs):
-            raise ValueError(f"it has the signs {signs} for {len(labels.known)} classes")
-        if n > 1:
-            checks.sums(arrays, "shared_loss", (1,), low=0.0)
-        rows, slots = _files.validate_states(arrays, n, start, start_beside, calibrate=calibrate)
-        rows += before
-        inputs.validate_moments(arrays, rows, inputs.slots_in(slots))
-        checks.number_within(checks.as_count(state["mistakes"], "mistakes"), "mistakes", 0, rows)
-        checks.number_within(sum(labels.counts), "rows of all classes", 0, rows)
-
-    @staticmethod
-    def read_back(
-        state: dict[str, Any],
-        arrays: dict[str, NDArray[Any]],
-        start: Callable[[int], S],
-        start_beside: Callable[[int], Learned] | None,
-        columns: Columns,
-        inputs: Inputs,
-        metrics: Metrics,
-        watch: Watch | None,
-        *,
-        given: bool,
-        calibrate: bool,
-    ) -> "Kept[S]":
-        """The inverse of ``saved``."""
-        labels: Labels | None = None
-        signs = [1.0]
-        if "labels" in state:
-            labels = Labels.read_back(state["labels"], None)
-            labels.given = given
-            signs = list(state["signs"])
-        arrays, of_later = _files.apart(arrays)
-        states = _files.states_in(arrays, signs, start, start_beside, calibrate=calibrate, decay=metrics.decay)
-        states.mistakes = state.get("mistakes", 0)
-        states.shared = float(arrays["shared_loss"][0]) if len(signs) > 1 else 0.0
-        inputs.take(arrays)
-        metrics.take(arrays)
-        later = None
-        if watch is not None:
-            watch.take(arrays)
-            rows, loss, mistakes, of_both, later_mistakes = arrays["drift_past"].tolist()
-            states.past = int(rows), loss, int(mistakes)
-            if state["later"]:
-                signs, decay = list(signs), metrics.decay
-                later = _files.states_in(of_later, signs, start, start_beside, calibrate=calibrate, decay=decay)
-                later.shared, later.mistakes = of_both, int(later_mistakes)
-        return Kept(states, labels, columns, inputs, metrics, watch, later)
-
-
-def _cut(batch: Batch, first: int, stop: int) -> list[tuple[int, int]]:
-    """(first, stop) of the parts in which rows first to stop - 1 are learned from; one at least."""
+def _cut(batch: RowBatch, first: int, stop: int) -> list[tuple[int, int]]:
+    """Cut rows first to stop - 1 into parts (first, stop) that stay in a cache; one at least."""
     if isinstance(batch, Csr):
         n, size = len(batch.indptr) - 1, batch.data.nbytes + batch.indices.nbytes
     else:

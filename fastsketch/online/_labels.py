@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._validation import as_real
 from fastsketch.io import _checks as checks
-from fastsketch.online._state import Counts, Floats
+from fastsketch.online._state_arrays import Counts, Floats
 
 Label = bool | int | float | str
 ClassWeight = Literal["balanced"] | dict[Label, float] | None
@@ -31,7 +31,7 @@ SERIES = (list, tuple, np.ndarray)
 SINGLE = (float, int, str, np.number, np.bool_)
 
 
-class New(NamedTuple):
+class NewClasses(NamedTuple):
     """Classes that a batch is the first to have, in the order of their rows."""
 
     rows: list[int]
@@ -39,12 +39,12 @@ class New(NamedTuple):
     kind: str | None = None
 
 
-NOTHING_NEW = New([], [])
+NOTHING_NEW = NewClasses([], [])
 
 
 # -- parameters --------------------------------------------------------------------------------------------------------
 def as_label(value: Any, what: str) -> Label:
-    """A label as it is kept: bool, int, float or str of Python."""
+    """Return a label as it is kept: bool, int, float or str of Python."""
     if isinstance(value, np.generic):
         value = cast(Any, value.item())
     if isinstance(value, str):
@@ -60,7 +60,7 @@ def as_label(value: Any, what: str) -> Label:
 
 
 def as_classes(value: Any, name: str) -> tuple[Label, ...]:
-    """At least two different labels of one kind."""
+    """Check that a value holds at least two different labels of one kind, and return them."""
     if isinstance(value, str) or not isinstance(value, Sequence | np.ndarray | set | frozenset):
         raise TypeError(f"{name} must be a sequence of labels, got {value!r}")
     if isinstance(value, np.ndarray) and value.ndim != 1:
@@ -74,7 +74,7 @@ def as_classes(value: Any, name: str) -> tuple[Label, ...]:
 
 
 def as_class_weight(value: Any, name: str) -> Any:
-    """ "balanced", or {label: weight}; pairs will do, which is what files hold."""
+    """Check a value: "balanced", or {label: weight}; pairs as files hold them are accepted."""
     if isinstance(value, str):
         if value != "balanced":
             raise ValueError(f"{name} must be 'balanced', a dict of weights by label, or None, got {value!r}")
@@ -91,23 +91,23 @@ def as_class_weight(value: Any, name: str) -> Any:
 
 
 def first_sign(label: Label) -> float:
-    """The sign of a state that begins with rows of this label: of -1, 0 and False it is -1, as people mean them."""
+    """Return the sign of a state that begins with rows of this label: -1 for -1, 0 and False, as people mean them."""
     return -1.0 if label in (-1, 0) else 1.0
 
 
 def in_order(labels: Sequence[Label]) -> list[Label]:
-    """Sorted; they are all numbers or all strings."""
+    """Sort labels, which are all numbers or all strings."""
     return sorted(labels, key=lambda label: cast(Any, label))
 
 
 def shown(labels: Sequence[Any]) -> str:
-    """Some labels for a message."""
+    """List the first labels for a message."""
     return ", ".join(map(repr, labels[:5])) + (", ..." if len(labels) > 5 else "")
 
 
 # -- labels of a batch -------------------------------------------------------------------------------------------------
 def as_labels(targets: ArrayLike, n_rows: int, name: str = "targets") -> NDArray[Any]:
-    """Labels (n_rows,) as an array of numbers, of bools or of strings; a scalar will do for one row.
+    """Return labels (n_rows,) as an array of numbers, of bools or of strings; a scalar is accepted for one row.
 
     That numbers are finite and integers is asked of new ones alone, in ``Labels.numbers``.
     """
@@ -167,23 +167,26 @@ class Labels:
         self.order = self._sorted()  # numbers of the classes as people see them
 
     def copied(self) -> "Labels":
-        """The same, to add to."""
-        return Labels(self.known, self.counts, given=self.given, kind=self.kind)
+        """Return a copy to add to."""
+        out = Labels.__new__(Labels)
+        out.known, out.counts, out.given, out.kind = list(self.known), list(self.counts), self.given, self.kind
+        out._number, out.order = dict(self._number), list(self.order)
+        return out
 
     def _sorted(self) -> list[int]:
         return sorted(range(len(self.known)), key=lambda k: cast(Any, self.known[k]))
 
-    # -- what people see ---------------------------------------------------------------------------------------------
+    # -- what people see -------------------------------------------------------------------------------------------
     def classes(self) -> NDArray[Any]:
-        """The labels, sorted."""
+        """Return the labels, sorted."""
         dtype = {"bool": np.bool_, "int": np.int64, "float": np.float64}.get(self.kind or "float")
         return np.array([self.known[k] for k in self.order], dtype)
 
-    # -- a batch -----------------------------------------------------------------------------------------------------
-    def read(self, targets: ArrayLike, n_rows: int) -> tuple[Counts, New]:
-        """(class numbers (n,), what is new); nothing is changed.
+    # -- a batch ---------------------------------------------------------------------------------------------------
+    def read(self, targets: ArrayLike, n_rows: int) -> tuple[Counts, NewClasses]:
+        """Return (class numbers (n,), new classes); nothing is changed.
 
-        New classes have the numbers that they will get when they are added.
+        NewClasses classes have the numbers that they will get when they are added.
         """
         if n_rows == 1:
             label: Any = targets
@@ -204,7 +207,7 @@ class Labels:
         unknown = np.flatnonzero(numbers < 0)
         if not len(unknown):
             return numbers, NOTHING_NEW
-        new = New([], [], kind)
+        new = NewClasses([], [], kind)
         while len(unknown) and len(new.rows) < FEW:  # sooner than sorting them all
             row, value, number = int(unknown[0]), values[unknown[0]].item(), len(self.known) + len(new.rows)
             self._admit(row, value, number)
@@ -212,18 +215,18 @@ class Labels:
             new.rows.append(row)
             new.labels.append(value)
             unknown = np.flatnonzero(numbers < 0)
-        found, first = np.unique(values[unknown], return_index=True, equal_nan=False)
+        labels, first = np.unique(values[unknown], return_index=True, equal_nan=False)
         for i in np.argsort(first):
-            row, value = int(unknown[first[i]]), found[i].item()
+            row, value = int(unknown[first[i]]), labels[i].item()
             number = len(self.known) + len(new.rows)
             self._admit(row, value, number)
-            numbers[unknown[values[unknown] == found[i]]] = number
+            numbers[unknown[values[unknown] == labels[i]]] = number
             new.rows.append(row)
             new.labels.append(value)
         return numbers, new
 
     def _known_numbers(self, values: NDArray[Any]) -> Counts:
-        """The number of each label that is known, else -1."""
+        """Return the number of each label that is known, else -1."""
         numbers = np.full(len(values), -1)
         if len(self._number) <= 4:
             for label, k in self._number.items():
@@ -253,7 +256,7 @@ class Labels:
                 "need loss='square'? If not, give all labels as classes"
             )
 
-    def add(self, new: New, numbers: Counts) -> None:
+    def add(self, new: NewClasses, numbers: Counts) -> None:
         """Take in what ``read`` found."""
         for label in new.labels:
             self._number[label] = len(self.known)
@@ -261,13 +264,13 @@ class Labels:
             self.kind = _wider(self.kind, cast(str, new.kind))
         self.order = self._sorted() if new.labels else self.order
         if len(self.known) <= FEW:
-            found = [int(np.count_nonzero(numbers == k)) for k in range(len(self.known))]
+            more = [int(np.count_nonzero(numbers == k)) for k in range(len(self.known))]
         else:
-            found = np.bincount(numbers, minlength=len(self.known)).tolist()
+            more = np.bincount(numbers, minlength=len(self.known)).tolist()
         before = self.counts + [0] * len(new.labels)
-        self.counts = [one + two for one, two in zip(before, found, strict=True)]
+        self.counts = [one + two for one, two in zip(before, more, strict=True)]
 
-    def require_comparable(self, new: New) -> None:
+    def require_comparable(self, new: NewClasses) -> None:
         """Raise ValueError if new classes turn what a comparator has been taken to score positively."""
         labels = [*self.known, *new.labels]
         if len(labels) > 2:
@@ -280,8 +283,8 @@ class Labels:
                 f"{in_order(labels)[-1]!r}: give classes to the model"
             )
 
-    def weights(self, numbers: Counts, new: New, class_weight: ClassWeight) -> Floats:
-        """The weight of each row's class, (n,).
+    def weights(self, numbers: Counts, new: NewClasses, class_weight: ClassWeight) -> Floats:
+        """Return the weight of each row's class, (n,).
 
         "balanced" is n / (k n_c): n rows seen, n_c of this class, k classes; all until the row and with it.
         """
@@ -298,14 +301,14 @@ class Labels:
         n_classes = sum(count > 0 for count in self.counts) + np.cumsum(firsts)
         return (sum(self.counts) + np.arange(1, len(numbers) + 1)) / (n_classes * seen)
 
-    # -- keeping them ------------------------------------------------------------------------------------------------
+    # -- keeping them ----------------------------------------------------------------------------------------------
     def saved(self) -> dict[str, Any]:
-        """As json can write it."""
+        """Return values that json can write."""
         return {"known": list(self.known), "counts": list(self.counts), "kind": self.kind}
 
     @staticmethod
     def read_back(saved: dict[str, Any], given: tuple[Label, ...] | None) -> "Labels":
-        """The inverse of ``saved``, for a model with these classes; ValueError for what is none."""
+        """Return what ``saved`` has written, for a model with these classes; raise ValueError if it is inconsistent."""
         known = [as_label(label, "a label that it knows") for label in saved["known"]]
         counts = [checks.as_count(count, "rows of a class") for count in saved["counts"]]
         if len(set(known)) != len(known) or len(counts) != len(known):
@@ -323,7 +326,7 @@ def _kind_of(label: Label) -> str:
 
 
 def _wider(one: str | None, other: str) -> str:
-    """The kind that holds labels of both."""
+    """Return the kind that holds labels of both."""
     if one is None or one == other:
         return other
     if "str" in (one, other):

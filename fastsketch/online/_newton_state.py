@@ -1,4 +1,4 @@
-"""The arrays of SketchedNewton and its rounds; the mathematics is in _kernels/online/newton."""
+"""Arrays of SketchedNewton and its rounds; the mathematics is in _kernels/online/newton."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -31,16 +31,16 @@ from fastsketch._kernels.online.numbers import (
 )
 from fastsketch._random import Normal, random_normal
 from fastsketch.io import _checks as checks
-from fastsketch.online._state import (
+from fastsketch.online._state_arrays import (
     OF_LOSSES,
     SLOT_ROWS,
     Arrays,
-    Batch,
     Counts,
     Csr,
     Floats,
     KeptRows,
-    Learned,
+    LearnedState,
+    RowBatch,
     Zeros,
     outline,
 )
@@ -62,7 +62,7 @@ CONSTRAINTS = {None: UNCONSTRAINED, "current": CURRENT, "next": NEXT, "both": BO
 
 @dataclass(frozen=True, slots=True)
 class NewtonSetting:
-    """The parameters of a SketchedNewton as its rounds take them."""
+    """Parameters of a SketchedNewton as its rounds take them."""
 
     method: str
     sketch_size: int
@@ -78,22 +78,22 @@ class NewtonSetting:
 
     @property
     def mixed(self) -> bool:
-        """Whether all rows of B change in every round."""
+        """Return whether all rows of B change in every round."""
         return self.method in ("rp", "oja")
 
 
 # -- Z, what earlier shrinks kept, and X, the rows since ---------------------------------------------------------------
 @dataclass(slots=True)
-class DenseRows(Arrays):
-    """For m = sketch_size."""
+class NewtonDenseRows(Arrays):
+    """Dense rows Z' and X, for m = sketch_size."""
 
     z: Floats  # Z', (m, d)
     kept: Floats  # X, (2 m, d)
 
 
 @dataclass(slots=True)
-class SparseRows(KeptRows):
-    """X in CSR form with at most 2 m rows."""
+class NewtonSparseRows(KeptRows):
+    """Sparse rows: Z by slot, and X in CSR form with at most 2 m rows."""
 
     z: Annotated[Floats, SLOT_ROWS]  # Z, (slots, m)
 
@@ -101,7 +101,7 @@ class SparseRows(KeptRows):
 # -- the small space, k = 2 m ------------------------------------------------------------------------------------------
 @dataclass(slots=True)
 class ShrinkingSpace(Arrays):
-    """B = [F Z'; C X] of "rfd", "fd" and "pfd"; w = base + Z b + X'e."""
+    """Small space of B = [F Z'; C X] for "rfd", "fd" and "pfd"; w = base + Z b + X'e."""
 
     frame: Floats  # F, (k, k)
     factors: Floats  # the diagonal of C, (k,)
@@ -113,7 +113,7 @@ class ShrinkingSpace(Arrays):
 
 @dataclass(slots=True)
 class MixedSpace(Arrays):
-    """B = L [Z'; X] of "rp" and "oja"."""
+    """Small space of B = L [Z'; X] for "rp" and "oja"."""
 
     frame: Floats  # L, (m, 3 m)
     small: Floats  # B B', (m, m)
@@ -124,15 +124,15 @@ class MixedSpace(Arrays):
 
 # -- states ------------------------------------------------------------------------------------------------------------
 @dataclass(slots=True)
-class NewtonState(Learned):
-    """What all methods have."""
+class NewtonState(LearnedState):
+    """State of any method of SketchedNewton."""
 
     setting: NewtonSetting
     scalar: Annotated[Floats, OF_LOSSES]  # entries ALPHA, SHRINKAGE, LOSS
     count: Counts  # entries RANK, ROWS, ROUND, MISTAKES, FULL, APPENDED
     fading: Floats  # entries FADED, FLOOR, TAKEN
 
-    def learn(self, batch: Batch, targets: Floats, sample_weight: Floats, scores: Floats) -> None:
+    def learn(self, batch: RowBatch, targets: Floats, sample_weight: Floats, scores: Floats) -> None:
         if isinstance(batch, Csr):
             self.make_room(batch)
         if self.bound is None:
@@ -146,11 +146,11 @@ class NewtonState(Learned):
 
     @classmethod
     def learn_together(
-        cls, states: Sequence[Learned], batch: Batch, targets: Floats, sample_weight: Floats, scores: Floats
+        cls, states: Sequence[LearnedState], batch: RowBatch, targets: Floats, sample_weight: Floats, scores: Floats
     ) -> None:
         ours = cast("Sequence[NewtonState]", states)
         if ours[0].setting.method == "rp":  # whose random numbers are those of its own rounds
-            Learned.learn_together(states, batch, targets, sample_weight, scores)
+            LearnedState.learn_together(states, batch, targets, sample_weight, scores)
             return
         for state in ours:
             if isinstance(batch, Csr):
@@ -160,8 +160,8 @@ class NewtonState(Learned):
         data, indices, indptr = batch if isinstance(batch, Csr) else (batch.reshape(-1), None, None)
         together([state.bound for state in ours], data, indices, indptr, targets, sample_weight, scores)
 
-    def _learn_randomly(self, batch: Batch, targets: Floats, sample_weight: Floats, scores: Floats) -> None:
-        """A random projection: as many rows at a time as have their random numbers made together."""
+    def _learn_randomly(self, batch: RowBatch, targets: Floats, sample_weight: Floats, scores: Floats) -> None:
+        """Learn by a random projection, as many rows at a time as have their random numbers made together."""
         for first in range(0, len(targets), ROUNDS_A_BLOCK):
             part = slice(first, min(first + ROUNDS_A_BLOCK, len(targets)))
             rho = random_rows(self.setting, int(self.count[ROUND]), part.stop - first)
@@ -174,12 +174,12 @@ class NewtonState(Learned):
                 return
 
     def make_room(self, batch: Csr) -> None:
-        """Before sparse rows are learned from."""
+        """Make room for sparse rows before they are learned from."""
 
     def totals(self) -> tuple[int, float, int]:
         return int(self.count[ROUND]), float(self.scalar[LOSS]), int(self.count[MISTAKES])
 
-    def prepare(self, batch: Batch) -> None:
+    def prepare(self, batch: RowBatch) -> None:
         if self.is_open():
             with np.errstate(over="ignore"):
                 square = _first_square(batch)
@@ -193,7 +193,7 @@ class NewtonState(Learned):
         self.bound.fade(factor)
 
     def validate_all(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        Learned.validate_all(self, arrays)
+        LearnedState.validate_all(self, arrays)
         scalar, count, setting = arrays["scalar"], arrays["count"].tolist(), self.setting
         faded, floor, taken = arrays["fading"].tolist()
         checks.number_within(faded, "share that has not faded", 5e-324, 1.0)
@@ -223,13 +223,13 @@ class NewtonState(Learned):
             KeptRows.validate_rows(arrays, n, len(self.base))
 
     def is_open(self) -> bool:
-        """Whether alpha0 waits for a row that is not zero."""
+        """Return whether alpha0 waits for a row that is not zero."""
         return self.setting.alpha0 is None and float(self.scalar[ALPHA]) == 0.0
 
 
 @dataclass(slots=True)
 class FullState(NewtonState):
-    """FULL-ON: the whole H."""
+    """State of FULL-ON, with the whole H."""
 
     inverse: Floats  # H^-1, (d, d)
 
@@ -242,21 +242,21 @@ class FullState(NewtonState):
 
 @dataclass(slots=True)
 class SketchState(NewtonState):
-    """Sketched H."""
+    """State with a sketched H."""
 
-    rows: DenseRows | SparseRows
+    rows: NewtonDenseRows | NewtonSparseRows
     space: ShrinkingSpace | MixedSpace
 
     def make_room(self, batch: Csr) -> None:
         # X never holds more than 2 m rows
-        m, held, rows = self.setting.sketch_size, int(self.count[ROWS]), cast(SparseRows, self.rows)
+        m, held, rows = self.setting.sketch_size, int(self.count[ROWS]), cast(NewtonSparseRows, self.rows)
         longest = int(np.diff(batch.indptr).max(initial=0))
         used = int(rows.kept_indptr[held])
         if rows.room_for(held, max(2 * m * longest - used, (2 * m - held) * longest)):
             self.bound = None
 
     def n_stored(self) -> int:
-        return cast(SparseRows, self.rows).n_values(int(self.count[ROWS]))
+        return cast(NewtonSparseRows, self.rows).n_values(int(self.count[ROWS]))
 
     def is_atomic(self) -> bool:
         # all rows of a mixed sketch change in several steps; without alpha, each row needs a factorisation
@@ -267,20 +267,20 @@ class SketchState(NewtonState):
         return self.setting.constraint not in (NEXT, BOTH) or not self._is_full()
 
     def _is_full(self) -> bool:
-        """Whether one more row makes a shrink."""
+        """Return whether one more row makes a shrink."""
         return int(self.count[RANK]) + int(self.count[ROWS]) + 1 == 2 * self.setting.sketch_size
 
     def coef(self) -> Floats:
         slots, r, n = self.n_slots, int(self.count[RANK]), int(self.count[ROWS])
         w = self.base[:slots].copy()
         b, e, rows = self.space.b, self.space.e, self.rows
-        if isinstance(rows, DenseRows):
+        if isinstance(rows, NewtonDenseRows):
             return w + b[:r] @ rows.z[:r] + e[:n] @ rows.kept[:n]
         return w + rows.z[:slots, :r] @ b[:r] + e[:n] @ rows.as_csr(n, slots)
 
 
-def _first_square(batch: Batch) -> float:
-    """Squared length of the first row that is not zero; 0 if there is none."""
+def _first_square(batch: RowBatch) -> float:
+    """Return the squared length of the first row that is not zero; 0 if there is none."""
     if isinstance(batch, Csr):
         places = np.flatnonzero(batch.data)
         if not len(places):
@@ -297,8 +297,8 @@ def _first_square(batch: Batch) -> float:
 
 
 # -- beginnings --------------------------------------------------------------------------------------------------------
-def start(setting: NewtonSetting, d: int, sparse: bool, zeros: Zeros = np.zeros) -> NewtonState:
-    """The state before the first row; with zeros=outline, one of the same shapes that takes no memory.
+def start_newton(setting: NewtonSetting, d: int, sparse: bool, zeros: Zeros = np.zeros) -> NewtonState:
+    """Return the state before the first row; with zeros=outline, one of the same shapes that takes no memory.
 
     d: columns of dense rows, else slots to begin with.
     """
@@ -322,14 +322,14 @@ def start(setting: NewtonSetting, d: int, sparse: bool, zeros: Zeros = np.zeros)
         common["count"][RANK] = m
     space = _mixed_space(m, zeros) if setting.mixed else _shrinking_space(m, zeros)
     rows = (
-        SparseRows(
+        NewtonSparseRows(
             kept_data=zeros(0),
             kept_indices=zeros(0, np.int32),
             kept_indptr=zeros(k + 1, np.int64),
             z=zeros((d, m)),
         )
         if sparse
-        else DenseRows(z=zeros((m, d)), kept=zeros((k, d)))
+        else NewtonDenseRows(z=zeros((m, d)), kept=zeros((k, d)))
     )
     if setting.method == "oja" and zeros is not outline:
         if d < m:
@@ -363,7 +363,7 @@ def _mixed_space(m: int, zeros: Zeros) -> MixedSpace:
 
 
 def random_rows(setting: NewtonSetting, first: int, n: int) -> Floats:
-    """Random numbers of rounds first .. first + n - 1, (n, m); zeros but for a random projection."""
+    """Return the random numbers of rounds first .. first + n - 1, (n, m); zeros but for a random projection."""
     m = setting.sketch_size
     if setting.method != "rp" or n == 0:
         return np.zeros((n, m))

@@ -1,8 +1,12 @@
-"""How good recommendations are: metrics of ranking, and splits that hold out what they are measured on."""
+"""Metrics of recommendations, and splits that hold out what they are measured on."""
 
 from fastsketch.ranking._metrics import (
+    Mean,
+    Ranking,
     average_precision_at,
     coverage_at,
+    evaluate,
+    mean_of,
     ndcg_at,
     precision_at,
     recall_at,
@@ -17,7 +21,6 @@ from fastsketch.ranking._splits import (
     time_split,
     user_split,
 )
-from fastsketch.ranking._summary import Mean, Ranking, evaluate, mean_of
 from fastsketch.ranking._top import top_items
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Splits of (users, items) matrices: what a model may learn from, and what its recommendations are held against.
+"""Splits of (users, items) matrices into a part to learn from and a part to measure recommendations on.
 
 Every split takes X (users, items), scipy.sparse; its stored entries are events, zeros among them too. Entries stored
 twice are added up, and rows are put in order: a split depends on what X holds and on the seed, not on how it is stored.
@@ -70,7 +70,7 @@ class TimeSplit(NamedTuple):
 
 
 class UserSplit(NamedTuple):
-    """Users to learn from, and users who are new to the model: what they show it, and what it is to guess.
+    """Users to learn from, and users who are new to the model, with items that are shown and items to guess.
 
     Attributes
     ----------
@@ -315,7 +315,7 @@ def _as_array(csr: Any) -> Any:
 
 
 def _timed(X: Any, times: ArrayLike) -> tuple[Any, NDArray[Any]]:
-    """(X as CSR in order, times in its order)."""
+    """Return (X as CSR in order, times in its order)."""
     if not is_sparse(X):
         raise TypeError(f"X must be a scipy.sparse matrix, got {type(X).__name__}")
     if X.format not in ("csr", "csc", "coo"):
@@ -336,7 +336,7 @@ def _timed(X: Any, times: ArrayLike) -> tuple[Any, NDArray[Any]]:
 
 
 def _users(csr: Any) -> Places:
-    """The row of each event."""
+    """Return the row of each event."""
     return np.repeat(np.arange(csr.shape[0], dtype=np.intp), np.diff(csr.indptr))
 
 
@@ -345,7 +345,7 @@ def _parts(csr: Any, held: NDArray[np.bool_]) -> Split:
 
 
 def _kept(csr: Any, keep: NDArray[np.bool_]) -> Any:
-    """The events that are kept, in a matrix of the same shape."""
+    """Return the events that are kept, in a matrix of the same shape."""
     ends = np.concatenate([[0], np.cumsum(keep)])[csr.indptr]
     return type(csr)((csr.data[keep], csr.indices[keep], ends), shape=csr.shape)
 
@@ -356,12 +356,12 @@ def _keys(seed: int, stream: int, n: int) -> NDArray[np.uint64]:
 
 
 def _first(keys: NDArray[np.uint64], number: int) -> Places:
-    """Where the `number` smallest keys are."""
+    """Return a mask of the `number` smallest keys."""
     return np.argsort(keys, kind="stable")[:number]
 
 
 def _number(share: float, n: int, what: str, *, name: str = "share") -> int:
-    """A share of n as a number, at least one and not all."""
+    """Return a share of n as a number, at least one and not all."""
     share = as_real(share, name, 0.0, 1.0, low_open=True, high_open=True)
     if n < 2:
         raise ValueError(f"X must hold two {what} or more to be split, got {n}")

@@ -1,4 +1,4 @@
-"""The best items by scores that are there as an array: of any model, of any library."""
+"""Best items by scores in an array, of any model, of any library."""
 
 from typing import Any
 
@@ -73,7 +73,7 @@ def top_items(
         z = np.broadcast_to(z, (1 if exclude is None else exclude.shape[0], len(z)))
     if items is not None and exclude is not None:
         exclude = exclude[:, items]
-    found = np.full((len(z), n), -1, np.int64)
+    lists = np.full((len(z), n), -1, np.int64)
     for start in range(0, len(z), step := max(1, BLOCK // max(1, z.shape[1]))):
         block = z[start : start + step]
         part = np.array(block if items is None else block[:, items], np.float64)
@@ -83,12 +83,12 @@ def top_items(
             part[np.repeat(np.arange(len(part)), np.diff(seen.indptr)), seen.indices] = -np.inf
         best = np.argsort(-part, axis=1, kind="stable")[:, :n]
         left = np.take_along_axis(part, best, axis=1) > -np.inf
-        found[start : start + step, : best.shape[1]] = np.where(left, best if items is None else items[best], -1)
-    return found
+        lists[start : start + step, : best.shape[1]] = np.where(left, best if items is None else items[best], -1)
+    return lists
 
 
 def _candidates(scores: NDArray[Any], items: NDArray[np.int64] | None, number: int) -> NDArray[np.int64]:
-    """The best `number` of some items (all if None), ascending: enough for users who have the same scores."""
+    """Return the best `number` of some items (all if None), ascending: enough for users who have the same scores."""
     items = np.arange(len(scores)) if items is None else items
     own = scores[items].astype(np.float64)
     own[np.isnan(own)] = -np.inf

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fastsketch._random import Key, raw_numbers
 from fastsketch.io import _checks as checks
-from fastsketch.recommending._events import owners
+from fastsketch.recommending._item_events import owners
 
 Keys = NDArray[np.uint64]
 
@@ -35,42 +35,52 @@ class HeldOut:
         return len(self.key)
 
     def part(self, start: int, stop: int | None = None) -> "HeldOut":
-        """Some of them, by the order of keys."""
+        """Return users start to stop - 1 in the order of keys."""
         return HeldOut(self.rows[start:stop], self.weight[start:stop], self.key[start:stop], self.came[start:stop])
 
     def faded(self, factor: float) -> "HeldOut":
-        """The same with weights times a factor."""
+        """Return the same users with weights times a factor."""
         return replace(self, weight=self.weight * factor)
 
     def aged(self, decay: float, n_rows: int) -> "HeldOut":
-        """The same with the weights that they have after so many rows, as if they had come in the last."""
+        """Return the same users with the weights that they have after n_rows rows, as if they had come in the last."""
         age = n_rows - 1 - self.came
         return replace(self, weight=self.weight * decay ** age.astype(np.float64), came=self.came + age)
 
+    def with_items(self, places: NDArray[np.int64], width: int) -> "HeldOut":
+        """Return the same users with their items at other places."""
+        from scipy.sparse import csr_array
 
-class Taken(NamedTuple):
-    """What a reservoir has made of a batch."""
+        rows = self.rows
+        indices = places[rows.indices].astype(np.int32)
+        moved: Any = csr_array((rows.data.copy(), indices, rows.indptr.copy()), shape=(len(self), width))
+        moved.sort_indices()
+        return replace(self, rows=moved)
+
+
+class ReservoirUpdate(NamedTuple):
+    """Reservoir after a batch, and the rows that go to the sketch."""
 
     held: HeldOut
     rows: Any  # CSR: what is for the sketch now, in order
     weight: NDArray[np.float64]
 
 
-def nobody(n_items: int, dtype: np.dtype[Any]) -> HeldOut:
-    """A reservoir without users."""
-    return HeldOut(nothing(n_items, dtype, 0), np.empty(0), np.empty(0, np.uint64), np.empty(0, np.int64))
+def empty(n_items: int, dtype: np.dtype[Any]) -> HeldOut:
+    """Return a reservoir without users."""
+    return HeldOut(empty_rows(n_items, dtype, 0), np.empty(0), np.empty(0, np.uint64), np.empty(0, np.int64))
 
 
-def nothing(n_items: int, dtype: np.dtype[Any], n_rows: int = 1) -> Any:
-    """CSR rows without items."""
+def empty_rows(n_items: int, dtype: np.dtype[Any], n_rows: int = 1) -> Any:
+    """Return CSR rows without items."""
     from scipy.sparse import csr_array
 
     return csr_array((n_rows, n_items), dtype=dtype)
 
 
-def take(
+def offer(
     held: HeldOut, rows: Any, weight: NDArray[np.float64], *, size: int, first: int, seed: int, decay: float
-) -> Taken:
+) -> ReservoirUpdate:
     """Offer rows `first`, `first` + 1, ... of a stream, CSR (k, items).
 
     With decay < 1 the sketch gets one row for each that comes, be it without items: this is what ages it.
@@ -99,7 +109,7 @@ def take(
     if not (given == r + np.arange(k)).all():
         kept = np.array([place for _, place in heap] or range(r), np.int64)
         return _moved(held, rows, weight, key, given, kept, first, decay)
-    return Taken(held, rows, weight)
+    return ReservoirUpdate(held, rows, weight)
 
 
 def _moved(
@@ -111,11 +121,11 @@ def _moved(
     kept: NDArray[np.int64],
     first: int,
     decay: float,
-) -> Taken:
+) -> ReservoirUpdate:
     from scipy.sparse import vstack
 
     k, r = int(rows.shape[0]), len(held)
-    every: Any = vstack([held.rows, rows, nothing(rows.shape[1], rows.dtype)], format="csr")
+    every: Any = vstack([held.rows, rows, empty_rows(rows.shape[1], rows.dtype)], format="csr")
     came = np.concatenate([held.came, first + np.arange(k), [0]])
     weights = np.concatenate([held.weight, weight, [1.0]])
     at = np.flatnonzero((given >= 0) | (decay < 1.0))
@@ -125,11 +135,11 @@ def _moved(
     order = np.argsort(keys, kind="stable")
     kept, keys = kept[order], keys[order]
     left = HeldOut(every[kept], weights[kept], keys, came[kept])
-    return Taken(left, every[source], weights[source] * decay**age)
+    return ReservoirUpdate(left, every[source], weights[source] * decay**age)
 
 
-def joined(one: HeldOut, two: HeldOut, size: int, *, came: int) -> tuple[HeldOut, HeldOut]:
-    """(those of the least keys, the others) of two reservoirs; which is which does not depend on their order.
+def merge(one: HeldOut, two: HeldOut, size: int, *, came: int) -> tuple[HeldOut, HeldOut]:
+    """Return (the users of the least keys, the others) of two reservoirs, whatever their order.
 
     Both are aged, and all have come in row `came` of both streams then. The same items in the same place of both have
     the same key: then it is by their values and weights.
@@ -146,7 +156,7 @@ def joined(one: HeldOut, two: HeldOut, size: int, *, came: int) -> tuple[HeldOut
 
 # -- keys --------------------------------------------------------------------------------------------------------------
 def keys_of(rows: Any, first: int, seed: int) -> Keys:
-    """(k,) of CSR rows that are `first`, `first` + 1, ... of their stream."""
+    """Return the keys (k,) of CSR rows that are `first`, `first` + 1, ... of their stream."""
     k = rows.shape[0]
     if k == 0:
         return np.empty(0, np.uint64)
@@ -157,18 +167,18 @@ def keys_of(rows: Any, first: int, seed: int) -> Keys:
 
 
 def _names(rows: Any) -> Keys:
-    """A number for the item of every entry, of which sums tell sets apart."""
+    """Return a random number for the item of every entry, so that sums tell sets apart."""
     return mixed(rows.indices.astype(np.uint64))
 
 
 def _sums(rows: Any, values: Keys) -> Keys:
-    """Of the entries of every row, modulo 2**64."""
+    """Sum the entries of every row, modulo 2**64."""
     sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(values)])
     return sums[rows.indptr[1:]] - sums[rows.indptr[:-1]]
 
 
 def mixed(values: Keys) -> Keys:
-    """A permutation of 64-bit numbers that looks random: the last steps of SplitMix64 (Steele, Lea, Flood 2014)."""
+    """Permute 64-bit numbers so that they look random: the last steps of SplitMix64 (Steele, Lea, Flood 2014)."""
     out = values + np.uint64(0x9E3779B97F4A7C15)
     out = (out ^ (out >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     out = (out ^ (out >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -176,8 +186,8 @@ def mixed(values: Keys) -> Keys:
 
 
 # -- shown and hidden --------------------------------------------------------------------------------------------------
-def parted(held: HeldOut, share: float) -> tuple[Any, Any]:
-    """(shown, hidden) CSR: a share of the items of every user, at least one and not all, is hidden, as its key says."""
+def split_items(held: HeldOut, share: float) -> tuple[Any, Any]:
+    """Split into (shown, hidden) CSR: of every user a share of the items, at least one and not all, is hidden."""
     from scipy.sparse import csr_array
 
     rows = held.rows
@@ -200,7 +210,7 @@ NAMES = ("held_indptr", "held_indices", "held_data", "held_weight", "held_key", 
 
 
 def arrays_of(held: HeldOut) -> dict[str, NDArray[Any]]:
-    """By name, for a file."""
+    """Return the arrays of a reservoir by name, for a file."""
     rows = held.rows
     return dict(
         zip(
@@ -212,7 +222,7 @@ def arrays_of(held: HeldOut) -> dict[str, NDArray[Any]]:
 
 
 def from_arrays(arrays: checks.Arrays, n_items: int) -> HeldOut:
-    """The inverse of ``arrays_of``."""
+    """Return the reservoir that ``arrays_of`` has written."""
     from scipy.sparse import csr_array
 
     indptr, indices, data, weight, key, came = (arrays[name] for name in NAMES)
@@ -220,7 +230,7 @@ def from_arrays(arrays: checks.Arrays, n_items: int) -> HeldOut:
 
 
 def validate(arrays: checks.Arrays, n_items: int, *, size: int, n_rows: int, dtype: np.dtype[Any]) -> None:
-    """Raise ValueError unless ``take`` could have made this of n_rows rows."""
+    """Raise ValueError unless ``offer`` could have made this of n_rows rows."""
     r, stored = len(checks.array_of(arrays, "held_key", arrays["held_key"].shape[:1], np.uint64)), 0
     checks.number_within(r, "users held out", 0, min(size, n_rows))
     key = arrays["held_key"]

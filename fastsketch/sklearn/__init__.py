@@ -1,11 +1,14 @@
 """scikit-learn estimators on the sketches, hashes, online learners, low-rank and item models (extra: sklearn)."""
 
-from fastsketch.sklearn._adaptive import AdaptiveSubgradientClassifier, AdaptiveSubgradientRegressor
-from fastsketch.sklearn._coder import SketchCoder
+from fastsketch.sklearn._coders import SketchCoder, SketchHasher
 from fastsketch.sklearn._completer import LowRankCompleter
 from fastsketch.sklearn._covariance import SketchedCovariance
-from fastsketch.sklearn._hasher import SketchHasher
-from fastsketch.sklearn._newton import SketchedNewtonClassifier, SketchedNewtonRegressor
+from fastsketch.sklearn._online import (
+    AdaptiveSubgradientClassifier,
+    AdaptiveSubgradientRegressor,
+    SketchedNewtonClassifier,
+    SketchedNewtonRegressor,
+)
 from fastsketch.sklearn._pca import SketchedPCA
 from fastsketch.sklearn._recommender import EASERecommender
 

@@ -17,13 +17,11 @@ from fastsketch._validation import Rows
 from fastsketch.features import IdMap
 from fastsketch.features._triples import table_of
 from fastsketch.lowrank import LowRankModel
-from fastsketch.sklearn._begun import checked
-from fastsketch.sklearn._learned import FromModel
-from fastsketch.sklearn._random_state import seed_of
+from fastsketch.sklearn._estimator import FromModelEstimator, checked, seed_of
 
 
 @named_keywords
-class LowRankCompleter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromModel):
+class LowRankCompleter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromModelEstimator):
     """Completes a matrix by a low-rank model: transform folds rows in, inverse_transform fills every entry.
 
     Parameters
@@ -128,7 +126,7 @@ class LowRankCompleter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromMo
             parameters["rank"] = min(self.rank, *shape)
         self.model_ = LowRankModel(**parameters, seed=seed).fit(rows)
         if table is not None:
-            self.__dict__.pop("feature_names_in_", None)
+            self._drop("feature_names_in_")
             self.n_features_in_ = len(table.item_ids)
         else:
             self._name_features(self.model_)

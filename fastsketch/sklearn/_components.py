@@ -1,4 +1,7 @@
-"""What a sketch says of the first k principal components."""
+"""Principal components out of a sketch, as attributes of an estimator, and the Gaussian model behind them.
+
+The variances along the components are their own, those beside them one, the noise.
+"""
 
 # reads what a sketch keeps to itself
 # pyright: basic
@@ -8,19 +11,26 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils import gen_batches
+from sklearn.utils.validation import check_is_fitted
 
+from fastsketch._validation import Rows
 from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._read_out import upright
 from fastsketch.sketching._spectrum import SpectrumOverview
+from fastsketch.sklearn._estimator import SketchEstimator
+from fastsketch.sklearn._moments import FeatureVariance
 
 Floats = NDArray[np.float64]
 
+# Passes over the rows end when no variance has moved by this share, or after these many.
+SETTLED, MOST_PASSES = 0.01, 4
 # Share by which what is certain may lie below what is asked for, without a word: rounding.
 CERTAIN_ENOUGH = 1e-6
 
 
-class Components(NamedTuple):
-    """One read-out, in squared units of the centred rows; k of each."""
+class ComponentsReadOut(NamedTuple):
+    """Leading components, in squared units of the centred rows; k of each."""
 
     squares: Floats  # (k,) point estimates of the eigenvalues, descending
     low: Floats  # (k,) the i-th eigenvalue lies between the i-th of these
@@ -30,8 +40,24 @@ class Components(NamedTuple):
     mean: Floats  # (d,)
 
 
-def components_of(sketch: FrequentDirections, wanted: int | float) -> Components:
-    """The first `wanted` components, or as many as hold more than this share (below 1) of the variance.
+def refine(
+    sketch: FrequentDirections, rows: Any, weights: NDArray[np.float64] | None, wanted: int | float
+) -> tuple[int, SpectrumOverview]:
+    """Read the rows until no variance moves by more than SETTLED; return the passes in all, and the last read-out."""
+    k = wanted if isinstance(wanted, int) else sketch.resolved["sketch_size"]
+    seen, passes, moved = sketch._overview(), 1, True
+    while moved and seen.shrinkage > seen.rounding and passes < MOST_PASSES:
+        last = seen.spectrum.values[:k]
+        sketch.refine(rows, weights)
+        seen, passes = sketch._overview(), passes + 1
+        values = seen.spectrum.values[:k]
+        few = min(len(last), len(values))
+        moved = bool((np.abs(values[:few] - last[:few]) > SETTLED * values[:few]).any())
+    return passes, seen
+
+
+def components_of(sketch: FrequentDirections, wanted: int | float) -> ComponentsReadOut:
+    """Return the first `wanted` components, or as many as hold more than this share (below 1) of the variance.
 
     Warns with a UserWarning where the sketch does not hold that share: it gives all that it has then.
     """
@@ -69,30 +95,32 @@ def components_of(sketch: FrequentDirections, wanted: int | float) -> Components
 
 
 def count_for(share: float, squares: Floats, total: float) -> int:
-    """scikit-learn's count: the fewest whose share of the total is greater; one more than there are if none is."""
+    """Count as scikit-learn does: the fewest with a greater share of the total; one more than there are if none."""
     shares = np.cumsum(squares) / total if total > 0 else np.ones(max(1, len(squares)))
     return int(np.searchsorted(shares, share, side="right")) + 1
 
 
-def first_of(seen: SpectrumOverview, k: int) -> Components:
-    """The first k components of a read-out."""
-    found = seen.spectrum
-    squares, low, high, vt = found.values[:k], found.low[:k], found.high[:k], found.vectors[:k]
+def first_of(seen: SpectrumOverview, k: int) -> ComponentsReadOut:
+    """Return the first k components of a read-out."""
+    spectrum = seen.spectrum
+    squares, low, high, vt = spectrum.values[:k], spectrum.low[:k], spectrum.high[:k], spectrum.vectors[:k]
     # directions of nothing but rounding are as good as any: take the same ones for the same rows
     vt = vt[: seen.rank]
     missing = k - len(squares)
     if missing > 0:
         # B has no more rows: these eigenvalues are at most Delta, and what the trace leaves
-        rest = max(0.0, min(seen.shrinkage + seen.rounding, seen.squared_norm - float(found.low.sum()) + seen.rounding))
+        rest = max(
+            0.0, min(seen.shrinkage + seen.rounding, seen.squared_norm - float(spectrum.low.sum()) + seen.rounding)
+        )
         none = np.zeros(missing)
         squares, low = np.concatenate([squares, none]), np.concatenate([low, none])
         high = np.concatenate([high, none + rest])
-    mean = np.zeros(found.vectors.shape[1]) if seen.mean is None else seen.mean
-    return Components(squares, low, high, upright(completed(vt, k)), seen.squared_norm, mean)
+    mean = np.zeros(spectrum.vectors.shape[1]) if seen.mean is None else seen.mean
+    return ComponentsReadOut(squares, low, high, upright(completed(vt, k)), seen.squared_norm, mean)
 
 
 def completed(vt: NDArray[Any], k: int) -> NDArray[Any]:
-    """k orthonormal rows that begin with vt: directions that no row has had yet follow in a fixed order."""
+    """Return k orthonormal rows that begin with vt: directions that no row has had yet follow in a fixed order."""
     r, d = vt.shape
     if r >= k:
         return vt
@@ -104,3 +132,164 @@ def completed(vt: NDArray[Any], k: int) -> NDArray[Any]:
         full = np.linalg.svd(vt, full_matrices=True)[2] if r else np.eye(d, dtype=vt.dtype)
         extra = full[r:k]
     return np.vstack([vt, extra])
+
+
+class PrincipalComponents(SketchEstimator):
+    """Estimator whose learned attributes are read from its sketch when they are asked for."""
+
+    _wanted: int | float
+    _variance: FeatureVariance | None
+    _dtype: np.dtype[Any]
+    _read: dict[str, Any]  # the last read-out, and what it was of
+
+    # -- a read-out costs more than a small batch ------------------------------------------------------------------
+    def _view(self) -> ComponentsReadOut:
+        check_is_fitted(self, "sketch_")
+        sketch = self.sketch_
+        engine, n = sketch._seen_engine(), sketch.n_rows
+        kept = self._read.get("view")
+        if kept is None or kept[0] is not engine or kept[1] != n:
+            if not isinstance(self._wanted, int) and n < 2:
+                raise ValueError(f"n_components={self._wanted} needs at least two rows to have a variance, got {n}")
+            kept = engine, n, components_of(sketch, self._wanted)
+            self._read["view"] = kept
+        return kept[2]
+
+    def _divisor(self) -> float:
+        return max(1.0, self.sketch_.total_weight - 1.0)
+
+    @property
+    def n_components_(self) -> int:
+        check_is_fitted(self, "sketch_")
+        return self._wanted if isinstance(self._wanted, int) else len(self._view().squares)
+
+    @property
+    def components_(self) -> NDArray[Any]:
+        return self._view().vt.astype(self._dtype)
+
+    @property
+    def singular_values_(self) -> NDArray[Any]:
+        return np.sqrt(self._view().squares).astype(self._dtype)
+
+    @property
+    def explained_variance_(self) -> NDArray[Any]:
+        return (self._view().squares / self._divisor()).astype(self._dtype)
+
+    @property
+    def explained_variance_interval_(self) -> NDArray[np.float64]:
+        view = self._view()
+        eps = float(np.finfo(self._dtype).eps)  # the variances are rounded to their dtype
+        return np.column_stack([view.low * (1 - eps), view.high * (1 + eps)]) / self._divisor()
+
+    @property
+    def explained_variance_ratio_(self) -> NDArray[Any]:
+        return self._share(self._view().squares).astype(self._dtype)
+
+    @property
+    def explained_variance_ratio_certified_(self) -> NDArray[np.float64]:
+        return self._share(self._view().low)
+
+    def _share(self, squares: NDArray[np.float64]) -> NDArray[np.float64]:
+        total = self._view().total
+        return squares / total if total > 0 else np.zeros_like(squares)
+
+    @property
+    def error_bound_(self) -> float:
+        view = self._view()
+        return float(np.maximum(view.high - view.squares, view.squares - view.low).max(initial=0.0))
+
+    @property
+    def noise_variance_(self) -> float:
+        view = self._view()
+        n = max(self.sketch_.n_rows, int(self.sketch_.total_weight))
+        rest = min(n, self.n_features_in_) - len(view.squares)
+        return max(0.0, view.total - float(view.squares.sum())) / self._divisor() / rest if rest > 0 else 0.0
+
+    @property
+    def mean_(self) -> NDArray[Any]:
+        return self._view().mean.astype(self._dtype)
+
+    @property
+    def var_(self) -> NDArray[Any]:
+        check_is_fitted(self, "sketch_")
+        if self._variance is None:
+            raise AttributeError("var_ is not known from a sketch alone")
+        return self._variance.value().astype(self._dtype)
+
+    def transform(self, X: Rows) -> NDArray[Any]:
+        """Project X (n_samples, n_features) on the components; sparse input is not made dense."""
+        check_is_fitted(self, "sketch_")
+        rows = self._checked(X, reset=False)
+        # (X - mean) V' = X V' - (mean V')
+        out = np.asarray(rows @ self.components_.T) - self.mean_.astype(rows.dtype) @ self.components_.T
+        if self.whiten:
+            scale = np.sqrt(self.explained_variance_)
+            out /= np.maximum(scale, np.finfo(scale.dtype).eps)
+        return out
+
+    # -- the Gaussian model ----------------------------------------------------------------------------------------
+    def get_covariance(self) -> NDArray[Any]:
+        """Compute V' diag(variances - noise) V + noise I, (n_features, n_features)."""
+        view, noise, over = self._model()
+        out = (view.vt.T * (over - noise)) @ view.vt
+        out[np.diag_indices_from(out)] += noise
+        return out.astype(self._dtype)
+
+    def get_precision(self) -> NDArray[Any]:
+        """Compute the inverse of ``get_covariance``, (n_features, n_features)."""
+        view, noise, over = self._invertible()
+        if len(over) == self.n_features_in_:
+            return ((view.vt.T / over) @ view.vt).astype(self._dtype)
+        out = (view.vt.T * (1.0 / over - 1.0 / noise)) @ view.vt
+        out[np.diag_indices_from(out)] += 1.0 / noise
+        return out.astype(self._dtype)
+
+    def score_samples(self, X: Rows) -> NDArray[np.float64]:
+        """Compute the log-likelihood (n_samples,) of each row of X (n_samples, n_features); sparse rows stay sparse."""
+        view, noise, over = self._invertible()
+        rows, k, d = self._checked(X, reset=False), len(over), self.n_features_in_
+        z = np.asarray(rows @ view.vt.T) - view.mean @ view.vt.T
+        distance = (z**2 / over).sum(axis=1)
+        logdet = np.log(over).sum()
+        if k < d:
+            left = _squared_distances(rows, view.mean) - (z**2).sum(axis=1)
+            distance += np.maximum(left, 0.0) / noise
+            logdet += (d - k) * np.log(noise)
+        return -0.5 * (distance + logdet + d * np.log(2.0 * np.pi))
+
+    def score(self, X: Rows, y: Any = None) -> float:
+        """Compute the mean log-likelihood of the rows of X."""
+        return float(self.score_samples(X).mean())
+
+    def _model(self) -> tuple[ComponentsReadOut, float, NDArray[np.float64]]:
+        """Return (components, variance of the noise, variances along the components: none is below the noise)."""
+        view = self._view()
+        noise = self.noise_variance_
+        return view, noise, np.maximum(view.squares / self._divisor(), noise)
+
+    def _invertible(self) -> tuple[ComponentsReadOut, float, NDArray[np.float64]]:
+        view, noise, over = self._model()
+        smallest = over.min() if len(over) == self.n_features_in_ else noise
+        if not smallest > 0 and len(over) == self.n_features_in_:
+            raise ValueError(
+                "the covariance is singular: a variance is 0, since a column is constant or a combination of others; "
+                "leave such columns out, or take a smaller n_components"
+            )
+        if not smallest > 0:
+            raise ValueError(
+                "the covariance is singular: the components hold all variance, and there are fewer than features; "
+                "take a smaller n_components"
+            )
+        return view, noise, over
+
+
+def _squared_distances(rows: Any, mean: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Compute ||x - mean||^2 of every row."""
+    if isinstance(rows, np.ndarray):
+        out = np.empty(len(rows))
+        for batch in gen_batches(len(rows), 256):
+            moved = rows[batch] - mean
+            out[batch] = np.einsum("ij,ij->i", moved, moved)
+        return out
+    squares = np.asarray(rows.multiply(rows).sum(axis=1)).ravel()
+    return squares - 2.0 * (rows @ mean) + mean @ mean

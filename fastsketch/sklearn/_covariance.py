@@ -1,10 +1,10 @@
-"""A covariance estimator on a sketch, or on the exact matrix where that is the better bargain."""
+"""Covariance on a sketch, or on the exact matrix where that costs little more."""
 
 # scikit-learn has no types.
 # pyright: basic
 
 import warnings
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,11 +18,20 @@ from fastsketch._validation import Rows, as_choice, as_flag, as_integer, as_real
 from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._engines import SolverName
 from fastsketch.sketching._methods import METHODS, MethodName
-from fastsketch.sketching._spectrum import seen_of
-from fastsketch.sklearn._begun import checked
-from fastsketch.sklearn._gaussian import NOTHING_LEFT, Spiked, Whole, projected
-from fastsketch.sklearn._shrinkage import FourthMoment, beyond_noise, ledoit_wolf, oracle_approximating, tail_share
-from fastsketch.sklearn._sketched import Arrays, Sketched, exact_is_fair
+from fastsketch.sklearn._estimator import Arrays, SketchEstimator, exact_is_fair
+from fastsketch.sklearn._gaussian import (
+    NOTHING_LEFT,
+    DenseCovariance,
+    ShrunkCovariance,
+    SpikedCovariance,
+    empirical_covariance,
+    ledoit_wolf,
+    oracle_approximating,
+    projected,
+    rounding_of,
+    tail_shrunk,
+)
+from fastsketch.sklearn._moments import FourthMoment
 from fastsketch.sources import Source
 
 SOLVERS = ("auto", "gram", "svd", "exact")
@@ -30,17 +39,8 @@ SHRINKAGES = ("auto", "ledoit-wolf", "oas")
 MOST = float(np.finfo(np.float64).max)
 
 
-class Model(NamedTuple):
-    """The matrix as it is given out, and how it was shrunk."""
-
-    matrix: Spiked | Whole
-    share: float
-    kept: int  # leading eigenvalues that were left as they are
-    mean: float  # to which the others were shrunk
-
-
 @named_keywords
-class SketchedCovariance(Sketched, EmpiricalCovariance):
+class SketchedCovariance(SketchEstimator, EmpiricalCovariance):
     """Covariance, precision, Mahalanobis distances and likelihood in one pass, exact or in O(sketch_size d) memory.
 
     Where the d x d matrix is in memory it is used as it is. Else the leading eigenvalues are what was seen along the
@@ -159,9 +159,8 @@ class SketchedCovariance(Sketched, EmpiricalCovariance):
         weights = as_weights(sample_weight, rows.shape[0])
         if weights is not None and not weights.any():
             raise ValueError("sample_weight must not be zero for all rows")
-        for name in ("sketch_", "_moment", "_found"):
-            self.__dict__.pop(name, None)
-        return self._take(rows, weights)
+        self._drop("sketch_", "_moment", "_found")
+        return self._learn_rows(rows, weights)
 
     @changes
     def partial_fit(self, X: Batch, y: Any = None, *, sample_weight: ArrayLike | None = None) -> Self:
@@ -179,12 +178,9 @@ class SketchedCovariance(Sketched, EmpiricalCovariance):
         if not first:
             self._check_parameters()
         rows = self._checked(X, reset=first)
-        return self._take(rows, as_weights(sample_weight, rows.shape[0]))
+        return self._learn_rows(rows, as_weights(sample_weight, rows.shape[0]))
 
-    def _checked(self, X: Any, *, reset: bool) -> Any:
-        return checked(self, X, reset=reset, dtype=[np.float64, np.float32])
-
-    def _take(self, X: Any, weights: NDArray[np.float64] | None) -> Self:
+    def _learn_rows(self, X: Any, weights: NDArray[np.float64] | None) -> Self:
         self._shrinkage_asked()
         as_real(self.alpha0, "alpha0", 0.0, MOST)
         first = not hasattr(self, "sketch_")
@@ -195,7 +191,7 @@ class SketchedCovariance(Sketched, EmpiricalCovariance):
         more = None if moment is None else moment.after(X, weights)
         sketch.update(X, weights)
         self.sketch_, self._moment = sketch, more if more is not None and more.is_finite else None
-        self.__dict__.pop("_found", None)
+        self._found = None
         if first:
             self._fix_parameters()
         return self
@@ -221,29 +217,30 @@ class SketchedCovariance(Sketched, EmpiricalCovariance):
 
     # -- merging, files, sketches (_sketched.py) -------------------------------------------------------------------
     _moment: FourthMoment | None
+    _found: tuple[Any, ShrunkCovariance] | None = None  # what was last given out, and for which parameters
 
     def _own(self) -> Arrays:
         return {} if self._moment is None else self._moment.arrays()
 
-    def _put_own(self, arrays: Arrays) -> None:
+    def _restore_own(self, arrays: Arrays) -> None:
         sketch = self.sketch_
-        for name, mine, found in (
+        for name, mine, theirs in (
             ("sketch_size", self.sketch_size, sketch.resolved["sketch_size"]),
             ("method", self.method, sketch.method),
             ("assume_centered", self.assume_centered, not sketch.center),
         ):
-            if mine != found:
-                raise ValueError(f"{name} is {mine!r}, but {found!r} in its sketch")
-        moment = FourthMoment.of(arrays, self.n_features_in_) if arrays else None
+            if mine != theirs:
+                raise ValueError(f"{name} is {mine!r}, but {theirs!r} in its sketch")
+        moment = FourthMoment.from_arrays(arrays, self.n_features_in_) if arrays else None
         if moment is not None and not np.isclose(moment.sums[0], sketch.total_weight):
             raise ValueError(f"its moments are of weight {moment.sums[0]:g}, its sketch of {sketch.total_weight:g}")
         self._moment = moment
-        self.__dict__.pop("_found", None)
+        self._found = None
 
     def _own_with(self, other: Any) -> Arrays:
         if self._moment is None or other._moment is None:
             return {}
-        return self._moment.joined(other._moment, other._empirical().times).arrays()
+        return self._moment.joined(other._moment, empirical_covariance(other.sketch_, other._total()).times).arrays()
 
     @classmethod
     def _parameters_for(cls, sketch: FrequentDirections) -> dict[str, Any]:
@@ -257,8 +254,7 @@ class SketchedCovariance(Sketched, EmpiricalCovariance):
         }
 
     def __getstate__(self) -> Any:
-        kept: Any = super().__getstate__()
-        state: dict[str, Any] = dict(kept)
+        state: Any = super().__getstate__()
         return {name: value for name, value in state.items() if name != "_found"}
 
     # -- the matrix ------------------------------------------------------------------------------------------------
@@ -275,23 +271,8 @@ class SketchedCovariance(Sketched, EmpiricalCovariance):
             raise ValueError("sample_weight was 0 for all rows: there is no covariance")
         return total
 
-    def _empirical(self) -> Spiked | Whole:
-        """As the sketch has it, nothing shrunk and nothing added."""
-        sketch, total = self.sketch_, self._total()
-        if sketch.resolved["solver"] == "exact":
-            return Whole(sketch.gram() / total)
-        if METHODS[sketch.method].tracks:
-            values, vectors = seen_of(sketch._seen_engine())
-            certain = values
-        else:
-            found = sketch.spectrum()
-            values, vectors, certain = found.values, found.vectors, found.low
-        trace = sketch.squared_norm / total
-        rounding = NOTHING_LEFT * float(np.finfo(sketch.resolved["dtype"]).eps) * trace
-        return Spiked.pooled(values / total, vectors, certain=certain / total, trace=trace, rounding=rounding)
-
-    def _linear_share(self, matrix: Spiked | Whole) -> float:
-        """Of trace(S) / d I, for what is asked for."""
+    def _linear_share(self, matrix: SpikedCovariance | DenseCovariance) -> float:
+        """Return the share of trace(S) / d I that the parameter asks for."""
         asked, d, n = self._shrinkage_asked(), self.n_features_in_, self._total()
         if asked is None:
             return 0.0
@@ -310,50 +291,21 @@ class SketchedCovariance(Sketched, EmpiricalCovariance):
         fourth = self._moment.value(None if self.assume_centered else matrix.times)
         return ledoit_wolf(trace, squares, fourth, n=n, d=d)
 
-    def _tail_shrunk(self, matrix: Spiked | Whole, ridge: float) -> Model:
-        """The leading eigenvalues as they are, the others shrunk to their mean."""
-        d, total = self.n_features_in_, self._total()
-        kept = min(self.sketch_.resolved["sketch_size"] - 1, d // 2, int(min(total, self.sketch_.n_rows)) // 2)
-        if isinstance(matrix, Spiked):
-            kept = beyond_noise(matrix.values[:kept], trace=matrix.trace, n=total, d=d)
-            with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-                trace, squares = matrix.tail_sums(kept)
-            if kept >= len(matrix.values) or not np.isfinite(squares):
-                return Model(matrix.shrunk(0.0, ridge), 0.0, kept, 0.0)
-            share, mean = tail_share(trace, squares, n=total, size=d - kept)
-            return Model(matrix.tail_shrunk(kept, share, mean, ridge), share, kept, mean)
-        found = self.sketch_.spectrum()
-        kept = beyond_noise(found.values[:kept] / total, trace=matrix.trace, n=total, d=d)
-        values, vectors = found.values[:kept] / total, found.vectors[:kept].astype(np.float64)
-        tail = matrix.without(values, vectors)
-        with np.errstate(over="ignore", under="ignore"):
-            trace, squares = float(np.trace(tail)), float(np.einsum("ij,ij->", tail, tail))
-        least = NOTHING_LEFT * float(np.finfo(self.sketch_.resolved["dtype"]).eps) * matrix.trace
-        if trace <= least or not np.isfinite(squares):  # less is rounding
-            return Model(matrix.shrunk(0.0, ridge), 0.0, kept, 0.0)
-        share, mean = tail_share(trace, squares, n=total, size=d - kept)
-        return Model(matrix.tail_shrunk(tail, vectors, share, mean, ridge), share, kept, mean)
-
-    def _read(self) -> Model:
-        """What is given out, made once."""
+    def _read(self) -> ShrunkCovariance:
+        """Return the shrunk covariance, made once for each pair of parameters."""
         check_is_fitted(self, "sketch_")
         key = self.shrinkage, self.alpha0
-        known = self.__dict__.get("_found")
+        known = self._found
         if known is None or known[0] != key:
             ridge = as_real(self.alpha0, "alpha0", 0.0, MOST) / self._total()
-            matrix = self._empirical()
+            matrix = empirical_covariance(self.sketch_, self._total())
             if self._shrinkage_asked() == "auto":
-                found = self._tail_shrunk(matrix, ridge)
+                shrunk = tail_shrunk(self.sketch_, matrix, self._total(), ridge)
             else:
                 share = self._linear_share(matrix)
-                found = Model(matrix.shrunk(share, ridge), share, 0, matrix.trace / matrix.n_features)
-            known = self._found = key, found
+                shrunk = ShrunkCovariance(matrix.shrunk(share, ridge), share, 0, matrix.trace / matrix.n_features)
+            known = self._found = key, shrunk
         return known[1]
-
-    @property
-    def n_samples_seen_(self) -> int:
-        check_is_fitted(self, "sketch_")
-        return self.sketch_.n_rows
 
     @property
     def location_(self) -> NDArray[np.float64]:
@@ -383,7 +335,7 @@ class SketchedCovariance(Sketched, EmpiricalCovariance):
         return self.get_precision()
 
     def get_precision(self) -> NDArray[np.float64]:
-        """Inverse of ``covariance_`` (pseudo-inverse where it is singular), (d, d)."""
+        """Compute the inverse of ``covariance_`` (pseudo-inverse where it is singular), (d, d)."""
         return self._read().matrix.inverse()
 
     @property
@@ -391,10 +343,10 @@ class SketchedCovariance(Sketched, EmpiricalCovariance):
         matrix, share, kept, mean = self._read()
         sketch, total = self.sketch_, self._total()
         ridge = self.alpha0 / total
-        if isinstance(matrix, Whole):
+        if isinstance(matrix, DenseCovariance):
             high = sketch.spectrum().high[kept:] / total
             largest = float(high[0]) if len(high) else 0.0
-            return share * max(mean, largest - mean) + _rounding(sketch) / total
+            return share * max(mean, largest - mean) + rounding_of(sketch) / total
         # B'B, and covariance_ without the ridge, in the directions of B; all else has one eigenvalue
         s, basis = sketch.singular_values.astype(np.float64), sketch.components.astype(np.float64)
         turn = matrix.vectors @ basis.T
@@ -406,11 +358,11 @@ class SketchedCovariance(Sketched, EmpiricalCovariance):
         delta = sketch.shrinkage / total
         least = float(values.min()) - (delta if METHODS[sketch.method].compensates else 0.0)
         most = float(values.max()) + delta
-        return max(-least, most, 0.0) + _rounding(sketch) / total
+        return max(-least, most, 0.0) + rounding_of(sketch) / total
 
     # -- rows against it -------------------------------------------------------------------------------------------
     def mahalanobis(self, X: Rows) -> NDArray[np.float64]:
-        """Squared Mahalanobis distances of the rows of X, array or sparse (n_samples, n_features): (n_samples,).
+        """Compute squared Mahalanobis distances (n_samples,) of the rows of X, array or sparse (n_samples, n_features).
 
         Where ``covariance_`` is singular, of their projections on its range; where it is zero, as that of one row, all
         are 0, and a UserWarning says so.
@@ -439,7 +391,7 @@ class SketchedCovariance(Sketched, EmpiricalCovariance):
             )
 
     def score_samples(self, X: Rows) -> NDArray[np.float64]:
-        """Gaussian log-density of every row of X, (n_samples,); -inf where ``covariance_`` is singular.
+        """Compute the Gaussian log-density of every row of X, (n_samples,); -inf where ``covariance_`` is singular.
 
         Examples
         --------
@@ -458,11 +410,11 @@ class SketchedCovariance(Sketched, EmpiricalCovariance):
         return -0.5 * (distances + logdet + self.n_features_in_ * np.log(2 * np.pi))
 
     def score(self, X_test: Rows, y: Any = None) -> float:
-        """Gaussian log-likelihood of X_test, the mean over its rows; -inf where ``covariance_`` is singular."""
+        """Compute the mean Gaussian log-likelihood of the rows of X_test; -inf where ``covariance_`` is singular."""
         return float(self.score_samples(X_test).mean())
 
     def leverage(self, X: Rows, *, n_components: int | None = None) -> NDArray[np.float64]:
-        """Leverage of the rows of X within the leading directions: sum of (v_j'(x - mean))^2 / (n lambda_j).
+        """Compute the leverage of rows within the leading directions: sum of (v_j'(x - mean))^2 / (n lambda_j).
 
         Parameters
         ----------
@@ -496,7 +448,7 @@ class SketchedCovariance(Sketched, EmpiricalCovariance):
         return np.einsum("ij,ij,j->i", inside, inside, inverse) / self._total()
 
     def projection_distance(self, X: Rows, *, n_components: int | None = None) -> NDArray[np.float64]:
-        """Distance of the rows of X to the subspace of the leading directions through the mean.
+        """Compute the distance of rows to the subspace of the leading directions through the mean.
 
         Parameters
         ----------
@@ -526,13 +478,13 @@ class SketchedCovariance(Sketched, EmpiricalCovariance):
         return np.sqrt(projected(rows, self.location_, self._kept(n_components)[1])[1])
 
     def _kept(self, n_components: int | None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """(eigenvalues (k,) of covariance_, directions (k, d))."""
+        """Return (eigenvalues (k,) of covariance_, directions (k, d))."""
         matrix, share, kept, mean = self._read()
-        if isinstance(matrix, Spiked):
+        if isinstance(matrix, SpikedCovariance):
             values, vectors = matrix.values, matrix.vectors
         else:
-            found, total = self.sketch_.spectrum(), self._total()
-            values, vectors = found.values / total, found.vectors
+            spectrum, total = self.sketch_.spectrum(), self._total()
+            values, vectors = spectrum.values / total, spectrum.vectors
             values[kept:] = (1 - share) * values[kept:] + share * mean
             values += self.alpha0 / total
         if n_components is None:
@@ -541,13 +493,3 @@ class SketchedCovariance(Sketched, EmpiricalCovariance):
         if k > len(values):
             raise ValueError(f"n_components must be at most {len(values)}, the directions kept, got {k}")
         return values[:k], vectors[:k]
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
-
-
-def _rounding(sketch: FrequentDirections) -> float:
-    """The part of the certificate that is not Delta."""
-    return max(0.0, sketch.error_bound - METHODS[sketch.method].error_bound(sketch.shrinkage))

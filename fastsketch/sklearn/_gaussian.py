@@ -1,41 +1,37 @@
-"""A covariance matrix in one of two forms, and what a Gaussian with it says of rows.
+"""Covariance matrices in two forms, out of a sketch, shrunk, and distances of rows under a Gaussian with them.
 
-``Spiked`` is V' diag(values - rest) V + rest I: a few directions with eigenvalues of their own, one eigenvalue for all
-others; everything but the matrix itself takes O(k d). ``Whole`` is a d x d matrix.
+``SpikedCovariance`` is V' diag(values - rest) V + rest I: a few directions with eigenvalues of their own, one
+eigenvalue for all others; everything but the matrix itself takes O(k d). ``DenseCovariance`` is a d x d matrix.
 """
 
 # pyright: basic
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-Matrix = NDArray[np.float64]
+from fastsketch.sketching import FrequentDirections
+from fastsketch.sketching._methods import METHODS
+from fastsketch.sketching._spectrum import seen_of
+from fastsketch.sklearn._moments import ROWS_IN_CACHE, squared_lengths
 
-# Rows that are moved to the mean, or made dense, at a time: small enough to stay in the cache at a thousand columns.
-ROWS = 256
+Matrix = NDArray[np.float64]
 
 # Units of rounding, of the dtype of a sketch, below which what is left of the trace counts as none.
 NOTHING_LEFT = 64
 
 
 def centred_blocks(rows: Any, mean: Matrix) -> Any:
-    """(slice, float64 rows - mean) of a few rows of an array or CSR container at a time."""
-    for start in range(0, rows.shape[0], ROWS):
-        part = rows[start : start + ROWS]
-        yield slice(start, start + ROWS), (part if isinstance(part, np.ndarray) else part.toarray()) - mean
-
-
-def squared_lengths(rows: Any) -> Matrix:
-    """||x||^2 of the rows of a CSR container, (n,), each square in float64."""
-    data = rows.data.astype(np.float64)
-    return type(rows)((data * data, rows.indices, rows.indptr), shape=rows.shape) @ np.ones(rows.shape[1])
+    """Yield (slice, float64 rows - mean) of a few rows of an array or CSR container at a time."""
+    for start in range(0, rows.shape[0], ROWS_IN_CACHE):
+        part = rows[start : start + ROWS_IN_CACHE]
+        yield slice(start, start + ROWS_IN_CACHE), (part if isinstance(part, np.ndarray) else part.toarray()) - mean
 
 
 def projected(rows: Any, mean: Matrix, vectors: Matrix) -> tuple[Matrix, Matrix]:
-    """(V (x - mean), squared distance of x - mean to the span of V) of every row; sparse rows stay sparse."""
+    """Return (V (x - mean), squared distance of x - mean to the span of V) of every row; sparse rows stay sparse."""
     inside, outside = np.empty((rows.shape[0], len(vectors))), np.empty(rows.shape[0])
     if isinstance(rows, np.ndarray):
         for part, moved in centred_blocks(rows, mean):
@@ -51,8 +47,8 @@ def projected(rows: Any, mean: Matrix, vectors: Matrix) -> tuple[Matrix, Matrix]
 
 
 @dataclass(frozen=True)
-class Spiked:
-    """V' diag(values - rest) V + rest I with orthonormal V (k, d) and values >= rest >= 0."""
+class SpikedCovariance:
+    """Matrix V' diag(values - rest) V + rest I with orthonormal V (k, d) and values >= rest >= 0."""
 
     values: Matrix
     vectors: Matrix
@@ -60,7 +56,7 @@ class Spiked:
 
     @classmethod
     def pooled(cls, values: Matrix, vectors: Matrix, *, certain: Matrix, trace: float, rounding: float) -> Self:
-        """Share what the trace leaves over the directions that are not kept.
+        """Spread what the trace leaves over the directions that are not kept.
 
         Kept directions of which no more is certain than the mean of the rest are pooled with it. Parts of the trace
         below `rounding` are none. The vectors may be orthonormal to the rounding of float32.
@@ -84,7 +80,7 @@ class Spiked:
 
     @property
     def n_features(self) -> int:
-        """Columns d."""
+        """Return the number of columns d."""
         return self.vectors.shape[1]
 
     @property
@@ -98,21 +94,21 @@ class Spiked:
         return float(self.values @ self.values) + (self.n_features - len(self.values)) * self.rest**2
 
     def times(self, v: Matrix) -> Matrix:
-        """The product with a vector (d,)."""
+        """Multiply by a vector (d,)."""
         return (self.values - self.rest) * (self.vectors @ v) @ self.vectors + self.rest * v
 
     def shrunk(self, share: float, ridge: float) -> Self:
-        """(1 - share) S + share trace(S) / d I + ridge I."""
+        """Return (1 - share) S + share trace(S) / d I + ridge I."""
         add = share * self.trace / self.n_features + ridge
         return type(self)((1 - share) * self.values + add, self.vectors, (1 - share) * self.rest + add)
 
     def tail_sums(self, kept: int) -> tuple[float, float]:
-        """(sum, sum of squares) of all eigenvalues but the leading ones."""
+        """Return (sum, sum of squares) of all eigenvalues but the leading ones."""
         others, tail = self.n_features - len(self.values), self.values[kept:]
         return float(tail.sum()) + others * self.rest, float(tail @ tail) + others * self.rest**2
 
     def tail_shrunk(self, kept: int, share: float, mean: float, ridge: float) -> Self:
-        """With (1 - share) lambda + share mean for all eigenvalues but the leading ones, plus ridge I."""
+        """Return it with (1 - share) lambda + share mean for all eigenvalues but the leading ones, plus ridge I."""
         values = self.values.copy()
         values[kept:] = (1 - share) * values[kept:] + share * mean
         rest = (1 - share) * self.rest + share * mean if kept < len(values) else self.rest
@@ -120,17 +116,17 @@ class Spiked:
 
     @property
     def log_determinant(self) -> float:
-        """-inf if it is singular."""
+        """Return the logarithm of the determinant, -inf if the matrix is singular."""
         others = self.n_features - len(self.values)
         with np.errstate(divide="ignore"):
             return float(np.log(self.values).sum() + (others * np.log(self.rest) if others else 0.0))
 
     def matrix(self) -> Matrix:
-        """The matrix, (d, d)."""
+        """Return the matrix, (d, d)."""
         return self._dense(self.values, self.rest)
 
     def inverse(self) -> Matrix:
-        """Its inverse, or pseudo-inverse, (d, d)."""
+        """Return the inverse, or pseudo-inverse, (d, d)."""
         return self._dense(1 / self.values, 1 / self.rest if self.rest else 0.0)
 
     def _dense(self, values: Matrix, rest: float) -> Matrix:
@@ -139,14 +135,14 @@ class Spiked:
         return out
 
     def distances(self, rows: Any, mean: Matrix) -> Matrix:
-        """Squared Mahalanobis distances of rows, array or CSR (n, d)."""
+        """Compute squared Mahalanobis distances of rows, array or CSR (n, d)."""
         inside, outside = projected(rows, mean, self.vectors)
-        found = np.einsum("ij,ij,j->i", inside, inside, 1 / self.values)
-        return found + outside / self.rest if self.rest else found
+        distances = np.einsum("ij,ij,j->i", inside, inside, 1 / self.values)
+        return distances + outside / self.rest if self.rest else distances
 
 
-class Whole:
-    """A positive semi-definite matrix as it is, (d, d) float64; factored when that is first needed."""
+class DenseCovariance:
+    """Positive semi-definite matrix (d, d) float64; factored when that is first needed."""
 
     def __init__(self, matrix: Matrix) -> None:
         self._matrix = matrix
@@ -154,7 +150,7 @@ class Whole:
 
     @property
     def n_features(self) -> int:
-        """Columns d."""
+        """Return the number of columns d."""
         return len(self._matrix)
 
     @property
@@ -168,32 +164,32 @@ class Whole:
         return float(np.einsum("ij,ij->", self._matrix, self._matrix))
 
     def times(self, v: Matrix) -> Matrix:
-        """The product with a vector (d,)."""
+        """Multiply by a vector (d,)."""
         return self._matrix @ v
 
-    def shrunk(self, share: float, ridge: float) -> "Whole":
-        """(1 - share) S + share trace(S) / d I + ridge I."""
+    def shrunk(self, share: float, ridge: float) -> "DenseCovariance":
+        """Return (1 - share) S + share trace(S) / d I + ridge I."""
         add = share * self.trace / self.n_features + ridge
         if not share and not add:
             return self
         out = (1 - share) * self._matrix
         out[np.diag_indices_from(out)] += add
-        return Whole(out)
+        return DenseCovariance(out)
 
     def without(self, values: Matrix, vectors: Matrix) -> Matrix:
-        """S - V' diag(values) V for leading eigenpairs, (d, d)."""
+        """Return S - V' diag(values) V for leading eigenpairs, (d, d)."""
         return self._matrix - (vectors.T * values) @ vectors
 
-    def tail_shrunk(self, tail: Matrix, vectors: Matrix, share: float, mean: float, ridge: float) -> "Whole":
-        """S - share (tail - mean (I - V'V)) + ridge I, where tail = S - V' diag(values) V, which is overwritten."""
+    def tail_shrunk(self, tail: Matrix, vectors: Matrix, share: float, mean: float, ridge: float) -> "DenseCovariance":
+        """Return S - share (tail - mean (I - V'V)) + ridge I; tail = S - V' diag(values) V is overwritten."""
         tail *= -share
         tail += self._matrix
         tail -= share * mean * (vectors.T @ vectors)
         tail[np.diag_indices_from(tail)] += share * mean + ridge
-        return Whole(tail)
+        return DenseCovariance(tail)
 
     def _factored(self) -> tuple[Matrix, Matrix | None]:
-        """(lower Cholesky factor, None), or of a singular matrix (eigenvalues > 0, their vectors (d, r))."""
+        """Return (lower Cholesky factor, None), or for a singular matrix (eigenvalues > 0, their vectors (d, r))."""
         if self._factor is None:
             from scipy.linalg import LinAlgError, cholesky, eigh
             from scipy.linalg.lapack import dpocon
@@ -215,37 +211,141 @@ class Whole:
 
     @property
     def log_determinant(self) -> float:
-        """-inf if it is singular."""
-        found, vectors = self._factored()
+        """Return the logarithm of the determinant, -inf if the matrix is singular."""
+        factor, vectors = self._factored()
         if vectors is None:
-            return 2 * float(np.log(np.diag(found)).sum())
-        return float(np.log(found).sum()) if len(found) == self.n_features else -np.inf
+            return 2 * float(np.log(np.diag(factor)).sum())
+        return float(np.log(factor).sum()) if len(factor) == self.n_features else -np.inf
 
     def matrix(self) -> Matrix:
-        """A copy of the matrix, (d, d)."""
+        """Return a copy of the matrix, (d, d)."""
         return self._matrix.copy()
 
     def inverse(self) -> Matrix:
-        """Its inverse, or pseudo-inverse, (d, d)."""
-        found, vectors = self._factored()
+        """Return the inverse, or pseudo-inverse, (d, d)."""
+        factor, vectors = self._factored()
         if vectors is not None:
-            return (vectors / found) @ vectors.T
+            return (vectors / factor) @ vectors.T
         from scipy.linalg.lapack import dpotri
 
-        lower = dpotri(found, lower=1)[0]
+        lower = dpotri(factor, lower=1)[0]
         return np.tril(lower) + np.tril(lower, -1).T
 
     def distances(self, rows: Any, mean: Matrix) -> Matrix:
-        """Squared Mahalanobis distances of rows, array or CSR (n, d)."""
+        """Compute squared Mahalanobis distances of rows, array or CSR (n, d)."""
         from scipy.linalg import solve_triangular
 
-        found, vectors = self._factored()
+        factor, vectors = self._factored()
         out = np.empty(rows.shape[0])
         for part, moved in centred_blocks(rows, mean):
             if vectors is None:
-                z = solve_triangular(found, moved.T, lower=True, check_finite=False)
+                z = solve_triangular(factor, moved.T, lower=True, check_finite=False)
                 out[part] = np.einsum("ji,ji->i", z, z)
             else:
                 inside = moved @ vectors
-                out[part] = np.einsum("ij,ij,j->i", inside, inside, 1 / found)
+                out[part] = np.einsum("ij,ij,j->i", inside, inside, 1 / factor)
         return out
+
+
+# -- shrinkage towards (trace(S) / d) I, from a few sums ---------------------------------------------------------------
+def ledoit_wolf(trace: float, squares: float, fourth: float, *, n: float, d: int) -> float:
+    """Compute the share of Ledoit and Wolf 2004, Lemma 3.4, from trace(S), ||S||_F^2 and the sum of ||x - mean||^4."""
+    if d == 1 or n <= 0:
+        return 0.0
+    distance = (squares - trace * trace / d) / d
+    error = min((fourth / n - squares) / (n * d), distance)
+    return min(error / distance, 1.0) if error > 0 else 0.0
+
+
+def oracle_approximating(trace: float, squares: float, *, n: float, d: int) -> float:
+    """Compute the share of Chen, Wiesel, Eldar and Hero 2010, equation 23, without 2 / d as in scikit-learn."""
+    if d == 1:
+        return 0.0
+    mean_square, squared_mean = squares / d**2, (trace / d) ** 2
+    below = (n + 1) * (mean_square - squared_mean / d)
+    return min((mean_square + squared_mean) / below, 1.0) if below > 0 else 1.0
+
+
+def tail_share(trace: float, squares: float, *, n: float, size: int) -> tuple[float, float]:
+    """Return (share, mean) of the shrinkage of all but the leading eigenvalues to their mean, from their sums.
+
+    The oracle approximating share, of the `size` eigenvalues alone: 1 where they differ no more than n rows of one
+    variance make them, whatever n is.
+    """
+    if size <= 1 or trace <= 0:
+        return 0.0, 0.0
+    below = (n + 1) * (squares - trace * trace / size)
+    return (min((squares + trace * trace) / below, 1.0) if below > 0 else 1.0), trace / size
+
+
+def beyond_noise(values: Matrix, *, trace: float, n: float, d: int) -> int:
+    """Count the leading eigenvalues larger than n rows of one variance, the mean of the others, would make them.
+
+    The edge is that of Marchenko and Pastur 1967: mean (1 + sqrt(size / n))^2 for `size` eigenvalues of one variance.
+    """
+    kept, rest = len(values), trace - float(values.sum())
+    while kept:
+        size = d - kept
+        mean = max(rest, 0.0) / size if size else 0.0
+        if values[kept - 1] > mean * (1 + np.sqrt(size / n)) ** 2:
+            break
+        kept -= 1
+        rest += float(values[kept])
+    return kept
+
+
+# -- out of a sketch ---------------------------------------------------------------------------------------------------
+class ShrunkCovariance(NamedTuple):
+    """Covariance matrix as it is given out, and how it was shrunk."""
+
+    matrix: SpikedCovariance | DenseCovariance
+    share: float
+    kept: int  # leading eigenvalues that were left as they are
+    mean: float  # to which the others were shrunk
+
+
+def empirical_covariance(sketch: FrequentDirections, total: float) -> SpikedCovariance | DenseCovariance:
+    """Return the covariance that a sketch has, nothing shrunk and nothing added."""
+    if sketch.resolved["solver"] == "exact":
+        return DenseCovariance(sketch.gram() / total)
+    if METHODS[sketch.method].tracks:
+        values, vectors = seen_of(sketch._seen_engine())
+        certain = values
+    else:
+        spectrum = sketch.spectrum()
+        values, vectors, certain = spectrum.values, spectrum.vectors, spectrum.low
+    trace = sketch.squared_norm / total
+    rounding = NOTHING_LEFT * float(np.finfo(sketch.resolved["dtype"]).eps) * trace
+    return SpikedCovariance.pooled(values / total, vectors, certain=certain / total, trace=trace, rounding=rounding)
+
+
+def tail_shrunk(
+    sketch: FrequentDirections, matrix: SpikedCovariance | DenseCovariance, total: float, ridge: float
+) -> ShrunkCovariance:
+    """Keep the leading eigenvalues, and shrink the others to their mean."""
+    d = matrix.n_features
+    kept = min(sketch.resolved["sketch_size"] - 1, d // 2, int(min(total, sketch.n_rows)) // 2)
+    if isinstance(matrix, SpikedCovariance):
+        kept = beyond_noise(matrix.values[:kept], trace=matrix.trace, n=total, d=d)
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            trace, squares = matrix.tail_sums(kept)
+        if kept >= len(matrix.values) or not np.isfinite(squares):
+            return ShrunkCovariance(matrix.shrunk(0.0, ridge), 0.0, kept, 0.0)
+        share, mean = tail_share(trace, squares, n=total, size=d - kept)
+        return ShrunkCovariance(matrix.tail_shrunk(kept, share, mean, ridge), share, kept, mean)
+    spectrum = sketch.spectrum()
+    kept = beyond_noise(spectrum.values[:kept] / total, trace=matrix.trace, n=total, d=d)
+    values, vectors = spectrum.values[:kept] / total, spectrum.vectors[:kept].astype(np.float64)
+    tail = matrix.without(values, vectors)
+    with np.errstate(over="ignore", under="ignore"):
+        trace, squares = float(np.trace(tail)), float(np.einsum("ij,ij->", tail, tail))
+    least = NOTHING_LEFT * float(np.finfo(sketch.resolved["dtype"]).eps) * matrix.trace
+    if trace <= least or not np.isfinite(squares):  # less is rounding
+        return ShrunkCovariance(matrix.shrunk(0.0, ridge), 0.0, kept, 0.0)
+    share, mean = tail_share(trace, squares, n=total, size=d - kept)
+    return ShrunkCovariance(matrix.tail_shrunk(tail, vectors, share, mean, ridge), share, kept, mean)
+
+
+def rounding_of(sketch: FrequentDirections) -> float:
+    """Return the part of the certificate that is not Delta."""
+    return max(0.0, sketch.error_bound - METHODS[sketch.method].error_bound(sketch.shrinkage))

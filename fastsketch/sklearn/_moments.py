@@ -1,5 +1,8 @@
-"""Variance of every feature of a stream, in one pass and without a copy of the batch."""
+"""Moments of the rows of a stream, in one pass and without a copy of the batch: of every feature, and the fourth."""
 
+# pyright: basic
+
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
@@ -7,10 +10,16 @@ from numpy.typing import NDArray
 
 from fastsketch.io import _checks as checks
 
-# Rows shifted at a time: small enough to stay in the cache.
-ROWS = 256
+# Rows shifted at a time: small enough to stay in the cache at a thousand columns.
+ROWS_IN_CACHE = 256
 
 Floats = NDArray[np.float64]
+
+
+def squared_lengths(rows: Any) -> Floats:
+    """Compute ||x||^2 of the rows of a CSR container, (n,), each square in float64."""
+    data = rows.data.astype(np.float64)
+    return type(rows)((data * data, rows.indices, rows.indptr), shape=rows.shape) @ np.ones(rows.shape[1])
 
 
 class FeatureVariance:
@@ -21,8 +30,8 @@ class FeatureVariance:
         self._shift = self._sum = self._square = np.zeros(0)
 
     @classmethod
-    def of(cls, weight: float, mean: Floats, squares: Floats) -> Self:
-        """Of rows whose weighted mean and sums of squares around it, (d,) each, are known."""
+    def from_sums(cls, weight: float, mean: Floats, squares: Floats) -> Self:
+        """Return the variance of rows whose weighted mean and sums of squares around it, (d,) each, are known."""
         out = cls()
         out.weight, out._shift = weight, mean.copy()
         out._sum, out._square = np.zeros(len(mean)), squares.copy()
@@ -45,19 +54,19 @@ class FeatureVariance:
             self._sum += plain - weight * self._shift
             self._square += squares - 2 * self._shift * plain + weight * self._shift**2
         else:
-            for start in range(0, n, ROWS):
-                moved: Floats = rows[start : start + ROWS] - self._shift
+            for start in range(0, n, ROWS_IN_CACHE):
+                moved: Floats = rows[start : start + ROWS_IN_CACHE] - self._shift
                 if weights is None:
                     self._sum += moved.sum(axis=0)
                     self._square += np.einsum("ij,ij->j", moved, moved)
                 else:
-                    part = weights[start : start + ROWS]
+                    part = weights[start : start + ROWS_IN_CACHE]
                     self._sum += part @ moved
                     self._square += np.einsum("i,ij,ij->j", part, moved, moved)
         self.weight += weight
 
     def joined(self, other: Self) -> Self:
-        """Of the rows of both, which have one width."""
+        """Return the variance of the rows of both, which have one width."""
         out = type(self)()
         out.weight = self.weight + other.weight
         # around this shift: x - a = (x - b) + (b - a)
@@ -68,12 +77,12 @@ class FeatureVariance:
         return out
 
     def arrays(self) -> dict[str, Floats]:
-        """All of it, by name."""
+        """Return the sums by name."""
         return {"shift": self._shift, "sum": self._sum, "square": self._square, "weight": np.array([self.weight])}
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, NDArray[Any]], d: int) -> Self:
-        """The inverse; ValueError names an array that cannot be one of these."""
+        """Return what ``arrays`` has written; a ValueError names an array that is inconsistent."""
         out = cls()
         for name in ("shift", "sum", "square"):
             checks.finite(arrays, name, (d,))
@@ -83,7 +92,7 @@ class FeatureVariance:
         return out
 
     def value(self) -> Floats:
-        """The variances (d,)."""
+        """Return the variances (d,)."""
         if not self.weight:
             return np.zeros(len(self._sum))
         mean = self._sum / self.weight
@@ -92,3 +101,107 @@ class FeatureVariance:
 
 def _array(sums: Any) -> Floats:
     return np.asarray(sums, np.float64).ravel()
+
+
+class FourthMoment:
+    """Sums that give sum of ||x - mean||^4, taken around the mean c of the first batch, y = x - c.
+
+    Weighted sums of 1, y, ||y||^2, ||y||^4 and ||y||^2 y. The mean that the rows have in the end, and products with
+    their matrix of squares, complete it: those come from the sketch.
+    """
+
+    ARRAYS = ("shift", "first", "third", "sums")
+
+    def __init__(self, shift: Floats) -> None:
+        self.shift = shift
+        self.first, self.third = np.zeros_like(shift), np.zeros_like(shift)
+        self.sums = np.zeros(3)  # of 1, ||y||^2, ||y||^4
+
+    @classmethod
+    def beginning(cls, rows: Any, weights: Floats | None, *, centered: bool) -> Self:
+        """Return sums of no rows; `centered`: the mean is known to be zero."""
+        n, d = rows.shape
+        total = float(n) if weights is None else float(weights.sum())
+        if centered or not total:
+            return cls(np.zeros(d))
+        return cls(np.asarray(rows.T @ (np.ones(n) if weights is None else weights), np.float64).ravel() / total)
+
+    def after(self, rows: Any, weights: Floats | None) -> Self:
+        """Return the sums with a batch more, array or CSR (n, d); these stay as they are."""
+        out = type(self)(self.shift)
+        out.first, out.third, out.sums = self.first.copy(), self.third.copy(), self.sums.copy()
+        weights = np.ones(rows.shape[0]) if weights is None else weights
+        with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+            if isinstance(rows, np.ndarray):
+                for start in range(0, len(rows), ROWS_IN_CACHE):
+                    y: Floats = rows[start : start + ROWS_IN_CACHE] - self.shift
+                    out._add(np.einsum("ij,ij->i", y, y), y, weights[start : start + ROWS_IN_CACHE])
+            else:
+                q = squared_lengths(rows) + self.shift @ self.shift - 2 * (rows @ self.shift)
+                q = np.maximum(q, 0.0)  # a difference: rounding may leave it below
+                out._add(q, rows, weights)
+                out.first -= self.shift * weights.sum()
+                out.third -= self.shift * (weights @ q)
+        return out
+
+    def _add(self, q: Floats, y: Any, weights: Floats) -> None:
+        self.sums += weights.sum(), weights @ q, weights @ (q * q)
+        both = np.asarray(y.T @ np.column_stack([weights, weights * q]), np.float64)
+        self.first += both[:, 0]
+        self.third += both[:, 1]
+
+    def value(self, times: Callable[[Floats], Floats] | None) -> float:
+        """Sum of w ||x - mean||^4; `times` multiplies the covariance matrix with a vector (None: the mean is zero)."""
+        total, mass, fourth = self.sums
+        if not total or times is None:
+            return float(fourth)
+        e = self.first / total
+        square = e @ e
+        # sum of w (||y||^2 - 2 e'y + ||e||^2)^2 with sum of w y y' = total (S + e e')
+        spread = mass - total * square
+        return float(
+            fourth + total * (4 * e @ times(e) + 3 * square * square) + 2 * square * spread - 4 * e @ self.third
+        )
+
+    def joined(self, other: Self, times: Callable[[Floats], Floats]) -> Self:
+        """Return the sums of both; `times` multiplies the covariance matrix of the other's rows with a vector."""
+        f = self.shift - other.shift  # y - f is the other's y around this shift
+        total, mass, fourth = other.sums
+        first, third = other.first, other.third
+        out = self.after(np.empty((0, len(f))), None)
+        if not total:
+            return out
+        e = first / total
+        along = total * (times(f) + e * (e @ f))
+        square, at = f @ f, f @ first
+        out.sums += (
+            total,
+            mass - 2 * at + square * total,
+            fourth + 4 * f @ along + square**2 * total - 4 * f @ third + 2 * square * mass - 4 * square * at,
+        )
+        out.sums = np.maximum(out.sums, 0.0)  # sums of differences: rounding may leave them below
+        out.first += first - total * f
+        out.third += third - 2 * along + square * first - f * (mass - 2 * at + square * total)
+        return out
+
+    @property
+    def is_finite(self) -> bool:
+        """Return whether no power has left the range of numbers."""
+        return all(np.isfinite(array).all() for array in self.arrays().values())
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the sums by name."""
+        return {name: getattr(self, name) for name in self.ARRAYS}
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, NDArray[Any]], n_features: int) -> Self:
+        """Return what ``arrays`` has written; raise ValueError if it is inconsistent."""
+        for name in cls.ARRAYS:
+            shape = (3,) if name == "sums" else (n_features,)
+            if name not in arrays or arrays[name].shape != shape or arrays[name].dtype != np.float64:
+                raise ValueError(f"array {name!r} must be float64 of shape {shape}")
+        out = cls(arrays["shift"])
+        out.first, out.third, out.sums = arrays["first"], arrays["third"], arrays["sums"]
+        if not out.is_finite or (out.sums < 0).any():
+            raise ValueError("its moments are not finite, or sums of squares below zero")
+        return out

@@ -16,20 +16,17 @@ from sklearn.utils.validation import check_is_fitted
 from fastsketch._batches import Batch
 from fastsketch._kernels.guard import changes
 from fastsketch._keywords import named_keywords
-from fastsketch._validation import Rows, as_choice, as_integer, as_real, as_weights
+from fastsketch._validation import as_choice, as_integer, as_real, as_weights
 from fastsketch.io import _checks as checks
 from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._engines import SolverName, merge_engines
 from fastsketch.sketching._methods import METHODS, MethodName
 from fastsketch.sketching._rows_again import Readable
-from fastsketch.sketching._spectrum import SpectrumOverview
 from fastsketch.sketching._whole import RowProducts, WholePass, column_products, sparse_pairs
-from fastsketch.sklearn._begun import checked
-from fastsketch.sklearn._components import Components, components_of, count_for, first_of
-from fastsketch.sklearn._likelihood import Likelihood
+from fastsketch.sklearn._components import PrincipalComponents, count_for, first_of, refine
+from fastsketch.sklearn._estimator import Arrays, as_far_source
 from fastsketch.sklearn._moments import FeatureVariance
 from fastsketch.sklearn._routes import choose, problem_of, sums_in_stream
-from fastsketch.sklearn._sketched import Arrays, Sketched, as_far_source
 from fastsketch.sources import Source
 
 SOLVERS = ("auto", "gram", "svd", "exact")
@@ -39,13 +36,11 @@ ANY_WAY = ("solver", "buffer_size", "sketch_size", "dtype")
 WAYS = ("", "rows", "arpack")
 # Rows of the sketch where the number of components is not known beforehand.
 SIZE_OF_SHARE = 128
-# Passes over the rows end when no variance has moved by this share, or after these many.
-SETTLED, MOST_PASSES = 0.01, 4
 MOST = float(np.finfo(np.float64).max)
 
 
 @named_keywords
-class SketchedPCA(Likelihood, Sketched, IncrementalPCA):
+class SketchedPCA(PrincipalComponents, IncrementalPCA):
     """Principal components of rows in memory or of a stream, exact where that is the better bargain, with intervals.
 
     Parameters
@@ -125,10 +120,6 @@ class SketchedPCA(Likelihood, Sketched, IncrementalPCA):
     batch_size_: int
     solver_: str
     n_passes_: int
-    _wanted: int | float
-    _variance: FeatureVariance | None
-    _dtype: np.dtype[Any]
-    _read: dict[str, Any]  # the last read-out, and what it was of
 
     def __init__(
         self,
@@ -169,7 +160,7 @@ class SketchedPCA(Likelihood, Sketched, IncrementalPCA):
         batch_size = 5 * rows.shape[1] if self.batch_size is None else as_integer(self.batch_size, "batch_size", 1)
         if weights is not None and not weights.sum() > 0:
             raise ValueError("sample_weight must not be zero for all rows")
-        self._forget()
+        self._drop("sketch_", "_variance", "_wanted", "_read", "solver_", "n_passes_")
         self.batch_size_, self._wanted, self._dtype, self._read = batch_size, wanted, rows.dtype, {}
         way = {"exact": "columns"}.get(self.solver, "sketch")
         if self.solver == "auto":
@@ -279,35 +270,16 @@ class SketchedPCA(Likelihood, Sketched, IncrementalPCA):
             self.sketch_, self.n_passes_, self._read = sketch, self.n_passes_ + 1, {}
         return self
 
-    def transform(self, X: Rows) -> NDArray[Any]:
-        """Project X (n_samples, n_features) on the components; sparse input is not made dense."""
-        check_is_fitted(self, "sketch_")
-        rows = self._checked(X, reset=False)
-        # (X - mean) V' = X V' - (mean V')
-        out = np.asarray(rows @ self.components_.T) - self.mean_.astype(rows.dtype) @ self.components_.T
-        if self.whiten:
-            scale = np.sqrt(self.explained_variance_)
-            out /= np.maximum(scale, np.finfo(scale.dtype).eps)
-        return out
-
     def inverse_transform(self, X: ArrayLike) -> NDArray[Any]:
-        """The rows (n_samples, n_features) that X (n_samples, n_components), as ``transform`` gives it, stands for."""
+        """Return the rows (n_samples, n_features) that components X (n_samples, n_components) stand for."""
         check_is_fitted(self, "sketch_")
         if np.shape(X)[-1:] != (self.n_components_,):
             raise ValueError(f"X must have n_components_={self.n_components_} columns, got shape {np.shape(X)}")
         return super().inverse_transform(X)
 
     # -- inside ----------------------------------------------------------------------------------------------------
-    def _checked(self, X: Any, *, reset: bool) -> Any:
-        return checked(self, X, reset=reset, dtype=[np.float64, np.float32], ensure_min_samples=1)
-
-    def _forget(self) -> None:
-        for name in ("sketch_", "_variance", "_wanted", "_read", "solver_", "n_passes_"):
-            if name in vars(self):
-                delattr(self, name)
-
     def _asked(self, n: int, d: int, in_use: int | None = None) -> tuple[int | float, int]:
-        """(number of components or their share, rows of the sketch) for a first batch (n, d)."""
+        """Return (number of components or their share, rows of the sketch) for a first batch (n, d)."""
         as_choice(self.method, "method", tuple(METHODS))
         as_choice(self.solver, "solver", SOLVERS)
         as_real(self.max_memory, "max_memory", 0.0, MOST)
@@ -337,7 +309,7 @@ class SketchedPCA(Likelihood, Sketched, IncrementalPCA):
             variance.update(rows[batch], part)
         passes = 1
         if self.solver == "auto":
-            passes, seen = _refine(sketch, rows, weights, self._wanted)
+            passes, seen = refine(sketch, rows, weights, self._wanted)
             if isinstance(self._wanted, int):
                 self._read["view"] = sketch._seen_engine(), sketch.n_rows, first_of(seen, self._wanted)
         self.sketch_, self._variance, self.solver_, self.n_passes_ = sketch, variance, solver, passes
@@ -353,26 +325,26 @@ class SketchedPCA(Likelihood, Sketched, IncrementalPCA):
         else:
             sketch = self._new_sketch(size, "exact", np.dtype(np.float64))
             whole = column_products(rows, weights, sketch._setting)
-        self._take(sketch, whole, "rows" if way == "rows" else "exact")
+        self._adopt(sketch, whole, "rows" if way == "rows" else "exact")
 
     def _find_pairs(self, rows: Any, weights: NDArray[np.float64] | None, size: int, k: int) -> bool:
-        """Whether Lanczos steps with CSR rows gave the k components."""
+        """Try Lanczos steps with CSR rows, and return whether they gave the k components."""
         sketch = self._new_sketch(size, "gram", np.dtype(np.float64))
         whole = sparse_pairs(rows, weights, sketch._setting, k)
         if whole is not None:
-            self._take(sketch, whole, "arpack")
+            self._adopt(sketch, whole, "arpack")
         return whole is not None
 
-    def _take(self, sketch: FrequentDirections, whole: WholePass, solver: str) -> None:
+    def _adopt(self, sketch: FrequentDirections, whole: WholePass, solver: str) -> None:
         sketch._begin_with(whole.engine, whole.certain_high)
-        self._variance = FeatureVariance.of(
+        self._variance = FeatureVariance.from_sums(
             sketch.total_weight, np.ldexp(whole.engine.mean, whole.engine.exponent), whole.squares
         )
         self.sketch_, self.solver_, self.n_passes_ = sketch, solver, 1
 
     # -- jobs, merging, files, sketches (_sketched.py) ---------------------------------------------------------------
     def _in_stream(self, rows: Any, wanted: int | float, size: int) -> Any:
-        """The solver of a stream that begins with rows, of which the shape and how full they are count."""
+        """Choose the solver of a stream that begins with rows, by their shape and how full they are."""
         if self.solver != "auto":
             return self.solver
         k = wanted if isinstance(wanted, int) else rows.shape[1]
@@ -392,7 +364,7 @@ class SketchedPCA(Likelihood, Sketched, IncrementalPCA):
         sketch = self.sketch_
         assert sketch is not begun
         if self.solver == "auto" and source.repeatable and not sketch._is_exact():
-            self.n_passes_ = _refine(sketch, source, None, self._wanted)[0]
+            self.n_passes_ = refine(sketch, source, None, self._wanted)[0]
         if not isinstance(self._wanted, int):
             self._view()  # which may warn
         return True
@@ -403,7 +375,7 @@ class SketchedPCA(Likelihood, Sketched, IncrementalPCA):
         out["way"] = np.array([float(WAYS.index(self.solver_) if self.solver_ in WAYS else 0)])
         return out if self._variance is None else {**out, **self._variance.arrays()}
 
-    def _put_own(self, arrays: Arrays) -> None:
+    def _restore_own(self, arrays: Arrays) -> None:
         sketch = self.sketch_
         n, d = sketch.n_rows, self.n_features_in_
         self._read = {}
@@ -464,98 +436,14 @@ class SketchedPCA(Likelihood, Sketched, IncrementalPCA):
         state: Any = super().__getstate__()
         return {**state, "_read": {}} if "_read" in state else state
 
-    # -- learned attributes, read from the sketch when they are asked for: a read-out costs more than a small batch ---
-    def _view(self) -> Components:
-        check_is_fitted(self, "sketch_")
-        sketch = self.sketch_
-        engine, n = sketch._seen_engine(), sketch.n_rows
-        kept = self._read.get("view")
-        if kept is None or kept[0] is not engine or kept[1] != n:
-            if not isinstance(self._wanted, int) and n < 2:
-                raise ValueError(f"n_components={self._wanted} needs at least two rows to have a variance, got {n}")
-            kept = engine, n, components_of(sketch, self._wanted)
-            self._read["view"] = kept
-        return kept[2]
-
-    def _divisor(self) -> float:
-        return max(1.0, self.sketch_.total_weight - 1.0)
-
-    @property
-    def n_components_(self) -> int:
-        check_is_fitted(self, "sketch_")
-        return self._wanted if isinstance(self._wanted, int) else len(self._view().squares)
-
-    @property
-    def components_(self) -> NDArray[Any]:
-        return self._view().vt.astype(self._dtype)
-
-    @property
-    def singular_values_(self) -> NDArray[Any]:
-        return np.sqrt(self._view().squares).astype(self._dtype)
-
-    @property
-    def explained_variance_(self) -> NDArray[Any]:
-        return (self._view().squares / self._divisor()).astype(self._dtype)
-
-    @property
-    def explained_variance_interval_(self) -> NDArray[np.float64]:
-        view = self._view()
-        eps = float(np.finfo(self._dtype).eps)  # the variances are rounded to their dtype
-        return np.column_stack([view.low * (1 - eps), view.high * (1 + eps)]) / self._divisor()
-
-    @property
-    def explained_variance_ratio_(self) -> NDArray[Any]:
-        return self._share(self._view().squares).astype(self._dtype)
-
-    @property
-    def explained_variance_ratio_certified_(self) -> NDArray[np.float64]:
-        return self._share(self._view().low)
-
-    def _share(self, squares: NDArray[np.float64]) -> NDArray[np.float64]:
-        total = self._view().total
-        return squares / total if total > 0 else np.zeros_like(squares)
-
-    @property
-    def error_bound_(self) -> float:
-        view = self._view()
-        return float(np.maximum(view.high - view.squares, view.squares - view.low).max(initial=0.0))
-
-    @property
-    def noise_variance_(self) -> float:
-        view = self._view()
-        n = max(self.sketch_.n_rows, int(self.sketch_.total_weight))
-        rest = min(n, self.n_features_in_) - len(view.squares)
-        return max(0.0, view.total - float(view.squares.sum())) / self._divisor() / rest if rest > 0 else 0.0
-
-    @property
-    def mean_(self) -> NDArray[Any]:
-        return self._view().mean.astype(self._dtype)
-
-    @property
-    def var_(self) -> NDArray[Any]:
-        check_is_fitted(self, "sketch_")
-        if self._variance is None:
-            raise AttributeError("var_ is not known from a sketch alone")
-        return self._variance.value().astype(self._dtype)
-
-    @property
-    def n_samples_seen_(self) -> int:
-        check_is_fitted(self, "sketch_")
-        return self.sketch_.n_rows
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
-
 
 def _counted(rows: Any, weights: NDArray[np.float64] | None) -> int:
-    """Rows, each as often as its weight says; at least those that have one."""
+    """Count rows, each as often as its weight says; at least those that have one."""
     return rows.shape[0] if weights is None else max(1, int(np.count_nonzero(weights)), int(weights.sum()))
 
 
 def _wanted(n_components: Any, few: int) -> int | float:
-    """The parameter as a number of components, or a share in (0, 1)."""
+    """Return the parameter as a number of components, or a share in (0, 1)."""
     if n_components is None:
         return few
     if isinstance(n_components, bool) or not isinstance(n_components, Real):
@@ -569,30 +457,14 @@ def _wanted(n_components: Any, few: int) -> int | float:
 
 
 def _solver_of(sketch: FrequentDirections) -> str:
-    """How a sketch has its rows: a sum that has taken in a sketch that had lost something is not exact."""
+    """Return the solver of a sketch: a sum that has taken in a sketch that had lost something is not exact."""
     solver = str(sketch.resolved["solver"])
     return "gram" if solver == "exact" and sketch._seen_engine().shrinkage > 0 else solver
 
 
 def _variance_of(sketch: FrequentDirections) -> FeatureVariance | None:
-    """What an exact sum says of the variance of every feature; a sketch alone says nothing."""
+    """Return the variance of every feature that an exact sum knows; None for a sketch alone."""
     mean = sketch.mean
     if mean is None or _solver_of(sketch) != "exact" or not sketch.total_weight > 0:
         return None
-    return FeatureVariance.of(sketch.total_weight, mean, np.maximum(sketch.gram().diagonal(), 0.0))
-
-
-def _refine(
-    sketch: FrequentDirections, rows: Any, weights: NDArray[np.float64] | None, wanted: int | float
-) -> tuple[int, SpectrumOverview]:
-    """Passes over the rows until no variance moves by more than SETTLED: how many in all, and the last read-out."""
-    k = wanted if isinstance(wanted, int) else sketch.resolved["sketch_size"]
-    seen, passes, moved = sketch._overview(), 1, True
-    while moved and seen.shrinkage > seen.rounding and passes < MOST_PASSES:
-        last = seen.spectrum.values[:k]
-        sketch.refine(rows, weights)
-        seen, passes = sketch._overview(), passes + 1
-        values = seen.spectrum.values[:k]
-        few = min(len(last), len(values))
-        moved = bool((np.abs(values[:few] - last[:few]) > SETTLED * values[:few]).any())
-    return passes, seen
+    return FeatureVariance.from_sums(sketch.total_weight, mean, np.maximum(sketch.gram().diagonal(), 0.0))

@@ -1,4 +1,4 @@
-"""Recommending items as scikit-learn has estimators."""
+"""Recommending items as a scikit-learn estimator."""
 
 # scikit-learn has no types.
 # pyright: basic
@@ -19,19 +19,17 @@ from fastsketch.features._id_map import positions
 from fastsketch.features._triples import table_of
 from fastsketch.ranking import UserSplit, ndcg_at, user_split
 from fastsketch.recommending import SketchedEASE
-from fastsketch.recommending._sketched_ease import Recommendations
-from fastsketch.recommending._tables import events_of
-from fastsketch.sklearn._begun import checked
-from fastsketch.sklearn._random_state import seed_of
-from fastsketch.sklearn._sketched import Merging
+from fastsketch.recommending._best_items import Recommendations
+from fastsketch.recommending._item_events import events_of
+from fastsketch.sklearn._estimator import MergingEstimator, checked, seed_of
 
 # What ``score`` shows of a row, and the length of the lists that it counts hits in.
 SHOWN, LENGTH = 0.8, 20
 
 
 @named_keywords
-class EASERecommender(Merging):
-    """Recommends items to users by EASE, learned in one pass over users' rows; for GridSearchCV, pipelines and streams.
+class EASERecommender(MergingEstimator):
+    """Recommender of items by EASE, learned in one pass over users' rows, for GridSearchCV, pipelines and streams.
 
     Parameters
     ----------
@@ -113,11 +111,11 @@ class EASERecommender(Merging):
         sample_weight (n_samples,), nonnegative: how much each user counts. A source takes none.
         """
         if (table := table_of(X)) is not None:
-            return self._take_table(table, self._for_table(table), sample_weight)
+            return self._learn_table(table, self._for_table(table), sample_weight)
         if sample_weight is None and self._fit_source(X):
             return self
         rows = self._checked(X, reset=True)
-        return self._take(rows, self._template(rows.shape[0], rows.shape[1], rows.dtype), sample_weight)
+        return self._learn_rows(rows, self._template(rows.shape[0], rows.shape[1], rows.dtype), sample_weight)
 
     def partial_fit(self, X: Batch, y: Any = None, *, sample_weight: ArrayLike | None = None) -> Self:
         """Learn from the rows of more users, in batches of any size, or from a source of rows.
@@ -133,14 +131,14 @@ class EASERecommender(Merging):
         if (table := table_of(X)) is not None:
             self._check_parameters()
             begun = hasattr(self, "model_")
-            return self._take_table(table, self.model_ if begun else self._for_table(table), sample_weight)
+            return self._learn_table(table, self.model_ if begun else self._for_table(table), sample_weight)
         if sample_weight is None and self._partial_fit_source(X):
             return self
         first = not hasattr(self, "model_")
         if not first:
             self._check_parameters()
         rows = self._checked(X, reset=first)
-        return self._take(
+        return self._learn_rows(
             rows, self._template(rows.shape[0], rows.shape[1], rows.dtype) if first else self.model_, sample_weight
         )
 
@@ -152,7 +150,7 @@ class EASERecommender(Merging):
     def _checked(self, X: Any, *, reset: bool) -> Any:
         return checked(self, X, reset=reset, dtype=[np.float64, np.float32], ensure_non_negative=True)
 
-    def _take(self, X: Any, model: SketchedEASE, sample_weight: Any) -> Self:
+    def _learn_rows(self, X: Any, model: SketchedEASE, sample_weight: Any) -> Self:
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         first = model.n_features is None
@@ -167,20 +165,20 @@ class EASERecommender(Merging):
         dtype = np.dtype(np.float32) if table.values is None else table.values.dtype
         return self._template(len(table.user_ids), max(1, len(table.item_ids)), dtype)
 
-    def _take_table(self, table: Triples, model: SketchedEASE, sample_weight: Any) -> Self:
+    def _learn_table(self, table: Triples, model: SketchedEASE, sample_weight: Any) -> Self:
         if not len(table):
             raise ValueError("X must have at least one line, got a table of none")
         first = model.n_features is None
         self.model_ = model.update(table, sample_weight)
         self.n_features_in_ = self.model_.n_features or 0
         if first:
-            self.__dict__.pop("feature_names_in_", None)
+            self._drop("feature_names_in_")
             self._fix_parameters()
         return self
 
     # -- answers ---------------------------------------------------------------------------------------------------
     def decision_function(self, X: Rows) -> NDArray[Any]:
-        """Scores (n_samples, n_features) of all items for the user of every row, those of its own items too.
+        """Compute scores (n_samples, n_features) of all items for the user of every row, those of its own items too.
 
         Parameters
         ----------
@@ -190,7 +188,7 @@ class EASERecommender(Merging):
         return self.model_.decision_block(self._asked(X))
 
     def _asked(self, X: Any) -> Any:
-        """Rows, or a table, that the model answers."""
+        """Return rows, or a table, that the model answers."""
         table = table_of(X)
         return self._checked(X, reset=False) if table is None else table
 
@@ -203,7 +201,7 @@ class EASERecommender(Merging):
         exclude: Rows | None = None,
         allow: ArrayLike | None = None,
     ) -> Recommendations:
-        """The n items of the highest score for the user of every row of X, best first.
+        """Recommend the n items of the highest score for the user of every row of X, best first.
 
         Returns (items, scores), (n_samples, n) both, as ``fastsketch.SketchedEASE.recommend`` has them.
 
@@ -218,7 +216,7 @@ class EASERecommender(Merging):
         return self.model_.recommend(rows, n, exclude_seen=exclude_seen, exclude=exclude, allow=allow)
 
     def score(self, X: Rows, y: Any = None, *, sample_weight: ArrayLike | None = None) -> float:
-        """Mean ``NDCG@20`` over the rows of X, of each of which 80% of the items are shown, the others to be guessed.
+        """Compute the mean ``NDCG@20`` over the rows of X, 80% of whose items are shown, the others to be guessed.
 
         Which are shown follows from random_state if that is an integer, and is the same for every model then. Rows of
         fewer than two items do not count. sample_weight (n_samples,): how much each row counts.
@@ -229,45 +227,38 @@ class EASERecommender(Merging):
             rows = events_of(rows, self.model_.item_ids, self.n_features_in_, self.model_.resolved["dtype"])[0]
         split = _all_split(rows, self.model_.seed)
         lists = self.model_.recommend(split.shown, LENGTH)
-        found = ndcg_at(positions(*lists, self.model_.item_ids), split.hidden)
+        values = ndcg_at(positions(*lists, self.model_.item_ids), split.hidden)
         if sample_weight is None:
-            return float(found.mean())
+            return float(values.mean())
         weights = _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
-        return float(np.average(found, weights=weights[split.users]))
+        return float(np.average(values, weights=weights[split.users]))
 
     @property
     def item_ids_(self) -> IdMap | None:
-        """Ids of the items, if the model learned from a table."""
+        """Return the ids of the items, if the model learned from a table."""
         check_is_fitted(self, "model_")
         return self.model_.item_ids
 
     @property
     def ridge_(self) -> float:
-        """The ridge in use."""
+        """Return the ridge in use."""
         check_is_fitted(self, "model_")
         return self.model_.facts()["ridge"]
 
     @property
     def popularity_(self) -> NDArray[np.float64]:
-        """Weighted sum of squares of every item's column."""
+        """Return the weighted sum of squares of every item's column."""
         check_is_fitted(self, "model_")
         return self.model_.popularity
 
-    @property
-    def n_samples_seen_(self) -> int:
-        """Rows seen."""
-        check_is_fitted(self, "model_")
-        return self.model_.n_rows
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
         tags.input_tags.positive_only = True
         return tags
 
 
 def _all_split(rows: Any, seed: int) -> UserSplit:
-    """Every row of two items or more, in a part that is shown and one that is hidden."""
+    """Split every row of two items or more into a part that is shown and one that is hidden."""
     events = csr_array(rows, copy=True)
     events.eliminate_zeros()
     enough = int((np.diff(events.indptr) > 1).sum())

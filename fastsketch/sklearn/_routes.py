@@ -1,4 +1,4 @@
-"""Which way to principal components is the better bargain: a model of seconds and bytes.
+"""The cheapest way to principal components, by a model of seconds and bytes.
 
 The coefficients are those of one core of the machine of bench/README.md, where ``bench/run.py routes`` measures them
 again: what counts is their ratio. A model that is off by a third moves a border between two ways that cost the same.
@@ -38,8 +38,8 @@ ROUNDS = 1.3  # steps over vectors kept, of a spectrum that falls
 SPARSE_PASS = 2.0e-9  # stored entry and l: a further pass
 
 
-class Problem(NamedTuple):
-    """What the model knows of rows that are to be learned from."""
+class FitProblem(NamedTuple):
+    """Rows that are to be learned from, as the model of costs sees them."""
 
     n: int  # rows
     d: int  # columns
@@ -54,30 +54,32 @@ class Problem(NamedTuple):
 
 @dataclass(frozen=True)
 class Route:
-    """A way, and what it costs beyond the rows themselves."""
+    """Way to components, with what it costs beyond the rows themselves."""
 
     way: WayName
     seconds: float
     bytes: float
 
 
-def problem_of(rows: Any, *, k: int, size: int, whole: bool = False) -> Problem:
-    """Of checked rows, array or CSR."""
+def problem_of(rows: Any, *, k: int, size: int, whole: bool = False) -> FitProblem:
+    """Describe checked rows, array or CSR, to the model."""
     n, d = rows.shape
     if is_sparse(rows) and stays_sparse(rows):
-        return Problem(n, d, k, size, rows.dtype.itemsize, float(rows.nnz), row_steps(rows), column_steps(rows), whole)
-    return Problem(n, d, k, size, rows.dtype.itemsize)
+        return FitProblem(
+            n, d, k, size, rows.dtype.itemsize, float(rows.nnz), row_steps(rows), column_steps(rows), whole
+        )
+    return FitProblem(n, d, k, size, rows.dtype.itemsize)
 
 
 def _eigen(m: int, k: int) -> tuple[float, float]:
-    """(seconds, bytes) of k leading pairs of a symmetric matrix of side m, which is not counted."""
+    """Return (seconds, bytes) of k leading pairs of a symmetric matrix of side m, which is not counted."""
     if takes_lanczos(m, k):
         return m * m * (LANCZOS + LANCZOS_PAIR * k), 8.0 * m * (3 * k + 40)
     return EIGH * m**3 + VECTOR * m * m * k, 8.0 * m * (m + k)
 
 
-def by_rows(p: Problem) -> Route:
-    """The n x n matrix of products, and the l leading directions from it."""
+def by_rows(p: FitProblem) -> Route:
+    """Estimate the n x n matrix of products, and the l leading directions from it."""
     seconds, size = _eigen(p.n, min(p.n, p.size))
     if p.stored is None:
         seconds += DENSE_STEP * p.n * p.n * p.d + 2.0 * LOAD * p.n * p.d
@@ -90,8 +92,8 @@ def by_rows(p: Problem) -> Route:
     return Route("rows", seconds, 8.0 * p.n * p.n + size + work + 8.0 * 6 * kept * p.d)
 
 
-def by_columns(p: Problem) -> Route:
-    """The d x d matrix of products."""
+def by_columns(p: FitProblem) -> Route:
+    """Estimate the d x d matrix of products."""
     dense = DENSE_STEP * p.n * p.d * p.d + LOAD * p.n * p.d
     work = 3.0 * BLOCK_BYTES
     if p.stored is not None:
@@ -102,8 +104,8 @@ def by_columns(p: Problem) -> Route:
     return Route("columns", dense + seconds, 8.0 * 2 * p.d * p.d + size + work + 8.0 * 256 * p.d)
 
 
-def by_pairs(p: Problem) -> Route:
-    """Lanczos steps with CSR rows themselves: k + 1 pairs, in the space of rows or of columns, whichever is smaller."""
+def by_pairs(p: FitProblem) -> Route:
+    """Estimate Lanczos steps with CSR rows: k + 1 pairs, in the space of rows or of columns, whichever is smaller."""
     m = min(p.n, p.d)
     kept = steps(m, p.k + 1)
     count = ROUNDS * kept + 40.0
@@ -113,8 +115,8 @@ def by_pairs(p: Problem) -> Route:
     return Route("pairs", seconds, 8.0 * m * (2 * kept + 8) + 24.0 * stored + 8.0 * 4 * p.k * max(p.n, p.d))
 
 
-def by_sketch(p: Problem, *, passes: int) -> Route:
-    """The sketch, and the passes after the first."""
+def by_sketch(p: FitProblem, *, passes: int) -> Route:
+    """Estimate the sketch, and the passes after the first."""
     n, d, size, again = p.n, p.d, p.size, passes - 1
     seconds = READ * d * size * size + again * (READ + AGAIN) * d * size * size
     if p.stored is None:
@@ -128,8 +130,8 @@ def by_sketch(p: Problem, *, passes: int) -> Route:
     return Route("sketch", seconds, kept + 6.0 * BLOCK_BYTES + 8.0 * 2 * 256 * d)
 
 
-def choose(p: Problem, *, max_memory: float) -> Route:
-    """The way of a fit: the cheaper exact one, unless both cost too much; the sketch needs the least memory."""
+def choose(p: FitProblem, *, max_memory: float) -> Route:
+    """Choose the way of a fit: the cheaper exact one, unless both cost too much; the sketch needs the least memory."""
     sketch = by_sketch(p, passes=2)
     ways = [by_rows(p), by_columns(p)]
     if p.whole and p.stored is not None and p.k + 1 < min(p.n, p.d):
@@ -141,8 +143,8 @@ def choose(p: Problem, *, max_memory: float) -> Route:
     return best if best.seconds <= WORTH_IN_FIT * sketch.seconds else sketch
 
 
-def sums_in_stream(p: Problem, *, max_memory: float) -> bool:
-    """Whether a stream of such rows is accumulated exactly, d x d; what reading costs is not counted."""
+def sums_in_stream(p: FitProblem, *, max_memory: float) -> bool:
+    """Return whether a stream of such rows is accumulated exactly, d x d; what reading costs is not counted."""
     # rows of CSR are made dense: a stream has no end at which all could be multiplied at once
     many = p._replace(n=max(p.n, 1))
     sums = DENSE_STEP * many.n * p.d * p.d + LOAD * many.n * p.d

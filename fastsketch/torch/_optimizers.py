@@ -18,8 +18,8 @@ from fastsketch.torch import _sketch
 MAX_ELEMENTS = 2**26
 
 
-class Options(NamedTuple):
-    """The options of a group of parameters."""
+class GroupOptions(NamedTuple):
+    """Options of a group of parameters."""
 
     lr: float
     sketch_size: int
@@ -32,7 +32,7 @@ class Options(NamedTuple):
 
 
 class Estimate(TypedDict):
-    """The state of one parameter."""
+    """Memory of the state of one parameter."""
 
     group: int
     shape: tuple[int, ...]
@@ -40,8 +40,8 @@ class Estimate(TypedDict):
     bytes: int
 
 
-class _Sketched(Optimizer):
-    """What both optimisers share; a subclass says whether the sketch shrinks in every round."""
+class _SketchedOptimizer(Optimizer):
+    """Base of both optimisers; a subclass says whether the sketch shrinks in every round."""
 
     _EVERY_ROUND: ClassVar[bool]
 
@@ -88,14 +88,14 @@ class _Sketched(Optimizer):
         super().__setstate__(state)
         self._guard = Guard()
 
-    def _is_sketched(self, options: Options, p: Tensor) -> bool:
+    def _is_sketched(self, options: GroupOptions, p: Tensor) -> bool:
         if isinstance(options.sketched, bool):
             return options.sketched
         _, cap = _sketch.shapes(p.numel(), options.sketch_size, every_round=self._EVERY_ROUND)
         return p.ndim >= 2 and cap * p.numel() <= options.max_elements
 
     def memory_estimate(self) -> list[Estimate]:
-        """Bytes of state each parameter has or will have.
+        """Return the bytes of state that each parameter has or will have.
 
         Returns
         -------
@@ -121,7 +121,7 @@ class _Sketched(Optimizer):
     @changes
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
-        """One step; returns what `closure`, which computes the loss and its gradients, returns.
+        """Make one step; return what `closure`, which computes the loss and its gradients, returns.
 
         Raises
         ------
@@ -134,7 +134,7 @@ class _Sketched(Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        jobs: list[tuple[Options, Tensor, Tensor, float]] = []
+        jobs: list[tuple[GroupOptions, Tensor, Tensor, float]] = []
         for group in self.param_groups:
             options = _options(group)
             jobs += [(options, p, *self._gradient(options, p, p.grad)) for p in _tensors(group) if p.grad is not None]
@@ -142,8 +142,8 @@ class _Sketched(Optimizer):
             self._move(p, g, options=options, square=square)
         return loss
 
-    def _gradient(self, options: Options, p: Tensor, grad: Tensor) -> tuple[Tensor, float]:
-        """The gradient (numel,) in the dtype of the state, and its squared length."""
+    def _gradient(self, options: GroupOptions, p: Tensor, grad: Tensor) -> tuple[Tensor, float]:
+        """Return the gradient (numel,) in the dtype of the state, and its squared length."""
         if grad.is_sparse or p.is_complex():
             raise RuntimeError(f"{type(self).__name__} takes dense, real gradients only")
         g = grad.detach().reshape(-1).to(_sketch.compute_dtype(p.dtype))
@@ -159,7 +159,7 @@ class _Sketched(Optimizer):
             )
         return g, square
 
-    def _move(self, p: Tensor, g: Tensor, *, options: Options, square: float) -> None:
+    def _move(self, p: Tensor, g: Tensor, *, options: GroupOptions, square: float) -> None:
         state: dict[str, Any] = self.state[p]
         if not state:
             if self._is_sketched(options, p):
@@ -197,7 +197,7 @@ class _Sketched(Optimizer):
 
     @changes
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """As torch's, but every tensor keeps the dtype it was saved in, so that training goes on with the same bits.
+        """Load as torch does, but keep every tensor in the dtype it was saved in: training goes on with the same bits.
 
         Raises TypeError for what no ``state_dict()`` has returned, ValueError for that of other parameters.
         """
@@ -218,8 +218,8 @@ def _tensors(group: dict[str, Any]) -> list[Tensor]:
     return group["params"]
 
 
-def _options(group: dict[str, Any]) -> Options:
-    return Options(
+def _options(group: dict[str, Any]) -> GroupOptions:
+    return GroupOptions(
         lr=float(group["lr"]),
         sketch_size=group["sketch_size"],
         delta=group["delta"],
@@ -245,7 +245,7 @@ def _check(group: dict[str, Any]) -> None:
 
 
 @named_keywords
-class AdaFFD(_Sketched):
+class AdaFFD(_SketchedOptimizer):
     """Adaptive mirror descent by fast Frequent Directions (ADA-FFD) for the tensors of a network.
 
     Parameters
@@ -304,7 +304,7 @@ class AdaFFD(_Sketched):
 
 
 @named_keywords
-class AdaFD(_Sketched):
+class AdaFD(_SketchedOptimizer):
     """Adaptive mirror descent by Frequent Directions (ADA-FD) for the tensors of a network.
 
     Parameters

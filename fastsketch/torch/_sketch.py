@@ -1,4 +1,4 @@
-"""The sketch of one tensor's gradients: rows on the tensor's device, all that is small in float64 on the CPU."""
+"""Sketch of one tensor's gradients: rows on the tensor's device, everything small in float64 on the CPU."""
 
 from typing import Any, TypedDict
 
@@ -22,7 +22,7 @@ ON_CPU = ("turn", "lam", "gram")
 
 
 class TensorSketch(TypedDict):
-    """S'S = V diag(lam) V', V' = turn rows, gram = rows rows'; a dict, as torch saves the state of an optimiser."""
+    """Sketch S'S = V diag(lam) V', V' = turn rows, gram = rows rows'; a dict, as torch saves an optimiser's state."""
 
     rows: Tensor  # (cap, numel) on the tensor's device, in compute_dtype
     turn: Tensor  # (most, cap) float64 on the CPU, as are lam and gram
@@ -34,25 +34,25 @@ class TensorSketch(TypedDict):
 
 
 def compute_dtype(dtype: torch.dtype) -> torch.dtype:
-    """float64 for float64 tensors, float32 for all others."""
+    """Return float64 for float64 tensors, float32 for all others."""
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
 def shapes(numel: int, sketch_size: int, *, every_round: bool) -> tuple[int, int]:
-    """(most, cap): largest rank, rows held."""
+    """Return (most, cap): largest rank, rows held."""
     most = min(numel, sketch_size if every_round else 2 * sketch_size)
     return most, 2 * sketch_size if every_round else most
 
 
 def n_bytes(numel: int, sketch_size: int, *, every_round: bool, dtype: torch.dtype) -> int:
-    """Bytes of the state of one tensor."""
+    """Return the bytes of the state of one tensor."""
     most, cap = shapes(numel, sketch_size, every_round=every_round)
     width = 8 if dtype == torch.float64 else 4
     return cap * numel * width + 8 * (most * cap + most + cap * cap)
 
 
 def start(numel: int, sketch_size: int, *, every_round: bool, dtype: torch.dtype, device: torch.device) -> TensorSketch:
-    """The sketch before the first gradient."""
+    """Return the sketch before the first gradient."""
     most, cap = shapes(numel, sketch_size, every_round=every_round)
     return {
         "rows": torch.zeros(cap, numel, dtype=compute_dtype(dtype), device=device),
@@ -68,7 +68,7 @@ def start(numel: int, sketch_size: int, *, every_round: bool, dtype: torch.dtype
 def direction(
     state: TensorSketch, g: Tensor, *, square: float, sketch_size: int, every_round: bool, delta: float
 ) -> Tensor:
-    """Take the gradient g (numel,) into the sketch; returns H^-1 g, H = delta I + (S'S)^(1/2). square: |g|^2.
+    """Take the gradient g (numel,) into the sketch; return H^-1 g, H = delta I + (S'S)^(1/2). square: |g|^2.
 
     ADA-FD shrinks in every round (every_round) and steps with the rest; ADA-FFD when 2 sketch_size directions are
     full, after the step: here before the next gradient comes, which is the same.
@@ -94,7 +94,7 @@ def direction(
 
 
 def _append(state: TensorSketch, small: SmallSpace, *, g: Tensor, square: float) -> Floats:
-    """The new part of g becomes a row; returns rows g, with y = V'g in `small`."""
+    """Append the new part of g as a row; return rows g, with y = V'g in `small`."""
     rows, n = state["rows"], small.n_rows
     p = np.zeros(len(rows))
     p[:n] = _small(rows[:n] @ g)
@@ -133,7 +133,7 @@ def _large(x: Floats, rows: Tensor) -> Tensor:
 
 
 def _rebase(state: TensorSketch, small: SmallSpace) -> None:
-    """rows <- V'."""
+    """Set rows <- V'."""
     rows, rank, n = state["rows"], small.rank, small.n_rows
     state["gram"].numpy()[:n, :n] = _small(rows[:n] @ rows[:n].T)
     small.polish()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import fastsketch
-from fastsketch.online._adaptive import METHODS
+from fastsketch.online._adaptive_subgradient import METHODS
 from tests.helpers import some
 
 pytest.importorskip("numba")

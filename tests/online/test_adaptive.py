@@ -16,10 +16,10 @@ from fastsketch import reference
 from fastsketch._kernels.online.numbers import OLD, RANK, ROWS
 from fastsketch._losses import LOSSES, ONLINE_LOSSES, as_loss_parameter
 from fastsketch.io import load_svmlight
-from fastsketch.online import _adaptive, _projected
-from fastsketch.online._columns import Columns
-from fastsketch.online._inputs import start as start_inputs
+from fastsketch.online._adaptive_state import projection
+from fastsketch.online._adaptive_subgradient import METHODS
 from fastsketch.online._kept import Kept
+from fastsketch.online._row_inputs import ColumnSlots, start_inputs
 from tests.helpers import papers
 
 RNG = np.random.default_rng(0)
@@ -47,7 +47,7 @@ class FixedNumbers:
 
     def standard_normal(self, shape):
         self.round += 1
-        pi = _projected.projection(self.setting, self.d, self.round)
+        pi = projection(self.setting, self.d, self.round)
         return pi if self.setting.method == "ada_lr" else pi.T * np.sqrt(shape[0])
 
 
@@ -115,7 +115,7 @@ def a9a_rows():
 
 
 def all_cases():
-    for method in _adaptive.METHODS:
+    for method in METHODS:
         for form in ("mirror_descent", "dual_averaging") if method in BOTH_FORMS else ("mirror_descent",):
             yield method, form
 
@@ -198,7 +198,7 @@ def test_directions_stay_orthonormal_for_a_million_rounds(method, form, rank, am
     y = rows @ rng.standard_normal(12)
     model = papers.AdaptiveSubgradient(4, method=method, loss="absolute", learning_rate=0.01)
     by_slot = form == "sparse" and method != "ada_full"
-    columns = Columns.beginning(12, all_at_once=False)
+    columns = ColumnSlots.beginning(12, all_at_once=False)
     inputs = start_inputs(12, sparse=by_slot, intercept=False, scaled=False)
     model._kept = Kept.beginning(model._start(12, by_slot), None, columns, inputs, model._metrics(), None)
     times = amount(25, 500)
@@ -453,7 +453,7 @@ def test_what_leaves_the_range_is_refused_and_named(method, form):
     ],
 )
 def test_bad_batches_change_nothing(rows, targets, error, match):
-    for method in _adaptive.METHODS:
+    for method in METHODS:
         model = papers.AdaptiveSubgradient(3, method=method, loss="absolute").update(
             RNG.standard_normal((20, 4)), np.ones(20)
         )
@@ -498,7 +498,7 @@ def test_empty_grids_and_odd_shapes():
     with pytest.raises(TypeError, match="no parameter 'loss'"):
         fs.AdaptiveGrid([0.1], [1.0], loss="square")
     assert fs.AdaptiveGrid(0.1, 1.0).cumulative_loss.shape == (1, 1)
-    for method in _adaptive.METHODS:
+    for method in METHODS:
         model = papers.AdaptiveSubgradient(3, method=method, loss="absolute")
         with pytest.raises(ValueError, match="no rows"):
             model.predict(np.ones((2, 4)))

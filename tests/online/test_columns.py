@@ -9,7 +9,7 @@ from scipy import sparse
 import fastsketch as fs
 from fastsketch._kernels.online.columns import INTERCEPT, ColumnMap, row_scores
 from fastsketch._kernels.online.numbers import OLD, ROWS
-from fastsketch.online import _columns
+from fastsketch.online import _row_inputs
 from tests.helpers import papers
 
 WIDE = 2**31 - 1
@@ -104,7 +104,7 @@ def test_bits_depend_neither_on_room_nor_on_batches(name, monkeypatch):
     rows, y = stream()
     whole = arrays_of(learned(MODELS[name](), rows, y))
     for room, ends in ((1, (1, 2, 3, 50)), (7, tuple(range(1, 150))), (1000, (149,))):
-        monkeypatch.setattr(_columns, "FEW_SLOTS", room)
+        monkeypatch.setattr(_row_inputs, "FEW_SLOTS", room)
         assert arrays_of(learned(MODELS[name](), rows, y, *ends)) == whole
 
 

@@ -7,8 +7,7 @@ import pytest
 from scipy import sparse
 
 import fastsketch as fs
-from fastsketch.online import _drift
-from fastsketch.online._drift import CHECK
+from fastsketch.online._errors import CHECK, start_watch
 from tests.helpers import same_state
 
 ROWS = 20000
@@ -17,9 +16,9 @@ ROWS = 20000
 def alarms(rates, seed):
     """Rows after which a rise was certain, of 0/1 errors at these rates."""
     errors = (np.random.default_rng(seed).random(len(rates)) < rates).astype(float)
-    watch, found = _drift.start(), []
+    watch, found = start_watch(), []
     for i in range(0, len(errors) - CHECK + 1, CHECK):
-        watch.take_in(errors[i : i + CHECK], None, None)
+        watch.add(errors[i : i + CHECK], None, None)
         if watch.look()[1]:
             found.append(i + CHECK)
     return found

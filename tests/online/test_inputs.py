@@ -65,7 +65,7 @@ def test_it_learns_from_prepared_rows(kind, form, options):
     intercept, scale = options
     rows, y = stream(form=form)
     model = MAKERS[kind](fit_intercept=intercept, scale=scale).update(rows, y)
-    if not model._kept.sparse():  # whatever came
+    if not model._kept.inputs.sparse:  # whatever came
         form, rows = "dense", rows if form == "dense" else rows.toarray()
     x = prepared(rows, intercept=intercept, scale=scale)
     by_hand = MAKERS[kind](fit_intercept=False, scale=None).update(x, y)

@@ -6,7 +6,7 @@ from scipy.special import expit
 from sklearn.metrics import accuracy_score, log_loss, roc_auc_score
 
 from fastsketch._kernels.online.metrics import BINS, HALF
-from fastsketch.online import _metrics
+from fastsketch.online._errors import start_metrics
 
 RNG = np.random.default_rng(0)
 
@@ -19,10 +19,10 @@ def scored(n=4000, spread=3.0, seed=0):
 
 
 def of_two(z, y, w=None, *, decay=1.0, cuts=()):
-    metrics, begin = _metrics.start("logistic", decay), 0
+    metrics, begin = start_metrics("logistic", decay), 0
     for end in [*cuts, len(z)]:
         some = slice(begin, end)
-        metrics.take_in(z[None, some], y[None, some], None if w is None else w[some])
+        metrics.add(z[None, some], y[None, some], None if w is None else w[some])
         begin = end
     return metrics
 
@@ -96,10 +96,10 @@ def test_more_classes(loss, decay):
     rng = np.random.default_rng(1)
     z, y, w = 2 * rng.standard_normal((5, 500)), rng.integers(0, 5, 500), rng.random(500)
     signs = np.array([1.0, -1, 1, 1, -1])
-    metrics = _metrics.start(loss, decay)
+    metrics = start_metrics(loss, decay)
     for i in range(0, 500, 70):
         some = slice(i, i + 70)
-        metrics.take_in(np.ascontiguousarray(z[:, some]), None, w[some], signs=list(signs), numbers=y[some])
+        metrics.add(np.ascontiguousarray(z[:, some]), None, w[some], signs=list(signs), numbers=y[some])
     shown = (z * signs[:, None]).T
     p = expit(shown) if loss == "logistic" else 0.5 + 0.5 * np.clip(shown, -1, 1)
     total = p.sum(axis=1, keepdims=True)
@@ -113,17 +113,17 @@ def test_more_classes(loss, decay):
 
 def test_scores_of_squared_hinge_stand_for_halves():
     z, y, w = scored(spread=0.6)
-    metrics = _metrics.start("squared_hinge")
-    metrics.take_in(z[None], y[None], w)
+    metrics = start_metrics("squared_hinge")
+    metrics.add(z[None], y[None], w)
     p = 0.5 + 0.5 * np.clip(z, -1, 1)
     assert np.isclose(metrics.log_loss, log_loss(y, np.clip(p, 2.0**-52, 1 - 2.0**-52), sample_weight=w), rtol=1e-9)
     assert np.isclose(metrics.auc, roc_auc_score(y, cut(z), sample_weight=w), rtol=1e-12)
 
 
 def test_what_nobody_knew_and_what_is_clipped():
-    metrics = _metrics.start("logistic")
+    metrics = start_metrics("logistic")
     z = np.array([[3.0, 3.0], [-3.0, -3.0], [5.0, -5.0]])
-    metrics.take_in(z, None, None, signs=[1.0] * 3, numbers=np.array([2, 0]), is_new=True)
+    metrics.add(z, None, None, signs=[1.0] * 3, numbers=np.array([2, 0]), is_new=True)
     assert metrics.accuracy == 0.5
     certain = of_two(np.array([1e300]), np.array([-1.0]))
     assert np.isclose(certain.log_loss, 52 * np.log(2), rtol=1e-12)
@@ -132,9 +132,9 @@ def test_what_nobody_knew_and_what_is_clipped():
 @pytest.mark.parametrize("decay", [1.0, 0.99])
 def test_real_targets(decay):
     z, y, w = RNG.standard_normal(800), RNG.standard_normal(800), RNG.random(800)
-    metrics = _metrics.start("square", decay)
+    metrics = start_metrics("square", decay)
     for i in range(0, 800, 90):
-        metrics.take_in(z[None, i : i + 90], y[None, i : i + 90], w[i : i + 90])
+        metrics.add(z[None, i : i + 90], y[None, i : i + 90], w[i : i + 90])
     aged = w * decay ** np.arange(799, -1, -1.0)
     assert np.isclose(metrics.mean_absolute_error, np.average(np.abs(z - y), weights=aged), rtol=1e-11)
     assert np.isclose(metrics.root_mean_squared_error, np.sqrt(np.average((z - y) ** 2, weights=aged)), rtol=1e-11)
@@ -142,11 +142,11 @@ def test_real_targets(decay):
 
 
 def test_nothing_seen_and_rows_of_weight_zero():
-    metrics = _metrics.start("logistic")
-    metrics.take_in(np.ones((1, 3)), np.ones((1, 3)), np.zeros(3))
+    metrics = start_metrics("logistic")
+    metrics.add(np.ones((1, 3)), np.ones((1, 3)), np.zeros(3))
     assert metrics.log_loss is metrics.accuracy is metrics.auc is metrics.mean_absolute_error is None
     assert metrics.root_mean_squared_error is None
-    metrics.take_in(np.ones((1, 3)), np.ones((1, 3)), None)
+    metrics.add(np.ones((1, 3)), np.ones((1, 3)), None)
     assert metrics.accuracy == 1 and metrics.auc is None  # one class alone
 
 
@@ -167,8 +167,8 @@ def test_weights_at_the_edge_of_their_range():
 def test_decay_at_the_edge_of_its_range(decay):
     z, y, w = scored(50)
     for some in (slice(0, 50), slice(0, 49)):
-        metrics = _metrics.start("logistic", decay)
-        metrics.take_in(z[None, some], y[None, some], w[some])
+        metrics = start_metrics("logistic", decay)
+        metrics.add(z[None, some], y[None, some], w[some])
         metrics.validate(metrics.saved(0))
         last = np.flatnonzero(w[some] > 0)[-1]
         if last + 1 == len(w[some]):  # the last row is all that counts
@@ -178,9 +178,9 @@ def test_decay_at_the_edge_of_its_range(decay):
 def test_state_comes_back_and_strangers_are_refused():
     metrics = of_two(*scored())
     arrays = {name: array.copy() for name, array in metrics.saved(0).items()}
-    other = _metrics.start("logistic")
+    other = start_metrics("logistic")
     assert other.validate(arrays) == {"metric_sums", "auc_bins"}
-    other.take(arrays)
+    other.fill(arrays)
     assert other.auc == metrics.auc and other.log_loss == metrics.log_loss
     for name, entry, value in (
         ("metric_sums", 0, 0.5),

@@ -7,7 +7,7 @@ from scipy import sparse
 import fastsketch as fs
 from fastsketch import reference
 from fastsketch.recommending import _held_out as held_out
-from fastsketch.recommending import _ridge
+from fastsketch.recommending import _item_weights
 from tests.helpers import same_state, tol
 
 ITEMS = 40
@@ -185,7 +185,7 @@ class Users:
     def __init__(self, figure):
         self.figure, self.steps = figure, []
 
-    def of(self, ridge):
+    def scores(self, ridge):
         step = round(2 * np.log10(ridge / 3.0))
         self.steps.append(step)
         return np.array([self.figure(step, user) for user in range(10)])
@@ -193,14 +193,14 @@ class Users:
 
 def test_a_path_ends_where_ridges_are_worse_again():
     trial = Users(lambda step, user: 1.0 - 0.01 * (step - 4) ** 2)
-    path = _ridge.climb(trial, 1.0)
+    path = _item_weights.climb(trial, 1.0)
     assert path.ridge == pytest.approx(3.0 * 10.0**2) and max(trial.steps) == 5 and len(set(trial.steps)) == 7
     # no better by more than chance has it: the middle
     wild = Users(lambda step, user: 0.001 * step * (step < 3) + 0.1 * np.sin(7 * step + user))
-    assert _ridge.climb(wild, 1.0).ridge == pytest.approx(3.0)
+    assert _item_weights.climb(wild, 1.0).ridge == pytest.approx(3.0)
     # nor does it go on for ever
-    assert _ridge.climb(Users(lambda step, user: step), 1.0).ridge <= 1e6
-    assert _ridge.along(Users(lambda step, user: 0.5), [1.0, 7.0, 2.0]).ridge == 7.0
+    assert _item_weights.climb(Users(lambda step, user: step), 1.0).ridge <= 1e6
+    assert _item_weights.try_all(Users(lambda step, user: 0.5), [1.0, 7.0, 2.0]).ridge == 7.0
 
 
 def test_few_users_choose_no_ridge():
@@ -240,7 +240,7 @@ def test_hidden_items_are_a_fifth_and_never_all():
     rows = users()
     rows = rows[np.diff(rows.indptr) >= 2]
     held = held_out.HeldOut(rows, np.ones(rows.shape[0]), held_out.keys_of(rows, 0, 0), np.arange(rows.shape[0]))
-    shown, hidden = held_out.parted(held, 0.2)
+    shown, hidden = held_out.split_items(held, 0.2)
     assert ((shown + hidden) != rows).nnz == 0 and shown.nnz + hidden.nnz == rows.nnz
     number = np.diff(hidden.indptr)
     assert number.min() >= 1 and np.diff(shown.indptr).min() >= 1

@@ -15,8 +15,7 @@ from sklearn.exceptions import NotFittedError  # noqa: E402
 import fastsketch as fs  # noqa: E402
 from fastsketch import reference  # noqa: E402
 from fastsketch.sklearn import SketchedCovariance, SketchedPCA  # noqa: E402
-from fastsketch.sklearn._gaussian import Spiked  # noqa: E402
-from fastsketch.sklearn._shrinkage import beyond_noise  # noqa: E402
+from fastsketch.sklearn._gaussian import SpikedCovariance, beyond_noise  # noqa: E402
 from tests.helpers import KINDS, some, stream, tol  # noqa: E402
 
 X = stream("signal", np.random.default_rng(0), 400, 30) + np.linspace(0, 5, 30)
@@ -180,7 +179,7 @@ def test_pooling_against_the_reference(seed):
     for trace in (20.0, 60.0, 400.0):
         values = np.sort(rng.random(k) * 8)[::-1]
         trace = max(trace, 1.01 * values.sum())
-        ours = Spiked.pooled(values, vectors, certain=values, trace=trace, rounding=0.0)
+        ours = SpikedCovariance.pooled(values, vectors, certain=values, trace=trace, rounding=0.0)
         assert near(ours.matrix(), reference.pooled_covariance(values, vectors, trace=trace))
         assert np.all(ours.values >= ours.rest)
         assert np.isclose(ours.trace, trace)

@@ -17,7 +17,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks  # noqa: E402
 
 from fastsketch import sklearn as estimators  # noqa: E402
 from fastsketch.sklearn import SketchedCovariance, SketchedPCA  # noqa: E402
-from fastsketch.sklearn._random_state import seed_of  # noqa: E402
+from fastsketch.sklearn._estimator import seed_of  # noqa: E402
 from tests.helpers import stream  # noqa: E402
 
 

@@ -14,7 +14,7 @@ from sklearn.decomposition import PCA, IncrementalPCA  # noqa: E402
 
 import fastsketch as fs  # noqa: E402
 from fastsketch.sklearn import SketchedPCA, _pca  # noqa: E402
-from fastsketch.sklearn._routes import Problem, Route, by_columns, by_rows, by_sketch, choose, sums_in_stream  # noqa: E402
+from fastsketch.sklearn._routes import FitProblem, Route, by_columns, by_rows, by_sketch, choose, sums_in_stream  # noqa: E402
 from tests.helpers import stream  # noqa: E402
 
 WAYS = {"rows": "rows", "columns": "exact", "sketch": "gram"}
@@ -322,26 +322,26 @@ def test_the_model_takes_the_way_that_was_measured_to_be_faster():
         (20_000, 8_000, 10, "sketch"),
         (100_000, 4_096, 10, "sketch"),
     ]:
-        assert choose(Problem(n, d, k, 2 * k + 10), **most).way == way, (n, d, k)
-    text = Problem(15_935, 62_061, 10, 30, stored=1.27e6, row_steps=2.8e8, column_steps=5.7e8)
+        assert choose(FitProblem(n, d, k, 2 * k + 10), **most).way == way, (n, d, k)
+    text = FitProblem(15_935, 62_061, 10, 30, stored=1.27e6, row_steps=2.8e8, column_steps=5.7e8)
     assert choose(text, **most).way == "sketch"
     assert choose(text._replace(whole=True), **most).way == "pairs"
     assert choose(text._replace(n=2_000, stored=1e5, column_steps=1e7), **most).way == "rows"
-    flat = Problem(50_000, 300, 10, 30, stored=5.8e5, row_steps=1.3e7, column_steps=3.3e9)
+    flat = FitProblem(50_000, 300, 10, 30, stored=5.8e5, row_steps=1.3e7, column_steps=3.3e9)
     assert choose(flat, **most).way == "columns"
 
 
 def test_the_model_keeps_within_memory():
     for n, d in [(300, 20_000), (20_000, 2_000), (3_000, 3_000)]:
-        p = Problem(n, d, 10, 30)
+        p = FitProblem(n, d, 10, 30)
         for limit in (0.0, 1e6, 1e7, 1e8, 1e9):
             route = choose(p, max_memory=limit)
             assert route.way == "sketch" or route.bytes <= limit
         assert choose(p, max_memory=0.0) == by_sketch(p, passes=2)
         assert min(by_rows(p).bytes, by_columns(p).bytes) > 8 * min(n, d) ** 2
-    assert sums_in_stream(Problem(200, 2_000, 10, 30), max_memory=1e9)
-    assert not sums_in_stream(Problem(200, 2_000, 10, 30), max_memory=1e7)
-    assert not sums_in_stream(Problem(200, 6_000, 10, 30), max_memory=1e12)
+    assert sums_in_stream(FitProblem(200, 2_000, 10, 30), max_memory=1e9)
+    assert not sums_in_stream(FitProblem(200, 2_000, 10, 30), max_memory=1e7)
+    assert not sums_in_stream(FitProblem(200, 6_000, 10, 30), max_memory=1e12)
     assert SketchedPCA(3, max_memory=0).fit(X).solver_ == "gram"
     assert SketchedPCA(3, max_memory=0).partial_fit(X).solver_ == "gram"
     for bad in (-1, np.nan, "1 GB", None):
@@ -356,7 +356,7 @@ def test_the_model_keeps_within_memory():
 def test_peak_memory_is_what_the_model_says(monkeypatch, way, shape, dtype):
     through(monkeypatch, way)
     rows = np.random.default_rng(4).standard_normal(shape, dtype=np.float32).astype(dtype)
-    p = Problem(*shape, 5, 20, rows.itemsize)
+    p = FitProblem(*shape, 5, 20, rows.itemsize)
     said = {"rows": by_rows, "columns": by_columns, "sketch": lambda p: by_sketch(p, passes=4)}[way](p).bytes
     SketchedPCA(2).fit(rows[:50, :50])  # what is imported once
     tracemalloc.start()

@@ -18,7 +18,7 @@ REAL, SIZE, ARRAY = types.float64, types.int64, types.CPointer(types.float64)
 
 @register_jitable
 def excess(z):
-    """tau(z) = sgn(z) max(|z| - 1, 0)."""
+    """Return tau(z) = sgn(z) max(|z| - 1, 0)."""
     if z > 1.0:
         return z - 1.0
     if z < -1.0:
@@ -27,7 +27,8 @@ def excess(z):
 
 
 def step_length(slope, f, h, z, project):
-    """How far w moves along H^-1 x: -slope f with h = x'H^-1 x of the old H and f = 1 for the new one, then projected.
+    """Return how far w moves along H^-1 x: -slope f with h = x'H^-1 x of the old H and f = 1 for the new one, then
+    projected.
 
     project: whether w is to end where |w'x| <= 1, by the shortest way in the norm of H.
     """
@@ -40,7 +41,7 @@ def step_length(slope, f, h, z, project):
 
 
 def bordered_inverse(k, ld, c, f, alpha, q, inverse):
-    """M = (K + alpha I)^-1 of K with a border, the row c x: q = M B x, f = 1 / (1 + c^2 h); M (k + 1, k + 1)."""
+    """Extend M = (K + alpha I)^-1 to K with a border, the row c x: q = M B x, f = 1 / (1 + c^2 h); M (k + 1, k + 1)."""
     corner = f / alpha
     for i in range(k):
         for j in range(k):
@@ -50,7 +51,7 @@ def bordered_inverse(k, ld, c, f, alpha, q, inverse):
 
 
 def flat_steps(k, share, values, p, first, second):
-    """H = B'B: first = L^-1 p, second = L^-2 p for p = U'B x, L the values (ascending) that count; returns x'H^+ x."""
+    """Compute first = L^-1 p, second = L^-2 p for p = U'B x, L the values (ascending) that count; return x'H^+ x."""
     h = 0.0
     for i in range(k):
         first[i] = second[i] = 0.0
@@ -61,7 +62,8 @@ def flat_steps(k, share, values, p, first, second):
 
 
 def flat_projection(k, z, x_square, h, p, first, out):
-    """Where H = B'B has no inverse: w += out[0] B'U first + out[1] B'U second + out[2] x, into |w'x| <= 1.
+    """Compute a step where H = B'B has no inverse: w += out[0] B'U first + out[1] B'U second + out[2] x, into |w'x| <=
+    1.
 
     first = L^-1 p, second = L^-2 p; a part of x in the null space of H costs nothing, so the way goes along it.
     """
@@ -78,14 +80,14 @@ def flat_projection(k, z, x_square, h, p, first, out):
 
 
 def less_rank_one(d, f, q, inverse):
-    """H^-1 -= f q q', (d, d)."""
+    """Subtract f q q' from H^-1, (d, d)."""
     for i in range(d):
         for j in range(d):
             inverse[i * d + j] -= f * q[i] * q[j]
 
 
 def lower_solve(m, width, ld_lower, lower, ld, rows):
-    """rows <- lower^-1 rows, (m, width): made orthonormal, for Oja's rule."""
+    """Set rows <- lower^-1 rows, (m, width): orthonormal ones, for Oja's rule."""
     for i in range(m):
         for j in range(i):
             f = lower[i * ld_lower + j]
@@ -108,7 +110,7 @@ _made = {}
 
 
 def addresses(*functions):
-    """Where the C functions of these names are; each is compiled when it is first asked for."""
+    """Return the addresses of the C functions of these names; each is compiled when it is first asked for."""
     for function, signature in SIGNATURES.items():
         if function.__name__ in functions and function.__name__ not in _made:
             _made[function.__name__] = c_function(function, signature)

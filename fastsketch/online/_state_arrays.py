@@ -1,10 +1,11 @@
-"""What online models have learned: arrays by name, in small classes whose fields are their one declaration.
+"""Arrays of online models by name, in small classes whose fields are their one declaration.
 
 Kernels read the same attributes. A file holds every array but scratch, under the name of its field.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
+from functools import cache
 from typing import Annotated, Any, ClassVar, NamedTuple, Self, cast
 
 import numpy as np
@@ -31,11 +32,6 @@ SLOTS = "one entry for each slot of a column along the last axis, with room to g
 SLOT_ROWS = "one row for each slot of a column, with room to grow"
 
 
-def marked(item: Field[Any], mark: str) -> bool:
-    """Whether the annotation of a field has this mark."""
-    return mark in getattr(item.type, "__metadata__", ())
-
-
 class Csr(NamedTuple):
     """Sparse rows as the kernels take them."""
 
@@ -44,11 +40,11 @@ class Csr(NamedTuple):
     indptr: Counts
 
 
-Batch = Floats | Csr
+RowBatch = Floats | Csr
 
 
 def outline(shape: int | tuple[int, ...], dtype: Any = np.float64) -> NDArray[Any]:
-    """In place of np.zeros: an array of this shape and dtype that takes no memory, to compare others with."""
+    """Return an array of this shape and dtype that takes no memory, to compare others with, in place of np.zeros."""
     return np.broadcast_to(np.zeros((), dtype), shape)
 
 
@@ -56,73 +52,96 @@ def outline(shape: int | tuple[int, ...], dtype: Any = np.float64) -> NDArray[An
 Zeros = Callable[..., NDArray[Any]]
 
 
+class FieldMarks(NamedTuple):
+    """Marks of one field of a class of arrays."""
+
+    name: str
+    slot_axis: int | None  # the axis with one entry for each slot of a column
+    is_kept: bool  # in files
+    grows: bool
+    of_points: bool
+    of_losses: bool
+    is_bound: bool
+
+
+@cache
+def fields_of(cls: "type[Arrays]") -> tuple[FieldMarks, ...]:
+    """Return the fields of a class of arrays with their marks, read from the annotations once."""
+    out: list[FieldMarks] = []
+    for item in fields(cls):
+        marks = getattr(item.type, "__metadata__", ())
+        axis = -1 if SLOTS in marks else 0 if SLOT_ROWS in marks else None
+        others = GROWS in marks, OF_POINTS in marks, OF_LOSSES in marks, BOUND in marks
+        out.append(FieldMarks(item.name, axis, SCRATCH not in marks and BOUND not in marks, *others))
+    return tuple(out)
+
+
 class Arrays:
-    """A slotted dataclass of arrays, of further such classes, and of None in place of an array that is not needed."""
+    """Slotted dataclass of arrays, of further such classes, and of None in place of an array that is not needed."""
 
     __slots__ = ()
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
     def copied(self, n_slots: int) -> Self:
-        """The same with arrays of its own, of which the first n_slots slots are in use."""
+        """Return a copy with arrays of its own, of which the first n_slots slots are in use."""
         copies: dict[str, Any] = {}
-        for item in fields(self):
+        for item in fields_of(type(self)):
             value: Any = getattr(self, item.name)
             if isinstance(value, Arrays):
-                copies[item.name] = value.copied(n_slots)
-            elif (room := _slots_of(item, value)) > n_slots:
-                copies[item.name] = _of_slots(item, value, n_slots, room)
-            elif marked(item, BOUND):
-                copies[item.name] = None
-            else:
-                copies[item.name] = value.copy() if isinstance(value, np.ndarray) else value
+                value = value.copied(n_slots)
+            elif item.is_bound:
+                value = None
+            elif isinstance(value, np.ndarray):
+                room = 0 if item.slot_axis is None else value.shape[item.slot_axis]
+                value = _with_room(value, item.slot_axis, n_slots, room) if room > n_slots else value.copy()
+            copies[item.name] = value
         return type(self)(**copies)
 
     def widen(self, n_slots: int, room: int) -> None:
         """Make room for `room` slots, of which the first n_slots are in use."""
-        for item in fields(self):
+        for item in fields_of(type(self)):
             value: Any = getattr(self, item.name)
             if isinstance(value, Arrays):
                 value.widen(n_slots, room)
-            elif isinstance(value, np.ndarray) and (marked(item, SLOTS) or marked(item, SLOT_ROWS)):
-                setattr(self, item.name, _of_slots(item, value, n_slots, room))
+            elif isinstance(value, np.ndarray) and item.slot_axis is not None:
+                setattr(self, item.name, _with_room(value, item.slot_axis, n_slots, room))
 
     def saved(self, n_slots: int) -> dict[str, NDArray[Any]]:
-        """The arrays that a resume needs, by name, without room beyond the first n_slots slots; views."""
+        """Return the arrays that a resume needs, by name, without room beyond the first n_slots slots; views."""
         out: dict[str, NDArray[Any]] = {}
-        for item in fields(self):
+        for item in fields_of(type(self)):
             value: Any = getattr(self, item.name)
             if isinstance(value, Arrays):
                 out.update(value.saved(n_slots))
-            elif isinstance(value, np.ndarray) and not marked(item, SCRATCH):
-                out[item.name] = _used(item, value, n_slots)
+            elif isinstance(value, np.ndarray) and item.is_kept:
+                out[item.name] = _used(value, item.slot_axis, n_slots)
         return out
 
-    def take(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+    def fill(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Put in the arrays that ``saved`` gave, once they have passed ``validate``."""
-        for item in fields(self):
+        for item in fields_of(type(self)):
             value: Any = getattr(self, item.name)
             if isinstance(value, Arrays):
-                value.take(arrays)
-            elif marked(item, BOUND):
+                value.fill(arrays)
+            elif item.is_bound:
                 setattr(self, item.name, None)
-            elif isinstance(value, np.ndarray) and not marked(item, SCRATCH):
+            elif isinstance(value, np.ndarray) and item.is_kept:
                 setattr(self, item.name, np.ascontiguousarray(arrays[item.name]))
 
     def validate(self, arrays: Mapping[str, NDArray[Any]]) -> set[str]:
-        """Raise ValueError unless each array has the shape and dtype of the one here and is finite; returns names.
+        """Raise ValueError unless each array has the shape and dtype of the one here and is finite; return names.
 
         The arrays here may be outlines: nothing is taken from them but shape and dtype.
         """
         names: set[str] = set()
-        for item in fields(self):
+        for item in fields_of(type(self)):
             value: Any = getattr(self, item.name)
             if isinstance(value, Arrays):
                 names |= value.validate(arrays)
-            elif isinstance(value, np.ndarray) and not marked(item, SCRATCH):
+            elif isinstance(value, np.ndarray) and item.is_kept:
                 expected, given = cast(NDArray[Any], value), arrays.get(item.name)
-                grown = given is not None and given.ndim == 1 and marked(item, GROWS)
-                shape = cast(NDArray[Any], given).shape if grown else expected.shape
-                if marked(item, OF_LOSSES):
+                shape = given.shape if given is not None and given.ndim == 1 and item.grows else expected.shape
+                if item.of_losses:
                     checks.sums(arrays, item.name, shape)
                 else:
                     checks.finite(arrays, item.name, shape, expected.dtype)
@@ -130,23 +149,16 @@ class Arrays:
         return names
 
 
-def _slots_of(item: Field[Any], array: Any) -> int:
-    """How many slots a field has room for; 0 if it has none."""
-    if array is None:
-        return 0
-    return int(array.shape[-1] if marked(item, SLOTS) else array.shape[0] if marked(item, SLOT_ROWS) else 0)
+def _used(array: NDArray[Any], axis: int | None, n_slots: int) -> NDArray[Any]:
+    """Return the part of the first n_slots slots."""
+    return array if axis is None else array[..., :n_slots] if axis == -1 else array[:n_slots]
 
 
-def _used(item: Field[Any], array: Any, n_slots: int) -> NDArray[Any]:
-    """The part of the first n_slots slots."""
-    return array[..., :n_slots] if marked(item, SLOTS) else array[:n_slots] if marked(item, SLOT_ROWS) else array
-
-
-def _of_slots(item: Field[Any], array: Any, n_slots: int, room: int) -> NDArray[Any]:
-    """The same with room for `room` slots; the n_slots in use alone are copied."""
-    shape = (*array.shape[:-1], room) if marked(item, SLOTS) else (room, *array.shape[1:])
+def _with_room(array: NDArray[Any], axis: int | None, n_slots: int, room: int) -> NDArray[Any]:
+    """Return a copy with room for `room` slots; the n_slots in use alone are copied."""
+    shape = (*array.shape[:-1], room) if axis == -1 else (room, *array.shape[1:])
     out = np.zeros(shape, array.dtype)
-    _used(item, out, n_slots)[...] = _used(item, array, n_slots)
+    _used(out, axis, n_slots)[...] = _used(array, axis, n_slots)
     return out
 
 
@@ -169,11 +181,11 @@ class KeptRows(Arrays):
         return True
 
     def n_values(self, n_rows: int) -> int:
-        """Values of the first n_rows rows."""
+        """Return the number of values in the first n_rows rows."""
         return int(self.kept_indptr[: n_rows + 1].max(initial=0))
 
     def as_csr(self, n_rows: int, d: int) -> Any:
-        """The first n_rows rows as a scipy.sparse.csr_array (n_rows, d)."""
+        """Return the first n_rows rows as a scipy.sparse.csr_array (n_rows, d)."""
         from scipy.sparse import csr_array
 
         end = int(self.kept_indptr[n_rows])
@@ -190,8 +202,8 @@ class KeptRows(Arrays):
 
 
 @dataclass(slots=True)
-class Learned(Arrays):
-    """The state of one model, and how it learns on."""
+class LearnedState(Arrays):
+    """State of one learner, and its learning."""
 
     sparse: bool  # the form of rows that it takes; sparse ones have slots in the place of columns
     base: Annotated[Floats, SLOTS]
@@ -201,11 +213,11 @@ class Learned(Arrays):
 
     @property
     def n_slots(self) -> int:
-        """Slots that have occurred in the rows learned from; all columns of dense rows."""
+        """Return the number of slots in the rows learned from; all columns for dense rows."""
         return int(self.seen[0])
 
     def has_slots(self, n_slots: int) -> bool:
-        """Whether there is room for this many slots."""
+        """Return whether there is room for this many slots."""
         return n_slots <= self.base.shape[-1]
 
     def make_slots(self, n_slots: int) -> None:
@@ -224,27 +236,27 @@ class Learned(Arrays):
         return {name: a[: self.n_stored()] if name in ("kept_data", "kept_indices") else a for name, a in out.items()}
 
     def n_stored(self) -> int:
-        """Values of the sparse rows that it holds."""
+        """Return the number of values in the sparse rows that it holds."""
         raise NotImplementedError
 
-    def take(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        Arrays.take(self, arrays)
+    def fill(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        Arrays.fill(self, arrays)
         self.seen[0] = self.base.shape[-1]
 
     def validate_all(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Raise ValueError unless a model could have learned these arrays; `self` may be one of outlines."""
         checks.only(arrays, "comparator", *self.validate(arrays))
 
-    def prepare(self, batch: Batch) -> None:
+    def prepare(self, batch: RowBatch) -> None:
         """Settle what depends on the first rows, before they are learned from (nothing by default)."""
 
-    def learn(self, batch: Batch, targets: Floats, sample_weight: Floats, scores: Floats) -> None:
+    def learn(self, batch: RowBatch, targets: Floats, sample_weight: Floats, scores: Floats) -> None:
         """Learn from the rows in turn; a row without a finite score has not been learned from."""
         raise NotImplementedError
 
     @classmethod
     def learn_together(
-        cls, states: "Sequence[Learned]", batch: Batch, targets: Floats, sample_weight: Floats, scores: Floats
+        cls, states: "Sequence[LearnedState]", batch: RowBatch, targets: Floats, sample_weight: Floats, scores: Floats
     ) -> None:
         """Let states of this class learn from the same rows, each as it does alone; targets and scores (k, n).
 
@@ -256,31 +268,31 @@ class Learned(Arrays):
             except np.linalg.LinAlgError:
                 out[-1] = np.nan
 
-    def undoing(self, batch: Batch) -> Any:
-        """What ``put_back`` needs to undo a batch of one row that is learned from next."""
+    def undoing(self, batch: RowBatch) -> Any:
+        """Return what ``put_back`` needs to undo a batch of one row that is learned from next."""
         return self.copied()
 
     def put_back(self, kept: Any) -> None:
-        """Be as before the row."""
-        self.take(kept.saved())
+        """Restore the state before the row."""
+        self.fill(kept.saved())
 
     def is_atomic(self) -> bool:
-        """Whether one row is learned from in whole or not at all, so that no copy of the state is needed."""
+        """Return whether one row is learned from in whole or not at all, so that no copy of the state is needed."""
         raise NotImplementedError
 
     def totals(self) -> tuple[int, float, int]:
-        """(rows seen, cumulative loss, mistakes)."""
+        """Return (rows seen, cumulative loss, mistakes)."""
         raise NotImplementedError
 
     def fade(self, factor: float) -> None:
-        """What came before counts `factor` of what it did in H."""
+        """Multiply the weight of earlier rows in H by `factor`."""
         raise NotImplementedError
 
     @staticmethod
     def rows_in(arrays: Mapping[str, NDArray[Any]]) -> int:
-        """Rows seen, of arrays that have passed ``validate_all``."""
+        """Return the number of rows seen by arrays that have passed ``validate_all``."""
         return int(arrays["count"][ROUND])
 
     def coef(self) -> Floats:
-        """w, (d,); (n_slots,) of sparse rows."""
+        """Return w, (d,); (n_slots,) for sparse rows."""
         raise NotImplementedError

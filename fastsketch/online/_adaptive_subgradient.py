@@ -13,12 +13,20 @@ from fastsketch._kernels.online.numbers import ADAM, DIAGONAL, EVERY_ROUND, GRAD
 from fastsketch._losses import LOSSES, OnlineLossName
 from fastsketch._parameters import choice, flag, integer, parameter, real, seed
 from fastsketch._validation import as_real
-from fastsketch.online import _diagonal, _projected, _sketched
+from fastsketch.online._adaptive_state import (
+    DiagonalSetting,
+    PointsState,
+    ProjectedSetting,
+    SketchedSetting,
+    start_diagonal,
+    start_projected,
+    start_sketched,
+)
+from fastsketch.online._class_states import RATE_OF_NUMBERS
 from fastsketch.online._kept import Kept
 from fastsketch.online._labels import ClassWeight, as_class_weight, as_classes
-from fastsketch.online._linear import RATE_OF_NUMBERS, OnlineLinear
-from fastsketch.online._points import PointsState
-from fastsketch.online._state import Floats, Zeros
+from fastsketch.online._predictions import OnlineLinear
+from fastsketch.online._state_arrays import Floats, Zeros
 
 RULES = {"ada_fd": EVERY_ROUND, "ada_ffd": WHEN_FULL, "fd_son": WHEN_FULL, "ada_full": NEVER}
 PROJECTED = ("ada_lr", "radagrad")  # no form for penalties, nor for dual averaging
@@ -41,10 +49,6 @@ def _as_positive(value: Any, name: str) -> float:
     return as_real(value, name, 0.0, 1e300, low_open=True)
 
 
-def _as_positive_or_none(value: Any, name: str) -> float | None:
-    return None if value is None else _as_positive(value, name)
-
-
 def _as_grid(value: Any, name: str) -> tuple[float, ...]:
     numbers = np.atleast_1d(np.asarray(value)).tolist()
     if not numbers:
@@ -52,8 +56,8 @@ def _as_grid(value: Any, name: str) -> tuple[float, ...]:
     return tuple(_as_positive(number, name) for number in numbers)
 
 
-class _Adaptive(OnlineLinear[PointsState], abstract=True):
-    """Both faces of the kernels: one point (learning rate, delta), or a grid of them."""
+class AdaptiveModel(OnlineLinear[PointsState], abstract=True):
+    """Adaptive method at one point (learning rate, delta), or at a grid of them."""
 
     method: Method = choice(METHODS, default="ada_ffd")
     form: Form = choice(("mirror_descent", "dual_averaging"), default="mirror_descent")
@@ -84,14 +88,14 @@ class _Adaptive(OnlineLinear[PointsState], abstract=True):
             raise ValueError(f"{rule} with a penalty and method='ada_diag', whose pulls are made up for later")
 
     def _points(self) -> tuple[Floats, Floats]:
-        """(learning rate, delta) of every point, (k,) each."""
+        """Return (learning rate, delta) of every point, (k,) each."""
         raise NotImplementedError
 
     def _n_points(self) -> int:
         return 1
 
     def _in_units(self) -> bool:
-        """Whether slopes and steps are in units of residuals."""
+        """Return whether slopes and steps are in units of residuals."""
         return False
 
     def _blends_numbers(self) -> bool:
@@ -108,12 +112,10 @@ class _Adaptive(OnlineLinear[PointsState], abstract=True):
         slots = d if slots is None else slots
         loss, phi, dual = LOSSES[self.loss].number, PENALTIES[self.penalty], self.form == "dual_averaging"
         if self.method in PROJECTED:
-            projected = _projected.ProjectedSetting(
-                self.method, self.loss, self.sketch_size, self.seed, self._in_units()
-            )
-            return _projected.start(projected, *self._points(), d=d, sparse=sparse, zeros=zeros)
+            projected = ProjectedSetting(self.method, self.loss, self.sketch_size, self.seed, self._in_units())
+            return start_projected(projected, *self._points(), d=d, sparse=sparse, zeros=zeros)
         if self.method in DIAGONALS:
-            diagonal = _diagonal.DiagonalSetting(
+            diagonal = DiagonalSetting(
                 DIAGONALS[self.method],
                 loss,
                 phi,
@@ -122,9 +124,9 @@ class _Adaptive(OnlineLinear[PointsState], abstract=True):
                 self.decay,
                 self._in_units(),
             )
-            return _diagonal.start(diagonal, *self._points(), d=slots, sparse=sparse, zeros=zeros)
+            return start_diagonal(diagonal, *self._points(), d=slots, sparse=sparse, zeros=zeros)
         son = self.method == "fd_son"
-        sketched = _sketched.SketchedSetting(
+        sketched = SketchedSetting(
             loss=loss,
             rule=RULES[self.method],
             phi=phi,
@@ -136,7 +138,7 @@ class _Adaptive(OnlineLinear[PointsState], abstract=True):
             decay=self.decay,
             in_units=self._in_units(),
         )
-        return _sketched.start(sketched, *self._points(), d=d, slots=slots, sparse=sparse, zeros=zeros)
+        return start_sketched(sketched, *self._points(), d=d, slots=slots, sparse=sparse, zeros=zeros)
 
     def _validate(self, state: dict[str, Any], arrays: _model.Arrays) -> None:
         if "base" in arrays and len(arrays["base"]) != self._n_points():  # before anything of that length is made
@@ -154,7 +156,7 @@ class _Adaptive(OnlineLinear[PointsState], abstract=True):
         )
 
 
-class AdaptiveSubgradient(_Adaptive):
+class AdaptiveSubgradient(AdaptiveModel):
     """Linear model learned by adaptive subgradient steps, with H from a sketch of the gradients.
 
     Round t: score z = w'x, suffer the loss with subgradient g, G_t = sum g g', H_t = delta I + G_t^(1/2), and
@@ -275,7 +277,7 @@ class AdaptiveSubgradient(_Adaptive):
     True
     """
 
-    learning_rate: float | None = parameter(_as_positive_or_none, default=None)
+    learning_rate: float | None = parameter(_as_positive, default=None)
     delta: float | None = parameter(_as_positive, default=None)
 
     def _resolved(self) -> dict[str, Any]:
@@ -298,7 +300,7 @@ class AdaptiveSubgradient(_Adaptive):
         return np.array([resolved["learning_rate"]]), np.array([resolved["delta"]])
 
 
-class AdaptiveGrid(_Adaptive):
+class AdaptiveGrid(AdaptiveModel):
     """All of a grid of learning rates and deltas in one pass, under the absolute loss, with one sketch for all points.
 
     Parameters
@@ -347,7 +349,7 @@ class AdaptiveGrid(_Adaptive):
         return len(self.learning_rate) * len(self.delta)
 
     def compare_with(self, comparator: Any) -> Any:
-        """Not for a grid: take the regret of its best().
+        """Raise TypeError: a grid has many regrets, take that of its best().
 
         Parameters
         ----------
@@ -369,7 +371,7 @@ class AdaptiveGrid(_Adaptive):
 
     @reads
     def best(self) -> AdaptiveSubgradient:
-        """The AdaptiveSubgradient of the smallest cumulative loss, in the state that it has now.
+        """Return the AdaptiveSubgradient of the smallest cumulative loss, in the state that it has now.
 
         Examples
         --------

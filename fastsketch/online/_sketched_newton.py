@@ -1,4 +1,4 @@
-"""The online Newton step on sketches: one pass, second order at the cost of a few inner products a round."""
+"""Online Newton steps on sketches: one pass, second order at the cost of a few inner products a round."""
 
 from math import floor
 from typing import Any, Literal
@@ -9,7 +9,6 @@ from fastsketch._kernels.online.numbers import ALPHA
 from fastsketch._losses import LOSSES
 from fastsketch._parameters import choice, parameter, real, seed
 from fastsketch._validation import as_real
-from fastsketch.online._linear import OnlineLinear
 from fastsketch.online._newton_state import (
     CONSTRAINTS,
     SHARE_BY_LOSS,
@@ -18,9 +17,10 @@ from fastsketch.online._newton_state import (
     SHARE_FOR_SCALED_ROWS,
     NewtonSetting,
     NewtonState,
-    start,
+    start_newton,
 )
-from fastsketch.online._state import Zeros
+from fastsketch.online._predictions import OnlineLinear
+from fastsketch.online._state_arrays import Zeros
 
 Method = Literal["rfd", "fd", "pfd", "rp", "oja", "full"]
 Constraint = Literal["current", "next", "both"] | None
@@ -216,7 +216,7 @@ class SketchedNewton(OnlineLinear[NewtonState]):
             decay=self.decay,
             loss_scale=self.loss_scale,
         )
-        return start(setting, d if slots is None else slots, sparse, zeros)
+        return start_newton(setting, d if slots is None else slots, sparse, zeros)
 
     def _by_slot(self) -> bool:
         return self.method != "oja"  # whose first directions are those of all columns
@@ -234,7 +234,7 @@ class SketchedNewton(OnlineLinear[NewtonState]):
 
     @property
     def alpha(self) -> float:
-        """The regulariser of H; 0 before the first row decides it."""
+        """Return the regulariser of H; 0 before the first row decides it."""
         return self.alpha0 or 0.0 if self._learned is None else float(self._learned.scalar[ALPHA])
 
     def _facts(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What the online linear models share as scikit-learn has them: passes, labels, scores."""
+"""Bases of the online linear estimators: passes, labels, scores."""
 
 # scikit-learn has no types.
 # pyright: basic
@@ -17,17 +17,15 @@ from fastsketch._losses import LOSSES, OnlineLossName
 from fastsketch._validation import Rows, as_integer
 from fastsketch.online import AdaptiveSubgradient, SketchedNewton
 from fastsketch.online._labels import ClassWeight
-from fastsketch.sklearn._begun import checked
-from fastsketch.sklearn._learned import FromModel
-from fastsketch.sklearn._random_state import seed_of
+from fastsketch.sklearn._estimator import FromModelEstimator, checked, seed_of
 
 LinearModel = SketchedNewton | AdaptiveSubgradient
 Floats = NDArray[np.float64]
 Scale = Literal["moments"] | None
 
 
-class LinearEstimator(FromModel):
-    """Passes over the data; a subclass has parameters and ``_make``."""
+class LinearEstimator(FromModelEstimator):
+    """Estimator of an online linear model; a subclass has the parameters."""
 
     _FREE = frozenset({"epochs"})
     _MODEL = "model_"
@@ -39,12 +37,11 @@ class LinearEstimator(FromModel):
     random_state: int | RandomState | None
     model_: LinearModel
 
-    def _make(self, seed: int, **more: Any) -> LinearModel:
-        """A model that has seen nothing, with more parameters than those of the estimator."""
-        raise NotImplementedError
-
     def _new(self, **more: Any) -> LinearModel:
-        model = self._make(seed_of(self.random_state), **more)
+        """Return a model that has seen nothing, of the parameters that it shares with the estimator, and more."""
+        own = self.get_params(deep=False)
+        shared = {name: own[name] for name in self._KIND._declared if name in own}
+        model: Any = self._KIND(**{**shared, "seed": seed_of(self.random_state), **more})
         self._name_features(model)
         self._fix_parameters()
         return model
@@ -67,24 +64,19 @@ class LinearEstimator(FromModel):
         return self
 
     def _split(self) -> tuple[Floats, Floats]:
-        """(coefficients (k, n_features), intercepts (k,)), k = 1 but for more than two classes."""
+        """Return (coefficients (k, n_features), intercepts (k,)), k = 1 but for more than two classes."""
         check_is_fitted(self, "model_")
         return np.atleast_2d(self.model_.coef), np.atleast_1d(self.model_.intercept)
 
     @property
     def n_iter_(self) -> int:
-        """Examples learned from, repeated ones counted."""
+        """Return the number of examples learned from, repeated ones counted."""
         check_is_fitted(self, "model_")
         return self.model_.n_rows
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        return tags
-
 
 class LinearClassifier(ClassifierMixin, LinearEstimator):
-    """One model, which has a state for two classes, and for more of them one against the rest for each."""
+    """Classifier: one model, with a state for two classes, or one against the rest for each of more."""
 
     classes_: NDArray[Any]
     class_weight: ClassWeight
@@ -99,8 +91,8 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
         check_classification_targets(labels)
         classes, weights = np.unique(labels), self.class_weight
         if isinstance(weights, str) and weights == "balanced":
-            found = compute_class_weight("balanced", classes=classes, y=labels)
-            weights = dict(zip(classes.tolist(), found.tolist(), strict=True))
+            factors = compute_class_weight("balanced", classes=classes, y=labels)
+            weights = dict(zip(classes.tolist(), factors.tolist(), strict=True))
         epochs = as_integer(self.epochs, "epochs", 1)
         model = self._begin(classes, weights)
         self._learn(model, rows, targets=labels, sample_weight=sample_weight, epochs=epochs)
@@ -148,7 +140,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
         cls._require_loss(model, "labels")
         return super()._parameters_for(model)
 
-    def _put_own(self, arrays: Any) -> None:
+    def _restore_own(self, arrays: Any) -> None:
         classes = self.model_._known_classes()
         if classes is None or len(classes) < 2:
             raise ValueError("the model must have seen labels of two classes at least")
@@ -166,24 +158,20 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
     def _begin(self, classes: NDArray[Any], class_weight: ClassWeight) -> LinearModel:
         if len(classes) < 2:
             raise ValueError(f"y must hold at least two classes, got one class: {classes}")
-        return self._new(classes=classes.tolist(), class_weight=class_weight, **self._of_labels())
-
-    def _of_labels(self) -> dict[str, Any]:
-        """Parameters of the model that regressors do not have."""
-        raise NotImplementedError
+        return self._new(classes=classes.tolist(), class_weight=class_weight)
 
     @property
     def coef_(self) -> Floats:
-        """(1, n_features) for two classes, else (n_classes, n_features)."""
+        """Return the coefficients: (1, n_features) for two classes, else (n_classes, n_features)."""
         return self._split()[0]
 
     @property
     def intercept_(self) -> Floats:
-        """(1,) or (n_classes,)."""
+        """Return the constant terms: (1,) or (n_classes,)."""
         return self._split()[1]
 
     def decision_function(self, X: Rows) -> Floats:
-        """Signed scores: (n_samples,) for two classes, else (n_samples, n_classes).
+        """Compute signed scores: (n_samples,) for two classes, else (n_samples, n_classes).
 
         Parameters
         ----------
@@ -193,7 +181,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
         return self.model_.decision_function(self._checked_rows(X))
 
     def predict(self, X: Rows) -> NDArray[Any]:
-        """The class of the largest score for every row.
+        """Predict the class of the largest score for every row.
 
         Parameters
         ----------
@@ -203,7 +191,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
         return self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)]
 
     def predict_proba(self, X: Rows) -> Floats:
-        """Probabilities (n_samples, n_classes); of more than two classes one against the rest, normalised.
+        """Compute probabilities (n_samples, n_classes); of more than two classes one against the rest, normalised.
 
         Parameters
         ----------
@@ -214,7 +202,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
 
 
 class LinearRegressor(RegressorMixin, LinearEstimator):
-    """One model of the targets as they are."""
+    """Regressor: one model of the targets as they are."""
 
     blend: bool | None
 
@@ -229,7 +217,7 @@ class LinearRegressor(RegressorMixin, LinearEstimator):
         sample_weight (n_samples,), nonnegative, multiplies the losses: not quite the same as repeating examples.
         """
         rows, targets = self._checked(X, y, reset=True)
-        model, epochs = self._new(blend=self.blend), as_integer(self.epochs, "epochs", 1)
+        model, epochs = self._new(), as_integer(self.epochs, "epochs", 1)
         return self._learn(model, rows, targets=targets, sample_weight=sample_weight, epochs=epochs)
 
     def partial_fit(self, X: Rows, y: ArrayLike, *, sample_weight: ArrayLike | None = None) -> Self:
@@ -247,7 +235,7 @@ class LinearRegressor(RegressorMixin, LinearEstimator):
         if not first:
             self._check_parameters()
         rows, targets = self._checked(X, y, reset=first)
-        model = self._new(blend=self.blend) if first else self.model_.copy()
+        model = self._new() if first else self.model_.copy()
         return self._learn(model, rows, targets=targets, sample_weight=sample_weight, epochs=1)
 
     def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Any]:
@@ -256,16 +244,16 @@ class LinearRegressor(RegressorMixin, LinearEstimator):
 
     @property
     def coef_(self) -> Floats:
-        """(n_features,)."""
+        """Return the coefficients (n_features,)."""
         return self._split()[0][0]
 
     @property
     def intercept_(self) -> float:
-        """The constant term."""
+        """Return the constant term."""
         return float(self._split()[1][0])
 
     def predict(self, X: Rows) -> Floats:
-        """Predictions (n_samples,).
+        """Predict the targets (n_samples,).
 
         Parameters
         ----------

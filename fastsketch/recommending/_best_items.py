@@ -1,4 +1,4 @@
-"""What item weights answer: the best items of rows, neighbours of items, what each item of a row contributes."""
+"""Answers of item weights: the best items of rows, neighbours of items, contributions of the items of a row."""
 
 from typing import Any, NamedTuple
 
@@ -8,15 +8,15 @@ from numpy.typing import NDArray
 from fastsketch._kernels.linalg.best import best_columns
 from fastsketch._threads import one_blas_thread
 from fastsketch._validation import in_place
-from fastsketch.recommending._events import owners
-from fastsketch.recommending._weights import ItemWeights
+from fastsketch.recommending._item_events import owners
+from fastsketch.recommending._item_weights import ItemWeights
 
 # Rows whose own items are ranked beside the others at a time: few, as one row of many items makes the array wide.
 BATCH = 256
 
 
 class Recommendations(NamedTuple):
-    """The best items of every row, best first.
+    """Best items of every row, best first.
 
     Attributes
     ----------
@@ -31,7 +31,7 @@ class Recommendations(NamedTuple):
 
 
 class Explanation(NamedTuple):
-    """What the items of a row contribute to the score of an item; the contributions add up to it.
+    """Contributions of the items of a row to the score of an item; they add up to it.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class Explanation(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """Which items may be found: those of `open_items`, but for those stored in the row of a matrix."""
+    """Limits on items: only those of `open_items`, without those stored in the row of a matrix."""
 
     open_items: NDArray[np.bool_]
     allowed: NDArray[np.int32] | None  # ascending, open; None: all that are open
@@ -53,14 +53,14 @@ class Limits(NamedTuple):
 
 
 def entries(matrix: Any, line: NDArray[np.int64] | None = None) -> tuple[Any, ...]:
-    """A CSR matrix as the kernel leaves its items out; `line`: of which row, if not of the same."""
+    """Return a CSR matrix as the kernel leaves its items out; `line`: the rows that it is for, if others."""
     return in_place(matrix.indptr, np.int64), in_place(matrix.indices, np.int32), line
 
 
 def recommend(
     weights: ItemWeights, events: Any, n: int, limits: Limits, *, popularity: NDArray[np.float64], exclude_seen: bool
 ) -> Recommendations:
-    """The n best items of every row of CSR events; rows without a known item get the most popular ones, at score 0."""
+    """Return the n best items of every row of CSR events; of rows without a known item the most popular, at 0."""
     silent = ~_holds(events, popularity > 0)
     excluded = [] if limits.exclude is None else [entries(limits.exclude)]
     gain = np.where(limits.open_items, weights.gain, np.nan).astype(weights.gain.dtype)
@@ -97,13 +97,13 @@ def recommend(
 
 
 def _holds(events: Any, known: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Whether each row holds an item that is known."""
+    """Return whether each row holds an item that is known."""
     sums = np.concatenate([[0], np.cumsum(known[events.indices])])
     return sums[events.indptr[1:]] > sums[events.indptr[:-1]]
 
 
 def _of_own_items(weights: ItemWeights, events: Any, projected: Any, limits: Limits, part: slice) -> Any:
-    """(items, scores) (k, most) of the items of the rows themselves, -1 and -inf where there are none."""
+    """Return (items, scores) (k, most) of the items of the rows themselves, -1 and -inf where there are none."""
     length = np.diff(events.indptr)
     owner, held = owners(events), events.indices
     gain = weights.gain[held]
@@ -131,7 +131,7 @@ def _merged(one: Any, two: Any, n: int) -> tuple[NDArray[np.int64], NDArray[np.f
 
 
 def similar(weights: ItemWeights, chosen: NDArray[np.int64], n: int, open_items: NDArray[np.bool_]) -> Recommendations:
-    """The n items in whose scores each of these has the highest weights."""
+    """Return the n items in whose scores each of the chosen items has the highest weights."""
     own = _as_rows(weights, chosen)
     items, scores = np.empty((len(chosen), n), np.int64), np.empty((len(chosen), n))
     itself = np.arange(len(chosen) + 1), chosen.astype(np.int32), None
@@ -144,12 +144,12 @@ def similar(weights: ItemWeights, chosen: NDArray[np.int64], n: int, open_items:
 
 @one_blas_thread
 def _as_rows(weights: ItemWeights, chosen: NDArray[np.int64]) -> NDArray[Any]:
-    """Projected rows of one event each: of these items."""
+    """Return projected rows of one event each, of the chosen items."""
     return np.ascontiguousarray(weights.given[chosen, np.newaxis] * (weights.z[chosen] @ weights.inner))
 
 
 def explained(weights: ItemWeights, events: Any, target: int) -> Explanation:
-    """What the items of one CSR row contribute to the score of `target`."""
+    """Return the contributions of the items of one CSR row to the score of `target`."""
     held = events.indices.astype(np.int64)
     given = events.data.astype(np.float64) * weights.of_target(held, target)
     held, given = held[held != target], given[held != target]

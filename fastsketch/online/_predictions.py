@@ -1,0 +1,351 @@
+"""Answers of an online linear model: scores, predictions, probabilities, weights of features, progress."""
+
+from collections.abc import Sequence
+from typing import Any, TypeVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastsketch._batches import FeatureNames
+from fastsketch._kernels.guard import reads
+from fastsketch._kernels.online.columns import INTERCEPT
+from fastsketch._losses import LOSSES, expected
+from fastsketch._validation import (
+    as_integer,
+)
+from fastsketch.features import Vocabulary
+from fastsketch.online._class_states import probabilities
+from fastsketch.online._errors import MetricFigures
+from fastsketch.online._kept import Kept
+from fastsketch.online._labels import (
+    Labels,
+)
+from fastsketch.online._linear import OnlineLearner
+from fastsketch.online._row_inputs import NAMED, OutOfRange, products
+from fastsketch.online._state_arrays import BEFORE, THEIRS, Counts, Csr, Floats, LearnedState
+
+S = TypeVar("S", bound=LearnedState)
+
+# A feature by its name, or by its column where names are not kept, and its weight.
+Weighed = tuple[str | int, float]
+
+
+def largest(weights: Floats, sizes: Floats, columns: Counts, n: int, *, names: Sequence[str] | None) -> list[Weighed]:
+    """Return the n features of the largest sizes (m,) with their weights (m,); features of weight 0 are left out.
+
+    Equal ones come in the order of their columns (m,).
+    """
+    there = np.flatnonzero((sizes > 0) & (weights != 0))
+    if n < there.size:  # those that may be among the first n
+        there = there[sizes[there] >= np.partition(sizes[there], -n)[-n]]
+    order = there[np.lexsort((columns[there], -sizes[there]))][:n]
+    places: list[int] = columns[order].tolist()
+    shown: Sequence[str | int] = places if names is None else [names[column] for column in places]
+    of_weights: list[float] = weights[order].tolist()
+    return list(zip(shown, of_weights, strict=True))
+
+
+class OnlineProgress(MetricFigures):
+    """Losses, errors and metrics so far, each row predicted before it was learned from."""
+
+    n_rows: int
+    cumulative_loss: float
+    mean_loss: float
+    error_rate: float
+    regret: float | None
+
+
+class OnlineLinear(OnlineLearner[S], abstract=True):
+    """Linear model w that scores a row x by w'x and learns from one example after the other."""
+
+    # -- coefficients ----------------------------------------------------------------------------------------------
+    def _prepared_coef(self) -> Floats:
+        """Return w in the order of classes, but of prepared rows, and by slot where rows are sparse."""
+        if self._kept is None:
+            raise ValueError("the model has seen no rows: call update first")
+        if self._coef is None:
+            self._coef = self._kept.shown(self._kept.coefs())
+        return self._coef
+
+    @property
+    @reads
+    def coef(self) -> NDArray[np.float64]:
+        """Return w, (d,) float64; (n_classes, d) for more than two classes, in the order of ``classes``.
+
+        On the scale of the features as they came, without the intercept. With scale="moments" sparse rows have their
+        scores w'x divided by the length that they have once scaled.
+        """
+        w, kept = self._prepared_coef(), cast(Kept[S], self._kept)
+        w, _ = kept.inputs.for_features(w)
+        return kept.columns.by_column(w) if kept.inputs.sparse else w.copy()
+
+    @property
+    @reads
+    def intercept(self) -> float | NDArray[np.float64]:
+        """Return the constant term of the score; (n_classes,) for more than two classes."""
+        w, kept = self._prepared_coef(), cast(Kept[S], self._kept)
+        _, added = kept.inputs.for_features(w)
+        if kept.inputs.sparse:
+            added = added + kept.columns.intercept(w)
+        if self._calibrates():
+            added = added + (kept.intercepts() if w.ndim > 1 else kept.intercepts()[0])
+        return float(added) if w.ndim == 1 else added
+
+    # -- scores and predictions ------------------------------------------------------------------------------------
+    def _rows_to_score(self, rows: Any) -> Any:
+        n_rows = self.n_rows
+        if self._names.reads(rows, n_rows):
+            return self._names.find(rows, n_rows)
+        if self._names.is_named(n_rows):
+            raise ValueError(NAMED)
+        self._require_columns(rows)
+        return self._as_rows(rows)
+
+    def _scores(self, x: Any) -> Floats:
+        """Return the scores of rows (n,), or (n, n_classes); of sparse rows without making w for all columns."""
+        w, kept = self._prepared_coef(), cast(Kept[S], self._kept)
+        batch = kept.with_known_slots(x, w.shape[-1])
+        try:
+            batch = kept.inputs.scaled(batch, w.shape[-1])
+        except OutOfRange as refused:
+            raise FloatingPointError(f"rows: the squares of row {refused.row} leave the range of numbers") from None
+        scores = products(batch, w) if isinstance(batch, Csr) else np.asarray(batch @ w.T, np.float64)
+        return scores + kept.intercepts() if self._calibrates() else scores
+
+    @reads
+    def decision_function(self, rows: Any) -> NDArray[np.float64]:
+        """Compute the score w'x of every row; of two classes the last in order is the positive one.
+
+        Parameters
+        ----------
+        rows : array_like (n, d) or (d,), or scipy.sparse (n, d), or rows with names
+            As those that were learned from; names that have not been seen count nothing.
+
+        Returns
+        -------
+        ndarray (n,) float64, or (n, n_classes) for more than two classes
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.standard_normal((1000, 5))
+        >>> y = np.where(X @ [3.0, 0.0, -2.0, 0.0, 1.0] > 0, "yes", "no")
+        >>> model = fs.SketchedNewton().update(X, y)
+        >>> model.decision_function([[1.0, 0, 0, 0, 0], [0, 0, 1.0, 0, 0]]) > 0
+        array([ True, False])
+        """
+        return self._scores(self._rows_to_score(rows))
+
+    @reads
+    def predict(self, rows: Any) -> NDArray[Any]:
+        """Predict on the scale of the targets.
+
+        Parameters
+        ----------
+        rows : array_like (n, d) or (d,), or scipy.sparse (n, d), or rows with names
+            As those that were learned from; names that have not been seen count nothing.
+
+        Returns
+        -------
+        ndarray (n,)
+            For loss="logistic" and "squared_hinge" labels as they were given: of two classes the last in order where
+            the score is above 0, of more the one of the largest score. For other losses the score itself.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.standard_normal((1000, 5))
+        >>> y = np.where(X @ [3.0, 0.0, -2.0, 0.0, 1.0] > 0, "yes", "no")
+        >>> model = fs.SketchedNewton().update(X, y)
+        >>> model.predict([[1.0, 0, 0, 0, 0], [0, 0, 1.0, 0, 0]])
+        array(['yes', 'no'], dtype='<U3')
+        """
+        scores = self.decision_function(rows)
+        classes = self._known_classes()
+        if classes is None:
+            return scores
+        if len(classes) == 0:
+            raise ValueError("the model has seen no labels: call update first")
+        if len(classes) == 1:
+            return np.repeat(classes, len(scores))
+        return classes[(scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)]
+
+    @reads
+    def predict_proba(self, rows: Any) -> NDArray[np.float64]:
+        """Compute the probability of every class, for losses of labels.
+
+        Parameters
+        ----------
+        rows : array_like (n, d) or (d,), or scipy.sparse (n, d), or rows with names
+            As those that were learned from; names that have not been seen count nothing.
+
+        Returns
+        -------
+        ndarray (n, n_classes) float64
+            In the order of ``classes``. Of more than two, those of each class against the rest, divided by their sum.
+
+        Raises
+        ------
+        ValueError
+            If the loss takes real targets.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.standard_normal((1000, 5))
+        >>> y = np.where(X @ [3.0, 0.0, -2.0, 0.0, 1.0] > 0, "yes", "no")
+        >>> model = fs.SketchedNewton().update(X, y)
+        >>> model.predict_proba([[1.0, 0, 0, 0, 0], [0, 0, 0, 0, 0]]).round(1)
+        array([[0. , 1. ],
+               [0.5, 0.5]])
+        """
+        if LOSSES[self.loss].targets != "label":
+            raise ValueError(f"predict_proba needs a loss of labels, this model has loss={self.loss!r}")
+        scores = self.decision_function(rows)
+        n_classes = len(cast(Labels, self._labels()).known)
+        p = probabilities(scores) if self._calibrates() else _probability(self.loss, scores)
+        if n_classes <= 1:
+            return np.ones((len(p), n_classes))
+        if p.ndim == 1:
+            return np.stack([1.0 - p, p], axis=1)
+        total = p.sum(axis=1, keepdims=True)
+        return np.where(total > 0, p / np.where(total > 0, total, 1.0), 1.0 / n_classes)
+
+    # -- features --------------------------------------------------------------------------------------------------
+    @property
+    @reads
+    def feature_names(self) -> FeatureNames | None:
+        """Return the names of the columns: of the first table, or the vocabulary of rows with names; or None."""
+        known = self._names.known(self.n_rows)
+        return tuple(known) if known else self._feature_names
+
+    @property
+    @reads
+    def vocabulary(self) -> Vocabulary | None:
+        """Return a copy of the names of the columns; None but for rows with names and without ``hash_bits``."""
+        known = self._names.known(self.n_rows)
+        return None if known is None else Vocabulary(known, unknown="ignore")
+
+    @reads
+    def top_features(self, n: int = 10, label: Any = None) -> "list[Weighed] | dict[Any, list[Weighed]]":
+        """List the features whose weights are largest in absolute value.
+
+        Parameters
+        ----------
+        n : int, default 10
+            At most so many; features of weight 0 are left out.
+        label : optional
+            One of ``classes``: a positive weight speaks for it. None: of two classes the last, of more each of them.
+
+        Returns
+        -------
+        list of (name or column, weight)
+            Largest first; with scale="moments" by weight times what the feature was divided by, its root mean square
+            (of dense rows its standard deviation), which is how much it moves scores. Weights are those of ``coef``.
+            Names where rows have them, unless ``hash_bits`` is given: a hash tells no names. For more than two classes
+            and label=None a dict of such lists by label.
+
+        Raises
+        ------
+        ValueError
+            If the model has seen no rows, or the label is none of its classes.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> rng = np.random.default_rng(0)
+        >>> rows = [{"colour": colour, "size": rng.random()} for colour in rng.choice(["red", "blue"], 500)]
+        >>> bought = [row["colour"] == "red" for row in rows]
+        >>> model = fs.SketchedNewton().update(rows, bought)
+        >>> [(name, weight > 0) for name, weight in model.top_features(2, label=True)]
+        [('colour=red', True), ('colour=blue', False)]
+        """
+        n = as_integer(n, "n", 1)
+        w, kept, classes = self._prepared_coef(), cast(Kept[S], self._kept), self._known_classes()
+        # as the rows came, and as they are learned from: without scaling the same
+        shown, learned = np.atleast_2d(kept.inputs.for_features(w)[0]), np.atleast_2d(w)
+        m = shown.shape[1]
+        columns = kept.columns.array(m) if kept.inputs.sparse else cast("Counts", np.arange(m))
+        own = cast(NDArray[np.bool_], columns != INTERCEPT)
+        names = self.feature_names
+
+        def weighed(number: int) -> list[Weighed]:
+            k, sign = (number, 1.0) if len(shown) > 1 else (0, 1.0 if number else -1.0)
+            return largest(sign * shown[k, own], np.abs(learned[k, :m][own]), columns[own], n, names=names)
+
+        if classes is None:
+            if label is not None:
+                raise ValueError(f"label: loss={self.loss!r} takes real targets, and this model has no classes")
+            return weighed(1)
+        labels: list[Any] = classes.tolist()
+        if label is not None:
+            if label not in labels:
+                raise ValueError(f"label must be one of {labels}, got {label!r}")
+            # the only class that has come is the positive one
+            return weighed(labels.index(label) if len(labels) > 1 else 1)
+        return weighed(1) if len(labels) <= 2 else {one: weighed(number) for number, one in enumerate(labels)}
+
+    # -- how it has done -------------------------------------------------------------------------------------------
+    @property
+    @reads
+    def progress(self) -> OnlineProgress:
+        """Return n_rows, cumulative_loss, mean_loss, error_rate, regret (None without a comparator) and metrics.
+
+        error_rate is that of the signs of scores and targets; of more than two classes, of the largest score. With
+        more than two classes the loss of a row is the sum of those of each class against the rest.
+
+        The others count each row with its sample_weight, and decay^age: of labels log_loss (of probabilities clipped
+        to [2^-52, 1 - 2^-52]), accuracy (of the prediction, 1 - error_rate without weights and decay) and, for two
+        classes, auc (of scores cut to seven significant bits, which leaves it right to 2e-4); of real targets
+        mean_absolute_error and root_mean_squared_error. None is what does not belong to the loss.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.standard_normal((1000, 5))
+        >>> y = np.where(X @ [3.0, 0.0, -2.0, 0.0, 1.0] > 0, "yes", "no")
+        >>> progress = fs.SketchedNewton().update(X, y).progress
+        >>> progress["n_rows"], progress["accuracy"] > 0.9, progress["auc"] > 0.95
+        (1000, True, True)
+        """
+        kept = self._kept
+        n_rows, loss, mistakes = (0, 0.0, 0) if kept is None else kept.states.totals()
+        regret = None
+        if kept is not None and self._comparator is not None:
+            known = kept.states.held[0].regret
+            regret = float(loss - known[BEFORE] - known[THEIRS])
+        return {
+            "n_rows": n_rows,
+            "cumulative_loss": loss,
+            "mean_loss": loss / max(n_rows, 1),
+            "error_rate": mistakes / max(n_rows, 1),
+            "regret": regret,
+            **(self._metrics() if kept is None else kept.metrics).figures(),
+        }
+
+    @property
+    @reads
+    def restarts(self) -> NDArray[np.int64]:
+        """Return the numbers of rows after which a model with drift="restart" began anew, the last thousand; (k,)."""
+        watch = None if self._kept is None else self._kept.watch
+        return np.zeros(0, np.int64) if watch is None else watch.drift_rows.copy()
+
+    def _seen(self) -> str:
+        if self._kept is None or self.n_features is not None:
+            return super()._seen()
+        return f"{self.n_rows} rows with {self._kept.n_slots() - self.fit_intercept} features so far"
+
+    def _facts(self) -> dict[str, Any]:
+        facts = {name: value for name, value in self.progress.items() if name != "n_rows" and value is not None}
+        return facts if self.drift is None else {**facts, "restarts": self.restarts.tolist()}
+
+
+def _probability(loss: str, z: Floats) -> Floats:
+    """Return the probability of the positive class, or of each class against the rest, at these scores."""
+    if loss == "squared_hinge":
+        return 0.5 + 0.5 * np.clip(z, -1.0, 1.0)  # the score of least expected loss is 2 p - 1
+    return expected(loss, z)

@@ -1,0 +1,463 @@
+"""Rows on their way into an online model: names get columns, columns get slots, features are scaled.
+
+Slots are given out in the order in which columns first appear, so that neither the width of the rows, nor the room that
+arrays have, nor the batches that rows come in change a bit of what is learned. A model has one map for all its states.
+The intercept is one more column, which is always 1 and is not scaled: the last entry of every row. The passes over
+sparse and dense rows are in _kernels/online/inputs.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Self, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastsketch._kernels.online import inputs as kernel
+from fastsketch._kernels.online.columns import INTERCEPT, ColumnMap, row_scores
+from fastsketch._kernels.online.inputs import LENGTHS, LONG, ROWS, TOTALS
+from fastsketch._sparse import MOST_COLUMNS
+from fastsketch._validation import Rows, as_flag, as_integer, as_rows, in_place, is_sparse
+from fastsketch.features._naming import HashedNames, KeptNames, Parts, as_list, is_named
+from fastsketch.io import _checks as checks
+from fastsketch.online._state_arrays import SLOTS, Arrays, Counts, Csr, Floats, RowBatch, Zeros
+from fastsketch.sources._formats import refuse_lazy
+
+# -- names -------------------------------------------------------------------------------------------------------------
+NUMBERED = "this model learns from rows whose columns have numbers: dicts and lists of names do not go with them"
+NAMED = (
+    "this model learns from rows with names (dicts, or lists of pairs): matrices do not go with them"
+    " (rows come in a list, and a text as the list of its words: [text.split(), ...])"
+)
+WORDS = (
+    "rows with words are dicts, as frame.to_dict('records') gives them;"
+    " fastsketch.features.TableRows(file, label=...) reads such rows and their labels from a table"
+)
+
+
+class NamedRows:
+    """Rows whose names have become columns: finite float64, in canonical CSR form."""
+
+    __slots__ = ("csr", "shape")
+
+    dtype = np.dtype(np.float64)
+
+    def __init__(self, parts: Parts, width: int) -> None:
+        indptr, indices, data = parts
+        self.csr = Csr(data, indices, indptr)
+        self.shape = (len(indptr) - 1, width)
+
+    def __matmul__(self, coef: Floats) -> Floats:
+        from scipy.sparse import csr_array
+
+        matrix: Any = csr_array(self.csr, shape=self.shape)
+        return matrix @ coef
+
+
+def holds_words(rows: Any) -> bool:
+    """Return whether rows that were refused hold words, or are the name of a file."""
+    if is_sparse(rows):
+        return False
+    try:
+        return np.asarray(rows).dtype.kind in "OUS"
+    except Exception:  # rows of different lengths, or that are no array at all: what refused them stands
+        return False
+
+
+class Names:
+    """Names of a model's columns, by a vocabulary or a hash; or none, where columns have numbers.
+
+    n_rows, an argument of its methods, is how many rows the model has learned from: the names of a batch are kept if
+    that has grown since it came.
+    """
+
+    __slots__ = ("_before", "_hash_bits", "_naming")
+
+    def __init__(self, hash_bits: int | None) -> None:
+        self._hash_bits = hash_bits
+        self._naming: KeptNames | HashedNames | None = None  # of numbered columns
+        self._before = (0, 0)  # rows learned from, and names, when the last batch came
+
+    @property
+    def width(self) -> int | None:
+        """Return the number of columns that there may be; None with a vocabulary, which may grow."""
+        return None if self._naming is None else self._naming.width
+
+    @property
+    def is_open(self) -> bool:
+        """Return whether names get columns as they appear."""
+        return isinstance(self._naming, KeptNames)
+
+    def is_named(self, n_rows: int) -> bool | None:
+        """Return whether rows have names; None before the first."""
+        if self._hash_bits is not None:
+            return True
+        return None if n_rows == 0 else self._naming is not None
+
+    def is_numbered(self) -> bool:
+        """Return whether columns have numbers, in a model that has learned from rows."""
+        return self._naming is None and self._hash_bits is None
+
+    def reads(self, rows: Any, n_rows: int) -> bool:
+        """Return whether rows are read as rows with names; an empty list is what the rows before have been."""
+        if isinstance(rows, list | tuple) and not rows:
+            return bool(self.is_named(n_rows))
+        return is_named(rows)
+
+    def number(self, n_rows: int) -> None:
+        """Prepare for rows with numbered columns; raise ValueError if the model learns from names."""
+        if self._hash_bits is not None:
+            raise ValueError(f"hash_bits={self._hash_bits} is for rows with names: dicts, or lists of pairs")
+        if self.is_named(n_rows):
+            raise ValueError(NAMED)
+        self._naming = None
+
+    def enter(self, rows: Any, n_rows: int) -> NamedRows:
+        """Return a batch to learn from; names that are new get columns."""
+        if self.is_named(n_rows) is False:
+            raise ValueError(NUMBERED)
+        naming = self._naming
+        if naming is None:
+            naming = KeptNames() if self._hash_bits is None else HashedNames(self._hash_bits)
+        else:
+            naming.cut(self.count(n_rows))
+        self._naming, self._before = naming, (n_rows, len(naming))
+        return self._as_rows(naming.parts(as_list(rows), "add"))
+
+    def find(self, rows: Any, n_rows: int) -> NamedRows:
+        """Return rows to be scored; names that are not known are ignored."""
+        if self._naming is None or not self.is_named(n_rows):
+            raise ValueError("the model has seen no rows: call update first" if n_rows == 0 else NUMBERED)
+        return self._as_rows(self._naming.parts(as_list(rows), "ignore"))
+
+    def _as_rows(self, parts: Parts) -> NamedRows:
+        width = self.width
+        return NamedRows(parts, len(self._naming or ()) if width is None else width)
+
+    # -- what is kept ----------------------------------------------------------------------------------------------
+    def count(self, n_rows: int) -> int:
+        """Return the number of names that the model knows, without those of a batch that was refused or interrupted."""
+        if self._naming is None:
+            return 0
+        rows, names = self._before
+        return names if n_rows == rows else len(self._naming)
+
+    def known(self, n_rows: int) -> list[str] | None:
+        """Return the names by column; None where none are kept."""
+        return list(self._naming.columns)[: self.count(n_rows)] if isinstance(self._naming, KeptNames) else None
+
+    def copied(self, n_rows: int) -> Self:
+        """Return a copy with a vocabulary of its own."""
+        out = type(self)(self._hash_bits)
+        known = self.known(n_rows)
+        out._naming = self._naming
+        if known is not None:
+            out._naming = naming = KeptNames()
+            naming.add(known)
+        out._before = (n_rows, self.count(n_rows))
+        return out
+
+    def saved(self, n_rows: int) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return values that json can write, and arrays."""
+        if self._naming is None or n_rows == 0:
+            return {}, {}
+        if isinstance(self._naming, KeptNames):
+            return {"named": True}, self._naming.arrays(self.count(n_rows))
+        return {"named": True}, {}
+
+    @classmethod
+    def read_back(
+        cls, state: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], hash_bits: int | None, n_rows: int
+    ) -> Self:
+        """Return what ``saved`` has written; raise ValueError if it is inconsistent."""
+        out = cls(hash_bits)
+        named = as_flag(state.get("named", False), "named")
+        if named != ("names" in arrays or hash_bits is not None):
+            raise ValueError(f"named={named} does not go with hash_bits={hash_bits} and its arrays")
+        if named:
+            out._naming = KeptNames.of_arrays(arrays) if hash_bits is None else HashedNames(hash_bits)
+            out._before = (n_rows, len(out._naming))
+        return out
+
+    def require_columns(self, columns: Counts) -> None:
+        """Raise ValueError unless every column has a name."""
+        own = columns[columns != INTERCEPT]
+        if isinstance(self._naming, KeptNames) and own.size and own.max() >= len(self._naming):
+            raise ValueError(f"column {own.max()} has no name: there are {len(self._naming)}")
+
+
+# -- columns and their slots -------------------------------------------------------------------------------------------
+# Slots that the arrays of a new state have room for, at most.
+FEW_SLOTS = 64
+
+
+class ColumnSlots:
+    """Width of the rows, and the columns by slot.
+
+    n_slots, an argument of its methods, is how many have occurred in the rows that the states have learned from: slots
+    beyond them are left of a batch that was refused or interrupted. For dense rows there are no slots.
+    """
+
+    __slots__ = ("_map", "width")
+
+    def __init__(self, width: int | None, columns: Counts | None = None) -> None:
+        self.width = width  # None: any
+        self._map = ColumnMap(columns)
+
+    @classmethod
+    def beginning(cls, width: int | None, *, all_at_once: bool, intercept: bool = False) -> Self:
+        """Return the map before the first row; all_at_once: slot j is column j, and the intercept has the last slot."""
+        if not all_at_once or width is None:
+            return cls(width)
+        columns = np.arange(width, dtype=np.int64)
+        return cls(width, np.append(columns, INTERCEPT) if intercept else columns)
+
+    def copied(self, n_slots: int) -> Self:
+        """Return a copy with a map of its own."""
+        return type(self)(self.width, self.array(n_slots))
+
+    def __len__(self) -> int:
+        return len(self._map)
+
+    @property
+    def most(self) -> int:
+        """Return the number of columns that there may be."""
+        return MOST_COLUMNS if self.width is None else self.width
+
+    def first_room(self) -> int:
+        """Return the number of slots that the arrays of a new state have room for."""
+        return max(len(self), min(self.most, FEW_SLOTS))
+
+    def enter(self, rows: Csr, n_slots: int) -> Csr:
+        """Return the rows in slots; a column that is new gets the next one."""
+        self._map.forget(n_slots)
+        return Csr(rows.data, self._map.add(rows.indices), rows.indptr)
+
+    def look_up(self, rows: Csr, n_slots: int) -> Csr:
+        """Return the rows in slots; columns without a slot below n_slots get n_slots."""
+        return rows._replace(indices=self._map.find(rows.indices, n_slots))
+
+    def array(self, n_slots: int) -> Counts:
+        """Return the columns by slot, (n_slots,)."""
+        return self._map.array()[:n_slots]
+
+    def by_column(self, coef: Floats) -> Floats:
+        """Return coefficients (..., n_slots) by slot as coefficients (..., d) by column."""
+        columns = self.array(coef.shape[-1])
+        own = columns != INTERCEPT  # which is no column of the rows
+        width = self.width if self.width is not None else int(columns[own].max(initial=-1)) + 1
+        out = np.zeros((*coef.shape[:-1], width))
+        out[..., columns[own]] = coef[..., own]
+        return out
+
+    def intercept(self, coef: Floats) -> Floats:
+        """Return the entry of the intercept in coefficients (..., n_slots) by slot, (...)."""
+        return coef[..., self.array(coef.shape[-1]) == INTERCEPT].sum(axis=-1)
+
+    # -- files -----------------------------------------------------------------------------------------------------
+    @classmethod
+    def read_back(cls, state: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """Return the map of a model's state and arrays."""
+        return cls(state["n_features"], arrays["columns"] if state["sparse"] else None)
+
+    @classmethod
+    def checked(
+        cls, state: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], *, is_open: bool, intercept: bool
+    ) -> Self:
+        """Raise ValueError unless columns and width fit each other; return the width, without columns."""
+        bases = [array for name, array in arrays.items() if name.rpartition(".")[2] == "base"]
+        slots = max((base.shape[-1] for base in bases if base.ndim), default=0)
+        width = state["n_features"]
+        if width is not None:
+            as_integer(width, "n_features", 1, MOST_COLUMNS + 1)
+        if (width is None) != (is_open and state["sparse"]):
+            raise ValueError(f"its rows have {width} columns, which does not go with open_columns={is_open}")
+        if not state["sparse"]:
+            if "columns" in arrays:
+                raise ValueError("array 'columns' does not belong to a model of dense rows")
+            if slots != cast(int, width) + intercept:
+                raise ValueError(f"array 'base' has {slots} columns, its rows {width}")
+            return cls(width)
+        size = arrays["columns"].size if "columns" in arrays else 0
+        columns = checks.array_of(arrays, "columns", (size,), checks.INT64)
+        if columns.size != slots:
+            raise ValueError(f"array 'columns' has {columns.size} entries for {slots} slots")
+        if (columns == INTERCEPT).any() and not intercept:
+            raise ValueError("array 'columns' has an intercept, its parameters have none")
+        own, most = columns[columns != INTERCEPT], MOST_COLUMNS if width is None else width
+        if own.size and not 0 <= own.min() <= own.max() < most:
+            raise ValueError(f"array 'columns' must lie in [0, {most}), got {own.min()} and {own.max()}")
+        if len(np.unique(columns)) < columns.size:
+            raise ValueError("array 'columns' must not hold a column twice")
+        return cls(width)
+
+
+def products(rows: Csr, coef: Floats) -> Floats:
+    """Compute x'w of rows in slots (n,), or (n, k) for k vectors w; slots beyond w are ignored."""
+    if coef.ndim == 1:
+        return row_scores(*rows, coef)
+    return np.stack([row_scores(*rows, w) for w in coef], axis=1)
+
+
+# -- intercept and scaling ---------------------------------------------------------------------------------------------
+# What the column of the intercept holds: as long as a row that has been scaled.
+ONE = 1.0
+NAMES = ("moments", "moment_totals")
+
+
+class OutOfRange(ArithmeticError):
+    """Error of a row whose squared features left the range of numbers."""
+
+    def __init__(self, row: int) -> None:
+        super().__init__(row)
+        self.row = row
+
+
+@dataclass(slots=True)
+class Inputs(Arrays):
+    """Intercept and moments, each of which there may be."""
+
+    sparse: bool
+    intercept: bool
+    # (2, slots): of sparse rows sums of squares and counts, of dense ones means and squared distances
+    moments: Annotated[Floats | None, SLOTS]
+    moment_totals: Floats | None  # entries ROWS, LENGTHS, LONG
+
+    def with_intercept(self, batch: RowBatch) -> RowBatch:
+        """Append the intercept to every row, if there is one; to sparse rows before columns become slots."""
+        if not self.intercept:
+            return batch
+        if isinstance(batch, Csr):
+            return Csr(*kernel.append_column(*batch, INTERCEPT, ONE))
+        out = np.empty((len(batch), batch.shape[1] + 1))
+        out[:, :-1], out[:, -1] = batch, ONE
+        return out
+
+    def has_slots(self, n_slots: int) -> bool:
+        """Return whether there is room for a number of slots."""
+        return self.moments is None or n_slots <= self.moments.shape[-1]
+
+    def make_slots(self, n_used: int, n_slots: int) -> None:
+        """Make room for so many slots, n_used of which are in use."""
+        if self.moments is not None and not self.has_slots(n_slots):
+            self.widen(n_used, max(2 * self.moments.shape[-1], n_slots))
+
+    def prepared(self, batch: RowBatch) -> RowBatch:
+        """Return rows as they are learned from; dense ones get the intercept here."""
+        return self.joined(batch if isinstance(batch, Csr) else self.with_intercept(batch))
+
+    # -- scaling ---------------------------------------------------------------------------------------------------
+    def joined(self, batch: RowBatch) -> RowBatch:
+        """Scale the rows, each once it has joined the moments; raise OutOfRange with some of them joined."""
+        if self.moments is None or self.moment_totals is None:
+            return batch
+        return self._scaled(batch, self.moments, self.moment_totals, True)
+
+    def scaled(self, batch: RowBatch, n_slots: int) -> RowBatch:
+        """Scale rows that are to be scored; in sparse ones slots from n_slots on stand for columns that have none."""
+        if self.moments is None or self.moment_totals is None:
+            return batch
+        moments = self.moments[:, :n_slots] if self.sparse else self.moments
+        return self._scaled(batch, moments, self.moment_totals, False)
+
+    def _scaled(self, batch: RowBatch, moments: Floats, totals: Floats, joins: bool) -> RowBatch:
+        if isinstance(batch, Csr):
+            out = batch if self.intercept else batch._replace(data=batch.data.copy())  # else the data is ours already
+            tail = int(self.intercept)
+            done = kernel.scale_sparse(*out, tail, moments[0], moments[1], totals, joins)
+            if done < len(out.indptr) - 1:
+                raise OutOfRange(done)
+            return out
+        dense = batch if self.intercept else batch.copy()
+        done = kernel.scale_dense(dense, moments.shape[1], moments[0], moments[1], totals, joins)
+        if done < len(dense):
+            raise OutOfRange(done)
+        return dense
+
+    def undoing(self, batch: RowBatch) -> Callable[[], None]:
+        """Return a function that removes rows from the moments again: call this before they join."""
+        moments, totals = self.moments, self.moment_totals
+        if moments is None or totals is None:
+            return _nothing
+        slots: Any = batch.indices if isinstance(batch, Csr) else slice(None)
+        some, before = moments[:, slots].copy(), totals.copy()
+
+        def undo() -> None:
+            moments[:, slots] = some
+            totals[:] = before
+
+        return undo
+
+    # -- coefficients as people see them ---------------------------------------------------------------------------
+    def for_features(self, coef: Floats) -> tuple[Floats, Floats]:
+        """Return (coefficients (..., slots or d) of the features as they came, constant terms (...)).
+
+        coef: of prepared rows. Sparse rows have their scores divided by the length that they have once scaled, the
+        intercept apart; its slot is left as it is.
+        """
+        out = coef if self.sparse or not self.intercept else coef[..., :-1]
+        added = np.zeros(coef.shape[:-1]) if self.sparse or not self.intercept else coef[..., -1] * ONE
+        if self.moments is None or self.moment_totals is None:
+            return out, added
+        first, second = self.moments[:, : out.shape[-1]]
+        rows = max(float(self.moment_totals[ROWS]), 1.0)
+        if self.sparse:
+            return out / kernel.sizes(first, second, rows), added
+        length = np.sqrt(self.moment_totals[LENGTHS] / max(float(self.moment_totals[LONG]), 1.0)) or 1.0
+        out = np.where(second > 0, out / np.where(second > 0, np.sqrt(second / rows) * length, 1.0), 0.0)
+        return out, added - out @ first
+
+    def slots_in(self, n_slots: int) -> int:
+        """Return the number of entries of the moments for states with n_slots slots, or columns."""
+        return n_slots - (self.intercept and not self.sparse)
+
+    # -- files -----------------------------------------------------------------------------------------------------
+    def validate_moments(self, arrays: Mapping[str, NDArray[Any]], rows: int, n_slots: int) -> None:
+        """Raise ValueError unless rows could have made the moments of this file; n_slots: or columns of dense rows."""
+        if self.moments is None:
+            return
+        moments = checks.finite(arrays, "moments", (2, n_slots))
+        totals = checks.not_negative(arrays, "moment_totals", (TOTALS,))
+        checks.number_within(totals[ROWS], "rows of the moments", rows, rows)
+        checks.number_within(totals[LONG], "rows that have a length", 0, rows)
+        if (moments[1] < 0).any() or (self.sparse and ((moments[0] < 0) | (moments[1] > rows)).any()):
+            raise ValueError("array 'moments' must hold sums of squares and counts of rows")
+
+
+def _nothing() -> None:
+    pass
+
+
+def start_inputs(n_slots: int, *, sparse: bool, intercept: bool, scaled: bool, zeros: Zeros = np.zeros) -> Inputs:
+    """Return the inputs before the first row; n_slots: room for so many, or the columns of dense rows."""
+    moments = zeros((2, n_slots)) if scaled else None
+    return Inputs(sparse, intercept, moments, np.zeros(TOTALS) if scaled else None)
+
+
+def as_matrix(rows: Rows) -> Any:
+    """Return rows that have numbered columns as a finite array or CSR; the error for words says where those belong."""
+    try:
+        return as_rows(rows)
+    except (TypeError, ValueError) as error:
+        refuse_lazy(rows)
+        if not holds_words(rows):
+            raise
+        raise type(error)(f"{error}; {WORDS}") from None
+
+
+def to_csr(rows: Any) -> Csr:
+    if isinstance(rows, NamedRows):
+        return rows.csr
+    if not is_sparse(rows):
+        from scipy.sparse import csr_array
+
+        rows = csr_array(rows)
+    return Csr(
+        in_place(rows.data, np.float64),
+        in_place(rows.indices, np.int32),
+        in_place(rows.indptr, np.int64),
+    )
+
+
+def to_dense(rows: Any) -> RowBatch:
+    return in_place(rows if isinstance(rows, np.ndarray) else rows.toarray(), np.float64)

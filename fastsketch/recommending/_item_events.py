@@ -1,0 +1,255 @@
+"""Users' rows at the public door: CSR of finite numbers that are not negative, by position or by ids of items.
+
+Items that come by ids may grow in number; answers to questions by ids are ids.
+"""
+
+# pyright: reportPrivateUsage=false
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from fastsketch._validation import Rows, as_rows, is_sparse, no_mask
+from fastsketch.features._id_map import IdMap, array_names, as_id_map, no_ids, read_ids, taken
+from fastsketch.features._triples import Triples, as_triples, pair_of, placed
+from fastsketch.io import _checks as checks
+
+# Powers of a decay are undone up to this factor.
+MOST_UNDONE = 1e12
+# Positive entries of each dtype lie between 1 / these and these: their products must not leave its range.
+MOST = {4: 1e30, 8: 1e140}
+
+
+def as_events(rows: Rows, n_items: int | None, dtype: np.dtype[Any], name: str = "rows") -> Any:
+    """Return CSR (k, items) in this dtype, canonical, its stored entries positive; errors name row and column."""
+    from scipy.sparse import csr_array
+
+    given: Any = rows
+    if is_sparse(given):
+        # a sparse vector, as X[0] of a sparse array is one, is one row
+        csr = as_rows(given.reshape((1, -1)) if given.ndim == 1 else given, n_items, name)
+    elif np.ndim(cast(ArrayLike, rows)) == 0:
+        raise ValueError(f"{name} must hold what users have had, a row a user: they have no ids here, got {rows!r}")
+    else:
+        csr = csr_array(as_rows(rows, n_items, name))
+    with np.errstate(over="ignore"):
+        data = csr.data.astype(dtype, copy=False)
+    most = MOST[dtype.itemsize]
+    if data.size and not (data.min() >= 0 and data.max() <= most and (csr.data[data < 1 / most] == 0).all()):
+        _refuse(csr, data, name, most)
+    out = csr_array((data, csr.indices, csr.indptr), shape=csr.shape)
+    if data.size and data.min() == 0:
+        out = out.copy()
+        out.eliminate_zeros()
+    return out
+
+
+def _refuse(csr: Any, data: NDArray[Any], name: str, most: float) -> None:
+    place = int(np.argmin((csr.data == 0) | ((data >= 1 / most) & (data <= most))))
+    row, column, value = int(np.searchsorted(csr.indptr, place, side="right")) - 1, csr.indices[place], csr.data[place]
+    within = f"lie between {1 / most:g} and {most:g} as {data.dtype}"
+    rule = "be finite" if not np.isfinite(value) else "not be negative" if value < 0 else within
+    raise ValueError(f"{name} must {rule}: row {row} holds {value} in column {column}")
+
+
+def as_items(values: ArrayLike, n_items: int, name: str) -> NDArray[np.int64]:
+    """Return a vector of items in [0, n_items); an IndexError names those unknown."""
+    out: NDArray[Any] = np.atleast_1d(np.asarray(values))
+    if out.size == 0:
+        return np.zeros(0, np.int64)
+    if out.dtype.kind not in "iu":
+        raise TypeError(f"{name} must be integers, got dtype {out.dtype}{no_mask(out)}")
+    if out.ndim != 1:
+        raise ValueError(f"{name} must be a vector, got shape {out.shape}")
+    unknown = np.unique(out[(out < 0) | (out >= n_items)])
+    if unknown.size:
+        listed = ", ".join(map(str, unknown[:5])) + (", ..." if unknown.size > 5 else "")
+        raise IndexError(f"{name} must lie in [0, {n_items}), got the unknown {listed}")
+    return out.astype(np.int64)
+
+
+def owners(csr: Any) -> NDArray[np.int64]:
+    """Return the row of every stored entry of a CSR matrix, (nnz,)."""
+    return np.repeat(np.arange(int(csr.shape[0])), np.diff(csr.indptr))
+
+
+def row_squares(events: Any) -> NDArray[np.float64]:
+    """Sum of squares of every row of CSR, (k,) in double: of a row by itself, whatever stands before it."""
+    sums = np.bincount(owners(events), events.data.astype(np.float64) ** 2, minlength=events.shape[0])
+    return sums.astype(np.float64, copy=False)  # of nothing at all NumPy counts in integers
+
+
+def column_squares(
+    events: Any,
+    weights: NDArray[np.float64],
+    decay: float = 1.0,
+    *,
+    first: int = 0,
+    before: NDArray[np.float64] | None = None,
+) -> NDArray[np.float64]:
+    """Compute the weighted sum of squares of every column of CSR rows, (items,), to be multiplied by ``decayed``.
+
+    They are added one by one to `before`, what the rows before number `first` have, and each row takes a factor off all
+    before it: it counts by the inverse power, from one row to the next whose number is a multiple of ``undone``. So
+    the bits do not depend on batches.
+    """
+    k, n_items = events.shape
+    out = np.zeros(n_items) if before is None else before.copy()
+    turns: list[int] = []
+    if decay < 1.0:
+        power: NDArray[np.int64] = np.arange(first, first + int(k)) % undone(decay)
+        weights, turns = weights * decay ** -power.astype(np.float64), np.flatnonzero(power == 0).tolist()
+    of_entries = weights[owners(events)] * events.data.astype(np.float64) ** 2
+    for number, (start, stop) in enumerate(zip([0, *turns], [*turns, k], strict=True)):
+        if number:
+            out *= decay ** undone(decay)
+        entries = slice(events.indptr[start], events.indptr[stop])
+        np.add.at(out, events.indices[entries], of_entries[entries])
+    return out
+
+
+def undone(decay: float) -> int:
+    """Return the number of rows over which powers of a decay are undone."""
+    return max(1, int(np.log(MOST_UNDONE) / -np.log(decay))) if decay < 1.0 else 2**62
+
+
+def decayed(decay: float, n_rows: int) -> float:
+    """Return the factor on the sums of ``column_squares`` once they have n_rows rows."""
+    return decay ** ((n_rows - 1) % undone(decay))
+
+
+# -- tables by ids -----------------------------------------------------------------------------------------------------
+# Of the ids of items, in files.
+ITEM_IDS = "item_ids"
+
+
+class TableBatch(NamedTuple):
+    """Events of some users."""
+
+    events: Any  # CSR (k, items)
+    ids: IdMap  # of the items, new ones at the end
+
+
+def batch_of(
+    table: Triples, known: IdMap | None, n_items: int | None, dtype: DTypeLike, *, item_ids: Any
+) -> TableBatch | None:
+    """Return a table as rows for a model of n_items items (None: no rows yet); None of a table without lines."""
+    if item_ids is not None:
+        raise ValueError("item_ids is for matrices: rows are a table, which has ids")
+    if n_items is not None and known is None:
+        raise ValueError(
+            "rows are a table, and the model has seen a matrix without ids: begin with item_ids, or with a table"
+        )
+    if len(table) == 0:
+        return None
+    ids, places = (no_ids() if known is None else known).extended(table.item_ids, "items")
+    return TableBatch(_rows_of(table, places, len(ids), dtype), ids)
+
+
+def ids_of_matrix(rows: Any, item_ids: Any, known: IdMap | None, n_items: int | None) -> IdMap:
+    """Return the ids of the columns of a matrix, which are those of the rows before."""
+    width = rows.n_features if hasattr(rows, "n_features") else (np.shape(rows) or (0,))[-1]
+    out = as_id_map(item_ids, int(width), ITEM_IDS)
+    if n_items is not None and out != known:
+        raise ValueError(
+            "item_ids come too late: rows had none before" if known is None else "item_ids must be those before"
+        )
+    return out
+
+
+def events_of(
+    rows: Any, known: IdMap | None, n_items: int, dtype: DTypeLike, name: str = "rows"
+) -> tuple[Any, IdMap | None]:
+    """Return (CSR (k, items) of users to be answered, their ids if they come in a table).
+
+    Items that the model does not know are left out.
+    """
+    if _are_names(rows) or (isinstance(rows, str) and rows != "-" and not Path(rows).exists()):
+        got = repr(rows)[:60] if isinstance(rows, str) else "strings"
+        raise TypeError(
+            f"{name} must be events, got {got}: the model keeps items and no users; give those of each user as {{user: "
+            "[items]}, or a table (fastsketch.features.Triples, or a file that is there)"
+        )
+    table = as_triples(rows, None, name)
+    if table is None:
+        return as_events(rows, n_items, np.dtype(dtype), name), None
+    if known is None:
+        raise ValueError(f"{name} are a table, and the model was given no ids of items")
+    return _rows_of(table, known.places(table.item_ids, "items"), n_items, dtype), table.user_ids
+
+
+def _are_names(rows: Any) -> bool:
+    if not isinstance(rows, list | tuple | np.ndarray):
+        return False
+    given = cast("Sequence[Any]", rows)
+    return len(given) > 0 and isinstance(given[0], str)
+
+
+def _rows_of(table: Triples, places: NDArray[np.int64], n_items: int, dtype: DTypeLike) -> Any:
+    values = table.values
+    if values is not None and len(values) and values.min() < 0:
+        line = int(np.argmax(values < 0))
+        raise ValueError(f"values must not be negative: entry {line}, {pair_of(table, line)}, has {values[line]}")
+    shape = len(table.user_ids), n_items
+    try:
+        return as_events(placed(table, np.arange(shape[0]), places, shape), n_items, np.dtype(dtype), "values")
+    except ValueError as error:
+        entry = re.search(r"row (\d+) holds (\S+) in column (\d+)", str(error))
+        if entry is None:
+            raise
+        item = table.item_ids[int(np.flatnonzero(places == int(entry[3]))[0])]
+        pair = f"the pair ({table.user_ids[int(entry[1])]}, {item}) has {entry[2]}"
+        raise ValueError(str(error).replace(entry[0], pair)) from None
+
+
+def left_out(exclude: Any, users: IdMap | None, known: IdMap | None) -> Any:
+    """Return CSR (users, items) of a table of what must not be recommended; `exclude` itself if it is a matrix."""
+    table = None if exclude is None else as_triples(exclude, None, "exclude")
+    if table is None:
+        return exclude
+    if users is None or known is None:
+        raise ValueError("exclude is a table: rows must be one too, whose users it names")
+    shape = len(users), len(known)
+    return placed(table, users.places(table.user_ids, "users"), known.places(table.item_ids, "items"), shape)
+
+
+def items_of(values: Any, known: IdMap | None, n_items: int, name: str) -> NDArray[np.int64]:
+    """Return the places of items that the model knows; raise IndexError, or KeyError for ids, for others."""
+    return as_items(values, n_items, name) if known is None else known.known(values, name)
+
+
+def named(items: NDArray[np.int64], known: IdMap | None) -> NDArray[Any]:
+    """Return the ids of items, or the items themselves if they have no ids."""
+    return items if known is None else taken(known, items)
+
+
+# -- more items --------------------------------------------------------------------------------------------------------
+def widened(squares: NDArray[np.float64], places: NDArray[np.int64], width: int) -> NDArray[np.float64]:
+    """Move figures of items to other places, with 0 for those between."""
+    out = np.zeros(width)
+    out[places] = squares
+    return out
+
+
+# -- files -------------------------------------------------------------------------------------------------------------
+def ids_of_file(arrays: checks.Arrays, kind: Any, n_items: int) -> IdMap:
+    """Return the ids of n_items items out of a stranger's file; raise ValueError if they are inconsistent."""
+    ids = read_ids(arrays, ITEM_IDS, kind)
+    if len(ids) != n_items:
+        raise ValueError(f"there are {len(ids)} ids of {n_items} items")
+    return ids
+
+
+def without_ids(arrays: checks.Arrays, state: Any) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a file without those of ids."""
+    own = array_names(ITEM_IDS) if "ids" in state else ()
+    return {name: array for name, array in arrays.items() if name not in own}
+
+
+def set_item_ids(model: Any, ids: Any) -> None:
+    """Call the items of a SketchedEASE, which has seen matrices without ids, by these."""
+    model._ids = as_id_map(ids, model.n_features, ITEM_IDS)

@@ -1,0 +1,421 @@
+"""The learning part of an item model: a sketch of users' rows, sums of squares of all columns, a reservoir, weights."""
+
+# pyright: reportPrivateUsage=false
+
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from fastsketch._batches import Batch
+from fastsketch._kernels.guard import changes
+from fastsketch._model import Arrays, MergeableModel
+from fastsketch._parameters import choice, float_dtype, integer, real, seed
+from fastsketch._threads import one_blas_thread
+from fastsketch._validation import as_real, as_weights
+from fastsketch.features._events import ColumnNames
+from fastsketch.features._id_map import IdMap, arrays_of, own_ids
+from fastsketch.features._triples import Table, as_triples
+from fastsketch.io import _checks as checks
+from fastsketch.recommending import _held_out as held_out
+from fastsketch.recommending._held_out import HeldOut
+from fastsketch.recommending._item_events import (
+    ITEM_IDS,
+    MOST,
+    as_events,
+    batch_of,
+    column_squares,
+    decayed,
+    ids_of_file,
+    ids_of_matrix,
+    row_squares,
+    undone,
+    widened,
+    without_ids,
+)
+from fastsketch.recommending._item_weights import (
+    FIRST,
+    HIDDEN,
+    GramModel,
+    ItemWeights,
+    RidgePath,
+    Trial,
+    climb,
+    item_weights,
+    read,
+    try_all,
+)
+from fastsketch.sketching import FrequentDirections
+from fastsketch.sketching._moved_columns import with_columns
+
+# Users on whom a ridge is chosen: a fifth of all at most, and none if they are fewer than this.
+FEWEST, ONE_OF = 20, 5  # fewer than 100 users choose none
+# As of the parameter.
+MOST_RIDGE = 1e300
+
+OF_SKETCH = "sketch_"
+
+
+class FittedItems(NamedTuple):
+    """Weights that were last read out, and how their ridge was chosen."""
+
+    weights: ItemWeights
+    ridge: float
+    path: RidgePath | None
+
+
+class ItemLearner(MergeableModel, abstract=True):
+    """Learning part of an item model, from one pass over users' rows."""
+
+    sketch_size: int = integer(default=256, at_least=2, kw_only=False)
+    ridge: float | None = real(default=None, low_open=True)
+    method: Literal["isvd", "rfd"] = choice(("isvd", "rfd"), default="isvd")
+    activity_power: float = real(default=0.5, high=1.0)
+    dropout: float = real(default=0.5, high=1.0, high_open=True)
+    decay: float = real(default=1.0, high=1.0, low_open=True)
+    reservoir_size: int = integer(default=500)
+    dtype: DTypeLike | None = float_dtype(default=None)
+    seed: int = seed(default=0)
+
+    def _begin(self) -> None:
+        self._sketch = self._empty_sketch()
+        self._n = 0
+        self._squares: NDArray[np.float64] | None = None  # of the columns, as ``column_squares`` adds them up
+        self._held: HeldOut | None = None
+        self._selected: float | None = None
+        self._last: FittedItems | None = None
+        self._ids: IdMap | None = None
+
+    def _empty_sketch(self) -> FrequentDirections:
+        return FrequentDirections(
+            self.sketch_size, method=self.method, solver="gram", decay=self.decay, dtype=self._dtype
+        )
+
+    @property
+    def _dtype(self) -> np.dtype[Any]:
+        return np.dtype(np.float32 if self.dtype is None else self.dtype)
+
+    @property
+    def n_rows(self) -> int:
+        """Return the number of rows seen, empty ones included."""
+        return self._n
+
+    @property
+    def n_features(self) -> int | None:
+        """Return the number of items; None before the first batch."""
+        return None if self._squares is None else len(self._squares)
+
+    @property
+    def item_ids(self) -> IdMap | None:
+        """Return the ids of the items; None if the model was given none."""
+        return self._ids
+
+    def _resolved(self) -> dict[str, Any]:
+        ridge = self.ridge if self._selected is None else self._selected
+        ridge = ridge if self._last is None else self._last.ridge
+        return {"dtype": self._dtype, "ridge": ridge}
+
+    # -- learning --------------------------------------------------------------------------------------------------
+    @changes
+    def update(
+        self,
+        rows: Batch | Table,
+        sample_weight: ArrayLike | None = None,
+        *,
+        columns: ColumnNames | None = None,
+        item_ids: Any = None,
+    ) -> Self:
+        """Add the rows of some users.
+
+        Parameters
+        ----------
+        rows : scipy.sparse (k, items), array_like (k, items) or (items,), source, or a table by ids
+            Real, finite and not negative: 0, or between 1e-30 and 1e30 (1e-140 and 1e140 in float64). Entries that are
+            stored twice are added up, zeros are no events. A row without events counts in ``n_rows`` and, with decay,
+            ages what came before: nothing else.
+
+            A table is ``fastsketch.features.Triples`` of users, items and perhaps values, by ids of any type; or
+            {user: [items]}; or, where `columns` says so, a data frame or the path of a file. Its users, in the order in
+            which they appear, are rows: all events of a user must come in one table, for who comes again in another
+            update is another row. Its items that are new to the model become columns at the end.
+        sample_weight : array_like (k,) or float, optional
+            Finite, >= 0: a factor on the weight that `activity_power` gives each row.
+        columns : (user, item) or (user, item, value), optional
+            `rows` are a data frame or a file, and these are the names, or numbers from 0, of its columns. Without them
+            a data frame is a matrix, and refused if it has three columns or fewer, or names such as "user" and "item".
+        item_ids : vector of ids (items,), optional
+            What the columns of a matrix are called: integers or strings, see ``fastsketch.features.IdMap``. The first
+            batch has them or none has; later ones may leave them out.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        TypeError, ValueError
+            For anything that is no matrix of such numbers, naming the row and column, or of another width than the
+            rows before. The model is then as it was before the call.
+        """
+        table = as_triples(rows, columns, "rows")
+        if table is None:
+            given = item_ids if item_ids is None else ids_of_matrix(rows, item_ids, self._ids, self.n_features)
+            self._take_rows(rows, sample_weight)
+            self._ids = self._ids if given is None else given
+            return self
+        batch = batch_of(table, self._ids, self.n_features, self._dtype, item_ids=item_ids)
+        if batch is not None:
+            self._learn(batch.events, batch.ids, sample_weight)
+        return self
+
+    def _update(self, rows: Any, sample_weight: Any) -> None:
+        self._learn(as_events(rows, self.n_features, self._dtype), self._ids, sample_weight)
+
+    def _learn(self, events: Any, ids: IdMap | None, sample_weight: Any) -> None:
+        """Learn from rows in the items of these ids, which are those of the model, and perhaps more."""
+        k, n_items = events.shape
+        sketch, known, held = self._of_width(n_items)
+        weights = self._row_weights(events, as_weights(sample_weight, k))
+        squares = column_squares(events, weights, self.decay, first=self._n, before=known)
+        held = held_out.empty(n_items, self._dtype) if held is None else held
+        size = self.reservoir_size if self.ridge is None else 0
+        taken = held_out.offer(held, events, weights, size=size, first=self._n, seed=self.seed, decay=self.decay)
+        n, before, given = self._n + k, sketch.n_rows, taken.rows.shape[0]
+        try:
+            if given:
+                sketch.update(taken.rows, taken.weight)
+        finally:
+            if sketch.n_rows == before + given:  # else it has refused them, or was interrupted
+                self._n, self._squares, self._held, self._last = n, squares, taken.held, None
+                self._sketch, self._ids = sketch, ids
+                self._drop_names(n_items)
+
+    def _drop_names(self, n_items: int) -> None:
+        """Drop the names of items if some have come by their ids, without names."""
+        if self._feature_names is not None and len(self._feature_names) != n_items:
+            self._feature_names = None
+
+    def _of_width(self, n_items: int) -> tuple[FrequentDirections, NDArray[np.float64] | None, HeldOut | None]:
+        """Return (sketch, squares, users held out) for n_items items: copies if there are more than before."""
+        squares, held = self._squares, self._held
+        if squares is None or held is None or n_items == len(squares):
+            return self._sketch, squares, held
+        same = np.arange(len(squares))
+        sketch = with_columns(self._sketch, same, n_items)
+        return sketch, widened(squares, same, n_items), held.with_items(same, n_items)
+
+    def _row_weights(self, events: Any, given: NDArray[np.float64] | None) -> NDArray[np.float64]:
+        squares = row_squares(events)
+        # w = (x'x)^-p
+        weights = np.where(squares > 0, squares, 1.0) ** -self.activity_power
+        if given is None:
+            return weights
+        with np.errstate(over="ignore"):
+            weights *= given
+            heavy, most = weights * squares, MOST[self._dtype.itemsize] ** 2
+        wrong = ~((heavy == 0) & ((given == 0) | (squares == 0)) | (heavy >= 1 / most) & (heavy <= most))
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            raise ValueError(f"sample_weight leaves the range of {self._dtype}: row {row} has {given[row]:g}")
+        return weights
+
+    @changes
+    def fade(self, factor: float) -> Self:
+        """Multiply the weight of everything seen so far by a factor in (0, 1]: decay per batch, or per day.
+
+        Parameters
+        ----------
+        factor : float
+
+        Examples
+        --------
+        >>> import fastsketch as fs
+        >>> drinks = [["tea", "coffee"], ["tea", "milk"], ["coffee", "milk"]]
+        >>> tools = [["saw", "drill"], ["saw", "nails"], ["drill", "nails"]]
+        >>> model = fs.SketchedEASE(4).update({user: (drinks + tools)[user % 6] for user in range(60)})
+        >>> before = model.popularity
+        >>> bool((model.fade(0.5).popularity == before / 2).all())
+        True
+        """
+        factor = as_real(factor, "factor", 0.0, 1.0, low_open=True)
+        if self._squares is None or self._held is None:
+            return self
+        squares, held, engine = self._squares * factor, self._held.faded(factor), self._sketch._engine
+        try:
+            self._sketch.fade(factor)
+        finally:
+            if engine is None or self._sketch._engine is not engine:
+                self._squares, self._held, self._last = squares, held, None
+        return self
+
+    # -- merging ---------------------------------------------------------------------------------------------------
+    def _in_order(self) -> str | None:
+        return self._sketch._in_order()
+
+    def _state_bytes(self, n_features: int) -> int:
+        return self._sketch._state_bytes(n_features)
+
+    def _must_agree(self) -> dict[str, Any]:
+        return {**super()._must_agree(), "dtype": self._dtype}
+
+    def _joins_columns(self, other: Self) -> bool:
+        return self._ids is not None and other._ids is not None
+
+    def _merge(self, other: Self) -> None:
+        if (self._ids is None) != (other._ids is None):
+            raise ValueError("only one of the two models has ids of items: they cannot be merged")
+        ids, mine, theirs = self._ids, self, other
+        if ids is not None and other._ids is not None and ids != other._ids:
+            ids, places = ids.extended(other._ids, "items")
+            mine, theirs = self._placed(np.arange(len(self._ids or ())), len(ids)), other._placed(places, len(ids))
+        n = self._n + other._n
+        squares = (mine._known_squares() + theirs._known_squares()) / decayed(self.decay, n)
+        held, rest = held_out.merge(mine._known_held(), theirs._known_held(), self.reservoir_size, came=n - 1)
+        sketch = mine._sketch.copy().merge(theirs._sketch)
+        self._eat(sketch, rest)
+        selected = self._selected if self._selected == other._selected else None
+        self._sketch, self._n, self._squares, self._held = sketch, n, squares, held
+        self._selected, self._last, self._ids = selected, None, ids
+        self._drop_names(len(squares))
+
+    def _placed(self, places: NDArray[np.int64], width: int) -> Self:
+        """Return a model of the same rows with its items at other places, without ids."""
+        out = type(self)(**self.parameters)
+        out._n, out._sketch = self._n, with_columns(self._sketch, places, width)
+        out._squares = None if self._squares is None else widened(self._squares, places, width)
+        out._held = self._known_held().with_items(places, width)
+        return out
+
+    def _eat(self, sketch: FrequentDirections, users: HeldOut) -> None:
+        """Give a sketch users of the past, at the weights that they have now."""
+        if self.decay == 1.0:
+            if len(users):
+                sketch.update(users.rows, users.weight)
+            return
+        # a sketch of its own, whose decay their weights undo: a merge ages nothing
+        step = undone(self.decay)
+        for start in range(0, len(users), step):
+            part = users.part(start, start + step)
+            powers = self.decay ** -np.arange(len(part) - 1.0, -1.0, -1.0)
+            sketch.merge(self._empty_sketch().update(part.rows, part.weight * powers))
+
+    # -- item weights ----------------------------------------------------------------------------------------------
+    def _known_squares(self) -> NDArray[np.float64]:
+        if self._squares is None:
+            raise ValueError("the model has seen no rows: call update first")
+        return self._squares * decayed(self.decay, self._n)
+
+    def _known_held(self) -> HeldOut:
+        if self._held is None:
+            raise ValueError("the model has seen no rows: call update first")
+        return self._held.aged(self.decay, self._n)
+
+    def _fitted(self) -> FittedItems:
+        """Return what was last read out, or read out what has been learned since."""
+        if self._last is None:
+            self._last = self._read_out(self._known_squares(), self._known_held())
+        return self._last
+
+    @one_blas_thread
+    def _read_out(self, squares: NDArray[np.float64], held: HeldOut) -> FittedItems:
+        ridge, path = self.ridge if self._selected is None else self._selected, None
+        if ridge is None:
+            path = self._chosen_path(squares, held)
+            ridge = _usual_ridge(squares) if path is None else path.ridge
+        return FittedItems(item_weights(self._gram_model(squares, held), ridge), ridge, path)
+
+    def _chosen_path(self, squares: NDArray[np.float64], held: HeldOut) -> RidgePath | None:
+        """Choose the ridge on users of the reservoir, who are kept out; None if they are too few."""
+        n = min(len(held), self._n // ONE_OF)
+        if n < FEWEST:
+            return None
+        users = held.part(0, n)
+        others = squares - column_squares(users.rows, users.weight)
+        known = others > 1e-9 * squares
+        if not known.any():
+            return None
+        gram = self._gram_model(np.where(known, others, 0.0), held.part(n))
+        trial = Trial(gram, *held_out.split_items(users, HIDDEN), np.flatnonzero(known).astype(np.int32))
+        return climb(trial, float(others[known].mean()))
+
+    @one_blas_thread
+    def _tried_path(self, users: HeldOut, ridges: Sequence[float] | None) -> RidgePath:
+        """Choose the ridge on these users, from a path or from those given."""
+        squares = self._known_squares()
+        open_items = np.flatnonzero(squares > 0).astype(np.int32)
+        trial = Trial(self._gram_model(squares, self._known_held()), *held_out.split_items(users, HIDDEN), open_items)
+        return climb(trial, _usual_ridge(squares) / FIRST) if ridges is None else try_all(trial, ridges)
+
+    def _gram_model(self, squares: NDArray[np.float64], users: HeldOut) -> GramModel:
+        """Model X'X of the rows in the sketch and of these users, with sums of squares of all columns."""
+        sketch = self._sketch
+        if sketch._engine is None or (self.decay != 1.0 and len(users)):
+            sketch = sketch.copy()
+            self._eat(sketch, users)
+            if sketch._engine is None:  # every row was empty
+                sketch.update(held_out.empty_rows(len(squares), self._dtype))
+            engine = sketch._seen_engine()
+        else:
+            engine = sketch._engine.clone()
+            if len(users):
+                engine.update(users.rows, users.weight)
+        gram = read(engine, squares)
+        # the mean of Y'Y over what is forgotten of Y = X / (1 - p) is X'X + p / (1 - p) diag X'X
+        forgotten = self.dropout / (1.0 - self.dropout) / gram.unit * squares
+        return gram._replace(lost=gram.lost + forgotten)
+
+    # -- files -----------------------------------------------------------------------------------------------------
+    def _state(self) -> tuple[dict[str, Any], Arrays]:
+        if self._squares is None or self._held is None:
+            return {"n_rows": 0}, {}
+        about, arrays = self._sketch._state()
+        of_sketch = {OF_SKETCH + name: array for name, array in arrays.items()}
+        state = {"n_rows": self._n, "selected_ridge": self._selected, "sketch": about}
+        arrays = {"squares": self._squares, **held_out.arrays_of(self._held), **of_sketch}
+        if self._ids is None:
+            return state, arrays
+        return {**state, "ids": self._ids.kind}, {**arrays, **arrays_of(self._ids, ITEM_IDS)}
+
+    def _validate(self, state: dict[str, Any], arrays: Arrays) -> None:
+        n = checks.as_count(state["n_rows"], "n_rows")
+        if not arrays:
+            checks.number_within(n, "n_rows", 0, 0)
+            return
+        rest = without_ids(arrays, state)
+        own = {name: array for name, array in rest.items() if not name.startswith(OF_SKETCH)}
+        checks.only(own, "squares", *held_out.NAMES)
+        d = arrays["squares"].size
+        checks.number_within(d, "items", 1, checks.MOST_COLUMNS)
+        checks.not_negative(rest, "squares", (d,))
+        about = state["sketch"]["engine"]
+        if about is not None and about["n_features"] != d:
+            raise ValueError(f"its sketch has {about['n_features']} columns, its counts have {d}")
+        if state["selected_ridge"] is not None:
+            as_real(state["selected_ridge"], "selected_ridge", 0.0, MOST_RIDGE, low_open=True)
+        size = self.reservoir_size if self.ridge is None else 0
+        held_out.validate(own, d, size=size, n_rows=n, dtype=self._dtype)
+        self._empty_sketch()._validate(state["sketch"], _of_sketch(rest))
+        self._ids = ids_of_file(arrays, state["ids"], d) if "ids" in state else None
+
+    def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
+        ids = self._ids  # those that have been validated
+        self._begin()
+        self._n = state["n_rows"]
+        if arrays:
+            self._ids = own_ids(arrays, ITEM_IDS, state["ids"]) if "ids" in state and ids is None else ids
+            self._squares, self._selected = arrays["squares"], state["selected_ridge"]
+            self._held = held_out.from_arrays(arrays, len(arrays["squares"]))
+            self._sketch._restore(state["sketch"], _of_sketch(arrays))
+
+    def _keep_in_memory(self, other: Self) -> None:
+        other._ids = self._ids
+
+
+def _of_sketch(arrays: Arrays) -> Arrays:
+    return {name.removeprefix(OF_SKETCH): array for name, array in arrays.items() if name.startswith(OF_SKETCH)}
+
+
+def _usual_ridge(squares: NDArray[np.float64]) -> float:
+    """Return the ridge where a path begins; for what has no events, any."""
+    return FIRST * float(squares[squares > 0].mean()) if squares.any() else 1.0

@@ -1,0 +1,274 @@
+"""Item weights of EASE out of a sketch: a model of X'X, its inverse by Woodbury, and a ridge chosen on users.
+
+The model of X'X is Z Q Z' + diag(lost). Z (items, t) are the rows of the sketch, one row for each item, as the sparse
+engine keeps them anyway; Q takes the level of what was lost from every eigenvalue; lost_j puts back on the diagonal
+what is then missing of the sum of squares of column j, which is known exactly.
+
+P = (Z Q Z' + D)^-1 with D = diag(lost) + ridge I. With M = (Q^-1 + Z' D^-1 Z)^-1, P = D^-1 - D^-1 Z M Z' D^-1. So
+P_jj = h_j / D_j with h_j = 1 - Z_j' M Z_j / D_j, and the weight -P_ij / P_jj of item i in the score of item j is
+(Z_i' M Z_j) / (D_i h_j): nothing larger than Z is needed.
+
+Whoever makes weights holds BLAS to one thread (``one_blas_thread``): bits must not depend on how many there are.
+"""
+
+# pyright: reportPrivateUsage=false
+
+from collections.abc import Iterable, Sequence
+from math import ldexp
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastsketch._kernels.linalg.best import best_columns
+from fastsketch._kernels.recommending import items as kernel
+from fastsketch._threads import one_blas_thread
+from fastsketch._validation import in_place
+from fastsketch.ranking import ndcg_at
+from fastsketch.recommending._item_events import owners
+from fastsketch.sketching._by_feature import reads_by_feature
+from fastsketch.sketching._engines import AnyEngine, SparseEngine
+
+# -- a model of X'X ----------------------------------------------------------------------------------------------------
+Matrix = NDArray[np.float64]
+
+# Items at a time, whose products are summed up in double: a block of them stays in the second cache.
+BLOCK = 1024
+
+
+class GramModel(NamedTuple):
+    """Model of X'X in stored units: one of them is `unit` squared units of the rows."""
+
+    z: NDArray[Any]  # (items, t)
+    root: Matrix  # (t, r), Q = root root'
+    lost: Matrix  # (items,)
+    unit: float
+
+    @property
+    def n_items(self) -> int:
+        """Return the number of items."""
+        return len(self.z)
+
+
+def read(engine: AnyEngine, squares: Matrix) -> GramModel:
+    """Read a clone of an engine, which is used up; `squares` (items,) of all columns, in units of the rows."""
+    shrinkage = engine.shrinkage
+    z = item_matrix(engine)
+    removed = max(shrinkage, engine.shrinkage)
+    values, vectors = eigh(gram_of(z))
+    real = values > values.max(initial=0.0) * len(values) * np.finfo(z.dtype).eps
+    values, vectors = values[real], vectors[:, real]
+    # a direction of this length is all noise, and the others hold as much of it: what one shrink of FD would take
+    level = min(float(values.min(initial=np.inf)), removed)
+    root = vectors * np.sqrt(np.maximum(1.0 - level / values, 0.0))
+    root = np.ascontiguousarray(root[:, values > level])
+    unit = ldexp(1.0, engine.exponent) ** 2
+    return GramModel(z, root, lost_of(z, root, squares / unit), unit)
+
+
+def item_matrix(engine: AnyEngine) -> NDArray[Any]:
+    """Return the rows of an engine, shrunk to those that a sketch keeps, as (items, t)."""
+    if not (isinstance(engine, SparseEngine) and reads_by_feature(engine)):
+        return np.ascontiguousarray(engine.reduce().T)
+    width = engine.columns().shape[1]
+    z, kept = engine.z, engine.state.kept
+    z[:, :kept] *= engine.gain[:kept].astype(z.dtype)
+    z[:, width:] = 0  # a kernel reads whole rows
+    return z
+
+
+def gram_of(z: NDArray[Any], diagonal: Matrix | None = None) -> Matrix:
+    """Compute Z' diag(1 / diagonal) Z (t, t) in double."""
+    out = np.zeros((z.shape[1], z.shape[1]))
+    by = None if diagonal is None else (1.0 / diagonal).astype(z.dtype)
+    for start in range(0, len(z), BLOCK):
+        part = slice(start, start + BLOCK)
+        here = z[part]
+        # G += Z' diag(1 / D) Z
+        out += here.T @ (here if by is None else here * by[part, np.newaxis])
+    return (out + out.T) / 2
+
+
+def eigh(matrix: Matrix) -> tuple[Matrix, Matrix]:
+    """Compute eigenvalues and eigenvectors of a small symmetric matrix."""
+    return np.linalg.eigh(matrix)
+
+
+def lost_of(z: NDArray[Any], root: Matrix, squares: Matrix) -> Matrix:
+    """Compute what a model of X'X lacks of the squares of the columns (items,), not below zero."""
+    out, root = np.empty(len(z)), root.astype(z.dtype)
+    for start in range(0, len(z), BLOCK):
+        part = slice(start, start + BLOCK)
+        # |Z root|^2 of every item
+        here = z[part] @ root
+        out[part] = squares[part] - np.einsum("ij,ij->i", here, here)
+    return np.maximum(out, 0.0, out=out)
+
+
+# -- item weights ------------------------------------------------------------------------------------------------------
+# Of D over its mean, and of h: what is smaller is rounding.
+LEAST_SHARE = 1e-12
+
+Best = tuple[NDArray[np.int64], NDArray[np.float64]]
+
+
+class ItemWeights(NamedTuple):
+    """Weights given_i (Z_i' M Z_j) gain_j of item i in the score of item j; none in its own."""
+
+    z: NDArray[Any]  # (items, t)
+    inner: NDArray[Any]  # M (t, t), of the dtype of Z as all else
+    given: NDArray[Any]  # (items,) 1 / D
+    gain: NDArray[Any]  # (items,) 1 / h
+
+    @property
+    def n_items(self) -> int:
+        """Return the number of items."""
+        return len(self.z)
+
+    def projected(self, rows: Any) -> NDArray[Any]:
+        """Compute X D^-1 Z M (k, t) of CSR rows X (k, items): scores are its products with Z, times gain."""
+        indptr, indices = in_place(rows.indptr, np.int64), in_place(rows.indices, np.int32)
+        return kernel.project(indptr, indices, rows.data * self.given[indices], self.z, self.inner)
+
+    def scores(self, rows: Any) -> NDArray[Any]:
+        """Compute the scores (k, items) of CSR rows: column j sums what all items of the row but j contribute."""
+        out = np.empty((rows.shape[0], self.n_items), self.z.dtype)
+        kernel.scores(self.projected(rows), self.z, out, self.gain)
+        owner = owners(rows)
+        # an item's own weight would be 1 / h - 1
+        out[owner, rows.indices] -= rows.data * (self.gain[rows.indices] - 1)
+        return out
+
+    def best(self, projected: NDArray[Any], n: int, *, left_out: Iterable[Any], allowed: NDArray[np.int32]) -> Best:
+        """Return the n items of the highest score of each projected row, best first; -1 and -inf for none."""
+        items = np.empty((len(projected), n), np.int64)
+        values = np.empty(items.shape)
+        best_columns(projected, self.z, items, values, scale=self.gain, left_out=left_out, allowed=allowed)
+        return items, values
+
+    @one_blas_thread
+    def of_target(self, items: NDArray[np.int64], target: int) -> Matrix:
+        """Return the weights of these items in the score of `target`, in double."""
+        here = self.z[items].astype(np.float64) * self.given[items].astype(np.float64)[:, np.newaxis]
+        out = here @ (self.inner.astype(np.float64) @ self.z[target].astype(np.float64)) * float(self.gain[target])
+        return np.where(items == target, 0.0, out)
+
+
+def item_weights(gram: GramModel, ridge: float) -> ItemWeights:
+    """Compute the weights at a ridge, in squared units of the rows.
+
+    Two passes over Z, 4 items t^2 flops: what the sketch has lost differs from item to item, and with it D.
+    """
+    z, root = gram.z, gram.root
+    d = gram.lost + ridge / gram.unit
+    # D over its mean: so nothing leaves the range of float32
+    level = float(d.mean())
+    d = np.maximum(d / level, LEAST_SHARE)
+    inner = (inner_of(gram_of(z, d) / level, root) / level).astype(z.dtype)
+    h = 1.0 - quadratic(z, inner) / d
+    return ItemWeights(z, inner, (1.0 / d).astype(z.dtype), (1.0 / np.maximum(h, LEAST_SHARE)).astype(z.dtype))
+
+
+def inner_of(products: Matrix, root: Matrix) -> Matrix:
+    """Compute M = (Q^-1 + G)^-1 for Q = root root'."""
+    # root (I + root' G root)^-1 root'
+    turned = root.T @ products @ root
+    turned[np.diag_indices_from(turned)] += 1.0
+    half = np.linalg.solve(np.linalg.cholesky((turned + turned.T) / 2), root.T)
+    return half.T @ half
+
+
+def quadratic(z: NDArray[Any], inner: NDArray[Any]) -> Matrix:
+    """Compute Z_j' M Z_j of every item (items,)."""
+    out = np.empty(len(z))
+    for start in range(0, len(z), BLOCK):
+        part = slice(start, start + BLOCK)
+        here = z[part]
+        out[part] = np.einsum("ij,ij->i", here @ inner, here)
+    return out
+
+
+# -- a ridge chosen on users that the sketch has not seen: part of their items is shown --------------------------------
+# Share of a user's items that is hidden, and the depth of the list in which they are looked for.
+HIDDEN, DEPTH = 0.2, 20
+# Ridges in units of the mean sum of squares of a column: where a path begins, its step, and how far it may go.
+FIRST, STEP, LEAST, MOST = 3.0, 10.0**0.5, 1e-3, 1e6
+
+# Standard errors of a difference that the middle of the path is given before another ridge is taken.
+SLACK = 0.5
+
+
+class RidgePath(NamedTuple):
+    """Ridges that were tried, with how well each found the hidden items of users.
+
+    Attributes
+    ----------
+    ridge : float
+        The one that is taken.
+    ridges : ndarray (p,)
+        Ascending, in squared units of the rows.
+    scores : ndarray (p,)
+        Mean NDCG@20 of the users.
+    standard_errors : ndarray (p,)
+        Of these means. The difference of two of them is far better known, as both are of the same users.
+    n_users : int
+    """
+
+    ridge: float
+    ridges: NDArray[np.float64]
+    scores: NDArray[np.float64]
+    standard_errors: NDArray[np.float64]
+    n_users: int
+
+
+class Trial:
+    """Users whose hidden items are to be found."""
+
+    def __init__(self, gram: GramModel, shown: Any, hidden: Any, open_items: NDArray[np.int32]) -> None:
+        self._gram, self._shown, self._open = gram, shown, open_items
+        self._hidden = hidden
+        self._seen = shown.indptr.astype(np.int64), shown.indices.astype(np.int32), None
+
+    def scores(self, ridge: float) -> NDArray[np.float64]:
+        """Compute the NDCG of every user at a ridge."""
+        weights = item_weights(self._gram, ridge)
+        items, _ = weights.best(weights.projected(self._shown), DEPTH, left_out=[self._seen], allowed=self._open)
+        return ndcg_at(items, self._hidden)
+
+
+def try_all(trial: Trial, ridges: Sequence[float]) -> RidgePath:
+    """Choose the best of these ridges; of equal ones the largest."""
+    tried = [(float(ridge), trial.scores(float(ridge))) for ridge in sorted(ridges)]
+    best = max(range(len(tried)), key=lambda place: (tried[place][1].mean(), place))
+    return _path(tried, best)
+
+
+def climb(trial: Trial, unit: float) -> RidgePath:
+    """Search from the middle of a geometric path in the direction of better ridges, until they are worse again.
+
+    A few hundred users know the best ridge only roughly: of those that are worse than the best by no more than SLACK
+    standard errors of the difference, the nearest to the middle is taken.
+    """
+    tried = {step: trial.scores(FIRST * unit * STEP**step) for step in (-1, 0, 1)}
+    while True:
+        best = max(tried, key=lambda step: (tried[step].mean(), step))
+        ahead = best - 1 if best == min(tried) else best + 1 if best == max(tried) else None
+        if ahead is None or not LEAST <= FIRST * STEP**ahead <= MOST:
+            break
+        tried[ahead] = trial.scores(FIRST * unit * STEP**ahead)
+    steps = sorted(tried)
+    behind = {step: tried[best] - tried[step] for step in steps}
+    good = [step for step in steps if behind[step].mean() <= SLACK * error_of(behind[step])]
+    chosen = min(good, key=lambda step: (abs(step), -step))
+    return _path([(FIRST * unit * STEP**step, tried[step]) for step in steps], steps.index(chosen))
+
+
+def error_of(values: NDArray[np.float64]) -> float:
+    """Return the standard error of the mean of independent values."""
+    return float(values.std()) / max(1, len(values) - 1) ** 0.5
+
+
+def _path(tried: list[tuple[float, NDArray[np.float64]]], chosen: int) -> RidgePath:
+    ridges, values = zip(*tried, strict=True)
+    scores, errors = np.array([v.mean() for v in values]), np.array([error_of(v) for v in values])
+    return RidgePath(ridges[chosen], np.array(ridges), scores, errors, len(values[0]))

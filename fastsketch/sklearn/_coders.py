@@ -1,0 +1,459 @@
+"""Codes that stand for rows, and binary codes, as transformers that find neighbours by them."""
+
+# scikit-learn has no types.
+# pyright: basic
+
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from fastsketch._batches import Batch
+from fastsketch._keywords import named_keywords
+from fastsketch._validation import Rows, as_choice, as_flag, as_integer
+from fastsketch.hashing import SketchHash
+from fastsketch.hashing._sketch_hash import Method as HashMethod
+from fastsketch.hashing._sketch_hash import Rotation
+from fastsketch.quantizing import SketchQuantizer
+from fastsketch.sklearn._estimator import MergingEstimator, seed_of
+from fastsketch.summaries._learner import Method as CodeMethod
+
+# Bytes of a code unless n_bytes is given, where 8 bits for every feature are more.
+DEFAULT_BYTES = 16
+# Bits unless n_bits is given, and there are as many features.
+DEFAULT_BITS = 64
+
+
+class CodeNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MergingEstimator):
+    """Base of the estimators of codes; a subclass says how its model begins (``_template``), and makes ``_codes``."""
+
+    _FREE: ClassVar = frozenset({"n_neighbors", "oversample", "keep_rows"})
+
+    n_neighbors: int
+    oversample: float
+    keep_rows: bool
+    n_samples_fit_: int
+    _fit_rows: Any = None
+    _fit_codes: NDArray[np.uint8] | None = None
+
+    def _codes(self, X: Any) -> NDArray[np.uint8]:
+        """Return codes that the search of the model takes."""
+        raise NotImplementedError
+
+    # -- learning --------------------------------------------------------------------------------------------------
+    def fit(self, X: Batch, y: Any = None) -> Self:
+        """Forget everything and learn from X, array or sparse (n_samples, n_features), or a source of rows.
+
+        Of a source (``fs.open_rows``, a data set of HDF5, ...) nothing is kept for ``kneighbors``.
+        """
+        keep_rows = as_flag(self.keep_rows, "keep_rows")
+        if self._fit_source(X):
+            return self
+        rows = self._checked(X, reset=True)
+        self._forget()
+        self._drop(self._MODEL)
+        self._learn_rows(rows)
+        self._keep(rows, keep_rows=keep_rows)
+        return self
+
+    def partial_fit(self, X: Batch, y: Any = None) -> Self:
+        """Learn from one more batch of any size, or from a source of rows.
+
+        What ``fit`` has kept for ``kneighbors`` is given up.
+
+        Parameters
+        ----------
+        X : array_like or sparse (n_samples, n_features), or source
+        y : ignored
+        """
+        if self._partial_fit_source(X):
+            return self
+        first = not hasattr(self, self._MODEL)
+        if not first:
+            self._check_parameters()
+        self._learn_rows(self._checked(X, reset=first))
+        self._forget()
+        return self
+
+    def _learn_rows(self, X: Any) -> None:
+        first = not hasattr(self, self._MODEL)
+        model: Any = self._template(X.shape[0], X.shape[1], X.dtype) if first else self._learner
+        if first:
+            self._name_features(model)
+        model.update(X)
+        setattr(self, self._MODEL, model)
+        if first:
+            self._fix_parameters()
+
+    def _restore_own(self, arrays: Any) -> None:
+        self._forget()
+
+    def _merged_model(self, other: Any) -> Any:
+        mine = self._learner.copy()
+        return mine.merge(other._beside(mine))
+
+    # -- what the two have of their rows -----------------------------------------------------------------------------
+    @property
+    def mean_(self) -> NDArray[np.float64] | None:
+        """Return the mean of the rows."""
+        return self._learner.mean
+
+    @property
+    def components_(self) -> NDArray[np.float64]:
+        """Return the principal directions of the sketch."""
+        return self._learner.components
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = []
+        return tags
+
+    # -- neighbours ------------------------------------------------------------------------------------------------
+
+    def _keep(self, X: Any, *, keep_rows: bool) -> None:
+        """Keep the rows of a fit, or their codes alone."""
+        self._fit_rows = X if keep_rows else None
+        self._fit_codes = None if keep_rows else self._codes(X)
+        self.n_samples_fit_ = X.shape[0]
+
+    def _forget(self) -> None:
+        self._fit_rows = self._fit_codes = None
+        if hasattr(self, "n_samples_fit_"):
+            del self.n_samples_fit_
+
+    def kneighbors(
+        self, X: Rows | None = None, n_neighbors: int | None = None, *, return_distance: bool = True
+    ) -> tuple[NDArray[np.float64], NDArray[np.int64]] | NDArray[np.int64]:
+        """Find the nearest of the rows of ``fit`` by their codes, ranked by exact distances.
+
+        Parameters
+        ----------
+        X : array_like or sparse (n_queries, n_features), optional
+            If not given the rows of ``fit``, none of which is then its own neighbour.
+        n_neighbors : int, optional
+            Default that of the estimator.
+        return_distance : bool, default True
+
+        Returns
+        -------
+        neigh_dist : ndarray float64 (n_queries, n_neighbors)
+            Euclidean distances, ascending; estimates with keep_rows=False. Only if return_distance.
+        neigh_ind : ndarray int64 (n_queries, n_neighbors)
+            Indices of rows of ``fit``.
+
+        Raises
+        ------
+        NotFittedError, TypeError, ValueError
+            If nothing has been fitted, or ``partial_fit`` has learned on; if X is no finite matrix of the width of
+            ``fit``, or n_neighbors exceeds its rows.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from fastsketch.sklearn import SketchHasher
+        >>> X = np.random.default_rng(0).standard_normal((500, 20))
+        >>> distances, found = SketchHasher(16).fit(X).kneighbors(X[:3], n_neighbors=2)
+        >>> found[:, 0], distances[:, 0]
+        (array([0, 1, 2]), array([0., 0., 0.]))
+        """
+        check_is_fitted(self)
+        if not hasattr(self, "n_samples_fit_"):
+            raise ValueError(
+                "kneighbors finds rows of fit, and partial_fit keeps none, as sources, sketches, files and merges do: "
+                "encode rows with the model, and search them with its search"
+            )
+        k = as_integer(self.n_neighbors if n_neighbors is None else n_neighbors, "n_neighbors", 1)
+        most = self.n_samples_fit_ - (X is None)
+        if k > most:
+            raise ValueError(f"n_neighbors must be at most the {most} rows that can be neighbours, got {k}")
+        if X is None and self._fit_rows is None:
+            raise ValueError("X must be given: with keep_rows=False the rows of fit are not kept")
+        queries = self._fit_rows if X is None else self._checked(X, reset=False)
+        if self._fit_codes is None:  # when nothing is left to refuse
+            self._fit_codes = self._codes(self._fit_rows)
+        distances, neighbors = self._learner.search(
+            queries, self._fit_codes, k=k + (X is None), rescore=self._fit_rows, oversample=self.oversample
+        )
+        if X is None:
+            distances, neighbors = _without_itself(distances, neighbors)
+        return (distances, neighbors) if return_distance else neighbors
+
+    def kneighbors_graph(
+        self,
+        X: Rows | None = None,
+        n_neighbors: int | None = None,
+        *,
+        mode: Literal["connectivity", "distance"] = "connectivity",
+    ) -> Any:
+        """Return the neighbours of ``kneighbors`` as CSR (n_queries, n_samples_fit), of ones or of distances.
+
+        Parameters
+        ----------
+        X, n_neighbors
+            As for ``kneighbors``.
+        mode : {"connectivity", "distance"}, default "connectivity"
+            Ones, or distances.
+
+        Returns
+        -------
+        csr_matrix (n_queries, n_samples_fit)
+
+        Raises
+        ------
+        NotFittedError, TypeError, ValueError
+            As for ``kneighbors``.
+        """
+        as_choice(mode, "mode", ("connectivity", "distance"))
+        distances, neighbors = self.kneighbors(X, n_neighbors)
+        data = distances if mode == "distance" else np.ones(neighbors.shape)
+        starts = np.arange(0, neighbors.size + 1, neighbors.shape[1])
+        return csr_matrix((data.ravel(), neighbors.ravel(), starts), shape=(len(neighbors), self.n_samples_fit_))
+
+
+def _without_itself(
+    distances: NDArray[np.float64], neighbors: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Remove one neighbour of each row: itself, or the first where equal rows have taken its place."""
+    others = neighbors != np.arange(len(neighbors))[:, np.newaxis]
+    others[others.all(axis=1), 0] = False
+    shape = len(neighbors), neighbors.shape[1] - 1
+    return distances[others].reshape(shape), neighbors[others].reshape(shape)
+
+
+@named_keywords
+class SketchCoder(CodeNeighbors):
+    """Codes that stand for rows, learned from a stream: encoding, decoding, and neighbours by codes.
+
+    Parameters
+    ----------
+    n_bytes : int, optional
+        Bytes of a code, at most n_features + 1; default the smaller of 16 and n_features + 1.
+    method, sketch_size, block_rows
+        Those of fastsketch.SketchQuantizer.
+    n_neighbors : int, default 5
+        Of ``kneighbors``.
+    oversample : float, default 10
+        ``kneighbors`` ranks this many candidates a neighbour by exact distances; at least 1.
+    keep_rows : bool, default True
+        Whether ``fit`` keeps X for ``kneighbors``: without it distances are estimates, and codes alone are kept.
+    random_state : int, RandomState or None, default 0
+        An int is the seed itself.
+
+    Attributes
+    ----------
+    quantizer_ : fastsketch.SketchQuantizer
+    n_bytes_, n_features_in_, n_samples_seen_, n_samples_fit_ : int
+    mean_ : ndarray (n_features,)
+    components_ : ndarray (n_directions, n_features)
+
+    Raises
+    ------
+    TypeError, ValueError
+        From ``fit`` and ``partial_fit``, if a parameter is out of range.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastsketch.sklearn import SketchCoder
+    >>> X = np.random.default_rng(0).standard_normal((500, 30))
+    >>> coder = SketchCoder(n_bytes=12).fit(X)
+    >>> codes = coder.transform(X)
+    >>> codes.shape, coder.inverse_transform(codes).shape
+    ((500, 12), (500, 30))
+    >>> distances, found = coder.kneighbors(X[:4], n_neighbors=3)
+    >>> found[:, 0].tolist()
+    [0, 1, 2, 3]
+    """
+
+    _MODEL: ClassVar = "quantizer_"
+    _KIND: ClassVar = SketchQuantizer
+
+    quantizer_: SketchQuantizer
+
+    def __init__(
+        self,
+        n_bytes: int | None = None,
+        *,
+        method: CodeMethod = "auto",
+        sketch_size: int | None = None,
+        block_rows: int | None = None,
+        n_neighbors: int = 5,
+        oversample: float = 10,
+        keep_rows: bool = True,
+        random_state: int | np.random.RandomState | None = 0,
+    ) -> None:
+        self.n_bytes = n_bytes
+        self.method: CodeMethod = method
+        self.sketch_size = sketch_size
+        self.block_rows = block_rows
+        self.n_neighbors = n_neighbors
+        self.oversample = oversample
+        self.keep_rows = keep_rows
+        self.random_state = random_state
+
+    def _template(self, n_rows: int | None, n_features: int, dtype: np.dtype[Any] | None) -> SketchQuantizer:
+        most = min(DEFAULT_BYTES, n_features + 1)
+        return SketchQuantizer(
+            most if self.n_bytes is None else as_integer(self.n_bytes, "n_bytes", 1),
+            method=self.method,
+            sketch_size=self.sketch_size,
+            block_rows=self.block_rows,
+            seed=seed_of(self.random_state),
+            dtype=dtype,
+        )
+
+    def _codes(self, X: Any) -> NDArray[np.uint8]:
+        return self.quantizer_.encode(X)
+
+    def transform(self, X: Rows) -> NDArray[np.uint8]:
+        """Encode the rows of X as uint8 (n_samples, n_bytes).
+
+        Parameters
+        ----------
+        X : array_like or sparse (n_samples, n_features)
+        """
+        check_is_fitted(self, "quantizer_")
+        return self._codes(self._checked(X, reset=False))
+
+    def inverse_transform(self, X: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """Decode codes (n_samples, n_bytes) to rows (n_samples, n_features).
+
+        Parameters
+        ----------
+        X : array_like of uint8 (n_samples, n_bytes)
+            Codes.
+        """
+        check_is_fitted(self, "quantizer_")
+        return self.quantizer_.decode(X)
+
+    @property
+    def n_bytes_(self) -> int:
+        """Return the bytes of a code."""
+        return self._learner.n_bytes
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_bytes_
+
+
+@named_keywords
+class SketchHasher(CodeNeighbors):
+    """Binary codes learned from a stream of rows (FROSH, OSH and relatives), as a transformer.
+
+    Parameters
+    ----------
+    n_bits : int, optional
+        Bits of a code, at most n_features; default the smaller of 64 and n_features.
+    method, sketch_size, block_rows, rotation
+        Those of fastsketch.SketchHash.
+    output : {"packed", "bits", "values"}, default "packed"
+        The result of ``transform``: uint8 codes of 8 bits a byte (little bit order), one uint8 of 0 or 1 a bit, or the
+        signed distances whose signs the bits are.
+    n_neighbors : int, default 5
+        Of ``kneighbors``, unless it is told.
+    oversample : float, default 10
+        ``kneighbors`` ranks n_neighbors times as many candidates by their exact distances; at least 1.
+    keep_rows : bool, default True
+        Whether ``fit`` keeps X itself (no copy of it, but it is in every pickle) for those distances. Without it codes
+        alone are kept, and distances are estimates; ``partial_fit`` keeps neither.
+    random_state : int, RandomState or None, default 0
+        An int is the seed itself; codes of models with one seed are comparable.
+
+    Attributes
+    ----------
+    hash_ : fastsketch.SketchHash
+    n_bits_, n_features_in_, n_samples_seen_ : int
+    n_samples_fit_ : int
+        Rows that ``kneighbors`` finds: those of ``fit``.
+    mean_ : ndarray (n_features,)
+    components_ : ndarray (n_bits, n_features)
+        Principal directions of the sketch, before the rotation.
+
+    Raises
+    ------
+    TypeError, ValueError
+        From ``fit`` and ``partial_fit``, if a parameter is out of range.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastsketch.sklearn import SketchHasher
+    >>> X = np.random.default_rng(0).standard_normal((500, 30))
+    >>> SketchHasher(n_bits=16).fit_transform(X).shape
+    (500, 2)
+    >>> distances, found = SketchHasher(n_bits=16).fit(X).kneighbors(X[:4], n_neighbors=3)
+    >>> found[:, 0].tolist()
+    [0, 1, 2, 3]
+    """
+
+    _FREE: ClassVar = CodeNeighbors._FREE | {"output"}
+    _MODEL: ClassVar = "hash_"
+    _KIND: ClassVar = SketchHash
+
+    hash_: SketchHash
+
+    def __init__(
+        self,
+        n_bits: int | None = None,
+        *,
+        method: HashMethod = "srht",
+        sketch_size: int | None = None,
+        block_rows: int | None = None,
+        rotation: Rotation = "itq",
+        output: Literal["packed", "bits", "values"] = "packed",
+        n_neighbors: int = 5,
+        oversample: float = 10,
+        keep_rows: bool = True,
+        random_state: int | np.random.RandomState | None = 0,
+    ) -> None:
+        self.n_bits = n_bits
+        self.method: HashMethod = method
+        self.sketch_size = sketch_size
+        self.block_rows = block_rows
+        self.rotation: Rotation = rotation
+        self.output: Literal["packed", "bits", "values"] = output
+        self.n_neighbors = n_neighbors
+        self.oversample = oversample
+        self.keep_rows = keep_rows
+        self.random_state = random_state
+
+    def _template(self, n_rows: int | None, n_features: int, dtype: np.dtype[Any] | None) -> SketchHash:
+        as_choice(self.output, "output", ("packed", "bits", "values"))
+        bits = min(DEFAULT_BITS, n_features) if self.n_bits is None else as_integer(self.n_bits, "n_bits", 1)
+        return SketchHash(
+            bits,
+            method=self.method,
+            sketch_size=self.sketch_size,
+            block_rows=self.block_rows,
+            rotation=self.rotation,
+            seed=seed_of(self.random_state),
+            dtype=dtype,
+        )
+
+    def _learn_rows(self, X: Any) -> None:
+        as_choice(self.output, "output", ("packed", "bits", "values"))
+        super()._learn_rows(X)
+
+    def _codes(self, X: Any) -> NDArray[np.uint8]:
+        return self.hash_.encode(X, factors=True)
+
+    def transform(self, X: Rows) -> NDArray[Any]:
+        """Encode the rows of X as ``output`` says."""
+        check_is_fitted(self, "hash_")
+        X = self._checked(X, reset=False)
+        if self.output == "packed":
+            return self.hash_.encode(X)
+        values = self.hash_.decision_function(X)
+        return values if self.output == "values" else (values > 0).astype(np.uint8)
+
+    @property
+    def n_bits_(self) -> int:
+        """Return the bits of a code."""
+        return self._learner.n_bits
+
+    @property
+    def _n_features_out(self) -> int:
+        return -(-self.n_bits_ // 8) if self.output == "packed" else self.n_bits_

@@ -1,0 +1,441 @@
+"""Bases of the estimators: checked rows, fixed parameters, files without pickle, models from elsewhere, merging."""
+
+# scikit-learn has no types.
+# pyright: basic
+
+import copy
+import numbers
+from collections.abc import Callable
+from os import PathLike
+from typing import Any, BinaryIO, ClassVar, Self
+
+import numpy as np
+from numpy.random import RandomState
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from fastsketch._batches import WeightedChunks, agreed, as_source, is_table
+from fastsketch._kernels.guard import Guard, changes, reads
+from fastsketch._loading import INCONSISTENT, from_bytes
+from fastsketch._model import Model, plain
+from fastsketch._sparse import as_csr
+from fastsketch._validation import as_real, as_seed, is_sparse
+from fastsketch.io import _state as files
+from fastsketch.io._state import StateError
+from fastsketch.sketching import FrequentDirections
+from fastsketch.sketching._engines._engine_setting import EXACT_OFFSET, EXACT_SLOPE
+from fastsketch.sources import Source, naming
+
+Arrays = dict[str, NDArray[Any]]
+
+# The array of a file that holds the bytes of the model.
+MODEL = "sketch"
+
+# Where d x d is a fair bargain: up to this many times the time of the sketch (a line through the crossings of both).
+FAIR_RATIO = 4
+
+# Arrays of d x d float64 that exist at once: the sum, a copy that is read, what becomes of it, a factor.
+EXACT_COPIES = 4
+
+
+# -- rows and seeds as scikit-learn has them ---------------------------------------------------------------------------
+def checked(estimator: BaseEstimator, X: Any, *, sum_duplicates: bool = True, **options: Any) -> Any:
+    """Validate data for an estimator that takes CSR: scipy converts and stacks sparse arrays without a look at them."""
+    if isinstance(X, str | PathLike | Source):  # to scikit-learn a word that is no number
+        raise TypeError(
+            f"X is {'a source' if isinstance(X, Source) else 'the name of a file'}, and this method takes rows: "
+            "fs.map_rows(estimator.transform, X, output=...) writes what a method says of each"
+        )
+    if is_sparse(X) and X.ndim == 2:  # scikit-learn has a message of its own for others
+        X = as_csr(X, "X", sum_duplicates=sum_duplicates)
+    return validate_data(estimator, X, accept_sparse="csr", **options)
+
+
+def seed_of(random_state: int | RandomState | None) -> int:
+    """Return the seed of a model: an integer is the seed itself; None and a RandomState draw one."""
+    if isinstance(random_state, numbers.Integral):
+        return as_seed(random_state, "random_state")
+    return int(check_random_state(random_state).randint(2**31))
+
+
+def as_far_source(X: Any) -> Source | None:
+    """Return rows that are read in chunks as a source; None for arrays and tables, which scikit-learn converts."""
+    return None if isinstance(X, np.ndarray) or is_table(X) else as_source(X)
+
+
+def exact_is_fair(n_features: int, sketch_size: int, max_memory: Any) -> bool:
+    """Return whether the exact matrix fits `max_memory` bytes and takes at most FAIR_RATIO times the sketch's time."""
+    limit = as_real(max_memory, "max_memory", 0.0, float(np.finfo(float).max))
+    fits = 8.0 * EXACT_COPIES * n_features**2 <= limit
+    return fits and n_features <= FAIR_RATIO * (EXACT_SLOPE * sketch_size + EXACT_OFFSET)
+
+
+# -- estimators --------------------------------------------------------------------------------------------------------
+class PartialFitEstimator(BaseEstimator):
+    """Estimator whose partial_fit goes on with the parameters of its first call, those in _FREE excepted."""
+
+    _FREE: ClassVar[frozenset[str]] = frozenset()
+
+    def _fix_parameters(self) -> None:
+        """Keep the parameters with which learning begins."""
+        self._fixed = {name: value for name, value in self.get_params(deep=False).items() if name not in self._FREE}
+
+    def _check_parameters(self) -> None:
+        """Raise ValueError naming a parameter that is no longer what learning began with."""
+        for name, fixed in getattr(self, "_fixed", {}).items():
+            value = getattr(self, name)
+            if value is not fixed and not np.all(value == fixed):
+                raise ValueError(
+                    f"{name} is {value!r} but learning began with {name}={fixed!r}, which partial_fit cannot change: "
+                    "set it back, or begin again with fit"
+                )
+
+
+class ModelEstimator(PartialFitEstimator):
+    """Estimator that has learned a model, its attribute ``_MODEL``, and perhaps arrays of its own (``_own``)."""
+
+    # home of the kind in state files
+    _HOME: ClassVar = "fastsketch.sklearn"
+    # the attribute, and the kind of model in it
+    _MODEL: ClassVar[str]
+    _KIND: ClassVar[type[Model]]
+    # {parameter of the estimator: of the model}, where the two have different names
+    _OF_MODEL: ClassVar[dict[str, str]] = {"random_state": "seed"}
+
+    n_features_in_: int
+    feature_names_in_: NDArray[Any]
+
+    # -- what a subclass defines -----------------------------------------------------------------------------------
+    def _own(self) -> Arrays:
+        """Return arrays of what was learned beside the model."""
+        return {}
+
+    def _restore_own(self, arrays: Arrays) -> None:
+        """Restore what ``_own`` gave, or begin without it; raise ValueError for arrays that do not fit the model."""
+
+    @classmethod
+    def _parameters_for(cls, model: Any) -> dict[str, Any]:
+        """Return the parameters that a model has; raise ValueError for a model that the estimator cannot read."""
+        given = model.parameters
+        names = {name: cls._OF_MODEL.get(name, name) for name in cls._get_param_names()}
+        return {name: given[theirs] for name, theirs in names.items() if theirs in given}
+
+    @classmethod
+    def _revived(cls, parameters: dict[str, Any]) -> dict[str, Any]:
+        """Return parameters as they were before json wrote them."""
+        return parameters
+
+    # -- shared ----------------------------------------------------------------------------------------------------
+    @property
+    def _guard(self) -> Guard:
+        return vars(self).setdefault("_entered", Guard())
+
+    @property
+    def _learner(self) -> Any:
+        check_is_fitted(self, self._MODEL)
+        return getattr(self, self._MODEL)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def __getstate__(self) -> Any:
+        kept: Any = super().__getstate__()
+        return {name: value for name, value in kept.items() if name != "_entered"}
+
+    def _drop(self, *names: str) -> None:
+        """Delete what was learned under these names, where it is there."""
+        for name in names:
+            vars(self).pop(name, None)
+
+    @classmethod
+    def _from(cls, model: Any, parameters: dict[str, Any]) -> Self:
+        """Return an estimator of a copy of a model."""
+        if not isinstance(model, cls._KIND):
+            raise TypeError(f"model must be a fastsketch.{cls._KIND.__name__}, got {type(model).__name__}")
+        if model.n_features is None:
+            raise ValueError(
+                "model must have learned from rows of one width: call its update first"
+                if model.n_rows
+                else "model must have seen rows: call its update first"
+            )
+        given = cls._parameters_for(model)
+        for name, value in parameters.items():
+            if name in given and given[name] != value:
+                kind = "sketch" if cls._MODEL == "sketch_" else "model"
+                raise ValueError(f"{name}={value!r} does not fit the {kind}, which has {name}={given[name]!r}")
+        out = cls(**{**given, **parameters})
+        out._own_model(model.copy())
+        return out
+
+    def _own_model(self, model: Any, arrays: Arrays | None = None) -> None:
+        """Take a model that has learned, as if this estimator had begun it, with arrays of its own."""
+        setattr(self, self._MODEL, model)
+        self.n_features_in_ = model.n_features
+        if model.feature_names is not None:
+            self.feature_names_in_ = np.array(model.feature_names, dtype=object)
+        self._restore_own(arrays or {})
+        self._fix_parameters()
+
+    def _name_features(self, model: Model) -> None:
+        """Give a model that has begun with rows of this estimator the names of their columns."""
+        names = getattr(self, "feature_names_in_", None)
+        if names is not None:
+            model._feature_names = tuple(map(str, names))
+
+    @reads
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write parameters and all that was learned to a file that ``load`` reads: whole or not at all, no pickle.
+
+        Parameters
+        ----------
+        path : str or path
+        """
+        model = self._learner
+        names = getattr(self, "feature_names_in_", None)
+        parameters, fixed = self.get_params(deep=False), dict(getattr(self, "_fixed", {}))
+        for values in (parameters, fixed):
+            if isinstance(values.get("random_state"), np.random.RandomState):
+                values["random_state"] = model.seed  # that it gave
+        about = {
+            "kind": type(self).__name__,
+            "home": self._HOME,
+            "parameters": plain(parameters),
+            "notes": {},
+            "state": {
+                "fixed": plain(fixed),
+                "feature_names": None if names is None else names.tolist(),
+            },
+        }
+        files.write(path, files.pack(about, {MODEL: np.frombuffer(model.to_bytes(), np.uint8), **self._own()}))
+
+    @classmethod
+    def load(cls, source: str | PathLike[str] | BinaryIO) -> Self:
+        """Read what ``save`` wrote; it goes on with the same bits.
+
+        Parameters
+        ----------
+        source : str, path or binary file
+
+        Returns
+        -------
+        estimator
+
+        Raises
+        ------
+        StateError
+            If the file is missing, damaged, inconsistent, too new, or holds something else.
+        """
+        about, arrays = files.read(source)
+        name = "the state" if hasattr(source, "seek") else str(source)
+        if about["kind"] != cls.__name__ or about.get("home") != cls._HOME:
+            raise StateError(f"{name} holds a {about['kind']}, not a {cls.__name__}")
+        try:
+            out = cls(**cls._revived(about["parameters"]))
+            model = from_bytes(arrays.pop(MODEL).tobytes())
+            if not isinstance(model, cls._KIND) or model.n_features is None:
+                raise ValueError(f"it has no {cls._KIND.__name__} that has seen rows")
+            setattr(out, cls._MODEL, model)
+            out.n_features_in_ = model.n_features
+            out._restore_own(arrays)
+            state = about["state"]
+            fixed = cls._revived(state["fixed"])
+            out._fixed = {key: fixed[key] for key in out.get_params(deep=False) if key in fixed}
+            if state["feature_names"] is not None:
+                if len(state["feature_names"]) != model.n_features:
+                    raise ValueError(f"{len(state['feature_names'])} names for {model.n_features} features")
+                out.feature_names_in_ = np.array([str(item) for item in state["feature_names"]], dtype=object)
+        except INCONSISTENT as error:
+            raise StateError(f"{name}: the {cls.__name__} in it is not consistent: {error}") from error
+        return out
+
+
+class FromModelEstimator(ModelEstimator):
+    """Estimator whose model does not merge, but may come from elsewhere as a whole."""
+
+    @classmethod
+    def from_model(cls, model: Any, **parameters: Any) -> Self:
+        """Make an estimator of what a model has learned: one from a file, the command line, or another process.
+
+        Parameters
+        ----------
+        model : the kind of model that this estimator learns
+            That has learned; a copy is kept.
+        **parameters
+            Of the estimator, beside those that the model has.
+
+        Returns
+        -------
+        estimator
+
+        Raises
+        ------
+        TypeError, ValueError
+            If it is no such model, has learned nothing, or has other parameters.
+        """
+        return cls._from(model, parameters)
+
+
+class MergingEstimator(ModelEstimator):
+    """Estimator whose model merges, so that parts of the rows can be learned from apart."""
+
+    # -- what a subclass defines -----------------------------------------------------------------------------------
+    def _template(self, n_rows: int | None, n_features: int, dtype: np.dtype[Any] | None) -> Model:
+        """Return the model with which learning from such rows begins; None: not known, or the model's own choice."""
+        raise NotImplementedError
+
+    def _own_with(self, other: Any) -> Arrays:
+        """Return ``_own`` with the other's rows too, before the models are merged."""
+        return {}
+
+    def _merged_model(self, other: Any) -> Any:
+        """Return a new model of the rows of this one's and of another."""
+        return self._learner.copy().merge(other)
+
+    # -- shared ----------------------------------------------------------------------------------------------------
+    def _checked(self, X: Any, *, reset: bool) -> Any:
+        return checked(self, X, reset=reset, dtype=[np.float64, np.float32])
+
+    @changes
+    def merge(self, other: Self) -> Self:
+        """Add what another estimator has learned, as if its rows had come here.
+
+        Parameters
+        ----------
+        other : estimator of the same class
+            With the same parameters; it stays as it is. Unfitted, this estimator becomes a copy of it.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the two do not belong together; this estimator is then as it was.
+        NotFittedError
+            If the other has learned nothing.
+        """
+        if not isinstance(other, type(self)):
+            raise TypeError(f"other must be a {type(self).__name__}, got {type(other).__name__}")
+        if other is self:
+            other = copy.deepcopy(self)
+        other._give_to(self)
+        return self
+
+    @reads
+    def _give_to(self, receiver: Any) -> None:
+        receiver._merge_from(self)
+
+    def _merge_from(self, other: Any) -> None:
+        check_is_fitted(other, self._MODEL)
+        begun = hasattr(self, self._MODEL)
+        mine = self._fixed if begun else self.get_params(deep=False)
+        for name, value in other._fixed.items():
+            if mine[name] is not value and not np.all(mine[name] == value):
+                raise ValueError(f"other has {name}={value!r}, this estimator {mine[name]!r}: they cannot be merged")
+        if not begun:
+            self._become(copy.deepcopy(other))
+            return
+        if self.n_features_in_ != other.n_features_in_:
+            raise ValueError(f"other has {other.n_features_in_} features, this estimator {self.n_features_in_}")
+        mine, theirs = (getattr(estimator, "feature_names_in_", None) for estimator in (self, other))
+        if mine is not None and theirs is not None and not np.array_equal(mine, theirs):
+            raise ValueError("other has other feature names than this estimator")
+        own = self._own_with(other)
+        model = self._merged_model(other._learner)
+        setattr(self, self._MODEL, model)
+        if mine is None and theirs is not None:
+            self.feature_names_in_ = theirs.copy()
+        self._restore_own(own)
+
+    @classmethod
+    def from_sketch(cls, model: Any, **parameters: Any) -> Self:
+        """Make an estimator of what a sketch has learned: one of a job, of another process, or merged from many.
+
+        Parameters
+        ----------
+        model : the kind of model that this estimator learns
+            That has seen rows; a copy is kept.
+        **parameters
+            Of the estimator, beside those that the sketch has.
+
+        Returns
+        -------
+        estimator
+            ``partial_fit`` goes on from it.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If it is no such model, has seen no rows, or has other parameters.
+        """
+        return cls._from(model, parameters)
+
+    @property
+    def n_samples_seen_(self) -> int:
+        """Return the number of rows learned from."""
+        return self._learner.n_rows
+
+    # -- jobs and sources ------------------------------------------------------------------------------------------
+    def _job(self, source: Source) -> tuple[Model, Callable[[Any], Any]]:
+        """Return (a model to learn from a source, a function that makes of it a fitted estimator like this one)."""
+        dtype = None if source.dtype is None else np.dtype(np.float32 if source.dtype == np.float32 else np.float64)
+        template = self._template(source.n_rows, source.n_features, dtype)
+
+        def finish(model: Any) -> Any:
+            out: Any = clone(self)
+            out._own_model(model)
+            return out
+
+        return template, finish
+
+    def _fit_source(self, X: Any) -> bool:
+        """Learn from all of X if it is a source of rows, or an array elsewhere; return whether it is."""
+        source = as_far_source(X)
+        if source is None:
+            return False
+        template, finish = self._job(source)
+        self._become(finish(template._take_rows(source)))
+        return True
+
+    def _partial_fit_source(self, X: Any) -> bool:
+        """Learn from X if it is a source: a copy learns chunk by chunk, and takes the place of this one at the end."""
+        source = as_far_source(X)
+        if source is None:
+            return False
+        begun = hasattr(self, self._MODEL)
+        if begun and source.n_features != self.n_features_in_:
+            raise ValueError(f"X has {source.n_features} features, but learning began with {self.n_features_in_}")
+        mine = getattr(self, "feature_names_in_", None)
+        names = agreed(source.feature_names, None if mine is None else tuple(map(str, mine)), "X")
+        work: Any = copy.deepcopy(self)
+        chunks = WeightedChunks(source, None)
+        for rows, _ in chunks:
+            with naming(source, chunks.row):
+                work.partial_fit(rows)
+        if names is not None:
+            work.feature_names_in_ = np.array(names, dtype=object)
+            work._name_features(work._learner)
+        self._become(work)
+        return True
+
+    def _become(self, other: Any) -> None:
+        """Take all that another estimator has learned, in one step; parameters stay."""
+        own = {*self.get_params(deep=False), "_entered"}
+        learned = {name: value for name, value in vars(other).items() if name not in own}
+        self._drop(*(vars(self).keys() - learned.keys() - own))  # names of columns, which the rows before had
+        vars(self).update(learned)  # one step, which no interrupt can divide
+
+
+class SketchEstimator(MergingEstimator):
+    """Estimator that has learned a ``sketch_``, Frequent Directions."""
+
+    _MODEL: ClassVar = "sketch_"
+    _KIND: ClassVar = FrequentDirections
+
+    sketch_: FrequentDirections
+    feature_names_in_: NDArray[Any]

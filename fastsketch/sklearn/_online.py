@@ -1,0 +1,317 @@
+"""Online linear models as scikit-learn has them: sketched online Newton steps, and adaptive subgradients."""
+
+# scikit-learn has no types.
+# pyright: basic
+
+from typing import ClassVar
+
+from numpy.random import RandomState
+
+from fastsketch._keywords import named_keywords
+from fastsketch._losses import OnlineLossName
+from fastsketch._model import Model
+from fastsketch.online import AdaptiveSubgradient, SketchedNewton
+from fastsketch.online._adaptive_subgradient import Form, Penalty
+from fastsketch.online._adaptive_subgradient import Method as AdaptiveMethod
+from fastsketch.online._labels import ClassWeight
+from fastsketch.online._sketched_newton import Constraint
+from fastsketch.online._sketched_newton import Method as NewtonMethod
+from fastsketch.sklearn._online_base import LinearClassifier, LinearRegressor, Scale
+
+
+@named_keywords
+class SketchedNewtonClassifier(LinearClassifier):
+    """Linear classifier learned in one pass by sketched online Newton steps, without a learning rate.
+
+    Parameters
+    ----------
+    sketch_size, method, loss, loss_scale, alpha0, constraint, beta
+        Those of fastsketch.SketchedNewton, with its defaults.
+    fit_intercept : bool, default True
+        By a feature that is always 1.
+    scale, calibrate, blend
+        Those of the model too: features by their running moments, scores that are calibrated as rows come, and blended
+        with those of a diagonal learner.
+    class_weight : None, "balanced" or {label: weight}
+        "balanced": n / (n_classes n_c) of the labels of y in ``fit``, of those so far in ``partial_fit``.
+    epochs : int, default 1
+        Passes of ``fit``; ``partial_fit`` makes one.
+    random_state : int, RandomState or None, default 0
+        Of the methods "rp" and "oja"; an int is the seed itself.
+
+    Attributes
+    ----------
+    classes_ : ndarray
+    coef_ : ndarray (1, n_features) for two classes, else (n_classes, n_features): one against the rest
+    intercept_ : ndarray (1,) or (n_classes,)
+    model_ : fastsketch.SketchedNewton
+        What has learned, with these labels.
+    n_features_in_, n_iter_ : int
+
+    Raises
+    ------
+    TypeError, ValueError
+        From ``fit`` and ``partial_fit``, if a parameter is out of range.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastsketch.sklearn import SketchedNewtonClassifier
+    >>> X = np.random.default_rng(0).standard_normal((500, 20)) / 4
+    >>> y = np.where(X[:, 0] > 0.1, "yes", "no")
+    >>> bool(SketchedNewtonClassifier().fit(X, y).score(X, y) > 0.9)
+    True
+    """
+
+    _KIND: ClassVar[type[Model]] = SketchedNewton
+
+    def __init__(
+        self,
+        sketch_size: int = 20,
+        *,
+        method: NewtonMethod = "rfd",
+        loss: OnlineLossName = "logistic",
+        loss_scale: float = 1.0,
+        alpha0: float | None = None,
+        constraint: Constraint = None,
+        beta: float | None = None,
+        fit_intercept: bool = True,
+        scale: Scale = "moments",
+        calibrate: bool = True,
+        blend: bool | None = None,
+        class_weight: ClassWeight = None,
+        epochs: int = 1,
+        random_state: int | RandomState | None = 0,
+    ) -> None:
+        self.sketch_size = sketch_size
+        self.method: NewtonMethod = method
+        self.loss: OnlineLossName = loss
+        self.loss_scale = loss_scale
+        self.alpha0 = alpha0
+        self.constraint: Constraint = constraint
+        self.beta = beta
+        self.fit_intercept = fit_intercept
+        self.scale: Scale = scale
+        self.epochs = epochs
+        self.random_state = random_state
+        self.calibrate = calibrate
+        self.blend = blend
+        self.class_weight: ClassWeight = class_weight
+
+
+@named_keywords
+class SketchedNewtonRegressor(LinearRegressor):
+    """Linear regression learned in one pass by sketched online Newton steps, without a learning rate.
+
+    Parameters
+    ----------
+    sketch_size, method, loss_scale, alpha0, constraint, beta, fit_intercept, scale, random_state
+        As for SketchedNewtonClassifier.
+    loss : {"square", "huber", "absolute"}, default "square"
+    blend : bool, optional
+        Whether scores are blended with those of a diagonal learner, as the model does for loss="square".
+    epochs : int, default 1
+
+    Attributes
+    ----------
+    coef_ : ndarray (n_features,)
+    intercept_ : float
+    model_ : fastsketch.SketchedNewton
+    n_features_in_, n_iter_ : int
+
+    Raises
+    ------
+    TypeError, ValueError
+        From ``fit`` and ``partial_fit``, if a parameter is out of range.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastsketch.sklearn import SketchedNewtonRegressor
+    >>> X = np.random.default_rng(0).standard_normal((1000, 20))
+    >>> y = X[:, 0] - 2 * X[:, 1] + 0.5
+    >>> bool(SketchedNewtonRegressor(epochs=3).fit(X, y).score(X, y) > 0.95)
+    True
+    """
+
+    _KIND: ClassVar[type[Model]] = SketchedNewton
+
+    def __init__(
+        self,
+        sketch_size: int = 20,
+        *,
+        method: NewtonMethod = "rfd",
+        loss: OnlineLossName = "square",
+        loss_scale: float = 1.0,
+        alpha0: float | None = None,
+        constraint: Constraint = None,
+        beta: float | None = None,
+        fit_intercept: bool = True,
+        scale: Scale = "moments",
+        blend: bool | None = None,
+        epochs: int = 1,
+        random_state: int | RandomState | None = 0,
+    ) -> None:
+        self.sketch_size = sketch_size
+        self.method: NewtonMethod = method
+        self.loss: OnlineLossName = loss
+        self.loss_scale = loss_scale
+        self.alpha0 = alpha0
+        self.constraint: Constraint = constraint
+        self.beta = beta
+        self.fit_intercept = fit_intercept
+        self.scale: Scale = scale
+        self.epochs = epochs
+        self.random_state = random_state
+        self.blend = blend
+
+
+@named_keywords
+class AdaptiveSubgradientClassifier(LinearClassifier):
+    """Linear classifier learned in one pass by adaptive subgradients, with H from a sketch of the gradients.
+
+    Parameters
+    ----------
+    sketch_size, method, form, loss, learning_rate, delta, penalty, penalty_strength
+        Those of fastsketch.AdaptiveSubgradient, with its defaults. The penalty takes hold of the intercept too.
+    fit_intercept : bool, default True
+        By a feature that is always 1.
+    scale, calibrate, blend
+        Those of the model too: features by their running moments, scores that are calibrated as rows come, and blended
+        with those of a diagonal learner.
+    class_weight : None, "balanced" or {label: weight}
+        "balanced": n / (n_classes n_c) of the labels of y in ``fit``, of those so far in ``partial_fit``.
+    epochs : int, default 1
+        Passes of ``fit``; ``partial_fit`` makes one.
+    random_state : int, RandomState or None, default 0
+        Of the methods "ada_lr" and "radagrad"; an int is the seed itself.
+
+    Attributes
+    ----------
+    classes_ : ndarray
+    coef_ : ndarray (1, n_features) for two classes, else (n_classes, n_features): one against the rest
+    intercept_ : ndarray (1,) or (n_classes,)
+    model_ : fastsketch.AdaptiveSubgradient
+        What has learned, with these labels.
+    n_features_in_, n_iter_ : int
+
+    Raises
+    ------
+    TypeError, ValueError
+        From ``fit`` and ``partial_fit``, if a parameter is out of range.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastsketch.sklearn import AdaptiveSubgradientClassifier
+    >>> X = np.random.default_rng(0).standard_normal((500, 20))
+    >>> y = np.where(X[:, 0] > 0.1, "yes", "no")
+    >>> bool(AdaptiveSubgradientClassifier(epochs=2).fit(X, y).score(X, y) > 0.9)
+    True
+    """
+
+    _KIND: ClassVar[type[Model]] = AdaptiveSubgradient
+
+    def __init__(
+        self,
+        sketch_size: int = 20,
+        *,
+        method: AdaptiveMethod = "ada_ffd",
+        form: Form = "mirror_descent",
+        loss: OnlineLossName = "logistic",
+        learning_rate: float | None = None,
+        delta: float | None = None,
+        penalty: Penalty = None,
+        penalty_strength: float = 0.0,
+        fit_intercept: bool = True,
+        scale: Scale = "moments",
+        calibrate: bool = True,
+        blend: bool | None = None,
+        class_weight: ClassWeight = None,
+        epochs: int = 1,
+        random_state: int | RandomState | None = 0,
+    ) -> None:
+        self.sketch_size = sketch_size
+        self.method: AdaptiveMethod = method
+        self.form: Form = form
+        self.loss: OnlineLossName = loss
+        self.learning_rate = learning_rate
+        self.delta = delta
+        self.penalty: Penalty = penalty
+        self.penalty_strength = penalty_strength
+        self.fit_intercept = fit_intercept
+        self.scale: Scale = scale
+        self.epochs = epochs
+        self.random_state = random_state
+        self.calibrate = calibrate
+        self.blend = blend
+        self.class_weight: ClassWeight = class_weight
+
+
+@named_keywords
+class AdaptiveSubgradientRegressor(LinearRegressor):
+    """Linear regression learned in one pass by adaptive subgradients, with H from a sketch of the gradients.
+
+    Parameters
+    ----------
+    sketch_size, method, form, learning_rate, delta, penalty, penalty_strength, fit_intercept, scale, random_state
+        As for AdaptiveSubgradientClassifier.
+    loss : {"square", "huber", "absolute"}, default "square"
+    blend : bool, optional
+        Whether scores are blended with those of a diagonal learner, as the model does for loss="square".
+    epochs : int, default 1
+
+    Attributes
+    ----------
+    coef_ : ndarray (n_features,)
+    intercept_ : float
+    model_ : fastsketch.AdaptiveSubgradient
+    n_features_in_, n_iter_ : int
+
+    Raises
+    ------
+    TypeError, ValueError
+        From ``fit`` and ``partial_fit``, if a parameter is out of range.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastsketch.sklearn import AdaptiveSubgradientRegressor
+    >>> X = np.random.default_rng(0).standard_normal((1000, 20))
+    >>> y = X[:, 0] - 2 * X[:, 1] + 0.5
+    >>> bool(AdaptiveSubgradientRegressor(epochs=5).fit(X, y).score(X, y) > 0.95)
+    True
+    """
+
+    _KIND: ClassVar[type[Model]] = AdaptiveSubgradient
+
+    def __init__(
+        self,
+        sketch_size: int = 20,
+        *,
+        method: AdaptiveMethod = "ada_ffd",
+        form: Form = "mirror_descent",
+        loss: OnlineLossName = "square",
+        learning_rate: float | None = None,
+        delta: float | None = None,
+        penalty: Penalty = None,
+        penalty_strength: float = 0.0,
+        fit_intercept: bool = True,
+        scale: Scale = "moments",
+        blend: bool | None = None,
+        epochs: int = 1,
+        random_state: int | RandomState | None = 0,
+    ) -> None:
+        self.sketch_size = sketch_size
+        self.method: AdaptiveMethod = method
+        self.form: Form = form
+        self.loss: OnlineLossName = loss
+        self.learning_rate = learning_rate
+        self.delta = delta
+        self.penalty: Penalty = penalty
+        self.penalty_strength = penalty_strength
+        self.fit_intercept = fit_intercept
+        self.scale: Scale = scale
+        self.epochs = epochs
+        self.random_state = random_state
+        self.blend = blend
