@@ -125,7 +125,7 @@ class OnlineLearner(Model, Generic[S], abstract=True):
 
     def _blends_numbers(self) -> bool:
         """Return whether to blend for real targets by default: where steps know the scale of the targets."""
-        raise NotImplementedError
+        return False
 
     # -- what it has learned ---------------------------------------------------------------------------------------
     def _begin(self) -> None:

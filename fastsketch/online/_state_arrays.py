@@ -3,6 +3,7 @@
 Kernels read the same attributes. A file holds every array but scratch, under the name of its field.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
 from functools import cache
@@ -202,7 +203,7 @@ class KeptRows(Arrays):
 
 
 @dataclass(slots=True)
-class LearnedState(Arrays):
+class LearnedState(Arrays, ABC):
     """State of one learner, and its learning."""
 
     sparse: bool  # the form of rows that it takes; sparse ones have slots in the place of columns
@@ -237,7 +238,7 @@ class LearnedState(Arrays):
 
     def n_stored(self) -> int:
         """Return the number of values in the sparse rows that it holds."""
-        raise NotImplementedError
+        return 0
 
     def fill(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         Arrays.fill(self, arrays)
@@ -250,9 +251,9 @@ class LearnedState(Arrays):
     def prepare(self, batch: RowBatch) -> None:
         """Settle what depends on the first rows, before they are learned from (nothing by default)."""
 
+    @abstractmethod
     def learn(self, batch: RowBatch, targets: Floats, sample_weight: Floats, scores: Floats) -> None:
         """Learn from the rows in turn; a row without a finite score has not been learned from."""
-        raise NotImplementedError
 
     @classmethod
     def learn_together(
@@ -276,13 +277,13 @@ class LearnedState(Arrays):
         """Restore the state before the row."""
         self.fill(kept.saved())
 
+    @abstractmethod
     def is_atomic(self) -> bool:
         """Return whether one row is learned from in whole or not at all, so that no copy of the state is needed."""
-        raise NotImplementedError
 
+    @abstractmethod
     def totals(self) -> tuple[int, float, int]:
         """Return (rows seen, cumulative loss, mistakes)."""
-        raise NotImplementedError
 
     def fade(self, factor: float) -> None:
         """Multiply the weight of earlier rows in H by `factor`."""
@@ -293,6 +294,6 @@ class LearnedState(Arrays):
         """Return the number of rows seen by arrays that have passed ``validate_all``."""
         return int(arrays["count"][ROUND])
 
+    @abstractmethod
     def coef(self) -> Floats:
         """Return w, (d,); (n_slots,) for sparse rows."""
-        raise NotImplementedError
