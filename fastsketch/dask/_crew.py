@@ -64,6 +64,8 @@ def _same(value: Any) -> Any:
 class ClientCrew:
     """The workers of a client."""
 
+    in_place = False  # of a lost worker, tasks are run again
+
     def __init__(self, client: Any) -> None:
         self._client, self._name = client, f"fastsketch-{uuid.uuid4().hex[:12]}"
         self._numbers = itertools.count()

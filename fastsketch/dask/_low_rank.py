@@ -6,16 +6,18 @@
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from numbers import Real
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fastsketch._validation import as_integer, as_real
 from fastsketch.dask._engine import await_workers, connected
 from fastsketch.jobs import WorkerLost
 from fastsketch.lowrank import LowRankModel
+from fastsketch.lowrank._model import as_share
 
 if TYPE_CHECKING:
-    from fastsketch.lowrank._climb import Callback
+    from fastsketch.lowrank._fitting import Callback
+    from fastsketch.lowrank._setting import FitSetting
 
 # Where no worker says how much memory it may take.
 MEMORY = 2 << 30
@@ -34,8 +36,8 @@ def fit(
 ) -> LowRankModel:
     """See fastsketch.dask.fit; partitions, sample_weight and validation are lists of delayed partitions."""
     from fastsketch.dask._crew import ClientCrew
-    from fastsketch.lowrank._crew import Here
-    from fastsketch.lowrank._spread_data import Given
+    from fastsketch.lowrank._loading import Matrices
+    from fastsketch.lowrank._partitions import Here
 
     if model.n_features is not None:
         raise ValueError(f"model must have seen no rows, it has been fitted to {model.n_rows}")
@@ -43,12 +45,8 @@ def fit(
         max_memory = as_real(max_memory, "max_memory", 0.0, 1e300, low_open=True)
     if patience is not None:
         patience = as_integer(patience, "patience", 1)
-    share, held = None, None
-    if isinstance(validation, Real) and not isinstance(validation, bool):
-        share = as_real(validation, "validation", 0.0, 1.0, low_open=True, high_open=True)
-    elif validation is not None:
-        held = validation
-    lists = {"sample_weight": sample_weight, "validation": held}
+    share = as_share(validation)
+    lists = {"sample_weight": sample_weight, "validation": None if share is not None else validation}
     for name, given in lists.items():
         if given is not None and len(given) != len(partitions):
             raise ValueError(f"{name} must have the {len(partitions)} partitions of the data, got {len(given)}")
@@ -56,18 +54,16 @@ def fit(
     if scheduler is None and not _active():
         from dask.base import compute
 
-        parts, weights, apart = (
-            None if each is None else list(compute(*each)) for each in (partitions, *lists.values())
-        )
-        return _fitted(asked, Here(), Given(parts or [], weights, apart), MEMORY, len(partitions))
+        loaded = [None if each is None else list(compute(*each)) for each in (partitions, *lists.values())]
+        return _fitted(asked, Here(), Matrices(loaded[0] or [], *loaded[1:]), MEMORY, len(partitions))
     from distributed import KilledWorker
 
     with ExitStack() as stack:
         client = connected(scheduler, stack)
         homes = _homes(client, len(partitions))
         crew = ClientCrew(client)
-        given = Given(*(_placed(crew, client, each, homes) for each in (partitions, *lists.values())))
-        del partitions, lists, sample_weight, validation, held
+        given = Matrices(*(_placed(crew, client, each, homes) for each in (partitions, *lists.values())))
+        del partitions, lists, sample_weight, validation
         try:
             return _fitted(asked, crew, given, _memory(client), max(homes.count(home) for home in homes))
         except KilledWorker as error:
@@ -75,7 +71,7 @@ def fit(
 
 
 class Asked(NamedTuple):
-    """A fit."""
+    """The arguments of a fit."""
 
     model: LowRankModel
     share: float | None
@@ -85,24 +81,45 @@ class Asked(NamedTuple):
 
 
 def _fitted(asked: Asked, crew: Any, given: Any, memory: float, most: int) -> LowRankModel:
-    """memory: of a worker for sums, if it was not given; most: partitions of one."""
-    from fastsketch.lowrank._spread import Room, fitted_over
+    """Return the model, fitted; memory: of a worker for sums, if it was not given; most: partitions of one worker."""
+    from fastsketch.lowrank._fitting import Watch, fit
+    from fastsketch.lowrank._loading import load
 
-    model = asked.model
-    fitted = fitted_over(
-        crew,
-        given,
-        model._wanted(),
-        dtype=model.dtype,
-        scaling=model.scaling,
-        share=asked.share,
-        patience=asked.patience,
-        callback=asked.callback,
-        room=Room(memory if asked.max_memory is None else asked.max_memory, most),
+    setting = asked.model._setting()
+    watch = Watch(
+        held=asked.share is not None or given.held is not None, patience=asked.patience, callback=asked.callback
     )
-    out = model.copy()
-    out._fitted = fitted
+    room = Room(memory if asked.max_memory is None else asked.max_memory, most)
+    entries = load(crew, given, setting, share=asked.share, check_width=lambda n: room.check(n, setting))
+    out = asked.model.copy()
+    out._fitted = fit(entries, setting, watch)[0]
     return out
+
+
+@dataclass(frozen=True)
+class Room:
+    """Memory of a worker for the sums of one step."""
+
+    max_memory: float  # bytes
+    partitions: int  # of the worker that has most
+
+    def check(self, n: int, setting: "FitSetting") -> None:
+        """Raise ValueError if the sums over n columns would take more."""
+        from fastsketch.lowrank._partitions import FAN_IN
+        from fastsketch.lowrank._sweeps import bytes_of_sums
+
+        own = bytes_of_sums(n, setting.rank, biases=setting.biases) if setting.sweeps else 0
+        each = max(own, 64 * n)
+        need = each * (self.partitions + FAN_IN + 1)
+        if need <= self.max_memory:
+            return
+        t = setting.rank + setting.biases
+        sums = f"{n:,} columns x {t} x {t + 1} / 2 numbers in a sweep" if own > 64 * n else f"{n:,} columns x 8 numbers"
+        raise ValueError(
+            f"the sums of a step, {sums}, take {each / 1e6:,.0f} MB for a partition and {need / 1e6:,.0f} MB on a "
+            f"worker of {self.partitions} partitions, more than max_memory={self.max_memory / 1e6:,.0f} MB: lower rank"
+            f"{' (or sweeps to 0)' if own > 64 * n else ''}, have fewer partitions a worker, or raise max_memory"
+        )
 
 
 def _placed(crew: Any, client: Any, given: Sequence[Any] | None, homes: list[str]) -> Any:

@@ -1,19 +1,24 @@
-"""Global, row and column biases under any loss, before any rank."""
+"""What a fit begins with: a constant score, the parameter of the loss where none is given, and the biases."""
 
-from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch._kernels.lowrank import fits
+from fastsketch._losses import LOSSES
 from fastsketch.lowrank._data import Array, Observed
-from fastsketch.lowrank._fitted import Biases
-from fastsketch.lowrank._setting import LossSetting
+from fastsketch.lowrank._order import least_reaching
+from fastsketch.lowrank._partitions import Entries, Moments, Partition, moments
+from fastsketch.lowrank._setting import FROM_SPREAD, LossSetting
+from fastsketch.lowrank._units import TINY, mean_curvature, spread_from
 
 Floats = NDArray[np.float64]
 
 SWEEPS = 20
+# Sweeps of the biases that the spread is taken from: of kinks two are far off, the rest of the way changes little.
+ROUGH_SWEEPS = 5
 # Longest step of a bias under losses of labels and counts, in units of their scores. Newton steps overshoot where the
 # curvature falls: without a limit the fit of signed links ended at 1.2 times the least objective.
 LIMIT = 2.0
@@ -21,143 +26,25 @@ LIMIT = 2.0
 ENOUGH = 1e-4
 # Distance from its kink within which a loss without curvature is treated as a parabola, as share of the spread of X.
 SMOOTH = 1e-2
-# What a sum of curvatures is at least: no scale of X may come near it.
-TINY = 1e-290
 
 
-def smoothing(data: Observed, loss: LossSetting) -> float:
-    """The distance for these observations; of a loss that has curvature everywhere it is not asked for."""
-    return SMOOTH if _curved(loss) else smoothing_of(loss, data.spread, float(np.abs(data.o).max(initial=0.0)))
+@dataclass(frozen=True)
+class Biases:
+    """The score without any rank is rows[i] + columns[j]."""
+
+    level: float
+    rows: Any  # (m,) of every partition, the level in it
+    columns: Array  # (n,)
+    columns_there: Any  # a promise of them
 
 
-def smoothing_of(loss: LossSetting, spread: float, largest: float) -> float:
-    """From the standard deviation and the largest size of the observations."""
-    return SMOOTH if _curved(loss) else SMOOTH * max(spread, 1e-12 * largest, TINY)
-
-
-def _curved(loss: LossSetting) -> bool:
-    return loss.about.smooth and loss.name != "huber"
-
-
-def no_biases(data: Observed) -> Biases:
-    """Zeros."""
-    dtype = data.o.dtype
-    return Biases(0.0, np.zeros(data.m, dtype), np.zeros(data.n, dtype))
-
-
-class ColumnSums(NamedTuple):
-    """Over the entries of every column; of partitions they are added."""
-
-    value: float  # of all losses
-    slopes: Floats  # (n,)
-    curvatures: Floats  # (n,)
-
-
-class RowSteps(NamedTuple):
-    """What is left, after the rows have moved, of the slope that all have in common; of partitions it is added."""
-
-    curvature: float
-    slope: float
-
-
-class Rows(Protocol):
-    """Biases of rows, wherever their entries are."""
-
-    def columns(self, level: float, cb: Array) -> ColumnSums:
-        """At the biases of the moment."""
-        ...
-
-    def move(self, level: float, cb: Array, ridge: float, limit: float) -> RowSteps:
-        """Take a step of every row."""
-        ...
-
-
-class RowBiases:
-    """Of the entries of one process."""
-
-    def __init__(self, data: Observed, loss: LossSetting, smooth: float, row: Floats | None = None) -> None:
-        self.data, self.loss, self.smooth = data, loss, smooth
-        self.row: Floats = np.zeros(data.m) if row is None else row  # (m,) without the level
-
-    def rows(self, level: float) -> Array:
-        """The level in them."""
-        return (level + self.row).astype(self.data.o.dtype)
-
-    def columns(self, level: float, cb: Array) -> ColumnSums:
-        value, _, _, gc, hc = self._sums(level, cb)
-        return ColumnSums(value, gc, hc)
-
-    def move(self, level: float, cb: Array, ridge: float, limit: float) -> RowSteps:
-        _, gr, hr, _, _ = self._sums(level, cb)
-        moved = _step(gr, hr, self.row, ridge, limit)
-        self.row = self.row - moved
-        return RowSteps(float(hr.sum()), float((gr - hr * moved).sum()))
-
-    def _sums(self, level: float, cb: Array) -> tuple[float, Floats, Floats, Floats, Floats]:
-        data, loss = self.data, self.loss
-        gr, hr, gc, hc = np.empty(data.m), np.empty(data.m), np.empty(data.n), np.empty(data.n)
-        about = loss.number, loss.parameter, self.smooth
-        value = fits.bias_sums(*about, *data.where, data.o, data.c, self.rows(level), cb, gr, hr, gc, hc)
-        return value, gr, hr, gc, hc
-
-
-def _step(g: Floats, h: Floats, bias: Floats, ridge: float, limit: float) -> Floats:
-    return ((g + ridge * bias) / np.maximum(h + ridge, TINY)).clip(-limit, limit)
-
-
-def fit_biases(data: Observed, loss: LossSetting, *, ridge: float, level: float, sweeps: int = SWEEPS) -> Biases:
-    """Newton steps (or of a parabola above, for losses without curvature), all rows at once and then all columns.
-
-    Each bias is shrunk to the global one, which begins at `level`, by `ridge`, in units of the loss.
-    """
-    rows = RowBiases(data, loss, smoothing(data, loss))
-    zeros = np.zeros(data.n, data.o.dtype)
-    level, columns = descend(rows, zeros, loss, ridge=ridge, level=level, sweeps=sweeps)
-    return Biases(level, rows.rows(level), columns)
-
-
-def descend(
-    rows: Rows, cb: Array, loss: LossSetting, *, ridge: float, level: float, sweeps: int
-) -> tuple[float, Array]:
-    """(level, column biases), which begin at cb = 0; `rows` keeps its own."""
-    limit = np.inf if loss.about.targets == "real" else LIMIT
-    column, dtype = np.zeros(len(cb)), cb.dtype
-    before, slopes, curvatures = rows.columns(level, cb)
-    for _ in range(sweeps):
-        column -= _step(slopes, curvatures, column, ridge, limit)
-        cb = column.astype(dtype)
-        left = rows.move(level, cb, ridge, limit)
-        # what the rows leave of the common slope is the level's
-        if left.curvature > 0:
-            level -= left.slope / left.curvature
-        after, slopes, curvatures = rows.columns(level, cb)
-        if not before - after > ENOUGH * abs(before):
-            break
-        before = after
-    return float(level), cb
-
-
-def constant_score(data: Observed, loss: LossSetting) -> float:
-    """The best constant score, or near it."""
-    o = data.o.astype(np.float64)
-    total = float(data.c.sum(dtype=np.float64)) if len(data.c) else float(len(o))
-    if not total > 0:
+# -- a constant score, and the spread around it ------------------------------------------------------------------------
+def constant_score(parts: Entries, loss: LossSetting) -> float:
+    """Return the best constant score, or one near it."""
+    weight, total = parts.total(_value_sums, parts.places)
+    if not weight > 0:
         return 0.0
-    # no product of BLAS: its bits depend on its threads
-    mean = float((data.c * o).sum() / total) if len(data.c) else float(o.mean())
-
-    def quantile(level: float) -> float:
-        if not len(data.c):
-            place = min(max(int(np.ceil(level * total)) - 1, 0), len(o) - 1)
-            return float(np.partition(o, place)[place])
-        order, c = np.argsort(o), data.c.astype(np.float64)
-        return float(o[order][min(int(np.searchsorted(np.cumsum(c[order]), level * total)), len(o) - 1)])
-
-    return constant_from(loss, mean, quantile)
-
-
-def constant_from(loss: LossSetting, mean: float, quantile: Callable[[float], float]) -> float:
-    """From the mean of the observations, or their smallest value that this share of them does not exceed."""
+    mean = total / weight
     if loss.name == "logistic":
         share = np.clip((mean + 1) / 2, 1e-6, 1 - 1e-6)
         return float(np.log(share / (1 - share)))
@@ -167,4 +54,145 @@ def constant_from(loss: LossSetting, mean: float, quantile: Callable[[float], fl
         return 1.0 if mean >= 0 else -1.0
     if loss.name in ("square", "squared_hinge"):
         return mean
-    return quantile(loss.parameter if loss.name == "quantile" else 0.5)
+    target = weight * (loss.parameter if loss.name == "quantile" else 0.5)
+    if not parts.weighted:  # a place among all
+        target = min(max(float(np.ceil(target)), 1.0), parts.n_observations)
+    return least_reaching(parts, parts.each(_values, parts.places), target)
+
+
+def _value_sums(place: Partition) -> tuple[float, float]:
+    """Return the sum of the weights, and of the weighted values."""
+    o, c = place.data.o, place.data.c
+    if not len(c):
+        return float(len(o)), float(o.sum(dtype=np.float64))
+    # no product of BLAS: its bits depend on its threads
+    return float(c.sum(dtype=np.float64)), float((c * o.astype(np.float64)).sum())
+
+
+def _values(place: Partition) -> tuple[Floats, Floats | None]:
+    data = place.data
+    return data.o.astype(np.float64), data.c.astype(np.float64) if len(data.c) else None
+
+
+def parameter_from_data(parts: Entries, loss: LossSetting, level: float, bias_ridge: float | None) -> float:
+    """Return delta or epsilon of a loss that was given none: a multiple of the spread of what biases leave.
+
+    Biases (none if bias_ridge is None) are fitted roughly, under the loss with the spread around `level`, which no few
+    wrong entries can spoil.
+    """
+    share, first = FROM_SPREAD[loss.name], _spread_around(parts, level)
+    if not first > 0:
+        return LOSSES[loss.name].parameter or 1.0  # one number everywhere: nothing to measure by
+    if bias_ridge is None:
+        return share * first
+    rough = replace(loss, parameter=share * first)
+    penalty = bias_ridge * mean_curvature(parts, rough, level)
+    left = _spread_around(parts, fit_biases(parts, rough, ridge=penalty, level=level, sweeps=ROUGH_SWEEPS))
+    return share * (left if left > 0 else first)
+
+
+def _spread_around(parts: Entries, centre: float | Biases) -> float:
+    """Return the robust spread of the observations around a constant score, or around biases."""
+    known = (centre.rows, centre.columns_there) if isinstance(centre, Biases) else (None, centre)
+    residuals = parts.each(_residual_sizes, parts.places, *known)
+    about: Moments = parts.sum_of(residuals, 1)
+    if not about.size:
+        return 0.0
+    return spread_from(least_reaching(parts, parts.items(residuals, 0), about.size // 2 + 1.0), about.mean)
+
+
+def _residual_sizes(place: Partition, rows: Array | None, other: Any) -> tuple[tuple[Floats, None], Moments]:
+    """Return sizes of what biases leave, or (rows None) a constant, where weights are not zero; and their moments."""
+    data, z = place.data, other
+    if rows is not None:
+        z = data.scores(np.zeros((data.m, 0)), np.zeros((data.n, 0)), rows, other)
+    left = np.abs(np.asarray(data.o - z, np.float64))
+    left = left[data.c > 0] if len(data.c) else left
+    return (left, None), moments(left)
+
+
+# -- biases ------------------------------------------------------------------------------------------------------------
+def no_biases(parts: Entries) -> Biases:
+    """Return biases that are zero."""
+    return _biases(parts, 0.0, parts.each(_no_rows, parts.places), np.zeros(parts.n, parts.dtype))
+
+
+def _biases(parts: Entries, level: float, rows: Any, columns: Array) -> Biases:
+    return Biases(level, parts.each(_row_biases, rows, level, columns.dtype), columns, parts.put(columns))
+
+
+def fit_biases(parts: Entries, loss: LossSetting, *, ridge: float, level: float, sweeps: int = SWEEPS) -> Biases:
+    """Fit level, row and column biases by Newton steps (or of a parabola above, for losses without curvature).
+
+    All columns move at once and then all rows. Each bias is shrunk to the level, which begins at `level`, by `ridge`,
+    in units of the loss.
+    """
+    limit, known = np.inf if loss.about.targets == "real" else LIMIT, (loss, smoothing(parts, loss))
+    column: Floats = np.zeros(parts.n)
+    rows, there = parts.each(_no_rows, parts.places), parts.put(column.astype(parts.dtype))
+    before, slopes, curvatures = parts.tree_total(_column_sums, parts.data, *known, rows, level, there)
+    for _ in range(sweeps):
+        column -= newton_step(slopes, curvatures, column, ridge, limit)
+        there = parts.put(column.astype(parts.dtype))
+        moved = parts.each(_move_rows, parts.data, *known, rows, level, there, ridge, limit)
+        rows, (slope, curvature) = parts.items(moved, 0), parts.sum_of(moved, 1)
+        # what the rows leave of the common slope is the level's
+        if curvature > 0:
+            level -= slope / curvature
+        after, slopes, curvatures = parts.tree_total(_column_sums, parts.data, *known, rows, level, there)
+        if not before - after > ENOUGH * abs(before):
+            break
+        before = after
+    return _biases(parts, float(level), rows, column.astype(parts.dtype))
+
+
+def newton_step(slopes: Floats, curvatures: Floats, bias: Floats, ridge: float, limit: float) -> Floats:
+    """Return what to subtract from each bias."""
+    step = (slopes + ridge * bias) / np.maximum(curvatures + ridge, TINY)
+    return step.clip(-limit, limit) if limit < np.inf else step
+
+
+def _no_rows(place: Partition) -> Floats:
+    return np.zeros(place.data.m)
+
+
+def _row_biases(row: Floats, level: float, dtype: np.dtype[Any]) -> Array:
+    return (level + row).astype(dtype)
+
+
+def _column_sums(
+    data: Observed, loss: LossSetting, smooth: float, row: Floats, level: float, cb: Array
+) -> tuple[float, Floats, Floats]:
+    """Return the sum of the losses, and (n,) the slopes and curvatures of every column."""
+    rb = (level + row).astype(cb.dtype)
+    value, _, _, slopes, curvatures = _bias_sums(data, loss, smooth, rb, cb)
+    return value, slopes, curvatures
+
+
+def _move_rows(
+    data: Observed, loss: LossSetting, smooth: float, row: Floats, level: float, cb: Array, ridge: float, limit: float
+) -> tuple[Floats, tuple[float, float]]:
+    """Return row biases after a step, and the slope and curvature that all rows then have in common."""
+    rb = (level + row).astype(cb.dtype)
+    _, slopes, curvatures, _, _ = _bias_sums(data, loss, smooth, rb, cb)
+    moved = newton_step(slopes, curvatures, row, ridge, limit)
+    return row - moved, (float((slopes - curvatures * moved).sum()), float(curvatures.sum()))
+
+
+def _bias_sums(
+    data: Observed, loss: LossSetting, smooth: float, rb: Array, cb: Array
+) -> tuple[float, Floats, Floats, Floats, Floats]:
+    gr, hr, gc, hc = np.empty(data.m), np.empty(data.m), np.empty(data.n), np.empty(data.n)
+    about = loss.number, loss.parameter, smooth
+    value = fits.bias_sums(*about, *data.where, data.o, data.c, rb, cb, gr, hr, gc, hc)
+    return value, gr, hr, gc, hc
+
+
+def smoothing(parts: Entries, loss: LossSetting) -> float:
+    """Return the distance from a kink that counts as curved; of losses with curvature nothing asks for it."""
+    return SMOOTH if loss.curved else smoothing_from(*parts.spread)
+
+
+def smoothing_from(spread: float, largest: float) -> float:
+    """Return it from the standard deviation and the largest size of the observations."""
+    return SMOOTH * max(spread, 1e-12 * largest, TINY)

@@ -9,82 +9,74 @@ ridge and rank would have, so that the values found can be given to a fit of all
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from fastsketch.lowrank._fitted import Fitted, Score, SelectionLine
-from fastsketch.lowrank._ground import Ground
-from fastsketch.lowrank._noise import NoiseLevel
-from fastsketch.lowrank._setting import SideSetting
+from fastsketch.lowrank._fitted import Score, SelectionLine
+from fastsketch.lowrank._pursuit import Pursuit
+from fastsketch.lowrank._setting import Ridges
+from fastsketch.lowrank._sweeps import Factors, Sweeps, biases_alone, held_score
 
 BIAS_RIDGES = (0.3, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 40.0)  # observations
 RIDGES = (0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0)  # noise levels
 
 
 def along(path: Sequence[float], start: float, score: Callable[[float], float]) -> float:
-    """The value with the least score, up or down the path from `start` as long as each step gains."""
-    found = {start: score(start)}
+    """Return the value with the least score, up or down the path from `start` as long as each step gains."""
+    scores = {start: score(start)}
     at = path.index(start)
     for step in (1, -1):
         place = at + step
         while 0 <= place < len(path):
             value = path[place]
-            found[value] = score(value)
-            if not found[value] < found[path[place - step]]:
+            scores[value] = score(value)
+            if not scores[value] < scores[path[place - step]]:
                 break
             place += step
-        if min(found, key=found.__getitem__) != start:
+        if min(scores, key=scores.__getitem__) != start:
             break
-    return min(found, key=found.__getitem__)
-
-
-def line_of(fitted: Fitted, score: Score, *, alone: bool = False) -> SelectionLine:
-    """What is told of a candidate."""
-    return SelectionLine(
-        rank=0 if alone else fitted.selected_rank,
-        ridge=None if alone else fitted.ridges.ridge,
-        bias_ridge=fitted.ridges.bias_ridge,
-        validation=score[0],
-        standard_error=score[1],
-    )
+    return min(scores, key=scores.__getitem__)
 
 
 def choose(
-    ground: Ground,
-    climbed: Fitted,
-    side: SideSetting,
-    noise: NoiseLevel,
-    *,
-    ridge: float | None,
-    sweeps: int,
-) -> tuple[Fitted, list[SelectionLine]]:
-    """The model after sweeps with the ridge and the rank that predict the held-out entries best; rank 0 is one.
+    pursuit: Pursuit, sweeps: Sweeps, ridges: Ridges, *, selected_rank: int, ridge: float | None
+) -> tuple[Factors, Score, list[SelectionLine]]:
+    """Return the model after sweeps with the ridge and the rank that predict the held-out entries best; rank 0 is one.
 
-    `climbed`: all ranks found, the one selected the best of them before sweeps. A `ridge` that is given is kept.
+    With its score, and a line for each model that was tried.
+
+    selected_rank: the best of the pursuit, before sweeps. A `ridge` that is given is kept.
     """
-    loss = side.loss
+    parts, loss = pursuit.parts, pursuit.loss
     lines: list[SelectionLine] = []
     scored: dict[tuple[float, int], float] = {}
-    alone = climbed.without_ranks()
-    nothing = ground.model_score(loss, alone)
-    best, least = alone, nothing[0]
+    alone = biases_alone(parts, pursuit.biases, ridges)
+    nothing = held_score(parts, loss, alone)
+    best, best_score = alone, nothing
 
     def at(multiple: float, rank: int) -> float:
-        nonlocal best, least
+        nonlocal best, best_score
         if (multiple, rank) not in scored:
-            ridges = replace(climbed.ridges, ridge=multiple)
-            begun = replace(climbed, selected_rank=rank, ridges=ridges)
-            setting = replace(side, penalty=ridges.penalty)
-            found = ground.swept(begun, setting, sweeps=sweeps, noise=noise)
-            score = ground.model_score(loss, found)
-            lines.append(line_of(found, score))
+            model = sweeps.run(*pursuit.sides(rank), pursuit.coefficients(rank), replace(ridges, ridge=multiple))
+            score = held_score(parts, loss, model)
+            lines.append(_line(model, score))
             scored[multiple, rank] = score[0]
-            if score[0] < least:
-                best, least = found, score[0]
+            if score[0] < best_score[0]:
+                best, best_score = model, score
         return scored[multiple, rank]
 
-    top = climbed.history[-1]["rank"]
+    top = pursuit.rank
     chosen = ridge if ridge is not None else along(RIDGES, 1.0, lambda multiple: at(multiple, top))
     rank, before = top, at(chosen, top)
     while rank > 1 and (now := at(chosen, rank // 2)) < before:
         rank, before = rank // 2, now
-    if climbed.selected_rank > 0:
-        at(chosen, climbed.selected_rank)
-    return best, [*lines, line_of(alone, nothing, alone=True)]
+    if selected_rank > 0:
+        at(chosen, selected_rank)
+    return best, best_score, [*lines, _line(alone, nothing)]
+
+
+def _line(model: Factors, score: Score) -> SelectionLine:
+    return SelectionLine(
+        rank=model.rank,
+        ridge=model.ridges.ridge if model.rank else None,
+        bias_ridge=model.ridges.bias_ridge,
+        validation=score[0],
+        standard_error=score[1],
+    )

@@ -11,6 +11,7 @@ from fastsketch._kernels.lowrank import entries
 from fastsketch._losses import as_targets
 from fastsketch._sparse import as_csr
 from fastsketch._validation import is_sparse
+from fastsketch.lowrank._setting import LossSetting
 
 Array = NDArray[Any]  # float32 or float64, the same one throughout a fit
 Indices = NDArray[np.uint32]
@@ -27,13 +28,32 @@ class Observed:
     o: Array  # (nnz,) values
     c: Array  # (nnz,) weights, or empty: all are 1
 
-    @property
+    @cached_property
     def where(self) -> tuple[Indices, Indices]:
         """(indptr, indices)."""
         return self.indptr, self.indices
 
+    def scores(
+        self, left: Array, right: Array, row_biases: Array, column_biases: Array, out: Array | None = None
+    ) -> Array:
+        """Return row_biases_i + column_biases_j + left_i . right_j of every entry (nnz,); left (m, t), right (n, t)."""
+        z, dtype = np.empty_like(self.o) if out is None else out, self.o.dtype
+        a, b = np.ascontiguousarray(left, dtype), np.ascontiguousarray(right, dtype)
+        rb, cb = np.ascontiguousarray(row_biases, dtype), np.ascontiguousarray(column_biases, dtype)
+        entries.scores(*self.where, a, b, rb, cb, z)
+        return z
+
+    def loss(self, loss: LossSetting, z: Array) -> tuple[float, float, float]:
+        """Return sums over the entries at the scores z: of losses, of squares of their slopes, of their curvatures."""
+        return entries.objective(loss.number, loss.parameter, z, self.o, self.c)
+
+    def loss_of_each(self, loss: LossSetting, z: Array) -> NDArray[np.float64]:
+        """Return the weighted loss of every entry (nnz,) at the scores z."""
+        values = loss.about.value(z.astype(np.float64), self.o.astype(np.float64), loss.parameter)
+        return values * self.c if len(self.c) else values
+
     def transposed(self) -> "Observed":
-        """The same entries column by column."""
+        """Return the same entries column by column."""
         indptr = np.empty(self.n + 1, np.uint32)
         rows, values, weights = np.empty_like(self.indices), np.empty_like(self.o), np.empty_like(self.c)
         entries.transpose(*self.where, self.o, self.c, indptr, rows, values, weights)
@@ -51,7 +71,7 @@ class Observed:
         return ends[1:] - ends[:-1], np.bincount(self.indices, minlength=self.n)
 
     def every(self, stride: int, first: int = 0) -> tuple["Observed", NDArray[np.int64]]:
-        """The entries of each stride-th row from `first` on, where other rows are empty; and which of all they are."""
+        """Return the entries of each stride-th row from `first` on, other rows empty, and their places among all."""
         lengths, ends = np.zeros(self.m, np.int64), self.indptr.astype(np.int64)
         lengths[first::stride] = self.counts[0][first::stride]
         kept: NDArray[np.int64] = np.concatenate([[0], np.cumsum(lengths)])
@@ -61,7 +81,7 @@ class Observed:
         return Observed(self.m, self.n, kept.astype(np.uint32), self.indices[at], self.o[at], c), at
 
     def part(self, mask: NDArray[np.bool_]) -> "Observed":
-        """The entries where mask (nnz,) is true."""
+        """Return the entries where mask (nnz,) is true."""
         kept = np.concatenate([[0], np.cumsum(mask)])
         return Observed(
             self.m,
@@ -82,13 +102,13 @@ def observed(
     n_columns: int | None = None,
     name: str = "X",
 ) -> Observed:
-    """Observed entries of a sparse matrix, or of a dense one with NaN for what is missing, as targets of the loss.
+    """Return the entries of a sparse matrix, or of a dense one with NaN for what is missing, as targets of the loss.
 
     sample_weight: of the same shape (sparse ones of the same structure), nonnegative. dtype: None keeps float32 and
     float64, all else becomes float64.
     """
     sparse = is_sparse(X)
-    indptr, indices, values = _of_sparse(X, name) if sparse else _of_dense(X, name)
+    indptr, indices, values = _sparse_entries(X, name) if sparse else _dense_entries(X, name)
     m, n = X.shape if sparse else np.shape(X)
     if n_columns is not None and n != n_columns:
         raise ValueError(f"{name} must have {n_columns} columns, got {n}")
@@ -112,13 +132,13 @@ def observed(
     return Observed(m, n, np.ascontiguousarray(indptr, np.uint32), indices, as_targets(o, loss, name), c)
 
 
-def _of_sparse(X: Any, name: str) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """(indptr, indices, values) in order, without duplicates."""
+def _sparse_entries(X: Any, name: str) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Return (indptr, indices, values) in order, without duplicates."""
     rows = as_csr(X, name, sum_duplicates=False)
     return rows.indptr, rows.indices, rows.data
 
 
-def _of_dense(X: Any, name: str) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+def _dense_entries(X: Any, name: str) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     if isinstance(X, np.ma.MaskedArray):
         raise TypeError(f"{name} must not be a masked array: fill what is missing with NaN")
     dense: NDArray[Any] = np.asarray(X)
@@ -131,14 +151,14 @@ def _of_dense(X: Any, name: str) -> tuple[NDArray[Any], NDArray[Any], NDArray[An
 
 
 def _entry(k: int, indptr: NDArray[Any], indices: NDArray[Any]) -> tuple[int, int]:
-    """(row, column) of the k-th entry."""
+    """Return (row, column) of the k-th entry."""
     return int(np.searchsorted(indptr, k, side="right")) - 1, int(indices[k])
 
 
 def _weights(
     weights: Any, indptr: NDArray[Any], indices: NDArray[Any], shape: tuple[int, int], dtype: np.dtype[Any]
 ) -> Array:
-    """Weights (nnz,) of the entries, from a matrix stored where X is or a dense one."""
+    """Return the weights (nnz,) of the entries, from a matrix stored where X is or a dense one."""
     sparse = is_sparse(weights)
     if not sparse:
         weights = np.asarray(weights)

@@ -1,7 +1,7 @@
-"""The fitted state of a low-rank model, and what a fit keeps in memory to be continued."""
+"""The fitted state of a low-rank model."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from typing import Any, NamedTuple, Self, TypedDict
 
 import numpy as np
@@ -11,7 +11,7 @@ from fastsketch._kernels.lowrank import dense
 from fastsketch._validation import as_dtype, as_integer, as_real
 from fastsketch.io import _checks as checks
 from fastsketch.io._checks import as_figure
-from fastsketch.lowrank._data import Array, Observed
+from fastsketch.lowrank._data import Array
 from fastsketch.lowrank._setting import Ridges
 
 # Entries that are predicted at once.
@@ -61,36 +61,6 @@ class SelectionLine(TypedDict):
     bias_ridge: float
     validation: float  # mean loss of the entries held out
     standard_error: float
-
-
-@dataclass(frozen=True)
-class Biases:
-    """The score without any rank is rows[i] + columns[j]."""
-
-    level: float
-    rows: Array  # (m,), the level in it
-    columns: Array  # (n,)
-
-
-@dataclass(frozen=True)
-class Problem:
-    """The entries of a fit, and the degree scaling of rows and columns (at most 1) in which ranks are searched for."""
-
-    data: Observed
-    held: Observed | None  # held out for validation
-    left: Array  # (m,)
-    right: Array  # (n,)
-
-
-@dataclass(frozen=True)
-class Continuation:
-    """With the ranks found so far, what a pursuit needs to go on with the same bits; never written to."""
-
-    problem: Problem
-    biases: Biases
-    z: Array  # (nnz,) scores of the entries
-    residual: float | None  # ||g - h||^2 of the last step without a gradient
-    block: Array | None  # (n, 8) directions from the search for the last rank
 
 
 class Sides(NamedTuple):
@@ -157,10 +127,6 @@ class Fitted:
     def line(self) -> HistoryLine:
         """Figures of the model in use: after the sweeps, or the line of the history for the selected rank."""
         return self.after or next(line for line in self.history if line["rank"] == self.selected_rank)
-
-    def without_ranks(self) -> Self:
-        """Its biases alone."""
-        return replace(self, left=self.left[:, :0].copy(), right=self.right[:, :0].copy(), path=None, selected_rank=0)
 
     def rank(self, asked: Any) -> int:
         """The selected rank if None is asked for, else the one asked for, or ValueError."""

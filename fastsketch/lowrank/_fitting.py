@@ -1,62 +1,180 @@
-"""The one flow of a fit, over entries in memory or in partitions: biases, ranks, sweeps, what validation says."""
+"""The one flow of a fit, in memory or over partitions: biases, ranks, sweeps, what validation says."""
 
-from dataclasses import dataclass, replace
-from typing import Any
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple
 
-from fastsketch.lowrank._choose import choose
-from fastsketch.lowrank._climb import Watch, climb
-from fastsketch.lowrank._fitted import HistoryLine
-from fastsketch.lowrank._ground import Ground
-from fastsketch.lowrank._setting import LossSetting, PursuitSetting, Ridges, SideSetting
-from fastsketch.lowrank._start import begin
+import numpy as np
 
+from fastsketch._validation import as_integer
+from fastsketch.lowrank._biases import Biases, constant_score, fit_biases, no_biases, parameter_from_data
+from fastsketch.lowrank._choose import BIAS_RIDGES, along, choose
+from fastsketch.lowrank._fitted import Fitted, HistoryLine, SelectionLine, Side
+from fastsketch.lowrank._partitions import Entries
+from fastsketch.lowrank._pursuit import Pursuit
+from fastsketch.lowrank._setting import FROM_SPREAD, FitSetting, LossSetting, Ridges, SideSetting
+from fastsketch.lowrank._sweeps import Factors, Sweeps, biases_alone, held_score, total_loss
+from fastsketch.lowrank._units import BIAS_OBSERVATIONS, NoiseLevel, mean_curvature
 
-@dataclass(frozen=True)
-class Wanted:
-    """What a model asks of a fit; the fields have the names of its parameters."""
-
-    rank: int
-    sweeps: int
-    biases: bool
-    ridge: float | None
-    bias_ridge: float | None
-    given: bool  # whether the parameter of the loss was
-    pursuit: PursuitSetting
-
-    @property
-    def loss(self) -> LossSetting:
-        """With the parameter of the table where none was given."""
-        return self.pursuit.loss
+Callback = Callable[[HistoryLine], object]
 
 
-def fitted_on(ground: Ground, wanted: Wanted, watch: Watch) -> tuple[Any, Any]:
-    """(the model, of the kind that the ground has; the pursuit, if its ranks can be continued)."""
-    start = begin(ground, wanted.loss, given=wanted.given, biases=wanted.biases, bias_ridge=wanted.bias_ridge)
-    loss = start.loss
-    pursuit = ground.pursuit(start.biases, replace(wanted.pursuit, loss=loss))
-    follow = wanted.rank > 0 and wanted.sweeps > 0
-    noise = ground.noise(loss, pursuit, bias_ridge=start.bias_ridge, follow=follow)
-    ridge = 1.0 if wanted.ridge is None else wanted.ridge
-    ridges = Ridges(ridge, start.bias_ridge, noise.unit(), start.curvature)
-    climb(pursuit, wanted.rank, watch)
-    fitted = pursuit.fitted(watch.history, watch.selected_rank(), ridges)
-    selection = list(start.selection)
-    if wanted.sweeps and fitted.ranks > 0:
-        ground.let_go(pursuit)
-        side = SideSetting(loss, fitted.level, ridges.penalty, ridges.bias_penalty, wanted.biases)
-        if not ground.has_held:
-            fitted = ground.swept(fitted, side, sweeps=wanted.sweeps, noise=noise)
-        else:
-            fitted, lines = choose(ground, fitted, side, noise, ridge=wanted.ridge, sweeps=wanted.sweeps)
-            selection += lines if not selection else lines[:-1]  # biases alone are there already
-        after = HistoryLine(
-            rank=fitted.selected_rank,
-            objective=ground.total_loss(loss, fitted),
-            seconds=watch.seconds(),
-            validation=ground.held_loss(loss, fitted) if ground.has_held else None,
+def fit(parts: Entries, setting: FitSetting, watch: "Watch") -> tuple[Fitted, Pursuit]:
+    """Fit the entries; return the model, and the pursuit, whose ranks can be continued if there were no sweeps."""
+    start = begin(parts, setting)
+    loss, biases = start.loss, start.biases
+    pursuit = Pursuit.begun(parts, biases, loss, setting)
+    about: dict[str, Any] = {"bias_ridge": start.bias_ridge, "follow": setting.rank > 0 and setting.sweeps > 0}
+    noise = NoiseLevel(parts, loss, pursuit.state, objective=pursuit.objective, **about)
+    ridges = Ridges(1.0 if setting.ridge is None else setting.ridge, start.bias_ridge, noise.unit, start.curvature)
+    climb(pursuit, setting.rank, watch)
+    if not setting.sweeps or not pursuit.rank:
+        return greedy(pursuit, watch, ridges, start.selection), pursuit
+    pursuit.forget()
+    side = SideSetting(loss, biases.level, ridges.penalty, ridges.bias_penalty, setting.biases)
+    sweeps, rank = Sweeps(parts, side, sweeps=setting.sweeps, noise=noise), watch.selected_rank()
+    selection, score = list(start.selection), None
+    if parts.n_held:
+        model, score, lines = choose(pursuit, sweeps, ridges, selected_rank=rank, ridge=setting.ridge)
+        selection += lines if not selection else lines[:-1]  # biases alone are there already
+    else:
+        model = sweeps.run(*pursuit.sides(rank), pursuit.coefficients(rank), ridges)
+    mean, error = (None, None) if score is None else score
+    objective = total_loss(parts, loss, model)
+    after = HistoryLine(rank=model.rank, objective=objective, seconds=watch.seconds(), validation=mean)
+    fitted = assembled(pursuit, watch, model.rows, model.columns, model.ridges, model.rank)
+    return replace(fitted, after=after, selection=tuple(selection), standard_error=error), pursuit
+
+
+# -- before the first rank ---------------------------------------------------------------------------------------------
+class Start(NamedTuple):
+    """A fit before its first rank."""
+
+    loss: LossSetting
+    biases: Biases
+    bias_ridge: float  # observations
+    curvature: float  # of one of them
+    selection: tuple[SelectionLine, ...] = ()  # bias ridges that held-out entries have scored
+
+
+def begin(parts: Entries, setting: FitSetting) -> Start:
+    """Fit the biases, and a parameter of the loss that was not given; held-out entries choose a bias_ridge of None."""
+    loss, given = setting.loss, setting.bias_ridge
+    ridge = BIAS_OBSERVATIONS[loss.about.targets] if given is None else given
+    from_data = loss.name in FROM_SPREAD and setting.loss_parameter is None
+    if not setting.biases and not from_data:
+        return Start(loss, no_biases(parts), ridge, 1.0)
+    level = constant_score(parts, loss)
+    if from_data:
+        loss = replace(loss, parameter=parameter_from_data(parts, loss, level, ridge if setting.biases else None))
+    if not setting.biases:
+        return Start(loss, no_biases(parts), ridge, 1.0)
+    curvature = mean_curvature(parts, loss, level)
+    if not parts.n_held or given is not None:
+        return Start(loss, fit_biases(parts, loss, ridge=ridge * curvature, level=level), ridge, curvature)
+    tried: dict[float, Biases] = {}
+    lines: list[SelectionLine] = []
+
+    def score(ridge: float) -> float:
+        tried[ridge] = fitted = fit_biases(parts, loss, ridge=ridge * curvature, level=level)
+        mean, error = held_score(parts, loss, biases_alone(parts, fitted, Ridges(0.0, ridge)))
+        lines.append(SelectionLine(rank=0, ridge=None, bias_ridge=ridge, validation=mean, standard_error=error))
+        return mean
+
+    ridge = along(BIAS_RIDGES, ridge, score)
+    return Start(loss, tried[ridge], ridge, curvature, tuple(lines))
+
+
+# -- rank after rank ---------------------------------------------------------------------------------------------------
+class Watch:
+    """The history of a fit, and whether it may end early."""
+
+    def __init__(
+        self,
+        *,
+        held: bool,
+        patience: Any,
+        callback: Callback | None,
+        history: list[HistoryLine] | None = None,
+    ) -> None:
+        """held: whether entries are held out. A `history` that is given is continued; `patience` is checked."""
+        if patience is not None:
+            patience = as_integer(patience, "patience", 1)
+            if not held:
+                raise ValueError("patience needs a validation set")
+        self.held, self.patience, self.callback = held, patience, callback
+        self.history = list(history or [])
+        self.began = time.perf_counter() - (self.history[-1]["seconds"] if self.history else 0.0)
+
+    def record(self, pursuit: Pursuit) -> bool:
+        """Add a line for the present rank and show it to the callback; return whether to end here."""
+        line = HistoryLine(
+            rank=pursuit.rank,
+            objective=float(pursuit.objective),
+            seconds=self.seconds(),
+            validation=pursuit.mean_loss() if self.held else None,
         )
-        fitted = replace(fitted, after=after)
-    if ground.has_held:
-        error = ground.model_score(loss, fitted)[1]
-        fitted = replace(fitted, selection=tuple(selection), standard_error=error)
-    return fitted, None if wanted.sweeps else pursuit
+        self.history.append(line)
+        asked = bool(self.callback(line.copy())) if self.callback is not None else False
+        return asked or (self.patience is not None and len(self.history) - 1 - self._best_place() >= self.patience)
+
+    def seconds(self) -> float:
+        """Return the seconds since the fit began."""
+        return time.perf_counter() - self.began
+
+    def _best_place(self) -> int:
+        scores = [line["validation"] if self.held else line["objective"] for line in self.history]
+        return int(np.argmin(scores))  # type: ignore[arg-type]
+
+    def selected_rank(self) -> int:
+        """Return the rank of the best validation score; without validation the last, or a lower that fits better."""
+        best, last = self.history[self._best_place()], self.history[-1]
+        if not self.held and not best["objective"] < last["objective"]:
+            return last["rank"]  # equal objectives happen: the printed step alone can make one grow
+        return best["rank"]
+
+
+def climb(pursuit: Pursuit, rank: int, watch: Watch) -> None:
+    """Add ranks up to `rank`; fewer if the gradient vanishes or the watch ends it."""
+    if not watch.history:
+        watch.record(pursuit)
+    while pursuit.rank < rank:
+        if not pursuit.add(len(watch.history), rank - pursuit.rank):
+            return
+        if watch.record(pursuit):
+            return
+
+
+# -- the model that a fit ends with ------------------------------------------------------------------------------------
+def greedy(pursuit: Pursuit, watch: Watch, ridges: Ridges, selection: tuple[SelectionLine, ...]) -> Fitted:
+    """Return the model of a pursuit without sweeps, which holds every rank."""
+    parts, t, rank = pursuit.parts, pursuit.rank, watch.selected_rank()
+    path, error = np.zeros((t, t)), None
+    for k, row in enumerate(pursuit.path):
+        path[k, : len(row)] = row
+    if parts.n_held:
+        rows, columns = pursuit.sides(rank, pursuit.coefficients(rank))
+        model = Factors(rows, columns, parts.put(columns), pursuit.biases.level, ridges)
+        error = held_score(parts, pursuit.loss, model)[1]
+    fitted = assembled(pursuit, watch, *pursuit.sides(t), ridges, rank)
+    return replace(fitted, path=path, selection=selection, standard_error=error)
+
+
+def assembled(pursuit: Pursuit, watch: Watch, rows: Any, columns: Side, ridges: Ridges, selected_rank: int) -> Fitted:
+    """Return the model with the rows of all partitions, fetched one after the other."""
+    parts, loss = pursuit.parts, pursuit.loss
+    left, row = parts.gathered(rows)
+    return Fitted(
+        left=left,
+        right=columns.factors,
+        path=None,
+        row=row,
+        column=columns.biases,
+        level=pursuit.biases.level,
+        history=watch.history,
+        selected_rank=selected_rank,
+        ridges=ridges,
+        loss_parameter=None if loss.about.parameter is None else loss.parameter,
+        n_observations=parts.n_observations,
+    )

@@ -1,102 +1,228 @@
-"""The leading singular vectors of a sparse matrix: by subspace iteration on eight vectors, or by the power method."""
+"""The leading singular triplet of a gradient: by subspace iteration on eight vectors, or by the power method.
+
+The matrix has the values `a` where the partitions have entries. Eight vectors cost little more than one: seven begin
+where the last rank left them, near the singular vectors that come next; one is random, for what they cannot see.
+"""
 
 from collections.abc import Sequence
-from math import frexp, ldexp
-from typing import NamedTuple
+from math import ldexp
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fastsketch._kernels.linalg.block import BLOCK, leading_of_block
+from fastsketch._kernels.linalg.block import BLOCK, gram_block, leading_of_block, next_block, orthonormal_block
 from fastsketch._kernels.lowrank import entries
 from fastsketch._kernels.lowrank import gradients as kernel
-from fastsketch._random import Normal, random_normal
-from fastsketch.lowrank._data import Array, Observed
+from fastsketch._random import Key, Normal, as_normal, raw_numbers
+from fastsketch.lowrank._data import Array
+from fastsketch.lowrank._partitions import Entries, First, Largest, Partition, added
+
+Floats = NDArray[np.float64]
 
 # Iterations stop when v turns by less than this (sine of the angle), or after the number asked for.
 TURNED = 1e-3
-# Values beyond 2**+-MODEST are brought near 1 by a power of two, exactly: iterations take their fourth powers, and
-# squares in their own dtype.
-MODEST = 32
+# Steps over partitions that are asked for at once: most ranks take as many, and those after the last cost nothing.
+AT_ONCE = 8
 
 
 class Triplet(NamedTuple):
     """A singular value and its vectors."""
 
-    u: Array  # (m,), its largest entry positive: one sign for all machines
+    u: Any  # (m,) of every partition; the largest entry of all is positive: one sign for all machines
     s: float
     v: Array  # (n,)
 
 
-class Found(NamedTuple):
-    """The leading triplet, and (n, 8) an orthonormal basis in which those after it will be found."""
+class Gradient(NamedTuple):
+    """The matrix whose triplets are looked for: `a` of every partition's state, over 2^exponent."""
 
-    triplet: Triplet
-    block: Array
-
-
-def block_start(seed: int, n: int, last: Array | None, extra: Array) -> Array:
-    """Eight directions to begin with: random ones, or seven of the last search and `extra`."""
-    if last is None:
-        return np.stack([random_normal(seed, Normal.PURSUIT + 2**30 + q, n) for q in range(BLOCK)], axis=1)
-    return np.column_stack([last[:, 1:], extra])
+    parts: Entries
+    state: Any
+    exponent: int  # not 0 where values are huge or tiny: iterations take their fourth powers
 
 
-def leading_of_eight(data: Observed, a: Array, start: Array, *, iterations: int) -> Found | None:
-    """The leading triplet of the matrix with values a where `data` has entries; None if it is zero.
+# -- eight vectors -----------------------------------------------------------------------------------------------------
+def leading_of_eight(
+    gradient: Gradient, last: Array | None, extra: Array, *, seed: int, iterations: int
+) -> tuple[Triplet, Array] | None:
+    """Return the leading triplet, and an orthonormal basis (n, 8) in which those after it will be found; None if zero.
 
-    Eight vectors cost little more than one. Of `start` (n, 8) seven begin where the last rank left them, near the
-    singular vectors that come next; one is random, for what they cannot see.
+    last: the basis of the last search; extra (n,): a random direction.
     """
-    block = np.ascontiguousarray(start, data.o.dtype)
-    left, right = np.empty(data.m, block.dtype), np.empty(data.n, block.dtype)
-    a, exponent = _modest(a)
-    s = leading_of_block(*data.where, a, block, iterations, TURNED, left, right)
-    return Found(_signed(left / s, ldexp(s, exponent), right), block) if s > 0 else None
+    parts, state, exponent = gradient
+    start = _block_start(seed, parts.n, last, extra).astype(parts.dtype, copy=False)
+    if parts.alone:
+        answers = parts.each(_lead, parts.places, state, start, iterations, TURNED, exponent)
+        s, v, block = parts.sum_of(answers, 1)
+        return (Triplet(parts.items(answers, 0), ldexp(s, exponent), v), block) if s > 0 else None
+    search, nodes = parts.crew.call(_began, start), list[Any]()
+    for k in range(iterations):
+        known = state, nodes, None if k else search, TURNED, exponent
+        nodes = parts.nodes(parts.each(_products, parts.places, *known))
+        if (k + 1) % AT_ONCE == 0 and k + 1 < iterations and parts.crew.fetch(nodes)[0].search.value.done:
+            break
+    found = _searched(parts.crew.fetch(nodes), TURNED, last=True)
+    triplet = _triplet(gradient, found.right, ()) if found.top > 0 else None
+    return None if triplet is None else (triplet, found.v)
 
 
-def leading(
-    data: Observed, a: Array, start: Array, *, iterations: int, minus: Sequence[Triplet] = ()
+def _block_start(seed: int, n: int, last: Array | None, extra: Array) -> Array:
+    """Return eight directions (n, 8): random ones, or seven of the last search and `extra`."""
+    if last is None:
+        raw = [raw_numbers(seed, Key.NORMAL, 0, Normal.PURSUIT + 2**30 + q, n) for q in range(BLOCK)]
+        return as_normal(np.stack(raw, axis=1))
+    out = np.empty((n, BLOCK), last.dtype)
+    out[:, :-1], out[:, -1] = last[:, 1:], extra
+    return out
+
+
+def _lead(
+    place: Partition, state: Any, start: Array, iterations: int, turned: float, exponent: int
+) -> tuple[Array, tuple[float, Array, Array]]:
+    """Return u, and s, v and the basis, where all rows are in one place."""
+    data, block = place.data, start.copy()
+    u, v = np.empty(data.m, block.dtype), np.empty(data.n, block.dtype)
+    s = leading_of_block(*data.where, _modest(state.a, exponent), block, iterations, turned, u, v)
+    if s > 0:
+        u /= s
+        if u[np.argmax(np.abs(u))] < 0:
+            u, v = -u, -v
+    return u, (s, v, block)
+
+
+class Search(NamedTuple):
+    """A step of subspace iteration."""
+
+    v: Array  # (n, 8) orthonormal: where the next step begins
+    right: Array  # (n,) the leading vector, once it is done
+    top: float  # square of the leading singular value
+    done: bool
+
+
+class Products(NamedTuple):
+    """A'A V and V'A'A V for the block V of a search."""
+
+    w: Array  # (n, 8)
+    inner: Floats  # (8, 8)
+    search: First
+
+
+def _began(start: Array) -> Search:
+    """Begin a search in the span of start (n, 8)."""
+    v = np.empty_like(start)
+    orthonormal_block(start, v)
+    return Search(v, v[:, 0], 0.0, False)
+
+
+def _products(
+    place: Partition, state: Any, before: list[Products], start: Search | None, turned: float, exponent: int
+) -> Products:
+    """Multiply the block of the search that the products of all partitions before have come to.
+
+    Every partition takes that step for itself: it is little work beside the way to somebody who would do it for all.
+    """
+    search = start or _searched(before, turned, last=False)
+    if search.done:
+        return Products(np.zeros(0), np.zeros(0), First(search))
+    w, u = np.empty_like(search.v), np.empty((place.data.m, BLOCK), search.v.dtype)
+    inner = gram_block(*place.data.where, _modest(state.a, exponent), search.v, u, w)
+    if not place.data.m:
+        w[:] = 0
+    return Products(w, inner, First(search))
+
+
+def _searched(nodes: list[Products], turned: float, *, last: bool) -> Search:
+    """Take the next step with the sum of these products."""
+    sums: Products = added(nodes)
+    before: Search = sums.search.value
+    if before.done:
+        return before
+    v, right = np.empty_like(before.v), np.empty(len(before.v), before.v.dtype)
+    top, done = next_block(before.v, sums.w.copy(), sums.inner.copy(), last, turned, right, v)
+    return Search(v if top > 0 else before.v, right, top, done or not top > 0)
+
+
+# -- one vector --------------------------------------------------------------------------------------------------------
+def leading_by_power(
+    gradient: Gradient, start: Array, *, iterations: int, minus: Sequence[Triplet] = ()
 ) -> Triplet | None:
-    """The leading triplet of that matrix less sum s_q u_q v_q' over `minus`, by the power method from v = start."""
-    dtype = data.o.dtype
-    a, exponent = (a, 0) if minus else _modest(a)  # a part of a matrix is of the size of slopes of kinks
-    u, w = np.empty(data.m, dtype), np.empty(data.n, dtype)
-    v = start / dtype.type(_norm(start) or 1)
+    """Return the leading triplet of the gradient less sum s_q u_q v_q' over `minus`, from v = start; None if zero."""
+    parts, state, exponent = gradient
+    kind = parts.dtype.type
+    v: Array = start.astype(parts.dtype) / kind(_norm(start) or 1)
     for _ in range(iterations):
-        if minus:
-            kernel.times(*data.where, a, v, u)
-            for uq, sq, vq in minus:
-                u -= dtype.type(sq * entries.dot(vq, v)) * uq
-            kernel.transposed_times(*data.where, a, u, w)
-            for uq, sq, vq in minus:
-                w -= dtype.type(sq * entries.dot(uq, u)) * vq
-        else:
-            kernel.gram_product(*data.where, a, v, u, w)
+        w, inner = parts.total(_power, parts.places, state, parts.put(v), exponent, *_less(parts, minus, v))
+        for each, along in zip(minus, inner, strict=True):
+            w = w - kind(each.s * along) * each.v
         size = _norm(w)
         if not size > 0:
             return None
-        w /= dtype.type(size)
-        inner = entries.dot(w, v)
-        v, w = w, v
-        if inner * inner > 1 - TURNED * TURNED:
+        w = w / kind(size)
+        turned, v = entries.dot(w, v), w
+        if turned * turned > 1 - TURNED * TURNED:
             break
-    kernel.times(*data.where, a, v, u)
-    for uq, sq, vq in minus:
-        u -= dtype.type(sq * entries.dot(vq, v)) * uq
-    s = _norm(u)
+    return _triplet(gradient, v, minus)
+
+
+def _triplet(gradient: Gradient, v: Array, minus: Sequence[Triplet]) -> Triplet | None:
+    """Return the triplet whose right vector is v, of the gradient less `minus`."""
+    parts, state, exponent = gradient
+    raw = parts.each(_left, parts.places, state, parts.put(v), exponent, *_less(parts, minus, v), parts.numbers)
+    squares, longest = parts.sum_of(raw, 1)
+    s = float(np.sqrt(squares))
     if not s > 0:
         return None
-    return _signed(u / s, ldexp(s, exponent), v)
+    negative = longest.value[2]
+    u = parts.each(_divided, parts.items(raw, 0), -s if negative else s)
+    return Triplet(u, ldexp(s, exponent), -v if negative else v)
 
 
-def _modest(a: Array) -> tuple[Array, int]:
-    """(b, e) with a = b 2**e, b itself where its values are neither huge nor tiny."""
-    exponent = frexp(max(float(a.max(initial=0.0)), -float(a.min(initial=0.0))))[1]
-    return (a, 0) if abs(exponent) <= MODEST else (np.ldexp(a, -exponent), exponent)
+def _less(parts: Entries, minus: Sequence[Triplet], v: Array) -> tuple[Any, list[float]]:
+    """Return u_q of every partition, and s_q v_q'v."""
+    if not minus:
+        return None, []
+    return parts.together([each.u for each in minus]), [each.s * entries.dot(each.v, v) for each in minus]
 
 
-def _signed(u: Array, s: float, v: Array) -> Triplet:
-    return Triplet(-u, s, -v) if u[np.argmax(np.abs(u))] < 0 else Triplet(u, s, v)
+def _power(
+    place: Partition, state: Any, v: Array, exponent: int, us: list[Array] | None, weights: list[float]
+) -> tuple[Array, Floats]:
+    """Return A'u (n,) with u = A v less the triplets, and (q,) u_q'u."""
+    data, a = place.data, _modest(state.a, exponent)
+    w = np.empty(data.n, v.dtype)
+    if us is None:
+        kernel.gram_product(*data.where, a, v, np.empty(data.m, v.dtype), w)
+        return w, np.empty(0)
+    u = _product(place, a, v, us, weights)
+    kernel.transposed_times(*data.where, a, u, w)
+    return w, np.array([entries.dot(uq, u) for uq in us])
+
+
+def _left(
+    place: Partition, state: Any, v: Array, exponent: int, us: list[Array] | None, weights: list[float], number: int
+) -> tuple[Array, tuple[float, Largest]]:
+    """Return u = A v less the triplets; and u'u, with the largest entry, the earliest of them first, and its sign."""
+    u = _product(place, _modest(state.a, exponent), v, us or [], weights)
+    at = int(np.argmax(np.abs(u))) if len(u) else -1
+    longest = (float(abs(u[at])), -number, bool(u[at] < 0)) if len(u) else (0.0, -number, False)
+    return u, (entries.dot(u, u), Largest(longest))
+
+
+def _product(place: Partition, a: Array, v: Array, us: list[Array], weights: list[float]) -> Array:
+    u = np.empty(place.data.m, v.dtype)
+    kernel.times(*place.data.where, a, v, u)
+    for uq, weight in zip(us, weights, strict=True):
+        u -= u.dtype.type(weight) * uq
+    return u
+
+
+def _divided(u: Array, size: float) -> Array:
+    return u / u.dtype.type(size)
+
+
+def _modest(a: Array, exponent: int) -> Array:
+    return np.ldexp(a, -exponent) if exponent else a
 
 
 def _norm(x: Array) -> float:

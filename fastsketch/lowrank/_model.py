@@ -1,11 +1,10 @@
 """Generalized low-rank models: a sparse matrix completed under the loss that fits it, one rank after the other."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastsketch._kernels.guard import changes
 from fastsketch._losses import LOSSES, LossName, as_loss_parameter
@@ -17,18 +16,18 @@ from fastsketch.features._id_map import IdMap
 from fastsketch.features._triples import Table, naming_ids
 from fastsketch.io import _checks as checks
 from fastsketch.lowrank._answers import Answers
-from fastsketch.lowrank._data import Array, observed
-from fastsketch.lowrank._fitted import Continuation, Fitted, HistoryLine, Problem, SelectionLine, validate
+from fastsketch.lowrank._data import observed
+from fastsketch.lowrank._fitted import Fitted, HistoryLine, SelectionLine, Side, validate
 from fastsketch.lowrank._ids import Ids, given, known_columns, without_ids
 from fastsketch.lowrank._queries import FoldedIn, Scale
-from fastsketch.lowrank._setting import FROM_SPREAD, LossSetting, PursuitSetting, SideSetting
+from fastsketch.lowrank._setting import FROM_SPREAD, FitSetting, LossSetting, SideSetting
 
 if TYPE_CHECKING:
-    from fastsketch.lowrank._climb import Callback
-    from fastsketch.lowrank._fitting import Wanted
+    from fastsketch.lowrank._fitting import Callback
+    from fastsketch.lowrank._pursuit import Continuation
 
-# Degree scaling: rows and columns count as if seen this much more often; weighted trace norm, spec of the field.
-DAMPING = 30.0
+# Parameters that a fit reads under their own names.
+SETTING = tuple(field.name for field in fields(FitSetting) if field.name != "loss")
 
 
 def _as_range(value: Any, name: str) -> tuple[float, float]:
@@ -249,18 +248,21 @@ class LowRankModel(Answers):
         array([3.2])
         """
         # numba takes long to import: only where loops over entries run
-        from fastsketch.lowrank._climb import Watch
-        from fastsketch.lowrank._fitting import fitted_on
-        from fastsketch.lowrank._ground import InMemory
+        from fastsketch.lowrank._fitting import Watch, fit
+        from fastsketch.lowrank._loading import Matrices, load
+        from fastsketch.lowrank._partitions import Here
 
         found = given(X, sample_weight, validation, columns=columns, row_ids=row_ids, column_ids=column_ids)
-        ids = found.ids
+        ids, setting, share, held = found.ids, self._setting(), as_share(found.validation), None
+        if share is None and found.validation is not None:
+            held = [found.validation]
+        matrices = Matrices([found.X], None if found.sample_weight is None else [found.sample_weight], held)
         with naming_ids(ids.rows, ids.columns):
-            problem = self._problem(found.X, found.sample_weight, found.validation)
-        del found
-        watch = Watch(held=problem.held is not None, patience=patience, callback=callback)
-        fitted, pursuit = fitted_on(InMemory(problem), self._wanted(), watch)
-        self._fitted, self._continuation, self._ids = fitted, None if pursuit is None else pursuit.end(), ids
+            entries = load(Here(), matrices, setting, share=share, named=False)
+        del found, matrices, held
+        watch = Watch(held=entries.n_held > 0, patience=patience, callback=callback)
+        fitted, pursuit = fit(entries, setting, watch)
+        self._fitted, self._continuation, self._ids = fitted, None if self.sweeps else pursuit.end(), ids
         return self
 
     @changes
@@ -295,8 +297,8 @@ class LowRankModel(Answers):
         >>> model.add_ranks(2).parameters["rank"], len(model.history)
         (3, 4)
         """
-        from fastsketch.lowrank._climb import Watch, climb
-        from fastsketch.lowrank._ground import InMemory
+        from fastsketch.lowrank._fitting import Watch, climb, greedy
+        from fastsketch.lowrank._loading import check_rank
         from fastsketch.lowrank._pursuit import Pursuit
 
         n = as_integer(n, "n", 1)
@@ -308,76 +310,27 @@ class LowRankModel(Answers):
                 "add_ranks goes on from a fit in memory: call fit first (files and pickles do not hold the data)"
             )
         total = fitted.ranks + n
-        check_rank(total, before.problem.data.m, before.problem.data.n)
-        held = before.problem.held is not None
-        watch = Watch(held=held, patience=patience, callback=callback, history=fitted.history)
-        pursuit = Pursuit.resumed(before, fitted, self._pursuit_setting(self._loss_setting(fitted)))
+        check_rank(total, before.parts.m, before.parts.n)
+        watch = Watch(held=before.parts.n_held > 0, patience=patience, callback=callback, history=fitted.history)
+        pursuit = Pursuit.resumed(before, fitted, self._loss_setting(fitted), self._setting())
         climb(pursuit, total, watch)
-        selection = fitted.selection
-        fitted = pursuit.fitted(watch.history, watch.selected_rank(), fitted.ridges)
-        if held:
-            error = InMemory(before.problem).model_score(self._loss_setting(fitted), fitted)[1]
-            fitted = replace(fitted, selection=selection, standard_error=error)
         self._values = {**self._values, "rank": total}
-        self._fitted, self._continuation = fitted, pursuit.end()
+        self._fitted = greedy(pursuit, watch, fitted.ridges, fitted.selection)
+        self._continuation = pursuit.end()
         return self
 
-    def _problem(self, X: Any, sample_weight: Any, validation: Any) -> Problem:
-        data = observed(X, loss=self.loss, sample_weight=sample_weight, dtype=self.dtype)
-        if len(data.o) == 0:
-            raise ValueError("X must hold at least one observation, got none")
-        held = None
-        if isinstance(validation, Real) and not isinstance(validation, bool):
-            share = as_real(validation, "validation", 0.0, 1.0, low_open=True, high_open=True)
-            chosen = np.random.default_rng(self.seed).random(len(data.o)) < share
-            if chosen.all() or not chosen.any():
-                raise ValueError(f"validation={share:g} leaves no entry on one side of {len(data.o)}")
-            data, held = data.part(~chosen), data.part(chosen)
-        elif validation is not None:
-            held = observed(validation, loss=self.loss, dtype=data.o.dtype, n_columns=data.n, name="validation")
-            if held.m != data.m or len(held.o) == 0:
-                raise ValueError(f"validation must have the {data.m} rows of X and at least one entry")
-        check_rank(self.rank, data.m, data.n)
-        left, right = (degree_scale(count, data.o.dtype, self.scaling) for count in data.counts)
-        return Problem(data, held, left, right)
-
-    def _wanted(self) -> "Wanted":
-        """What is asked of a fit."""
-        from fastsketch.lowrank._fitting import Wanted
-
-        return Wanted(
-            rank=self.rank,
-            sweeps=self.sweeps,
-            biases=self.biases,
-            ridge=self.ridge,
-            bias_ridge=self.bias_ridge,
-            given=self.loss_parameter is not None,
-            pursuit=self._pursuit_setting(self._asked_loss()),
-        )
+    def _setting(self) -> FitSetting:
+        values = self._values
+        return FitSetting(self._asked_loss(), **{name: values[name] for name in SETTING})
 
     def _asked_loss(self) -> LossSetting:
-        """With the parameter of the table where none was given."""
+        """Return the loss with the parameter of the table where none was given."""
         return LossSetting(self.loss, as_loss_parameter(self.loss, self.loss_parameter))
 
     def _loss_setting(self, fitted: Fitted) -> LossSetting:
-        """As it was fitted."""
+        """Return the loss as it was fitted."""
         asked = self._asked_loss()
         return asked if fitted.loss_parameter is None else replace(asked, parameter=fitted.loss_parameter)
-
-    def _pursuit_setting(self, loss: LossSetting) -> PursuitSetting:
-        return PursuitSetting(
-            loss=loss,
-            refine=self.refine,
-            max_refine_steps=self.max_refine_steps,
-            learning_rate=self.learning_rate,
-            step_rule=self.step_rule,
-            step_size=self.step_size,
-            inner_criterion=self.inner_criterion,
-            inner_tolerance=self.inner_tolerance,
-            max_inner_rank=self.max_inner_rank,
-            max_power_iterations=self.max_power_iterations,
-            seed=self.seed,
-        )
 
     # -- new rows and columns --------------------------------------------------------------------------------------
     def fold_in(
@@ -426,7 +379,7 @@ class LowRankModel(Answers):
         >>> new.predict(["eve"], ["Heat"]).round() > 3
         array([ True])
         """
-        from fastsketch.lowrank._factors import Side, fold_in
+        from fastsketch.lowrank._sweeps import fold_in
 
         fitted = self._known()
         axis = as_integer(axis, "axis", 0)
@@ -569,17 +522,8 @@ class LowRankModel(Answers):
         return f"{self.n_rows} x {self.n_features}, rank {self.selected_rank}"
 
 
-def check_rank(rank: int, m: int, n: int) -> None:
-    if rank > min(m, n):
-        raise ValueError(f"rank must be at most min(m, n) = {min(m, n)}, got {rank}")
-
-
-def degree_scale(count: NDArray[np.int64], dtype: np.dtype[Any], scaling: bool, least: int | None = None) -> Array:
-    """Of rows or columns with this many observations: at most 1, the same for all without `scaling`.
-
-    least: observations of the row or column that has fewest, where these are not all.
-    """
-    if not scaling:
-        return np.ones(len(count), dtype)
-    scale = (count + DAMPING) ** -0.25
-    return (scale / (scale.max() if least is None else (least + DAMPING) ** -0.25)).astype(dtype)
+def as_share(validation: Any) -> float | None:
+    """Return the share of the entries to hold out; None if validation is entries, or none."""
+    if not isinstance(validation, Real) or isinstance(validation, bool):
+        return None
+    return as_real(validation, "validation", 0.0, 1.0, low_open=True, high_open=True)

@@ -1,250 +1,231 @@
-"""Greedy pursuit: one rank after the other from the leading singular vectors of the gradient (GLRL Algorithms 2, 3)."""
+"""Greedy pursuit: one rank after the other from the leading singular vectors of the gradient (GLRL Algorithms 2, 3).
 
-from collections.abc import Sequence
-from typing import Any, Self
+Vectors of columns and few numbers are here; scores, gradients and vectors of rows stay beside the entries.
+"""
+
+from dataclasses import dataclass
+from math import frexp
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch._kernels.losses import ABSOLUTE
 from fastsketch._kernels.lowrank import entries
 from fastsketch._kernels.lowrank import gradients as kernel
 from fastsketch._random import Normal, random_normal
+from fastsketch.lowrank._biases import Biases
 from fastsketch.lowrank._data import Array, Observed
-from fastsketch.lowrank._fitted import Biases, Continuation, Fitted, HistoryLine, Problem
-from fastsketch.lowrank._leading import Triplet, block_start, leading, leading_of_eight
+from fastsketch.lowrank._fitted import Fitted, Side
+from fastsketch.lowrank._leading import Gradient, Triplet, leading_by_power, leading_of_eight
+from fastsketch.lowrank._order import least_reaching
+from fastsketch.lowrank._partitions import Entries, Largest, Partition
 from fastsketch.lowrank._refine import Refinement
-from fastsketch.lowrank._setting import PursuitSetting, Ridges
+from fastsketch.lowrank._setting import FitSetting, LossSetting
+
+Floats = NDArray[np.float64]
 
 BISECTIONS = 40
+# Gradients beyond 2**+-MODEST are brought near 1 by a power of two, exactly: searches take their fourth powers, and
+# squares in their own dtype.
+MODEST = 32
+
+
+class State(NamedTuple):
+    """The entries of a partition at the model of the moment."""
+
+    z: Array  # (nnz,) scores
+    a: Array  # (nnz,) the gradient in scaled rows and columns
+    sums: tuple[float, Largest]  # losses; the largest size of the gradient
+
+
+@dataclass(frozen=True)
+class Continuation:
+    """With the ranks found so far, what a pursuit in memory needs to go on with the same bits; never written to."""
+
+    parts: Entries
+    biases: Biases
+    z: Any
+    residual: float | None
+    block: Array | None
 
 
 class Pursuit:
-    """Scores z at the observed entries, the ranks found so far, and the gradient of the next.
+    """The ranks found so far, the scores of the entries, and the gradient of the next rank.
 
-    Rank k adds path[-1][k] * us[k][i] * vs[k][j] to the score; path[k] are the coefficients of the ranks up to k. What
-    touches entries or rows is in methods that a pursuit over partitions has of its own (`_spread_pursuit.py`).
+    Rank k adds path[-1][k] * us[k][i] * vs[k][j] to the score; path[k] are the coefficients of the ranks up to k.
     """
 
-    def __init__(self, problem: Problem, biases: Biases, setting: PursuitSetting) -> None:
-        self._begin(problem, biases, setting)
-        self._restart()
-        self.first_objective = self.objective
+    def __init__(self, parts: Entries, biases: Biases, loss: LossSetting, setting: FitSetting) -> None:
+        self.parts, self.biases, self.loss, self.setting = parts, biases, loss, setting
+        self.us: list[Any] = []  # (m,) of every partition
+        self.vs: list[Array] = []  # (n,)
+        self.path: list[Floats] = []
+        self.rank = 0
+        self.residual: float | None = None  # ||g - h||^2 of the last step without a gradient
+        self.block: Array | None = None  # (n, 8) directions from the search for the last rank
+        self.state: Any = None
+        self.objective = 0.0
+        self.refinement = Refinement(parts, biases, loss, setting.max_refine_steps)
 
     @classmethod
-    def resumed(cls, end: Continuation, fitted: Fitted, setting: PursuitSetting) -> Self:
-        """Where the pursuit of these ranks ended, to the bit."""
-        assert fitted.path is not None
-        self = cls.__new__(cls)
-        self._begin(end.problem, end.biases, setting)
-        self.us, self.vs = list(fitted.left.T), list(fitted.right.T)
-        self.path = [row[: k + 1].copy() for k, row in enumerate(fitted.path)]
-        self.residual, self.block = end.residual, end.block
-        self.z[:] = end.z
-        self.objective, self.first_objective = self._gradient(), fitted.history[0]["objective"]
+    def begun(cls, parts: Entries, biases: Biases, loss: LossSetting, setting: FitSetting) -> Self:
+        """Begin without any rank."""
+        self = cls(parts, biases, loss, setting)
+        self._restart()
+        self.refinement.first_objective = self.objective
         return self
 
-    def _begin(self, problem: Problem, biases: Biases, setting: PursuitSetting) -> None:
-        self.problem, self.biases, self.setting = problem, biases, setting
-        self.data, self.loss = problem.data, setting.loss
-        self.us: list[Any] = []  # (m,) each
-        self.vs: list[Array] = []  # (n,) each
-        self.path: list[NDArray[np.float64]] = []
-        self.a: Array = np.empty_like(self.data.o)  # the gradient in scaled rows and columns
-        self.z: Array = np.empty_like(self.data.o)
-        self.residual: float | None = None  # ||g - h||^2 of the last step without a gradient
-        self.block: Array | None = None  # directions from the search for the last rank
-        self.objective = 0.0
-        self.first_objective = 0.0  # without any rank
-
-    @property
-    def rank(self) -> int:
-        return len(self.us)
-
-    def fitted(self, history: list[HistoryLine], selected_rank: int, ridges: Ridges) -> Fitted:
-        """The ranks found, in arrays of their own, with the ridges of a fold-in."""
-        t, dtype, level = self.rank, self.data.o.dtype, self.biases.level
-        path = np.zeros((t, t))
-        for k, row in enumerate(self.path):
-            path[k, : len(row)] = row
-        return Fitted(
-            left=np.stack(self.us, axis=1) if t else np.zeros((self.data.m, 0), dtype),
-            right=np.stack(self.vs, axis=1) if t else np.zeros((self.data.n, 0), dtype),
-            path=path,
-            row=(self.biases.rows - level).astype(dtype),
-            column=self.biases.columns.copy(),
-            level=level,
-            history=history,
-            selected_rank=selected_rank,
-            ridges=ridges,
-            loss_parameter=None if self.loss.about.parameter is None else self.loss.parameter,
-            n_observations=len(self.data.o),
-        )
-
-    def forget(self) -> None:
-        """Let go of scores and gradient."""
-        self.a = self.z = self.data.o[:0]
+    @classmethod
+    def resumed(cls, end: Continuation, fitted: Fitted, loss: LossSetting, setting: FitSetting) -> Self:
+        """Go on where the pursuit of these ranks ended, to the bit."""
+        assert fitted.path is not None
+        self = cls(end.parts, end.biases, loss, setting)
+        for k, row in enumerate(fitted.path):
+            self._accept(fitted.left[:, k], fitted.right[:, k], row[: k + 1].copy())
+        self.residual, self.block = end.residual, end.block
+        self.refinement.first_objective = fitted.history[0]["objective"]
+        self._reach(self.parts.each(_regained, self.parts.places, end.z, self.loss, self.parts.right_there))
+        return self
 
     def end(self) -> Continuation:
-        """What `resumed` needs beside the ranks."""
-        return Continuation(self.problem, self.biases, self.z, self.residual, self.block)
+        """Return what `resumed` needs beside the ranks."""
+        return Continuation(self.parts, self.biases, self.parts.items(self.state, 0), self.residual, self.block)
 
-    def scores(self, data: Observed, out: Array) -> Array:
-        """Scores of the ranks held at the entries of `data`, in `out` (nnz,)."""
-        dtype = data.o.dtype
-        if self.us:
-            u = np.ascontiguousarray(np.stack(self.us, axis=1) * self.path[-1], dtype)
-            v = np.ascontiguousarray(np.stack(self.vs, axis=1), dtype)
-        else:
-            u, v = np.zeros((data.m, 1), dtype), np.zeros((data.n, 1), dtype)
-        entries.scores(*data.where, u, v, self.biases.rows, self.biases.columns, out)
-        return out
+    def forget(self) -> None:
+        """Let go of scores and gradient: their room is that of a transposed copy of the entries."""
+        self.state = None
+
+    def sides(self, rank: int, coefficients: Floats | None = None) -> tuple[Any, Side]:
+        """Return both sides of the first ranks, without coefficients, or with these in the rows."""
+        us, biases = self._rows(rank), self.biases
+        rows = self.parts.each(_row_side, self.parts.places, us, coefficients, biases.rows, biases.level)
+        return rows, Side(self._columns(rank), biases.columns)
+
+    def coefficients(self, rank: int) -> Floats:
+        """Return the coefficients (rank,) of the model of this rank."""
+        return self.path[rank - 1] if rank else np.empty(0)
 
     def mean_loss(self) -> float:
-        """Of the entries held out."""
-        data = self.problem.held
-        assert data is not None
-        z = self.scores(data, np.empty_like(data.o))
-        return entries.objective(self.loss.number, self.loss.parameter, z, data.o, data.c)[0] / len(z)
+        """Return the mean loss of the entries held out."""
+        known = self.coefficients(self.rank), self.biases.rows, self.biases.columns_there
+        vs = self.parts.put(self._columns(self.rank))
+        value, count = self.parts.total(_held_loss, self.parts.places, self.loss, self._rows(self.rank), vs, *known)
+        return value / count
 
     def add(self, step: int, most: int) -> bool:
-        """Step `step` (from 1): one more rank, at most `most` of losses with kinks; False if the gradient is zero."""
-        return self._add_smooth() if self.loss.about.smooth else self._add_nonsmooth(step, most)
+        """Take step `step` (from 1): one more rank, or at most `most` of losses with kinks; False if there is none."""
+        return self._add_smooth() if self.loss.smooth else self._add_nonsmooth(step, most)
 
-    def _restart(self) -> None:
-        """z and the gradient from the ranks held."""
-        self.scores(self.data, self.z)
-        self.objective = self._gradient()
+    def _rows(self, t: int) -> Any:
+        """Return the u of the first t ranks as a list for every partition."""
+        return self.parts.together(self.us[:t])
 
-    def _gradient(self) -> float:
-        return kernel.gradient(
-            self.loss.number,
-            self.loss.parameter,
-            *self.data.where,
-            self.z,
-            self.data.o,
-            self.data.c,
-            self.problem.left,
-            self.problem.right,
-            self.a,
-        )
+    def _columns(self, t: int) -> Array:
+        """Return the v of the first t ranks, (n, t)."""
+        out = np.empty((self.parts.n, t), self.parts.dtype)
+        for q, v in enumerate(self.vs[:t]):
+            out[:, q] = v
+        return out
 
-    def _accept(self, u: Any, v: Array, coefficients: NDArray[np.float64]) -> None:
+    def _accept(self, u: Any, v: Array, coefficients: Floats) -> None:
         self.us.append(u)
         self.vs.append(v)
         self.path.append(coefficients)
+        self.rank += 1
 
-    def _coefficients(self) -> NDArray[np.float64]:
-        return self.path[-1] if self.path else np.empty(0)
+    def _restart(self) -> None:
+        """Compute scores and gradient from the ranks held."""
+        vs = self.parts.put(self._columns(self.rank))
+        known = self.coefficients(self.rank), self.biases.rows, self.biases.columns_there
+        again = self.state if self.parts.in_place else None
+        known = again, self.loss, self.parts.right_there, self._rows(self.rank), vs, *known
+        self._reach(self.parts.each(_scored, self.parts.places, *known))
 
-    def _random_start(self) -> Array:
-        """A direction of its own for every rank: the last v is nearly orthogonal to what is left."""
-        return random_normal(self.setting.seed, Normal.PURSUIT + self.rank, self.data.n).astype(self.data.o.dtype)
+    def _reach(self, state: Any) -> None:
+        self.state = state
+        self.objective, largest = self.parts.sum_of(state, 2)
+        exponent = frexp(largest.value)[1]
+        self.exponent = 0 if abs(exponent) <= MODEST else exponent
+
+    def _direction(self) -> Array:
+        """Return a direction of its own for every rank: the last v is nearly orthogonal to what is left."""
+        return random_normal(self.setting.seed, Normal.PURSUIT + self.rank, self.parts.n)
+
+    def _unscaled(self, found: Triplet) -> Triplet:
+        """Return the vectors in rows and columns as they are."""
+        return Triplet(self.parts.each(_unscaled_rows, self.parts.places, found.u), found.s, found.v * self.parts.right)
 
     # -- smooth losses: Algorithm 2 ----------------------------------------------------------------------------------
     def _add_smooth(self) -> bool:
         found = self._leading_triplet()
         if found is None:
             return False
-        u, s, v = self._as_they_are(found)
-        theta, old = -s / self._lipschitz(), self._coefficients()
-        refine, rate = self.setting.refine, self.setting.learning_rate
+        u, s, v = self._unscaled(found)
+        there, theta, old = self.parts.put(v), -s / self._lipschitz(), self.coefficients(self.rank)
+        refine, rate, keep = self.setting.refine, self.setting.learning_rate, 1.0
         if refine == "full":
             before = np.append(old, 0.0)
-            self._accept(u, v, before + rate * (self._all_coefficients(u, v, theta) - before))
+            self._accept(u, v, before + rate * (self._all_coefficients(u, v, there, theta) - before))
             self._restart()
             return True
-        keep = 1.0
         if refine == "economic":
-            keep, theta = self._two_coefficients(u, v, theta)
+            keep, theta = self._two_coefficients(u, there, theta)
             keep, theta = 1.0 + rate * (keep - 1.0), rate * theta
         else:
             theta *= rate
-            if self.loss.about.lipschitz is None:
-                theta = self._safe(u, v, theta, s)
+            if self.loss.lipschitz is None:
+                theta = self._safe(u, there, theta, s)
         self._accept(u, v, np.append(keep * old, theta))
-        self.objective = self._step(keep, theta, u, v)
+        known = self.biases.rows, self.biases.columns_there, self.parts.in_place
+        self._reach(
+            self.parts.each(
+                _step, self.parts.places, self.state, self.loss, self.parts.right_there, keep, theta, u, there, *known
+            )
+        )
         return True
 
-    def _step(self, keep: float, theta: float, u: Array, v: Array) -> float:
-        """z = b + keep (z - b) + theta u_i v_j, b the biases, and the gradient there; the objective."""
-        dtype = self.data.o.dtype.type
-        return kernel.step_gradient(
-            self.loss.number,
-            self.loss.parameter,
-            *self.data.where,
-            self.z,
-            self.data.o,
-            self.data.c,
-            self.problem.left,
-            self.problem.right,
-            dtype(keep),
-            dtype(theta),
-            u,
-            v,
-            self.biases.rows,
-            self.biases.columns,
-            self.a,
-        )
-
-    def _as_they_are(self, found: Triplet) -> Triplet:
-        """Of the rows and columns, not of those scaled."""
-        return Triplet(found.u * self.problem.left, found.s, found.v * self.problem.right)
-
     def _leading_triplet(self) -> Triplet | None:
-        data, iterations = self.data, self.setting.max_power_iterations
-        if min(data.m, data.n) <= 8:
-            return leading(data, self.a, self._random_start(), iterations=iterations)
-        start = block_start(self.setting.seed, data.n, self.block, self._random_start())
-        found = leading_of_eight(data, self.a, start, iterations=iterations)
+        gradient, iterations = Gradient(self.parts, self.state, self.exponent), self.setting.max_power_iterations
+        if min(self.parts.m, self.parts.n) <= 8:
+            return leading_by_power(gradient, self._direction(), iterations=iterations)
+        seed = self.setting.seed
+        found = leading_of_eight(gradient, self.block, self._direction(), seed=seed, iterations=iterations)
         if found is None:
             return None
-        self.block = found.block
-        return found.triplet
+        self.block = found[1]
+        return found[0]
 
     def _lipschitz(self) -> float:
-        """Of the gradient in the scaled coordinates; their scales are at most 1."""
-        weight, largest = self._extremes()
-        lipschitz = self.loss.about.lipschitz
+        """Return the constant of the gradient in the scaled coordinates; their scales are at most 1."""
+        lipschitz = self.loss.lipschitz
         if lipschitz is None:  # poisson: of the region at hand
-            return max(weight * float(np.exp(min(largest, 700.0))), 1e-300)
-        return max(lipschitz * weight, 1e-300)
+            lipschitz = float(np.exp(min(self.parts.total(_largest_score, self.state).value, 700.0)))
+        return max(lipschitz * self.parts.largest_weight, 1e-300)
 
-    def _extremes(self) -> tuple[float, float]:
-        """The largest weight, and the largest score if it is positive."""
-        return float(self.data.c.max()) if len(self.data.c) else 1.0, float(self.z.max(initial=0.0))
-
-    def _refinement(self) -> Refinement:
-        steps, first = self.setting.max_refine_steps, self.first_objective
-        return Refinement(self.data, self.biases, self.loss, steps=steps, first_objective=first)
-
-    def _two_coefficients(self, u: Any, v: Array, theta: float) -> tuple[float, float]:
-        """(mu, rho) that minimise f(mu X + rho u v'); the step `theta`, which is always one down, if none is found."""
-        found = self._refinement()
-        mu, rho = found.two(self.z, u, v, first=not self.us)
-        if (mu, rho) == (1.0, 0.0) and found.dots(self.z, u, v, 1.0, theta)[0] < self.objective:
+    def _two_coefficients(self, u: Any, v: Any, theta: float) -> tuple[float, float]:
+        """Return (mu, rho) that minimise f(mu X + rho u v'); the step `theta`, always one down, if none is found."""
+        refinement = self.refinement
+        mu, rho = refinement.two(self.state, u, v, first=not self.us)
+        if (mu, rho) == (1.0, 0.0) and refinement.dots(self.state, u, v, 1.0, theta)[0] < self.objective:
             rho = theta
         return mu, rho
 
-    def _all_coefficients(self, u: Any, v: Array, theta: float) -> NDArray[np.float64]:
-        """All that minimise f(sum_q theta_q u_q v_q'); those of `theta` for the new rank if none are found."""
-        before, found = np.append(self._coefficients(), 0.0), self._refinement()
-        new = found.all(*self._sides(u, v), before)
-        if (new == before).all() and found.dots(self.z, u, v, 1.0, theta)[0] < self.objective:
+    def _all_coefficients(self, u: Any, v: Array, there: Any, theta: float) -> Floats:
+        """Return all that minimise f(sum_q theta_q u_q v_q'); those of `theta` for the new rank if none are found."""
+        before, refinement = np.append(self.coefficients(self.rank), 0.0), self.refinement
+        right = np.column_stack([self._columns(self.rank), v])
+        new = refinement.all(
+            self.parts.each(_stacked, self.parts.places, self.parts.together([*self.us, u])), right, before
+        )
+        if (new == before).all() and refinement.dots(self.state, u, there, 1.0, theta)[0] < self.objective:
             new[-1] = theta
         return new
 
-    def _sides(self, u: Array, v: Array) -> tuple[Any, Array]:
-        """(left (m, t), right (n, t)) of the ranks held and this one."""
-        dtype = self.data.o.dtype
-        left = np.ascontiguousarray(np.stack([*self.us, u], axis=1), dtype)
-        return left, np.ascontiguousarray(np.stack([*self.vs, v], axis=1), dtype)
-
-    def _safe(self, u: Any, v: Array, theta: float, s: float) -> float:
+    def _safe(self, u: Any, v: Any, theta: float, s: float) -> float:
         """Halve a step without a Lipschitz constant until it lowers the objective."""
-        found = self._refinement()
+        refinement = self.refinement
         for _ in range(60):
-            if found.dots(self.z, u, v, 1.0, theta)[0] <= self.objective - 0.25 * abs(theta) * s:
+            if refinement.dots(self.state, u, v, 1.0, theta)[0] <= self.objective - 0.25 * abs(theta) * s:
                 return theta
             theta *= 0.5
         return 0.0
@@ -252,102 +233,175 @@ class Pursuit:
     # -- nonsmooth losses: Algorithm 3 -------------------------------------------------------------------------------
     def _add_nonsmooth(self, step: int, most: int) -> bool:
         """Subtract eta_t times a low-rank part h of the subgradient."""
-        part = self._low_rank_part(min(self.setting.max_inner_rank, most))
+        part = [self._unscaled(each) for each in self._low_rank_part(min(self.setting.max_inner_rank, most))]
         if not part:
             return False
-        found = [self._as_they_are(each) for each in part]
-        self._aim(found)
-        eta = self.setting.step_size / np.sqrt(step) if self.setting.step_rule == "inverse_sqrt" else self._search()
-        for each in found:
-            self._accept(each.u, each.v, np.append(self._coefficients(), -eta * each.s))
-        self.objective = self._follow(eta)
+        parts, vs = self.parts, np.stack([each.v for each in part], axis=1)
+        us = parts.together([each.u for each in part])
+        # d = -h at the entries
+        d = parts.each(_low_rank_scores, parts.places, us, parts.put(vs), np.array([-each.s for each in part]))
+        eta = self.setting.step_size / np.sqrt(step) if self.setting.step_rule == "inverse_sqrt" else self._search(d)
+        for each in part:
+            self._accept(each.u, each.v, np.append(self.coefficients(self.rank), -eta * each.s))
+        known = eta, parts.spread[1], self.loss, parts.right_there, parts.in_place
+        self._reach(parts.each(_follow, parts.places, self.state, d, *known))
         return True
 
-    def _aim(self, part: Sequence[Triplet]) -> None:
-        """d = -h at the entries, for h = sum s u v' over the part."""
-        dtype = self.data.o.dtype
-        u, v = np.stack([p.u for p in part], axis=1), np.stack([p.v for p in part], axis=1)
-        s = np.array([p.s for p in part])
-        none = np.zeros(max(self.data.m, self.data.n), dtype)
-        left, right = np.ascontiguousarray(-u * s, dtype), np.ascontiguousarray(v, dtype)
-        self.d: Array = np.empty_like(self.data.o)
-        entries.scores(*self.data.where, left, right, none, none, self.d)
-
-    def _follow(self, eta: float) -> float:
-        """z + eta d, and the gradient there; the objective."""
-        self.z += self.data.o.dtype.type(eta) * self.d
-        settle(self.z, self.data, float(np.abs(self.data.o).max(initial=0.0)))
-        return self._gradient()
-
     def _low_rank_part(self, most: int) -> list[Triplet]:
-        """The leading triplets of the subgradient g that make h, until ||g - h||^2 is small enough."""
-        setting, rest = self.setting, self._squares()
+        """Return the leading triplets of the subgradient g that make h, until ||g - h||^2 is small enough."""
+        setting, parts = self.setting, self.parts
+        rest: float = parts.total(_squares, self.state)
         part: list[Triplet] = []
         if not rest > 0:
             return part
         previous = self.residual if setting.inner_criterion == "previous" else None
         bound = setting.inner_tolerance * (rest if previous is None else previous)
-        start = self.vs[-1] / self.problem.right if self.vs else self._random_start()
+        start = self.vs[-1] / parts.right if self.vs else self._direction()
         while len(part) < most:
-            found = self._triplet_from(start.astype(self.data.o.dtype), part)
+            # a part of a matrix is of the size of slopes of kinks
+            gradient = Gradient(parts, self.state, 0 if part else self.exponent)
+            found = leading_by_power(gradient, start, iterations=setting.max_power_iterations, minus=part)
             if found is None:
                 break
             part.append(found)
             rest -= found.s**2
             if rest <= bound:
                 break
-            start = random_normal(setting.seed, Normal.PURSUIT + self.rank + len(part) + 2**31, self.data.n)
+            start = random_normal(setting.seed, Normal.PURSUIT + self.rank + len(part) + 2**31, parts.n)
         self.residual = max(rest, 0.0)
         return part
 
-    def _squares(self) -> float:
-        """Of the gradient, summed."""
-        return entries.dot(self.a, self.a)
-
-    def _triplet_from(self, start: Array, minus: Sequence[Triplet]) -> Triplet | None:
-        """The leading triplet of the gradient less those, by the power method."""
-        return leading(self.data, self.a, start, iterations=self.setting.max_power_iterations, minus=minus)
-
-    def _search(self) -> float:
-        """The eta that minimises f(z + eta d): a weighted median for "absolute", else bisection on the slope."""
-        if self.loss.number == ABSOLUTE:
-            eta = self._middle_kink()
+    def _search(self, d: Any) -> float:
+        """Return the eta that minimises f(z + eta d): a weighted median for "absolute", else bisection on the slope."""
+        parts, loss = self.parts, self.loss
+        if loss.name == "absolute":
+            eta = least_reaching(parts, parts.each(_kinks, parts.places, self.state, d), None)
             return eta if np.isfinite(eta) else 0.0
-        low, high = 0.0, self._reach()
+        # a first guess of how far to go: where d is largest, by the spread of the observations
+        low, high = 0.0, (parts.spread[0] or 1.0) / max(parts.total(_largest_size, d).value, 1e-300)
         for _ in range(60):
-            if self._slope_along(high) >= 0:
+            if parts.total(_slope, parts.places, self.state, d, loss, high) >= 0:
                 break
             low, high = high, 2 * high
         for _ in range(BISECTIONS):
             middle = 0.5 * (low + high)
-            if self._slope_along(middle) < 0:
+            if parts.total(_slope, parts.places, self.state, d, loss, middle) < 0:
                 low = middle
             else:
                 high = middle
         return low
 
-    def _middle_kink(self) -> float:
-        """The weighted median of the etas at which z + eta d meets an observation; NaN if none does."""
-        data = self.data
-        places, weights = np.empty(len(self.d)), np.empty(len(self.d))
-        count = entries.kinks(self.z, data.o, data.c, self.d, places, weights)
-        return float(entries.weighted_median(places[:count], weights[:count]))
 
-    def _slope_along(self, eta: float) -> float:
-        """Of f(z + eta d)."""
-        data, loss = self.data, self.loss
-        return entries.slope_along(loss.number, loss.parameter, self.z, data.o, data.c, self.d, eta)[1]
+# -- beside the entries of a partition ---------------------------------------------------------------------------------
+def _stacked(place: Partition, us: list[Array]) -> Array:
+    """Return the factors of the rows, (m, t)."""
+    out = np.empty((place.data.m, len(us)), place.data.o.dtype)
+    for q, u in enumerate(us):
+        out[:, q] = u
+    return out
 
-    def _reach(self) -> float:
-        """A first guess of how far to go: where d is largest, by the spread of the observations."""
-        return float(np.std(self.data.o) or 1.0) / max(float(np.abs(self.d).max()), 1e-300)
+
+def _row_side(place: Partition, us: list[Array], coefficients: Floats | None, rb: Array, level: float) -> Side:
+    factors, dtype = _stacked(place, us), place.data.o.dtype
+    if coefficients is not None:
+        factors = (factors * coefficients).astype(dtype)
+    return Side(factors, (rb - level).astype(dtype))
+
+
+def _unscaled_rows(place: Partition, u: Array) -> Array:
+    return u * place.left
+
+
+def _scored(
+    place: Partition, again: State | None, loss: LossSetting, right: Array, us: list[Array], vs: Array,
+    coefficients: Floats, rb: Array, cb: Array,
+) -> State:  # fmt: skip
+    """Compute the scores of biases and ranks, and the gradient there; again: the state whose arrays they take."""
+    z, a = (None, np.empty_like(place.data.o)) if again is None else (again.z, again.a)
+    z = place.data.scores(_stacked(place, us) * coefficients, vs, rb, cb, out=z)
+    return _at(place, loss, right, z, a)
+
+
+def _regained(place: Partition, z: Array, loss: LossSetting, right: Array) -> State:
+    """Compute the gradient at scores z that are kept."""
+    return _at(place, loss, right, z.copy(), np.empty_like(z))
+
+
+def _at(place: Partition, loss: LossSetting, right: Array, z: Array, a: Array) -> State:
+    data = place.data
+    value = kernel.gradient(loss.number, loss.parameter, *data.where, z, data.o, data.c, place.left, right, a)
+    return State(z, a, (value, _largest_size(a)))
+
+
+def _step(
+    place: Partition, state: State, loss: LossSetting, right: Array, keep: float, theta: float, u: Array, v: Array,
+    rb: Array, cb: Array, in_place: bool,
+) -> State:  # fmt: skip
+    """Take z = b + keep (z - b) + theta u_i v_j, b the biases, and the gradient there."""
+    data, kind = place.data, place.data.o.dtype.type
+    z, a = (state.z, state.a) if in_place else (state.z.copy(), np.empty_like(state.a))
+    before = loss.number, loss.parameter, *data.where, z, data.o, data.c, place.left, right
+    value = kernel.step_gradient(*before, kind(keep), kind(theta), u, v, rb, cb, a)
+    return State(z, a, (value, _largest_size(a)))
+
+
+def _held_loss(
+    place: Partition, loss: LossSetting, us: list[Array], vs: Array, coefficients: Floats, rb: Array, cb: Array
+) -> tuple[float, int]:
+    """Return the sum of the losses held out, and how many there are."""
+    held = place.held
+    assert held is not None
+    return held.loss(loss, held.scores(_stacked(place, us) * coefficients, vs, rb, cb))[0], len(held.o)
+
+
+def _largest_score(state: State) -> Largest:
+    """Return the largest score, 0 if none is positive."""
+    return Largest(float(state.z.max(initial=0.0)))
+
+
+def _largest_size(a: Array) -> Largest:
+    return Largest(max(float(a.max(initial=0.0)), -float(a.min(initial=0.0))))
+
+
+def _squares(state: State) -> float:
+    """Return the sum of the squares of the gradient."""
+    return entries.dot(state.a, state.a)
+
+
+def _low_rank_scores(place: Partition, us: list[Array], vs: Array, s: Floats) -> Array:
+    """Return sum s u v' at the entries."""
+    data = place.data
+    return data.scores(_stacked(place, us) * s, vs, np.zeros(data.m), np.zeros(data.n))
+
+
+def _slope(place: Partition, state: State, d: Array, loss: LossSetting, eta: float) -> float:
+    """Return the slope of f(z + eta d)."""
+    data = place.data
+    return entries.slope_along(loss.number, loss.parameter, state.z, data.o, data.c, d, eta)[1]
+
+
+def _kinks(place: Partition, state: State, d: Array) -> tuple[Floats, Floats]:
+    """Return where z + eta d meets the observations, and how much each weighs."""
+    data, n = place.data, len(place.data.o)
+    places, weights = np.empty(n), np.empty(n)
+    count = entries.kinks(state.z, data.o, data.c, d, places, weights) if n else 0
+    return places[:count], weights[:count]
+
+
+def _follow(
+    place: Partition, state: State, d: Array, eta: float, largest: float, loss: LossSetting, right: Array,
+    in_place: bool,
+) -> State:  # fmt: skip
+    """Take z + eta d, and the gradient there; largest: size of an observation, of all partitions."""
+    move = place.data.o.dtype.type(eta) * d
+    z, a = (state.z, state.a) if in_place else (state.z.copy(), np.empty_like(state.a))
+    z += move
+    settle(z, place.data, largest)
+    return _at(place, loss, right, z, a)
 
 
 def settle(z: Array, data: Observed, largest: float) -> None:
-    """Entries that the search has met are met to the bit: else rounding would choose the sign of their slopes.
-
-    largest: the largest size of all observations.
-    """
+    """Put entries that the search has met where they are met to the bit: rounding would choose their slopes' signs."""
     near = 4 * np.finfo(z.dtype).eps * largest
     met = np.abs(z - data.o) <= near
     z[met] = data.o[met]

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch._kernels.losses import SQUARE
 from fastsketch._kernels.lowrank import coefficients, entries
-from fastsketch.lowrank._data import Array, Observed
-from fastsketch.lowrank._fitted import Biases
+from fastsketch.lowrank._biases import Biases
+from fastsketch.lowrank._data import Array
+from fastsketch.lowrank._partitions import Entries, Partition
 from fastsketch.lowrank._setting import LossSetting
 
 Floats = NDArray[np.float64]
@@ -29,7 +29,7 @@ LIFT, LEAST = 1e-10, 1e-12
 
 
 class Terms(NamedTuple):
-    """Of f at x (t,)."""
+    """A convex function f at x (t,)."""
 
     value: float
     slope: Floats  # (t,)
@@ -37,95 +37,50 @@ class Terms(NamedTuple):
     bound: Floats  # (t,): about how large the diagonal of the curvature can become
 
 
-Terms_at = Callable[[Floats, bool], Terms]  # (x, whether curvature and bound are wanted)
+TermsAt = Callable[[Floats, bool], Terms]  # (x, whether curvature and bound are wanted)
 
 
 class Refinement:
-    """Coefficients refined for the entries of `data`; `steps` of Newton at most, None: to tolerance.
+    """The loss as a function of coefficients; `steps` of Newton at most, None: to tolerance."""
 
-    first_objective: without any rank.
-    """
+    def __init__(self, parts: Entries, biases: Biases, loss: LossSetting, steps: int | None) -> None:
+        self.parts, self.biases, self.loss, self.steps = parts, biases, loss, steps
+        self.first_objective = 0.0  # without any rank
 
-    def __init__(
-        self, data: Observed, biases: Biases, loss: LossSetting, *, steps: int | None, first_objective: float
-    ) -> None:
-        self.data, self.biases, self.loss = data, biases, loss
-        self.steps, self.first_objective = steps, first_objective
-
-    def all(self, left: Any, right: Any, start: Floats) -> Floats:
-        """theta (t,) of the least f(sum_q theta_q left_q right_q') for left (m, t), right (n, t), row by row."""
-        return self._minimised(self.terms_of_all(left, right, len(start)), start)
-
-    def terms_of_all(self, left: Any, right: Any, t: int) -> Terms_at:
-        """Of all t coefficients."""
-        data, loss = self.data, self.loss
+    def all(self, left: Any, right: Array, start: Floats) -> Floats:
+        """Return theta (t,) of the least f(sum_q theta_q left_q right_q') for left (m, t), right (n, t)."""
+        known = self.loss, self.biases.rows, self.biases.columns_there, left, self.parts.put(right)
 
         def terms(theta: Floats, curved: bool) -> Terms:
-            slope, bound, curvature = np.empty(t), np.zeros(t), np.empty((t, t) if curved else (0, 0))
-            value = coefficients.newton_terms(
-                loss.number,
-                loss.parameter,
-                loss.about.lipschitz or 0.0,
-                *data.where,
-                data.o,
-                data.c,
-                self.biases.rows,
-                self.biases.columns,
-                left,
-                right,
-                theta,
-                slope,
-                bound,
-                curvature,
-            )
-            return Terms(value, slope, curvature, bound)
+            return self.parts.total(_newton_terms, self.parts.places, *known, theta, curved)
 
-        return terms
+        return self._minimised(terms, start)
 
-    def two(self, z: Any, u: Any, v: Array, *, first: bool) -> tuple[float, float]:
-        """(mu, rho) of the least f(mu X + rho u v'), z (nnz,) the scores of X; mu = 1 for the first rank, X = 0."""
+    def two(self, state: Any, u: Any, v: Any, *, first: bool) -> tuple[float, float]:
+        """Return (mu, rho) of the least f(mu X + rho u v'), X the scores of `state`; mu = 1 for the first, X = 0."""
 
         def terms(x: Floats, curved: bool) -> Terms:
-            out = self.dots(z, u, v, *x)
-            h = np.array([[out[3], out[4]], [out[4], out[5]]])
-            return Terms(out[0], out[1:3].copy(), h, np.diag(h))
+            out = self.dots(state, u, v, 1.0 if first else x[0], x[-1])
+            h = out[[[3, 4], [4, 5]]]
+            return (
+                Terms(out[0], out[1:3], h, h.diagonal()) if not first else Terms(out[0], out[2:3], h[1:, 1:], out[5:])
+            )
 
-        def terms_of_rho(x: Floats, curved: bool) -> Terms:
-            value, slope, h, bound = terms(np.array([1.0, x[0]]), curved)
-            return Terms(value, slope[1:], h[1:, 1:], bound[1:])
+        found = self._minimised(terms, np.zeros(1) if first else np.array([1.0, 0.0]))
+        return 1.0 if first else float(found[0]), float(found[-1])
 
-        if first:
-            return 1.0, float(self._minimised(terms_of_rho, np.zeros(1))[0])
-        mu, rho = self._minimised(terms, np.array([1.0, 0.0]))
-        return float(mu), float(rho)
+    def dots(self, state: Any, u: Any, v: Any, keep: float, theta: float) -> Floats:
+        """Return the sums (6,) of ``entries.five_dots``: objective, slopes and curvatures at (keep, theta)."""
+        known = self.loss, self.biases.rows, self.biases.columns_there, u, v, keep, theta
+        return self.parts.total(_five_dots, self.parts.places, state, *known)
 
-    def dots(self, z: Any, u: Any, v: Array, keep: float, theta: float) -> Floats:
-        """The sums of ``entries.five_dots``: objective, slopes and curvatures at (keep, theta)."""
-        data, dtype, out = self.data, self.data.o.dtype.type, np.empty(6)
-        entries.five_dots(
-            self.loss.number,
-            self.loss.parameter,
-            *data.where,
-            z,
-            data.o,
-            data.c,
-            self.biases.rows,
-            self.biases.columns,
-            dtype(keep),
-            dtype(theta),
-            u,
-            v,
-            out,
-        )
-        return out
-
-    def _minimised(self, terms: Terms_at, start: Floats) -> Floats:
-        """x of the least f from `start`; a step that goes too far is shortened to where the slope would be zero."""
+    def _minimised(self, terms: TermsAt, start: Floats) -> Floats:
+        """Return x of the least f from `start`; a step that goes too far is shortened to where the slope would be 0."""
         x, most = start, MOST_STEPS if self.steps is None else self.steps
         now = terms(x, True)
         for turn in range(most):
             move = _newton(now)
-            if self.loss.number == SQUARE:
+            if self.loss.name == "square":
                 return x + move
             slope, length = float((now.slope * move).sum()), 1.0
             enough = ENOUGH * abs(now.value) + ENOUGH_OF_START * abs(self.first_objective) if turn else 0.0
@@ -145,9 +100,30 @@ class Refinement:
         return x
 
 
+def _five_dots(
+    place: Partition, state: Any, loss: LossSetting, rb: Array, cb: Array, u: Array, v: Array, keep: float, theta: float
+) -> Floats:
+    data, kind, out = place.data, place.data.o.dtype.type, np.empty(6)
+    about = loss.number, loss.parameter, *data.where, state.z, data.o, data.c, rb, cb
+    entries.five_dots(*about, kind(keep), kind(theta), u, v, out)
+    return out
+
+
+def _newton_terms(
+    place: Partition, loss: LossSetting, rb: Array, cb: Array, left: Array, right: Array, theta: Floats, curved: bool
+) -> Terms:
+    data, t = place.data, len(theta)
+    slope, bound, curvature = np.zeros(t), np.zeros(t), np.zeros((t, t) if curved else (0, 0))
+    if not data.m:
+        return Terms(0.0, slope, curvature, bound)
+    about = loss.number, loss.parameter, loss.lipschitz or 0.0, *data.where, data.o, data.c, rb, cb
+    value = coefficients.newton_terms(*about, left, right, theta, slope, bound, curvature)
+    return Terms(value, slope, curvature, bound)
+
+
 def _newton(at: Terms) -> Floats:
-    """-curvature^-1 slope."""
-    size = np.diag(at.curvature) + LEAST * at.bound
+    """Return -curvature^-1 slope."""
+    size = at.curvature.diagonal() + LEAST * at.bound
     unit = np.sqrt(np.where(size > 0, size, 1.0))
     h = at.curvature / (unit[:, None] * unit)
     h[np.diag_indices_from(h)] += LIFT

@@ -1,7 +1,9 @@
-"""What a model asks of the algorithms below it, in small parts: the loss, the pursuit, the fits of one side."""
+"""What a fit is asked for: the loss, the parameters of the model, the ridges in units of the loss."""
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
 
 from fastsketch._losses import LOSSES, Loss
 
@@ -16,24 +18,26 @@ class LossSetting:
 
     name: str
     parameter: float
+    number: int = field(init=False)  # of the kernels
+    smooth: bool = field(init=False)
+    lipschitz: float | None = field(init=False)  # constant of the slope; None where there is none
+    curved: bool = field(init=False)  # whether its second derivative tells how steep it is
+
+    def __post_init__(self) -> None:
+        about = LOSSES[self.name]
+        known = {"number": about.number, "smooth": about.smooth, "lipschitz": about.lipschitz}
+        known["curved"] = about.smooth and self.name != "huber"
+        self.__dict__.update(known)  # frozen: not by assignment
 
     @property
     def about(self) -> Loss:
-        """The entry of the table."""
+        """The entry of the table of losses."""
         return LOSSES[self.name]
-
-    @property
-    def number(self) -> int:
-        """How the kernels know it."""
-        return LOSSES[self.name].number
 
 
 @dataclass(frozen=True)
 class Ridges:
-    """The ridges as parameters count them, and what one of each is in units of the loss (`_units.py`).
-
-    Files from before ridges had units hold penalties: there a unit is 1.
-    """
+    """The ridges as parameters count them, and what one of each is in units of the loss (`_units.py`)."""
 
     ridge: float  # in noise levels
     bias_ridge: float  # in observations
@@ -42,38 +46,46 @@ class Ridges:
 
     @property
     def penalty(self) -> float:
-        """Of factors."""
+        """L2 penalty of the factors, in units of the loss."""
         return self.ridge * self.ridge_unit
 
     @property
     def bias_penalty(self) -> float:
-        """Of biases."""
+        """L2 penalty of the biases, in units of the loss."""
         return self.bias_ridge * self.bias_ridge_unit
 
 
 @dataclass(frozen=True)
-class PursuitSetting:
-    """How ranks are found; the fields have the names of the model's parameters."""
+class FitSetting:
+    """Parameters of the model that a fit reads, by their names; of the loss, with its own parameter."""
 
-    loss: LossSetting
+    loss: LossSetting  # with the parameter of the table where none was given
+    loss_parameter: float | None
+    rank: int
     refine: Literal["economic", "full", "none"]
     max_refine_steps: int | None  # None: to tolerance
+    biases: bool
+    scaling: bool
     learning_rate: float
+    sweeps: int
+    ridge: float | None
+    bias_ridge: float | None
     step_rule: Literal["line_search", "inverse_sqrt"]
     step_size: float
     inner_criterion: Literal["current", "previous"]
     inner_tolerance: float
     max_inner_rank: int
     max_power_iterations: int
+    dtype: np.dtype[Any] | None
     seed: int
 
 
 @dataclass(frozen=True)
 class SideSetting:
-    """How rows are fitted to given factors of the columns (and columns to those of the rows)."""
+    """How rows are fitted to given factors of the columns, and columns to those of the rows."""
 
     loss: LossSetting
     level: float  # the global bias
-    penalty: float  # of factors, in units of the loss, as is that of biases
+    penalty: float  # of factors, in units of the loss
     bias_penalty: float
     biases: bool  # whether biases are fitted too

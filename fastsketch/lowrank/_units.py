@@ -14,8 +14,8 @@ Neither is so for a number that the user writes once. But:
   observations**, of mean curvature, whatever the loss (`mean_curvature`). Curvature has the scale of slope / residual:
   1, 1 and 1 / c in the two cases above. The logistic loss has p (1 - p) at the best constant score, at most 1/4.
 - A direction enters A B' if its singular value in the gradient exceeds penalty, and pure noise of the same slopes has
-  one of s (sqrt(N / m) + sqrt(N / n)) (`_noise.py`). With penalty = ridge * that, **ridge = 1 is what noise needs to
-  be left out**. It has the scale of the slopes: c, and 1, as it must be.
+  one of about s (sqrt(N / m) + sqrt(N / n)), s the root mean square slope (`NoiseLevel`). With penalty = ridge * that,
+  **ridge = 1 is what noise needs to be left out**. It has the scale of the slopes: c, and 1, as it must be.
 
 Labels and counts have no scale to be free of; there the same two units are of curvature and of slopes, and for a model
 that is right, mean(slope^2) = mean(curvature): both units are then of curvature alone.
@@ -24,28 +24,39 @@ A delta or an epsilon that is given is in units of X. One that is not is a multi
 leave (`parameter_from_data`), and so are kinks smoothed over a share of the spread of X (`_biases.py`).
 """
 
-from dataclasses import replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch._kernels.lowrank import entries
+from fastsketch._kernels.lowrank import dense
 from fastsketch._losses import LOSSES
 from fastsketch.lowrank._data import Observed
-from fastsketch.lowrank._setting import FROM_SPREAD, LossSetting
+from fastsketch.lowrank._fitted import Side
+from fastsketch.lowrank._partitions import Entries, Partition
+from fastsketch.lowrank._setting import LossSetting
+
+Floats = NDArray[np.float64]
 
 # Observations that a bias is shrunk by, where the model is not told, by kind of target: on validation parts of training
 # entries (docs/defaults.md).
 BIAS_OBSERVATIONS = {"real": 3.0, "label": 2.0, "count": 3.0}
-# Sweeps of the biases that the spread is taken from: of kinks two are far off, the rest of the way changes little.
-ROUGH_SWEEPS = 5
 # Half of the residuals may be next to zero, as of labels in numbers: the spread is at least this share of their mean.
 LEAST_SPREAD = 0.1
+# What a sum of curvatures is at least: no scale of X may come near it.
+TINY = 1e-290
+# Losses whose noise level is estimated again from the model of the moment: that of the others follows from their
+# targets (labels, counts), or their slopes have one size (kinks).
+REAL_NOISE = ("square", "huber")
+# The share of freedom that is left is at least this: small data with many ranks fit next to all of the noise.
+LEAST_FREEDOM = 0.03
+# Entries, in whole rows, that show the noise of the moment to half a per cent.
+ENOUGH = 25_000
 
 
+# -- the unit of bias_ridge: the curvature of an observation -----------------------------------------------------------
 class Steepness(NamedTuple):
-    """Sums over observations at a constant score; of partitions they are added."""
+    """Sums over observations at a constant score."""
 
     value: float  # losses
     squares: float  # of slopes
@@ -53,80 +64,137 @@ class Steepness(NamedTuple):
     weights: float
 
 
-def mean_curvature(data: Observed, loss: LossSetting, level: float) -> float:
-    """Of an observation of weight 1 at the constant score `level`: what one observation weighs against a ridge."""
-    return 1.0 if loss.name == "square" else curvature_of(steepness(data, loss, level), loss)
+def mean_curvature(parts: Entries, loss: LossSetting, level: float) -> float:
+    """Return what one observation of weight 1 weighs against a ridge, at the constant score `level`.
+
+    That is the mean second derivative; of the Huber loss and of losses with kinks, whose second derivative says
+    nothing, the parabola that touches the loss where it is steep: sum(slope^2) / sum(slope * residual). That is 1 for
+    squares, delta / (mean distance) far outside of delta, and 1 / (mean distance) of the absolute loss.
+    """
+    if loss.name == "square":
+        return 1.0
+    sums: Steepness = parts.total(steepness, parts.places, loss, level)
+    if not sums.weights > 0:
+        return 1.0
+    if loss.curved:
+        return max(sums.curvatures / sums.weights, 1e-12)
+    # slope * residual = loss + what the loss has below the line from its kink
+    lift = {"huber": 0.5, "epsilon_insensitive": loss.parameter}.get(loss.name, 0.0)
+    steep = sums.value + lift * sums.squares
+    return sums.squares / steep if sums.squares > 0 and steep > 0 else 1.0
 
 
-def steepness(data: Observed, loss: LossSetting, level: float) -> Steepness:
-    """At the score `level`, of the observations whose weight is not zero."""
+def steepness(place: Partition, loss: LossSetting, level: float) -> Steepness:
+    """Sum over the observations whose weight is not zero, at the score `level`."""
+    data = place.data
+    if len(data.c) and not data.c.all():  # of weight zero: not there
+        data = data.part(data.c > 0)
     o, c = data.o, data.c
-    if len(c) and not c.all():  # of weight zero: not there
-        o, c = o[c > 0], c[c > 0]
     if not len(o):
         return Steepness(0.0, 0.0, 0.0, 0.0)
     z = np.full(len(o), level, o.dtype)
-    value, squares, curvatures = entries.objective(loss.number, loss.parameter, z, o, c)
-    if len(c) and not _curved(loss):  # the kernel squares weights too
+    value, squares, curvatures = data.loss(loss, z)
+    if len(c) and not loss.curved:  # the kernel squares weights too
         slopes = LOSSES[loss.name].slope(z.astype(np.float64), o.astype(np.float64), loss.parameter)
         squares = float((c * slopes**2).sum())
     return Steepness(value, squares, curvatures, float(c.sum(dtype=np.float64)) if len(c) else float(len(o)))
 
 
-def curvature_of(found: Steepness, loss: LossSetting) -> float:
-    """The mean second derivative; of the Huber loss and of losses with kinks, whose second derivative says nothing, the
-    parabola that touches the loss where it is steep: sum(slope^2) / sum(slope * residual). That is 1 for squares,
-    delta / (mean distance) far outside of delta, and 1 / (mean distance) of the absolute loss.
-    """
-    if not found.weights > 0:
-        return 1.0
-    if _curved(loss):
-        return max(found.curvatures / found.weights, 1e-12)
-    # slope * residual = loss + what the loss has below the line from its kink
-    lift = {"huber": 0.5, "epsilon_insensitive": loss.parameter}.get(loss.name, 0.0)
-    steep = found.value + lift * found.squares
-    return found.squares / steep if found.squares > 0 and steep > 0 else 1.0
-
-
-def _curved(loss: LossSetting) -> bool:
-    return loss.about.smooth and loss.name != "huber"
-
-
-def robust_spread(residuals: NDArray[np.float64]) -> float:
-    """The standard deviation if they are normal, from their median size."""
-    size = np.abs(residuals)
-    if not len(size):
-        return 0.0
-    middle = len(size) // 2
-    return spread_from(float(np.partition(size, middle)[middle]), float(size.mean()))
-
-
+# -- the unit of delta and epsilon: the spread of residuals ------------------------------------------------------------
 def spread_from(median: float, mean: float) -> float:
-    """From the median and the mean size of residuals."""
+    """Return the standard deviation of normal residuals from the median and the mean of their sizes."""
     return max(1.4826 * median, LEAST_SPREAD * 1.2533 * mean)
 
 
-class Surroundings(Protocol):
-    """What the parameter is taken from: see Ground."""
+# -- the unit of ridge: the noise --------------------------------------------------------------------------------------
+def noise_unit(n_observations: int, occurring: tuple[int, int], square: float) -> float:
+    """Return s (sqrt(N / m) + sqrt(N / n)) for N observations, the rows and columns that occur, and s^2 = square."""
+    m, n = occurring
+    return float((np.sqrt(n_observations / max(m, 1)) + np.sqrt(n_observations / max(n, 1))) * np.sqrt(square))
 
-    def spread_around(self, centre: Any) -> float: ...
-    def mean_curvature(self, loss: LossSetting, level: float) -> float: ...
-    def fit_biases(self, loss: LossSetting, *, ridge: float, level: float, sweeps: int) -> Any: ...
 
+class NoiseLevel:
+    """The unit of `ridge`, estimated from the residuals of the biases, and before every sweep from those of the model.
 
-def parameter_from_data(
-    ground: Surroundings, loss: LossSetting, level: float, *, biases: bool, bias_ridge: float
-) -> float:
-    """The delta or epsilon of a loss that was given none: a multiple of the spread of what biases leave.
-
-    Biases are fitted roughly, under the loss with the spread around `level`, which no few wrong entries can spoil.
+    The spread of real noise is not known beforehand. docs/defaults.md has ridge = 1 beside others.
     """
-    share, first = FROM_SPREAD[loss.name], ground.spread_around(level)
-    if not first > 0:
-        return LOSSES[loss.name].parameter or 1.0  # one number everywhere: nothing to measure by
-    if not biases:
-        return share * first
-    rough = replace(loss, parameter=share * first)
-    penalty = bias_ridge * ground.mean_curvature(rough, level)
-    left = ground.spread_around(ground.fit_biases(rough, ridge=penalty, level=level, sweeps=ROUGH_SWEEPS))
-    return share * (left if left > 0 else first)
+
+    def __init__(
+        self, parts: Entries, loss: LossSetting, state: Any, *, objective: float, bias_ridge: float, follow: bool
+    ) -> None:
+        """state: with the scores of the biases alone, and `objective` their losses. follow: whether sweeps will ask."""
+        self._parts, self._loss, self._bias_ridge, n = parts, loss, bias_ridge, parts.n_observations
+        # of squares, losses are slopes
+        plain = loss.name == "square" and not parts.weighted
+        first = 2.0 * objective / n if plain else self._mean_square(parts.each(_whole, parts.places), state)
+        self.unit = noise_unit(n, parts.occurring, first)  # before any rank
+        self.follows = follow and loss.name in REAL_NOISE and first > 0
+        if not self.follows:
+            return
+        stride = n // ENOUGH if n > 2 * ENOUGH else 1
+        self._sample = parts.each(_sample, parts.places, stride)  # what the level of the moment is measured by
+        self._first = first if stride == 1 else self._mean_square(self._sample, state)
+        self.follows = self._first > 0
+
+    def _mean_square(self, sample: Any, state: Any) -> float:
+        squares, _, count = self._parts.total(_first_slopes, self._parts.places, sample, self._loss, state)
+        return squares / max(count, 1)
+
+    def unit_now(self, rows: Any, columns: Side, columns_there: Any, level: float, penalty: float) -> float:
+        """Return the unit with the factors and biases of the moment, and the penalty of their fit.
+
+        The slopes that are left, over the square of the share of freedom that is left (generalised cross-validation),
+        estimate the noise.
+        """
+        parts, n = self._parts, self._parts.n_observations
+        squares, curvatures, count = parts.total(
+            _left_slopes, parts.places, self._sample, self._loss, rows, columns_there, level
+        )
+        gram = dense.gram(columns.factors.astype(np.float64) * np.sqrt(parts.column_counts / n)[:, None])
+        row_spectrum, spectrum = (
+            dense.eigenvalues(parts.total(_row_gram, parts.places, rows, n)),
+            dense.eigenvalues(gram),
+        )
+        used, curvature = 0.0, curvatures / max(count, 1)
+        for (observations, many), other in zip(parts.counts, (spectrum, row_spectrum), strict=True):
+            # the effective number of parameters: the trace of each row's ridge fit, and its bias; of rows with as many
+            # observations these are alike
+            part = curvature * np.outer(observations, other.clip(0.0))
+            each = (part / (part + max(penalty, TINY))).sum(axis=1)
+            used += float((many * (each + observations / (observations + self._bias_ridge))).sum())
+        left = squares / max(count, 1) / max(1.0 - used / n, LEAST_FREEDOM) ** 2
+        return float(self.unit * min(left / self._first, 1.0))
+
+
+Slopes = tuple[float, float, int]  # squares of slopes and curvatures, summed; entries
+Sample = tuple[Observed, NDArray[np.int64] | None]  # some entries, and where they are; None: all
+
+
+def _whole(place: Partition) -> Sample:
+    return place.data, None
+
+
+def _sample(place: Partition, stride: int) -> Sample:
+    """Return every stride-th of all rows."""
+    return (place.data, None) if stride == 1 else place.data.every(stride, first=-place.first_row % stride)
+
+
+def _first_slopes(place: Partition, sample: Sample, loss: LossSetting, state: Any) -> Slopes:
+    data, chosen = sample
+    _, squares, curvatures = data.loss(loss, state.z if chosen is None else state.z[chosen])
+    return squares, curvatures, len(data.o)
+
+
+def _left_slopes(
+    place: Partition, sample: Sample, loss: LossSetting, rows: Side, columns: Side, level: float
+) -> Slopes:
+    data, _ = sample
+    z = data.scores(rows.factors, columns.factors, rows.biases + level, columns.biases)
+    _, squares, curvatures = data.loss(loss, z)
+    return squares, curvatures, len(data.o)
+
+
+def _row_gram(place: Partition, rows: Side, n_observations: int) -> Floats:
+    """Return sum of f f' (t, t) over the factors of rows, each as often as it was observed, over all observations."""
+    weights = np.sqrt(place.data.counts[0] / n_observations)
+    return dense.gram(rows.factors.astype(np.float64) * weights[:, None])

@@ -6,18 +6,16 @@ from scipy import sparse
 
 import fastsketch as fs
 from fastsketch._kernels.linalg.block import leading_of_block
-from fastsketch._kernels.lowrank import entries
 from fastsketch._losses import LOSSES
-from fastsketch.lowrank import _place as place
-from fastsketch.lowrank._biases import smoothing
-from fastsketch.lowrank._crew import Each, Here, Partitions, added
+from fastsketch.lowrank import _leading, _pursuit
+from fastsketch.lowrank._biases import smoothing_from
 from fastsketch.lowrank._data import observed
-from fastsketch.lowrank._factors import Side, fit_side
+from fastsketch.lowrank._fitting import Watch, fit
+from fastsketch.lowrank._loading import Matrices, load
 from fastsketch.lowrank._order import keys, least_reaching, value_of
+from fastsketch.lowrank._partitions import Each, First, Here, Largest, Moments, Partition, Partitions, added, moments
 from fastsketch.lowrank._setting import LossSetting, SideSetting
-from fastsketch.lowrank._spread import Room, fitted_over
-from fastsketch.lowrank._spread_data import Given
-from fastsketch.lowrank._spread_sides import ColumnFit
+from fastsketch.lowrank._sweeps import ColumnFit, Side, fit_side
 from tests.helpers import same_state
 from tests.lowrank.problems import PARAMETER, problem, stored
 
@@ -29,17 +27,21 @@ def cut(x, cuts=CUTS):
     return [x[a:b] for a, b in zip(edges, edges[1:], strict=False)]
 
 
-def spread(model, x, *, weights=None, validation=None, cuts=CUTS, room=None, callback=None, patience=None):
+def fitted_over(model, matrices, *, share=None, callback=None, patience=None):
+    """A copy of the model, fitted to matrices in this process."""
+    setting = model._setting()
+    watch = Watch(held=share is not None or matrices.held is not None, patience=patience, callback=callback)
+    out = model.copy()
+    out._fitted = fit(load(Here(), matrices, setting, share=share), setting, watch)[0]
+    return out
+
+
+def spread(model, x, *, weights=None, validation=None, cuts=CUTS, callback=None, patience=None):
     """A copy of the model, fitted to partitions of x in this process."""
     share = validation if isinstance(validation, float) else None
     held = None if share or validation is None else cut(validation, cuts)
-    given = Given(cut(x, cuts), None if weights is None else cut(weights, cuts), held)
-    known = {"dtype": model.dtype, "scaling": model.scaling, "share": share, "patience": patience}
-    out = model.copy()
-    out._fitted = fitted_over(
-        Here(), given, model._wanted(), callback=callback, room=room or Room(1e9, len(given.rows)), **known
-    )
-    return out
+    matrices = Matrices(cut(x, cuts), None if weights is None else cut(weights, cuts), held)
+    return fitted_over(model, matrices, share=share, callback=callback, patience=patience)
 
 
 def close(one, two, tolerance=1e-7):
@@ -146,10 +148,9 @@ def test_saved_and_predicting_as_any_other(tmp_path):
 def test_what_is_refused(make, message):
     parts = make(stored(*problem(m=60, n=40, seed=5)))
     model = fs.LowRankModel(3)
-    known = {"dtype": None, "scaling": True, "share": None, "patience": None, "callback": None}
 
     def call():
-        return fitted_over(Here(), Given(parts, None, None), model._wanted(), room=Room(1e9, 2), **known)
+        return fitted_over(model, Matrices(parts, None, None))
 
     if message is None:
         call()
@@ -168,14 +169,6 @@ def test_labels_of_two_kinds_are_refused():
     assert close(model.copy().fit(np.vstack([zeros, zeros[::-1]])), one)
 
 
-def test_too_many_sums_are_refused_before_any_step():
-    x = stored(*problem(m=60, n=40, seed=5))
-    with pytest.raises(ValueError, match=r"40 columns x 4 x 5 / 2 numbers in a sweep.*more than max_memory=0 MB"):
-        spread(fs.LowRankModel(3), x, room=Room(1000.0, 2))
-    with pytest.raises(ValueError, match="40 columns x 8 numbers, take"):
-        spread(fs.LowRankModel(3, sweeps=0), x, room=Room(1000.0, 2))
-
-
 # -- parts -------------------------------------------------------------------------------------------------------------
 def test_order_statistics_are_exact():
     rng = np.random.default_rng(0)
@@ -191,8 +184,11 @@ def test_order_statistics_are_exact():
         reached = np.cumsum(own[order])
         wanted = 0.5 * reached[-1] if target is None else target
         assert least_reaching(parts, each, target) == values[order][np.searchsorted(reached, wanted)]
+        together = Each([(values, numbers)])
+        assert least_reaching(Partitions(Here(), [None]), together, target) == least_reaching(parts, each, target)
     nothing = Each([(np.empty(0), None)] * 3)
     assert np.isnan(least_reaching(parts, nothing, None))
+    assert np.isnan(least_reaching(Partitions(Here(), [None]), Each(nothing[:1]), None))
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -203,15 +199,16 @@ def test_columns_by_sums_are_fitted_as_rows_are(loss, biased):
     rows = Side(rng.standard_normal((60, 3)), 0.1 * rng.standard_normal(60))
     columns = Side(0.1 * rng.standard_normal((25, 3)), 0.1 * rng.standard_normal(25))
     setting = SideSetting(LossSetting(loss, PARAMETER.get(loss, 0.0)), 0.2, 1.5, 0.5, biased)
-    one = fit_side(data.transposed(), setting, own=columns, other=rows)
+    smooth = smoothing_from(data.spread, float(np.abs(data.o).max()))
+    one = fit_side(data.transposed(), setting, columns, rows, smooth)
     edges = [0, 20, 20, 60]
     places = [
-        place.Place(observed(x[a:b], loss=loss), None, np.ones(b - a), a)
-        for a, b in zip(edges, edges[1:], strict=False)
+        Partition(observed(x[a:b], loss=loss), None, np.ones(b - a), a) for a, b in zip(edges, edges[1:], strict=False)
     ]
     sides = Each(Side(rows.factors[p.first_row :][: p.data.m], rows.biases[p.first_row :][: p.data.m]) for p in places)
-    fit = ColumnFit(Partitions(Here(), places), smoothing(data, setting.loss))
-    two = fit.fit(columns, sides, setting, 60)
+    parts = Partitions(Here(), places)
+    flipped = parts.each(lambda place: place.data.transposed(), parts.places)
+    two = ColumnFit(parts, flipped, sides, setting, smooth).fit(columns, 60)
     for a, b in zip(one, two, strict=True):
         assert np.allclose(a, b, atol=1e-6 if LOSSES[loss].smooth else 1e-3)
 
@@ -222,11 +219,12 @@ def test_steps_of_a_search_are_those_of_one_call():
     start = np.random.default_rng(0).standard_normal((40, 8))
     block, left, right = start.copy(), np.empty(60), np.empty(40)
     s = leading_of_block(*data.where, data.o, block, 4, 1e-3, left, right)
-    at = place.Place(data, None, np.ones(60), 0)
-    state, nodes = place.State(data.o, data.o, None), []
+    at = Partition(data, None, np.ones(60), 0)
+    state, nodes = _pursuit.State(data.o, data.o, (0.0, Largest(0.0))), []
     for k in range(4):
-        nodes = [place.products(at, state, nodes, None if k else place.began(start), 0)]
-    found = place.searched(nodes, last=True)
+        search = None if k else _leading._began(start)
+        nodes = [_leading._products(at, state, nodes, search, _leading.TURNED, 0)]
+    found = _leading._searched(nodes, _leading.TURNED, last=True)
     assert found.done
     assert np.sqrt(found.top) == pytest.approx(s, rel=1e-12)
     assert np.allclose(found.right, right, atol=1e-12)
@@ -234,9 +232,13 @@ def test_steps_of_a_search_are_those_of_one_call():
 
 
 def test_sums_do_not_change_what_they_add():
-    sums = [place.Dots(np.ones(6)), place.Dots(np.ones(6)), place.Dots(np.ones(6))]
-    assert added(sums).sums.tolist() == [3.0] * 6
-    assert all(own.sums.tolist() == [1.0] * 6 for own in sums)
-    lengths = [place.Length(1.0, (2.0, 0, True)), place.Length(2.0, (2.0, -1, False))]
-    assert added(lengths) == place.Length(3.0, (2.0, 0, True))
-    assert entries.dot(np.ones(3), np.ones(3)) == 3.0
+    sums = [np.ones(6), np.ones(6), np.ones(6)]
+    assert added(sums).tolist() == [3.0] * 6
+    assert all(own.tolist() == [1.0] * 6 for own in sums)
+    lengths = [(1.0, Largest((2.0, 0, True))), (2.0, Largest((2.0, -1, False)))]
+    assert added(lengths) == (3.0, Largest((2.0, 0, True)))
+    assert added([First("a"), First("b")]) == First("a")
+    values = np.random.default_rng(0).standard_normal(90)
+    whole, parts = moments(values), added([moments(part) for part in np.split(values, [0, 30, 31])])
+    assert (parts.size, parts.mean, parts.squares) == pytest.approx((whole.size, whole.mean, whole.squares))
+    assert added([Moments(0, 0.0, 0.0), whole]) == whole

@@ -7,7 +7,7 @@ from scipy.optimize import minimize
 
 import fastsketch as fs
 from fastsketch._kernels import pool
-from fastsketch._kernels.lowrank import coefficients, entries
+from fastsketch._kernels.lowrank import coefficients
 from fastsketch._losses import LOSSES, as_loss_parameter
 from fastsketch.lowrank._data import observed
 from fastsketch.lowrank._refine import Refinement
@@ -83,9 +83,9 @@ def test_full_is_never_worse_than_economic_from_the_same_ranks(loss, dtype):
     x.data = x.data.astype(dtype)
     two = Refinement.two
 
-    def both(self, z, u, v, *, first):
-        mu, rho = two(self, z, u, v, first=first)
-        seen_by.append((u.copy(), v.copy(), self.dots(z, u, v, mu, rho)[0], self))
+    def both(self, state, u, v, *, first):
+        mu, rho = two(self, state, u, v, first=first)
+        seen_by.append((u.copy(), v.copy(), self.dots(state, u, v, mu, rho)[0], self))
         return mu, rho
 
     with pytest.MonkeyPatch.context() as patch:
@@ -98,10 +98,9 @@ def test_full_is_never_worse_than_economic_from_the_same_ranks(loss, dtype):
         )
         start = np.append(path[k - 1, :k] if k else [], 0.0)
         theta = refinement.all(left, right, start)
-        z = np.empty(len(x.data), dtype)
-        data, biases = refinement.data, refinement.biases
-        entries.scores(*data.where, np.ascontiguousarray(left * theta, dtype), right, biases.rows, biases.columns, z)
-        full = entries.objective(refinement.loss.number, refinement.loss.parameter, z, data.o, data.c)[0]
+        data, biases = refinement.parts.places.data, refinement.biases
+        z = data.scores(left * theta, right, biases.rows, biases.columns)
+        full = data.loss(refinement.loss, z)[0]
         assert full <= economic + 1e-5 * abs(objectives(model)[0])
 
 

@@ -1,5 +1,5 @@
 """Dense products of low-rank models, whose bits do not depend on the number of threads: scores of many rows with all
-columns, the spectrum of factors. The best columns of each row are found by `_kernels/linalg/best.pyx`.
+columns, Gram matrices of factors and their eigenvalues. The best columns of each row are found by `_kernels/linalg/best.pyx`.
 """
 
 from fastsketch._kernels.linalg.blas cimport blas_int, converged, gemm, real, syevd
@@ -73,19 +73,32 @@ def scores(const real[:, ::1] own, const real[:, ::1] known, const double[::1] b
         fs_blas_alone(0)
 
 
-def spectrum(const double[:, ::1] factors):
-    """Eigenvalues of F'F for F (n, t), ascending."""
+def gram(const double[:, ::1] factors):
+    """F'F (t, t) for F (n, t)."""
     cdef Py_ssize_t n = factors.shape[0], t = factors.shape[1]
-    cdef double[::1] values = np.zeros(t), gram = np.zeros(t * t), work = np.empty(2 * t + 1)
+    cdef double[:, ::1] out = np.zeros((t, t))
+    if n == 0 or t == 0:
+        return np.asarray(out)
+    with nogil:
+        fs_blas_alone(1)
+        # out = factors' factors
+        gemm[double](c'N', c'T', t, t, n, 1, &factors[0, 0], t, &factors[0, 0], t, 0, &out[0, 0], t)
+        fs_blas_alone(0)
+    return np.asarray(out)
+
+
+def eigenvalues(const double[:, ::1] matrix):
+    """Eigenvalues of a symmetric matrix (t, t), ascending."""
+    cdef Py_ssize_t t = matrix.shape[0]
+    cdef double[:, ::1] copy = np.array(matrix)
+    cdef double[::1] values = np.zeros(t), work = np.empty(2 * t + 1)
     cdef blas_int iwork = 0
     cdef int info
     if t == 0:
         return np.asarray(values)
     with nogil:
         fs_blas_alone(1)
-        # gram = factors' factors
-        gemm[double](c'N', c'T', t, t, n, 1, &factors[0, 0], t, &factors[0, 0], t, 0, &gram[0], t)
-        info = syevd(c'N', c'U', t, &gram[0], t, &values[0], &work[0], 2 * t + 1, &iwork, 1)
+        info = syevd(c'N', c'U', t, &copy[0, 0], t, &values[0], &work[0], 2 * t + 1, &iwork, 1)
         fs_blas_alone(0)
     converged(info, "syevd")
     return np.asarray(values)

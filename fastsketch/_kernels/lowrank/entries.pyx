@@ -231,15 +231,16 @@ def kinks(const real[::1] z, const real[::1] o, const real[::1] c, const real[::
     return count
 
 
-cdef double median(double[::1] values, double[::1] weights) noexcept nogil:
+cdef double quantile(double[::1] values, double[::1] weights, double target) noexcept nogil:
     cdef Py_ssize_t low = 0, high = values.shape[0], k, less_end, i, more_begin
-    cdef double total = 0, below = 0, half, less, same, pivot
+    cdef double total = 0, below = 0, less, same, pivot
     cdef uint64_t state = 88172645463325252
     for k in range(high):
         total += weights[k]
     if not total > 0:
         return NAN
-    half = 0.5 * total
+    if target != target:
+        target = 0.5 * total
     while high - low > 1:
         state ^= state << 13
         state ^= state >> 7
@@ -262,21 +263,25 @@ cdef double median(double[::1] values, double[::1] weights) noexcept nogil:
             else:
                 same += weights[i]
                 i += 1
-        if below + less >= half:
+        if below + less >= target:
             high = less_end
-        elif below + less + same >= half:
+        elif below + less + same >= target:
             return pivot
         else:
             below += less + same
             low = more_begin
-    return values[low]
+    # by rounding all may weigh less than the target
+    return values[min(low, values.shape[0] - 1)]
 
 
-def weighted_median(double[::1] values, double[::1] weights):
-    """A minimiser of sum_k weights_k |values_k - x| by quickselect; both arrays are reordered. NaN if empty."""
+def weighted_quantile(double[::1] values, double[::1] weights, double target):
+    """The least value of which those up to it weigh `target`, by quickselect; both arrays are reordered. NaN if empty.
+
+    For a target of NaN, half of all: a minimiser of sum_k weights_k |values_k - x|.
+    """
     cdef double found
     with nogil:
-        found = median(values, weights)
+        found = quantile(values, weights, target)
     return found
 
 

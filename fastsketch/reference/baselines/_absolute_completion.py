@@ -9,8 +9,7 @@ from scipy import sparse
 
 from fastsketch._parameters import integer, real, seed
 from fastsketch.lowrank._data import Observed
-from fastsketch.lowrank._fitted import Biases
-from fastsketch.reference.baselines._completion import Completion, Floats, Step, residual, row_numbers
+from fastsketch.reference.baselines._completion import Below, Completion, Floats, Step, residual, row_numbers
 
 Places = NDArray[np.int64]
 
@@ -57,7 +56,7 @@ class ADMML1(Completion):
     penalty_strength: float = real(kw_only=False)
     mu: float | None = real(default=None, low_open=True)
 
-    def _run(self, data: Observed, biases: Biases) -> Iterator[Step]:
+    def _run(self, data: Observed, biases: Below) -> Iterator[Step]:
         data = residual(data, biases)
         where = row_numbers(data), data.indices
         with np.errstate(over="ignore"):
@@ -130,7 +129,7 @@ class WibergL1(Completion):
     def _ranks(self) -> tuple[int, float]:
         return self.rank, self.rank
 
-    def _run(self, data: Observed, biases: Biases) -> Iterator[Step]:
+    def _run(self, data: Observed, biases: Below) -> Iterator[Step]:
         data = residual(data, biases)
         rng, r = np.random.default_rng(self.seed), self.rank
         b = rng.standard_normal((data.n, r)) / np.sqrt(r)

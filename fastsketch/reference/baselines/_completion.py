@@ -16,13 +16,13 @@ from fastsketch._parameters import flag, integer, real
 from fastsketch._validation import Rows, as_real
 from fastsketch.io import _checks as checks
 from fastsketch.io._checks import as_figure
-from fastsketch.lowrank._biases import no_biases
+from fastsketch.lowrank._biases import constant_score, fit_biases
 from fastsketch.lowrank._data import Observed, observed
-from fastsketch.lowrank._fitted import MOST, Biases, Problem
-from fastsketch.lowrank._ground import InMemory
+from fastsketch.lowrank._fitted import MOST
+from fastsketch.lowrank._loading import in_memory
 from fastsketch.lowrank._queries import Scale, as_pairs
 from fastsketch.lowrank._setting import LossSetting
-from fastsketch.lowrank._start import begin
+from fastsketch.lowrank._units import BIAS_OBSERVATIONS, mean_curvature
 
 Floats = NDArray[np.float64]
 
@@ -48,6 +48,14 @@ class BiasTerms(NamedTuple):
     column: Floats  # (n,)
 
 
+class Below(NamedTuple):
+    """Scores below the factors: rows_i + columns_j."""
+
+    level: float
+    rows: Floats  # (m,), the level in it
+    columns: Floats  # (n,)
+
+
 class Step(NamedTuple):
     """Where an iteration has ended."""
 
@@ -65,8 +73,8 @@ class Completion(Model, abstract=True):
     biases: bool = flag(default=False)
     bias_ridge: float | None = real(default=None)
 
-    def _run(self, data: Observed, biases: Biases) -> Iterator[Step]:
-        """Return the iterations, without end."""
+    def _run(self, data: Observed, biases: Below) -> Iterator[Step]:
+        """The iterations, without end."""
         raise NotImplementedError
 
     def _loss_name(self) -> str:
@@ -115,14 +123,15 @@ class Completion(Model, abstract=True):
         self._last, self._history, self._bias_ridge = last, history, ridge
         return self
 
-    def _fit_biases(self, data: Observed) -> tuple[Biases, float | None]:
-        """Return the biases of LowRankModel, and the ridge they are fitted with; zeros and None without them."""
+    def _fit_biases(self, data: Observed) -> tuple[Below, float | None]:
+        """Those of LowRankModel, and the ridge that they are fitted with; zeros and None if none are asked for."""
         if not self.biases:
-            return no_biases(data), None
-        loss = LossSetting(self._loss_name(), 0.0)
-        ground = InMemory(Problem(data, None, data.o[:0], data.o[:0]))
-        start = begin(ground, loss, given=True, biases=True, bias_ridge=self.bias_ridge)
-        return start.biases, start.bias_ridge
+            return Below(0.0, np.zeros(data.m), np.zeros(data.n)), None
+        loss, parts = LossSetting(self._loss_name(), 0.0), in_memory(data)
+        ridge = BIAS_OBSERVATIONS[loss.about.targets] if self.bias_ridge is None else self.bias_ridge
+        level = constant_score(parts, loss)
+        fitted = fit_biases(parts, loss, ridge=ridge * mean_curvature(parts, loss, level), level=level)
+        return Below(fitted.level, fitted.rows, fitted.columns), ridge
 
     def _most(self) -> int:
         """Return the most lines of the history."""
@@ -277,8 +286,8 @@ def row_numbers(data: Observed) -> NDArray[np.int64]:
     return np.repeat(np.arange(data.m), ends[1:] - ends[:-1])
 
 
-def residual(data: Observed, biases: Biases) -> Observed:
-    """Return what the biases leave of the entries: all that losses of z - o need to know of them."""
+def residual(data: Observed, biases: Below) -> Observed:
+    """What the biases leave of the entries: all that losses of z - o need to know of them."""
     return replace(data, o=data.o - biases.rows[row_numbers(data)] - biases.columns[data.indices])
 
 

@@ -10,10 +10,8 @@ from fastsketch._kernels.lowrank import entries
 from fastsketch._losses import LOSSES
 from fastsketch._parameters import choice, integer, real, seed
 from fastsketch.lowrank._data import Observed
-from fastsketch.lowrank._fitted import Biases
-from fastsketch.lowrank._noise import NoiseOfEntries
-from fastsketch.lowrank._setting import LossSetting
-from fastsketch.reference.baselines._completion import Completion, Floats, Step, row_numbers, value_and_slopes
+from fastsketch.lowrank._units import noise_unit
+from fastsketch.reference.baselines._completion import Below, Completion, Floats, Step, row_numbers, value_and_slopes
 
 
 class AISImpute(Completion):
@@ -69,7 +67,7 @@ class AISImpute(Completion):
     def _loss_name(self) -> str:
         return self.loss
 
-    def _run(self, data: Observed, biases: Biases) -> Iterator[Step]:
+    def _run(self, data: Observed, biases: Below) -> Iterator[Step]:
         rng, step, strength = np.random.default_rng(self.seed), 1.0 / _lipschitz(self.loss), self.penalty_strength
         m, n, z = data.m, data.n, np.zeros(len(data.o))
         a, b, a0, b0 = np.zeros((m, 1)), np.zeros((n, 1)), np.zeros((m, 1)), np.zeros((n, 1))
@@ -159,7 +157,7 @@ class AltMin(Completion):
     def _ranks(self) -> tuple[int, float]:
         return self.rank, self.rank
 
-    def _run(self, data: Observed, biases: Biases) -> Iterator[Step]:
+    def _run(self, data: Observed, biases: Below) -> Iterator[Step]:
         rng, penalty = np.random.default_rng(self.seed), self.ridge * _noise(data, self.loss, biases)
         # a start whose scores have the scale of X, where it has one
         size = np.sqrt((data.spread or 1.0) if LOSSES[self.loss].targets == "real" else 1.0) / np.sqrt(self.rank)
@@ -200,11 +198,12 @@ class AltMin(Completion):
         return factors, value
 
 
-def _noise(data: Observed, loss: str, biases: Biases) -> float:
-    """Return the unit of a ridge."""
+def _noise(data: Observed, loss: str, biases: Below) -> float:
+    """The unit of a ridge."""
     z = biases.rows[row_numbers(data)] + biases.columns[data.indices]
-    value, _ = value_and_slopes(loss, z, data.o)
-    return NoiseOfEntries(data, LossSetting(loss, 0.0), z, bias_ridge=0.0, objective=value, follow=False).unit()
+    _, slopes = value_and_slopes(loss, z, data.o)
+    rows, columns = (int(np.count_nonzero(counts)) for counts in data.counts)
+    return noise_unit(len(data.o), (rows, columns), float((slopes**2).mean()))
 
 
 def _lipschitz(loss: str) -> float:

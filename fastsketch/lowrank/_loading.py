@@ -1,0 +1,209 @@
+"""From the matrices of a user, each with some of the rows, to the entries of a fit: checked, and cut by validation."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastsketch._losses import LOSSES, as_targets
+from fastsketch.lowrank._data import Array, Observed, observed
+from fastsketch.lowrank._partitions import Crew, Each, Entries, EntriesInMemory, Here, Partition, Partitions, Smallest
+from fastsketch.lowrank._setting import FitSetting
+
+# Degree scaling: rows and columns count as if seen this much more often; weighted trace norm, spec of the field.
+DAMPING = 30.0
+
+
+class Matrices(NamedTuple):
+    """Promises of the arguments of a fit, for every partition."""
+
+    rows: list[Any]
+    weights: list[Any] | None
+    held: list[Any] | None  # validation
+
+
+def load(
+    crew: Crew,
+    given: Matrices,
+    setting: FitSetting,
+    *,
+    share: float | None = None,
+    named: bool = True,
+    check_width: Callable[[int], None] = lambda n: None,
+) -> Entries:
+    """Return the entries, ready for a fit.
+
+    share: of the entries, to be held out. named: whether errors name the partition. check_width(n) raises if so many
+    columns will not do.
+    """
+    none, count = [None] * len(given.rows), len(given.rows)
+    parts, numbers = Partitions(crew, given.rows), Each[int | None](range(count) if named else [None])
+    weights, held = Each(given.weights or none), Each(given.held or none)
+    checked = parts.each(_check, parts.places, weights, held, numbers, setting.loss.name, setting.dtype)
+    looks: list[Look] = crew.fetch(parts.items(checked, 0))
+    sizes, widths, counts, dtypes, zeros, minus, counts_held = zip(*looks, strict=True)
+    check_alike(widths, zeros, minus)
+    m, n, total = sum(sizes), widths[0], sum(counts)
+    check_width(n)
+    if total == 0:
+        raise ValueError(f"{'the partitions' if named else 'X'} must hold at least one observation, got none")
+    if given.held is not None and not any(counts_held):
+        raise ValueError("validation must have at least one entry")
+    dtype = np.dtype(np.float32 if set(dtypes) == {"float32"} else np.float64)
+    rows_before, entries_before = Each([0, *accumulate(sizes)][:-1]), Each([0, *accumulate(counts)][:-1])
+    cuts = Partitions(crew, parts.each(_cut, checked, dtype, share, setting.seed, entries_before))
+    del checked, parts
+    sums: CutSums = cuts.sum_of(cuts.places, 1)
+    if share is not None and not (sums.n_observations and sums.n_held):
+        raise ValueError(f"validation={share:g} leaves no entry on one side of {total}")
+    check_rank(setting.rank, m, n)
+    column_counts = cuts.tree_total(_column_counts, cuts.places)
+    return (Entries if named else EntriesInMemory)(
+        crew,
+        cuts.each(_partition, cuts.places, rows_before, setting.scaling, sums.least_count.value),
+        m=m,
+        n=n,
+        dtype=dtype,
+        n_observations=sums.n_observations,
+        n_held=sums.n_held,
+        weighted=given.weights is not None,
+        occurring_rows=sums.occurring_rows,
+        column_counts=column_counts,
+        right=degree_scale(column_counts, dtype, setting.scaling),
+    )
+
+
+def in_memory(data: Observed) -> Entries:
+    """Return entries that are one partition here, without scaling."""
+    rows, columns = data.counts
+    return EntriesInMemory(
+        Here(),
+        [Partition(data, None, np.ones(data.m, data.o.dtype), 0)],
+        m=data.m,
+        n=data.n,
+        dtype=data.o.dtype,
+        n_observations=len(data.o),
+        n_held=0,
+        weighted=len(data.c) > 0,
+        occurring_rows=int(np.count_nonzero(rows)),
+        column_counts=columns,
+        right=np.ones(data.n, data.o.dtype),
+    )
+
+
+def check_rank(rank: int, m: int, n: int) -> None:
+    """Raise ValueError if a matrix (m, n) has not so many ranks."""
+    if rank > min(m, n):
+        raise ValueError(f"rank must be at most min(m, n) = {min(m, n)}, got {rank}")
+
+
+def degree_scale(counts: NDArray[np.int64], dtype: np.dtype[Any], scaling: bool, least: int | None = None) -> Array:
+    """Return the scale of rows or columns with so many observations: at most 1, and 1 without `scaling`.
+
+    least: observations of the row or column that has fewest, where these are not all.
+    """
+    if not scaling:
+        return np.ones(len(counts), dtype)
+    scale = (counts + DAMPING) ** -0.25
+    return (scale / (scale.max() if least is None else (least + DAMPING) ** -0.25)).astype(dtype)
+
+
+# -- checks ------------------------------------------------------------------------------------------------------------
+class Look(NamedTuple):
+    """Facts of a partition that was checked."""
+
+    m: int
+    n: int
+    nnz: int
+    dtype: str
+    zeros: bool  # among labels
+    minus: bool
+    n_held: int
+
+
+def _check(
+    rows: Any, weights: Any, held: Any, number: int | None, loss: str, dtype: Any
+) -> tuple[Look, Observed, Observed | None]:
+    """Return the entries of a partition as the loss takes them, and those held out; errors name its number."""
+    try:
+        data, zeros, minus = _targets(rows, loss, sample_weight=weights, dtype=dtype)
+        apart = None
+        if held is not None:
+            apart, also, less = _targets(held, loss, dtype=data.o.dtype, n_columns=data.n, name="validation")
+            zeros, minus = zeros or also, minus or less
+            if apart.m != data.m:
+                raise ValueError(f"validation must have the {data.m} rows of X, got {apart.m}")
+    except (TypeError, ValueError) as error:
+        if number is None:
+            raise
+        raise type(error)(f"partition {number}: {error}") from error
+    n_held = 0 if apart is None else len(apart.o)
+    return Look(data.m, data.n, len(data.o), data.o.dtype.name, zeros, minus, n_held), data, apart
+
+
+def _targets(rows: Any, loss: str, *, name: str = "X", **options: Any) -> tuple[Observed, bool, bool]:
+    """Return (entries, whether labels are 0, or -1): all partitions must have the same two."""
+    if LOSSES[loss].targets != "label":
+        return observed(rows, loss=loss, name=name, **options), False, False
+    data = observed(rows, loss="square", name=name, **options)
+    zeros, minus = bool((data.o == 0).any()), bool((data.o == -1).any())
+    return replace(data, o=as_targets(data.o, loss, name)), zeros, minus
+
+
+def check_alike(widths: Sequence[int], zeros: Sequence[bool], minus: Sequence[bool]) -> None:
+    """Raise ValueError unless all partitions have as many columns, and the same two labels."""
+    for number, width in enumerate(widths):
+        if width != widths[0]:
+            raise ValueError(
+                f"partition {number} has {width} columns, partition 0 has {widths[0]}: all must have the same"
+            )
+    if len(widths) > 1 and any(zeros) and any(minus):
+        first, other = zeros.index(True), minus.index(True)
+        raise ValueError(f"partition {first} holds labels 0 and 1, partition {other} labels -1 and +1")
+
+
+# -- partitions --------------------------------------------------------------------------------------------------------
+class CutSums(NamedTuple):
+    """Sums over the entries of a partition."""
+
+    n_observations: int
+    n_held: int
+    occurring_rows: int
+    least_count: Smallest  # observations of a row
+
+
+def _cut(
+    checked: tuple[Look, Observed, Observed | None],
+    dtype: np.dtype[Any],
+    share: float | None,
+    seed: int,
+    before: int,
+) -> tuple[Observed, CutSums, Observed | None]:
+    """Hold out a share of the entries, those that one fit of all would: `before` are in the partitions before."""
+    data, held = _as(checked[1], dtype), checked[2] and _as(checked[2], dtype)
+    if share is not None:
+        numbers = np.random.PCG64(seed)
+        numbers.advance(before)
+        chosen = np.random.Generator(numbers).random(len(data.o)) < share
+        data, held = data.part(~chosen), data.part(chosen)
+    counts = data.counts[0]
+    least = Smallest(int(counts.min()) if data.m else 2**62)
+    sums = CutSums(len(data.o), 0 if held is None else len(held.o), int(np.count_nonzero(counts)), least)
+    return data, sums, held
+
+
+def _as(data: Observed, dtype: np.dtype[Any]) -> Observed:
+    return data if data.o.dtype == dtype else replace(data, o=data.o.astype(dtype), c=data.c.astype(dtype))
+
+
+def _column_counts(cut: tuple[Observed, CutSums, Observed | None]) -> NDArray[np.int64]:
+    """Return the observations of every column (n,)."""
+    return cut[0].counts[1]
+
+
+def _partition(cut: tuple[Observed, CutSums, Observed | None], first_row: int, scaling: bool, least: int) -> Partition:
+    data, _, held = cut
+    return Partition(data, held, degree_scale(data.counts[0], data.o.dtype, scaling, least), first_row)
