@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, Self, TextIO, TypedDict
 
-from fastsketch.jobs._parts import Node
+from fastsketch.jobs._parts import JobNode
 from fastsketch.sources import Source
 
 # Seconds between two reports.
@@ -14,7 +14,7 @@ PAUSE = 0.5
 
 
 class Report(TypedDict):
-    """What ``progress`` is called with, a dict; of the certificate what a model has of it without being read.
+    """Argument of ``progress``, a dict; its certificate is what a model knows without being read.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ class Report(TypedDict):
 
 
 class Line:
-    """A line of progress, ``name: 42 % 1,234,567 rows 56,789 rows/s 0:12 left``, or JSON, at most twice a second.
+    """Line of progress, ``name: 42 % 1,234,567 rows 56,789 rows/s 0:12 left``, or JSON, at most twice a second.
 
     rows: those before it began; seconds: since then.
     """
@@ -119,7 +119,7 @@ def _clock(seconds: float) -> str:
 
 
 class Printed:
-    """Reports as lines; `last` is the last one."""
+    """Printer of reports; `last` is the last one."""
 
     def __init__(self, name: str, wanted: bool | Literal["json"] | None = None, *, passes: int = 1) -> None:
         self._name, self._passes = name, passes
@@ -145,8 +145,8 @@ class Printed:
 Wanted = bool | Literal["json"] | Callable[[Report], object] | None
 
 
-class Progress:
-    """Progress of a job whose parts come in any order."""
+class Reporter:
+    """Reporter of a job whose parts come in any order."""
 
     def __init__(self, wanted: Wanted, source: Source, n_parts: int, *, passes: int = 1) -> None:
         if callable(wanted):
@@ -170,7 +170,7 @@ class Progress:
         self._begun, self._last = time.perf_counter(), 0.0
         self._parts = self._before = self._rows = self._rows_before = self._open = 0
         self._fraction = 0.0
-        self._nodes: dict[int, Node] = {}  # those that no other covers, by first part, without their content
+        self._nodes: dict[int, JobNode] = {}  # those that no other covers, by first part, without their content
 
     def __enter__(self) -> Self:
         return self
@@ -179,13 +179,13 @@ class Progress:
         if kind is None:
             self._say(final=True)
 
-    def known(self, node: Node) -> None:
+    def known(self, node: JobNode) -> None:
         """Count a node of an earlier run."""
         self._before += node.last - node.first + 1
         self._rows_before += node.n_rows
         self._put(node)
 
-    def finished(self, node: Node) -> None:
+    def finished(self, node: JobNode) -> None:
         """Count a node that has been done now."""
         self._put(node)
         self._open, self._fraction = 0, 0.0
@@ -200,7 +200,7 @@ class Progress:
         self._open, self._fraction = self._open + n_rows, fraction
         self._say()
 
-    def _put(self, node: Node) -> None:
+    def _put(self, node: JobNode) -> None:
         covered = [first for first, other in self._nodes.items() if node.first <= first and other.last <= node.last]
         for first in covered:
             other = self._nodes.pop(first)
