@@ -1,5 +1,8 @@
 """How far a job has come: a line on a terminal, a dict for whoever asks, a line of JSON for machines."""
 
+# pyright: reportPrivateUsage=false
+# (hooks of the frame for the parts of a job)
+
 import json
 import sys
 import time
@@ -159,6 +162,7 @@ class Reporter:
             raise TypeError(f"progress must be True, False, None, 'json' or a function, got {type(wanted).__name__}")
         self._n_parts, self._rows_expected = n_parts, source.n_rows
         self._start = time.perf_counter()
+        self.model: Any = None  # that learns all rows in their order, and whose certificate is reported as it goes
         self._number = 0
         self.begin_pass(1)
 
@@ -219,7 +223,7 @@ class Reporter:
         fraction = (self._parts + self._fraction) / self._n_parts
         if self._rows_expected:
             fraction = rows / self._rows_expected
-        certificate: dict[str, float] = {}
+        certificate: dict[str, float] = {} if self.model is None else self.model._certificate()
         for node in self._nodes.values():
             for name, value in node.certificate.items():
                 certificate[name] = certificate.get(name, 0.0) + value

@@ -243,10 +243,10 @@ class Learning:
                     return None
                 return stack.enter_context(Checkpoint.opened(folder, self._identity(before), resume=resume))
 
-            later = ordered and self.how.until_saved and folder is not None and not folder.exists()
-            kept = None if later else opened()
+            later = self.how.until_saved and folder is not None and not folder.exists()
+            kept = None if ordered and later else opened()
             if ordered:
-                model = self._one_after_another(kept, opened if later else None, told)
+                model = self._one_after_another(kept, opened, told)
             else:
                 engine = stack.enter_context(self._engine(told))
                 model = self._pass(self.template, engine, kept, told, 1)
@@ -318,7 +318,7 @@ class Learning:
         return [(place, node._replace(content=node.opened()) if here else node) for place, node in known]
 
     def _one_after_another(
-        self, kept: Checkpoint | None, opened: Callable[[], Checkpoint | None] | None, told: Reporter
+        self, kept: Checkpoint | None, opened: Callable[[], Checkpoint | None], told: Reporter
     ) -> Any:
         """Return one model that has learned all rows in their order.
 
@@ -332,9 +332,8 @@ class Learning:
 
         def keep(level: int = 0) -> float:
             """Keep the model, and return when to do so again."""
-            nonlocal at, kept, opened
-            if kept is None and opened is not None:
-                kept, opened = opened(), None
+            nonlocal at, kept
+            kept = kept or opened()
             if kept is None:
                 return float("inf")
             began, at = time.perf_counter(), at + 1
@@ -342,6 +341,7 @@ class Learning:
             now = time.perf_counter()
             return now + max(SECONDS, SHARE * (now - began))
 
+        told.model = model
         rows_kept, due = model.n_rows, time.perf_counter() + SECONDS
         every = every or (EXAMPLES_AT_A_TIME if self.learns_targets else 0)
         pieces = _parts.learned(model, source, model.n_rows, targets=self.learns_targets, step=every)
@@ -361,5 +361,6 @@ class Learning:
             raise ValueError(f"{source.name} holds no rows")
         if not self.how.until_saved:
             keep(level=1)
+        told.model = None
         told.finished(_parts.node_of(model, 0, 0, as_bytes=False))
         return model
