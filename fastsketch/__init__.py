@@ -7,7 +7,7 @@ tells type checkers and editors where each of them is.
 from importlib import import_module
 from typing import Any
 
-from fastsketch._registry import provide
+from fastsketch import _registry
 
 __version__ = "0.1.0"
 
@@ -58,7 +58,7 @@ _ROOMS = (
 
 __all__ = [*_HOME, *_ROOMS, "__version__"]  # pyright: ignore[reportUnsupportedDunderAll]  __init__.pyi has them
 
-provide("engine dask", "fastsketch.dask", "engine")
+_registry.provide("engine dask", "fastsketch.dask", "engine")
 
 
 def __getattr__(name: str) -> Any:

@@ -18,8 +18,8 @@ from fastsketch.cli._row_by_row import InTurn, job_of, named_output, suffix_of, 
 from fastsketch.cli._scoring import scorer_of
 from fastsketch.jobs._engines import tell
 from fastsketch.jobs._mapping import check_names, in_parts, length
-from fastsketch.jobs._parts import Node
-from fastsketch.jobs._progress import Progress
+from fastsketch.jobs._parts import JobNode
+from fastsketch.jobs._progress import Reporter
 from fastsketch.lowrank import LowRankModel
 from fastsketch.sources import Source, naming
 
@@ -94,11 +94,11 @@ def scored(args: Namespace, answers: Answers, reading: Reading, out: Output) -> 
         check_names(answers.predict, source)
     parts = source.parts(job.part_bytes)
     found: dict[int, Any] = {}
-    with Progress(job.progress, source, len(parts)) as told:
+    with Reporter(job.progress, source, len(parts)) as told:
         tasks = ((number, score_part, (reading, part)) for number, part in enumerate(parts))
         for number, (n_rows, counts) in in_parts(answers, tasks, parts, job, told):
             found[number] = counts
-            told.finished(Node(None, n_rows, number, number, {}))
+            told.finished(JobNode(None, n_rows, number, number, {}))
     for number in range(len(parts)):  # in their order: sums depend on it in the last bit
         scorer.join(found[number])
     return scorer.facts()

@@ -11,7 +11,7 @@ from fastsketch.cli._output import output_of
 from fastsketch.cli._report import report
 from fastsketch.cli._searching import matrix
 from fastsketch.hashing import SketchHash
-from fastsketch.jobs._answers import Spec
+from fastsketch.jobs._fields import Spec
 from fastsketch.jobs._outputs import npy_header
 from fastsketch.jobs._progress import Line as Progress
 

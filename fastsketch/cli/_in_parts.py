@@ -77,16 +77,16 @@ def learn_rows(
                 passes=getattr(args, "passes", 1),
                 in_order=InOrder(every, seen, switches, until_saved=True),
             )
-            found = job.run(folder if source.repeatable else None, resume=args.resume, progress=tell)
-            finish(found)
+            learned = job.run(folder if source.repeatable else None, resume=args.resume, progress=tell)
+            finish(learned)
             with held():  # what is complete is saved
-                found.notes = {"inputs": [Path(path).name for path in args.inputs], **(notes or {})}
-                out.save(found)
+                learned.notes = {"inputs": [Path(path).name for path in args.inputs], **(notes or {})}
+                out.save(learned)
                 if folder is not None:
                     remove(folder)
-            facts = found.facts()
+            facts = learned.facts()
     except OtherJob as error:
-        raise OtherJob(error.folder, error.found, _in_words) from None
+        raise OtherJob(error.folder, error.changes, _in_words) from None
     except KeyboardInterrupt as stop:
         if not out.kept:
             stop.add_note(_last_words(folder, source))
@@ -94,7 +94,7 @@ def learn_rows(
     seconds = time.perf_counter() - started
     facts |= {"passes": told.last["number"]} if told.last is not None and getattr(args, "passes", 1) > 1 else {}
     facts |= {"seconds": seconds, "rows_per_second": rows_read / seconds}
-    return found, facts if out.name is None else {**facts, "output": out.name}
+    return learned, facts if out.name is None else {**facts, "output": out.name}
 
 
 def engine_of(args: Namespace) -> dict[str, Any]:
@@ -138,14 +138,14 @@ def _last_words(folder: Path | None, source: Source) -> str:
     return f"the partial result of {rows:,} rows{which} is in {folder}; the same command with --resume goes on from it"
 
 
-def _in_words(found: Difference) -> str:
+def _in_words(change: Difference) -> str:
     """Return a difference of two jobs by the flags that make it."""
-    name = found.names[-1]
-    if found.names[0] in ("parameters", "resolved", "passes", *SWITCHES) or name in ("n_features", "zero_based"):
-        return f"{flag(name)} is {shown(found.now)} now and was {shown(found.then)}"
+    name = change.names[-1]
+    if change.names[0] in ("parameters", "resolved", "passes", *SWITCHES) or name in ("n_features", "zero_based"):
+        return f"{flag(name)} is {shown(change.now)} now and was {shown(change.then)}"
     if name == "sources":
-        return f"there are {_count(found.now)} inputs now and were {_count(found.then)}"
-    return in_words(found)
+        return f"there are {_count(change.now)} inputs now and were {_count(change.then)}"
+    return in_words(change)
 
 
 def _count(sources: Any) -> int:

@@ -90,10 +90,12 @@ def as_numbers(value: Any, name: str) -> Any:
     if not isinstance(value, list | dict):
         return value
     try:
-        found = [float(label) for label in cast("list[str]", value)]
+        labels = [float(label) for label in cast("list[str]", value)]
     except ValueError as error:
         raise ValueError(f"{name}: labels are numbers: {error}") from None
-    return found if isinstance(value, list) else dict(zip(found, cast("dict[str, float]", value).values(), strict=True))
+    return (
+        labels if isinstance(value, list) else dict(zip(labels, cast("dict[str, float]", value).values(), strict=True))
+    )
 
 
 def methods(cls: type[LinearLearner]) -> tuple[str, ...]:
@@ -111,5 +113,5 @@ def tested(args: Namespace, model: LinearLearner, out: Output) -> dict[str, Any]
     """Return what `score` says of the model on the test rows."""
     about = Namespace(**{**vars(args), "inputs": [args.test], "target": None})
     with limited(args.threads):
-        found = scored(about, Answers(model), reading_as_learned(model, about, labelled=True), out)
-    return {f"test_{name}": value for name, value in found.items() if args.json or name != "confusion"}
+        facts = scored(about, Answers(model), reading_as_learned(model, about, labelled=True), out)
+    return {f"test_{name}": value for name, value in facts.items() if args.json or name != "confusion"}

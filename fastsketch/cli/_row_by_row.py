@@ -49,24 +49,24 @@ def write_answers(
         if suffix == PARQUET:
             return written(method, source, Path(args.output), sink, job)
         if out.path is not None:
-            found = written(method, source, out.path, sink, job, held=True)
+            result = written(method, source, out.path, sink, job, held=True)
             out.kept = str(out.name)
-            return found
+            return result
         if job.resume:
             raise ValueError("--resume needs an output that is a file: what there is lies beside it")
         with tempfile.TemporaryDirectory(prefix="fastsketch-") as folder:
             whole = Path(folder) / f"rows{suffix}"
-            found = written(method, source, whole, sink, job)
+            result = written(method, source, whole, sink, job)
             with whole.open("rb") as rows, out.writing() as file:
                 shutil.copyfileobj(rows, file, 1 << 20)
-        return found
+        return result
 
 
-def timed(found: MapResult, rows: int | None = None) -> dict[str, Any]:
+def timed(result: MapResult, rows: int | None = None) -> dict[str, Any]:
     """Return facts of how long it took; rows of parts that were kept took none of it."""
-    n = found.n_rows if rows is None else rows
-    kept = {"parts_kept": found.n_kept} if found.n_kept else {}
-    return {**kept, "seconds": found.seconds, "rows_per_second": n / max(found.seconds, 1e-9)}
+    n = result.n_rows if rows is None else rows
+    kept = {"parts_kept": result.n_kept} if result.n_kept else {}
+    return {**kept, "seconds": result.seconds, "rows_per_second": n / max(result.seconds, 1e-9)}
 
 
 class InTurn(Joined):

@@ -13,7 +13,7 @@ _depth = 0
 
 
 class Interrupted(KeyboardInterrupt):
-    """A signal that ends the command."""
+    """Signal that ends the command."""
 
     def __init__(self, number: int) -> None:
         super().__init__()
@@ -22,7 +22,7 @@ class Interrupted(KeyboardInterrupt):
 
 @contextlib.contextmanager
 def handled() -> Generator[None]:
-    """Signals raise Interrupted in this block; one that was ignored before still is, as under nohup."""
+    """Raise Interrupted on signals in this block; one that was ignored before still is, as under nohup."""
     before: dict[int, object] = {}
     if threading.current_thread() is threading.main_thread():
         for number in (getattr(signal, name) for name in NAMES if hasattr(signal, name)):
@@ -44,7 +44,7 @@ def _on_signal(number: int, _: object) -> None:
 
 @contextlib.contextmanager
 def held() -> Generator[None]:
-    """A signal that comes in this block is raised at its end, unless it fails by itself."""
+    """Hold a signal that comes in this block until its end, unless it fails by itself."""
     global _depth
     _depth += 1
     try:

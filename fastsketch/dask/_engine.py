@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, Self, cast
 from fastsketch import _threads
 from fastsketch._kernels import pool as cores
 from fastsketch.jobs import WorkerLost
-from fastsketch.jobs._parts import Node
+from fastsketch.jobs._parts import JobNode
 from fastsketch.jobs._worker import shared_value
 from fastsketch.sources import Source
 from fastsketch.sources._dask_array import DaskSource, array_in, with_array
@@ -52,7 +52,7 @@ def _distributed() -> Any:
 
 
 def _check_that_it_answers(distributed: Any, address: str) -> None:
-    """Raise what is wrong with a scheduler: a client that finds none goes on trying when nobody waits for it."""
+    """Raise what is wrong with a scheduler: a client that reaches none goes on trying when nobody waits for it."""
 
     async def ask() -> None:
         security = distributed.security.Security().get_connection_args("client")
@@ -65,77 +65,75 @@ def _check_that_it_answers(distributed: Any, address: str) -> None:
         thread.submit(lambda: asyncio.run(asyncio.wait_for(ask(), PATIENCE))).result()
 
 
-class _Task:
-    """What was submitted, and where its result is: what has been lost can be made again."""
+class _ClusterTask:
+    """Task that was submitted, and its future: a result that was lost can be made again."""
 
     def __init__(self, key: Hashable, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
         self.key, self.function, self.args = key, function, args
         self.future: Any = None  # None once nobody needs the result any more
-        self.made_of: list[_Task] = []
+        self.made_of: list[_ClusterTask] = []
         self.lost = 0
 
 
-class _OfBlocks(_Task):
-    """A task over blocks of a dask array: all of them are handed to the cluster at once, which computes no block twice,
-    nor what several are made of.
-    """
+class _OfBlocks(_ClusterTask):
+    """Task over blocks of a dask array: all are handed to the cluster at once, which computes no block twice."""
 
 
-class _Model(_Task):
-    """What many tasks are given. It comes of a task, since what is scattered goes with the workers that have it."""
+class _Model(_ClusterTask):
+    """Model for many tasks. A task makes it, since what is scattered goes with the workers that have it."""
 
 
 class _Copy(NamedTuple):
-    """A pickle of a model that goes with every task, and is opened once in a process: not by the scheduler."""
+    """Pickle of a model that goes with every task, and is opened once in a process: not by the scheduler."""
 
     name: str
     content: bytes
 
 
 class Elsewhere:
-    """The bytes of a model that lie on the cluster, as long as this object lives."""
+    """Bytes of a model that lie on the cluster, as long as this object lives."""
 
-    def __init__(self, task: _Task) -> None:
+    def __init__(self, task: _ClusterTask) -> None:
         self.task = task
 
     def fetch(self) -> bytes:
-        """The bytes."""
+        """Return the bytes."""
         return cast("bytes", self.task.future.result()[1])
 
 
-class _Slot(NamedTuple):
-    """The place of a result in the arguments of a task; a node that it belongs to, without content."""
+class _ResultSlot(NamedTuple):
+    """Slot of a result in the arguments of a task, and the node that it belongs to, without content."""
 
     number: int
-    node: Node | None
+    node: JobNode | None
     blocks: int = 0  # so many results are the rows of one part
     part: Source | None = None
 
 
 def _perform(function: Callable[..., Any], args: tuple[Any, ...], *results: Any) -> tuple[Any, bytes | None]:
-    """What a task does on a worker: (its result without what is long, that)."""
+    """Run a task on a worker, and return (its result without what is long, that)."""
 
     def filled(value: Any) -> Any:
-        if isinstance(value, _Slot):
+        if isinstance(value, _ResultSlot):
             if value.part is not None:
                 array = cast("DaskSource", array_in(value.part))
                 blocks = list(results[value.number : value.number + value.blocks])
                 return with_array(value.part, array.given(blocks))
-            found = results[value.number]
-            return found if value.node is None else value.node._replace(content=found[1])
+            result = results[value.number]
+            return result if value.node is None else value.node._replace(content=result[1])
         if isinstance(value, _Copy):
             return shared_value(*value)
         return [filled(item) for item in cast("list[Any]", value)] if isinstance(value, list) else value
 
     with _threads.thread_limit(1):
-        found = function(*[filled(value) for value in args])
-    if isinstance(found, Node) and isinstance(found.content, bytes):
-        return found._replace(content=None), found.content
-    return found, None
+        result = function(*[filled(value) for value in args])
+    if isinstance(result, JobNode) and isinstance(result.content, bytes):
+        return result._replace(content=None), result.content
+    return result, None
 
 
 class _Performing:
-    """A task as a function of what its slots wait for."""
+    """Task as a function of what its slots wait for."""
 
     def __init__(self, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
         self._function, self._args = function, args
@@ -149,7 +147,7 @@ def _without_bytes(result: tuple[Any, bytes | None]) -> tuple[Any, bool]:
 
 
 class Cluster:
-    """An engine of jobs: see ``fastsketch.jobs.Engine``.
+    """Engine of jobs on a cluster: see ``fastsketch.jobs.Engine``.
 
     Parameters
     ----------
@@ -169,13 +167,13 @@ class Cluster:
         self._stack = ExitStack()
         self._client: Any = None
         self._done: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._tasks: dict[str, tuple[_Task, Any]] = {}  # under way, by the name of what is waited for, and that
+        self._tasks: dict[str, tuple[_ClusterTask, Any]] = {}  # under way, by the name of what is waited for, and that
         self._run = uuid.uuid4().hex[:8]
         self._count = 0
-        self._together: list[_Task] = []  # what is yet to be submitted
+        self._together: list[_ClusterTask] = []  # what is yet to be submitted
         self._of_blocks = False
-        self._suspects: list[_Task] = []  # tried one by one, when nothing else is under way
-        self._alone: _Task | None = None
+        self._suspects: list[_ClusterTask] = []  # tried one by one, when nothing else is under way
+        self._alone: _ClusterTask | None = None
         self._workers = 0, 0.0
 
     def __enter__(self) -> Self:
@@ -196,9 +194,9 @@ class Cluster:
         from dask import config
 
         distributed = self._distributed
-        found = connected(self._scheduler, stack)
-        if found is not None:
-            return found
+        client = connected(self._scheduler, stack)
+        if client is not None:
+            return client
         stack.callback(_take_back, dict(os.environ))
         # so long after a worker has died Dask gives up its place for good if nobody is in it just then
         stack.enter_context(config.set({"distributed.deploy.lost-worker-timeout": "1 day"}))
@@ -217,7 +215,7 @@ class Cluster:
 
     @property
     def n_workers(self) -> int:
-        """Tasks that run at the same time: threads of all workers, which may come and go."""
+        """Number of tasks that run at the same time: threads of all workers, which may come and go."""
         return min(self._threads(), self._limit) if self._limit else self._threads()
 
     def _threads(self) -> int:
@@ -245,23 +243,23 @@ class Cluster:
             self._together.append(_OfBlocks(key, function, args))
             self._of_blocks = True
         elif self._suspects:
-            self._suspects.append(_Task(key, function, args))
+            self._suspects.append(_ClusterTask(key, function, args))
         else:
-            self._begin(_Task(key, function, args))
+            self._begin(_ClusterTask(key, function, args))
 
-    def _begin(self, task: _Task) -> None:
+    def _begin(self, task: _ClusterTask) -> None:
         """Submit a task, and wait for what may be told of its result."""
         task.future = self._submitted(task)
         self._await(task)
 
-    def _await(self, task: _Task) -> None:
+    def _await(self, task: _ClusterTask) -> None:
         told = self._client.submit(
             _without_bytes, task.future, key=f"{task.future.key}-told", pure=False, priority=BEFORE
         )
         self._tasks[told.key] = task, told
         told.add_done_callback(self._done.put)
 
-    def _submitted(self, task: _Task) -> Any:
+    def _submitted(self, task: _ClusterTask) -> Any:
         self._count += 1
         name = f"fastsketch-{task.function.__name__}-{self._run}-{self._count}"
         with warnings.catch_warnings():
@@ -284,40 +282,40 @@ class Cluster:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Sending large graph")
             names = [f"fastsketch-{task.function.__name__}-{self._run}-blocks-{k}" for k, task in enumerate(tasks)]
-            found = self._client.compute([self._delayed(task, name) for task, name in zip(tasks, names, strict=True)])
-        for task, future in zip(tasks, found, strict=True):
+            futures = self._client.compute([self._delayed(task, name) for task, name in zip(tasks, names, strict=True)])
+        for task, future in zip(tasks, futures, strict=True):
             task.future = future
             self._await(task)
 
-    def _delayed(self, task: _Task, name: str) -> Any:
-        """A task and all that computes its blocks."""
+    def _delayed(self, task: _ClusterTask, name: str) -> Any:
+        """Return a task with all that computes its blocks."""
         from dask.delayed import delayed
 
-        made_of: list[_Task] = []
+        made_of: list[_ClusterTask] = []
         args = [self._sendable(value, made_of) for value in task.args]
         results: list[Any] = [self._future_of(other) for other in made_of]
         for at, value in enumerate(task.args):
             if (array := array_in(value)) is not None:
                 blocks = array.delayed_blocks()
-                args[at] = _Slot(len(results), None, len(blocks), with_array(value, array.without_blocks()))
+                args[at] = _ResultSlot(len(results), None, len(blocks), with_array(value, array.without_blocks()))
                 results += blocks
         perform: Any = delayed(_Performing(task.function, tuple(args)), pure=False, traverse=False)
         return perform(*results, dask_key_name=name)
 
-    def _sendable(self, value: Any, made_of: list[_Task]) -> Any:
-        """An argument with slots in the place of what is on the cluster."""
+    def _sendable(self, value: Any, made_of: list[_ClusterTask]) -> Any:
+        """Return an argument with slots in the place of what is on the cluster."""
         if isinstance(value, list):
             return [self._sendable(item, made_of) for item in cast("list[Any]", value)]
-        if isinstance(value, Node) and isinstance(value.content, Elsewhere):
+        if isinstance(value, JobNode) and isinstance(value.content, Elsewhere):
             made_of.append(value.content.task)
-            return _Slot(len(made_of) - 1, value._replace(content=None))
+            return _ResultSlot(len(made_of) - 1, value._replace(content=None))
         if isinstance(value, _Model):
             made_of.append(value)
-            return _Slot(len(made_of) - 1, None)
+            return _ResultSlot(len(made_of) - 1, None)
         return value
 
-    def _future_of(self, task: _Task) -> Any:
-        """Of a result that is needed: made again if the cluster has let go of it, or has given it up."""
+    def _future_of(self, task: _ClusterTask) -> Any:
+        """Return the future of a result: made again if the cluster has let go of it, or has given it up."""
         if task.future is None or task.future.status in ("error", "cancelled", "lost"):
             task.future = self._submitted(task)
         return task.future
@@ -339,8 +337,8 @@ class Cluster:
                 for other in task.made_of:
                     if not isinstance(other, _Model):
                         other.future = None
-                found, left = told.result()
-                return task.key, found._replace(content=Elsewhere(task)) if left else found
+                result, left = told.result()
+                return task.key, result._replace(content=Elsewhere(task)) if left else result
             if not isinstance(error, self._distributed.KilledWorker):
                 raise error
             # Dask counts a worker's death against all that the worker had: who is to blame shows when it is alone
@@ -396,7 +394,7 @@ def await_workers(client: Any) -> None:
 
 
 class _Workers:
-    """The workers of a client, on whom somebody waits."""
+    """Watch over the workers of a client while somebody waits for them."""
 
     def __init__(self, client: Any) -> None:
         self._client, self._seen = client, time.monotonic()
@@ -434,7 +432,7 @@ def awaited(client: Any, futures: list[Any]) -> list[Any]:
 
 
 def _take_back(before: dict[str, str]) -> None:
-    """What nannies leave in the environment of this process, which is that of all that it begins later."""
+    """Undo what nannies leave in the environment of this process, which is that of all that it begins later."""
     for name in (*KEEPING_MEMORY, "PYTHONHASHSEED", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         if name in before:
             os.environ[name] = before[name]
@@ -443,14 +441,14 @@ def _take_back(before: dict[str, str]) -> None:
 
 
 def keeping_memory() -> Any:
-    """A ``with`` block in which workers that nannies begin keep what memory they have for what they do next."""
+    """Return a ``with`` block in which workers that nannies begin keep memory for what they do next."""
     from dask import config
 
     return config.set({f"distributed.nanny.pre-spawn-environ.{k}": v for k, v in KEEPING_MEMORY.items()})
 
 
 def connected(scheduler: Any, stack: ExitStack) -> Any:
-    """A client of a scheduler, for as long as the stack lasts; the active one for None, or None if there is none.
+    """Return a client of a scheduler, for as long as the stack lasts; for None the active one, or None without one.
 
     Raises
     ------
@@ -481,7 +479,7 @@ def connected(scheduler: Any, stack: ExitStack) -> Any:
 
 
 def computed(delayed: Any, scheduler: Any) -> Any:
-    """What is delayed, on the cluster of a scheduler or of the active client; without these, on Dask's threads."""
+    """Compute a delayed result on the cluster of a scheduler or of the active client, else on Dask's threads."""
     if scheduler is None:
         try:
             from distributed import Client
@@ -500,7 +498,7 @@ def computed(delayed: Any, scheduler: Any) -> Any:
 
 
 def engine(scheduler: Any, n_workers: int, *, retries: int) -> Cluster:
-    """The engine "dask" of ``fs.run`` and ``fs.map_rows``.
+    """Return the engine "dask" of ``fs.run`` and ``fs.map_rows``.
 
     Parameters
     ----------

@@ -17,31 +17,30 @@ from fastsketch._validation import as_integer, is_sparse
 from fastsketch.codes._encoder import Encoder
 from fastsketch.codes._packed_codes import code_width
 from fastsketch.dask._engine import computed
-from fastsketch.dask._parts import Part
 from fastsketch.hashing._hasher import Hasher
+from fastsketch.jobs._parts import JobNode, join, node_of
 from fastsketch.lowrank import LowRankModel
-from fastsketch.merging._tree import climb, merged
+from fastsketch.merging._merge import climb
 from fastsketch.quantizing import SketchQuantizer
 from fastsketch.sketching import FrequentDirections, SecondPass
 from fastsketch.sources import Source, open_rows
 from fastsketch.sources._paths import is_name
 
-M = TypeVar("M", bound=MergeableModel)
 Any_model = TypeVar("Any_model", bound=Model)
 
 
-def _learn(model: Any, rows: Any, *, complete: bool, partition: int) -> Part[Any]:
-    """The model of one partition; `model` is empty, and may serve other threads too."""
+def _learn(model: Any, rows: Any, *, complete: bool, partition: int) -> JobNode:
+    """Return the model of one partition; `model` is empty, and may serve other threads too."""
     with fs.thread_limit(1):
         out = model.copy().update(rows)
         if complete:
             out._complete_part()
-        return Part(out, partition, partition)
+        return node_of(out, partition, partition, as_bytes=True)
 
 
-def _join(parts: Sequence[Part[M]]) -> Part[M]:
+def _join(nodes: Sequence[JobNode]) -> JobNode:
     with fs.thread_limit(1):
-        return Part(merged([part.opened() for part in parts]), parts[0].first, parts[-1].last)
+        return join(nodes)
 
 
 def _encode(rows: Any, model: Hasher | Encoder) -> NDArray[np.uint8]:
@@ -50,7 +49,7 @@ def _encode(rows: Any, model: Hasher | Encoder) -> NDArray[np.uint8]:
 
 
 def _whole_rows(data: Any) -> Any:
-    """A dask array with all columns in one chunk."""
+    """Return a dask array with all columns in one chunk."""
     return data.rechunk({1: -1})
 
 
@@ -175,12 +174,12 @@ def fit(model: Any_model, data: Any, *, fan_in: int = 4, scheduler: Any = None, 
         models = [model._for_part(part) for part in range(len(parts))]
     else:
         models = [model._for_part(0, block) for block in first]
-    learn, join = delayed(_learn), delayed(_join)
+    learn, merge = delayed(_learn), delayed(_join)
     leaves = [
         learn(empty, part, complete=first is None, partition=number)
         for number, (empty, part) in enumerate(zip(models, parts, strict=True))
     ]
-    root = climb(leaves, fan_in, lambda groups: [join(group) for group in groups])
+    root = climb(leaves, fan_in, lambda groups: [merge(group) for group in groups])
     return model.copy().merge(computed(root, scheduler).opened())
 
 
@@ -249,14 +248,14 @@ def refine(model: FrequentDirections, data: Any, *, fan_in: int = 4, scheduler: 
         raise ValueError(f"data must have {model.n_features} columns as the rows before, got {d}")
     if model._is_exact():
         return model.copy()
-    learn, join, empty = delayed(_learn), delayed(_join), delayed(again)
+    learn, merge, empty = delayed(_learn), delayed(_join), delayed(again)
     leaves = [learn(empty, part, complete=False, partition=number) for number, part in enumerate(parts)]
-    root = climb(leaves, fan_in, lambda groups: [join(group) for group in groups])
+    root = climb(leaves, fan_in, lambda groups: [merge(group) for group in groups])
     return again.merge(computed(root, scheduler).opened()).finish()
 
 
 def encode(model: Hasher | SketchQuantizer | Encoder, data: Any) -> Any:
-    """Codes of rows by a hash or a quantizer that has learned.
+    """Encode rows by a hash or a quantizer that has learned.
 
     Parameters
     ----------

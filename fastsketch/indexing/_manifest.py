@@ -30,7 +30,7 @@ INCONSISTENT = (LookupError, TypeError, ValueError, AttributeError, ArithmeticEr
 
 
 class Saved(NamedTuple):
-    """What a manifest says, and what the files that it names hold."""
+    """Contents of a manifest, and of the files that it names."""
 
     metric: str
     rows: str | None
@@ -39,7 +39,7 @@ class Saved(NamedTuple):
 
 
 def describe(contents: Contents, encoders: dict[str, str], *, metric: str, rows: str | None, stamp: str) -> bytes:
-    """The manifest of an index whose arrays are written; encoders: {fingerprint: file}."""
+    """Return the manifest of an index whose arrays are written; encoders: {fingerprint: file}."""
     numbers = {fingerprint: number for number, fingerprint in enumerate(encoders)}
     state = {
         "stamp": stamp,
@@ -62,7 +62,7 @@ def describe(contents: Contents, encoders: dict[str, str], *, metric: str, rows:
 
 
 def read_state(folder: Path) -> dict[str, Any]:
-    """What the manifest of a folder says, unchecked but for its format; StateError without one."""
+    """Read the manifest of a folder, unchecked but for its format; StateError without one."""
     path = folder / MANIFEST
     if not path.exists():
         what = "no index" if folder.is_dir() else "no folder of an index"
@@ -75,7 +75,7 @@ def read_state(folder: Path) -> dict[str, Any]:
 
 
 def stamp_of(state: dict[str, Any]) -> str:
-    """The mark of one save; ValueError if it is none."""
+    """Return the mark of one save; ValueError if it is none."""
     stamp: Any = state["stamp"]
     if not isinstance(stamp, str) or not re.fullmatch("[0-9a-f]{32}", stamp):
         raise ValueError(f"{stamp!r} is no stamp of a save")
@@ -83,15 +83,15 @@ def stamp_of(state: dict[str, Any]) -> str:
 
 
 def named(state: dict[str, Any]) -> list[str]:
-    """The names of the files of a manifest, as far as they are names."""
-    found: list[Any] = [file for file, _ in state["encoders"]]
+    """Return the names of the files of a manifest, as far as they are names."""
+    names: list[Any] = [file for file, _ in state["encoders"]]
     for segment in state["segments"]:
-        found += [file for file, _ in segment["files"].values()]
-    return [name for name in found if isinstance(name, str)]
+        names += [file for file, _ in segment["files"].values()]
+    return [name for name in names if isinstance(name, str)]
 
 
 def read(folder: Path, *, memory_map: bool, verify: bool) -> Saved:
-    """An index that was saved; StateError for anything else."""
+    """Read an index that was saved; StateError for anything else."""
     state = read_state(folder)
     try:
         return _read(folder, state, memory_map=memory_map, verify=verify)
@@ -133,22 +133,22 @@ def _read(folder: Path, state: dict[str, Any], *, memory_map: bool, verify: bool
 
 
 def _encoder(folder: Path, name: Any, fingerprint: Any, *, d: int, metric: str) -> Encoder:
-    found = read_encoder(folder, as_name(name, "encoder"), fingerprint)
-    if found.n_features != d:
-        raise ValueError(f"an encoder is of {found.n_features} features, the index of {d}")
-    as_metric(metric, found)
-    return found
+    encoder = read_encoder(folder, as_name(name, "encoder"), fingerprint)
+    if encoder.n_features != d:
+        raise ValueError(f"an encoder is of {encoder.n_features} features, the index of {d}")
+    as_metric(metric, encoder)
+    return encoder
 
 
 def _written(folder: Path, about: Any, kept: str | None) -> dict[str, Written]:
-    """The files of a segment."""
+    """Return the files of a segment."""
     expected = {CODES, IDS, ROWS} if kept else {CODES, IDS}
-    found = cast("dict[str, Any]", about) if isinstance(about, dict) else {}
-    if set(found) - {REMOVED} != expected:
+    files_of = cast("dict[str, Any]", about) if isinstance(about, dict) else {}
+    if set(files_of) - {REMOVED} != expected:
         raise ValueError(f"a segment must have files of {', '.join(sorted(expected))}, got {about!r}")
     return {
         name: Written(folder, as_name(file, name), as_integer(crc, "checksum", 0, 1 << 32))
-        for name, (file, crc) in found.items()
+        for name, (file, crc) in files_of.items()
     }
 
 
@@ -180,7 +180,7 @@ def _segment(
 
 
 def _check_ids(contents: Contents) -> None:
-    """Ids are numbers below the next one, and no two rows that count have the same."""
+    """Raise ValueError unless ids are below the next one, and no two rows that count have the same."""
     for segment in contents.segments:
         if segment.ids.min() < 0 or segment.ids.max() >= contents.next_id:
             raise ValueError(f"an id is outside [0, {contents.next_id})")

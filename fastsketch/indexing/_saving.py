@@ -29,7 +29,7 @@ from fastsketch.io._state import StateError
 
 
 class IndexConflict(RuntimeError):
-    """A save would overwrite what somebody else has saved to the same folder.
+    """Error of a save that would overwrite what somebody else has saved to the same folder.
 
     Examples
     --------
@@ -51,20 +51,20 @@ class IndexConflict(RuntimeError):
 
 
 class Setting(NamedTuple):
-    """What a manifest says beside the contents."""
+    """Settings in a manifest, beside the contents."""
 
     metric: str
     rows: str | None
 
 
 def place_of(path: str | PathLike[str]) -> Path:
-    """The folder that a path leads to."""
+    """Return the folder that a path leads to."""
     return Path(os.path.realpath(path))
 
 
 # -- one writer --------------------------------------------------------------------------------------------------------
 class _Writer:
-    """Of one folder, in this process: one thread at a time."""
+    """Writer of one folder in this process: one thread at a time."""
 
     def __init__(self) -> None:
         self._guard = Guard()
@@ -145,13 +145,13 @@ def save(
     overwrite: bool,
     memory_map: bool,
 ) -> Contents:
-    """Write what is not there yet, then the manifest; the contents with the files that they are in now.
+    """Write what is not there yet, then the manifest; return the contents with the files that they are in now.
 
     known: stamps of what this index has read from the folder or saved to it. memory_map: what was written is read from
     there from now on.
     """
-    found = _swept(folder)
-    if found is not None and found not in known and not overwrite:
+    current = _swept(folder)
+    if current is not None and current not in known and not overwrite:
         raise IndexConflict(
             f"{folder} holds an index that "
             + ("somebody else has saved there since this one was read or saved" if known else "is not this one")
@@ -178,7 +178,10 @@ def save(
 
 
 def _swept(folder: Path) -> str | None:
-    """The stamp of the index in a folder, "" of one that cannot be read, None without one; what none needs is gone."""
+    """Remove what the index in a folder does not need, and return its stamp.
+
+    "" if it cannot be read, None if there is none.
+    """
     if not (folder / MANIFEST).exists():
         clean(folder, ())
         return None
@@ -192,7 +195,7 @@ def _swept(folder: Path) -> str | None:
 
 
 def _written(folder: Path, segment: Segment, new: list[str], *, memory_map: bool) -> Segment:
-    """The segment with all its arrays in files of the folder; the names of those that were not there go to `new`."""
+    """Return the segment with all its arrays in files of the folder; names of new files are added to `new`."""
     written = dict[str, Written]()
     mapped = dict[str, Any]()
     for name, array in segment.arrays().items():
@@ -201,15 +204,15 @@ def _written(folder: Path, segment: Segment, new: list[str], *, memory_map: bool
             one = write_array(folder, name, array)
             new.append(one.file)
             if memory_map and name in (CODES, IDS, ROWS):
-                found = open_array(one, array.shape, array.dtype, memory_map=True, verify=False)
-                mapped[name] = replace(segment.codes, data=found) if name == CODES else found
+                opened = open_array(one, array.shape, array.dtype, memory_map=True, verify=False)
+                mapped[name] = replace(segment.codes, data=opened) if name == CODES else opened
         written[name] = one
     return replace(segment, written=written, **mapped)
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
 def read(folder: Path, *, memory_map: bool, verify: bool) -> manifest.Saved:
-    """The index in a folder; again if a writer has replaced it meanwhile."""
+    """Read the index in a folder, again if a writer has replaced it meanwhile."""
     while True:
         before = _stamp(folder)
         try:

@@ -1,4 +1,4 @@
-"""Where tasks run: here, in threads, in processes that may die, or on another's machines. Nothing here knows models.
+"""Engines that run tasks: here, in threads, in processes that may die, or on a cluster. None of them knows models.
 
 An engine is a context manager. Tasks are submitted by key; their results come as they finish, in any order. A key is
 what messages call the task. The same tasks have the same results on every engine.
@@ -23,7 +23,7 @@ Function = Callable[..., Any]
 
 
 class WorkerLost(RuntimeError):
-    """A task lost its process more often than was allowed: it is killed whenever it runs, or runs out of memory.
+    """Error of a task that lost its process too often: it is killed whenever it runs, or runs out of memory.
 
     Examples
     --------
@@ -38,11 +38,11 @@ class WorkerLost(RuntimeError):
 
 
 class TaskStopped(BaseException):
-    """Raised by ``tell`` within a task whose result nobody waits for any more."""
+    """Signal of ``tell`` to a task whose result nobody waits for any more."""
 
 
 class Engine(Protocol):
-    """What runs tasks.
+    """Runner of tasks.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ class Engine(Protocol):
         ...
 
     def room(self, left: int) -> int:
-        """Tasks to have under way before a result is waited for, so that no worker does; `left` are yet to come."""
+        """Return how many tasks to have under way so that no worker waits; `left` are yet to come."""
         ...
 
     def submit(self, key: Hashable, function: Function, *args: Any) -> None:
@@ -105,7 +105,7 @@ class Engine(Protocol):
         ...
 
     def next(self) -> tuple[Any, Any]:
-        """(key, result) of a task that has finished; waits for one.
+        """Wait for a task that has finished, and return (key, result).
 
         Raises
         ------
@@ -117,7 +117,7 @@ class Engine(Protocol):
         ...
 
     def share(self, value: Any) -> Any:
-        """What stands for a value in the arguments of many tasks, and becomes it there: sent to every worker once."""
+        """Return what stands for a value in the arguments of many tasks: it is sent to every worker once."""
         ...
 
 
@@ -126,14 +126,14 @@ _this_thread = threading.local()
 
 
 def tell(n_rows: int) -> None:
-    """For a task to call now and then: so many more rows are in. Raises TaskStopped if nobody waits for its result."""
+    """Say within a task that more rows are in; raises TaskStopped if nobody waits for its result."""
     listener = getattr(_this_thread, "listener", None)
     if listener is not None:
         listener(n_rows)
 
 
 class Serial:
-    """One task after the other, each as it is asked for. `limit`: what holds for BLAS and the pool meanwhile."""
+    """Engine of one task after the other, in this thread. `limit`: of BLAS and the pool meanwhile."""
 
     n_workers, here = 1, True
 
@@ -172,7 +172,7 @@ class Serial:
 
 
 class Threads:
-    """Python threads: the kernels release the interpreter lock. One limit on BLAS and the pool for all of them."""
+    """Engine of Python threads: the kernels release the interpreter lock. BLAS has one thread in each."""
 
     here = True
 
@@ -236,14 +236,14 @@ class Threads:
 
 # -- in processes --------------------------------------------------------------------------------------------------
 class _Task:
-    """What is to be sent, and how often it was."""
+    """Task of a process, and how often it was lost."""
 
     def __init__(self, key: Hashable, function: Function, args: tuple[Any, ...]) -> None:
         self.key, self.function, self.args, self.lost = key, function, args, 0
 
 
 class Processes:
-    """Spawned processes, which die with this one; what a lost one was doing is done again by a new one."""
+    """Engine of spawned processes, which die with this one; the task of a lost one is done again by a new one."""
 
     here = False
 

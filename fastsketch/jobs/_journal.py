@@ -15,24 +15,24 @@ from typing import Any, cast
 from fastsketch.io._replacing import replacing
 from fastsketch.io._state import SCHEMA, StateError
 
-Line = dict[str, Any]
+JournalLine = dict[str, Any]
 
 
-def begin(path: Path, job: Line, lines: Iterable[Line] = ()) -> None:
-    """A new journal, of a job; there are such lines, or the old journal."""
+def begin(path: Path, job: JournalLine, lines: Iterable[JournalLine] = ()) -> None:
+    """Write a new journal of a job with these lines; until it is complete the old one stays."""
     with replacing(path) as out:
         out.writelines(map(_written, [{"schema": SCHEMA, "job": job}, *lines]))
 
 
-def add_line(path: Path, content: Line) -> None:
-    """Add a line."""
+def add_line(path: Path, content: JournalLine) -> None:
+    """Add a line, and return when it is on the disk."""
     with path.open("ab", buffering=0) as file:
         file.write(_written(content))
         os.fsync(file.fileno())
 
 
-def contents(path: Path) -> tuple[Line, list[Line]]:
-    """(the job of a journal, the lines after the first); a torn last one is cut off. StateError if it is damaged."""
+def contents(path: Path) -> tuple[JournalLine, list[JournalLine]]:
+    """Return (the job of a journal, the lines after the first); a torn last one is cut off. StateError if damaged."""
     content = path.read_bytes()
     whole, _, torn = content.rpartition(b"\n")
     lines = whole.split(b"\n") if whole else []
@@ -47,14 +47,14 @@ def contents(path: Path) -> tuple[Line, list[Line]]:
         with path.open("r+b") as file:
             file.truncate(len(content) - len(torn))
             os.fsync(file.fileno())
-    head, *rest = cast("list[Line]", said)
+    head, *rest = cast("list[JournalLine]", said)
     if head.get("schema") != SCHEMA or not isinstance(head.get("job"), dict):
         raise StateError(f"{path} is that of another version of fastsketch: start without resume")
     return head["job"], rest
 
 
 def is_foreign(path: Path) -> bool:
-    """Whether a file is there that was never a journal, not even a damaged one."""
+    """Tell whether a file is there that was never a journal, not even a damaged one."""
     try:
         with path.open("rb") as file:
             start = file.read(10)
@@ -63,15 +63,15 @@ def is_foreign(path: Path) -> bool:
     return re.match(rb"[0-9a-f]{8} \{|\0|$", start) is None
 
 
-def _written(content: Line) -> bytes:
+def _written(content: JournalLine) -> bytes:
     text = json.dumps(content, separators=(",", ":")).encode()
     return b"%08x %s\n" % (zlib.crc32(text), text)
 
 
-def _said(line: bytes) -> Line | None:
-    """What a line says; None if it is damaged."""
+def _said(line: bytes) -> JournalLine | None:
+    """Return the content of a line; None if it is damaged."""
     crc, _, text = line.partition(b" ")
     try:
-        return cast("Line", json.loads(text)) if int(crc, 16) == zlib.crc32(text) else None
+        return cast("JournalLine", json.loads(text)) if int(crc, 16) == zlib.crc32(text) else None
     except (ValueError, RecursionError):
         return None

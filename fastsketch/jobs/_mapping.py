@@ -1,4 +1,4 @@
-"""Map jobs: what a model says of every row of a source, into one file or folder, in the order of rows."""
+"""Map jobs: the answers of a model for every row of a source, in one file or folder, in the order of rows."""
 
 import contextlib
 import hashlib
@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 
 from fastsketch._threads import blas_limit
 from fastsketch._validation import as_choice, as_flag, as_integer
-from fastsketch.jobs._answers import Fields, Method, Spec, as_fields, name_of, spec_of, unwrapped
 from fastsketch.jobs._engines import NAMES, Engine, Serial, engine_of, tell
+from fastsketch.jobs._fields import Fields, Method, Spec, as_fields, name_of, spec_of, unwrapped
 from fastsketch.jobs._outputs import Npy, Parquet, Sink, Writer
-from fastsketch.jobs._parts import Node
-from fastsketch.jobs._progress import Progress, Wanted
+from fastsketch.jobs._parts import JobNode
+from fastsketch.jobs._progress import Reporter, Wanted
 from fastsketch.jobs._resuming import Identity, check_unchanged, identity_of
-from fastsketch.jobs._tree import Place
+from fastsketch.jobs._tree import Span
 from fastsketch.jobs._unfinished import Unfinished
 from fastsketch.jobs._workers import useful
 from fastsketch.sources import Source, open_rows
@@ -40,7 +40,7 @@ FIRST_ROWS = 256
 
 
 class MapResult(NamedTuple):
-    """What a map job has written.
+    """Result of a map job.
 
     Attributes
     ----------
@@ -83,7 +83,7 @@ def map_rows(
     part_bytes: int = PART_BYTES,
     retries: int = 3,
 ) -> MapResult:
-    """Write what a model says of every row of a source, in the order of rows: codes, components, predictions, scores.
+    """Write the answers of a model for every row of a source, in order: codes, components, predictions, scores.
 
     Parameters
     ----------
@@ -168,7 +168,7 @@ def map_rows(
 
 
 class Job(NamedTuple):
-    """How a map job runs: see ``map_rows``."""
+    """Options of a map job: see ``map_rows``."""
 
     workers: int | str = "auto"
     engine: str = "processes"
@@ -180,7 +180,7 @@ class Job(NamedTuple):
 
 
 def written(method: Method, source: Source, output: Path, sink: Sink, job: Job, *, held: bool = False) -> MapResult:
-    """As ``map_rows``, into any kind of output; `held`: the caller holds its name already."""
+    """Write answers as ``map_rows`` does, into any kind of output; `held`: the caller holds its name already."""
     started = time.perf_counter()
     method = frozen(method)
     name = name_of(method)
@@ -190,7 +190,7 @@ def written(method: Method, source: Source, output: Path, sink: Sink, job: Job, 
     about = _identity(method, name, source, parts, job) if source.repeatable else None
     with (
         warnings.catch_warnings(),
-        Progress(job.progress, source, len(parts)) as told,
+        Reporter(job.progress, source, len(parts)) as told,
         Unfinished.opened(output, sink, about, resume=job.resume, held=held) as kept,
     ):
         done = kept.done(firsts)
@@ -209,9 +209,9 @@ def written(method: Method, source: Source, output: Path, sink: Sink, job: Job, 
 
 
 def in_parts(
-    shared: Any, tasks: Iterable[tuple[int, Any, tuple[Any, ...]]], parts: Sequence[Source], job: Job, told: Progress
+    shared: Any, tasks: Iterable[tuple[int, Any, tuple[Any, ...]]], parts: Sequence[Source], job: Job, told: Reporter
 ) -> Iterator[tuple[int, Any]]:
-    """(number, result) of tasks (number, function, arguments) as they finish; functions get `shared` before these."""
+    """Yield (number, result) of tasks (number, function, arguments) as they finish; functions get `shared` first."""
     once = not all(part.repeatable for part in parts)
     if once and job.workers not in ("auto", 1):
         raise ValueError("workers must be 1: these rows come once, and are read here")
@@ -228,7 +228,7 @@ def in_parts(
         while True:
             while left and under_way < engine.room(left):
                 number, function, arguments = next(waiting)
-                engine.submit(Place(0, number, number, number), function, value, *arguments)
+                engine.submit(Span(0, number, number, number), function, value, *arguments)
                 under_way, left = under_way + 1, left - 1
             if not under_way:
                 return
@@ -247,18 +247,18 @@ def _sent(engine: Engine, value: Any) -> Any:
 
 
 def answer_part(method: Method, name: str, part: Source, writer: Writer) -> tuple[int, Spec | None]:
-    """What a task does: the answers for the rows of a part, where they belong; (rows, what answers are)."""
+    """Write the answers for the rows of a part, and return (rows, what answers are)."""
     if part.feature_names is not None:  # which ``check_names`` has seen; it stays in processes that do nothing else
         warnings.filterwarnings("ignore", "X does not have valid feature names", UserWarning)
     n_rows, spec = 0, None
     with contextlib.ExitStack() as stack:
         put: Any = None
         for fields, n in answers(method, name, part):
-            found = spec_of(fields)
+            now = spec_of(fields)
             if spec is None:
-                spec, put = found, stack.enter_context(writer.open(found, method))
-            elif found != spec:
-                raise ValueError(f"{part.where(n_rows)}: {name} gives {found} there, and gave {spec} before")
+                spec, put = now, stack.enter_context(writer.open(now, method))
+            elif now != spec:
+                raise ValueError(f"{part.where(n_rows)}: {name} gives {now} there, and gave {spec} before")
             put(fields)
             n_rows += n
             tell(n)
@@ -266,7 +266,7 @@ def answer_part(method: Method, name: str, part: Source, writer: Writer) -> tupl
 
 
 def answers(method: Method, name: str, part: Source) -> Iterator[tuple[Fields, int]]:
-    """(what a method says, rows) of a part, some rows at a time: cut by the data alone."""
+    """Yield (answers, rows) of a part, some rows at a time: cut by the data alone."""
     step, row = FIRST_ROWS, 0
     chunks = ((rows, None) for rows, _ in part.chunks()) if part.beside is None else _with_ids(part)
     for rows, ids in chunks:
@@ -284,7 +284,7 @@ def answers(method: Method, name: str, part: Source) -> Iterator[tuple[Fields, i
 
 
 def _with_ids(part: Source) -> Iterator[tuple[Any, NDArray[Any]]]:
-    """Rows with the values beside them: numbers, or text as objects."""
+    """Yield rows with the values beside them: numbers, or text as objects."""
     for rows, values, _ in part.chunks_beside():
         kind = values.dtype.kind
         yield rows, values if kind in "biuf" else np.array(["" if v is None else str(v) for v in values], object)
@@ -292,7 +292,7 @@ def _with_ids(part: Source) -> Iterator[tuple[Any, NDArray[Any]]]:
 
 # -- what is asked -----------------------------------------------------------------------------------------------------
 def frozen(method: Method) -> Method:
-    """The same, of what never changes again: a model that encodes learns its encoder once, and not in each worker."""
+    """Return the function of a model that changes no more: an encoder is learned once, and not in each worker."""
     owner = getattr(method, "__self__", None)
     if getattr(method, "__name__", "") == "encode" and callable(getattr(owner, "encoder", None)):
         return cast("Method", cast("Any", owner).encoder().encode)
@@ -300,7 +300,7 @@ def frozen(method: Method) -> Method:
 
 
 def check_names(method: Method, source: Source) -> None:
-    """ValueError if the columns of a source are not those that a model has learned, by their names, in their order."""
+    """Raise ValueError unless the columns of a source are those that a model has learned, by name, in their order."""
     owner = getattr(unwrapped(method), "__self__", None)
     known: Any = getattr(owner, "feature_names", None)
     known = getattr(owner, "feature_names_in_", None) if known is None else known
@@ -315,7 +315,7 @@ def check_names(method: Method, source: Source) -> None:
 
 
 def digest_of(method: Method) -> str:
-    """What a function and all that belongs to it are known by; of what cannot be pickled its name alone."""
+    """Return a digest of a function and all that belongs to it; the name of one that cannot be pickled."""
     content = io.BytesIO()
     pickler = pickle.Pickler(content, 5)
     pickler.fast = True  # no memo: it would tell equal objects from the same
@@ -338,7 +338,7 @@ def _identity(method: Method, name: str, source: Source, parts: Sequence[Source]
 
 
 def _workers(job: Job, parts: Sequence[Source], shared: Any) -> int:
-    """See ``fs.run``; 0 for all that a cluster has."""
+    """Return the number of workers; 0 for all that a cluster has."""
     as_choice(job.engine, "engine", NAMES)
     if job.workers != "auto":
         return as_integer(job.workers, "workers", 1)
@@ -349,7 +349,7 @@ def _workers(job: Job, parts: Sequence[Source], shared: Any) -> int:
 
 
 def _bytes_of(method: Method) -> int:
-    """Of a model in memory, about."""
+    """Return about how many bytes a model takes in memory."""
     try:
         return len(pickle.dumps(method))
     except Exception:  # for threads alone, which share it
@@ -357,7 +357,7 @@ def _bytes_of(method: Method) -> int:
 
 
 def _first_rows(parts: Sequence[Source]) -> list[int | None]:
-    """The row that each part begins with; None from where that is not known."""
+    """Return the row that each part begins with; None from where that is not known."""
     firsts: list[int | None] = [0]
     for part in parts[:-1]:
         last = firsts[-1]
@@ -365,12 +365,12 @@ def _first_rows(parts: Sequence[Source]) -> list[int | None]:
     return firsts
 
 
-def _node(number: int, rows: int) -> Node:
-    return Node(None, rows, number, number, {})
+def _node(number: int, rows: int) -> JobNode:
+    return JobNode(None, rows, number, number, {})
 
 
 def _spec_of_nothing(method: Method, name: str, source: Source) -> Spec:
-    """What answers are where there are no rows."""
+    """Return what answers would be, of a source without rows."""
     none: Any = np.empty((0, source.n_features), source.dtype or np.float64)
     try:
         return spec_of(as_fields(method(none), 0, name))

@@ -1,7 +1,6 @@
-"""Where answers go while a job is under way: parts that are there or not, and become one output when all are.
+"""Outputs of map jobs: parts that are there or not, and become one output when all are.
 
-They lie in a folder beside the output, ``OUT.partial``: of an .npy one file, into which every part is written at its
-own place if that is known, else a file for each part; of a table a file for each part.
+Until then they lie in a folder beside the output, ``OUT.partial``.
 """
 
 import contextlib
@@ -10,16 +9,17 @@ import io
 import os
 import re
 import shutil
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, ClassVar, Protocol, cast
+from typing import Any, ClassVar, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch.io._replacing import temporary_name
-from fastsketch.jobs._answers import Fields, Method, Spec, column_names
+from fastsketch.io._replacing import replacing
+from fastsketch.jobs._fields import Fields, Method, Spec, column_names
 
 # Bytes of answers in one row group of Parquet: what readers take at a time; smaller ones cost them, larger ones memory.
 GROUP_BYTES = 32 << 20
@@ -28,60 +28,50 @@ Put = Callable[[Fields], None]
 
 
 class Writer(Protocol):
-    """Where the answers of one part go; pickles as names and numbers."""
+    """A place for the answers of one part; pickles as names and numbers."""
 
     def open(self, spec: Spec, method: Method) -> "contextlib.AbstractContextManager[Put]":
-        """What takes answers of a function, in the order of rows; they count when the block ends.
+        """Open what takes answers of a function, in the order of rows; they count when the block ends.
 
         Raises ValueError if answers like these have no place there.
         """
         ...
 
 
-class Sink(Protocol):
-    """A kind of output."""
+class Sink(ABC):
+    """A kind of output, which becomes one of a file for each part."""
 
-    folder: ClassVar[bool]  # whether the output is one
+    FOLDER: ClassVar[bool] = False  # whether the output is one
+    RESULT: ClassVar[str]
+    SUFFIX: ClassVar[str]
 
-    def begin(self, place: Path) -> None:
+    def begin(self, place: Path) -> None:  # noqa: B027  nothing need be done
         """Make ready a folder that is this job's own, empty or left by a job that was killed."""
-        ...
 
+    @abstractmethod
     def writer(self, place: Path, number: int, first_row: int | None) -> Writer:
-        """Where a part goes; first_row None if it is not known before."""
-        ...
+        """Return where a part goes; first_row None if it is not known before."""
 
     def holds(self, place: Path, number: int, first_row: int | None) -> bool:
-        """Whether what a finished part has written is there; asked before `begin`."""
-        ...
+        """Tell whether what a finished part has written is there; asked before `begin`."""
+        return self.part(place, number).exists()
 
     def wrote(self, name: str) -> bool:
-        """Whether a file of a folder may be one of an earlier output."""
-        ...
+        """Tell whether a file of a folder may be one of an earlier output."""
+        return False
 
+    @abstractmethod
     def finish(self, place: Path, lengths: list[int], firsts: list[int | None], spec: Spec) -> Path:
-        """Put the parts together; what is to be called by the name of the output. Nothing that it needs is removed."""
-        ...
+        """Put the parts together, and return what is to have the name of the output; nothing it needs is removed."""
 
-
-@contextlib.contextmanager
-def whole(path: Path) -> Generator[BinaryIO]:
-    """A binary file that has its name when the block ends, with all of its content, and is gone if it fails."""
-    temporary = temporary_name(path)
-    try:
-        with temporary.open("xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    def part(self, place: Path, number: int) -> Path:
+        """Return the file of a part."""
+        return place / f"part-{number:06d}{self.SUFFIX}"
 
 
 # -- .npy --------------------------------------------------------------------------------------------------------------
 def npy_header(spec: Spec, n: int) -> bytes:
-    """The header of an array of n answers. Its length does not depend on n: numpy leaves room for 21 digits.
+    """Return the header of an array of n answers. Its length does not depend on n: numpy leaves room for 21 digits.
 
     Raises
     ------
@@ -95,14 +85,14 @@ def npy_header(spec: Spec, n: int) -> bytes:
         )
     if not spec.row_bytes:
         raise ValueError(f"there is nothing to write: answers are {spec}")
-    found = io.BytesIO()
+    header = io.BytesIO()
     about: dict[str, Any] = {
         "descr": np.lib.format.dtype_to_descr(np.dtype(spec.dtypes[0])),
         "fortran_order": False,
         "shape": (n, *spec.shapes[0]),
     }
-    np.lib.format.write_array_header_1_0(found, about)
-    return found.getvalue()
+    np.lib.format.write_array_header_1_0(header, about)
+    return header.getvalue()
 
 
 def _bytes_of(fields: Fields, spec: Spec) -> memoryview:
@@ -137,7 +127,7 @@ class NpyPart:
     def open(self, spec: Spec, method: Method) -> Generator[Put]:
         """See Writer."""
         npy_header(spec, 0)
-        with whole(Path(self.path)) as file:
+        with replacing(self.path) as file:
             yield lambda fields: _write_fully(file, _bytes_of(fields, spec))
 
 
@@ -147,11 +137,10 @@ def _write_fully(file: Any, view: memoryview) -> None:
         done += cast(int, file.write(view[done:]))
 
 
-class Npy:
-    """One .npy of all answers."""
+class Npy(Sink):
+    """One .npy of all answers, into which every part is written at its own place if that is known."""
 
-    folder: ClassVar[bool] = False
-    RESULT = "rows.npy"
+    RESULT, SUFFIX = "rows.npy", ".rows"
 
     def begin(self, place: Path) -> None:
         """See Sink."""
@@ -161,15 +150,11 @@ class Npy:
         """See Sink."""
         if first_row is not None:
             return NpyRows(str(place / self.RESULT), first_row)
-        return NpyPart(str(self._part(place, number)))
+        return NpyPart(str(self.part(place, number)))
 
     def holds(self, place: Path, number: int, first_row: int | None) -> bool:
         """See Sink."""
-        return (self._part(place, number) if first_row is None else place / self.RESULT).exists()
-
-    def wrote(self, name: str) -> bool:
-        """See Sink."""
-        return False
+        return (self.part(place, number) if first_row is None else place / self.RESULT).exists()
 
     def finish(self, place: Path, lengths: list[int], firsts: list[int | None], spec: Spec) -> Path:
         """See Sink."""
@@ -180,7 +165,7 @@ class Npy:
             for number, length in enumerate(lengths):
                 if firsts[number] is None and length:
                     file.seek(len(header) + row * spec.row_bytes)
-                    with self._part(place, number).open("rb") as part:
+                    with self.part(place, number).open("rb") as part:
                         shutil.copyfileobj(part, file, 1 << 20)
                 row += length
             file.flush()
@@ -188,18 +173,10 @@ class Npy:
             os.fsync(file.fileno())
         return result
 
-    @staticmethod
-    def _part(place: Path, number: int) -> Path:
-        return place / f"{_numbered(number)}.rows"
-
-
-def _numbered(number: int) -> str:
-    return f"part-{number:06d}"
-
 
 # -- csv ---------------------------------------------------------------------------------------------------------------
 def as_text(value: Any) -> str:
-    """A cell: numbers as short as they are."""
+    """Return a cell; numbers have nine digits at most."""
     return f"{value:.9g}" if isinstance(value, float) else str(value)
 
 
@@ -214,7 +191,7 @@ class CsvPart:
         """See Writer."""
         if any(len(shape) > 1 for shape in spec.shapes):
             raise ValueError(f"a line of csv takes one number or one row of them, answers are {spec}")
-        with whole(Path(self.path)) as file:
+        with replacing(self.path) as file:
             text = io.TextIOWrapper(file, "utf-8", newline="")
             lines = csv.writer(text, lineterminator="\n")
             yield lambda fields: lines.writerows(map(as_text, row) for row in _lines(fields))
@@ -229,29 +206,17 @@ def _lines(fields: Fields) -> Iterator[tuple[Any, ...]]:
     return zip(*columns, strict=True)
 
 
-class Csv:
+class Csv(Sink):
     """One text of all answers, a line each; `heads` name the columns, and without any there is no such line."""
 
-    folder: ClassVar[bool] = False
-    RESULT = "rows.csv"
+    RESULT, SUFFIX = "rows.csv", ".csv"
 
     def __init__(self, heads: list[str]) -> None:
         self._heads = heads
 
-    def begin(self, place: Path) -> None:
-        """See Sink."""
-
     def writer(self, place: Path, number: int, first_row: int | None) -> Writer:
         """See Sink."""
-        return CsvPart(str(place / f"{_numbered(number)}.csv"))
-
-    def holds(self, place: Path, number: int, first_row: int | None) -> bool:
-        """See Sink."""
-        return (place / f"{_numbered(number)}.csv").exists()
-
-    def wrote(self, name: str) -> bool:
-        """See Sink."""
-        return False
+        return CsvPart(str(self.part(place, number)))
 
     def finish(self, place: Path, lengths: list[int], firsts: list[int | None], spec: Spec) -> Path:
         """See Sink."""
@@ -263,7 +228,7 @@ class Csv:
                 file.write(head.getvalue().encode())
             for number, length in enumerate(lengths):
                 if length:
-                    with (place / f"{_numbered(number)}.csv").open("rb") as part:
+                    with self.part(place, number).open("rb") as part:
                         shutil.copyfileobj(part, file, 1 << 20)
             file.flush()
             os.fsync(file.fileno())
@@ -285,7 +250,7 @@ class ParquetPart:
         heads = [head for names in column_names(method, spec) for head in names]
         kinds = [column.type for array in none.values() for column in _as_columns(pa, array)]
         schema = pa.schema([pa.field(head, kind, nullable=False) for head, kind in zip(heads, kinds, strict=True)])
-        with whole(Path(self.path)) as file, pq.ParquetWriter(file, schema) as writer:
+        with replacing(self.path) as file, pq.ParquetWriter(file, schema) as writer:
             waiting: list[list[Any]] = []
             held = 0
 
@@ -309,7 +274,7 @@ class ParquetPart:
 
 
 def _as_columns(pa: Any, array: NDArray[Any]) -> list[Any]:
-    """Columns of answers of one number each, or of one row of them; rows of bytes are one column."""
+    """Return the columns of answers of one number each, or of one row of them; rows of bytes are one column."""
     if array.ndim == 2 and array.dtype == np.uint8:
         kind = pa.binary(array.shape[1])
         content = pa.py_buffer(np.ascontiguousarray(array).tobytes())
@@ -321,11 +286,11 @@ def _as_columns(pa: Any, array: NDArray[Any]) -> list[Any]:
     return [pa.array(np.array(part, part.dtype.newbyteorder("=")), from_pandas=False) for part in parts]
 
 
-class Parquet:
+class Parquet(Sink):
     """A folder of numbered files of Parquet."""
 
-    folder: ClassVar[bool] = True
-    RESULT = "rows"
+    FOLDER = True
+    RESULT, SUFFIX = "rows", ".parquet"
     NAME = re.compile(r"part-\d{6,}\.parquet")
 
     def __init__(self) -> None:
@@ -337,11 +302,7 @@ class Parquet:
 
     def writer(self, place: Path, number: int, first_row: int | None) -> Writer:
         """See Sink."""
-        return ParquetPart(str(self._part(place, number)))
-
-    def holds(self, place: Path, number: int, first_row: int | None) -> bool:
-        """See Sink."""
-        return self._part(place, number).exists()
+        return ParquetPart(str(self.part(place, number)))
 
     def wrote(self, name: str) -> bool:
         """See Sink."""
@@ -351,12 +312,13 @@ class Parquet:
         """See Sink."""
         return place / self.RESULT
 
-    def _part(self, place: Path, number: int) -> Path:
-        return place / self.RESULT / f"{_numbered(number)}.parquet"
+    def part(self, place: Path, number: int) -> Path:
+        """See Sink."""
+        return super().part(place / self.RESULT, number)
 
 
 def arrow() -> tuple[Any, Any]:
-    """(pyarrow, pyarrow.parquet), or ImportError that names the extra."""
+    """Return (pyarrow, pyarrow.parquet); ImportError names the extra."""
     try:
         import pyarrow
         from pyarrow import parquet

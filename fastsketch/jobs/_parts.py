@@ -18,8 +18,8 @@ from fastsketch.sources._naming import naming
 from fastsketch.sources._source import length
 
 
-class Node(NamedTuple):
-    """What was learned of parts `first` to `last`: a model, its bytes, or an object that fetches these."""
+class JobNode(NamedTuple):
+    """Model of parts `first` to `last`: itself, its bytes, or an object that fetches these."""
 
     content: Any
     n_rows: int
@@ -45,7 +45,7 @@ class Node(NamedTuple):
 
 
 class Begin(NamedTuple):
-    """How the model of a part begins: as part `part` of the template's job, or at block `block` of its part."""
+    """Start of the model of a part: as part `part` of the template's job, or at block `block` of its part."""
 
     part: int
     block: int
@@ -69,7 +69,7 @@ def beginnings(template: Any, parts: Sequence[Source]) -> Sequence[Begin | None]
     return [Begin(number, 0, complete=True) for number in range(len(parts))]
 
 
-def learn(template: Any, begin: Begin | None, part: Source, number: int, as_bytes: bool) -> Node:
+def learn(template: Any, begin: Begin | None, part: Source, number: int, as_bytes: bool) -> JobNode:
     """Return the model of one part."""
     model = template.copy() if begin is None else begin.model(template)
     for count, _ in learned(model, part):
@@ -136,7 +136,7 @@ def _as_target(value: Any, kind: type, source: Source, row: int) -> Any:
         raise SourceError(f"{source.where(row)}: the target is {value!r}, the first ones are numbers") from None
 
 
-def join(nodes: Sequence[Node]) -> Node:
+def join(nodes: Sequence[JobNode]) -> JobNode:
     """Merge neighbours, in their order, into one node; the first model becomes it."""
     as_bytes = isinstance(nodes[0].content, bytes)
     model, *others = [node.opened() for node in nodes]
@@ -145,6 +145,6 @@ def join(nodes: Sequence[Node]) -> Node:
     return node_of(model, nodes[0].first, nodes[-1].last, as_bytes)
 
 
-def node_of(model: Any, first: int, last: int, as_bytes: bool) -> Node:
+def node_of(model: Any, first: int, last: int, as_bytes: bool) -> JobNode:
     """Return what a model has learned of parts first to last as a node."""
-    return Node(model.to_bytes() if as_bytes else model, model.n_rows, first, last, model._certificate())
+    return JobNode(model.to_bytes() if as_bytes else model, model.n_rows, first, last, model._certificate())

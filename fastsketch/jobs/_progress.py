@@ -1,12 +1,15 @@
 """How far a job has come: a line on a terminal, a dict for whoever asks, a line of JSON for machines."""
 
+# pyright: reportPrivateUsage=false
+# (hooks of the frame for the parts of a job)
+
 import json
 import sys
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, Self, TextIO, TypedDict
 
-from fastsketch.jobs._parts import Node
+from fastsketch.jobs._parts import JobNode
 from fastsketch.sources import Source
 
 # Seconds between two reports.
@@ -14,7 +17,7 @@ PAUSE = 0.5
 
 
 class Report(TypedDict):
-    """What ``progress`` is called with, a dict; of the certificate what a model has of it without being read.
+    """Argument of ``progress``, a dict; its certificate is what a model knows without being read.
 
     Attributes
     ----------
@@ -60,7 +63,7 @@ class Report(TypedDict):
 
 
 class Line:
-    """A line of progress, ``name: 42 % 1,234,567 rows 56,789 rows/s 0:12 left``, or JSON, at most twice a second.
+    """Line of progress, ``name: 42 % 1,234,567 rows 56,789 rows/s 0:12 left``, or JSON, at most twice a second.
 
     rows: those before it began; seconds: since then.
     """
@@ -119,7 +122,7 @@ def _clock(seconds: float) -> str:
 
 
 class Printed:
-    """Reports as lines; `last` is the last one."""
+    """Printer of reports; `last` is the last one."""
 
     def __init__(self, name: str, wanted: bool | Literal["json"] | None = None, *, passes: int = 1) -> None:
         self._name, self._passes = name, passes
@@ -145,8 +148,8 @@ class Printed:
 Wanted = bool | Literal["json"] | Callable[[Report], object] | None
 
 
-class Progress:
-    """Progress of a job whose parts come in any order."""
+class Reporter:
+    """Reporter of a job whose parts come in any order."""
 
     def __init__(self, wanted: Wanted, source: Source, n_parts: int, *, passes: int = 1) -> None:
         if callable(wanted):
@@ -159,6 +162,7 @@ class Progress:
             raise TypeError(f"progress must be True, False, None, 'json' or a function, got {type(wanted).__name__}")
         self._n_parts, self._rows_expected = n_parts, source.n_rows
         self._start = time.perf_counter()
+        self.model: Any = None  # that learns all rows in their order, and whose certificate is reported as it goes
         self._number = 0
         self.begin_pass(1)
 
@@ -170,7 +174,7 @@ class Progress:
         self._begun, self._last = time.perf_counter(), 0.0
         self._parts = self._before = self._rows = self._rows_before = self._open = 0
         self._fraction = 0.0
-        self._nodes: dict[int, Node] = {}  # those that no other covers, by first part, without their content
+        self._nodes: dict[int, JobNode] = {}  # those that no other covers, by first part, without their content
 
     def __enter__(self) -> Self:
         return self
@@ -179,13 +183,13 @@ class Progress:
         if kind is None:
             self._say(final=True)
 
-    def known(self, node: Node) -> None:
+    def known(self, node: JobNode) -> None:
         """Count a node of an earlier run."""
         self._before += node.last - node.first + 1
         self._rows_before += node.n_rows
         self._put(node)
 
-    def finished(self, node: Node) -> None:
+    def finished(self, node: JobNode) -> None:
         """Count a node that has been done now."""
         self._put(node)
         self._open, self._fraction = 0, 0.0
@@ -200,7 +204,7 @@ class Progress:
         self._open, self._fraction = self._open + n_rows, fraction
         self._say()
 
-    def _put(self, node: Node) -> None:
+    def _put(self, node: JobNode) -> None:
         covered = [first for first, other in self._nodes.items() if node.first <= first and other.last <= node.last]
         for first in covered:
             other = self._nodes.pop(first)
@@ -219,7 +223,7 @@ class Progress:
         fraction = (self._parts + self._fraction) / self._n_parts
         if self._rows_expected:
             fraction = rows / self._rows_expected
-        certificate: dict[str, float] = {}
+        certificate: dict[str, float] = {} if self.model is None else self.model._certificate()
         for node in self._nodes.values():
             for name, value in node.certificate.items():
                 certificate[name] = certificate.get(name, 0.0) + value

@@ -23,9 +23,9 @@ from fastsketch.io._input import SourceError
 from fastsketch.io._lock import locked
 from fastsketch.io._replacing import replacing, sweep
 from fastsketch.io._state import StateError
-from fastsketch.jobs._journal import Line, add_line, begin, contents, is_foreign
-from fastsketch.jobs._parts import Node
-from fastsketch.jobs._tree import Place
+from fastsketch.jobs._journal import JournalLine, add_line, begin, contents, is_foreign
+from fastsketch.jobs._parts import JobNode
+from fastsketch.jobs._tree import Span
 from fastsketch.sources import Source
 
 JOURNAL = "manifest.jsonl"
@@ -44,12 +44,12 @@ def identity_of(source: Source) -> Identity:
 
 def check_unchanged(source: Source, before: Identity) -> None:
     """Raise SourceError if the rows are not those that `before` describes: they were changed while they were read."""
-    found = differences(identity_of(source), before)
-    if found:
-        raise SourceError(f"the rows changed while they were read: {in_words(found[0])}")
+    changes = differences(identity_of(source), before)
+    if changes:
+        raise SourceError(f"the rows changed while they were read: {in_words(changes[0])}")
 
 
-def begin_or_resume(folder: Path, job: Identity, *, resume: bool) -> list[Line]:
+def begin_or_resume(folder: Path, job: Identity, *, resume: bool) -> list[JournalLine]:
     """Begin the journal of a job in its folder, or return the lines of the one that is there.
 
     Raises
@@ -63,9 +63,9 @@ def begin_or_resume(folder: Path, job: Identity, *, resume: bool) -> list[Line]:
         begin(folder / JOURNAL, job)
         return []
     then, lines = contents(folder / JOURNAL)
-    found = differences(job, then)
-    if found:
-        raise OtherJob(folder, found)
+    changes = differences(job, then)
+    if changes:
+        raise OtherJob(folder, changes)
     return lines
 
 
@@ -81,7 +81,7 @@ def as_written(value: Any) -> Any:
 
 
 class Difference(NamedTuple):
-    """One thing in which two descriptions of a job differ."""
+    """Difference of two descriptions of a job."""
 
     names: tuple[str, ...]  # from the outside in
     now: Any
@@ -90,16 +90,18 @@ class Difference(NamedTuple):
 
 
 class OtherJob(ValueError):
-    """A folder that belongs to another job, with the differences between the two."""
+    """Error of a folder that belongs to another job, with the differences between the two."""
 
-    def __init__(self, folder: Path, found: list[Difference], words: Callable[[Difference], str] | None = None) -> None:
-        self.folder, self.found = folder, found
-        said = list(dict.fromkeys(map(words or in_words, found)))
+    def __init__(
+        self, folder: Path, changes: list[Difference], words: Callable[[Difference], str] | None = None
+    ) -> None:
+        self.folder, self.changes = folder, changes
+        said = list(dict.fromkeys(map(words or in_words, changes)))
         more = f"; and {len(said) - 4} more" if len(said) > 4 else ""
         super().__init__(f"{folder} belongs to another job: {'; '.join(said[:4])}{more}")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return OtherJob, (self.folder, self.found)
+        return OtherJob, (self.folder, self.changes)
 
 
 def differences(now: Any, then: Any, names: tuple[str, ...] = (), path: str | None = None) -> list[Difference]:
@@ -118,15 +120,15 @@ def differences(now: Any, then: Any, names: tuple[str, ...] = (), path: str | No
     return [Difference(names, now, then, path)]
 
 
-def in_words(found: Difference) -> str:
+def in_words(change: Difference) -> str:
     """Return a difference as part of a message."""
-    name, now, then = found.names[-1], found.now, found.then
-    if found.path is not None and name == "bytes":
-        return f"{found.path} has {now:,} bytes now and had {then:,}"
-    if found.path is not None and name == "digest":
-        return f"the content of {found.path} is not what it was"
-    if found.path is not None and name == "modified":
-        return f"{found.path} was written to since"
+    name, now, then = change.names[-1], change.now, change.then
+    if change.path is not None and name == "bytes":
+        return f"{change.path} has {now:,} bytes now and had {then:,}"
+    if change.path is not None and name == "digest":
+        return f"the content of {change.path} is not what it was"
+    if change.path is not None and name == "modified":
+        return f"{change.path} was written to since"
     if isinstance(now, list) and isinstance(then, list):
         return f"{name} are {len(cast('list[Any]', now))} now and were {len(cast('list[Any]', then))}"
     return f"{name} is {shown(now)} now and was {shown(then)}"
@@ -165,9 +167,9 @@ class Checkpoint:
         self.folder = folder
         self.entries = entries
 
-    def nodes(self, number: int) -> list[tuple[Entry, Node]]:
+    def nodes(self, number: int) -> list[tuple[Entry, JobNode]]:
         """Return what there is of a pass, by first part; what cannot be read is left out with a warning."""
-        found: list[tuple[Entry, Node]] = []
+        nodes: list[tuple[Entry, JobNode]] = []
         for entry in sorted(entry for entry in self.entries if entry.number == number):
             try:
                 content = (self.folder / entry.file).read_bytes()
@@ -181,10 +183,10 @@ class Checkpoint:
                 words = f"{self.folder / entry.file} cannot be used, its parts are learned again: {error}"
                 warnings.warn(words, stacklevel=2)
                 continue
-            found.append((entry, Node(content, n_rows, entry.first, entry.last, {})))
-        return found
+            nodes.append((entry, JobNode(content, n_rows, entry.first, entry.last, {})))
+        return nodes
 
-    def add(self, number: int, place: Place, node: Node) -> None:
+    def add(self, number: int, place: Span, node: JobNode) -> None:
         """Keep a node, and remove those that it covers."""
         file = f"node-{number}-{place.level}-{place.at}.fsk"
         content = node.as_bytes()
@@ -220,24 +222,24 @@ class Checkpoint:
         """
         if resume:
             require_journal(folder)
-        self, begun, made = cls(folder, []), False, not folder.exists()
         folder.mkdir(exist_ok=True)
         try:
             with locked(folder / JOURNAL):
                 sweep(folder / JOURNAL)
                 if not resume:
                     _make_room(folder)
-                lines = begin_or_resume(folder, job, resume=resume)
-                self.entries = _entries(folder, lines)
+                self = cls(folder, _entries(folder, begin_or_resume(folder, job, resume=resume)))
                 _tidy(folder, {entry.file for entry in self.entries})
-                begun = True
-                yield self
+                try:
+                    yield self
+                except BaseException:
+                    with contextlib.suppress(OSError, StateError):
+                        if not contents(folder / JOURNAL)[1]:
+                            remove(folder)
+                    raise
         except BaseException:
             with contextlib.suppress(OSError):
-                if begun and not self.entries:
-                    remove(folder)
-                elif made:
-                    folder.rmdir()  # as long as it is empty
+                folder.rmdir()  # as long as it is empty
             raise
 
 
@@ -286,7 +288,7 @@ def _tidy(folder: Path, wanted: set[str]) -> None:
             sweep(path)
 
 
-def _entries(folder: Path, lines: list[Line]) -> list[Entry]:
+def _entries(folder: Path, lines: list[JournalLine]) -> list[Entry]:
     """Return the nodes of the lines of a journal that no other node covers."""
     entries: list[Entry] = []
     for number, line in enumerate(lines, 2):

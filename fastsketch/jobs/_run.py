@@ -18,10 +18,10 @@ from fastsketch._validation import as_choice, as_flag, as_integer
 from fastsketch.io._state import StateError
 from fastsketch.jobs import _parts
 from fastsketch.jobs._engines import NAMES, Engine, EngineName, Serial, engine_of
-from fastsketch.jobs._parts import Node
-from fastsketch.jobs._progress import Progress, Wanted
+from fastsketch.jobs._parts import JobNode
+from fastsketch.jobs._progress import Reporter, Wanted
 from fastsketch.jobs._resuming import Checkpoint, Identity, as_written, check_unchanged, identity_of
-from fastsketch.jobs._tree import Place, Tree, climbed
+from fastsketch.jobs._tree import Span, Tree, climbed
 from fastsketch.jobs._workers import automatic
 from fastsketch.sources import Source, open_rows
 
@@ -234,7 +234,7 @@ class Learning:
         if folder is not None and not source.repeatable:
             what = "resume" if resume else "checkpoint"
             raise ValueError(f"{what}: the rows of {source.name} come once, and nobody could go on with the rest")
-        with Progress(progress, source, len(self.parts), passes=self.passes) as told, contextlib.ExitStack() as stack:
+        with Reporter(progress, source, len(self.parts), passes=self.passes) as told, contextlib.ExitStack() as stack:
             before = identity_of(source) if source.repeatable else {}
             ordered = self.why_in_order is not None
 
@@ -243,10 +243,10 @@ class Learning:
                     return None
                 return stack.enter_context(Checkpoint.opened(folder, self._identity(before), resume=resume))
 
-            later = ordered and self.how.until_saved and folder is not None and not folder.exists()
-            kept = None if later else opened()
+            later = self.how.until_saved and folder is not None and not folder.exists()
+            kept = None if ordered and later else opened()
             if ordered:
-                model = self._one_after_another(kept, opened if later else None, told)
+                model = self._one_after_another(kept, opened, told)
             else:
                 engine = stack.enter_context(self._engine(told))
                 model = self._pass(self.template, engine, kept, told, 1)
@@ -270,27 +270,27 @@ class Learning:
             "inputs": source if "sources" in source else {"sources": [source]},
         }
 
-    def _engine(self, told: Progress) -> Engine:
+    def _engine(self, told: Reporter) -> Engine:
         if self.workers == 1 and self.engine != "dask":
             return Serial(blas_limit(), told.rows_here)
         return engine_of(self.engine, self.workers, retries=self.retries, scheduler=self.scheduler)
 
-    def _pass(self, template: Any, engine: Engine, kept: Checkpoint | None, told: Progress, number: int) -> Any:
-        tree: Tree[Node] = Tree(len(self.parts))
+    def _pass(self, template: Any, engine: Engine, kept: Checkpoint | None, told: Reporter, number: int) -> Any:
+        tree: Tree[JobNode] = Tree(len(self.parts))
         known = [] if kept is None else self._known(tree, kept, number, here=engine.here)
         for _, node in known:
             told.known(node)
         shared = engine.share(template)
         there = {part for _, node in known for part in range(node.first, node.last + 1)}
 
-        def leaves() -> Iterator[tuple[Place, Callable[..., Any], tuple[Any, ...]]]:
+        def leaves() -> Iterator[tuple[Span, Callable[..., Any], tuple[Any, ...]]]:
             for index, (begin, part) in enumerate(
                 zip(_parts.beginnings(template, self.parts), self.parts, strict=True)
             ):
                 if index not in there:
                     yield tree.place(0, index), _parts.learn, (shared, begin, part, index, not engine.here)
 
-        def finished(place: Place, node: Node) -> Node:
+        def finished(place: Span, node: JobNode) -> JobNode:
             if kept is not None:
                 kept.add(number, place, node)
             told.finished(node)
@@ -305,8 +305,8 @@ class Learning:
         model.notes = deepcopy(template.notes)
         return model
 
-    def _known(self, tree: Tree[Node], kept: Checkpoint, number: int, *, here: bool) -> list[tuple[Place, Node]]:
-        found: list[tuple[Place, Node]] = []
+    def _known(self, tree: Tree[JobNode], kept: Checkpoint, number: int, *, here: bool) -> list[tuple[Span, JobNode]]:
+        known: list[tuple[Span, JobNode]] = []
         for entry, node in kept.nodes(number):
             try:
                 place = tree.place(entry.level, entry.at)
@@ -314,11 +314,11 @@ class Learning:
                 place = None
             if place is None or (place.first, place.last) != (entry.first, entry.last):
                 raise StateError(f"{kept.folder}: the manifest has {entry.file} in no place: start without resume")
-            found.append((place, node))
-        return [(place, node._replace(content=node.opened()) if here else node) for place, node in found]
+            known.append((place, node))
+        return [(place, node._replace(content=node.opened()) if here else node) for place, node in known]
 
     def _one_after_another(
-        self, kept: Checkpoint | None, opened: Callable[[], Checkpoint | None] | None, told: Progress
+        self, kept: Checkpoint | None, opened: Callable[[], Checkpoint | None], told: Reporter
     ) -> Any:
         """Return one model that has learned all rows in their order.
 
@@ -332,16 +332,16 @@ class Learning:
 
         def keep(level: int = 0) -> float:
             """Keep the model, and return when to do so again."""
-            nonlocal at, kept, opened
-            if kept is None and opened is not None:
-                kept, opened = opened(), None
+            nonlocal at, kept
+            kept = kept or opened()
             if kept is None:
                 return float("inf")
             began, at = time.perf_counter(), at + 1
-            kept.add(1, Place(level, at, 0, 0), _parts.node_of(model, 0, 0, as_bytes=False))
+            kept.add(1, Span(level, at, 0, 0), _parts.node_of(model, 0, 0, as_bytes=False))
             now = time.perf_counter()
             return now + max(SECONDS, SHARE * (now - began))
 
+        told.model = model
         rows_kept, due = model.n_rows, time.perf_counter() + SECONDS
         every = every or (EXAMPLES_AT_A_TIME if self.learns_targets else 0)
         pieces = _parts.learned(model, source, model.n_rows, targets=self.learns_targets, step=every)
@@ -361,5 +361,6 @@ class Learning:
             raise ValueError(f"{source.name} holds no rows")
         if not self.how.until_saved:
             keep(level=1)
+        told.model = None
         told.finished(_parts.node_of(model, 0, 0, as_bytes=False))
         return model

@@ -1,4 +1,4 @@
-"""The one tree that results join along, by their places alone: whichever of them come first, and from wherever.
+"""The tree that results join along, by their places alone: whichever of them come first, and from wherever.
 
 Leaves 0 to n - 1 are level 0. Neighbours join, `fan_in` at a time, level by level; the last one of a level may have no
 neighbour, and climbs as it is. So node (level, at) covers leaves at * fan_in**level up to the next node's first.
@@ -13,8 +13,8 @@ from fastsketch.jobs._engines import Engine
 Node = TypeVar("Node")
 
 
-class Place(NamedTuple):
-    """Where a node stands: it covers leaves `first` to `last`."""
+class Span(NamedTuple):
+    """Place of a node, which covers leaves `first` to `last`."""
 
     level: int
     at: int  # counted within its level
@@ -26,14 +26,14 @@ class Place(NamedTuple):
 
 
 class Join(NamedTuple, Generic[Node]):
-    """Neighbours that are all there, in their order, and the place of what they become."""
+    """Neighbours that are all there, in their order, and the span of what they become."""
 
-    place: Place
+    place: Span
     nodes: list[Node]
 
 
 class Tree(Generic[Node]):
-    """What has come in so far and waits for its neighbours. Where leaves come about in order, that is little."""
+    """Nodes that wait for their neighbours: few, where leaves come about in order."""
 
     def __init__(self, n_leaves: int, fan_in: int = 2) -> None:
         self._fan_in, self.n_leaves = fan_in, n_leaves
@@ -43,15 +43,15 @@ class Tree(Generic[Node]):
         self._waiting: dict[tuple[int, int], dict[int, Node]] = {}
         self.root: Node | None = None
 
-    def place(self, level: int, at: int) -> Place:
-        """The place of a node; ValueError if the tree has none there."""
+    def place(self, level: int, at: int) -> Span:
+        """Return the span of a node; ValueError if the tree has none there."""
         if not (0 <= level < len(self._widths) and 0 <= at < self._widths[level]):
             raise ValueError(f"there is no node {at} on level {level} of a tree over {self.n_leaves} parts")
         span = self._fan_in**level
-        return Place(level, at, at * span, min((at + 1) * span, self.n_leaves) - 1)
+        return Span(level, at, at * span, min((at + 1) * span, self.n_leaves) - 1)
 
-    def add(self, place: Place, node: Node) -> Join[Node] | None:
-        """Put a node into its place; returns what can be joined now."""
+    def add(self, place: Span, node: Node) -> Join[Node] | None:
+        """Put a node into its place, and return what can be joined now."""
         level, at = place.level, place.at
         while level + 1 < len(self._widths):
             parent, which = divmod(at, self._fan_in)
@@ -71,13 +71,13 @@ class Tree(Generic[Node]):
 def climbed(
     engine: Engine,
     tree: Tree[Node],
-    leaves: Iterable[tuple[Place, Callable[..., Any], tuple[Any, ...]]],
+    leaves: Iterable[tuple[Span, Callable[..., Any], tuple[Any, ...]]],
     join: Callable[[list[Node]], Any],
     *,
-    known: Iterable[tuple[Place, Node]] = (),
-    finished: Callable[[Place, Any], Node] | None = None,
+    known: Iterable[tuple[Span, Node]] = (),
+    finished: Callable[[Span, Any], Node] | None = None,
 ) -> Node:
-    """The root of a tree whose leaves are tasks, and whose joins are tasks too, as soon as neighbours are there.
+    """Return the root of a tree whose leaves are tasks, and whose joins are tasks too, as soon as neighbours are there.
 
     Parameters
     ----------
@@ -90,10 +90,10 @@ def climbed(
         Called here, for each task; without it that is the node.
     """
     joins: deque[Join[Node]] = deque()
-    rest: Iterator[tuple[Place, Callable[..., Any], tuple[Any, ...]]] = iter(leaves)
+    rest: Iterator[tuple[Span, Callable[..., Any], tuple[Any, ...]]] = iter(leaves)
     left, under_way = tree.n_leaves, 0
 
-    def put(place: Place, node: Node) -> None:
+    def put(place: Span, node: Node) -> None:
         ready = tree.add(place, node)
         if ready is not None:
             joins.append(ready)

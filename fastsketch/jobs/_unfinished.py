@@ -14,7 +14,7 @@ from typing import Any, Self
 from fastsketch.io._lock import locked
 from fastsketch.io._replacing import LONGEST_STEM, regular_target, sweep, temporary_name
 from fastsketch.io._state import StateError
-from fastsketch.jobs._answers import Spec
+from fastsketch.jobs._fields import Spec
 from fastsketch.jobs._journal import add_line, begin, contents
 from fastsketch.jobs._outputs import Sink
 from fastsketch.jobs._resuming import JOURNAL, Identity, begin_or_resume, require_journal
@@ -123,7 +123,7 @@ class Unfinished:
         """Put the parts together, and give them the name of the output."""
         result = self._sink.finish(self.place, lengths, firsts, spec)
         old = None
-        if self._sink.folder and self._target.exists():
+        if self._sink.FOLDER and self._target.exists():
             old = temporary_name(self._target)
             self._target.rename(old)
         try:
@@ -166,7 +166,7 @@ def checked(output: Path, sink: Sink) -> Path:
         raise ValueError(f"the folder of the output does not exist: {folder}")
     if len(output.name.encode()) > LONGEST_STEM:
         raise ValueError(f"the name of the output is longer than {LONGEST_STEM} bytes")
-    if sink.folder:
+    if sink.FOLDER:
         target = output.resolve()
         if target.is_dir():
             strange = [path.name for path in target.iterdir() if not sink.wrote(path.name)]
@@ -179,14 +179,14 @@ def checked(output: Path, sink: Sink) -> Path:
             raise ValueError(f"the output {output} is a file, and a folder is written: choose another name")
         return target
     try:
-        found = regular_target(output)
+        target = regular_target(output)
     except IsADirectoryError:
         raise ValueError(f"the output is a folder: {output}") from None
-    if found is None:
+    if target is None:
         raise ValueError(f"the output {output} is no regular file: its parts could not be written in any order")
-    if not found.parent.is_dir():
-        raise ValueError(f"{output} is a link to {found}, whose folder does not exist")
-    return found
+    if not target.parent.is_dir():
+        raise ValueError(f"{output} is a link to {target}, whose folder does not exist")
+    return target
 
 
 def _has_parts(journal: Path) -> bool:

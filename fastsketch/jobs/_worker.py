@@ -1,4 +1,4 @@
-"""A worker process: what it does, and how its parent speaks to it."""
+"""Worker processes: what they do, and how their parent speaks to them."""
 
 import contextlib
 import os
@@ -19,30 +19,30 @@ PATIENCE = 5.0
 
 
 class Lost(Exception):
-    """The process has ended."""
+    """Error of a process that has ended."""
 
 
 class TraceOfWorker(Exception):
-    """Where in a worker's code an error arose, as text."""
+    """Traceback of an error in a worker, as text."""
 
     def __str__(self) -> str:
         return f"\n{self.args[0]}"
 
 
 class Shared:
-    """A value for many tasks, which a process is sent with the first of them alone."""
+    """Value for many tasks, which a process is sent with the first of them alone."""
 
     def __init__(self, value: Any) -> None:
         self.name = uuid.uuid4().hex
         self._content = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
 
     def in_full(self) -> "_Sent":
-        """For a process that does not have it yet."""
+        """Return the value for a process that does not have it yet."""
         return _Sent(self.name, self._content)
 
 
 class _Sent:
-    """A shared value on its way: what comes out of the pipe is the value."""
+    """Shared value on its way: what comes out of the pipe is the value."""
 
     def __init__(self, name: str, content: bytes | None = None) -> None:
         self._about = name, content
@@ -58,7 +58,7 @@ _lock = threading.Lock()  # threads of a worker of Dask ask, too
 
 
 def shared_value(name: str, content: bytes | None) -> Any:
-    """The value of this name; content if it is new to this process."""
+    """Return the value of a name; content if it is new to this process."""
     with _lock:
         if content is not None and name not in _values:
             while len(_values) >= MOST_VALUES:
@@ -68,7 +68,7 @@ def shared_value(name: str, content: bytes | None) -> Any:
 
 
 class Worker:
-    """One spawned process and the pipe to it."""
+    """Spawned process, and the pipe to it."""
 
     def __init__(self, context: Any) -> None:
         self.pipe, theirs = context.Pipe()
@@ -80,7 +80,7 @@ class Worker:
         theirs.close()  # or the end of the process would not close the pipe
 
     def known(self, argument: Any) -> Any:
-        """An argument as it is sent: a shared value by its name, if the process has it."""
+        """Return an argument as it is sent: a shared value by its name, if the process has it."""
         if not isinstance(argument, Shared):
             return argument
         if argument.name in self._has:
@@ -96,7 +96,7 @@ class Worker:
             raise Lost from error
 
     def receive(self, key: Any) -> tuple[bool, Any] | None:
-        """(True, result) or (False, error) of the task of this key; None for the sign that the process has begun."""
+        """Return (True, result) or (False, error) of a task; None for the sign that the process has begun."""
         try:
             answer = self.pipe.recv()
         except (EOFError, ConnectionError) as error:
@@ -114,7 +114,7 @@ class Worker:
         return good, value
 
     def refuses(self) -> bool:
-        """Whether it has ended by itself before it could take a task: another one would, too."""
+        """Tell whether it has ended by itself before it could take a task: another one would, too."""
         self._process.join(1.0)  # the pipe closes a little before
         code = self._process.exitcode
         return not self.greeted and code is not None and code > 0
@@ -135,7 +135,7 @@ class Worker:
 
 @contextlib.contextmanager
 def _no_ctrl_c() -> Generator[None]:
-    """A process that starts in this block never sees Ctrl-C, which a terminal sends to all: its parent decides."""
+    """Keep Ctrl-C, which a terminal sends to all, from a process that starts in this block: its parent decides."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
@@ -147,7 +147,7 @@ def _no_ctrl_c() -> Generator[None]:
 
 
 def serve(pipe: Any) -> None:
-    """A worker's life: run what comes through the pipe until it closes, or the parent has ended."""
+    """Run what comes through the pipe until it closes, or the parent has ended."""
     with contextlib.suppress(ValueError):
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()

@@ -1,4 +1,4 @@
-"""How many workers a job gets."""
+"""The number of workers of a job."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -20,12 +20,12 @@ CHUNKS = 6
 
 
 def automatic(template: Any, parts: Sequence[Source], n_bytes: int, *, processes: bool) -> int:
-    """The most workers that the CPUs, the memory, the number of parts and the size of the job have use for."""
+    """Return the most workers that CPUs, memory, the number of parts and the size of the job have use for."""
     return useful(len(parts), n_bytes, 2 * template._state_bytes(parts[0].n_features), processes=processes)
 
 
 def useful(n_parts: int, n_bytes: int, model_bytes: int, *, processes: bool) -> int:
-    """The most workers of a job over n_bytes of rows; each holds model_bytes beside the rows it is at."""
+    """Return the most workers of a job over n_bytes of rows; each holds model_bytes beside the rows it is at."""
     most = min(n_parts, max(1, n_bytes // BYTES_OF_A_WORKER))
     most = most if most == 1 else min(most, pool.get())
     if most == 1:
@@ -36,7 +36,7 @@ def useful(n_parts: int, n_bytes: int, model_bytes: int, *, processes: bool) -> 
 
 
 def free_memory() -> int | None:
-    """Bytes that this process may still take, by the machine and by its control groups; None where nobody tells."""
+    """Return the bytes that this process may still take, by machine and control groups; None if that is unknown."""
     known = [size for size in (_of_machine(), *_of_groups()) if size is not None]
     return min(known, default=None)
 
@@ -55,7 +55,7 @@ def _of_machine() -> int | None:
 
 
 def _of_groups() -> Iterator[int]:
-    """What the control groups leave, version 2 or 1; pages of files that can be dropped count as free."""
+    """Yield what the control groups leave, version 2 or 1; pages of files that can be dropped count as free."""
     for folder in groups_of("memory"):
         for limit, used, droppable in (
             ("memory.max", "memory.current", "inactive_file"),

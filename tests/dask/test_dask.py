@@ -267,7 +267,7 @@ def test_a_part_that_comes_back_inconsistent_is_refused_by_name(where, monkeypat
     before = template.to_bytes()
     monkeypatch.setattr(fs.FrequentDirections, "update", spoilt)
     parts = [delayed(load)(index) for index in range(4)]
-    with pytest.raises(fs.StateError, match=r"partition 2 .* n_rows must lie in"):
+    with pytest.raises(fs.StateError, match=r"part 2 .* n_rows must lie in"):
         if where == "threads":
             fsd.fit(template, parts)
         else:

@@ -128,7 +128,11 @@ def test_models_in_order_go_on(tmp_path, monkeypatch, seconds):
     monkeypatch.setattr(_run, "SHARE", 0)
     monkeypatch.setattr("fastsketch.sources._source.CHUNK_BYTES", PART * D * 8)
     model, rows = fs.FrequentDirections(5, solver="gram", decay=0.999), rows_of(0, ROWS, D)
-    interrupted(tmp_path, model, rows, 8)
+    monkeypatch.setattr("fastsketch.jobs._progress.PAUSE", 0.0)
+    reports = []
+    interrupted(tmp_path, model, rows, 8, progress=reports.append)
+    assert [report["rows"] for report in reports] == [PART * k for k in range(1, 8)]
+    assert reports[-1]["fraction"] == 7 * PART / ROWS and reports[-1]["certificate"]["error_bound"] > 0
     assert len(nodes(tmp_path)) == 1
     found = fs.run(model, rows, checkpoint=tmp_path / "checkpoint", resume=True)
     whole = model.copy().update(rows)

@@ -1,4 +1,4 @@
-"""What a function says of some rows, as arrays by name; and what it is called in a table."""
+"""Answers of a function for rows as arrays by name, and the names of their columns in a table."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -31,7 +31,7 @@ SEVERAL = {"kneighbors": ("distance", "index"), "search": ("distance", "index")}
 
 
 class Spec(NamedTuple):
-    """Names, dtypes and the shape of one row of what a function gives; a single array has the name ""."""
+    """Names, dtypes and shapes (of one row) of the answers of a function; a single array has the name ""."""
 
     names: tuple[str, ...]
     dtypes: tuple[str, ...]
@@ -39,7 +39,7 @@ class Spec(NamedTuple):
 
     @property
     def row_bytes(self) -> int:
-        """Of all answers for one row."""
+        """Return the bytes of all answers for one row."""
         items = zip(self.dtypes, self.shapes, strict=True)
         return sum(np.dtype(dtype).itemsize * int(np.prod(shape, dtype=np.int64)) for dtype, shape in items)
 
@@ -51,7 +51,7 @@ class Spec(NamedTuple):
 
 
 def as_fields(answer: Any, n: int, name: str) -> Fields:
-    """The arrays of an answer for n rows, by their names.
+    """Return the arrays of an answer for n rows, by their names.
 
     Raises
     ------
@@ -93,48 +93,48 @@ def _as_array(value: Any, n: int, name: str) -> NDArray[Any]:
 
 
 def spec_of(fields: Fields) -> Spec:
-    """See Spec."""
+    """Return names, dtypes and shapes of answers."""
     arrays = fields.values()
     return Spec(tuple(fields), tuple(a.dtype.str for a in arrays), tuple(a.shape[1:] for a in arrays))
 
 
 # -- names -------------------------------------------------------------------------------------------------------------
 def unwrapped(method: Method) -> Method:
-    """The function behind partial ones."""
+    """Return the function behind partial ones."""
     while isinstance(method, partial):
         method = cast("Method", method.func)
     return method
 
 
 def name_of(method: Method) -> str:
-    """A function by its own name, in messages and tables."""
+    """Return the name of a function in messages and tables."""
     inner = unwrapped(method)
     return str(getattr(inner, "__name__", None) or type(inner).__name__)
 
 
 def column_names(method: Method, spec: Spec) -> list[list[str]]:
-    """What the columns of a table are called, for each answer.
+    """Return the names of the columns of a table, for each answer.
 
     "code" for rows of bytes, "prediction" and "score" for one number; of several the names of the classes or those of
     scikit-learn's ``get_feature_names_out``, else numbers from 0.
     """
     inner = unwrapped(method)
     owner, own = getattr(inner, "__self__", None), name_of(method)
-    found: list[list[str]] = []
+    heads: list[list[str]] = []
     for name, dtype, shape in zip(spec.names, spec.dtypes, spec.shapes, strict=True):
         stem = name or WORDS.get(own, own)
         if len(shape) > 1:
             raise ValueError(f"{own} gives rows of shape {shape}: a table takes one number or one row of them each")
         if not shape:
-            found.append([stem])
+            heads.append([stem])
         elif dtype == "|u1":
-            found.append(["code" if not name and own == "transform" else stem])
+            heads.append(["code" if not name and own == "transform" else stem])
         else:
-            found.append(_several_names(owner, own, stem, shape[0]))
-    flat = [name for names in found for name in names]
+            heads.append(_several_names(owner, own, stem, shape[0]))
+    flat = [name for names in heads for name in names]
     if len(set(flat)) < len(flat):
         raise ValueError(f"{own} gives several columns of one name: {sorted({n for n in flat if flat.count(n) > 1})}")
-    return found
+    return heads
 
 
 def _several_names(owner: Any, own: str, stem: str, width: int) -> list[str]:

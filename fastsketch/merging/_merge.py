@@ -11,10 +11,10 @@ from fastsketch.jobs._tree import Tree, climbed
 
 
 class Mergeable(Protocol):
-    """What the tree asks of a model."""
+    """Model that can be copied and merged."""
 
     def copy(self) -> Self:
-        """An independent model in the same state."""
+        """Return an independent model in the same state."""
         ...
 
     def merge(self, other: Self, /) -> Self:
@@ -29,7 +29,7 @@ MergeEngine = Literal["serial", "threads", "processes"]
 
 
 def merged(models: Sequence[M]) -> M:
-    """A new model from several, in their order; none of them is changed."""
+    """Return a new model from several, in their order; none of them is changed."""
     out = models[0].copy()
     for model in models[1:]:
         out.merge(model)
@@ -37,7 +37,7 @@ def merged(models: Sequence[M]) -> M:
 
 
 def climb(nodes: Sequence[Node], fan_in: int, join_all: Callable[[list[list[Node]]], Sequence[Node]]) -> Node:
-    """The root of the tree over nodes: neighbours join, `fan_in` at a time, level by level.
+    """Return the root of the tree over nodes: neighbours join, `fan_in` at a time, level by level.
 
     join_all(groups of at least two neighbours) returns one node for each. The shape depends on the number of nodes and
     on fan_in alone, whatever a node is: a model, or a promise of one.
