@@ -19,6 +19,8 @@ Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 Places = NDArray[np.int32]
 
+NDARRAY: Any = np.ndarray  # whose dtype and shape a type checker is not to ask for
+
 # Entries of `regret`: the comparator's loss; the model's own loss when the comparison began.
 THEIRS, BEFORE = range(2)
 
@@ -92,7 +94,7 @@ class Arrays:
                 value = value.copied(n_slots)
             elif item.is_bound:
                 value = None
-            elif isinstance(value, np.ndarray):
+            elif isinstance(value, NDARRAY):
                 room = 0 if item.slot_axis is None else value.shape[item.slot_axis]
                 value = _with_room(value, item.slot_axis, n_slots, room) if room > n_slots else value.copy()
             copies[item.name] = value
@@ -104,7 +106,7 @@ class Arrays:
             value: Any = getattr(self, item.name)
             if isinstance(value, Arrays):
                 value.widen(n_slots, room)
-            elif isinstance(value, np.ndarray) and item.slot_axis is not None:
+            elif isinstance(value, NDARRAY) and item.slot_axis is not None:
                 setattr(self, item.name, _with_room(value, item.slot_axis, n_slots, room))
 
     def saved(self, n_slots: int) -> dict[str, NDArray[Any]]:
@@ -114,7 +116,7 @@ class Arrays:
             value: Any = getattr(self, item.name)
             if isinstance(value, Arrays):
                 out.update(value.saved(n_slots))
-            elif isinstance(value, np.ndarray) and item.is_kept:
+            elif isinstance(value, NDARRAY) and item.is_kept:
                 out[item.name] = _used(value, item.slot_axis, n_slots)
         return out
 
