@@ -17,7 +17,7 @@ import pytest
 import fastsketch as fs
 from fastsketch._kernels.guard import Guard, changes, reads
 from fastsketch.hashing._hasher import Hasher
-from fastsketch.lowrank._answers import Answers
+from fastsketch.lowrank._answers import LowRankAnswers
 from fastsketch.reference.baselines._completion import Completion
 from tests.reliability.zoo import SPECIMENS, dense_rows
 
@@ -69,7 +69,9 @@ def arguments(specimen, model):
         "select_ridge": lambda m: m.select_ridge(rows),
         "predict_block": lambda m: m.predict_block([0]),
         **{
-            name: (lambda m, name=name: getattr(m, name)(*pair if isinstance(m, Answers | Completion) else [rows]))
+            name: (
+                lambda m, name=name: getattr(m, name)(*pair if isinstance(m, LowRankAnswers | Completion) else [rows])
+            )
             for name in ("decision_function", "predict", "predict_proba")
         },
     }
@@ -116,7 +118,7 @@ FREE = {"n_rows", "n_features", "parameters", "resolved", "total_weight", "alpha
 FREE_OF = {
     fs.SketchedEASE: {"item_ids"},
     fs.GroupSketches: {"keys", "values", "items"},  # views, which read when they are read
-    Answers: {
+    LowRankAnswers: {
         "row_ids",
         "column_ids",
         "shape",

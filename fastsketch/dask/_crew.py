@@ -20,7 +20,7 @@ from fastsketch.dask._engine import awaited
 
 
 class Promise:
-    """Of a result: a future, once it was sent."""
+    """A result to come: a future, once its task was sent."""
 
     __slots__ = ("__weakref__", "future", "key")
 
@@ -28,8 +28,8 @@ class Promise:
         self.key, self.future = key, future
 
 
-class _Slot(NamedTuple):
-    """Where a result goes among arguments."""
+class _ResultSlot(NamedTuple):
+    """The place of a result among arguments."""
 
     place: int
 
@@ -48,7 +48,7 @@ class _Call:
 def _filled(args: Sequence[Any], results: Sequence[Any]) -> list[Any]:
     out: list[Any] = []
     for arg in args:
-        if isinstance(arg, _Slot):
+        if isinstance(arg, _ResultSlot):
             out.append(results[arg.place])
         elif type(arg) is list:
             out.append(_filled(arg, results))
@@ -62,7 +62,7 @@ def _same(value: Any) -> Any:
 
 
 class ClientCrew:
-    """The workers of a client."""
+    """The workers of a client, as the crew of a fit."""
 
     in_place = False  # of a lost worker, tasks are run again
 
@@ -73,7 +73,7 @@ class ClientCrew:
         self._promised: WeakValueDictionary[str, Promise] = WeakValueDictionary()
 
     def holding(self, future: Any) -> Promise:
-        """A promise of what a future will be."""
+        """Return a promise of the result of a future."""
         return Promise(future.key, future)
 
     def call(self, function: Callable[..., Any], *args: Any) -> Promise:
@@ -85,11 +85,11 @@ class ClientCrew:
         return promise
 
     def _emptied(self, args: Sequence[Any], results: list[Any]) -> list[Any]:
-        """Arguments without promises, which go to `results`."""
+        """Return the arguments with slots in place of promises, which go to `results`."""
         out: list[Any] = []
         for arg in args:
             if isinstance(arg, Promise):
-                out.append(_Slot(len(results)))
+                out.append(_ResultSlot(len(results)))
                 results.append(arg)
             elif isinstance(arg, list):
                 out.append(self._emptied(arg, results))

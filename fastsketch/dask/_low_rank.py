@@ -13,7 +13,7 @@ from fastsketch._validation import as_integer, as_real
 from fastsketch.dask._engine import await_workers, connected
 from fastsketch.jobs import WorkerLost
 from fastsketch.lowrank import LowRankModel
-from fastsketch.lowrank._model import as_share
+from fastsketch.lowrank._setting import as_share
 
 if TYPE_CHECKING:
     from fastsketch.lowrank._fitting import Callback
@@ -34,7 +34,7 @@ def fit(
     callback: "Callback | None" = None,
     max_memory: float | None = None,
 ) -> LowRankModel:
-    """See fastsketch.dask.fit; partitions, sample_weight and validation are lists of delayed partitions."""
+    """Fit a model as fastsketch.dask.fit does; partitions, sample_weight, validation: lists of delayed partitions."""
     from fastsketch.dask._crew import ClientCrew
     from fastsketch.lowrank._loading import Matrices
     from fastsketch.lowrank._partitions import Here
@@ -82,14 +82,14 @@ class Asked(NamedTuple):
 
 def _fitted(asked: Asked, crew: Any, given: Any, memory: float, most: int) -> LowRankModel:
     """Return the model, fitted; memory: of a worker for sums, if it was not given; most: partitions of one worker."""
-    from fastsketch.lowrank._fitting import Watch, fit
+    from fastsketch.lowrank._fitting import FitHistory, fit
     from fastsketch.lowrank._loading import load
 
     setting = asked.model._setting()
-    watch = Watch(
+    watch = FitHistory(
         held=asked.share is not None or given.held is not None, patience=asked.patience, callback=asked.callback
     )
-    room = Room(memory if asked.max_memory is None else asked.max_memory, most)
+    room = StepMemory(memory if asked.max_memory is None else asked.max_memory, most)
     entries = load(crew, given, setting, share=asked.share, check_width=lambda n: room.check(n, setting))
     out = asked.model.copy()
     out._fitted = fit(entries, setting, watch)[0]
@@ -97,7 +97,7 @@ def _fitted(asked: Asked, crew: Any, given: Any, memory: float, most: int) -> Lo
 
 
 @dataclass(frozen=True)
-class Room:
+class StepMemory:
     """Memory of a worker for the sums of one step."""
 
     max_memory: float  # bytes
@@ -123,7 +123,7 @@ class Room:
 
 
 def _placed(crew: Any, client: Any, given: Sequence[Any] | None, homes: list[str]) -> Any:
-    """Promises of partitions, each at its home, and wherever else if that is lost."""
+    """Return promises of partitions, each at its home, and wherever else if that is lost."""
     if given is None:
         return None
     return [
@@ -133,7 +133,7 @@ def _placed(crew: Any, client: Any, given: Sequence[Any] | None, homes: list[str
 
 
 def _active() -> bool:
-    """Whether there is a client; without one Dask's threads load the partitions, and they are fitted here."""
+    """Return whether there is a client; without one Dask's threads load the partitions, and they are fitted here."""
     try:
         from distributed import Client
 
@@ -149,12 +149,12 @@ def _workers(client: Any) -> dict[str, Any]:
 
 
 def _homes(client: Any, count: int) -> list[str]:
-    """The worker of each partition: neighbours together, as many for each thread."""
+    """Return the worker of each partition: neighbours together, as many for each thread."""
     threads = [address for address, about in sorted(_workers(client).items()) for _ in range(about["nthreads"])]
     return [threads[number * len(threads) // count] for number in range(count)]
 
 
 def _memory(client: Any) -> float:
-    """A quarter of what the smallest worker may take."""
+    """Return a quarter of the memory that the smallest worker may take."""
     limits = [about.get("memory_limit") or 0 for about in _workers(client).values()]
     return 0.25 * min(limits) if all(limits) else MEMORY

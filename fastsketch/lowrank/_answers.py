@@ -1,4 +1,4 @@
-"""What a fitted low-rank model answers: scores, predictions, recommendations, neighbours."""
+"""Answers of a fitted low-rank model: scores, predictions, recommendations, neighbours."""
 
 from typing import Any
 
@@ -14,8 +14,8 @@ from fastsketch.lowrank._ids import Ids, left_out
 from fastsketch.lowrank._queries import Scale, recommended
 
 
-class Answers(Model, abstract=True):
-    """The half of a model that asks its fitted state; a subclass has ``_known`` and ``_scale``.
+class LowRankAnswers(Model, abstract=True):
+    """Answers of a fitted low-rank model; a subclass has ``_known`` and ``_scale``.
 
     Rows and columns are asked for by their indices, or by their ids if the fit was given ids.
     """
@@ -24,7 +24,7 @@ class Answers(Model, abstract=True):
         self._ids = Ids()
 
     def _known(self) -> Fitted:
-        """The fitted state, or ValueError."""
+        """Return the fitted state, or raise ValueError."""
         raise NotImplementedError
 
     def _scale(self) -> Scale:
@@ -32,7 +32,7 @@ class Answers(Model, abstract=True):
 
     # -- scores ----------------------------------------------------------------------------------------------------
     def decision_function(self, rows: ArrayLike, columns: ArrayLike, *, rank: int | None = None) -> Array:
-        """Scores z of pairs (rows[k], columns[k]), (k,) in the dtype of the fit.
+        """Return the scores z of pairs (rows[k], columns[k]), (k,) in the dtype of the fit.
 
         Index -1, or an id that the model does not know, is one never seen.
 
@@ -47,7 +47,7 @@ class Answers(Model, abstract=True):
         return fitted.pairs(*self._ids.pairs(rows, columns, fitted.shape), rank)
 
     def decision_block(self, rows: ArrayLike, columns: ArrayLike | None = None, *, rank: int | None = None) -> Array:
-        """Scores of all pairs of rows and columns (all columns if None), (len(rows), len(columns)).
+        """Return the scores of all pairs of rows and columns (all columns if None), (len(rows), len(columns)).
 
         Parameters
         ----------
@@ -61,7 +61,7 @@ class Answers(Model, abstract=True):
         return fitted.block(self._ids.places(rows, 0, m, "rows"), found, fitted.rank(rank))
 
     def predict(self, rows: ArrayLike, columns: ArrayLike, *, rank: int | None = None) -> Array:
-        """Predictions of pairs on the scale of X: labels -1 and +1, rates of "poisson", else the scores; clipped.
+        """Predict pairs on the scale of X: labels -1 and +1, rates of "poisson", else the scores; clipped.
 
         Index -1, or an id that the model does not know, stands for a row or column never seen: biases answer.
 
@@ -87,7 +87,7 @@ class Answers(Model, abstract=True):
         return self._scale().predicted(self.decision_function(rows, columns, rank=rank))
 
     def predict_proba(self, rows: ArrayLike, columns: ArrayLike, *, rank: int | None = None) -> Array:
-        """Probabilities of the label +1 of pairs, for loss="logistic"; ValueError for other losses.
+        """Predict probabilities of the label +1 of pairs, for loss="logistic"; ValueError for other losses.
 
         Parameters
         ----------
@@ -107,7 +107,7 @@ class Answers(Model, abstract=True):
         return self._scale().probability(self.decision_function(rows, columns, rank=rank))
 
     def predict_block(self, rows: ArrayLike, columns: ArrayLike | None = None, *, rank: int | None = None) -> Array:
-        """Predictions of all pairs of rows and columns (all columns if None), (len(rows), len(columns)).
+        """Predict all pairs of rows and columns (all columns if None), (len(rows), len(columns)).
 
         Parameters
         ----------
@@ -131,7 +131,7 @@ class Answers(Model, abstract=True):
         return self._scale().predicted(self.decision_block(rows, columns, rank=rank))
 
     def factors(self, rank: int | None = None) -> tuple[Array, Array]:
-        """(A (m, rank), B (n, rank)): the low-rank part of the scores is A B', each rank balanced between them.
+        """Return (A (m, rank), B (n, rank)): the low-rank part of the scores is A B', each rank balanced between them.
 
         Parameters
         ----------
@@ -159,7 +159,7 @@ class Answers(Model, abstract=True):
         return fitted.factors(fitted.rank(rank))
 
     def bias_terms(self) -> tuple[float, Array, Array]:
-        """(level, row biases (m,), column biases (n,))."""
+        """Return (level, row biases (m,), column biases (n,))."""
         fitted = self._known()
         return fitted.level, fitted.row.copy(), fitted.column.copy()
 
@@ -173,7 +173,7 @@ class Answers(Model, abstract=True):
         allow: ArrayLike | None = None,
         rank: int | None = None,
     ) -> tuple[NDArray[Any], NDArray[np.float64]]:
-        """The n columns of the highest score for every row, best first.
+        """Return the n columns of the highest score for every row, best first.
 
         The highest predictions are a poor list of what a person would like next: what people rate at all says more than
         how they rate it. For recommendations learn from events, with SketchedEASE.
@@ -229,7 +229,7 @@ class Answers(Model, abstract=True):
     def similar(
         self, index: Any, n: int = 10, *, axis: int = 0, rank: int | None = None
     ) -> tuple[NDArray[Any], NDArray[np.float64]]:
-        """The n rows (axis=0) or columns (axis=1) whose factors are closest to that of `index` by cosine.
+        """Find the n rows (axis=0) or columns (axis=1) whose factors are closest to that of `index` by cosine.
 
         Returns (indices, cosines), best first, `index` itself left out. Of a model with ids `index` is one, KeyError if
         it is unknown, and so are the indices.

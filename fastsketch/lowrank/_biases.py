@@ -1,4 +1,4 @@
-"""What a fit begins with: a constant score, the parameter of the loss where none is given, and the biases."""
+"""The beginning of a fit: a constant score, the parameter of the loss where none is given, and the biases."""
 
 from dataclasses import dataclass, replace
 from typing import Any

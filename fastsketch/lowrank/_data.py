@@ -1,4 +1,4 @@
-"""The observed entries of a matrix: what is stored in a sparse one, zeros too; what is not NaN in a dense one."""
+"""The observed entries of a matrix: those stored in a sparse one, zeros too; those that are not NaN in a dense one."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -30,7 +30,7 @@ class Observed:
 
     @cached_property
     def where(self) -> tuple[Indices, Indices]:
-        """(indptr, indices)."""
+        """Return (indptr, indices)."""
         return self.indptr, self.indices
 
     def scores(
@@ -61,12 +61,12 @@ class Observed:
 
     @cached_property
     def spread(self) -> float:
-        """Standard deviation of the values; 0 without any."""
+        """Return the standard deviation of the values; 0 without any."""
         return float(np.std(self.o, dtype=np.float64)) if len(self.o) else 0.0
 
     @cached_property
     def counts(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Observations of every row and of every column."""
+        """Return the numbers of observations of every row and of every column."""
         ends = self.indptr.astype(np.int64)
         return ends[1:] - ends[:-1], np.bincount(self.indices, minlength=self.n)
 

@@ -64,7 +64,7 @@ class SelectionLine(TypedDict):
 
 
 class Sides(NamedTuple):
-    """Scores are sum_k coefficients_k left_ik right_jk beside the biases."""
+    """The low-rank part of the scores: sum_k coefficients_k left_ik right_jk."""
 
     left: Array  # (m, rank)
     right: Array  # (n, rank)
@@ -72,14 +72,14 @@ class Sides(NamedTuple):
 
 
 class Side(NamedTuple):
-    """What the scores have of the rows, or of the columns."""
+    """The factors and biases of one side, rows or columns."""
 
     factors: Array  # (m, t)
     biases: Array  # (m,), without the level
 
 
 class Half(NamedTuple):
-    """What scores have of their rows, or of their columns."""
+    """The factors and biases of some rows, or columns, that answer."""
 
     factors: Array  # (k, t)
     biases: NDArray[np.float64]  # (k,)
@@ -94,7 +94,7 @@ def _half(factors: Array, biases: Array, which: NDArray[np.int64], coefficients:
 
 @dataclass(frozen=True)
 class Fitted:
-    """Score = level + row_i + column_j + sum_k path[rank - 1, k] left_ik right_jk, for every rank of the history."""
+    """A fitted model: level + row_i + column_j + sum_k path[rank - 1, k] left_ik right_jk, of every rank."""
 
     left: Array  # (m, t)
     right: Array  # (n, t)
@@ -105,8 +105,8 @@ class Fitted:
     history: list[HistoryLine]
     selected_rank: int
     ridges: Ridges  # of the last sweep, and of fold-in
-    loss_parameter: float | None  # in use; None: the table's, in files from before it was taken from the data
-    n_observations: int | None  # entries fitted; None if the file does not say
+    loss_parameter: float | None  # in use; None: the loss takes none
+    n_observations: int  # entries fitted
     after: HistoryLine | None = None  # of the model after sweeps, where the history ends before them
     selection: tuple[SelectionLine, ...] = ()
     standard_error: float | None = None  # of the validation score of the model in use
@@ -121,15 +121,15 @@ class Fitted:
 
     @property
     def ranks(self) -> int:
-        """Ranks held, t."""
+        """Return the number of ranks held, t."""
         return self.left.shape[1]
 
     def line(self) -> HistoryLine:
-        """Figures of the model in use: after the sweeps, or the line of the history for the selected rank."""
+        """Return the figures of the model in use: after the sweeps, or the line of history of the selected rank."""
         return self.after or next(line for line in self.history if line["rank"] == self.selected_rank)
 
     def rank(self, asked: Any) -> int:
-        """The selected rank if None is asked for, else the one asked for, or ValueError."""
+        """Return the selected rank if None is asked for, else the one asked for, or raise ValueError."""
         if asked is None:
             return self.selected_rank
         rank = as_integer(asked, "rank", 0)
@@ -144,7 +144,7 @@ class Fitted:
 
     # -- scores ----------------------------------------------------------------------------------------------------
     def sides(self, rank: int) -> Sides:
-        """The low-rank part; coefficients go to the rows of left that are asked for."""
+        """Return the low-rank part; coefficients go to the rows of left that are asked for."""
         dtype = self.left.dtype
         if self.path is None:
             return Sides(self.left, self.right, np.ones(rank, dtype))
@@ -152,7 +152,7 @@ class Fitted:
         return Sides(self.left[:, :rank], self.right[:, :rank], coefficients.astype(dtype))
 
     def factors(self, rank: int) -> tuple[Array, Array]:
-        """(A (m, rank), B (n, rank)) with A B' the low-rank part, each rank balanced between them; copies."""
+        """Return (A (m, rank), B (n, rank)) with A B' the low-rank part, each rank balanced between them; copies."""
         if self.path is None:
             return self.left.copy(), self.right.copy()
         dtype = self.left.dtype
@@ -161,7 +161,7 @@ class Fitted:
         return a.astype(dtype), b.astype(dtype)
 
     def pairs(self, rows: NDArray[np.int64], columns: NDArray[np.int64], rank: int) -> Array:
-        """Scores of pairs (rows[k], columns[k]); index -1 has the biases alone."""
+        """Return the scores of pairs (rows[k], columns[k]); index -1 has the biases alone."""
         z = np.asarray(
             self.level + np.where(rows >= 0, self.row[rows], 0.0) + np.where(columns >= 0, self.column[columns], 0.0)
         )
@@ -175,29 +175,29 @@ class Fitted:
         return z
 
     def block(self, rows: NDArray[np.int64], columns: NDArray[np.int64], rank: int) -> Array:
-        """Scores (len(rows), len(columns)) of all pairs."""
+        """Return the scores (len(rows), len(columns)) of all pairs."""
         own, other = self.own(rows, rank), self.other(columns, rank)
         z = np.empty((len(rows), len(columns)), self.left.dtype)
         dense.scores(own.factors, other.factors, own.biases, other.biases, z)
         return z
 
     def own(self, rows: NDArray[np.int64], rank: int) -> "Half":
-        """What the scores of these rows have of them, the level in the biases; -1 has the level alone."""
+        """Return the factors and biases of these rows, the level in the biases; -1 has the level alone."""
         left, _, coefficients = self.sides(rank)
         return _half(left, self.row, rows, coefficients, self.level)
 
     def other(self, columns: NDArray[np.int64], rank: int) -> "Half":
-        """What scores have of these columns; -1 has nothing."""
+        """Return the factors and biases of these columns; -1 has nothing."""
         return _half(self.sides(rank).right, self.column, columns, None, 0.0)
 
     # -- files -----------------------------------------------------------------------------------------------------
     def arrays(self) -> dict[str, Array]:
-        """By the names that files have."""
+        """Return the arrays by the names that files have."""
         out = {"left": self.left, "right": self.right, "row": self.row, "column": self.column}
         return out if self.path is None else {**out, "path": self.path}
 
     def scalars(self) -> dict[str, Any]:
-        """What json can write."""
+        """Return the values that json can write."""
         return {
             "level": self.level,
             "history": [dict(line) for line in self.history],
@@ -211,8 +211,8 @@ class Fitted:
         }
 
     @classmethod
-    def of(cls, state: Mapping[str, Any], arrays: Mapping[str, Array]) -> Self:
-        """From scalars() and arrays() of a model, or from what has passed ``validate``."""
+    def read(cls, state: Mapping[str, Any], arrays: Mapping[str, Array]) -> Self:
+        """Make one of scalars() and arrays() of a model, or of a state that has passed ``validate``."""
         after = state["after"]
         return cls(
             left=arrays["left"],
@@ -259,9 +259,8 @@ def validate(state: Mapping[str, Any], arrays: Mapping[str, Array], *, dtype: np
         _candidate(entry)
     if state["standard_error"] is not None:
         as_figure(state["standard_error"], "standard_error")
-    seen, after = state["n_observations"], state["after"]
-    if seen is not None:
-        as_integer(seen, "n_observations", 1, m * n + 1)
+    as_integer(state["n_observations"], "n_observations", 1, m * n + 1)
+    after = state["after"]
     if after is not None and _line(after)["rank"] != rank:
         raise ValueError("what the sweeps have left is of another rank than the one selected")
 
@@ -289,14 +288,14 @@ def _candidate(entry: Mapping[str, Any]) -> SelectionLine:
 
 
 def balanced(left: Array, right: Array, coefficients: Array) -> tuple[Array, Array]:
-    """(A, B) with A B' = left diag(coefficients) right', each rank of the same size on both sides."""
+    """Return (A, B) with A B' = left diag(coefficients) right', each rank of the same size on both sides."""
     one, two = np.linalg.norm(left, axis=0), np.linalg.norm(right, axis=0)
     one, two = balance(one, two, coefficients, len(left) / max(len(right), 1))
     return left * one, right * two
 
 
 def balance(one: Array, two: Array, coefficients: Array, rows_a_column: float) -> tuple[Array, Array]:
-    """What to multiply the columns of left and right by, of which these are the lengths (t,)."""
+    """Return the factors for the columns of left and right whose lengths (t,) are given."""
     size = np.sqrt(np.abs(coefficients) * one * two)
     one, two = np.where(one > 0, one, 1), np.where(two > 0, two, 1)
     # scaled by the numbers of rows, so that entries and not lengths are alike

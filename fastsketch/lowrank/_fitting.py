@@ -1,4 +1,4 @@
-"""The one flow of a fit, in memory or over partitions: biases, ranks, sweeps, what validation says."""
+"""The flow of a fit, in memory or over partitions: biases, ranks, sweeps, the choice by validation."""
 
 import time
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from fastsketch.lowrank._units import BIAS_OBSERVATIONS, NoiseLevel, mean_curvat
 Callback = Callable[[HistoryLine], object]
 
 
-def fit(parts: Entries, setting: FitSetting, watch: "Watch") -> tuple[Fitted, Pursuit]:
+def fit(parts: Entries, setting: FitSetting, watch: "FitHistory") -> tuple[Fitted, Pursuit]:
     """Fit the entries; return the model, and the pursuit, whose ranks can be continued if there were no sweeps."""
     start = begin(parts, setting)
     loss, biases = start.loss, start.biases
@@ -87,7 +87,7 @@ def begin(parts: Entries, setting: FitSetting) -> Start:
 
 
 # -- rank after rank ---------------------------------------------------------------------------------------------------
-class Watch:
+class FitHistory:
     """The history of a fit, and whether it may end early."""
 
     def __init__(
@@ -135,7 +135,7 @@ class Watch:
         return best["rank"]
 
 
-def climb(pursuit: Pursuit, rank: int, watch: Watch) -> None:
+def climb(pursuit: Pursuit, rank: int, watch: FitHistory) -> None:
     """Add ranks up to `rank`; fewer if the gradient vanishes or the watch ends it."""
     if not watch.history:
         watch.record(pursuit)
@@ -147,7 +147,7 @@ def climb(pursuit: Pursuit, rank: int, watch: Watch) -> None:
 
 
 # -- the model that a fit ends with ------------------------------------------------------------------------------------
-def greedy(pursuit: Pursuit, watch: Watch, ridges: Ridges, selection: tuple[SelectionLine, ...]) -> Fitted:
+def greedy(pursuit: Pursuit, watch: FitHistory, ridges: Ridges, selection: tuple[SelectionLine, ...]) -> Fitted:
     """Return the model of a pursuit without sweeps, which holds every rank."""
     parts, t, rank = pursuit.parts, pursuit.rank, watch.selected_rank()
     path, error = np.zeros((t, t)), None
@@ -161,7 +161,9 @@ def greedy(pursuit: Pursuit, watch: Watch, ridges: Ridges, selection: tuple[Sele
     return replace(fitted, path=path, selection=selection, standard_error=error)
 
 
-def assembled(pursuit: Pursuit, watch: Watch, rows: Any, columns: Side, ridges: Ridges, selected_rank: int) -> Fitted:
+def assembled(
+    pursuit: Pursuit, watch: FitHistory, rows: Any, columns: Side, ridges: Ridges, selected_rank: int
+) -> Fitted:
     """Return the model with the rows of all partitions, fetched one after the other."""
     parts, loss = pursuit.parts, pursuit.loss
     left, row = parts.gathered(rows)

@@ -29,26 +29,26 @@ SIDES = ("row", "column")
 
 @dataclass(frozen=True)
 class Ids:
-    """What the rows and the columns of a model are called; None: by their indices."""
+    """The ids of the rows and the columns of a model; None: their indices."""
 
     rows: IdMap | None = None
     columns: IdMap | None = None
 
     def side(self, axis: int) -> IdMap | None:
-        """Those of the rows (0) or columns (1)."""
+        """Return the ids of the rows (0) or columns (1)."""
         return self.columns if axis else self.rows
 
     def places(self, values: Any, axis: int, size: int, name: str) -> NDArray[np.int64]:
-        """Indices of rows or columns, (k,): of ids if they have some; -1 is one never seen."""
+        """Return indices of rows or columns, (k,): of ids if they have some; -1 is one never seen."""
         ids = self.side(axis)
         return as_indices(values, size, name) if ids is None else ids.places(values, name)
 
     def pairs(self, rows: Any, columns: Any, shape: tuple[int, int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Indices of pairs."""
+        """Return the indices of pairs."""
         return of_one_shape(self.places(rows, 0, shape[0], "rows"), self.places(columns, 1, shape[1], "columns"))
 
     def one(self, value: Any, axis: int, size: int, name: str) -> int:
-        """The index of one row or column, -1 for the index -1; KeyError for an unknown id."""
+        """Return the index of one row or column, -1 for the index -1; raise KeyError for an unknown id."""
         ids = self.side(axis)
         if ids is None:
             found = as_indices([value], size, name)
@@ -59,23 +59,23 @@ class Ids:
         return int(found[0])
 
     def known(self, values: Any, axis: int, name: str) -> Any:
-        """Indices where ids were given, or a KeyError that names those unknown."""
+        """Return indices where ids were given, or raise a KeyError that names those unknown."""
         ids = self.side(axis)
         return values if values is None or ids is None else np.unique(ids.known(values, name))
 
     def named(self, indices: NDArray[np.int64], axis: int) -> NDArray[Any]:
-        """What these are called: themselves if there are no ids."""
+        """Return the ids of these indices: themselves if there are none."""
         ids = self.side(axis)
         return indices if ids is None else taken(ids, indices)
 
     # -- files -----------------------------------------------------------------------------------------------------
     def scalars(self) -> dict[str, Any]:
-        """What json can write."""
+        """Return the values that json can write."""
         kinds = {side: ids.kind for side, ids in zip(SIDES, (self.rows, self.columns), strict=True) if ids is not None}
         return {"ids": kinds} if kinds else {}
 
     def arrays(self) -> dict[str, Array]:
-        """By the names that files have."""
+        """Return the arrays by the names that files have."""
         out: dict[str, Array] = {}
         for side, ids in zip(SIDES, (self.rows, self.columns), strict=True):
             if ids is not None:
@@ -83,8 +83,11 @@ class Ids:
         return out
 
     @classmethod
-    def of(cls, state: Mapping[str, Any], arrays: Mapping[str, Array], *, shape: tuple[int, int] | None) -> "Ids":
-        """The inverse; ValueError for what is none of a model of this shape, None if it is one's own."""
+    def read(cls, state: Mapping[str, Any], arrays: Mapping[str, Array], *, shape: tuple[int, int] | None) -> "Ids":
+        """Make them of scalars() and arrays(); raise ValueError unless a model of this shape has them.
+
+        shape: None if they are the model's own, which are not checked.
+        """
         kinds: dict[str, Any] = dict(state.get("ids", {}))
         if not set(kinds) <= set(SIDES):
             raise ValueError(f"a low-rank model has ids of rows and columns, not of {sorted(kinds)}")
@@ -100,15 +103,15 @@ class Ids:
 
 
 def without_ids(arrays: Mapping[str, Array], state: Mapping[str, Any]) -> dict[str, Array]:
-    """The other arrays of a file."""
+    """Return the arrays of a file that are not ids."""
     kinds: dict[str, Any] = dict(state.get("ids", {}))
     own = {name for side in SIDES if side in kinds for name in array_names(f"{side}_ids")}
     return {name: array for name, array in arrays.items() if name not in own}
 
 
 # -- tables ------------------------------------------------------------------------------------------------------------
-class Given(NamedTuple):
-    """What a fit takes, as matrices, and the ids of their sides."""
+class FitArguments(NamedTuple):
+    """The arguments of a fit as matrices, and the ids of their sides."""
 
     X: Any
     sample_weight: Any
@@ -116,18 +119,18 @@ class Given(NamedTuple):
     ids: Ids
 
 
-def given(
+def as_matrices(
     X: Any, sample_weight: Any, validation: Any, *, columns: ColumnNames | None, row_ids: Any, column_ids: Any
-) -> Given:
-    """The matrices of a fit: of tables those of their ids in ascending order, so that lines may have any order."""
+) -> FitArguments:
+    """Return the matrices of a fit, of tables with ids in ascending order, so that lines may have any order."""
     table = as_triples(X, columns)
     if table is None:
         shape = np.shape(X) if not hasattr(X, "shape") else X.shape
         if len(shape) != 2 or (row_ids is None and column_ids is None):
-            return Given(X, sample_weight, _matrix_alone(validation), Ids())
+            return FitArguments(X, sample_weight, _matrix_alone(validation), Ids())
         named = (None if ids is None else as_id_map(ids, size, name) for ids, size, name in (
             (row_ids, shape[0], "row_ids"), (column_ids, shape[1], "column_ids")))  # fmt: skip
-        return Given(X, sample_weight, _matrix_alone(validation), Ids(*named))
+        return FitArguments(X, sample_weight, _matrix_alone(validation), Ids(*named))
     if row_ids is not None or column_ids is not None:
         raise ValueError("row_ids and column_ids are for matrices: X is a table, which has ids")
     if len(table) == 0:
@@ -137,7 +140,7 @@ def given(
     sides = [_ascending(table, other, axis) for axis in (0, 1)]
     ids, shape = Ids(*sides), (len(sides[0]), len(sides[1]))
     weight = None if sample_weight is None else _weights(table, sample_weight, ids, shape)
-    return Given(
+    return FitArguments(
         _matrix(table, ids, shape, "X"),
         weight,
         held if other is None else _matrix(other, ids, shape, "validation"),
@@ -159,7 +162,7 @@ def _table_alone(validation: Any, columns: ColumnNames | None) -> Triples:
 
 
 def _ascending(table: Triples, other: Triples | None, axis: int) -> IdMap:
-    """The ids of a side, those that only held-out entries have among them."""
+    """Return the ids of a side in ascending order, those that only held-out entries have among them."""
     ids = table.item_ids if axis else table.user_ids
     if other is not None:
         ids = ids.extended(other.item_ids if axis else other.user_ids, "validation")[0]
@@ -182,7 +185,7 @@ def _matrix(table: Triples, ids: Ids, shape: tuple[int, int], name: str) -> Any:
 
 
 def _weights(table: Triples, sample_weight: Any, ids: Ids, shape: tuple[int, int]) -> Any:
-    """Weights (n,) of the lines as a matrix that is stored where X is."""
+    """Return the weights (n,) of the lines as a matrix that is stored where X is."""
     values: NDArray[Any] = np.asarray(sample_weight)
     if values.dtype.kind not in "fiub":
         raise TypeError(f"sample_weight must hold real numbers, got dtype {values.dtype}")
@@ -192,7 +195,7 @@ def _weights(table: Triples, sample_weight: Any, ids: Ids, shape: tuple[int, int
 
 
 def known_columns(table: Any, known: IdMap | None, axis: int, name: str = "X") -> tuple[Any, IdMap] | None:
-    """(matrix of new rows or columns, in the order in which their ids appear; these ids) of a table; None for a matrix.
+    """Return (matrix of new rows or columns in the order in which their ids appear, these ids); None if it is no table.
 
     What it says of columns (or rows) that are not known is left out.
     """
@@ -209,7 +212,7 @@ def known_columns(table: Any, known: IdMap | None, axis: int, name: str = "X") -
 
 
 def left_out(exclude: Any, rows: Any, ids: Ids) -> Any:
-    """CSR (len(rows), columns) of what a table says of the ids of rows; None for a matrix."""
+    """Return the lines of a table for the ids of rows as CSR (len(rows), columns); None if it is no table."""
     found = None if exclude is None else as_triples(exclude, None, "exclude")
     if found is None:
         return None

@@ -44,11 +44,11 @@ class Gradient(NamedTuple):
 
 # -- eight vectors -----------------------------------------------------------------------------------------------------
 def leading_of_eight(
-    gradient: Gradient, last: Array | None, extra: Array, *, seed: int, iterations: int
+    gradient: Gradient, last: Array | None, extra: Array | None, *, seed: int, iterations: int
 ) -> tuple[Triplet, Array] | None:
     """Return the leading triplet, and an orthonormal basis (n, 8) in which those after it will be found; None if zero.
 
-    last: the basis of the last search; extra (n,): a random direction.
+    last: the basis of the last search, if there was one; extra (n,): a random direction beside it.
     """
     parts, state, exponent = gradient
     start = _block_start(seed, parts.n, last, extra).astype(parts.dtype, copy=False)
@@ -67,7 +67,7 @@ def leading_of_eight(
     return None if triplet is None else (triplet, found.v)
 
 
-def _block_start(seed: int, n: int, last: Array | None, extra: Array) -> Array:
+def _block_start(seed: int, n: int, last: Array | None, extra: Array | None) -> Array:
     """Return eight directions (n, 8): random ones, or seven of the last search and `extra`."""
     if last is None:
         raw = [raw_numbers(seed, Key.NORMAL, 0, Normal.PURSUIT + 2**30 + q, n) for q in range(BLOCK)]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fastsketch._losses import LOSSES, as_targets
 from fastsketch.lowrank._data import Array, Observed, observed
 from fastsketch.lowrank._partitions import Crew, Each, Entries, EntriesInMemory, Here, Partition, Partitions, Smallest
-from fastsketch.lowrank._setting import FitSetting
+from fastsketch.lowrank._setting import FitSetting, as_share
 
 # Degree scaling: rows and columns count as if seen this much more often; weighted trace norm, spec of the field.
 DAMPING = 30.0
@@ -74,6 +74,14 @@ def load(
         column_counts=column_counts,
         right=degree_scale(column_counts, dtype, setting.scaling),
     )
+
+
+def load_matrix(X: Any, sample_weight: Any, validation: Any, setting: FitSetting) -> Entries:
+    """Return the entries of one matrix in memory; validation: a share of them, a matrix, or None."""
+    share = as_share(validation)
+    held = None if share is not None or validation is None else [validation]
+    matrices = Matrices([X], None if sample_weight is None else [sample_weight], held)
+    return load(Here(), matrices, setting, share=share, named=False)
 
 
 def in_memory(data: Observed) -> Entries:

@@ -1,8 +1,7 @@
 """Generalized low-rank models: a sparse matrix completed under the loss that fits it, one rank after the other."""
 
 from dataclasses import fields, replace
-from numbers import Real
-from typing import TYPE_CHECKING, Any, Literal, Self, cast
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
@@ -15,12 +14,12 @@ from fastsketch.features._events import ColumnNames
 from fastsketch.features._id_map import IdMap
 from fastsketch.features._triples import Table, naming_ids
 from fastsketch.io import _checks as checks
-from fastsketch.lowrank._answers import Answers
+from fastsketch.lowrank._answers import LowRankAnswers
 from fastsketch.lowrank._data import observed
 from fastsketch.lowrank._fitted import Fitted, HistoryLine, SelectionLine, Side, validate
-from fastsketch.lowrank._ids import Ids, given, known_columns, without_ids
+from fastsketch.lowrank._ids import Ids, as_matrices, known_columns, without_ids
 from fastsketch.lowrank._queries import FoldedIn, Scale
-from fastsketch.lowrank._setting import FROM_SPREAD, FitSetting, LossSetting, SideSetting
+from fastsketch.lowrank._setting import FROM_SPREAD, FitSetting, LossSetting, SideSetting, as_range, as_steps
 
 if TYPE_CHECKING:
     from fastsketch.lowrank._fitting import Callback
@@ -30,21 +29,7 @@ if TYPE_CHECKING:
 SETTING = tuple(field.name for field in fields(FitSetting) if field.name != "loss")
 
 
-def _as_range(value: Any, name: str) -> tuple[float, float]:
-    pair = cast("list[Any]", value) if isinstance(value, tuple | list) else []
-    if len(pair) != 2:
-        raise TypeError(f"{name} must be None or a pair of numbers, got {value!r}")
-    low, high = (as_real(entry, name, -1e300, 1e300) for entry in pair)
-    if low >= high:
-        raise ValueError(f"{name} must be a pair low < high, got {(low, high)}")
-    return low, high
-
-
-def _as_steps(value: Any, name: str) -> int | None:
-    return None if value is None else as_integer(value, name, 1)
-
-
-class LowRankModel(Answers):
+class LowRankModel(LowRankAnswers):
     """Model of a matrix from some of its entries: biases plus a sum of rank-one matrices, fitted greedily.
 
     Score z_ij = level + row_i + column_j + sum_k coefficient_k U_ik V_jk. Each rank is the leading singular pair of
@@ -112,7 +97,7 @@ class LowRankModel(Answers):
         rank, objective, seconds, validation (None without one) of every rank from 0.
     shape : (m, n)
     row_ids, column_ids : IdMap or None
-        What rows and columns are called, if the fit was given ids; the methods then take and give these.
+        Ids of rows and columns, if the fit was given some; the methods then take and return these.
     notes : dict
         Anything that json can write; saved with the model.
 
@@ -132,8 +117,7 @@ class LowRankModel(Answers):
 
     With the losses of numbers ("square", "huber", "absolute", "quantile", "epsilon_insensitive") a model of c X is c
     times the model of X, whatever ridges are given; a delta, epsilon, clip or step_size that is given must be
-    multiplied too. Files of versions before ridges had units keep their penalties: ``fold_in`` takes its ridge in units
-    of the loss there, and a new fit takes those parameters as the units of today.
+    multiplied too.
 
     References
     ----------
@@ -156,7 +140,7 @@ class LowRankModel(Answers):
     rank: int = integer(default=10, kw_only=False)
     loss: LossName = choice(tuple(LOSSES), default="square")
     refine: Literal["economic", "full", "none"] = choice(("economic", "full", "none"), default="economic")
-    max_refine_steps: int | None = parameter(_as_steps, default=2)
+    max_refine_steps: int | None = parameter(as_steps, default=2)
     biases: bool = flag(default=True)
     scaling: bool = flag(default=True)
     loss_parameter: float | None = real(default=None, low=-1e300)
@@ -170,7 +154,7 @@ class LowRankModel(Answers):
     inner_tolerance: float = real(default=0.99, high=1.0, low_open=True)
     max_inner_rank: int = integer(default=2, at_least=1)
     max_power_iterations: int = integer(default=8, at_least=1)
-    clip: tuple[float, float] | None = parameter(_as_range, default=None)
+    clip: tuple[float, float] | None = parameter(as_range, default=None)
     dtype: np.dtype[Any] | None = float_dtype(default=None)
     seed: int = seed(default=0)
 
@@ -208,7 +192,7 @@ class LowRankModel(Answers):
             X is a data frame or a file, and these are the names, or numbers from 0, of its columns. Without them a
             data frame is a matrix, and refused if it has three columns or fewer, or names such as "user" and "item".
         row_ids, column_ids : vectors of ids (m,) and (n,), optional
-            What the rows and columns of a matrix X are called: integers or strings, see ``fastsketch.features.IdMap``.
+            Ids of the rows and columns of a matrix X: integers or strings, see ``fastsketch.features.IdMap``.
         sample_weight : as X, optional
             Weight of each observation: nonnegative, stored where X is; (n_lines,) if X is a table.
         validation : float in (0, 1), or scipy.sparse (m, n), or a table if X is one, optional
@@ -248,19 +232,15 @@ class LowRankModel(Answers):
         array([3.2])
         """
         # numba takes long to import: only where loops over entries run
-        from fastsketch.lowrank._fitting import Watch, fit
-        from fastsketch.lowrank._loading import Matrices, load
-        from fastsketch.lowrank._partitions import Here
+        from fastsketch.lowrank._fitting import FitHistory, fit
+        from fastsketch.lowrank._loading import load_matrix
 
-        found = given(X, sample_weight, validation, columns=columns, row_ids=row_ids, column_ids=column_ids)
-        ids, setting, share, held = found.ids, self._setting(), as_share(found.validation), None
-        if share is None and found.validation is not None:
-            held = [found.validation]
-        matrices = Matrices([found.X], None if found.sample_weight is None else [found.sample_weight], held)
+        given = as_matrices(X, sample_weight, validation, columns=columns, row_ids=row_ids, column_ids=column_ids)
+        ids, setting = given.ids, self._setting()
         with naming_ids(ids.rows, ids.columns):
-            entries = load(Here(), matrices, setting, share=share, named=False)
-        del found, matrices, held
-        watch = Watch(held=entries.n_held > 0, patience=patience, callback=callback)
+            entries = load_matrix(given.X, given.sample_weight, given.validation, setting)
+        del given
+        watch = FitHistory(held=entries.n_held > 0, patience=patience, callback=callback)
         fitted, pursuit = fit(entries, setting, watch)
         self._fitted, self._continuation, self._ids = fitted, None if self.sweeps else pursuit.end(), ids
         return self
@@ -297,7 +277,7 @@ class LowRankModel(Answers):
         >>> model.add_ranks(2).parameters["rank"], len(model.history)
         (3, 4)
         """
-        from fastsketch.lowrank._fitting import Watch, climb, greedy
+        from fastsketch.lowrank._fitting import FitHistory, climb, greedy
         from fastsketch.lowrank._loading import check_rank
         from fastsketch.lowrank._pursuit import Pursuit
 
@@ -311,17 +291,15 @@ class LowRankModel(Answers):
             )
         total = fitted.ranks + n
         check_rank(total, before.parts.m, before.parts.n)
-        watch = Watch(held=before.parts.n_held > 0, patience=patience, callback=callback, history=fitted.history)
+        watch = FitHistory(held=before.parts.n_held > 0, patience=patience, callback=callback, history=fitted.history)
         pursuit = Pursuit.resumed(before, fitted, self._loss_setting(fitted), self._setting())
         climb(pursuit, total, watch)
         self._values = {**self._values, "rank": total}
-        self._fitted = greedy(pursuit, watch, fitted.ridges, fitted.selection)
-        self._continuation = pursuit.end()
+        self._fitted, self._continuation = greedy(pursuit, watch, fitted.ridges, fitted.selection), pursuit.end()
         return self
 
     def _setting(self) -> FitSetting:
-        values = self._values
-        return FitSetting(self._asked_loss(), **{name: values[name] for name in SETTING})
+        return FitSetting(self._asked_loss(), **{name: self._values[name] for name in SETTING})
 
     def _asked_loss(self) -> LossSetting:
         """Return the loss with the parameter of the table where none was given."""
@@ -342,7 +320,7 @@ class LowRankModel(Answers):
         rank: int | None = None,
         ridge: float | None = None,
     ) -> FoldedIn:
-        """Factors of new rows (axis=0) or new columns (axis=1) for the columns or rows known, the model unchanged.
+        """Fit new rows (axis=0) or new columns (axis=1) to the columns or rows known, the model unchanged.
 
         Parameters
         ----------
@@ -404,11 +382,11 @@ class LowRankModel(Answers):
         known = Side(np.ascontiguousarray(fitted.factors(rank)[1 - axis]), biases.copy())
         loss = self._loss_setting(fitted)
         setting = SideSetting(loss, fitted.level, ridges.penalty, ridges.bias_penalty, self.biases)
-        found = fold_in(data if axis == 0 else data.transposed(), setting, known)
+        new = fold_in(data if axis == 0 else data.transposed(), setting, known)
         return FoldedIn(
             axis=axis,
-            factors=found.factors,
-            biases=found.biases,
+            factors=new.factors,
+            biases=new.biases,
             known_factors=known.factors,
             known_biases=known.biases,
             scale=self._scale(),
@@ -419,12 +397,12 @@ class LowRankModel(Answers):
     # -- what the frame asks for -------------------------------------------------------------------------------------
     @property
     def selected_rank(self) -> int | None:
-        """Rank that predictions take; None before the fit."""
+        """Return the rank that predictions take; None before the fit."""
         return None if self._fitted is None else self._fitted.selected_rank
 
     @property
     def history(self) -> list[HistoryLine]:
-        """rank, objective, seconds and validation (None without one) of every rank from 0, before any sweeps.
+        """Return rank, objective, seconds and validation (None without one) of every rank from 0, before any sweeps.
 
         [] before the fit. ``facts`` has the figures of the model in use.
         """
@@ -432,7 +410,7 @@ class LowRankModel(Answers):
 
     @property
     def selection(self) -> list[SelectionLine]:
-        """rank, ridge, bias_ridge, validation and its standard_error of every candidate that `validation` has tried.
+        """Return rank, ridge, bias_ridge, validation and its standard_error of every candidate that was tried.
 
         Lines without a ridge are of biases alone; [] before the fit, and without validation.
         """
@@ -440,27 +418,27 @@ class LowRankModel(Answers):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(m, n) of the matrix; ValueError before the fit."""
+        """Return (m, n) of the matrix; ValueError before the fit."""
         return self._known().shape
 
     @property
     def n_rows(self) -> int:
-        """Rows of the matrix; 0 before the fit."""
+        """Return the rows of the matrix; 0 before the fit."""
         return 0 if self._fitted is None else self._fitted.shape[0]
 
     @property
     def n_features(self) -> int | None:
-        """Columns of the matrix; None before the fit."""
+        """Return the columns of the matrix; None before the fit."""
         return None if self._fitted is None else self._fitted.shape[1]
 
     @property
     def row_ids(self) -> IdMap | None:
-        """What the rows are called; None if the fit was given no ids."""
+        """Return the ids of the rows; None if the fit was given none."""
         return self._ids.rows
 
     @property
     def column_ids(self) -> IdMap | None:
-        """What the columns are called; None if the fit was given no ids."""
+        """Return the ids of the columns; None if the fit was given none."""
         return self._ids.columns
 
     def _known(self) -> Fitted:
@@ -482,16 +460,16 @@ class LowRankModel(Answers):
             own = without_ids(arrays, state)
             validate(state, own, dtype=self.dtype)
             shape = own["row"].size, own["column"].size
-            self._ids = Ids.of(state, arrays, shape=shape)
+            self._ids = Ids.read(state, arrays, shape=shape)
             if state["loss_parameter"] is not None:
                 as_loss_parameter(self.loss, state["loss_parameter"])
         else:
             checks.only(arrays)
 
     def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
-        self._fitted = Fitted.of(state, arrays) if state else None
+        self._fitted = Fitted.read(state, arrays) if state else None
         if self._ids == Ids():  # else these are what has been validated
-            self._ids = Ids.of(state, arrays, shape=None)
+            self._ids = Ids.read(state, arrays, shape=None)
 
     def _keep_in_memory(self, other: Self) -> None:
         other._continuation, other._ids = self._continuation, self._ids
@@ -520,10 +498,3 @@ class LowRankModel(Answers):
         if self._fitted is None:
             return "not fitted"
         return f"{self.n_rows} x {self.n_features}, rank {self.selected_rank}"
-
-
-def as_share(validation: Any) -> float | None:
-    """Return the share of the entries to hold out; None if validation is entries, or none."""
-    if not isinstance(validation, Real) or isinstance(validation, bool):
-        return None
-    return as_real(validation, "validation", 0.0, 1.0, low_open=True, high_open=True)

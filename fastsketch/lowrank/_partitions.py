@@ -26,7 +26,7 @@ Counts = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 # -- where functions are called ----------------------------------------------------------------------------------------
 class Crew(Protocol):
-    """Workers beside the partitions."""
+    """Workers that hold the partitions."""
 
     in_place: bool  # whether states may be changed: nobody will call a function again
 
@@ -56,11 +56,11 @@ class Here:
 
 
 class Each(list[T]):
-    """One thing, or promise of one, for every partition."""
+    """A list of one thing, or promise of one, for every partition."""
 
 
 class Partitions:
-    """Things in partitions, and the crew beside them."""
+    """Partitions, and the crew that calls functions beside them."""
 
     def __init__(self, crew: Crew, places: Sequence[Any]) -> None:
         self.crew = crew
@@ -148,7 +148,7 @@ class Smallest:
 
 @dataclass(frozen=True)
 class First:
-    """A value that all have: the first is kept."""
+    """A value that is the same in all answers: the first is kept."""
 
     value: Any
 
@@ -173,7 +173,7 @@ class Moments:
 
     @property
     def deviation(self) -> float:
-        """The standard deviation; 0 without any number."""
+        """Return the standard deviation; 0 without any number."""
         return float(np.sqrt(self.squares / self.size)) if self.size else 0.0
 
 
@@ -228,18 +228,18 @@ class Entries(Partitions):
 
     @cached_property
     def spread(self) -> tuple[float, float]:
-        """(standard deviation, largest size) of the values."""
+        """Return (standard deviation, largest size) of the values."""
         found, largest = self.total(_spread, self.places)
         return found.deviation, largest.value
 
     @cached_property
     def largest_weight(self) -> float:
-        """The largest weight of an entry."""
+        """Return the largest weight of an entry."""
         return self.total(_largest_weight, self.places).value if self.weighted else 1.0
 
     @cached_property
     def counts(self) -> tuple[Counts, Counts]:
-        """Of rows and of columns, numbers of observations that occur and how many have each."""
+        """Return, for rows and for columns, the numbers of observations that occur and how many have each."""
         rows: Alike = self.total(_alike_rows, self.places)
         return (rows.values, rows.many), np.unique(self.column_counts[self.column_counts > 0], return_counts=True)
 

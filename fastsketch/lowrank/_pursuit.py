@@ -31,7 +31,7 @@ MODEST = 32
 
 
 class State(NamedTuple):
-    """The entries of a partition at the model of the moment."""
+    """Scores and gradient at the entries of a partition."""
 
     z: Array  # (nnz,) scores
     a: Array  # (nnz,) the gradient in scaled rows and columns
@@ -40,7 +40,7 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class Continuation:
-    """With the ranks found so far, what a pursuit in memory needs to go on with the same bits; never written to."""
+    """The state from which a pursuit in memory goes on with the same bits, beside its ranks; never written to."""
 
     parts: Entries
     biases: Biases
@@ -188,8 +188,9 @@ class Pursuit:
         gradient, iterations = Gradient(self.parts, self.state, self.exponent), self.setting.max_power_iterations
         if min(self.parts.m, self.parts.n) <= 8:
             return leading_by_power(gradient, self._direction(), iterations=iterations)
-        seed = self.setting.seed
-        found = leading_of_eight(gradient, self.block, self._direction(), seed=seed, iterations=iterations)
+        # of the first search all directions are random
+        extra = None if self.block is None else self._direction()
+        found = leading_of_eight(gradient, self.block, extra, seed=self.setting.seed, iterations=iterations)
         if found is None:
             return None
         self.block = found[1]

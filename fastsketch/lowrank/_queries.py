@@ -1,4 +1,4 @@
-"""Answers of a low-rank model: indices as they are given, the best columns, rows that were folded in."""
+"""Indices that are asked for, the best columns of rows, and new rows or columns folded in."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -19,14 +19,14 @@ from fastsketch.lowrank._fitted import Half
 
 @dataclass(frozen=True)
 class Scale:
-    """From scores to what the observations are: labels, probabilities, rates or numbers."""
+    """The way from scores to the scale of the observations: labels, probabilities, rates or numbers."""
 
     loss: str
     clip: tuple[float, float] | None
     level: float
 
     def predicted(self, z: Array) -> Array:
-        """Labels -1 and +1, rates, or the scores themselves; the latter two within `clip`."""
+        """Return labels -1 and +1, rates, or the scores themselves; the latter two within `clip`."""
         if LOSSES[self.loss].targets == "label":
             # a tie, as of a row and column never seen, goes to the more frequent label
             return np.where(z > 0, 1.0, np.where(z < 0, -1.0, 1.0 if self.level >= 0 else -1.0))
@@ -34,18 +34,18 @@ class Scale:
         return out if self.clip is None else np.clip(out, *self.clip)
 
     def probability(self, z: Array) -> Array:
-        """Of the label +1."""
+        """Return the probability of the label +1."""
         if self.loss != "logistic":
             raise ValueError(f"predict_proba is for loss='logistic' alone, got loss={self.loss!r}")
         return np.asarray(expected(self.loss, z))
 
     def ranked(self, z: Array) -> Array:
-        """What a recommendation says of a score: the probability where there is one, else the prediction."""
+        """Return the figure that a recommendation shows: the probability where there is one, else the prediction."""
         return self.probability(z) if self.loss == "logistic" else self.predicted(z)
 
 
 def as_indices(values: ArrayLike, size: int, name: str) -> NDArray[np.int64]:
-    """A vector of integers in [-1, size), or TypeError / ValueError / IndexError."""
+    """Return a vector of integers in [-1, size), or raise TypeError, ValueError or IndexError."""
     out: NDArray[Any] = np.asarray(values)
     if out.size == 0:
         return out.astype(np.int64).reshape(-1)
@@ -65,12 +65,12 @@ def as_indices(values: ArrayLike, size: int, name: str) -> NDArray[np.int64]:
 def as_pairs(
     rows: ArrayLike, columns: ArrayLike, shape: tuple[int, int]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Indices of pairs."""
+    """Return the indices of pairs."""
     return of_one_shape(as_indices(rows, shape[0], "rows"), as_indices(columns, shape[1], "columns"))
 
 
 def of_one_shape(rows: NDArray[np.int64], columns: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The two, or ValueError if they make no pairs."""
+    """Return the two, or raise ValueError if they make no pairs."""
     if rows.shape != columns.shape:
         raise ValueError(f"rows and columns must have the same shape, got {rows.shape} and {columns.shape}")
     return rows, columns
@@ -87,7 +87,7 @@ def recommended(
     allow: ArrayLike | None,
     n_rows: int | None,
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """(columns, predictions) (len(rows), n), best first, without those stored in `exclude`, of those in `allow`.
+    """Return (columns, predictions) (len(rows), n), best first, of those in `allow` without those stored in `exclude`.
 
     own: of these rows; other: of all columns; n_rows: of the model, None if line k of `exclude` is that of rows[k]. Of
     equal scores the first column is first.
@@ -192,7 +192,7 @@ class FoldedIn:
         return Half(one, base), Half(two, self._known_biases.astype(np.float64))
 
     def decision_function(self, new: ArrayLike, known: ArrayLike) -> NDArray[np.float64]:
-        """Scores of pairs (new one, known column or row); known -1, or an unknown id, is one never seen.
+        """Return the scores of pairs (new one, known column or row); known -1, or an unknown id, is one never seen.
 
         Parameters
         ----------
@@ -210,7 +210,7 @@ class FoldedIn:
         return np.asarray(self._scale.level + self.biases[new] + np.where(known >= 0, inner, 0.0), np.float64)
 
     def predict(self, new: ArrayLike, known: ArrayLike) -> NDArray[np.float64]:
-        """Predictions of pairs, as those of the model.
+        """Predict pairs, as the model does.
 
         Parameters
         ----------
@@ -222,7 +222,7 @@ class FoldedIn:
         return self._scale.predicted(self.decision_function(new, known))
 
     def predict_proba(self, new: ArrayLike, known: ArrayLike) -> NDArray[np.float64]:
-        """Probabilities of the label +1 of pairs, for loss="logistic".
+        """Predict probabilities of the label +1 of pairs, for loss="logistic".
 
         Parameters
         ----------
@@ -234,7 +234,7 @@ class FoldedIn:
         return self._scale.probability(self.decision_function(new, known))
 
     def decision_block(self) -> NDArray[np.float64]:
-        """Scores of every new one with all known columns (or rows), (k, n)."""
+        """Return the scores of every new one with all known columns (or rows), (k, n)."""
         own, other = self._sides()
         z = np.empty((len(self), len(self._known_biases)))
         factors = own.factors.astype(np.float64), other.factors.astype(np.float64)
@@ -242,13 +242,13 @@ class FoldedIn:
         return z
 
     def predict_block(self) -> NDArray[np.float64]:
-        """Predictions of every new one with all known columns (or rows), (k, n)."""
+        """Predict every new one with all known columns (or rows), (k, n)."""
         return self._scale.predicted(self.decision_block())
 
     def recommend(
         self, n: int = 10, *, exclude: Rows | Table | None = None, allow: ArrayLike | None = None
     ) -> tuple[NDArray[Any], NDArray[np.float64]]:
-        """As LowRankModel.recommend, for the new ones; exclude: their X.
+        """Recommend as LowRankModel.recommend, for the new ones; exclude: their X.
 
         Parameters
         ----------

@@ -1,11 +1,13 @@
-"""What a fit is asked for: the loss, the parameters of the model, the ridges in units of the loss."""
+"""Settings of a fit: the loss, the parameters of the model, the ridges in units of the loss."""
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from numbers import Real
+from typing import Any, Literal, cast
 
 import numpy as np
 
 from fastsketch._losses import LOSSES, Loss
+from fastsketch._validation import as_integer, as_real
 
 # Parameters of losses that are taken from the data where they are not given, as multiples of the robust spread of what
 # biases leave (for normal residuals, their standard deviation).
@@ -31,7 +33,7 @@ class LossSetting:
 
     @property
     def about(self) -> Loss:
-        """The entry of the table of losses."""
+        """Return the entry of the table of losses."""
         return LOSSES[self.name]
 
 
@@ -46,12 +48,12 @@ class Ridges:
 
     @property
     def penalty(self) -> float:
-        """L2 penalty of the factors, in units of the loss."""
+        """Return the L2 penalty of the factors, in units of the loss."""
         return self.ridge * self.ridge_unit
 
     @property
     def bias_penalty(self) -> float:
-        """L2 penalty of the biases, in units of the loss."""
+        """Return the L2 penalty of the biases, in units of the loss."""
         return self.bias_ridge * self.bias_ridge_unit
 
 
@@ -82,10 +84,34 @@ class FitSetting:
 
 @dataclass(frozen=True)
 class SideSetting:
-    """How rows are fitted to given factors of the columns, and columns to those of the rows."""
+    """Settings of the fit of rows to factors of the columns, and of columns to those of the rows."""
 
     loss: LossSetting
     level: float  # the global bias
     penalty: float  # of factors, in units of the loss
     bias_penalty: float
     biases: bool  # whether biases are fitted too
+
+
+# -- checks ------------------------------------------------------------------------------------------------------------
+def as_range(value: Any, name: str) -> tuple[float, float]:
+    """Return a pair low < high, or raise TypeError or ValueError."""
+    pair = cast("list[Any]", value) if isinstance(value, tuple | list) else []
+    if len(pair) != 2:
+        raise TypeError(f"{name} must be None or a pair of numbers, got {value!r}")
+    low, high = (as_real(entry, name, -1e300, 1e300) for entry in pair)
+    if low >= high:
+        raise ValueError(f"{name} must be a pair low < high, got {(low, high)}")
+    return low, high
+
+
+def as_steps(value: Any, name: str) -> int | None:
+    """Return None or a number of at least 1, or raise TypeError or ValueError."""
+    return None if value is None else as_integer(value, name, 1)
+
+
+def as_share(validation: Any) -> float | None:
+    """Return the share of the entries to hold out; None if validation is entries, or none."""
+    if not isinstance(validation, Real) or isinstance(validation, bool):
+        return None
+    return as_real(validation, "validation", 0.0, 1.0, low_open=True, high_open=True)

@@ -96,16 +96,18 @@ class Sweeps:
 
         They begin with the ranks of these sides and their coefficients, which go to both in equal parts.
         """
-        setting, noise, parts = self.setting, self.noise, self.parts
+        setting, noise, parts, penalty = self.setting, self.noise, self.parts, ridges.penalty
         rows, columns = self._balanced(rows, columns, coefficients)
         there = parts.put(columns)
         for k in range(self.sweeps):
-            penalty = ridges.penalty
             if noise.follows:
                 unit = noise.unit_now(rows, columns, there, setting.level, penalty)
                 ridges, penalty = replace(ridges, ridge_unit=unit), ridges.ridge * unit
             setting, turns = replace(setting, penalty=penalty), FEW_TURNS if k < self.sweeps - 1 else TURNS
-            columns = self._fit_columns(columns, there, rows, setting, turns)
+            if parts.alone:
+                columns = parts.total(fit_side, self._flipped, setting, there, rows, self.smooth, turns)
+            else:
+                columns = ColumnFit(parts, self._flipped, rows, setting, self.smooth).fit(columns, turns)
             there = parts.put(columns)
             rows = parts.each(fit_side, parts.data, setting, rows, there, self.smooth, turns)
         return Factors(rows, columns, there, setting.level, ridges)
@@ -115,11 +117,6 @@ class Sweeps:
         one, two = balance(*lengths, coefficients, self.parts.m / max(self.parts.n, 1))
         factors = (columns.factors * two).astype(self.parts.dtype)
         return self.parts.each(_times, rows, one), Side(factors, columns.biases)
-
-    def _fit_columns(self, columns: Side, there: Any, rows: Any, setting: SideSetting, turns: int) -> Side:
-        if self.parts.alone:
-            return self.parts.total(fit_side, self._flipped, setting, there, rows, self.smooth, turns)
-        return ColumnFit(self.parts, self._flipped, rows, setting, self.smooth).fit(columns, turns)
 
 
 def _norms(rows: Side) -> Floats:

@@ -1,4 +1,4 @@
-"""What ridges and loss parameters are counted in, so that a model of c X is c times the model of X.
+"""Units of ridges and loss parameters, in which a model of c X is c times the model of X.
 
 The objective is  sum_k loss(z_k, o_k) + penalty / 2 (|A|^2 + |B|^2) + bias_penalty / 2 (|row|^2 + |column|^2),
 z = level + row_i + column_j + a_i'b_j. Let observations, scores and biases be multiplied by c, factors by sqrt(c).

@@ -143,7 +143,7 @@ class LowRankCompleter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromMo
 
     @property
     def rank_(self) -> int:
-        """Rank that predictions take."""
+        """Return the rank that predictions take."""
         check_is_fitted(self, "model_")
         rank = self.model_.selected_rank
         assert rank is not None
@@ -151,18 +151,18 @@ class LowRankCompleter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromMo
 
     @property
     def column_ids_(self) -> IdMap | None:
-        """Ids of the columns, if the model was fitted to a table."""
+        """Return the ids of the columns, if the model was fitted to a table."""
         check_is_fitted(self, "model_")
         return self.model_.column_ids
 
     @property
     def components_(self) -> NDArray[Any]:
-        """Factors of the columns, (rank, n_features)."""
+        """Return the factors of the columns, (rank, n_features)."""
         check_is_fitted(self, "model_")
         return self.model_.factors()[1].T
 
     def transform(self, X: Rows) -> NDArray[Any]:
-        """Factors of every row and its bias, (n_samples, rank + 1): what fits its observed entries.
+        """Return the factors of every row and its bias, (n_samples, rank + 1), fitted to its observed entries.
 
         Parameters
         ----------
@@ -175,7 +175,7 @@ class LowRankCompleter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromMo
         return np.hstack([folded.factors, folded.biases[:, None]])
 
     def inverse_transform(self, X: Rows) -> NDArray[Any]:
-        """Every entry of rows with these factors and biases, (n_samples, n_features), as predicted.
+        """Return every entry of rows with these factors and biases, (n_samples, n_features), as predicted.
 
         Parameters
         ----------

@@ -17,7 +17,7 @@ distributed = pytest.importorskip("distributed")
 from dask import delayed  # noqa: E402
 
 import fastsketch.dask as fsd  # noqa: E402
-from fastsketch.dask._low_rank import Room  # noqa: E402
+from fastsketch.dask._low_rank import StepMemory  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::DeprecationWarning",
@@ -107,7 +107,7 @@ def test_what_is_refused(options, error, message):
 
 
 def test_too_many_sums_are_refused_before_any_step():
-    room = Room(1000.0, 2)
+    room = StepMemory(1000.0, 2)
     with pytest.raises(ValueError, match=r"40 columns x 4 x 5 / 2 numbers in a sweep.*more than max_memory=0 MB"):
         room.check(40, fs.LowRankModel(3)._setting())
     with pytest.raises(ValueError, match="40 columns x 8 numbers, take"):

@@ -128,7 +128,7 @@ def test_a_search_that_finds_fewer_than_eight_directions():
 
     def search(data, iterations):
         gradient = Gradient(in_memory(data), State(data.o, data.o, (0.0, None)), 0)
-        return leading_of_eight(gradient, None, np.empty(0), seed=0, iterations=iterations)
+        return leading_of_eight(gradient, None, None, seed=0, iterations=iterations)
 
     rng = np.random.default_rng(0)
     for dtype in (np.float32, np.float64):

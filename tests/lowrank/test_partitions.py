@@ -10,7 +10,7 @@ from fastsketch._losses import LOSSES
 from fastsketch.lowrank import _leading, _pursuit
 from fastsketch.lowrank._biases import smoothing_from
 from fastsketch.lowrank._data import observed
-from fastsketch.lowrank._fitting import Watch, fit
+from fastsketch.lowrank._fitting import FitHistory, fit
 from fastsketch.lowrank._loading import Matrices, load
 from fastsketch.lowrank._order import keys, least_reaching, value_of
 from fastsketch.lowrank._partitions import Each, First, Here, Largest, Moments, Partition, Partitions, added, moments
@@ -30,7 +30,7 @@ def cut(x, cuts=CUTS):
 def fitted_over(model, matrices, *, share=None, callback=None, patience=None):
     """A copy of the model, fitted to matrices in this process."""
     setting = model._setting()
-    watch = Watch(held=share is not None or matrices.held is not None, patience=patience, callback=callback)
+    watch = FitHistory(held=share is not None or matrices.held is not None, patience=patience, callback=callback)
     out = model.copy()
     out._fitted = fit(load(Here(), matrices, setting, share=share), setting, watch)[0]
     return out
