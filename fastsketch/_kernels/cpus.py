@@ -24,7 +24,8 @@ def groups_of(controller: str) -> Iterator[Path]:
         # a limit may stand in the group or in any above it; in a container the path may be that of the host
         inner = Path(path.lstrip("/"))
         for group in (inner, *inner.parents, Path()):
-            yield from (root / group for root in roots)
+            for root in roots:
+                yield root / group
 
 
 def _quota() -> float:

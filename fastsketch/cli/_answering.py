@@ -1,4 +1,4 @@
-"""predict and score: what a learned model says of rows, and what that is worth."""
+"""predict: what a learned model says of rows, and how good that is."""
 
 import time
 from argparse import Namespace
@@ -36,6 +36,11 @@ def predict(args: Namespace) -> None:
     if isinstance(model, LowRankModel):
         _lowrank.predict(args, model)
         return
+    if args.what == "metrics":
+        _measure(args, model)
+        return
+    if args.target is not None:
+        raise ValueError("--target names labels, which --what metrics alone looks at")
     suffix = suffix_of(args.output, ".csv")
     with output_of(args, suffix, name=named_output(args)) as out:
         answers = as_answers(model, args.model)
@@ -50,21 +55,25 @@ def predict(args: Namespace) -> None:
 def _asked(args: Namespace, answers: Answers) -> tuple[list[str], Callable[[Any], NDArray[Any]]]:
     """(names of the columns, none for labels and values; what gives them)."""
     classes = answers.classes
-    if args.probabilities:
+    if args.what == "probabilities":
         if classes is None:
-            raise ValueError(f"--probabilities: the model predicts real values (its loss is {answers.model.loss!r})")
+            raise ValueError(
+                f"--what probabilities: the model predicts real values (its loss is {answers.model.loss!r})"
+            )
         return [shown(label) for label in classes], answers.probabilities
-    if args.scores:
+    if args.what == "scores":
         several = classes is not None and len(classes) > 2
         return [shown(label) for label in classes] if several and classes is not None else ["score"], answers.scores
     return [], answers.predict
 
 
-# -- score -------------------------------------------------------------------------------------------------------------
-def score(args: Namespace) -> None:
-    """What a learned model is worth on labelled rows."""
+# -- metrics -----------------------------------------------------------------------------------------------------------
+def _measure(args: Namespace, model: Any) -> None:
+    """Print how good a learned model is on labelled rows."""
+    if args.output != "-" or args.resume:
+        raise ValueError("--what metrics is printed: there is no output to write, nor to go on with")
     args.output = None
-    answers = as_answers(load_model(args.model), args.model)
+    answers = as_answers(model, args.model)
     with output_of(args) as out:
         started = time.perf_counter()
         with limited(args.threads):

@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 from fastsketch import ranking
 from fastsketch._validation import as_integer
 from fastsketch.cli._events import Taken, levels_of, meaning_of, take
+from fastsketch.cli._flags import parameters_of
 from fastsketch.cli._job import limited
 from fastsketch.cli._output import Output
 from fastsketch.cli._recommenders import MODELS, Recommender, learned
 from fastsketch.cli._report import report
+from fastsketch.recommending import SketchedEASE
 
 # Of the result, as the table shows them.
 COLUMNS = {
@@ -24,7 +26,7 @@ COLUMNS = {
     "average_precision": "MAP",
     "reciprocal_rank": "MRR",
 }
-TIME_COLUMN = 4
+TIME_COLUMN = 3
 
 
 class _Parts(NamedTuple):
@@ -54,7 +56,7 @@ def evaluate(args: Namespace) -> None:
     elif column is not None and args.split not in ("time", "leave-one-out"):
         raise ValueError("--time-column is of --split time and of --split leave-one-out")
     if isinstance(column, int):
-        as_integer(column, "--time-column", 3)
+        as_integer(column, "--time-column", 2)
     if args.share is not None and args.split == "leave-one-out":
         raise ValueError("--share says how much is held out: --split leave-one-out holds out one event of each user")
     taken = take(args, args.source, negative=meaning.relevant is not None, time_column=column)
@@ -109,7 +111,7 @@ def _repeated(taken: Taken) -> int:
 def _split(args: Namespace, taken: Taken) -> tuple[_Parts, int]:
     """(parts, events that were added to others of the same user and item)."""
     share = 0.2 if args.share is None else args.share
-    chosen = getattr(args, "seed", 0)
+    chosen = parameters_of(args, SketchedEASE).get("seed", 0)
     seen, repeated = taken.seen, _repeated(taken)
     if args.split == "users":
         split = ranking.user_split(seen, float(share), seed=chosen)

@@ -91,7 +91,7 @@ def take(
     known: items that a model has, of which none is the name of a column.
     """
     dialect = as_dialect(**dialect_of(args))._replace(known=frozenset(known))
-    events = read_events(path, dialect, columns=columns_of(args), values=args.values, time=time_column)
+    events = read_events(path, dialect, columns=columns_of(args), time=time_column)
     values = events.values
     if values is not None:
         if not negative and (values < 0).any():
@@ -102,7 +102,7 @@ def take(
             )
         if values.min() > OLDEST_TIME:
             warnings.warn(
-                f"{path}: the third column looks like times, and is taken for values: --no-values leaves it out",
+                f"{path}: the third column looks like times, and is taken for values: --columns 0,1 leaves it out",
                 UserWarning,
                 stacklevel=2,
             )

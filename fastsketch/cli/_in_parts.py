@@ -4,11 +4,13 @@ import contextlib
 import time
 from argparse import Namespace
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 from fastsketch._validation import as_real
-from fastsketch.cli._job import flag, limited
+from fastsketch.cli._flags import flag_of
+from fastsketch.cli._job import limited
 from fastsketch.cli._output import Output
 from fastsketch.cli._reading import rows_in
 from fastsketch.cli._signals import held
@@ -72,7 +74,7 @@ def learn_in_parts(
                     remove(folder)
             facts = found.facts()
     except OtherJob as error:
-        raise OtherJob(error.folder, error.found, _in_words) from None
+        raise OtherJob(error.folder, error.found, partial(_in_words, args)) from None
     except KeyboardInterrupt as stop:
         if not out.kept:
             stop.add_note(_last_words(folder, source))
@@ -129,11 +131,11 @@ def _last_words(folder: Path | None, source: Source) -> str:
     return f"the partial result of {rows:,} rows{which} is in {folder}; the same command with --resume goes on from it"
 
 
-def _in_words(found: Difference) -> str:
+def _in_words(args: Namespace, found: Difference) -> str:
     """A difference of two jobs by the flags that make it."""
     name = found.names[-1]
     if found.names[0] in ("parameters", "resolved", "passes") or name in ("n_features", "zero_based"):
-        return f"{flag(name)} is {shown(found.now)} now and was {shown(found.then)}"
+        return f"{flag_of(args, name)} is {shown(found.now)} now and was {shown(found.then)}"
     if name == "sources":
         return f"there are {_count(found.now)} inputs now and were {_count(found.then)}"
     return in_words(found)

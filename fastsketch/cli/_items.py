@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from fastsketch._validation import is_sparse
+from fastsketch.cli._flags import parameters_of
 from fastsketch.cli._in_parts import learn_in_parts, rows_of
-from fastsketch.cli._job import given
 from fastsketch.cli._output import output_of
 from fastsketch.cli._report import report
 from fastsketch.io import SourceError
@@ -26,7 +26,7 @@ BLOCK_BYTES, LONGEST_NAME = 1 << 20, 1 << 20
 
 def items(args: Namespace) -> None:
     """Learn an item model from files of users' rows into one state file, with checkpoints."""
-    model = SketchedEASE(**given(args))
+    model = SketchedEASE(**parameters_of(args, SketchedEASE))
     with output_of(args) as out:
         source = rows_of(args)
         names = None if args.names is None else _names(args.names, source)

@@ -27,11 +27,6 @@ def limited(n: int | None) -> contextlib.AbstractContextManager[Any]:
     return contextlib.nullcontext() if n is None else fs.thread_limit(as_integer(n, "--threads", 1, below=1 << 16))
 
 
-def given(args: Namespace) -> dict[str, Any]:
-    """The model's parameters among the arguments: those that the user gave, and those with a default of the parser."""
-    return {name: getattr(args, name) for name in args.parameters if name in args}
-
-
 def flag(name: str) -> str:
     """The flag of a parameter."""
     return f"--{name.replace('_', '-')}"

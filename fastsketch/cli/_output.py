@@ -153,8 +153,8 @@ class Output:
 
 # Arguments of the commands that name files to read.
 INPUTS = (
-    *("inputs", "ratings", "pairs", "model", "codes", "queries", "rescore", "ids", "test", "exclude"),
-    *("source", "events", "allow"),
+    *("inputs", "ratings", "model", "codes", "queries", "rescore", "ids", "test", "exclude"),
+    *("source", "events", "allow", "input", "where"),
 )
 
 

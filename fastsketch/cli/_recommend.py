@@ -14,7 +14,8 @@ from scipy import sparse
 from fastsketch._losses import LOSSES
 from fastsketch._validation import as_integer
 from fastsketch.cli._events import Meaning, Taken, meaning_of, rows_for, take
-from fastsketch.cli._job import flag, limited
+from fastsketch.cli._flags import flag_of
+from fastsketch.cli._job import limited
 from fastsketch.cli._names import pairs_of
 from fastsketch.cli._output import Output, output_of
 from fastsketch.cli._recommenders import (
@@ -31,11 +32,8 @@ from fastsketch.io import SourceError
 
 # How a state file begins: it is a zip.
 STATE = b"PK\x03\x04"
-# Flags that say how a model is learned.
-OF_LEARNING = {
-    "kind": "--model",
-    **{name: flag(name) for name in ("relevant", "sketch_size", "ridge", "method", "seed")},
-}
+# Flags that say how a model is learned, beside those of its parameters.
+OF_LEARNING = {"kind": "--model", "relevant": "--relevant", "binary": "--binary"}
 
 
 def recommend(args: Namespace) -> None:
@@ -92,8 +90,8 @@ def _is_state(path: str) -> bool:
 
 
 def _refuse_learning(args: Namespace) -> None:
-    given = [shown for name, shown in OF_LEARNING.items() if getattr(args, name, None) is not None]
-    for shown in [*given, *(["--binary"] if args.binary else [])]:
+    given = [shown for name, shown in OF_LEARNING.items() if getattr(args, name) not in (None, False)]
+    for shown in [*given, *(flag_of(args, name) for name in args.settings)]:
         raise ValueError(f"{shown} says how a model is learned from events: {args.source} holds one already")
 
 

@@ -11,7 +11,7 @@ from scipy import sparse
 
 from fastsketch._model import Model
 from fastsketch.cli._events import Meaning, Taken, meaning_in
-from fastsketch.cli._job import given
+from fastsketch.cli._flags import parameters_of
 from fastsketch.cli._models import load_model
 from fastsketch.cli._names import names_of
 from fastsketch.features._id_map import ids_of_text, positions, taken
@@ -149,16 +149,17 @@ Recommender = ItemModel | Popular | Ratings
 
 def learned(name: str, taken: Taken, entries: Any, meaning: Meaning, args: Namespace) -> Recommender:
     """A recommender by its name, of entries (users, items) of a file: COO or CSR."""
-    parameters = given(args)
     if name == "ratings":
-        mine = {key: value for key, value in parameters.items() if key in ("seed",)}
+        alone = args.verb == "recommend"  # else the item model is learned beside it, whose settings are its own
+        settings = parameters_of(args, LowRankModel if alone else SketchedEASE)
+        mine = {key: value for key, value in settings.items() if alone or key == "seed"}
         return Ratings.learned(taken, entries, mine if args.rank is None else {**mine, "rank": args.rank})
     seen = entries.tocsr()
     if name == "popularity":
         return Popular(seen, taken.items, meaning)
     if name != "item":
         raise ValueError(f"models are {', '.join(MODELS)}: there is no {name!r}")
-    return ItemModel.learned(seen, taken.items, meaning, parameters)
+    return ItemModel.learned(seen, taken.items, meaning, parameters_of(args, SketchedEASE))
 
 
 def loaded(path: str, rank: int | None) -> Recommender:

@@ -30,9 +30,8 @@ def report(args: Namespace, facts: dict[str, Any], out: Output | None = None) ->
         return
     shown = {name: value for name, value in facts.items() if name != SPECTRUM}
     width = max(map(len, shown))
-    for name, value in shown.items():
-        text = f"{value:,.0f}" if name == "rows_per_second" else as_text(value)
-        say(f"{name.replace('_', ' '):<{width}}  {text}")
+    texts = [f"{value:,.0f}" if name == "rows_per_second" else as_text(value) for name, value in shown.items()]
+    say("\n".join(f"{name.replace('_', ' '):<{width}}  {text}" for name, text in zip(shown, texts, strict=True)))
 
 
 def as_text(value: Any) -> str:
