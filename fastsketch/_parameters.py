@@ -62,7 +62,7 @@ class Parameter:
         raise AttributeError(f"{self.name} does not change after construction: make a new {type(instance).__name__}")
 
     def checked(self, value: Any) -> Any:
-        """The value in the type that is kept; None is allowed where it is the default."""
+        """Return the value in the type that is kept, or raise; None is allowed where it is the default."""
         return None if value is None and self.default is None else self.check(value, self.name)
 
 
@@ -73,7 +73,7 @@ class Parameter:
 def parameter(
     check: Check, *, default: Any = REQUIRED, reads: str | None = None, kw_only: bool = True, init: bool = True
 ) -> Any:
-    """An argument with a check of its own: check(value, name) returns the value to keep, or raises.
+    """Declare an argument with a check of its own: check(value, name) returns the value to keep, or raises.
 
     reads: a method of the model that says what its attribute shows: what has become of it, where that is more.
     """
@@ -83,7 +83,7 @@ def parameter(
 def integer(
     *, default: Any = REQUIRED, at_least: int = 0, below: int | None = None, kw_only: bool = True, init: bool = True
 ) -> Any:
-    """An integer of at least `at_least`, and below `below` if that is given."""
+    """Declare an integer of at least `at_least`, and below `below` if that is given."""
     return Parameter(partial(as_integer, minimum=at_least, below=below), default, not kw_only, not init)
 
 
@@ -97,7 +97,7 @@ def real(
     kw_only: bool = True,
     init: bool = True,
 ) -> Any:
-    """A float within [low, high]; without low with low_open, without high with high_open."""
+    """Declare a float within [low, high]; without low with low_open, without high with high_open."""
     check = partial(as_real, low=low, high=high, low_open=low_open, high_open=high_open)
     return Parameter(check, default, not kw_only, not init)
 
@@ -109,7 +109,7 @@ def choice(
     kw_only: bool = True,
     init: bool = True,
 ) -> Any:
-    """One of several strings, or None where that is one of the choices."""
+    """Declare one of several strings, or None where that is one of the choices."""
 
     def check(value: Any, name: str) -> str | None:
         return None if value is None and None in choices else as_choice(value, name, choices)
@@ -119,23 +119,23 @@ def choice(
 
 
 def flag(*, default: Any = REQUIRED, kw_only: bool = True, init: bool = True) -> Any:
-    """True or False."""
+    """Declare True or False."""
     return Parameter(as_flag, default, not kw_only, not init)
 
 
 def seed(*, default: Any = 0, kw_only: bool = True, init: bool = True) -> Any:
-    """An integer in [0, 2**64)."""
+    """Declare an integer in [0, 2**64)."""
     return Parameter(as_seed, default, not kw_only, not init)
 
 
 def float_dtype(*, default: Any = None, kw_only: bool = True, init: bool = True) -> Any:
-    """float32, float64, or None: that of the first batch."""
+    """Declare float32, float64, or None: that of the first batch."""
     return Parameter(as_dtype, default, not kw_only, not init)
 
 
 # -- constructors --------------------------------------------------------------------------------------------------
 def constructor(cls: type, all_declared: Mapping[str, Parameter]) -> Any:
-    """__init__ of a model's class, with the signature that its declared parameters give it.
+    """Return the __init__ of a model's class, with the signature that its declared parameters give it.
 
     It hands the arguments by name to ``_set_up``, or raises TypeError naming what is unknown, missing or too much.
     """

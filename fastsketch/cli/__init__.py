@@ -78,7 +78,7 @@ def _run(argv: Sequence[str] | None) -> int:
 
 @contextlib.contextmanager
 def _warnings_in_words() -> Generator[None]:
-    """Warnings are lines for the person who runs a command: no place in the source, which is not theirs."""
+    """Let warnings be lines for the person who runs a command: without a place in the source, which is not theirs."""
     with warnings.catch_warnings():
         warnings.simplefilter("default", UserWarning)
         warnings.showwarning = _warn
@@ -86,7 +86,7 @@ def _warnings_in_words() -> Generator[None]:
 
 
 class _Lines(logging.Handler):
-    """Says what the library tells its logger in a line each; of the same in many files the first."""
+    """A handler that prints what the library logs, a line each; of the same in many files the first."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -118,7 +118,7 @@ def _warn(message: Warning | str, *_: Any, **__: Any) -> None:
 
 
 def _complain(text: str, error: BaseException) -> None:
-    """One line on standard error, whatever a name or a library put into it, with what was noted on the error."""
+    """Print one line on standard error, whatever a name or a library put into it, with what was noted on the error."""
     _say("; ".join([text, *getattr(error, "__notes__", ())]))
 
 

@@ -31,7 +31,7 @@ MOST_SHOWN = 20
 
 # -- predict -----------------------------------------------------------------------------------------------------------
 def predict(args: Namespace) -> None:
-    """Labels, values, probabilities or scores of rows; for a low-rank model values of pairs."""
+    """Write labels, values, probabilities or scores of rows, or say how good they are; of pairs by a low-rank model."""
     model = load_model(args.model)
     if isinstance(model, LowRankModel):
         _lowrank.predict(args, model)
@@ -53,7 +53,7 @@ def predict(args: Namespace) -> None:
 
 
 def _asked(args: Namespace, answers: Answers) -> tuple[list[str], Callable[[Any], NDArray[Any]]]:
-    """(names of the columns, none for labels and values; what gives them)."""
+    """Return (names of the columns, none for labels and values; the function that gives them)."""
     classes = answers.classes
     if args.what == "probabilities":
         if classes is None:
@@ -86,7 +86,7 @@ def _measure(args: Namespace, model: Any) -> None:
 
 
 def _show(confusion: dict[str, dict[str, int]], out: Output) -> None:
-    """Counts as a table; of very many labels it would be none that a person reads."""
+    """Print counts as a table, unless there are more labels than a person reads."""
     if len(confusion) > MOST_SHOWN:
         return
     out.say("confusion: a line for each label, a column for what it was taken for")
@@ -97,7 +97,7 @@ def _show(confusion: dict[str, dict[str, int]], out: Output) -> None:
 
 
 def scored(args: Namespace, answers: Answers, reading: Reading, out: Output) -> dict[str, Any]:
-    """What the labelled rows of args.inputs say of a model."""
+    """Return how good a model is on the labelled rows of args.inputs."""
     source, job, scorer = reading.whole(args.inputs), job_of(args, out), scorer_of(answers)
     if not isinstance(source, InTurn):
         check_names(answers.predict, source)
@@ -114,7 +114,7 @@ def scored(args: Namespace, answers: Answers, reading: Reading, out: Output) -> 
 
 
 def score_part(answers: Answers, reading: Reading, part: Source) -> tuple[int, Any]:
-    """(rows, what they say of a model) of one part."""
+    """Return (rows of a part, counts of how good the answers for them are)."""
     scorer, total = scorer_of(answers), 0
     for source in part.each():
         row = 0

@@ -32,7 +32,8 @@ CHUNK_BYTES = 8 << 20
 def quantize(args: Namespace) -> None:
     """Learn a quantizer, or with --n-bits a hash, from files into one state file, with checkpoints."""
     if "n_bits" not in args.settings:
-        model: Coder = SketchQuantizer(**{"n_bytes": N_BYTES, **parameters_of(args, SketchQuantizer)})
+        parameters: dict[str, Any] = {"n_bytes": N_BYTES, **parameters_of(args, SketchQuantizer)}
+        model: Coder = SketchQuantizer(**parameters)
     elif "n_bytes" in args.settings:
         raise ValueError("--n-bits makes a hash and --n-bytes a quantizer: give one of them")
     else:

@@ -84,14 +84,12 @@ class Parser(argparse.ArgumentParser):
         return super().format_help()
 
     def _documents(self) -> dict[str, dict[str, str]]:
-        """{whose they are: {name: what its documentation says}} of all that --set takes."""
+        """Return {whose they are: {name: what its documentation says}} of all that --set takes."""
         documents: dict[str, dict[str, str]] = {}
         for model in self.models:
             cls = _public(f"fastsketch.{model}")
-            texts = described(cls)
-            documents[f"of {model}"] = {
-                name: texts.get(name, name) for name, item in cls._declared.items() if not item.fixed
-            }
+            texts, names = described(cls), [str(name) for name, item in cls._declared.items() if not item.fixed]
+            documents[f"of {model}"] = {name: texts.get(name, name) for name in names}
         for name in self.settable:
             home = READING[name][0]
             documents.setdefault(f"of reading, as of {home}", {})[name] = described(_public(home))[name]
@@ -171,7 +169,7 @@ def parameter(parser: Parser, name: str, *short: str, switch: bool = False, **op
 def settings(parser: Parser, *models: str, reading: Iterable[str] = ()) -> None:
     """Declare --set, for the parameters of these public classes, and for these of how rows are read."""
     parser.models, parser.settable = models, tuple(reading)
-    whose = " or ".join([*(f"of {model}" for model in models), *(["of how inputs are read"] if reading else [])])
+    whose = " or ".join([*[f"of {model}" for model in models], *(["of how inputs are read"] if reading else [])])
     parser.add_argument(
         "--set",
         action=_Set,

@@ -159,7 +159,7 @@ def _save(args: Namespace, index: fs.CodeIndex) -> None:
 
 @contextlib.contextmanager
 def _unchanged(args: Namespace) -> Generator[None]:
-    """An interrupt says that nothing has come of it."""
+    """Note on an interrupt in this block that the index is as it was."""
     try:
         yield
     except KeyboardInterrupt as stop:

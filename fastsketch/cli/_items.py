@@ -67,14 +67,14 @@ class Ones(Derived):
 
 
 def _ones_of(rows: Any) -> Any:
-    """Rows with 1 for what is above 0; all else is as it was, and the model says what it thinks of it."""
+    """Return rows with 1 for what is above 0; all else is as it was, for the model to refuse."""
     if not is_sparse(rows):
         return np.where(rows > 0, 1, rows)
     return type(rows)((np.where(rows.data > 0, 1, rows.data), rows.indices, rows.indptr), shape=rows.shape)
 
 
 def read_names(path: Path) -> list[str]:
-    """The lines of a UTF-8 file, each another name; an error names the file and the line."""
+    """Return the lines of a UTF-8 file, each another name; an error names the file and the line."""
     names: dict[str, int] = {}
     with InputFile(path).held() as file:
         lines = (line for block in whole_lines(file, BLOCK_BYTES, LONGEST_NAME) for line in bytes(block).splitlines())

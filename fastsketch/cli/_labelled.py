@@ -36,7 +36,7 @@ Labelled = tuple[Any, NDArray[Any], int]
 
 
 def is_table(path: str) -> bool:
-    """Whether a file is a table by its name."""
+    """Return whether a file is a table by its name."""
     suffixes = [suffix for suffix in Path(path).suffixes if suffix not in COMPRESSED]
     return bool(suffixes) and suffixes[-1] in TABLES
 
@@ -49,18 +49,18 @@ class TextReading:
         self._zero_based = zero_based
 
     def notes(self) -> dict[str, Any]:
-        """What has been settled, as json can write it."""
+        """Return what has been settled, as json can write it."""
         return {}
 
     def take(self, notes: dict[str, Any]) -> None:
-        """The inverse."""
+        """Take up the notes of a partial result."""
 
     def labels_are_numbers(self, paths: Sequence[str]) -> bool:
-        """Whether labels are numbers, and not words."""
+        """Return whether labels are numbers, and not words."""
         return True
 
     def open(self, paths: Sequence[str]) -> list[Source]:
-        """Sources that go together."""
+        """Return sources that go together."""
         streams = [path for path in paths if comes_once(path)]
         if streams and self._n_features is None:
             raise SourceError(
@@ -70,17 +70,17 @@ class TextReading:
         return open_all(paths, self._n_features, zero_based=self._zero_based)
 
     def whole(self, paths: Sequence[str]) -> Source:
-        """All rows as one source."""
+        """Return all rows as one source."""
         return joined(self.open(paths))
 
     def labelled(self, source: Source, start_row: int = 0) -> Iterator[Labelled]:
-        """Rows from start_row on with their labels."""
+        """Yield rows from start_row on with their labels."""
         if not isinstance(source, SvmlightSource):
             raise SourceError(f"{source.name} holds no labels: they are read from svmlight text and tables")
         yield from source.labelled_chunks(start_row)
 
     def unlabelled(self, source: Source) -> Iterator[tuple[Any, None, int]]:
-        """Rows, whatever stands in the place of their labels."""
+        """Yield rows, whatever stands in the place of their labels."""
         for rows, position in source.chunks():
             yield rows, None, position
 
@@ -125,22 +125,22 @@ class TableReading:
         return (self._schema or {})["label_kind"] == "numeric"
 
     def notes(self) -> dict[str, Any]:
-        """What has been settled, as json can write it."""
+        """Return what has been settled, as json can write it."""
         return {"table": {**(self._schema or {}), **{name: self._options[name] for name in DIALECT}}}
 
     def take(self, notes: dict[str, Any]) -> None:
-        """The inverse; StateError for what is none."""
+        """Take up the notes of a partial result; StateError if they are none of it."""
         self._schema, dialect = schema_in(notes)
         self._options = {"label": self._options["label"], "missing": self._options["missing"], **dialect}
 
     def open(self, paths: Sequence[str]) -> list[Source]:
-        """Sources that go together: all have the columns of the first."""
+        """Return sources that go together: all have the columns of the first."""
         first = self._first or self._table(paths[0])
         tables = [first, *map(self._table, paths[1:])]
         return [TableSource(path, table) for path, table in zip(paths, tables, strict=True)]
 
     def whole(self, paths: Sequence[str]) -> Source:
-        """All rows as one source."""
+        """Return all rows as one source."""
         return InTurn(self.open(paths))
 
     def _table(self, path: str) -> TableRows:
@@ -154,14 +154,14 @@ class TableReading:
         return table
 
     def labelled(self, source: Source, start_row: int = 0) -> Iterator[Labelled]:
-        """Rows from start_row on with their labels."""
+        """Yield rows from start_row on with their labels."""
         for rows, labels, position in cast(TableSource, source).table.chunks(start_row):
             if labels is None:
                 raise SourceError(f"{source.name}: --target names the column of labels")
             yield rows, labels, position
 
     def unlabelled(self, source: Source) -> Iterator[tuple[Any, None, int]]:
-        """Rows alone."""
+        """Yield rows alone."""
         for rows, position in source.chunks():
             yield rows, None, position
 
@@ -199,7 +199,7 @@ def _names_in(path: str, options: dict[str, Any]) -> tuple[list[str] | None, boo
 
 
 def schema_in(notes: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(schema, dialect) in the notes of a model or a partial result; StateError for what is none."""
+    """Return (schema, dialect) in the notes of a model or a partial result; StateError for what is none."""
     found = notes.get("table")
     if not isinstance(found, dict):
         raise StateError("the notes do not say how tables were read")
@@ -212,7 +212,7 @@ def schema_in(notes: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 # -- which of the two --------------------------------------------------------------------------------------------------
 def reading_to_learn(args: Namespace) -> Reading:
-    """As the flags of `learn` have it."""
+    """Return the reading that the flags of `learn` ask for."""
     tables = [path for path in args.inputs if is_table(path)]
     given = [name for name in OF_TABLES if getattr(args, name) not in (None, "feature")]
     if not tables and not (given and all(map(comes_once, args.inputs))):
@@ -232,7 +232,7 @@ def reading_to_learn(args: Namespace) -> Reading:
 
 
 def reading_as_learned(model: Any, args: Namespace, *, labelled: bool) -> Reading:
-    """As a model has learned; `labelled`: with labels, those of the column that --target names, if it names one."""
+    """Return the reading that a model has learned by; `labelled`: with labels, of the column of --target if given."""
     target = getattr(args, "target", None)
     if "table" in model.notes:
         schema, dialect = schema_in(model.notes)

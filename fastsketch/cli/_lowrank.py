@@ -4,6 +4,7 @@ import csv
 import io
 import time
 from argparse import Namespace
+from typing import Any
 
 from scipy import sparse
 
@@ -31,7 +32,7 @@ def complete(args: Namespace) -> None:
         shape = len(names[0]), len(names[1])
         assert table.values is not None  # asked for
         x = sparse.coo_array((table.values, (rows, columns)), shape=shape)
-        parameters = {"dtype": "float32", **parameters_of(args, LowRankModel)}
+        parameters: dict[str, Any] = {"dtype": "float32", **parameters_of(args, LowRankModel)}
         model = LowRankModel(**parameters)
         if model.rank > min(shape):
             parameters["rank"] = min(shape)
@@ -76,7 +77,7 @@ def _as_line(line: HistoryLine) -> str:
 
 # -- predict -----------------------------------------------------------------------------------------------------------
 def predict(args: Namespace, model: LowRankModel) -> None:
-    """Predictions for (row id, column id) lines; for an id that is not known the biases answer."""
+    """Write predictions for (row id, column id) lines; for an id that is not known the biases answer."""
     if len(args.inputs) > 1 or args.what in ("scores", "metrics"):
         raise ValueError("a model of 'complete' predicts the values of the pairs of one file")
     with output_of(args, ".csv") as out:

@@ -41,11 +41,11 @@ def parser_of(name: str) -> Parser:
     """Return the parser of a verb."""
     verb = VERBS[name]
     about, _, examples = (verb.declare.__doc__ or "").partition("Examples\n    --------\n")
-    lines = ["examples:", *examples.split("\n")[:-1]]
+    lines = ["examples:", *map(str.strip, examples.split("\n")[:-1])]
     parser = Parser(
         prog=f"fastsketch {name}",
         description=" ".join(about.split()),
-        epilog="\n  ".join(line.strip() for line in lines),
+        epilog="\n  ".join(lines),
     )
     verb.declare(parser)
     common(parser)
