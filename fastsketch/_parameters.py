@@ -1,19 +1,22 @@
-"""Declared parameters: type, default, check and documentation of a constructor's argument in one line of its class.
+"""Declared parameters: type, default and check of a constructor's argument in one line of its class.
 
     class Mean(Model):
         scale: float = real(default=1.0, low=0.0)
 
 declares the argument ``scale`` of ``Mean(scale=1.0)`` and the read-only attribute ``Mean.scale``. Type checkers read
-the annotation (PEP 681), the frame in ``_model`` builds the constructor.
+the annotation (PEP 681), the frame in ``_model`` builds the constructor, and the command line takes its flags from the
+declarations: ``from_text`` reads a value as a person types it, ``described`` finds what the docstring says of it.
 """
 
+import csv
 import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, is_dataclass
+from functools import partial
 from inspect import Parameter as Argument
-from inspect import Signature, unwrap
+from inspect import Signature, get_annotations, getdoc, unwrap
 from types import FunctionType
-from typing import Any, ClassVar, Final, TypeVar, cast
+from typing import Any, ClassVar, Final, TypeVar, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,8 +40,10 @@ class Parameter:
         positional: bool,
         fixed: bool,
         reads: str | None = None,
+        choices: tuple[str | None, ...] = (),
     ) -> None:
         self.check = check
+        self.choices = choices
         self.reads = reads  # a method of the model that says what its attribute shows, where that is more
         self.default = default
         self.positional = positional
@@ -83,7 +88,7 @@ def integer(
     *, default: Any = REQUIRED, at_least: int = 0, below: int | None = None, kw_only: bool = True, init: bool = True
 ) -> Any:
     """Declare an integer of at least `at_least`, and below `below` if that is given."""
-    return Parameter(lambda value, name: as_integer(value, name, at_least, below), default, not kw_only, not init)
+    return Parameter(partial(as_integer, minimum=at_least, below=below), default, not kw_only, not init)
 
 
 def real(
@@ -97,10 +102,7 @@ def real(
     init: bool = True,
 ) -> Any:
     """Declare a float within [low, high]; without low with low_open, without high with high_open."""
-
-    def check(value: Any, name: str) -> float:
-        return as_real(value, name, low, high, low_open=low_open, high_open=high_open)
-
+    check = partial(as_real, low=low, high=high, low_open=low_open, high_open=high_open)
     return Parameter(check, default, not kw_only, not init)
 
 
@@ -116,7 +118,8 @@ def choice(
     def check(value: Any, name: str) -> str | None:
         return None if value is None and None in choices else as_choice(value, name, choices)
 
-    return Parameter(check, default, not kw_only, not init)
+    known = check if None in choices else partial(as_choice, choices=choices)
+    return Parameter(known, default, not kw_only, not init, choices=choices)
 
 
 def flag(*, default: Any = REQUIRED, kw_only: bool = True, init: bool = True) -> Any:
@@ -245,7 +248,7 @@ def constructor(cls: type, all_declared: Mapping[str, Parameter]) -> Any:
     for name, item in sorted(declared.items(), key=lambda entry: not entry[1].positional):
         kind = Argument.POSITIONAL_OR_KEYWORD if item.positional else Argument.KEYWORD_ONLY
         default = Argument.empty if item.default is REQUIRED else item.default
-        arguments.append(Argument(name, kind, default=default, annotation=_annotation(cls, name)))
+        arguments.append(Argument(name, kind, default=default, annotation=annotation_of(cls, name)))
     # required keywords may follow optional ones, required positional ones may not: the declarations see to that
     __init__.__signature__ = Signature(arguments)  # type: ignore[attr-defined]
     __init__.__qualname__ = f"{cls.__qualname__}.__init__"
@@ -263,11 +266,12 @@ def bare_names(cls: type[Owner]) -> type[Owner]:
     return cls
 
 
-def _annotation(cls: type, name: str) -> Any:
+def annotation_of(cls: type, name: str) -> Any:
+    """Return the type that a class, or the first of its bases that has one, declares for a name."""
     for base in cls.__mro__:
-        found = base.__dict__.get("__annotations__", {})
-        if name in found:
-            return found[name]
+        declared = get_annotations(base)
+        if name in declared:
+            return declared[name]
     return Argument.empty
 
 
@@ -299,3 +303,95 @@ def plain(value: Any) -> Any:
 def same(one: Any, two: Any) -> bool:
     """Return whether two values are equal and of one type."""
     return type(one) is type(two) and bool(one == two)
+
+
+# -- parameters as text ------------------------------------------------------------------------------------------------
+TRUTH: Final = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+NUMBERS: Final = {int: "a whole number", float: "a number"}
+
+
+def from_text(text: str, name: str, annotation: Any) -> Any:
+    """Return the value that a text stands for where one of this type is expected; its check comes later.
+
+    "none" is None, "yes" and "no" are True and False, sequences and pairs have commas between their items, and a dict
+    is A=X,B=Y with numbers X, Y.
+
+    Raises
+    ------
+    ValueError
+        If the text is no such value.
+    """
+    kinds = _kinds(annotation)
+    if text in kinds:  # one of several words
+        return text
+    if text == "none" and kinds & {None, type(None)}:
+        return None
+    if str in kinds:
+        return text
+    if bool in kinds:
+        if text.lower() not in TRUTH:
+            raise ValueError(f"{name} must be yes or no, got {text!r}")
+        return TRUTH[text.lower()]
+    for kind, words in NUMBERS.items():
+        if kind in kinds:
+            return _number(text, name, kind, words)
+    if dict in kinds:
+        return _numbers_by_name(text, name) if "=" in text else text
+    if tuple in kinds:
+        return tuple(_number(item, name, float, "numbers between commas") for item in text.split(","))
+    return names_in(text, name) if list in kinds or annotation is Any else text
+
+
+def names_in(text: str, name: str) -> list[str]:
+    """Return the names between commas; one that holds commas stands in double quotes."""
+    try:
+        (names,) = csv.reader([text], strict=True, skipinitialspace=True)
+    except (csv.Error, ValueError) as error:
+        raise ValueError(f"{name} must be names between commas, got {text!r} ({error})") from None
+    names = [item.strip() for item in names]
+    if not all(names):
+        raise ValueError(f"{name}: names between commas must not be empty, got {text!r}")
+    return names
+
+
+def _kinds(annotation: Any) -> set[Any]:
+    """Return the types and words that an annotation allows: those of a union, and the choices of a Literal."""
+    kind = getattr(annotation, "__origin__", None)
+    if isinstance(kind, type):  # dict[str, float]
+        return {kind}
+    parts = get_args(annotation)
+    return set().union(*map(_kinds, parts)) if parts else {annotation}
+
+
+def _number(text: str, name: str, kind: type, words: str) -> Any:
+    try:
+        return kind(text)
+    except ValueError:
+        raise ValueError(f"{name} must be {words}, got {text!r}") from None
+
+
+def _numbers_by_name(text: str, name: str) -> dict[str, float]:
+    numbers: dict[str, float] = {}
+    for part in names_in(text, name):
+        key, _, number = part.rpartition("=")
+        if not key.strip():
+            raise ValueError(f"{name}: {part!r} is not NAME=NUMBER")
+        numbers[key.strip()] = _number(number, f"{name}: {key.strip()}", float, "a number")
+    return numbers
+
+
+def described(item: Any) -> dict[str, str]:
+    """Return what the docstring of a class or a function says of each parameter: {name: "name : type" and text}."""
+    _, _, section = (getdoc(item) or "").partition("Parameters\n----------\n")
+    texts: dict[str, str] = {}
+    names: list[str] = []
+    lines = section.splitlines()
+    for line, below in zip(lines, [*lines[1:], ""], strict=False):
+        if below and set(below) == {"-"}:
+            break  # the next section
+        if line and not line.startswith(" "):
+            names = [name.strip() for name in line.split(" : ")[0].split(",")]
+        if line:
+            for name in names:
+                texts[name] = f"{texts[name]}\n{line}" if name in texts else line
+    return texts

@@ -1,6 +1,5 @@
 """Every default is the one of docs/defaults.md: in classes, in estimators, and on the command line."""
 
-import argparse
 import ast
 import importlib
 import inspect
@@ -8,12 +7,12 @@ import re
 from collections import defaultdict
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple, get_args
+from typing import NamedTuple
 
 import pytest
 
 import fastsketch as fs
-from fastsketch.cli._parser import make_parser
+from fastsketch.cli._parser import parser_of
 
 PAGE = Path(__file__).parents[1] / "docs" / "defaults.md"
 ESTIMATORS = {
@@ -27,8 +26,8 @@ ESTIMATORS = {
 }
 COMMANDS = {
     "FrequentDirections": "sketch",
-    "GroupSketches": "groups",
-    "SketchHash": "hash",
+    "GroupSketches": "sketch",
+    "SketchHash": "quantize",
     "SketchQuantizer": "quantize",
     "SketchedNewton": "learn",
     "AdaptiveSubgradient": "learn",
@@ -171,72 +170,76 @@ def test_estimators():
 
 # -- the command line ----------------------------------------------------------------------------------------------
 @cache
-def flags(command):
-    """{name: action} of the parameters' flags of a command."""
-    parser = make_parser()
-    (commands,) = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
-    chosen = commands.choices[command]
-    parameters = chosen.get_default("parameters")
-    return {action.dest: action for action in chosen._actions if action.dest in parameters}
+def helped(command):
+    """The parser of a command, its flags explained, and {parameter: its flag}."""
+    parser = parser_of(command)
+    parser.format_help()
+    return parser, parser.actions
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_command_line(name):
-    found = flags(COMMANDS[name])
+    """Every parameter is set from the command line, and the default is the class's but where the table has another."""
+    cls = getattr(fs, name)
+    parser, actions = helped(COMMANDS[name])
+    assert name in parser.models
     for parameter, row in table()[name].items():
-        given = row.command[""]
-        if given == ABSENT:
-            assert parameter not in found, f"--{parameter}"
-            continue
-        assert f"--{parameter.replace('_', '-')}" in found[parameter].option_strings
-        default = found[parameter].default
-        if given == SAME:
-            assert default is argparse.SUPPRESS, f"--{parameter}: the class has the default"
-        else:
-            # without a default of its own the flag has that of the first class of its command
-            first = next(other for other, command in COMMANDS.items() if command == COMMANDS[name])
-            assert given == (table()[first][parameter].default if default is argparse.SUPPRESS else default)
-    known = {
-        parameter for other, command in COMMANDS.items() if command == COMMANDS[name] for parameter in table()[other]
+        assert row.command[""] != ABSENT or parameter not in cls._declared, parameter
+    assert set(table()[name]) == {parameter for parameter, item in cls._declared.items() if not item.fixed}
+    known = {parameter for model in parser.models for parameter in getattr(fs, model)._declared}
+    assert set(actions) <= known
+
+
+def test_defaults_of_the_command_line_alone():
+    from fastsketch.cli._coding import N_BYTES
+
+    others = {
+        (name, parameter): row.command
+        for name in COMMANDS
+        for parameter, row in table()[name].items()
+        if row.command[""] not in (SAME, REQUIRED)
     }
-    assert set(found) <= known
+    assert others.pop(("SketchQuantizer", "n_bytes")) == {"": N_BYTES}
+    assert others.pop(("LowRankModel", "dtype")) == {"": "float32"}  # tests/cli/test_lowrank_cli.py
+    assert others.pop(("AdaptiveSubgradient", "method")) == {"": fs.SketchedNewton().method}
+    assert not others
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_states_the_default(name):
-    for parameter, row in table()[name].items():
-        given = row.command[""]
-        default = row.default if given == SAME else given
-        if given == ABSENT or default is False:
+    parser, actions = helped(COMMANDS[name])
+    for parameter, action in actions.items():
+        row = table()[name].get(parameter)
+        if row is None or name != parser.models[0]:
             continue
-        text = flags(COMMANDS[name])[parameter].help
-        if default is None:  # "(default: ...)" says how the model finds a value
-            assert "(default " not in text, f"--{parameter}: {text}"
+        default = row.default if row.command[""] == SAME else row.command[""]
+        assert action.help, parameter
+        if default in (None, False):  # "If it is not given, ..." says how the model finds a value
+            assert "(default " not in action.help, f"--{parameter}: {action.help}"
             continue
-        stated = re.search(r"\(default (\S+?)[;)]", text)
+        stated = re.search(r"\(default (\S+?)[,)]", action.help)
         shown = f"{default:g}" if isinstance(default, float) else str(default)
-        assert stated and stated[1] == shown, f"--{parameter}: {text}"
+        assert stated and stated[1] == shown, f"--{parameter}: {action.help}"
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_choices_are_those_of_the_class(name):
-    cls = getattr(fs, name)
-    checked = 0
-    for parameter, action in flags(COMMANDS[name]).items():
-        declared = inspect.signature(cls).parameters.get(parameter)
-        if declared is None:
-            continue
-        choices = [
-            choice for kind in (declared.annotation, *get_args(declared.annotation)) for choice in get_args(kind)
-        ]
-        choices = [choice for choice in choices if isinstance(choice, str)]
-        shown = f"{action.metavar} {action.help}"
-        for choice in choices:
-            assert re.search(rf"\b{choice}\b", shown), f"{name}: --{parameter} does not show {choice}"
-            checked += 1
-        if choices and action.metavar.startswith("{"):
-            assert set(action.metavar[1:-1].split(",")) - {"none"} == set(choices) - {"none"}
-    assert checked >= 2
+    parser, actions = helped(COMMANDS[name])
+    for parameter, item in getattr(fs, name)._declared.items():
+        choices = [choice for choice in item.choices if choice is not None]
+        if parameter in actions:
+            shown = f"{actions[parameter].metavar} {actions[parameter].help}"
+            assert all(re.search(rf"\b{choice}\b", shown) for choice in choices), f"{name}: --{parameter}: {shown}"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_everything_that_is_set_is_listed(name, capsys):
+    with pytest.raises(SystemExit) as end:
+        parser_of(COMMANDS[name]).arguments(["--set", "help"])
+    text = capsys.readouterr().out
+    assert not end.value.code
+    for parameter in (*table()[name], *parser_of(COMMANDS[name]).settable):
+        assert re.search(rf"^(\w+, )*{parameter}\b", text, re.MULTILINE), parameter
 
 
 def test_regression_has_the_defaults_of_the_regressors():

@@ -8,34 +8,28 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from fastsketch.cli._examples import commands_of
-from fastsketch.cli._parser import make_parser
+from fastsketch.cli._parser import parser_of, top_parser
+from fastsketch.cli._verbs import VERBS
 
 # argparse wraps at the width of a terminal, which a build does not have
 WIDTH = "74"
 
 
 class CommandLine(SphinxDirective):
-    """A section for each command: what it does, what its help says, which ends with an example."""
+    """A section for each command: what it does, what its help says, which ends with examples."""
 
     has_content: ClassVar = False
 
     def run(self) -> list[nodes.Node]:
-        parser = make_parser()
-        top = nodes.literal_block("", _help(parser), language="text")
-        return [top, *self._sections(parser, parser.prog)]
+        return [nodes.literal_block("", _help(top_parser()), language="text"), *map(self._section, VERBS)]
 
-    def _sections(self, parser: argparse.ArgumentParser, before: str) -> list[nodes.Node]:
-        sections: list[nodes.Node] = []
-        for name, command in commands_of(parser).items():
-            title = f"{before} {name}"
-            section = nodes.section(ids=[nodes.make_id(title)], names=[title])
-            section += nodes.title("", "", nodes.literal("", title))
-            section += nodes.literal_block("", _help(command), language="text")
-            section += self._sections(command, title)
-            sections.append(section)
-            self.state.document.note_explicit_target(section)
-        return sections
+    def _section(self, name: str) -> nodes.Node:
+        title = f"fastsketch {name}"
+        section = nodes.section(ids=[nodes.make_id(title)], names=[title])
+        section += nodes.title("", "", nodes.literal("", title))
+        section += nodes.literal_block("", _help(parser_of(name)), language="text")
+        self.state.document.note_explicit_target(section)
+        return section
 
 
 def _help(parser: argparse.ArgumentParser) -> str:

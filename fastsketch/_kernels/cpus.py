@@ -2,29 +2,31 @@
 
 import math
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 _GROUPS, _MINE = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 
-def groups_of(controller: str) -> Iterator[Path]:
-    """Folders with the limits of a controller for the control groups that this process is in, and for those above."""
+def groups_of(controller: str) -> list[Path]:
+    """Return folders with the limits of a controller for the control groups of this process, and for those above."""
     try:
         lines = _MINE.read_text(encoding="ascii", errors="replace").splitlines()
     except OSError:
-        return
+        return []
+    folders: list[Path] = []
     for line in lines:
         _, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         if controllers and controller not in controllers.split(","):
             continue
         # the folder of version 1 may have the names in another order, or one of them alone
-        roots = [_GROUPS, *(_GROUPS / name for name in (controllers, controller, "cpu,cpuacct") if controllers)]
+        names = (controllers, controller, "cpu,cpuacct") if controllers else ()
+        roots = [_GROUPS, *[_GROUPS / name for name in names]]
         # a limit may stand in the group or in any above it; in a container the path may be that of the host
         inner = Path(path.lstrip("/"))
         for group in (inner, *inner.parents, Path()):
-            yield from (root / group for root in roots)
+            folders += [root / group for root in roots]
+    return folders
 
 
 def _quota() -> float:

@@ -1,4 +1,4 @@
-"""The command line: ``fastsketch sketch | hash | encode | search | learn | complete | items | recommend | ...``.
+"""The command line: ``fastsketch sketch | transform | quantize | search | learn | predict | recommend | ...``.
 
 Exit status 0: done; 2: wrong usage, or an input or output that cannot be used (one line says which and why); 130, 143,
 129: interrupted by Ctrl-C, SIGTERM, SIGHUP (one line says what has been saved); 141: the reader of the standard output
@@ -55,13 +55,12 @@ def _run(argv: Sequence[str] | None) -> int:
         _complain(f"error: {error}", error)
         return 2
     from fastsketch.cli._output import mute
-    from fastsketch.cli._parser import make_parser
+    from fastsketch.cli._parser import parse, run
     from fastsketch.cli._signals import OF_CTRL_C, handled
 
     try:
         with handled(), _warnings_in_words(), _news_in_words():
-            arguments = make_parser().parse_args(argv)
-            status: int = arguments.run(arguments) or 0
+            status = run(parse(argv))
             sys.stdout.flush()
     except KeyboardInterrupt as stop:
         _complain("interrupted", stop)
@@ -79,7 +78,7 @@ def _run(argv: Sequence[str] | None) -> int:
 
 @contextlib.contextmanager
 def _warnings_in_words() -> Generator[None]:
-    """Warnings are lines for the person who runs a command: no place in the source, which is not theirs."""
+    """Let warnings be lines for the person who runs a command: without a place in the source, which is not theirs."""
     with warnings.catch_warnings():
         warnings.simplefilter("default", UserWarning)
         warnings.showwarning = _warn
@@ -87,7 +86,7 @@ def _warnings_in_words() -> Generator[None]:
 
 
 class _Lines(logging.Handler):
-    """Says what the library tells its logger in a line each; of the same in many files the first."""
+    """A handler that prints what the library logs, a line each; of the same in many files the first."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -119,7 +118,7 @@ def _warn(message: Warning | str, *_: Any, **__: Any) -> None:
 
 
 def _complain(text: str, error: BaseException) -> None:
-    """One line on standard error, whatever a name or a library put into it, with what was noted on the error."""
+    """Print one line on standard error, whatever a name or a library put into it, with what was noted on the error."""
     _say("; ".join([text, *getattr(error, "__notes__", ())]))
 
 

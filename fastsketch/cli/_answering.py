@@ -1,4 +1,4 @@
-"""predict and score: what a learned model says of rows, and what that is worth."""
+"""predict: what a learned model says of rows, and how good that is."""
 
 import time
 from argparse import Namespace
@@ -31,11 +31,16 @@ MOST_SHOWN = 20
 
 # -- predict -----------------------------------------------------------------------------------------------------------
 def predict(args: Namespace) -> None:
-    """Labels, values, probabilities or scores of rows; for a low-rank model values of pairs."""
+    """Write labels, values, probabilities or scores of rows, or say how good they are; of pairs by a low-rank model."""
     model = load_model(args.model)
     if isinstance(model, LowRankModel):
         _lowrank.predict(args, model)
         return
+    if args.what == "metrics":
+        _measure(args, model)
+        return
+    if args.target is not None:
+        raise ValueError("--target names labels, which --what metrics alone looks at")
     suffix = suffix_of(args.output, ".csv")
     with output_of(args, suffix, name=named_output(args)) as out:
         answers = as_answers(model, args.model)
@@ -48,23 +53,27 @@ def predict(args: Namespace) -> None:
 
 
 def _asked(args: Namespace, answers: Answers) -> tuple[list[str], Callable[[Any], NDArray[Any]]]:
-    """(names of the columns, none for labels and values; what gives them)."""
+    """Return (names of the columns, none for labels and values; the function that gives them)."""
     classes = answers.classes
-    if args.probabilities:
+    if args.what == "probabilities":
         if classes is None:
-            raise ValueError(f"--probabilities: the model predicts real values (its loss is {answers.model.loss!r})")
+            raise ValueError(
+                f"--what probabilities: the model predicts real values (its loss is {answers.model.loss!r})"
+            )
         return [shown(label) for label in classes], answers.probabilities
-    if args.scores:
+    if args.what == "scores":
         several = classes is not None and len(classes) > 2
         return [shown(label) for label in classes] if several and classes is not None else ["score"], answers.scores
     return [], answers.predict
 
 
-# -- score -------------------------------------------------------------------------------------------------------------
-def score(args: Namespace) -> None:
-    """What a learned model is worth on labelled rows."""
+# -- metrics -----------------------------------------------------------------------------------------------------------
+def _measure(args: Namespace, model: Any) -> None:
+    """Print how good a learned model is on labelled rows."""
+    if args.output != "-" or args.resume:
+        raise ValueError("--what metrics is printed: there is no output to write, nor to go on with")
     args.output = None
-    answers = as_answers(load_model(args.model), args.model)
+    answers = as_answers(model, args.model)
     with output_of(args) as out:
         started = time.perf_counter()
         with limited(args.threads):
@@ -77,7 +86,7 @@ def score(args: Namespace) -> None:
 
 
 def _show(confusion: dict[str, dict[str, int]], out: Output) -> None:
-    """Counts as a table; of very many labels it would be none that a person reads."""
+    """Print counts as a table, unless there are more labels than a person reads."""
     if len(confusion) > MOST_SHOWN:
         return
     out.say("confusion: a line for each label, a column for what it was taken for")
@@ -88,7 +97,7 @@ def _show(confusion: dict[str, dict[str, int]], out: Output) -> None:
 
 
 def scored(args: Namespace, answers: Answers, reading: Reading, out: Output) -> dict[str, Any]:
-    """What the labelled rows of args.inputs say of a model."""
+    """Return how good a model is on the labelled rows of args.inputs."""
     source, job, scorer = reading.whole(args.inputs), job_of(args, out), scorer_of(answers)
     if not isinstance(source, InTurn):
         check_names(answers.predict, source)
@@ -105,7 +114,7 @@ def scored(args: Namespace, answers: Answers, reading: Reading, out: Output) -> 
 
 
 def score_part(answers: Answers, reading: Reading, part: Source) -> tuple[int, Any]:
-    """(rows, what they say of a model) of one part."""
+    """Return (rows of a part, counts of how good the answers for them are)."""
     scorer, total = scorer_of(answers), 0
     for source in part.each():
         row = 0

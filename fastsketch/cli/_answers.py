@@ -1,4 +1,4 @@
-"""What a learned model says of rows, with the labels of the files that it has learned from."""
+"""Answers of a learned model, with the labels of the files that it has learned from."""
 
 from typing import Any
 
@@ -20,20 +20,20 @@ class Answers:
         self.classes: NDArray[Any] | None = model.classes
 
     def predict(self, rows: Any) -> NDArray[Any]:
-        """Labels, or values, (n,)."""
+        """Return labels, or values, (n,)."""
         return self.model.predict(rows)
 
     def probabilities(self, rows: Any) -> Floats:
-        """(n, n_classes), in the order of ``classes``; ValueError for a model of real values."""
+        """Return (n, n_classes), in the order of ``classes``; ValueError for a model of real values."""
         return self.model.predict_proba(rows)
 
     def scores(self, rows: Any) -> Floats:
-        """(n,), or (n, n_classes) for more than two."""
+        """Return (n,), or (n, n_classes) for more than two."""
         return self.model.decision_function(rows)
 
 
 def as_answers(model: Any, path: str) -> Answers:
-    """What the model of a file says; StateError if it is another kind, or has seen nothing."""
+    """Return the answers of the model of a file; StateError if it is another kind, or has seen nothing."""
     if isinstance(model, AdaptiveGrid):
         model = model.best()
     if not isinstance(model, SketchedNewton | AdaptiveSubgradient):
@@ -44,5 +44,5 @@ def as_answers(model: Any, path: str) -> Answers:
 
 
 def shown(label: Any) -> str:
-    """A label as text: numbers as short as they are."""
+    """Return a label as text: numbers as short as they are."""
     return f"{label:.9g}" if isinstance(label, float) else str(label)

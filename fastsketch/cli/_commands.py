@@ -1,4 +1,4 @@
-"""sketch, audit, refine, merge, export, info and demo."""
+"""sketch, audit, merge, info and demo."""
 
 # pyright: reportPrivateUsage=false
 
@@ -6,7 +6,7 @@ import json
 import time
 import warnings
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 import fastsketch as fs
 from fastsketch._model import MergeableModel
 from fastsketch._validation import as_integer
+from fastsketch.cli._flags import flag_of, parameters_of
+from fastsketch.cli._groups import groups
 from fastsketch.cli._in_parts import learn_in_parts, rows_of
-from fastsketch.cli._job import given, limited
+from fastsketch.cli._job import limited
 from fastsketch.cli._models import load_model
 from fastsketch.cli._output import output_of
 from fastsketch.cli._reading import rows_in
@@ -31,24 +33,44 @@ from fastsketch.sources._source import Place
 
 # The note of an item model that says what its events mean, which models must have in common to be merged.
 EVENTS = "events"
+# Flags of rows that are learned in parts.
+PARTS = ("workers", "engine", "scheduler", "checkpoint", "resume")
 # Arrays of models that are written as they are.
 EXPORTED = ("sketch", "components", "singular_values", "mean", "gram", "projection", "variances", "coef", "popularity")
 
 
 def sketch(args: Namespace) -> None:
-    """Sketch files into one state file, with checkpoints, in one pass or two."""
-    model = FrequentDirections(**given(args))
+    """Sketch files into one state file, with checkpoints, in one pass or two; or their groups; or read rows again."""
+    if args.refine is not None:
+        _refuse(args, "--refine", ("by", "passes", *PARTS, *args.settings))
+        _refine(args)
+        return
+    if args.by is not None:
+        _refuse(args, "--by", ("passes", *PARTS))
+        groups(args)
+        return
+    _refuse(args, "a sketch without --by", ("max_memory", "folder"))
+    model = FrequentDirections(**parameters_of(args, FrequentDirections))
     if as_integer(args.passes, "--passes", 1, 3) > 1:
         model._check_rereadable("--passes 2")
     with output_of(args) as out:
         report(args, learn_in_parts(args, model, out, rows_of(args)), out)
 
 
-def refine(args: Namespace) -> None:
+def _refuse(args: Namespace, what: str, names: Iterable[str]) -> None:
+    """Raise ValueError for the first of these arguments that is given."""
+    for name in names:
+        usual = {"passes": 1, "workers": "auto", "engine": "processes", "max_memory": 1e9}.get(name)
+        if name in args.settings or getattr(args, name, usual) not in (usual, False):
+            flag = f"--set {name}" if name in ("max_memory", "folder") else flag_of(args, name)
+            raise ValueError(f"{flag} does not go with {what}")
+
+
+def _refine(args: Namespace) -> None:
     """Read the rows of a sketch once more, and save what that makes of it."""
     with output_of(args, over_input=True) as out:
-        model = _sketch_in(args.model, "is refined")
-        model._check_rereadable("refine")
+        model = _sketch_in(args.refine, "is refined")
+        model._check_rereadable("--refine")
         sources = rows_in(args, model.n_features, model.feature_names).each()
         started = time.perf_counter()
         with limited(args.threads), warnings.catch_warnings():
@@ -69,39 +91,9 @@ def _sketch_in(name: str, what: str) -> FrequentDirections:
     return model
 
 
-def export(args: Namespace) -> None:
-    """An array of a model into an .npy."""
-    with output_of(args, ".npy") as out:
-        with limited(args.threads):
-            model = load_model(args.model)
-            if isinstance(model, fs.GroupSketches):
-                if args.group is None:
-                    raise ValueError(f"{args.model} has sketches of {len(model)} groups: name one with --group")
-                key = next((key for key in model if str(key) == args.group), None)
-                if key is None:
-                    raise ValueError(f"{args.model} has no group {args.group!r}")
-                model = model[key]
-            elif args.group is not None:
-                raise ValueError(f"--group is for sketches of groups, {args.model} holds a {type(model).__name__}")
-            if args.array not in EXPORTED:
-                raise ValueError(f"--array must be one of {', '.join(EXPORTED)}, got {args.array!r}")
-            given: Any = getattr(model, args.array, None)
-            given = given() if callable(given) else given
-            if not isinstance(given, np.ndarray):
-                raise ValueError(f"the {type(model).__name__} in {args.model} has no {args.array}")
-            found = cast("NDArray[Any]", given)
-        with out.writing() as file:
-            np.lib.format.write_array(file, np.ascontiguousarray(found), allow_pickle=False)
-        facts = {"kind": type(model).__name__, "array": args.array, "shape": list(found.shape)}
-        facts |= {"dtype": str(found.dtype)}
-        report(args, {**facts, "output": args.output}, out)
-
-
 def audit(args: Namespace) -> int:
     """Measure the error of a sketch over the rows of files; nothing is written. 1 if its certificate does not hold."""
-    model = load_model(args.model)
-    if not isinstance(model, FrequentDirections):
-        raise StateError(f"{args.model} holds a {type(model).__name__}: only a sketch is audited")
+    model = _sketch_in(args.model, "is audited")
     model._rereadable("an audit")
     if once := [path for path in args.inputs if comes_once(path)]:
         raise ValueError(f"an audit reads rows again, and those of {once[0]} come once: save them to a file first")
@@ -175,9 +167,14 @@ def _mergeable(path: str) -> MergeableModel:
 
 
 def info(args: Namespace) -> None:
-    """Show the facts of a model in a state file."""
+    """Show the facts of a model in a state file, or write one of its arrays."""
     if args.top < 0:
         raise ValueError(f"--top must not be negative, got {args.top}")
+    if (args.array is None) != (args.output is None):
+        raise ValueError("--array NAME and -o OUT.npy go together: what is written, and where")
+    if args.array is not None:
+        _write_array(args)
+        return
     with limited(args.threads):
         model = load_model(args.input)
         if isinstance(model, fs.CodeIndex):
@@ -185,39 +182,76 @@ def info(args: Namespace) -> None:
 
             say_index(args, model.facts())
             return
+        if args.group is not None:
+            model = _of_group(args, model)
         facts: dict[str, Any] = {**model.facts(), **of_quantizer(model)}
-        sketched, certain = isinstance(model, FrequentDirections), {}
-        if sketched and model.n_features is not None:
+        intervals = {}
+        if isinstance(model, FrequentDirections) and model.n_features is not None:
             spectrum = model.spectrum()
-            certain = {name: np.sqrt(getattr(spectrum, name)).tolist() for name in ("values", "low", "high")}
-            facts["spectrum"] = certain
+            intervals = {name: np.sqrt(getattr(spectrum, name)).tolist() for name in ("values", "low", "high")}
     if args.plot:
         if SPECTRUM not in facts:
             raise ValueError(f"--plot draws the spectrum of a sketch; {args.input} holds a {facts['kind']}")
         from fastsketch._plot import plot_spectrum
 
-        plot_spectrum(facts, args.plot)
+        plot_spectrum({**facts, **({"spectrum": intervals} if intervals else {})}, args.plot)
     if args.json:
-        print(json.dumps(finite({**facts, "notes": model.notes})))
+        spectra = {"spectrum": intervals} if intervals else {}
+        print(json.dumps(finite({**facts, **spectra, "notes": model.notes})))
         return
-    report(args, {name: fact for name, fact in facts.items() if fact is not certain})
-    if certain:
-        triples = list(zip(*certain.values(), strict=True))
-        shown = f"{min(args.top, len(triples))} of {len(triples)}"
+    report(args, facts)
+    _show_spectra(args.top, intervals, facts.get(SPECTRUM, []), sketched=isinstance(model, FrequentDirections))
+
+
+def _show_spectra(top: int, intervals: dict[str, list[float]], values: list[float], *, sketched: bool) -> None:
+    """Print the intervals of singular values, and bars of those that the sketch itself has."""
+    if intervals:
+        triples = list(zip(*intervals.values(), strict=True))
+        shown = f"{min(top, len(triples))} of {len(triples)}"
         print(f"singular values of the rows: estimate, low and high end ({shown}):")
-        for triple in triples[: args.top]:
+        for triple in triples[:top]:
             print("".join(f"  {number:12.6g}" for number in triple))
-    values: list[float] = facts.get(SPECTRUM, [])
     if values:
         what = "lengths of the rows of B" if sketched else "singular values"
-        print(f"{what} ({min(args.top, len(values))} of {len(values)}):")
+        print(f"{what} ({min(top, len(values))} of {len(values)}):")
         longest = values[0] or 1.0
-        for value in values[: args.top]:
+        for value in values[:top]:
             print(f"  {value:12.6g}  {'#' * round(40 * value / longest)}")
 
 
+def _write_array(args: Namespace) -> None:
+    with output_of(args, ".npy") as out:
+        if args.array not in EXPORTED:
+            raise ValueError(f"--array must be one of {', '.join(EXPORTED)}, got {args.array!r}")
+        with limited(args.threads):
+            model = load_model(args.input)
+            if isinstance(model, fs.GroupSketches) and args.group is None:
+                raise ValueError(f"{args.input} has sketches of {len(model)} groups: name one with --group")
+            model = model if args.group is None else _of_group(args, model)
+            array: Any = getattr(model, args.array, None)
+            array = array() if callable(array) else array
+            if not isinstance(array, np.ndarray):
+                raise ValueError(f"the {type(model).__name__} in {args.input} has no {args.array}")
+        values = cast("NDArray[Any]", array)
+        with out.writing() as file:
+            np.lib.format.write_array(file, np.ascontiguousarray(values), allow_pickle=False)
+        facts = {"kind": type(model).__name__, "array": args.array, "shape": list(values.shape)}
+        facts |= {"dtype": str(values.dtype)}
+        report(args, {**facts, "output": args.output}, out)
+
+
+def _of_group(args: Namespace, model: Any) -> FrequentDirections:
+    """Return the sketch of the group that is asked for."""
+    if not isinstance(model, fs.GroupSketches):
+        raise ValueError(f"--group is for sketches of groups, {args.input} holds a {type(model).__name__}")
+    key = next((key for key in model if str(key) == args.group), None)
+    if key is None:
+        raise ValueError(f"{args.input} has no group {args.group!r}")
+    return model[key]
+
+
 def of_quantizer(model: object) -> dict[str, Any]:
-    """How a quantizer uses the bytes of a code, as far as it has learned; nothing of other models."""
+    """Return how a quantizer uses the bytes of a code, as far as it has learned; nothing for other models."""
     if not isinstance(model, fs.SketchQuantizer) or not model.n_rows:
         return {}
     from fastsketch.quantizing._book_encoder import BookEncoder

@@ -10,11 +10,13 @@ from numpy.typing import NDArray
 
 from fastsketch import ranking
 from fastsketch._validation import as_integer
-from fastsketch.cli._events import Taken, levels_of, meaning_of, take
+from fastsketch.cli._events import UserEvents, levels_of, meaning_of, read_user_events
+from fastsketch.cli._flags import parameters_of
 from fastsketch.cli._job import limited
 from fastsketch.cli._output import Output
 from fastsketch.cli._recommenders import MODELS, Recommender, learned
 from fastsketch.cli._report import report
+from fastsketch.recommending import SketchedEASE
 
 # Of the result, as the table shows them.
 COLUMNS = {
@@ -24,7 +26,7 @@ COLUMNS = {
     "average_precision": "MAP",
     "reciprocal_rank": "MRR",
 }
-TIME_COLUMN = 4
+TIME_COLUMN = 3
 
 
 class _Parts(NamedTuple):
@@ -54,12 +56,12 @@ def evaluate(args: Namespace) -> None:
     elif column is not None and args.split not in ("time", "leave-one-out"):
         raise ValueError("--time-column is of --split time and of --split leave-one-out")
     if isinstance(column, int):
-        as_integer(column, "--time-column", 3)
+        as_integer(column, "--time-column", 2)
     if args.share is not None and args.split == "leave-one-out":
         raise ValueError("--share says how much is held out: --split leave-one-out holds out one event of each user")
-    taken = take(args, args.source, negative=meaning.relevant is not None, time_column=column)
-    names = _models(args, taken)
-    parts, repeated = _split(args, taken)
+    events = read_user_events(args, args.source, negative=meaning.relevant is not None, time_column=column)
+    names = _models(args, events)
+    parts, repeated = _split(args, events)
     relevant = meaning.liked(parts.hidden).astype(bool)
     measured = np.flatnonzero(np.diff(relevant.indptr))
     if measured.size == 0:
@@ -69,57 +71,57 @@ def evaluate(args: Namespace) -> None:
     with limited(args.threads):
         for name in names:
             started = time.perf_counter()
-            recommender = learned(name, taken, parts.train, meaning, args)
+            recommender = learned(name, events, parts.train, meaning, args)
             fitted = time.perf_counter()
             lists = _lists(recommender, parts, measured, shown, k)
             ended = time.perf_counter()
             result, ndcg = ranking.evaluate(lists, relevant), ranking.ndcg_at(lists, relevant)
             found.append(_Measured(name, result, ndcg, fitted - started, (ended - fitted) / len(measured)))
     facts = {
-        "events": taken.entries.nnz,
+        "events": events.entries.nnz,
         "pairs_given_more_than_once": repeated,
-        "users": len(taken.users),
-        "items": len(taken.items),
+        "users": len(events.users),
+        "items": len(events.items),
         "split": args.split,
         "held_out": parts.hidden.nnz,
         "users_measured": len(measured),
         "k": k,
     }
-    _show(args, facts, found, _advice(args, taken, found))
+    _show(args, facts, found, _advice(args, events, found))
 
 
-def _models(args: Namespace, taken: Taken) -> list[str]:
-    """Those that are asked for, or all that the events allow, the simplest first."""
+def _models(args: Namespace, events: UserEvents) -> list[str]:
+    """Return the models that are asked for, or all that the events allow, the simplest first."""
     if args.models is None:
-        rated = taken.valued and len(np.unique(taken.entries.data)) > 1 and _repeated(taken) == 0
+        rated = events.valued and len(np.unique(events.entries.data)) > 1 and _repeated(events) == 0
         return ["popularity", "item", *(["ratings"] if rated else [])]
     names = [name.strip() for name in args.models.split(",")]
     for name in names:
         if name not in MODELS:
             raise ValueError(f"--models: {', '.join(MODELS)} are there, got {name!r}")
-    if "ratings" in names and not taken.valued:
+    if "ratings" in names and not events.valued:
         raise ValueError("--models ratings needs a third column with their values")
     return list(dict.fromkeys(names))
 
 
-def _repeated(taken: Taken) -> int:
-    return taken.entries.nnz - taken.seen.nnz
+def _repeated(events: UserEvents) -> int:
+    return events.entries.nnz - events.seen.nnz
 
 
-def _split(args: Namespace, taken: Taken) -> tuple[_Parts, int]:
-    """(parts, events that were added to others of the same user and item)."""
+def _split(args: Namespace, events: UserEvents) -> tuple[_Parts, int]:
+    """Return (parts, events that were added to others of the same user and item)."""
     share = 0.2 if args.share is None else args.share
-    chosen = getattr(args, "seed", 0)
-    seen, repeated = taken.seen, _repeated(taken)
+    chosen = parameters_of(args, SketchedEASE).get("seed", 0)
+    seen, repeated = events.seen, _repeated(events)
     if args.split == "users":
         split = ranking.user_split(seen, float(share), seed=chosen)
         return _Parts(split.train, split.shown, split.hidden, None), repeated
-    times = taken.times
+    times = events.times
     if times is None:
         two = ranking.random_split(seen, share, seed=chosen) if args.split == "random" else None
         two = two or ranking.leave_one_out(seen, chosen)
     else:
-        times = _first_times(taken, seen, times)
+        times = _first_times(events, seen, times)
         if args.split == "time":
             two = ranking.Split(*ranking.time_split(seen, times, share=share)[:2])
         else:
@@ -127,9 +129,9 @@ def _split(args: Namespace, taken: Taken) -> tuple[_Parts, int]:
     return _Parts(two.train, two.train, two.test, np.arange(seen.shape[0], dtype=np.intp)), repeated
 
 
-def _first_times(taken: Taken, seen: Any, times: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The time of each pair of user and item: that of the first of its events, as from then on it is known."""
-    coo, n = taken.entries, seen.shape[1]
+def _first_times(events: UserEvents, seen: Any, times: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the time of each pair of user and item: that of the first of its events."""
+    coo, n = events.entries, seen.shape[1]
     users = np.repeat(np.arange(seen.shape[0], dtype=np.int64), np.diff(seen.indptr))
     place = np.asarray(np.searchsorted(users * n + seen.indices, coo.row.astype(np.int64) * n + coo.col), np.intp)
     first = np.full(seen.nnz, np.inf)
@@ -138,7 +140,7 @@ def _first_times(taken: Taken, seen: Any, times: NDArray[np.float64]) -> NDArray
 
 
 def _lists(recommender: Recommender, parts: _Parts, measured: Any, shown: Any, k: int) -> NDArray[np.int64]:
-    """Recommendations (measured users, k) without what they have been shown to have."""
+    """Return recommendations (measured users, k) without what these users have been shown to have."""
     names = recommender.users
     if names is not None and parts.known is not None:  # a model that knows its users, and has learned from these
         users = [names[int(i)] for i in parts.known[measured]]
@@ -147,8 +149,8 @@ def _lists(recommender: Recommender, parts: _Parts, measured: Any, shown: Any, k
 
 
 # -- what is said ------------------------------------------------------------------------------------------------------
-def _advice(args: Namespace, taken: Taken, found: list[_Measured]) -> list[str]:
-    """What the figures say of the tools."""
+def _advice(args: Namespace, events: UserEvents, found: list[_Measured]) -> list[str]:
+    """Return warnings of models that the figures show to be the wrong tool."""
     said: list[str] = []
     by_name = {one.name: one for one in found}
     ratings = by_name.get("ratings")
@@ -163,7 +165,7 @@ def _advice(args: Namespace, taken: Taken, found: list[_Measured]) -> list[str]:
                 "item, not what they will choose"
             )
             break
-    levels = levels_of(taken)
+    levels = levels_of(events)
     if levels is not None and args.relevant is None and not args.binary:
         said.append(
             f"values take {len(levels)} levels from {levels[0]:g} to {levels[-1]:g}: if they are ratings, --relevant "

@@ -29,11 +29,11 @@ class Meaning(NamedTuple):
 
     @property
     def unvalued(self) -> float:
-        """The value of an event that comes without one: that it is there says that it counts."""
+        """Return the value of an event that comes without one: that it is there says that it counts."""
         return 1.0 if self.relevant is None else max(1.0, self.relevant)
 
     def liked(self, seen: Any) -> Any:
-        """Rows that a model of items takes, of rows of summed values (CSR)."""
+        """Return the rows that a model of items takes, of rows of summed values (CSR)."""
         data = seen.data
         if self.relevant is not None:
             data = (data >= self.relevant).astype(np.float64)
@@ -45,14 +45,14 @@ class Meaning(NamedTuple):
 
 
 def meaning_of(args: Namespace) -> Meaning:
-    """As the flags have it."""
+    """Return what the flags say that events mean."""
     if args.relevant is not None and not np.isfinite(args.relevant):
         raise ValueError(f"--relevant must be finite, got {args.relevant}")
     return Meaning(args.relevant, args.binary)
 
 
 def meaning_in(notes: dict[str, Any], path: str) -> Meaning:
-    """As the notes of a model have it; one of 'items' takes values as they are."""
+    """Return what the notes of a model say that events mean; one of 'items' takes values as they are."""
     if "events" not in notes:
         return Meaning(None, False)
     found = notes["events"]
@@ -63,7 +63,7 @@ def meaning_in(notes: dict[str, Any], path: str) -> Meaning:
     raise StateError(f"{path} is damaged: its notes do not say what its events mean")
 
 
-class Taken(NamedTuple):
+class UserEvents(NamedTuple):
     """The events of a file."""
 
     users: list[str]  # in the order of their names
@@ -74,24 +74,24 @@ class Taken(NamedTuple):
 
     @property
     def seen(self) -> Any:
-        """CSR (users, items): values summed over the events of one user and item; zeros are entries too."""
+        """Return CSR (users, items): values summed over the events of one user and item; zeros are entries too."""
         return self.entries.tocsr()
 
 
-def take(
+def read_user_events(
     args: Namespace,
     path: str,
     *,
     negative: bool = False,
     time_column: str | int | None = None,
     known: Sequence[str] = (),
-) -> Taken:
+) -> UserEvents:
     """Read the events of a file; a value below 0 is an error with its line, unless `negative`.
 
     known: items that a model has, of which none is the name of a column.
     """
     dialect = as_dialect(**dialect_of(args))._replace(known=frozenset(known))
-    events = read_events(path, dialect, columns=columns_of(args), values=args.values, time=time_column)
+    events = read_events(path, dialect, columns=columns_of(args), time=time_column)
     values = events.values
     if values is not None:
         if not negative and (values < 0).any():
@@ -102,7 +102,7 @@ def take(
             )
         if values.min() > OLDEST_TIME:
             warnings.warn(
-                f"{path}: the third column looks like times, and is taken for values: --no-values leaves it out",
+                f"{path}: the third column looks like times, and is taken for values: --columns 0,1 leaves it out",
                 UserWarning,
                 stacklevel=2,
             )
@@ -110,20 +110,20 @@ def take(
     places = places_of(events.users, users), places_of(events.items, items)
     data = np.ones(len(events.lines)) if values is None else values
     entries = sparse.coo_array((data, places), shape=(len(users), len(items)))
-    return Taken(users, items, entries, values is not None, events.times)
+    return UserEvents(users, items, entries, values is not None, events.times)
 
 
-def rows_for(taken: Taken, users: Sequence[str], items: Sequence[str]) -> Any:
-    """The rows of some users in a model's items, CSR (len(users), len(items)); empty for those without events."""
-    seen = taken.seen
-    row = {name: place for place, name in enumerate(taken.users)}
+def rows_for(events: UserEvents, users: Sequence[str], items: Sequence[str]) -> Any:
+    """Return the rows of users in a model's items, CSR (len(users), len(items)); empty for those without events."""
+    seen = events.seen
+    row = {name: place for place, name in enumerate(events.users)}
     empty = sparse.csr_array((1, seen.shape[1]))
     stacked = sparse.csr_array(sparse.vstack([seen, empty], format="csr"))  # the last for whom it does not know
-    chosen = stacked[[row.get(name, len(taken.users)) for name in users]]
-    if list(items) == taken.items:
+    chosen = stacked[[row.get(name, len(events.users)) for name in users]]
+    if list(items) == events.items:
         return chosen
     column = {name: place for place, name in enumerate(items)}
-    places: Places = np.array([column.get(name, -1) for name in taken.items], np.intp)
+    places: Places = np.array([column.get(name, -1) for name in events.items], np.intp)
     coo = chosen.tocoo()
     keep = places[coo.col] >= 0
     if not keep.all():
@@ -135,9 +135,9 @@ def rows_for(taken: Taken, users: Sequence[str], items: Sequence[str]) -> Any:
     return sparse.csr_array((coo.data[keep], (coo.row[keep], places[coo.col[keep]])), shape=(len(users), len(items)))
 
 
-def levels_of(taken: Taken) -> NDArray[np.float64] | None:
-    """The values, each once, if they look like a scale of ratings."""
-    if not taken.valued:
+def levels_of(events: UserEvents) -> NDArray[np.float64] | None:
+    """Return the values, each once, if they look like a scale of ratings."""
+    if not events.valued:
         return None
-    found = np.unique(taken.entries.data)
+    found = np.unique(events.entries.data)
     return found if 2 < len(found) <= MOST_LEVELS and found[0] >= 0 else None

@@ -1,39 +1,127 @@
-"""How flags are declared: those that many commands share, and those of a model's parameters."""
+"""How verbs and flags are declared: those of a model's parameters, which say the rest themselves, and common ones."""
 
 import argparse
-import sys
-from collections.abc import Callable, Sequence
+from argparse import Namespace
+from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
-DTYPES = "{float32,float64}"
+from fastsketch._parameters import annotation_of, described, from_text, names_in, unknown_keyword
+
 # The value of --progress without one.
 LINE = "line"
+# What --set says of how rows are read: where that is documented, and the default.
+READING: dict[str, tuple[str, Any]] = {
+    "n_features": ("fastsketch.sources.open_rows", None),
+    "zero_based": ("fastsketch.sources.open_rows", False),
+    "key": ("fastsketch.sources.open_rows", None),
+    "header": ("fastsketch.sources.open_rows", None),
+    "separator": ("fastsketch.sources.open_rows", None),
+    "decimal": ("fastsketch.sources.open_rows", None),
+    "missing": ("fastsketch.features.TableRows", "feature"),
+    "max_memory": ("fastsketch.sketching.sketch_groups", 1e9),
+    "folder": ("fastsketch.sketching.sketch_groups", None),
+}
+TEXT, TABLES = ("n_features", "zero_based"), ("header", "separator", "decimal")
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that takes no abbreviated flags: what is short for one flag today could be short for two tomorrow."""
+    """A parser of one verb: it takes no abbreviated flags, and --set for what has none of its own.
 
-    rest: str | None = None  # the list that takes what stands alone behind a flag: argparse would not know whose it is
+    Attributes
+    ----------
+    models : tuple of str
+        Public classes whose declared parameters are set.
+    settable : tuple of str
+        Names of READING that are set too.
+    actions : dict
+        {parameter: its flag}.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **{"allow_abbrev": False, **kwargs})
+        super().__init__(*args, **{"allow_abbrev": False, "formatter_class": ExamplesLast, **kwargs})
+        self.models: tuple[str, ...] = ()
+        self.settable: tuple[str, ...] = ()
+        self.actions: dict[str, argparse.Action] = {}
 
-    def parse_known_args(  # type: ignore[override]  # argparse has overloads
-        self, args: Sequence[str] | None = None, *rest: Any, **kwargs: Any
-    ) -> Any:
-        """As argparse, and what stands alone goes to `rest`, wherever it stands; --progress takes nothing but json."""
-        found, left = super().parse_known_args(_with_values(sys.argv[1:] if args is None else args), *rest, **kwargs)
-        if self.rest is not None and not any(text.startswith("-") for text in left):
-            getattr(found, self.rest).extend(left)
-            left = []
-        return found, left
+    def arguments(self, texts: Sequence[str]) -> Namespace:
+        """Return the arguments in these texts; what --set says of reading is among them, of models in ``settings``."""
+        args = self.parse_intermixed_args(_with_values(texts))
+        given: dict[str, str] = {**vars(args).pop("settings", {})}
+        try:
+            for name in self.settable:
+                home, default = READING[name]
+                text = given.pop(name, None)
+                setattr(args, name, default if text is None else _as_declared(home, name, text))
+            if given and not self.models:
+                raise ValueError(self._unknown(next(iter(given))))
+        except ValueError as error:
+            self.error(str(error))
+        for name in self.actions:
+            if name in args:
+                given[name] = getattr(args, name)
+        args.settings = given
+        args.own_flags = {action.dest: action.option_strings[-1] for action in self._actions if action.option_strings}
+        return args
+
+    def error(self, message: str) -> Any:
+        """See argparse; a flag that names a parameter is told how that is set."""
+        _, _, flag = message.partition("unrecognized arguments: --")
+        name = flag.partition(" ")[0].partition("=")[0].replace("-", "_")
+        if name and any(name in known for known in self._documents().values()):
+            message += f" (--set {name}=VALUE sets it)"
+        super().error(message)
+
+    def _unknown(self, name: str) -> str:
+        known = [known for known in self._documents().values() for known in known]
+        return f"{unknown_keyword('--set', name, dict.fromkeys(known))}; --set help lists them"
+
+    # -- help ------------------------------------------------------------------------------------------------------
+    def format_help(self) -> str:
+        """See argparse; what the models say of their parameters is read now, which takes their modules."""
+        for name, action in self.actions.items():
+            _explain(action, name, [_public(f"fastsketch.{model}") for model in self.models])
+        return super().format_help()
+
+    def _documents(self) -> dict[str, dict[str, str]]:
+        """Return {whose they are: {name: what its documentation says}} of all that --set takes."""
+        documents: dict[str, dict[str, str]] = {}
+        for model in self.models:
+            cls = _public(f"fastsketch.{model}")
+            texts, names = described(cls), [str(name) for name, item in cls._declared.items() if not item.fixed]
+            documents[f"of {model}"] = {name: texts.get(name, name) for name in names}
+        for name in self.settable:
+            home = READING[name][0]
+            documents.setdefault(f"of reading, as of {home}", {})[name] = described(_public(home))[name]
+        return documents
+
+    def listed(self) -> str:
+        """Return all that --set takes, with its documentation."""
+        return "\n\n".join(
+            "\n".join([f"parameters {whose}:", *dict.fromkeys(texts.values())])
+            for whose, texts in self._documents().items()
+        )
 
 
-def _with_values(args: Sequence[str]) -> list[str]:
-    """The arguments with a value for --progress, so that it takes none of the names behind it."""
+class ExamplesLast(argparse.HelpFormatter):
+    """A help that ends with lines as they are, and names a flag's value once."""
+
+    def _format_action_invocation(self, action: argparse.Action) -> str:
+        whole = super()._format_action_invocation(action)
+        if len(action.option_strings) < 2 or action.nargs == 0:
+            return whole
+        return f"{', '.join(action.option_strings)} {whole.rpartition(action.option_strings[-1])[2].lstrip()}"
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        if not text.startswith("examples:"):
+            return super()._fill_text(text, width, indent)
+        return "".join(f"{indent}{line}\n" for line in text.splitlines()).rstrip("\n")
+
+
+def _with_values(texts: Sequence[str]) -> list[str]:
+    """Return the arguments with a value for --progress, so that it takes none of the names behind it."""
     out: list[str] = []
-    for text in args:
+    for text in texts:
         if text == "json" and out and out[-1] == f"--progress={LINE}":
             out[-1] = "--progress=json"
         else:
@@ -41,119 +129,171 @@ def _with_values(args: Sequence[str]) -> list[str]:
     return out
 
 
-def lazy(function: str) -> Callable[[argparse.Namespace], int | None]:
-    """A command that is imported when it runs: "module.function" of this room; it returns the status, or None: 0."""
-    module, name = function.split(".")
-
-    def run(arguments: argparse.Namespace) -> int | None:
-        return getattr(import_module(f"fastsketch.cli.{module}"), name)(arguments)
-
-    return run
+# -- verbs ------------------------------------------------------------------------------------------------------------
+Declare = Callable[[Parser], None]
 
 
-def or_none(text: str) -> str | None:
-    """The type of a flag whose "none" stands for None."""
-    return None if text == "none" else text
+class Verb(NamedTuple):
+    """A command: the function that runs it ("module.function"), its help, and what declares its flags."""
+
+    run: str
+    help: str
+    declare: Declare
 
 
-def choices(names: Sequence[str]) -> str:
-    """How the choices of a flag are shown; the model's class checks them."""
-    return f"{{{','.join(names)}}}"
+VERBS: dict[str, Verb] = {}
 
 
-def parameter(
-    parser: argparse.ArgumentParser, name: str, *, short: str | None = None, group: Any = None, **options: Any
-) -> None:
-    """A flag that carries the name of a parameter of the model, in a group of the help if one is given.
+def verb(name: str, run: str, help: str) -> Callable[[Declare], Declare]:
+    """Make a verb of a function that declares flags; its docstring is what --help says, with examples at its end."""
 
-    Without a default here it is not passed on unless it is given, and the default of the model's class holds.
+    def keep(declare: Declare) -> Declare:
+        VERBS[name] = Verb(run, help, declare)
+        return declare
+
+    return keep
+
+
+# -- parameters of models ----------------------------------------------------------------------------------------------
+def parameter(parser: Parser, name: str, *short: str, switch: bool = False, **options: Any) -> None:
+    """Declare a flag that carries the name of a parameter of the verb's models.
+
+    Its choices, help and default are those of the declaration and of its docstring. The value stays text until
+    ``parameters_of`` knows the model.
     """
-    flags = [f"--{name.replace('_', '-')}"]
-    if short is not None:
-        flags.insert(0, short)
-    options.setdefault("default", argparse.SUPPRESS)
-    (group or parser).add_argument(*flags, dest=name, **options)
-    parser.set_defaults(parameters=(*(parser.get_default("parameters") or ()), name))
+    options |= {"action": "store_const", "const": "yes"} if switch else {}
+    flag = f"--{name.replace('_', '-')}"
+    parser.actions[name] = parser.add_argument(*short, flag, dest=name, default=argparse.SUPPRESS, **options)
 
 
-# -- flags of many commands --------------------------------------------------------------------------------------------
-def common(parser: argparse.ArgumentParser, run: str) -> None:
-    """The flags of every command, and the function that it runs."""
+def settings(parser: Parser, *models: str, reading: Iterable[str] = ()) -> None:
+    """Declare --set, for the parameters of these public classes, and for these of how rows are read."""
+    parser.models, parser.settable = models, tuple(reading)
+    whose = " or ".join([*[f"of {model}" for model in models], *(["of how inputs are read"] if reading else [])])
+    parser.add_argument(
+        "--set",
+        action=_Set,
+        default={},
+        metavar="NAME=VALUE",
+        dest="settings",
+        help=f"a parameter {whose}, as often as needed: --set help lists them all, with what they do",
+    )
+
+
+class _Set(argparse.Action):
+    """Keep NAME=VALUE, or print all names."""
+
+    def __call__(self, parser: Any, namespace: Namespace, value: Any, option_string: str | None = None) -> None:
+        if value == "help":
+            print(parser.listed())
+            parser.exit()
+        name, sign, text = value.partition("=")
+        if not sign:
+            parser.error(f"--set takes NAME=VALUE, or help, got {value!r}")
+        setattr(namespace, self.dest, {**getattr(namespace, self.dest), name.strip().replace("-", "_"): text})
+
+
+def parameters_of(args: Namespace, *classes: Any) -> dict[str, Any]:
+    """Return the parameters that the arguments set, each in the type that the first class declares which has it.
+
+    Raises
+    ------
+    ValueError
+        If a text is none of its type, or no class has such a parameter: the message names the nearest.
+    """
+    declared = {name: cls for cls in reversed(classes) for name, item in cls._declared.items() if not item.fixed}
+    found: dict[str, Any] = {}
+    for name, text in args.settings.items():
+        if name not in declared:
+            whose = " and ".join(cls.__name__ for cls in classes)
+            raise ValueError(f"{unknown_keyword(whose, name, declared)}; --set help lists them")
+        found[name] = from_text(text, flag_of(args, name), annotation_of(declared[name], name))
+    return found
+
+
+def flag_of(args: Namespace, name: str) -> str:
+    """Return how a parameter is given on this command line."""
+    return args.own_flags.get(name, f"--set {name}")
+
+
+def _as_declared(home: str, name: str, text: str) -> Any:
+    """Return a text as a value of a parameter of a function."""
+    from inspect import signature
+
+    text = "\t" if name == "separator" and text in ("tab", "\\t") else text
+    return from_text(text, f"--set {name}", signature(_public(home)).parameters[name].annotation)
+
+
+def _public(name: str) -> Any:
+    module, _, item = name.rpartition(".")
+    return getattr(import_module(module), item)
+
+
+def _explain(action: argparse.Action, name: str, classes: Sequence[Any]) -> None:
+    """Give a flag the choices, help and default of the first declaration, and defaults of others that differ."""
+    declared = {cls.__name__: cls._declared[name] for cls in classes if name in cls._declared}
+    if action.nargs != 0 and action.metavar is None:
+        choices = [str(one).lower() for one in next(iter(declared.values())).choices]
+        action.metavar = f"{{{','.join(choices)}}}" if choices else name.upper()
+    if action.help is None:
+        first, *others = [(cls, item.default) for cls, item in declared.items()]
+        defaults = [_as_text(first[1]), *(f"{_as_text(one)} of {cls}" for cls, one in others if one != first[1])]
+        known = first[1] is not None and first[1] is not False
+        text = _said(next(cls for cls in classes if cls.__name__ == first[0]), name, settled=known)
+        action.help = (f"{text} (default {', '.join(defaults)})" if known else text).replace("%", "%%")
+
+
+def _said(cls: Any, name: str, *, settled: bool) -> str:
+    """Return the first sentence about a parameter and, where the model settles it, what it does if it is not given."""
+    _, _, text = described(cls).get(name, "").partition("\n")
+    sentences = " ".join(text.replace("``", "").split()).split(". ")
+    more = [] if settled else [one for one in sentences[1:] if " not given" in one]
+    return ". ".join([sentences[0], *more]).removesuffix(".")
+
+
+def _as_text(default: Any) -> str:
+    return f"{default:g}" if isinstance(default, float) else str(default)
+
+
+# -- flags of many verbs -----------------------------------------------------------------------------------------------
+def common(parser: Parser) -> None:
+    """Declare the flags of every verb."""
     parser.add_argument("--threads", type=int, metavar="N", help="use N threads (default: the cores that may be used)")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
-    parser.set_defaults(run=lazy(run))
 
 
-def zero_based(parser: argparse.ArgumentParser) -> None:
-    """The base of svmlight text."""
-    parser.add_argument("--zero-based", action="store_true", help="svmlight indices start at 0")
-
-
-def rows(parser: argparse.ArgumentParser) -> None:
-    """What of the inputs are rows, for commands that read whatever fs.open_rows does."""
-    zero_based(parser)
-    group = parser.add_argument_group("inputs")
-    group.add_argument(
+def rows(parser: Parser, *models: str, reading: Iterable[str] = ()) -> None:
+    """Declare what of the inputs are rows, for verbs that read whatever fs.open_rows does, and --set."""
+    parser.add_argument(
         "--columns",
         type=listed,
         metavar="A,B,...",
-        help="names or positions (from 0) of the columns that are read; numeric: all of numbers (default: all)",
+        help="names or numbers (from 0) of the columns that are read; numeric: all of numbers (default: all)",
     )
-    group.add_argument("--fill", type=float, metavar="X", help="number in the place of what is missing")
-    group.add_argument("--key", metavar="NAME", help="data set of HDF5 or Zarr, layer of AnnData, that holds the rows")
-    dialect(group)
+    parser.add_argument("--fill", type=float, metavar="X", help="number in the place of what is missing")
+    settings(parser, *models, reading=(*TEXT, "key", *TABLES, *reading))
 
 
-def dialect(group: Any) -> None:
-    """How tables of text are written."""
-    group.add_argument(
-        "--header",
-        action=argparse.BooleanOptionalAction,
-        default=None,
-        help="whether the first line of a table has names (default: by what stands in it and below it)",
-    )
-    group.add_argument(
-        "--separator", type=_separator, metavar="X", help="what divides columns: ; or tab, ... (default: found)"
-    )
-    group.add_argument("--decimal", metavar="X", help="decimal point of numbers: . or , (default .)")
+def output(parser: Parser, metavar: str, text: str, **options: Any) -> None:
+    """Declare where the result goes; it is required unless there is a default."""
+    required = "default" not in options
+    parser.add_argument("-o", "--output", required=required, metavar=metavar, help=text, **options)
 
 
-def _separator(text: str) -> str:
-    return "\t" if text in ("tab", "\\t") else text
+def listed(text: str) -> list[str]:
+    """Return the names between commas; one that holds commas stands in double quotes."""
+    try:
+        return names_in(text, "it")
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error).removeprefix("it ").removeprefix("it: ")) from None
 
 
 def as_column(text: str) -> str | int:
-    """A column by its name or, if that is a whole number, by its number."""
+    """Return a column as it is named everywhere: its number, from 0, if it is a whole number, else its name."""
     try:
         return int(text)
     except ValueError:
         return text
-
-
-def listed(text: str) -> list[str]:
-    """Names between commas; one that holds commas stands in double quotes."""
-    from fastsketch.io._table import cells_of
-
-    try:
-        names = [name.strip() for name in cells_of(text, ",")]
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{error}, got {text!r}") from None
-    if not all(names):
-        raise argparse.ArgumentTypeError(f"names between commas must not be empty, got {text!r}")
-    return names
-
-
-def widths(parser: argparse.ArgumentParser) -> None:
-    """The columns of inputs that do not say how many they have."""
-    parser.add_argument(
-        "--n-features", type=int, metavar="D", help="columns of svmlight text (default: found by reading it first)"
-    )
-
-
-def source(parser: argparse.ArgumentParser) -> None:
-    """The flags of a command that reads rows of any width."""
-    widths(parser)
-    rows(parser)
 
 
 def _how(text: str) -> bool | str:
@@ -162,8 +302,8 @@ def _how(text: str) -> bool | str:
     return text == LINE or text
 
 
-def progress(parser: argparse.ArgumentParser) -> None:
-    """Whether progress is shown, and how."""
+def progress(parser: Parser) -> None:
+    """Declare whether progress is shown, and how."""
     parser.add_argument(
         "--progress",
         type=_how,
@@ -173,26 +313,27 @@ def progress(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def in_parts(parser: argparse.ArgumentParser) -> None:
-    """The flags of a command whose rows are learned in parts."""
+def in_parts(parser: Parser) -> None:
+    """Declare the flags of a verb whose rows are learned in parts."""
     workers(parser, "learned")
     checkpointed(parser)
 
 
-def map_job(parser: argparse.ArgumentParser, *, resumed: bool = True) -> None:
-    """The flags of a command that says something of every row."""
+def row_by_row(parser: Parser) -> None:
+    """Declare the flags of a verb that says something of every row."""
+    text = "csv, or .npy or .parquet (a folder) by its name (default: csv on the standard output)"
+    output(parser, "OUT", text, default="-")
     workers(parser, "answered")
-    if resumed:
-        parser.add_argument(
-            "--resume",
-            action="store_true",
-            help="go on from what the same command has left in OUTPUT.partial: only other parts are read",
-        )
+    parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="go on from what the same command has left in OUTPUT.partial: only other parts are read",
+    )
     progress(parser)
 
 
-def workers(parser: argparse.ArgumentParser, done: str) -> None:
-    """How many parts are done at the same time, and where."""
+def workers(parser: Parser, done: str) -> None:
+    """Declare how many parts are done at the same time, and where."""
     parser.add_argument(
         "--workers",
         default="auto",
@@ -208,8 +349,8 @@ def workers(parser: argparse.ArgumentParser, done: str) -> None:
     parser.add_argument("--scheduler", metavar="ADDRESS", help=f"of a Dask cluster, where parts are {done}")
 
 
-def checkpointed(parser: argparse.ArgumentParser) -> None:
-    """The flags of a command that learns from rows, and can go on after a kill."""
+def checkpointed(parser: Parser) -> None:
+    """Declare the flags of a verb that learns from rows, and can go on after a kill."""
     parser.add_argument(
         "--checkpoint",
         metavar="DIR",
@@ -221,13 +362,3 @@ def checkpointed(parser: argparse.ArgumentParser) -> None:
         help="go on from the checkpoint of the same command: only what is left is learned",
     )
     progress(parser)
-
-
-def dtype(parser: argparse.ArgumentParser) -> None:
-    """The dtype of a model that takes that of its rows."""
-    parameter(parser, "dtype", metavar=DTYPES, help="of the model (default: that of the input)")
-
-
-def seed(parser: argparse.ArgumentParser, use: str) -> None:
-    """The seed of a model."""
-    parameter(parser, "seed", type=int, metavar="N", help=f"{use} (default 0)")

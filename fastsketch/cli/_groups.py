@@ -1,4 +1,4 @@
-"""groups: a sketch for each group of rows."""
+"""sketch --by: a sketch for each group of rows."""
 
 # pyright: reportPrivateUsage=false
 
@@ -7,9 +7,8 @@ from argparse import Namespace
 from pathlib import Path
 
 import fastsketch as fs
-from fastsketch._validation import as_real
-from fastsketch.cli._flags import as_column
-from fastsketch.cli._job import given, limited
+from fastsketch.cli._flags import parameters_of
+from fastsketch.cli._job import limited
 from fastsketch.cli._output import output_of
 from fastsketch.cli._reading import how_read
 from fastsketch.cli._report import report
@@ -24,12 +23,12 @@ def groups(args: Namespace) -> None:
         started = time.perf_counter()
         found = fs.sketch_groups(
             list(args.inputs),
-            by=as_column(args.by),
+            by=args.by,
             **how_read(args, args.n_features),
-            max_memory=1e6 * as_real(args.max_memory, "--max-memory", 0.0, 1e12),
+            max_memory=args.max_memory,
             folder=_folder(args, out.path),
             progress=args.progress,
-            **given(args),
+            **parameters_of(args, fs.GroupSketches),
         )
         if not len(found):
             raise ValueError("the inputs hold no rows")
@@ -45,7 +44,7 @@ def groups(args: Namespace) -> None:
 
 
 def _folder(args: Namespace, output: Path | None) -> str | None:
-    """Temporary files go where the result goes, unless something else is asked for: there is to be space for it."""
-    if args.temporary_folder is not None:
-        return args.temporary_folder
+    """Return the folder of temporary files: by default that of the result, for which there is to be space."""
+    if args.folder is not None:
+        return args.folder
     return None if output is None else str(output.parent)

@@ -3,10 +3,12 @@
 import time
 from argparse import Namespace
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from fastsketch.cli._job import flag, limited
+from fastsketch.cli._flags import flag_of
+from fastsketch.cli._job import limited
 from fastsketch.cli._output import Output
 from fastsketch.cli._reading import rows_in
 from fastsketch.cli._signals import held
@@ -86,7 +88,7 @@ def learn_rows(
                     remove(folder)
             facts = learned.facts()
     except OtherJob as error:
-        raise OtherJob(error.folder, error.changes, _in_words) from None
+        raise OtherJob(error.folder, error.changes, partial(_in_words, args)) from None
     except KeyboardInterrupt as stop:
         if not out.kept:
             stop.add_note(_last_words(folder, source))
@@ -138,11 +140,11 @@ def _last_words(folder: Path | None, source: Source) -> str:
     return f"the partial result of {rows:,} rows{which} is in {folder}; the same command with --resume goes on from it"
 
 
-def _in_words(change: Difference) -> str:
+def _in_words(args: Namespace, change: Difference) -> str:
     """Return a difference of two jobs by the flags that make it."""
     name = change.names[-1]
     if change.names[0] in ("parameters", "resolved", "passes", *SWITCHES) or name in ("n_features", "zero_based"):
-        return f"{flag(name)} is {shown(change.now)} now and was {shown(change.then)}"
+        return f"{flag_of(args, name)} is {shown(change.now)} now and was {shown(change.then)}"
     if name == "sources":
         return f"there are {_count(change.now)} inputs now and were {_count(change.then)}"
     return in_words(change)

@@ -1,4 +1,4 @@
-"""index: an index in a folder, from the shell."""
+"""index: rows that go into an index in a folder, or out of it."""
 
 import contextlib
 import time
@@ -11,12 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 import fastsketch as fs
+from fastsketch.cli._arrays_in_files import matrix, read_ids
 from fastsketch.cli._coding import load_coder
 from fastsketch.cli._job import limited
-from fastsketch.cli._output import output_of
 from fastsketch.cli._reading import rows_in
 from fastsketch.cli._report import report
-from fastsketch.cli._searching import answer, asked, matrix, read_ids
 from fastsketch.cli._signals import held
 from fastsketch.indexing import IndexConflict
 from fastsketch.indexing._files import MANIFEST, is_ours
@@ -26,7 +25,19 @@ from fastsketch.sources import naming
 GENERATIONS = "generations"
 
 
-def add(args: Namespace) -> None:
+def change(args: Namespace) -> None:
+    """Add rows to an index, remove some, or encode those of older generations anew."""
+    asked = {"INPUT": bool(args.inputs), "--remove": args.remove is not None, "--reencode": args.reencode is not None}
+    if sum(asked.values()) != 1:
+        raise ValueError(f"index takes one of {', '.join(asked)}")
+    if not args.inputs:
+        for flag in ("model", "ids", "keep_rows", "metric"):
+            if getattr(args, flag) is not None:
+                raise ValueError(f"--{flag.replace('_', '-')} goes with rows to add: INPUT")
+    (_add if args.inputs else _remove if args.remove is not None else _reencode)(args)
+
+
+def _add(args: Namespace) -> None:
     """Add the rows of files to an index, which is made if it is not there: all of them, or none."""
     with _unchanged(args):
         index = _renewed(args) if (Path(args.index) / MANIFEST).exists() else _made(args)
@@ -83,15 +94,13 @@ def _renewed(args: Namespace) -> fs.CodeIndex:
     return index.renew(load_coder(args.model)) if args.model else index
 
 
-def remove(args: Namespace) -> None:
+def _remove(args: Namespace) -> None:
     """Remove rows by their ids: all of them, or none."""
     with _unchanged(args):
         index = fs.CodeIndex.load(args.index)
-        ids = np.array(args.numbers, np.int64)
-        if args.ids:
-            ids = np.concatenate([ids, read_ids(args.ids)])
+        ids = _ids_in(args.remove)
         if not len(ids):
-            raise ValueError("which rows? give ids, or a file of them with --ids")
+            raise ValueError(f"--remove {args.remove} names no rows")
         try:
             index.remove(ids)
         except IndexError as error:
@@ -100,43 +109,29 @@ def remove(args: Namespace) -> None:
         say_index(args, {"removed": len(ids), **index.facts()})
 
 
-def search(args: Namespace) -> None:
-    """Nearest rows of the rows of a file."""
-    with output_of(args, ".npz") as out:
-        index = fs.CodeIndex.load(args.index)
-        options = asked(args)
-        if args.rescore is not None:
-            options["rescore"] = matrix(args.rescore)
-        elif args.codes_only:
-            options["rescore"] = False
-
-        def find(rows: Any) -> Any:
-            try:
-                return index.search(rows, **options)
-            except IndexError as error:
-                raise ValueError(str(error)) from None
-
-        answer(args, out, index.n_features, find, {"n_rows": len(index), "metric": index.metric})
+def _ids_in(text: str) -> NDArray[Any]:
+    """Return the ids of a flag: whole numbers between commas, or a file of them."""
+    try:
+        return np.array([int(part) for part in text.split(",")], np.int64)
+    except (ValueError, OverflowError):
+        return read_ids(text)
 
 
-def reencode(args: Namespace) -> None:
-    """Bring the rows of older generations forward."""
+def _reencode(args: Namespace) -> None:
+    """Encode the rows of older generations as those of the present one."""
     with _unchanged(args):
         index = fs.CodeIndex.load(args.index)
         started = time.perf_counter()
         with limited(args.threads):
-            index.reencode(matrix(args.rows) if args.rows else None, decoded=args.decoded)
+            decoded = args.reencode == "decoded"
+            rows = None if decoded or args.reencode == "kept" else matrix(args.reencode)
+            index.reencode(rows, decoded=decoded)
             _save(args, index)
         say_index(args, {**index.facts(), "seconds": time.perf_counter() - started})
 
 
-def info(args: Namespace) -> None:
-    """Facts of an index."""
-    say_index(args, fs.CodeIndex.load(args.index).facts())
-
-
 def say_index(args: Namespace, facts: dict[str, Any]) -> None:
-    """Facts of an index: as text, a line for each generation."""
+    """Print the facts of an index: as text, a line for each generation."""
     if args.json:
         report(args, facts)
         return
@@ -164,7 +159,7 @@ def _save(args: Namespace, index: fs.CodeIndex) -> None:
 
 @contextlib.contextmanager
 def _unchanged(args: Namespace) -> Generator[None]:
-    """An interrupt says that nothing has come of it."""
+    """Note on an interrupt in this block that the index is as it was."""
     try:
         yield
     except KeyboardInterrupt as stop:

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from fastsketch._validation import is_sparse
+from fastsketch.cli._flags import parameters_of
 from fastsketch.cli._in_parts import learn_in_parts, rows_of
-from fastsketch.cli._job import given
 from fastsketch.cli._output import output_of
 from fastsketch.cli._report import report
 from fastsketch.io import SourceError
@@ -26,7 +26,7 @@ BLOCK_BYTES, LONGEST_NAME = 1 << 20, 1 << 20
 
 def items(args: Namespace) -> None:
     """Learn an item model from files of users' rows into one state file, with checkpoints."""
-    model = SketchedEASE(**given(args))
+    model = SketchedEASE(**parameters_of(args, SketchedEASE))
     with output_of(args) as out:
         source = rows_of(args)
         names = None if args.names is None else _names(args.names, source)
@@ -67,14 +67,14 @@ class Ones(Derived):
 
 
 def _ones_of(rows: Any) -> Any:
-    """Rows with 1 for what is above 0; all else is as it was, and the model says what it thinks of it."""
+    """Return rows with 1 for what is above 0; all else is as it was, for the model to refuse."""
     if not is_sparse(rows):
         return np.where(rows > 0, 1, rows)
     return type(rows)((np.where(rows.data > 0, 1, rows.data), rows.indices, rows.indptr), shape=rows.shape)
 
 
 def read_names(path: Path) -> list[str]:
-    """The lines of a UTF-8 file, each another name; an error names the file and the line."""
+    """Return the lines of a UTF-8 file, each another name; an error names the file and the line."""
     names: dict[str, int] = {}
     with InputFile(path).held() as file:
         lines = (line for block in whole_lines(file, BLOCK_BYTES, LONGEST_NAME) for line in bytes(block).splitlines())

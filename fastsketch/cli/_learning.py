@@ -9,8 +9,9 @@ from fastsketch._losses import LOSSES
 from fastsketch._validation import as_integer
 from fastsketch.cli._answering import scored
 from fastsketch.cli._answers import Answers, LinearLearner
+from fastsketch.cli._flags import flag_of, parameters_of
 from fastsketch.cli._in_parts import learn_rows, refuse_streams
-from fastsketch.cli._job import flag, given, limited
+from fastsketch.cli._job import limited
 from fastsketch.cli._labelled import is_table, reading_as_learned, reading_to_learn
 from fastsketch.cli._output import Output, output_of
 from fastsketch.cli._report import report
@@ -62,11 +63,13 @@ def make_model(args: Namespace, *, numbers: bool = True) -> LinearLearner:
 
     numbers: whether labels are numbers, and not words.
     """
-    parameters = given(args)
+    parameters = parameters_of(args, SketchedNewton, AdaptiveSubgradient)
     if args.regression and not numbers:
         raise ValueError(f"--regression needs targets that are numbers, and column {args.target} of labels holds words")
     if numbers:
-        parameters |= {name: as_numbers(parameters[name], flag(name)) for name in OF_LABELS if name in parameters}
+        parameters |= {
+            name: as_numbers(parameters[name], flag_of(args, name)) for name in OF_LABELS if name in parameters
+        }
     method = parameters.get("method")
     newton, adaptive = methods(SketchedNewton), methods(AdaptiveSubgradient)
     cls = SketchedNewton if method is None or method in newton else AdaptiveSubgradient
@@ -75,7 +78,7 @@ def make_model(args: Namespace, *, numbers: bool = True) -> LinearLearner:
         raise ValueError(f"--method must be one of {', '.join((*newton, *adaptive))}, got {method!r}")
     for name in parameters:
         if name not in known:
-            raise ValueError(f"{flag(name)} does not belong to --method {method or known['method'].default}")
+            raise ValueError(f"{flag_of(args, name)} does not belong to --method {method or known['method'].default}")
     model = cls(**{**(REGRESSION if args.regression else {}), **parameters})
     kind = LOSSES[model.loss].targets
     if kind == "label" and args.regression:

@@ -4,10 +4,12 @@ import csv
 import io
 import time
 from argparse import Namespace
+from typing import Any
 
 from scipy import sparse
 
-from fastsketch.cli._job import given, limited
+from fastsketch.cli._flags import parameters_of
+from fastsketch.cli._job import limited
 from fastsketch.cli._names import ids_of, places_of
 from fastsketch.cli._output import output_of
 from fastsketch.cli._reading import columns_of, dialect_of
@@ -30,7 +32,7 @@ def complete(args: Namespace) -> None:
         shape = len(names[0]), len(names[1])
         assert table.values is not None  # asked for
         x = sparse.coo_array((table.values, (rows, columns)), shape=shape)
-        parameters = given(args)
+        parameters: dict[str, Any] = {"dtype": "float32", **parameters_of(args, LowRankModel)}
         model = LowRankModel(**parameters)
         if model.rank > min(shape):
             parameters["rank"] = min(shape)
@@ -75,8 +77,8 @@ def _as_line(line: HistoryLine) -> str:
 
 # -- predict -----------------------------------------------------------------------------------------------------------
 def predict(args: Namespace, model: LowRankModel) -> None:
-    """Predictions for (row id, column id) lines; for an id that is not known the biases answer."""
-    if len(args.inputs) > 1 or args.scores:
+    """Write predictions for (row id, column id) lines; for an id that is not known the biases answer."""
+    if len(args.inputs) > 1 or args.what in ("scores", "metrics"):
         raise ValueError("a model of 'complete' predicts the values of the pairs of one file")
     with output_of(args, ".csv") as out:
         sides = ids_of(model, args.model)
@@ -85,7 +87,7 @@ def predict(args: Namespace, model: LowRankModel) -> None:
         table = read_events(args.inputs[0], dialect, values=False)
         asked = [ids_of_text(side, ids) for side, ids in zip(sides, table[:2], strict=True)]
         with limited(args.threads):
-            method = model.predict_proba if args.probabilities else model.predict
+            method = model.predict_proba if args.what == "probabilities" else model.predict
             predicted = method(*asked, rank=args.rank)
         with out.writing() as file:
             text = io.TextIOWrapper(file, "utf-8", newline="")

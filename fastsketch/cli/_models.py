@@ -11,7 +11,7 @@ from fastsketch.io import StateError
 
 
 def load_model(name: str) -> Any:
-    """The model in a file, or, with "-" or a pipe, in what comes through it."""
+    """Return the model in a file, or, with "-" or a pipe, in what comes through it."""
     if name == STANDARD:
         content = sys.stdin.buffer.read()
         if not content:

@@ -17,7 +17,7 @@ Places = NDArray[np.intp]
 
 
 def ids_of(model: LowRankModel | SketchedEASE, path: str) -> list[IdMap]:
-    """The ids of the sides of a model: of rows and columns, or of the items of an item model."""
+    """Return the ids of the sides of a model: of rows and columns, or of the items of an item model."""
     found = [model.item_ids] if isinstance(model, SketchedEASE) else [model.row_ids, model.column_ids]
     ids = [side for side in found if side is not None]
     if len(ids) == len(found):
@@ -29,7 +29,7 @@ def ids_of(model: LowRankModel | SketchedEASE, path: str) -> list[IdMap]:
 
 
 def names_of(model: LowRankModel | SketchedEASE, path: str) -> list[list[str]]:
-    """The same as text has them."""
+    """Return the ids of the sides of a model as text has them."""
     names = [[str(value) for value in side] for side in ids_of(model, path)]
     for side in names:
         if len(set(side)) < len(side):
@@ -38,13 +38,13 @@ def names_of(model: LowRankModel | SketchedEASE, path: str) -> list[list[str]]:
 
 
 def places_of(ids: list[str], known: list[str]) -> Places:
-    """Index of each id, -1 for one that is not known."""
+    """Return the index of each id, -1 for one that is not known."""
     index = {name: place for place, name in enumerate(known)}
     return np.array([index.get(name, -1) for name in ids], np.intp)
 
 
 def pairs_of(path: str, rows: list[str], columns: list[str]) -> Any:
-    """The pairs of a table whose ids are both known, CSR (rows, columns). A header is a pair that nobody knows."""
+    """Return the pairs of a table whose ids are both known, CSR (rows, columns). A header is a pair that is not."""
     events = read_events(path, Dialect(header=False), values=False)
     one, two = places_of(events.users, rows), places_of(events.items, columns)
     keep = (one >= 0) & (two >= 0)

@@ -49,12 +49,12 @@ class Output:
     # -- files -----------------------------------------------------------------------------------------------------
     @property
     def title(self) -> str:
-        """A short name."""
+        """Return a short name."""
         return self.path.name if self.path else "standard output" if self._standard else str(self.name or "result")
 
     @property
     def partial(self) -> Path | None:
-        """The file of a partial result; None if it has no name of its own."""
+        """Return the file of a partial result; None if it has no name of its own."""
         return None if self.path is None else self.path.with_name(f"{self.path.name}.partial")
 
     @contextlib.contextmanager
@@ -90,7 +90,7 @@ class Output:
 
     @contextlib.contextmanager
     def writing(self) -> Generator[BinaryIO]:
-        """A binary file, which becomes the result when the block ends; it may be seeked in."""
+        """Open a binary file, which becomes the result when the block ends; it may be seeked in."""
         with contextlib.ExitStack() as stack:
             if self.path is not None:
                 with replacing(self.path) as file:
@@ -130,7 +130,7 @@ class Output:
     # -- words -----------------------------------------------------------------------------------------------------
     @property
     def stream(self) -> TextIO:
-        """Where facts are printed."""
+        """Return the stream that facts are printed on."""
         return sys.stderr if self._standard else sys.stdout
 
     def say(self, text: str) -> None:
@@ -153,8 +153,8 @@ class Output:
 
 # Arguments of the commands that name files to read.
 INPUTS = (
-    *("inputs", "ratings", "pairs", "model", "codes", "queries", "rescore", "ids", "test", "exclude"),
-    *("source", "events", "allow"),
+    *("inputs", "ratings", "model", "codes", "queries", "rescore", "ids", "test", "exclude"),
+    *("source", "events", "allow", "input", "where"),
 )
 
 
@@ -162,7 +162,7 @@ INPUTS = (
 def output_of(
     args: Namespace, suffix: str = ".fsk", *, over_input: bool = False, name: str | None = ""
 ) -> Generator[Output]:
-    """The output of a command, for as long as it runs; an interrupt says what has become of the result.
+    """Hold the output of a command for as long as it runs; an interrupt says what has become of the result.
 
     It must be none of the inputs, unless `over_input`. `name` in place of --output: None if that is held elsewhere.
     """
@@ -189,7 +189,7 @@ def output_of(
 
 
 def free_name(suffix: str) -> str:
-    """A name in the current folder that no file has, for a result without a place."""
+    """Return a name in the current folder that no file has, for a result without a place."""
     stem = f"fastsketch-{os.getpid()}"
     tried = 0
     while Path(name := f"{stem}{f'-{tried}' if tried else ''}{suffix}").exists():
@@ -206,7 +206,7 @@ def mute(stream: TextIO) -> None:
 
 
 def _is_standard_output(name: str) -> bool:
-    """Whether a name leads to where the standard output goes already; the null device is nobody's."""
+    """Return whether a name leads to where the standard output goes already; the null device is nobody's."""
     try:
         found = Path(name).stat()
         if os.path.samestat(found, Path(os.devnull).stat()):
@@ -230,7 +230,7 @@ def _same_file(path: Path, name: str) -> bool:
 
 
 def _among(path: Path, name: str) -> bool:
-    """Whether a folder, or a glob, that is read would have the lock of an output among its files."""
+    """Return whether a folder, or a glob, that is read would have the lock of an output among its files."""
     lock = lock_name(path.absolute())
     if Path(name).is_dir():
         folder = Path(name).absolute()
@@ -240,7 +240,7 @@ def _among(path: Path, name: str) -> bool:
 
 
 def _checked(name: str) -> Path | None:
-    """The regular file that a name leads to, None for what is none; what could not be written is an error now."""
+    """Return the regular file that a name leads to, None if it is none; what cannot be written is an error now."""
     folder = Path(name).parent
     if not folder.is_dir():
         raise ValueError(f"the folder of the output does not exist: {folder}")

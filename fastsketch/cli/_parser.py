@@ -1,17 +1,14 @@
-"""The commands and their arguments. Imports nothing heavy: --help must be quick."""
+"""From the texts of a command line to its arguments: one verb is declared, that which is called."""
 
 import argparse
+import sys
+from argparse import Namespace
+from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
-from fastsketch.cli import (
-    _flags_of_codes,
-    _flags_of_indexes,
-    _flags_of_learners,
-    _flags_of_sketches,
-    _flags_of_tables,
-)
-from fastsketch.cli._examples import add_examples
 from fastsketch.cli._flags import Parser, common
+from fastsketch.cli._verbs import VERBS
 
 
 class _Version(argparse.Action):
@@ -24,50 +21,54 @@ class _Version(argparse.Action):
         parser.exit()
 
 
-def make_parser() -> argparse.ArgumentParser:
-    """The parser of the command line; every command sets ``run``, and ``parameters`` if it makes a model."""
+def parse(argv: Sequence[str] | None) -> Namespace:
+    """Return the arguments of a command line, with its verb as ``verb``; help, version and errors end here."""
+    texts = list(sys.argv[1:] if argv is None else argv)
+    if not texts or texts[0] not in VERBS:
+        return top_parser().parse_args(texts)
+    args = parser_of(texts[0]).arguments(texts[1:])
+    args.verb = texts[0]
+    return args
+
+
+def run(args: Namespace) -> int:
+    """Run the verb of these arguments, whose module is imported now; return the exit status."""
+    module, _, function = VERBS[args.verb].run.partition(".")
+    return getattr(import_module(f"fastsketch.cli.{module}"), function)(args) or 0
+
+
+def parser_of(name: str) -> Parser:
+    """Return the parser of a verb."""
+    verb = VERBS[name]
+    about, _, examples = (verb.declare.__doc__ or "").partition("Examples\n    --------\n")
+    lines = ["examples:", *map(str.strip, examples.split("\n")[:-1])]
     parser = Parser(
+        prog=f"fastsketch {name}",
+        description=" ".join(about.split()),
+        epilog="\n  ".join(lines),
+    )
+    verb.declare(parser)
+    common(parser)
+    return parser
+
+
+def examples_of(name: str) -> list[str]:
+    """Return the examples of a verb."""
+    return [line.strip() for line in (parser_of(name).epilog or "").splitlines()[1:]]
+
+
+def top_parser() -> argparse.ArgumentParser:
+    """Return the parser of a command line without a verb: it shows the verbs, or complains."""
+    parser = argparse.ArgumentParser(
         prog="fastsketch",
         description="Matrix sketches with a guarantee, binary codes, online learners and low-rank models, for "
         "rows that do not fit in memory.",
+        allow_abbrev=False,
     )
     parser.add_argument(
         "--version", action=_Version, nargs=0, help="show the version and what it computes with, and exit"
     )
-    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    _flags_of_sketches.add(commands)
-    _flags_of_codes.add(commands)
-    _flags_of_indexes.add(commands)
-    _flags_of_learners.add(commands)
-    _flags_of_tables.add(commands)
-    _demo(commands)
-    _warm_up(commands)
-    add_examples(parser)
+    verbs: Any = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    for name, verb in VERBS.items():
+        verbs.add_parser(name, help=verb.help)
     return parser
-
-
-def _demo(commands: Any) -> None:
-    parser = commands.add_parser(
-        "demo",
-        help="all jobs on two photographs, and a page of what they find (needs the extras 'sklearn' and 'plot')",
-        description="Run the main jobs on real input: 16 x 16 colour patches of scikit-learn's two sample photographs "
-        "as one stream of 768-dimensional rows. A sketch and its certificate beside the true error; components with "
-        "the intervals of their variances; neighbours by codes and rows, beside the true ones; a changed piece found; "
-        "digits learned; a photograph restored. Writes index.html, a page of pictures beside numbers, and the models.",
-    )
-    parser.add_argument("--output", default="demo-output", metavar="DIR", help="folder for results")
-    parser.add_argument(
-        "-l", "--sketch-size", type=int, default=32, metavar="L", help="rows of the sketch (default 32)"
-    )
-    common(parser, "_commands.demo")
-
-
-def _warm_up(commands: Any) -> None:
-    parser = commands.add_parser(
-        "warm-up",
-        help="compile what first updates and fits compile, for containers",
-        description="Compile the loops that the first update of a SketchedNewton or the first fit of a LowRankModel "
-        "compiles, and keep them in NUMBA_CACHE_DIR or the user's cache folder. Run it once where the image of a "
-        "container is made: its processes then read them, also where nothing can be written.",
-    )
-    common(parser, "_warm_up.warm_up")

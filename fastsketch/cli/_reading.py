@@ -26,7 +26,7 @@ def how_read(args: Namespace, n_features: int | None) -> dict[str, Any]:
         "fill": args.fill,
         "key": args.key,
         **dialect_of(args),
-        **({"beside": as_column(args.beside)} if getattr(args, "beside", None) else {}),
+        **({} if getattr(args, "beside", None) is None else {"beside": args.beside}),
         "n_features": n_features,
         "zero_based": args.zero_based,
     }

@@ -13,8 +13,9 @@ from scipy import sparse
 
 from fastsketch._losses import LOSSES
 from fastsketch._validation import as_integer
-from fastsketch.cli._events import Meaning, Taken, meaning_of, rows_for, take
-from fastsketch.cli._job import flag, limited
+from fastsketch.cli._events import Meaning, UserEvents, meaning_of, read_user_events, rows_for
+from fastsketch.cli._flags import flag_of
+from fastsketch.cli._job import limited
 from fastsketch.cli._names import pairs_of
 from fastsketch.cli._output import Output, output_of
 from fastsketch.cli._recommenders import (
@@ -31,15 +32,12 @@ from fastsketch.io import SourceError
 
 # How a state file begins: it is a zip.
 STATE = b"PK\x03\x04"
-# Flags that say how a model is learned.
-OF_LEARNING = {
-    "kind": "--model",
-    **{name: flag(name) for name in ("relevant", "sketch_size", "ridge", "method", "seed")},
-}
+# Flags that say how a model is learned, beside those of its parameters.
+OF_LEARNING = {"kind": "--model", "relevant": "--relevant", "binary": "--binary"}
 
 
 def recommend(args: Namespace) -> None:
-    """The best items for users, or a model that has them."""
+    """Print the best items for users, or save a model that recommends."""
     as_integer(args.n, "-n", 1)
     if args.items and (args.ids or args.events):
         raise ValueError("--items are those of one user: it goes with neither IDs nor --events")
@@ -69,16 +67,16 @@ def recommend(args: Namespace) -> None:
                     )
 
 
-def _learn(args: Namespace) -> tuple[Recommender, Taken]:
+def _learn(args: Namespace) -> tuple[Recommender, UserEvents]:
     name = args.kind or "item"
     meaning = meaning_of(args)
-    taken = take(args, args.source, negative=name == "ratings" or meaning.relevant is not None)
+    events = read_user_events(args, args.source, negative=name == "ratings" or meaning.relevant is not None)
     if name != "ratings" and args.rank is not None:
         raise ValueError("--rank is of --model ratings")
-    recommender = learned(name, taken, taken.entries, meaning, args)
+    recommender = learned(name, events, events.entries, meaning, args)
     if name == "ratings":
         warn_of_ratings()
-    return recommender, taken
+    return recommender, events
 
 
 def _is_state(path: str) -> bool:
@@ -92,14 +90,14 @@ def _is_state(path: str) -> bool:
 
 
 def _refuse_learning(args: Namespace) -> None:
-    given = [shown for name, shown in OF_LEARNING.items() if getattr(args, name, None) is not None]
-    for shown in [*given, *(["--binary"] if args.binary else [])]:
+    given = [shown for name, shown in OF_LEARNING.items() if getattr(args, name) not in (None, False)]
+    for shown in [*given, *(flag_of(args, name) for name in args.settings)]:
         raise ValueError(f"{shown} says how a model is learned from events: {args.source} holds one already")
 
 
 # -- users -------------------------------------------------------------------------------------------------------------
-def _answer(args: Namespace, recommender: Recommender, own: Taken | None) -> None:
-    """Recommendations for the users who are asked for, out of `--events`, or of the file that was learned from."""
+def _answer(args: Namespace, recommender: Recommender, own: UserEvents | None) -> None:
+    """Print recommendations for these users, out of `--events`, or of the file that was learned from."""
     users, seen = _users(args, recommender, own)
     exclude = _left_out(args, recommender, users, seen)
     allow = None if args.allow is None else _allowed(args.allow, recommender.items)
@@ -130,14 +128,14 @@ def _answer(args: Namespace, recommender: Recommender, own: Taken | None) -> Non
             out.say(f"{entry['id']}{'' if entry['known'] else f' (unknown: {recommender.fallback})'}: {shown}")
 
 
-def _users(args: Namespace, recommender: Recommender, own: Taken | None) -> tuple[list[str], Any]:
-    """(users, their rows of summed values in the model's items, CSR; None where no file has them)."""
+def _users(args: Namespace, recommender: Recommender, own: UserEvents | None) -> tuple[list[str], Any]:
+    """Return (users, their rows of summed values in the model's items, CSR; None where no file has them)."""
     free, one = _of_events(recommender)
     if args.items:
         _refuse_unvalued(recommender, "--items ID ... has none")
         return ["--items"], _row_of(args.items, recommender.items) * one
     if args.events:
-        own = take(args, args.events, negative=free, known=recommender.items)
+        own = read_user_events(args, args.events, negative=free, known=recommender.items)
         if not own.valued:
             _refuse_unvalued(recommender, f"{args.events} has none")
             own = own._replace(entries=own.entries * one)
@@ -153,7 +151,7 @@ def _users(args: Namespace, recommender: Recommender, own: Taken | None) -> tupl
 
 
 def _of_events(recommender: Recommender) -> tuple[bool, float]:
-    """(whether events may have negative values, the value of those without one)."""
+    """Return (whether events may have negative values, the value of those without one)."""
     if isinstance(recommender, Ratings):
         return True, 1.0
     meaning = recommender.meaning if isinstance(recommender, ItemModel) else Meaning(None, False)
@@ -161,7 +159,7 @@ def _of_events(recommender: Recommender) -> tuple[bool, float]:
 
 
 def _refuse_unvalued(recommender: Recommender, what: str) -> None:
-    """A model of numbers would take 1 for the rating of what has no value; of labels 1 is yes."""
+    """Raise ValueError for a model of numbers, which would take 1 for the rating of what has no value."""
     if isinstance(recommender, Ratings) and LOSSES[recommender.model.loss].targets == "real":
         raise ValueError(
             f"a model of ratings needs the values of what new users have, and {what}: --events FILE with a third column"
@@ -169,7 +167,7 @@ def _refuse_unvalued(recommender: Recommender, what: str) -> None:
 
 
 def _row_of(names: list[str], items: list[str]) -> Any:
-    """One user's row."""
+    """Return the row of one user."""
     place = {name: j for j, name in enumerate(items)}
     unknown = [name for name in names if name not in place]
     if unknown:
@@ -180,7 +178,7 @@ def _row_of(names: list[str], items: list[str]) -> Any:
 
 
 def _left_out(args: Namespace, recommender: Recommender, users: list[str], seen: Any) -> Any:
-    """CSR (users, items): what they have, unless --include-seen, and the pairs of --exclude; at least an empty one."""
+    """Return CSR (users, items): what they have, unless --include-seen, and the pairs of --exclude."""
     parts = [] if seen is None or args.include_seen else [seen.tocoo()]
     if args.exclude:
         each = sorted(set(users))
@@ -193,7 +191,7 @@ def _left_out(args: Namespace, recommender: Recommender, users: list[str], seen:
 
 
 def _allowed(path: str, items: list[str]) -> Any:
-    """Places of the items of a list."""
+    """Return the places of the items of a list."""
     names = read_ids(path)
     place = {name: j for j, name in enumerate(items)}
     unknown = [name for name in names if name not in place]
@@ -207,7 +205,7 @@ def _allowed(path: str, items: list[str]) -> Any:
 
 
 def _write(out: Output, found: list[dict[str, Any]]) -> None:
-    """Lines of user, place from 1, item, score."""
+    """Write lines of user, place from 1, item, score."""
     with out.writing() as file:
         text = io.TextIOWrapper(file, "utf-8", newline="")
         lines = csv.writer(text, lineterminator="\n")

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from fastsketch._model import Model
-from fastsketch.cli._events import Meaning, Taken, meaning_in
-from fastsketch.cli._job import given
+from fastsketch.cli._events import Meaning, UserEvents, meaning_in
+from fastsketch.cli._flags import parameters_of
 from fastsketch.cli._models import load_model
 from fastsketch.cli._names import names_of
 from fastsketch.features._id_map import ids_of_text, positions, taken
@@ -23,7 +23,7 @@ from fastsketch.recommending import SketchedEASE
 MODELS = ("item", "ratings", "popularity")
 
 
-class Answers(NamedTuple):
+class Recommendations(NamedTuple):
     """The best items of some users."""
 
     items: NDArray[np.int64]  # (users, n), -1 where there is none
@@ -42,7 +42,7 @@ class ItemModel:
 
     @classmethod
     def learned(cls, seen: Any, items: list[str], meaning: Meaning, parameters: dict[str, Any]) -> "ItemModel":
-        """Of rows of summed values, CSR (users, items)."""
+        """Return a model of rows of summed values, CSR (users, items)."""
         liked = meaning.liked(seen)
         if not liked.nnz:
             raise ValueError("no event counts: none has a value above 0, or of --relevant or more")
@@ -52,23 +52,23 @@ class ItemModel:
         model.recommend(liked[:1], 1)  # reads the sketch, which is a part of learning
         return cls(model, items, meaning)
 
-    def best(self, users: Sequence[str], seen: Any, n: int, exclude: Any, allow: Any) -> Answers:
-        """For users with these rows of summed values."""
+    def best(self, users: Sequence[str], seen: Any, n: int, exclude: Any, allow: Any) -> Recommendations:
+        """Return the best items for users with these rows of summed values."""
         liked = self.meaning.liked(seen)
         _check_size(liked, self.items, self.model)
         allow = None if allow is None or self.model.item_ids is None else taken(self.model.item_ids, allow)
         found = self.model.recommend(liked, n, exclude_seen=False, exclude=exclude, allow=allow)
         items = positions(found.items, found.scores, self.model.item_ids)
-        return Answers(items, found.scores, liked @ (self.model.popularity > 0) > 0)
+        return Recommendations(items, found.scores, liked @ (self.model.popularity > 0) > 0)
 
     def noted(self) -> Model:
-        """The model with what it takes to use it again."""
+        """Return the model with what it takes to use it again."""
         self.model.notes = {"events": self.meaning._asdict()}
         return self.model
 
 
 def _check_size(liked: Any, items: list[str], model: SketchedEASE) -> None:
-    """ValueError with the id of an item whose values leave the range of the model's numbers."""
+    """Raise ValueError with the id of an item whose values leave the range of the model's numbers."""
     dtype = model.resolved["dtype"]
     huge = liked.data > np.finfo(dtype).max
     if huge.any():
@@ -90,14 +90,14 @@ class Popular:
         self.items = items
         self.users: list[str] | None = None
 
-    def best(self, users: Sequence[str], seen: Any, n: int, exclude: Any, allow: Any) -> Answers:
-        """For as many users as `exclude` has rows."""
+    def best(self, users: Sequence[str], seen: Any, n: int, exclude: Any, allow: Any) -> Recommendations:
+        """Return the best items for as many users as `exclude` has rows."""
         found = top_items(np.where(self.counts > 0, self.counts, -np.inf), n, exclude=exclude, allow=allow)
         known = np.ones(len(users), bool) if seen is None else np.diff(seen.indptr) > 0
-        return Answers(found, np.where(found >= 0, self.counts[found], np.nan), known)
+        return Recommendations(found, np.where(found >= 0, self.counts[found], np.nan), known)
 
     def noted(self) -> Model:
-        """There is no such model."""
+        """Raise ValueError: there is no such model."""
         raise ValueError("-o saves a model: --model popularity has none, and the item model knows what is popular")
 
 
@@ -110,25 +110,25 @@ class Ratings:
         self.model, self.users, self.items, self.rank = model, users, items, rank
 
     @classmethod
-    def learned(cls, taken: Taken, entries: Any, parameters: dict[str, Any]) -> "Ratings":
-        """Of entries (users, items), a rating each, of the users and items of a file."""
-        if not taken.valued:
+    def learned(cls, events: UserEvents, entries: Any, parameters: dict[str, Any]) -> "Ratings":
+        """Return a model of entries (users, items), a rating each, of the users and items of a file."""
+        if not events.valued:
             raise ValueError("a model of ratings needs a third column with their values")
         settings: dict[str, Any] = {"dtype": "float32", **parameters}
         settings["rank"] = min(LowRankModel(**settings).rank, *entries.shape)
-        known = taken.users if entries.shape[0] == len(taken.users) else None  # else some of them are held out
-        model = LowRankModel(**settings).fit(entries, row_ids=known, column_ids=taken.items)
-        return cls(model, taken.users, taken.items)
+        known = events.users if entries.shape[0] == len(events.users) else None  # else some of them are held out
+        model = LowRankModel(**settings).fit(entries, row_ids=known, column_ids=events.items)
+        return cls(model, events.users, events.items)
 
-    def best(self, users: Sequence[str], seen: Any, n: int, exclude: Any, allow: Any) -> Answers:
-        """For users whose ratings are given, else for those that it knows."""
+    def best(self, users: Sequence[str], seen: Any, n: int, exclude: Any, allow: Any) -> Recommendations:
+        """Return the best items for users whose ratings are given, else for those that it knows."""
         rows, columns = self.model.row_ids, self.model.column_ids
         assert columns is not None
         allow = None if allow is None else taken(columns, allow)
         if seen is not None:
             new = self.model.fold_in(seen, rank=self.rank)
             found, predictions = new.recommend(n, exclude=exclude, allow=allow)
-            return Answers(positions(found, predictions, columns), predictions, np.diff(seen.indptr) > 0)
+            return Recommendations(positions(found, predictions, columns), predictions, np.diff(seen.indptr) > 0)
         assert rows is not None
         asked = ids_of_text(rows, users)
         if len(asked) == len(self.users) and exclude is not None:
@@ -137,32 +137,33 @@ class Ratings:
         found, predictions = self.model.recommend(asked, n, exclude=exclude, allow=allow, rank=self.rank)
         k = len(users)
         places = positions(found, predictions, columns)
-        return Answers(places[:k], predictions[:k], rows.places(asked[:k]) >= 0)
+        return Recommendations(places[:k], predictions[:k], rows.places(asked[:k]) >= 0)
 
     def noted(self) -> Model:
-        """The model, as `complete` saves it."""
+        """Return the model, as `complete` saves it."""
         return self.model
 
 
 Recommender = ItemModel | Popular | Ratings
 
 
-def learned(name: str, taken: Taken, entries: Any, meaning: Meaning, args: Namespace) -> Recommender:
-    """A recommender by its name, of entries (users, items) of a file: COO or CSR."""
-    parameters = given(args)
+def learned(name: str, events: UserEvents, entries: Any, meaning: Meaning, args: Namespace) -> Recommender:
+    """Return a recommender by its name, of entries (users, items) of a file: COO or CSR."""
     if name == "ratings":
-        mine = {key: value for key, value in parameters.items() if key in ("seed",)}
-        return Ratings.learned(taken, entries, mine if args.rank is None else {**mine, "rank": args.rank})
+        alone = args.verb == "recommend"  # else the item model is learned beside it, whose settings are its own
+        settings = parameters_of(args, LowRankModel if alone else SketchedEASE)
+        mine = {key: value for key, value in settings.items() if alone or key == "seed"}
+        return Ratings.learned(events, entries, mine if args.rank is None else {**mine, "rank": args.rank})
     seen = entries.tocsr()
     if name == "popularity":
-        return Popular(seen, taken.items, meaning)
+        return Popular(seen, events.items, meaning)
     if name != "item":
         raise ValueError(f"models are {', '.join(MODELS)}: there is no {name!r}")
-    return ItemModel.learned(seen, taken.items, meaning, parameters)
+    return ItemModel.learned(seen, events.items, meaning, parameters_of(args, SketchedEASE))
 
 
 def loaded(path: str, rank: int | None) -> Recommender:
-    """The recommender in a state file."""
+    """Return the recommender in a state file."""
     model = load_model(path)
     if isinstance(model, LowRankModel):
         names = names_of(model, path)
@@ -179,7 +180,7 @@ def loaded(path: str, rank: int | None) -> Recommender:
 
 
 def warn_of_ratings() -> None:
-    """What to say where a model of ratings has been asked for a list."""
+    """Warn that a model of ratings has been asked for a list."""
     warnings.warn(
         "a model of ratings says what a user would think of an item, not what they will choose: for lists of "
         "recommendations the item model is mostly far better ('fastsketch evaluate' measures both)",

@@ -14,7 +14,7 @@ MOST_NAMES = 20
 
 
 def finite(value: Any) -> Any:
-    """The same with infinities and NaN as null: JSON has neither."""
+    """Return the same with None for infinities and NaN: JSON has neither."""
     if isinstance(value, dict):
         return {key: finite(item) for key, item in cast(dict[str, Any], value).items()}
     if isinstance(value, list):
@@ -30,13 +30,13 @@ def report(args: Namespace, facts: dict[str, Any], out: Output | None = None) ->
         return
     shown = {name: value for name, value in facts.items() if name != SPECTRUM}
     width = max(map(len, shown))
-    for name, value in shown.items():
-        text = f"{value:,.0f}" if name == "rows_per_second" else as_text(value)
-        say(f"{name.replace('_', ' '):<{width}}  {text}")
+    texts = [f"{value:,.0f}" if name == "rows_per_second" else as_text(value) for name, value in shown.items()]
+    heads = [name.replace("_", " ").ljust(width) for name in shown]
+    say("\n".join(map("  ".join, zip(heads, texts, strict=True))))
 
 
 def as_text(value: Any) -> str:
-    """A fact on one line."""
+    """Return a fact on one line."""
     if value is None:
         return "-"
     if isinstance(value, float):

@@ -1,4 +1,4 @@
-"""What the answers of a learner are worth on labelled rows: errors, probabilities, ranks, and who is taken for whom."""
+"""How good the answers of a learner are on labelled rows: errors, probabilities, ranks, and counts of confusions."""
 
 from typing import Any
 
@@ -37,11 +37,11 @@ class Labels:
         self._truth.append(truth)
 
     def counts(self) -> Any:
-        """What there is so far, without the model: ``join`` adds it to others of the same model."""
+        """Return what there is so far, without the model: ``join`` adds it to others of the same model."""
         return self._confusion, self._loss, self._scores, self._truth
 
     def join(self, counts: Any) -> None:
-        """Add what other rows have said."""
+        """Add the counts of other rows."""
         confusion, loss, scores, truth = counts
         self._confusion += confusion
         self._loss += loss
@@ -49,7 +49,7 @@ class Labels:
         self._truth += truth
 
     def facts(self) -> dict[str, Any]:
-        """examples, accuracy, log_loss, auc (the mean over the classes if they are more than two), confusion."""
+        """Return examples, accuracy, log_loss, auc (the mean over the classes if they are more than two), confusion."""
         n = int(self._confusion.sum())
         found: dict[str, Any] = {
             "examples": n,
@@ -82,7 +82,7 @@ class Targets:
         self._mean, self._spread = 0.0, 0.0  # of the targets: mean, and sum of squares around it
 
     def add(self, rows: Any, targets: Floats) -> None:
-        """Predictions held against the targets of some rows."""
+        """Hold the predictions for some rows against their targets."""
         n = len(targets)
         if n == 0:
             return
@@ -108,7 +108,7 @@ class Targets:
         self._count = both
 
     def facts(self) -> dict[str, Any]:
-        """examples, mean_absolute_error, root_mean_squared_error, r2 (None where the targets do not vary)."""
+        """Return examples, mean_absolute_error, root_mean_squared_error, r2 (None where the targets do not vary)."""
         n = max(self._count, 1)
         return {
             "examples": self._count,
@@ -119,12 +119,12 @@ class Targets:
 
 
 def scorer_of(answers: Answers) -> Labels | Targets:
-    """What measures answers of this kind."""
+    """Return what measures answers of this kind."""
     return Targets(answers) if answers.classes is None else Labels(answers)
 
 
 def places(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp]:
-    """Index of each label among the classes, which are sorted; ValueError names the first that is none of them."""
+    """Return the index of each label among the sorted classes; ValueError names the first that is none of them."""
     found = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
     strange = classes[found] != labels
     if strange.any():
@@ -137,7 +137,7 @@ def places(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp]:
 
 
 def auc(scores: Floats, positive: NDArray[np.bool_]) -> float | None:
-    """The chance that a positive row scores above another one, ties counting half; None without both kinds."""
+    """Return the chance that a positive row scores above another one, ties counting half; None without both kinds."""
     n_positive = int(positive.sum())
     n_negative = len(positive) - n_positive
     if n_positive == 0 or n_negative == 0:

@@ -87,36 +87,28 @@ def run_demo(
     say(lead)
     sketched = sketch_patches(patches, sketch_size, progress=progress)
     components = find_components(patches, sketched.model, spectrum=sketched.spectrum)
-    found = find_neighbours(patches)
+    neighbours = find_neighbours(patches)
     anomaly = find_anomaly(patches.images[0])
     learned = learn_digits()
     restored = restore(patches.images[0])
 
     sketched.model.save(folder / "patches.fsk")
-    found.hashes.save(folder / "hash.fsk")
-    np.save(folder / "codes.npy", found.codes)
+    neighbours.hashes.save(folder / "hash.fsk")
+    np.save(folder / "codes.npy", neighbours.codes)
     truth: list[float] = sketched.spectrum[: 2 * sketch_size].tolist()
     plot_spectrum(sketched.facts, folder / "spectrum.png", truth=truth)
     plot_components(components, side=SIDE, path=folder / "components.png")
-    plot_neighbours(patches, found, path=folder / "neighbours.png")
+    plot_neighbours(patches, neighbours, path=folder / "neighbours.png")
     plot_anomaly(anomaly, path=folder / "anomaly.png")
     plot_learning(learned, path=folder / "online.png")
     plot_restored(restored, path=folder / "restored.png")
-    results = {
-        **sketched.facts,
-        "sketch_bytes": (folder / "patches.fsk").stat().st_size,
-        **components.facts,
-        **found.facts,
-        **anomaly.facts,
-        **learned.facts,
-        **restored.facts,
-        "files": [str(folder / name) for name in FILES],
-    }
+    results = {**sketched.facts, "sketch_bytes": (folder / "patches.fsk").stat().st_size}
+    for part in (components, neighbours, anomaly, learned, restored):
+        results |= part.facts
+    results["files"] = [str(folder / name) for name in FILES]
     write_page(folder, lead=f"{lead}.", sections=sections(results), commands=commands(folder))
-    for line in report_lines(results):
+    for line in (*report_lines(results), f"written to {folder}: {', '.join(FILES)}", f"open {folder / PAGE}"):
         say(line)
-    say(f"written to {folder}: {', '.join(FILES)}")
-    say(f"open {folder / PAGE}")
     return results
 
 

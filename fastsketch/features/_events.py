@@ -51,7 +51,7 @@ def read_events(
         Whether there is a column of values. By default it is the third, unless there is none, it is that of times, or
         it holds dates, which a warning says.
     time : str or int, optional
-        Name, or number from 1, of a column that holds a number or an ISO date in every line.
+        Name, or number from 0, of a column that holds a number or an ISO date in every line.
 
     Raises
     ------
@@ -61,7 +61,7 @@ def read_events(
     ValueError
         If there is no such column.
     """
-    wanted = max(3 if values else 2, time if isinstance(time, int) else 0)
+    wanted = max(3 if values else 2, time + 1 if isinstance(time, int) else 0)
     if any(isinstance(column, str) for column in (*(columns or ()), time)):
         if dialect.header is False:
             raise ValueError("columns has names, and with header=False there are none: give numbers")
@@ -85,14 +85,14 @@ def events_of(
     names: Sequence[Any] = range(cells.width) if cells.names is None else cells.names
     try:
         places = list(range(min(3, cells.width))) if columns is None else places_of(columns, names)
-        at = time - 1 if isinstance(time, int) else None if time is None else places_of([time], names)[0]
+        at = None if time is None else places_of([time], names)[0]
     except ValueError as error:
         raise cells.error(cells.begins, error) from None
     value = places[2] if len(places) > 2 and places[2] != at and values is not False else None
     if value is not None and values is None and columns is None and _holds_dates(cells, value):
         warnings.warn(f"{cells.name}: {cells.called(value)} holds {DATE}, and no values", UserWarning, stacklevel=3)
         value = None
-    hint = "--columns names others, columns=" if values else "--no-values, or columns= of two, leaves the column out"
+    hint = "--columns names others, columns=" if values else "--columns of two (columns=) leaves the column out"
     return _read(cells, places[0], places[1], value, at, hint)
 
 

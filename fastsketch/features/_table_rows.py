@@ -292,7 +292,7 @@ class TableRows:
         names = [name or str(place) for place, name in enumerate(cells.names or [""] * cells.width, 1)]
         for place, name in enumerate(cells.names or (), 1):
             if not self._said and cells.unit == "line" and kind_of(name) == NUMBER:
-                hint = "is there no header? (--no-header, header=False)"
+                hint = "is there no header? (--set header=no, header=False)"
                 raise cells.error(cells.begins, f"column {place} is called {name!r}: {hint}")
         if len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)

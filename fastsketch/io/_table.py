@@ -46,9 +46,9 @@ _FIGURES = {
     "an amount of money": (rf"{_MONEY} ?{_DIGITS}|{_DIGITS} ?{_MONEY}", "take the currency away"),
     "a number with a comma": (
         r"[+-]?(?:[0-9]+|[0-9]{1,3}(?:\.[0-9]{3})+),[0-9]+",
-        "--decimal , reads it as the point (decimal=',')",
+        "--set decimal=, reads it as the point (decimal=',')",
     ),
-    "a number with a point": (r"[+-]?[0-9]+\.[0-9]+", "it is read without --decimal , (decimal=',')"),
+    "a number with a point": (r"[+-]?[0-9]+\.[0-9]+", "it is read without --set decimal=, (decimal=',')"),
     "a number with separators": (r"[+-]?[0-9]{1,3}(?:[ ,'\u00a0\u202f][0-9]{3})+(?:\.[0-9]+)?", "leave them out"),
 }
 _PATTERNS = [(kind, re.compile(pattern).fullmatch) for kind, (pattern, _) in _FIGURES.items()]
@@ -175,8 +175,8 @@ class Cells:
 
 RETURN = "a carriage return within the line (lines end in \\n or \\r\\n)"
 AGAIN = "the header stands there again: leave the line out"
-UNDIVIDED = "tabs, semicolons and commas divide columns, or what --separator says (separator=...)"
-UNTOLD = "nothing tells whether this is a header: say --header or --no-header (header=True or header=False)"
+UNDIVIDED = "tabs, semicolons and commas divide columns, or what --set separator=X says (separator=...)"
+UNTOLD = "nothing tells whether this is a header: say --set header=yes or --set header=no (header=True or header=False)"
 
 
 def text_cells(file: InputFile, dialect: Dialect, *, size: int = 0, wanted: int = 1) -> Cells:
@@ -246,8 +246,8 @@ def separator_of(name: str, lines: Sequence[tuple[int, str]], decimal: str = "."
     even = [mark for mark in (";" if decimal == "," else ";,") if len({line.count(mark) for line in plain}) == 1]
     if len(even) != 1:
         raise SourceError(
-            f"{name}, line {lines[0][0]}: semicolons or commas may divide it: say which by --separator ';' or "
-            "--separator , (separator=...)"
+            f"{name}, line {lines[0][0]}: semicolons or commas may divide it: say which by --set 'separator=;' or "
+            "--set separator=, (separator=...)"
         )
     return even[0]
 
@@ -330,7 +330,7 @@ def is_name(cell: str, decimal: str = ".") -> bool:
 
 def say_header(where: str, head: Sequence[str]) -> None:
     """Tell whoever listens to this logger, as the command line does, that a row was taken for a header."""
-    LOGGER.info("%s is taken for a header: %s (--no-header if it is none)", where, listed(head))
+    LOGGER.info("%s is taken for a header: %s (--set header=no if it is none)", where, listed(head))
 
 
 def say_ids(of: str, name: str, cells: Sequence[str]) -> None:

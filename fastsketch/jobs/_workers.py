@@ -66,7 +66,8 @@ def _of_groups() -> Iterator[int]:
                 if most == "max":
                     continue
                 taken = int((folder / used).read_text(encoding="ascii"))
-                stat = dict(line.split() for line in (folder / "memory.stat").read_text(encoding="ascii").splitlines())
-                yield max(0, int(most) - taken + int(stat.get(droppable, 0)))
+                words = (folder / "memory.stat").read_text(encoding="ascii").split()  # names before their numbers
+                free = int(words[words.index(droppable) + 1]) if droppable in words else 0
+                yield max(0, int(most) - taken + free)
             except (OSError, ValueError):
                 continue

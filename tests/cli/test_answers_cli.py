@@ -57,10 +57,10 @@ def test_labels_scores_and_probabilities(run, name):
     rows = fs.io.load_svmlight(f"{name}.test.svm")[0]
     found = table(run("predict", "m.fsk", f"{name}.test.svm").out)
     assert found == [[f"{label:g}"] for label in model.predict(rows)]
-    head, *lines = table(run("predict", "m.fsk", f"{name}.test.svm", "--probabilities").out)
+    head, *lines = table(run("predict", "m.fsk", f"{name}.test.svm", "--what", "probabilities").out)
     assert head == [f"{label:g}" for label in model.classes]
     assert np.allclose(np.array(lines, float), model.predict_proba(rows), rtol=1e-8)
-    head, *lines = table(run("predict", "m.fsk", f"{name}.test.svm", "--scores").out)
+    head, *lines = table(run("predict", "m.fsk", f"{name}.test.svm", "--what", "scores").out)
     assert head == (["score"] if name == "two" else [f"{label:g}" for label in model.classes])
     assert np.allclose(np.array(lines, float).squeeze(), model.decision_function(rows), rtol=1e-7)
 
@@ -71,8 +71,20 @@ def test_outputs_and_inputs_of_other_kinds(run):
     sparse.save_npz("rows.npz", sparse.csr_array(ROWS[600:]))
     for flags, expected in (
         ((), model.predict(ROWS[600:])),
-        (("--probabilities",), model.predict_proba(ROWS[600:])),
-        (("--scores",), model.decision_function(ROWS[600:])),
+        (
+            (
+                "--what",
+                "probabilities",
+            ),
+            model.predict_proba(ROWS[600:]),
+        ),
+        (
+            (
+                "--what",
+                "scores",
+            ),
+            model.decision_function(ROWS[600:]),
+        ),
     ):
         for source in ("rows.npy", "rows.npz"):
             run("predict", "m.fsk", source, *flags, "-o", "out.npy")
@@ -88,8 +100,8 @@ def test_real_targets(run):
     rows, targets = fs.io.load_svmlight("real.test.svm")
     found = np.array(table(run("predict", "m.fsk", "real.test.svm").out), float)[:, 0]
     assert np.allclose(found, model.predict(rows), rtol=1e-8)
-    assert "real values" in run("predict", "m.fsk", "real.test.svm", "--probabilities", status=2).err
-    facts = json.loads(run("score", "m.fsk", "real.test.svm", "--json").out)
+    assert "real values" in run("predict", "m.fsk", "real.test.svm", "--what", "probabilities", status=2).err
+    facts = json.loads(run("predict", "m.fsk", "real.test.svm", "--what", "metrics", "--json").out)
     errors = model.predict(rows) - targets
     assert facts["examples"] == 300
     assert facts["mean_absolute_error"] == pytest.approx(np.abs(errors).mean())
@@ -107,17 +119,18 @@ def test_models_that_predict_no_rows(run):
             ("predict", "fd.fsk", "two.svm"),
             "fd.fsk holds a FrequentDirections: models of 'learn' and 'complete' predict",
         ),
-        (("score", "fd.fsk", "two.svm"), "fd.fsk holds a FrequentDirections"),
+        (("predict", "fd.fsk", "two.svm", "--what", "metrics"), "fd.fsk holds a FrequentDirections"),
         (("predict", "new.fsk", "two.svm"), "new.fsk holds a model that has seen no rows"),
         (("predict", "m.fsk", "two.svm", "--rank", 3), "--rank is of pairs"),
         (("predict", "m.fsk", "none.svm"), "none.svm"),
         (("predict", "m.fsk", "two.svm", "-o", "m.fsk"), "the output m.fsk is also an input"),
-        (("score", "m.fsk", "wide.npy"), "wide.npy holds no labels"),
+        (("predict", "m.fsk", "wide.npy", "--what", "metrics"), "wide.npy holds no labels"),
         (("predict", "m.fsk", "wide.npy"), "wide.npy"),
+        (("predict", "m.fsk", "two.svm", "--what", "metrics", "-o", "x.csv"), "--what metrics is printed"),
+        (("predict", "m.fsk", "two.svm", "--target", 0), "--what metrics alone looks at"),
     ):
         error = run(*command, status=2).err
         assert message in error and error.count("\n") == 1, error
-    assert "not allowed with" in run("predict", "m.fsk", "two.svm", "--scores", "--probabilities", status=2).err
 
 
 # -- score -------------------------------------------------------------------------------------------------------------
@@ -125,7 +138,7 @@ def test_score_of_two_classes(run):
     metrics = pytest.importorskip("sklearn.metrics")
     model = learned(run, "two", "--loss", "logistic")
     rows, labels = fs.io.load_svmlight("two.test.svm")
-    facts = json.loads(run("score", "m.fsk", "two.test.svm", "--json").out)
+    facts = json.loads(run("predict", "m.fsk", "two.test.svm", "--what", "metrics", "--json").out)
     predicted = model.predict(rows)
     assert facts["examples"] == 300
     assert facts["accuracy"] == pytest.approx(metrics.accuracy_score(labels, predicted))
@@ -136,7 +149,7 @@ def test_score_of_two_classes(run):
         a: dict(zip("01", line.tolist(), strict=True)) for a, line in zip("01", counts, strict=True)
     }
     # the same rows in two files
-    both = json.loads(run("score", "m.fsk", "two.test.svm", "two.test.svm", "--json").out)
+    both = json.loads(run("predict", "m.fsk", "two.test.svm", "two.test.svm", "--what", "metrics", "--json").out)
     assert both["examples"] == 600
     assert all(both[name] == pytest.approx(facts[name]) for name in ("accuracy", "log_loss", "auc"))
 
@@ -145,12 +158,12 @@ def test_score_of_more_classes(run):
     metrics = pytest.importorskip("sklearn.metrics")
     model = learned(run, "three", "--loss", "logistic")
     rows, labels = fs.io.load_svmlight("three.test.svm")
-    facts = json.loads(run("score", "m.fsk", "three.test.svm", "--json").out)
+    facts = json.loads(run("predict", "m.fsk", "three.test.svm", "--what", "metrics", "--json").out)
     assert facts["accuracy"] == pytest.approx(np.mean(model.predict(rows) == labels)) and facts["accuracy"] > 0.7
     assert facts["log_loss"] == pytest.approx(metrics.log_loss(labels, model.predict_proba(rows)))
     binary = labels[:, None] == model.classes
     assert facts["auc"] == pytest.approx(metrics.roc_auc_score(binary, model.decision_function(rows)))
-    text = run("score", "m.fsk", "three.test.svm").out
+    text = run("predict", "m.fsk", "three.test.svm", "--what", "metrics").out
     assert f"accuracy         {facts['accuracy']:.6g}\n" in text
     title, head, *lines = text.splitlines()[-5:]
     assert title.startswith("confusion") and head.split() == ["1", "2", "3"]
@@ -163,7 +176,7 @@ def test_score_of_more_classes(run):
 def test_a_label_that_the_model_does_not_know(run):
     learned(run, "two")
     write(Path("other.svm"), ROWS[:3], [1, 3, 1])
-    error = run("score", "m.fsk", "other.svm", status=2).err
+    error = run("predict", "m.fsk", "other.svm", "--what", "metrics", status=2).err
     assert "other.svm, line 2: row 1 has label 3, which the model has never seen: it knows 0, 1" in error
     assert "other.svm, line 2" in run("learn", "two.svm", "--test", "other.svm", status=2).err
 
@@ -189,16 +202,16 @@ def piped(command, text):
 
 def test_learn_and_predict_from_a_pipe(run):
     text = Path("two.svm").read_text()
-    done = piped(["learn", "-", "--n-features", "8", "-o", "piped.fsk"], text)
+    done = piped(["learn", "-", "--set", "n_features=8", "-o", "piped.fsk"], text)
     assert done.returncode == 0, done.stderr
     model = learned(run, "two")
     assert np.array_equal(fs.load("piped.fsk").coef, model.coef)
     done = piped(["predict", "piped.fsk", "-"], text)
     assert done.stdout == run("predict", "m.fsk", "two.svm").out
     done = piped(["learn", "/dev/stdin", "-o", "x.fsk"], text)
-    assert done.returncode == 2 and "how wide its rows are must be known (--n-features" in done.stderr
-    done = piped(["learn", "-", "--n-features", "8", "-o", "x.fsk", "--resume"], text)
+    assert done.returncode == 2 and "how wide its rows are must be known (--set n_features=N or" in done.stderr
+    done = piped(["learn", "-", "--set", "n_features=8", "-o", "x.fsk", "--resume"], text)
     assert done.returncode == 2 and "--resume: - is no file" in done.stderr
-    done = piped(["learn", "-", "--n-features", "5", "-o", "x.fsk"], text)
+    done = piped(["learn", "-", "--set", "n_features=5", "-o", "x.fsk"], text)
     assert done.returncode == 2 and "n_features is 5" in done.stderr
     assert not list(Path().glob("x.fsk*"))

@@ -34,7 +34,7 @@ def test_compressed_text(tmp_path, capsys, pack):
     for damage in (lambda b: b[:-7], lambda b: b[:middle] + b"\xff" * 9 + b[middle + 9 :], lambda b: b + b"x"):
         svm.write_bytes(damage(pack(TEXT)))
         table.write_bytes(damage(pack(CSV)))
-        for command in (("sketch", svm, "-l", 2), ("hash", svm, "-b", 2), ("learn", svm, "-l", 2)):
+        for command in (("sketch", svm, "-l", 2), ("quantize", svm, "--n-bits", 2), ("learn", svm, "-l", 2)):
             assert "a.svm" in fails(capsys, *command, "-o", out)
         assert "t.csv" in fails(capsys, "complete", table, "-o", out)
     assert not out.exists()
@@ -45,15 +45,15 @@ def test_state_files_as_rows_and_codes(tmp_path, capsys):
     fs.SketchHash(3).update(ROWS).save(model)
     np.save(rows, ROWS)
     assert "m.fsk is neither" in fails(capsys, "sketch", model, "-o", tmp_path / "o.fsk")
-    assert "m.fsk is no .npy file" in fails(capsys, "search", model, model, rows)
+    assert "m.fsk is no .npy file" in fails(capsys, "search", model, rows, "--codes", model)
     np.save(codes, fs.load(model).encode(ROWS))
     whole = codes.read_bytes()
     wider = whole.replace(b"(400, 1)", b"(400, 9)")
     for content in (whole[:50], whole[:-1], whole + b"x", wider, whole[:90] + b"{" * 400):
         codes.write_bytes(content)
-        assert "c.npy" in fails(capsys, "search", model, codes, rows)
+        assert "c.npy" in fails(capsys, "search", model, rows, "--codes", codes)
     np.save(codes, np.empty((0, 1), np.uint8))
-    assert "at most the 0 codes" in fails(capsys, "search", model, codes, rows, "-k", 1)
+    assert "at most the 0 codes" in fails(capsys, "search", model, rows, "--codes", codes, "-k", 1)
 
 
 def test_queries_that_are_not_finite_are_named(tmp_path, capsys):
@@ -61,7 +61,7 @@ def test_queries_that_are_not_finite_are_named(tmp_path, capsys):
     fs.SketchHash(3).update(ROWS).save(model)
     np.save(codes, fs.load(model).encode(ROWS))
     np.save(rows, ROWS * np.nan)
-    assert "r.npy: rows must be finite: row 0" in fails(capsys, "search", model, codes, rows)
+    assert "r.npy: rows must be finite: row 0" in fails(capsys, "search", model, rows, "--codes", codes)
 
 
 def test_a_failure_in_the_middle_keeps_the_checkpoint(tmp_path, capsys, monkeypatch):
@@ -69,7 +69,7 @@ def test_a_failure_in_the_middle_keeps_the_checkpoint(tmp_path, capsys, monkeypa
     monkeypatch.setattr(_run, "STATES_OF_A_PART", 0)
     path, out = tmp_path / "a.svm", tmp_path / "o.fsk"
     path.write_bytes(TEXT + b"1 3:1 2:1\n")
-    command = ("sketch", path, "-l", 3, "--n-features", 6, "-o", out)
+    command = ("sketch", path, "-l", 3, "--set", "n_features=6", "-o", out)
     assert "a.svm: line 401: feature indices must increase" in fails(capsys, *command)
     assert not out.exists()
     _, rows = kept(Path(f"{out}.partial"))

@@ -1,4 +1,4 @@
-"""fastsketch groups."""
+"""fastsketch sketch --by."""
 
 import json
 
@@ -23,11 +23,11 @@ def test_as_in_python(table, capsys):
     folder, rows, keys = table
     out = folder / "groups.fsk"
     inputs = [str(folder / "a.npy"), str(folder / "b.npy")]
-    assert main(["groups", *inputs, "--by", "0", "-l", "5", "--center", "-o", str(out), "--json"]) == 0
+    assert main(["sketch", *inputs, "--by", "0", "-l", "5", "--center", "-o", str(out), "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     groups = fs.GroupSketches.load(out)
     assert facts["n_groups"] == len(groups) == 7 and facts["n_rows"] == 900 and facts["output"] == str(out)
-    assert groups.notes == {"inputs": ["a.npy", "b.npy"], "by": "0"}
+    assert groups.notes == {"inputs": ["a.npy", "b.npy"], "by": 0}
     for key in groups:
         mine = fs.FrequentDirections(5, solver="gram", center=True).update(rows[keys == key])
         assert groups[key].to_bytes() == mine.to_bytes()
@@ -38,18 +38,18 @@ def test_as_in_python(table, capsys):
 def test_memory_and_columns(table, capsys):
     folder, rows, keys = table
     out = folder / "groups.fsk"
-    command = ["groups", str(folder / "?.npy"), "--by", "0", "--columns", "0,3", "-l", "2", "-o", str(out)]
-    assert main([*command, "--max-memory", "0.001"]) == 0
+    command = ["sketch", str(folder / "?.npy"), "--by", "0", "--columns", "0,3", "-l", "2", "-o", str(out)]
+    assert main([*command, "--set", "max_memory=1000"]) == 0
     assert fs.load(out)[3].n_features == 2
     assert sorted(path.name for path in folder.iterdir()) == ["a.npy", "b.npy", "groups.fsk"]
-    assert main([*command, "--max-memory", "-1"]) == 2
-    assert "--max-memory must lie in [0, 1e+12], got -1" in capsys.readouterr().err
+    assert main([*command, "--set", "max_memory=-1"]) == 2
+    assert "max_memory must" in capsys.readouterr().err
 
 
 def test_merged_groups(table, capsys):
     folder, rows, keys = table
     for name in "ab":
-        assert main(["groups", str(folder / f"{name}.npy"), "--by", "0", "-o", str(folder / f"{name}.fsk")]) == 0
+        assert main(["sketch", str(folder / f"{name}.npy"), "--by", "0", "-o", str(folder / f"{name}.fsk")]) == 0
     both = folder / "both.fsk"
     assert main(["merge", str(folder / "a.fsk"), str(folder / "b.fsk"), "-o", str(both)]) == 0
     assert fs.load(both).n_rows == 900 and sorted(fs.load(both)) == list(range(7))
@@ -59,7 +59,7 @@ def test_a_table(table, capsys):
     parquet = pytest.importorskip("pyarrow.parquet")
     folder, rows, keys = table
     out = folder / "groups.parquet"
-    assert main(["groups", str(folder / "?.npy"), "--by", "0", "-l", "4", "--center", "-o", str(out)]) == 0
+    assert main(["sketch", str(folder / "?.npy"), "--by", "0", "-l", "4", "--center", "-o", str(out)]) == 0
     found = parquet.read_table(out).to_pylist()
     assert [row["key"] for row in found] == list(dict.fromkeys(keys.tolist()))
     for row in found:
@@ -84,14 +84,16 @@ def test_what_cannot_be(table, capsys):
                 "0",
                 "-o",
                 out,
-                "--temporary-folder",
-                str(folder / "x"),
-                "--max-memory",
-                "0",
+                "--set",
+                f"folder={folder / 'x'}",
+                "--set",
+                "max_memory=0",
             ],
             "x",
         ),
+        ([str(folder / "a.npy"), "--by", "0", "-o", out, "--workers", "2"], "--workers does not go with --by"),
+        ([str(folder / "a.npy"), "--set", "folder=x", "-o", out], "--set folder does not go with a sketch without"),
     ):
-        assert main(["groups", *arguments]) == 2
+        assert main(["sketch", *arguments]) == 2
         assert message in capsys.readouterr().err
     assert not (folder / "groups.fsk").exists()

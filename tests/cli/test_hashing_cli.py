@@ -24,20 +24,22 @@ def folder(tmp_path):
 
 
 def test_hash_encode_search(folder):
-    out = json.loads(run("hash", "rows.npy", "more.npy", "--n-bits", 12, "-o", "m.fsk", "--json", cwd=folder).stdout)
+    out = json.loads(
+        run("quantize", "rows.npy", "more.npy", "--n-bits", 12, "-o", "m.fsk", "--json", cwd=folder).stdout
+    )
     assert (out["n_rows"], out["n_bits"], out["rotation"], out["method"]) == (1700, 12, "itq", "srht")
     model = fs.load(folder / "m.fsk")
     expected = fs.SketchHash(12).update(ROWS).update(ROWS[:200] * 2)
     expected.notes = model.notes
     assert same_state(model, expected)
-    assert "rows per second" in run("encode", "m.fsk", "rows.npy", "more.npy", "-o", "c.npy", cwd=folder).stdout
+    assert "rows per second" in run("transform", "m.fsk", "rows.npy", "more.npy", "-o", "c.npy", cwd=folder).stdout
     codes = np.load(folder / "c.npy")
     assert np.array_equal(codes, model.encode(np.vstack([ROWS, ROWS[:200] * 2])))
-    found = json.loads(run("search", "m.fsk", "c.npy", "more.npy", "-k", 3, "--json", cwd=folder).stdout)
+    found = json.loads(run("search", "m.fsk", "more.npy", "--codes", "c.npy", "-k", 3, "--json", cwd=folder).stdout)
     distances, indices = model.search(ROWS[:200] * 2, codes, k=3)
     assert found["indices"] == indices.tolist()
     assert found["distances"] == distances.tolist()
-    text = run("search", "m.fsk", "c.npy", "more.npy", "-k", 3, "-o", "f.npz", cwd=folder).stdout
+    text = run("search", "m.fsk", "more.npy", "--codes", "c.npy", "-k", 3, "-o", "f.npz", cwd=folder).stdout
     assert "query 4:" in text
     assert "query 5:" not in text
     with np.load(folder / "f.npz") as file:
@@ -48,24 +50,24 @@ def test_hash_encode_search(folder):
 
 def test_parts_merge(folder):
     for part, name in enumerate(["rows.npy", "more.npy"]):
-        run("hash", name, "--n-bits", 8, "--part", part, "-o", f"{part}.fsk", cwd=folder)
+        run("quantize", name, "--n-bits", 8, "--set", f"part={part}", "-o", f"{part}.fsk", cwd=folder)
     run("merge", "0.fsk", "1.fsk", "-o", "all.fsk", cwd=folder)
     assert fs.load(folder / "all.fsk").n_rows == 1700
-    run("hash", "rows.npy", "--n-bits", 8, "-o", "again.fsk", cwd=folder)
+    run("quantize", "rows.npy", "--n-bits", 8, "-o", "again.fsk", cwd=folder)
     assert "already been merged" in run("merge", "0.fsk", "again.fsk", "-o", "x.fsk", cwd=folder, status=2).stderr
     assert not (folder / "x.fsk").exists()
 
 
 def test_svmlight_rows(folder):
     (folder / "rows.svm").write_text("".join(f"1 {i % 6 + 1}:{i} 8:1\n" for i in range(1, 60)))
-    run("hash", "rows.svm", "--n-bits", 4, "-o", "m.fsk", cwd=folder)
-    run("encode", "m.fsk", "rows.svm", "-o", "c.npy", cwd=folder)
+    run("quantize", "rows.svm", "--n-bits", 4, "-o", "m.fsk", cwd=folder)
+    run("transform", "m.fsk", "rows.svm", "-o", "c.npy", cwd=folder)
     assert np.load(folder / "c.npy").shape == (59, 1)
 
 
 def test_a_killed_run_resumes(folder):
     np.save(folder / "big.npy", np.random.default_rng(0).standard_normal((20_000, 200)))
-    command = ["hash", "big.npy", "--n-bits", "32", "-o"]
+    command = ["quantize", "big.npy", "--n-bits", "32", "-o"]
     process = subprocess.Popen([*IN_SMALL_PARTS, *command, "cut.fsk"], cwd=folder)
     end = time.monotonic() + 60
     while not list(folder.glob("cut.fsk.partial/node-*.fsk")) and time.monotonic() < end and process.poll() is None:
@@ -80,8 +82,8 @@ def test_a_killed_run_resumes(folder):
 
 
 def test_bad_input(folder):
-    run("hash", "rows.npy", "--n-bits", 8, "-o", "m.fsk", cwd=folder)
-    run("encode", "m.fsk", "rows.npy", "-o", "c.npy", cwd=folder)
+    run("quantize", "rows.npy", "--n-bits", 8, "-o", "m.fsk", cwd=folder)
+    run("transform", "m.fsk", "rows.npy", "-o", "c.npy", cwd=folder)
     run("sketch", "rows.npy", "-l", 4, "-o", "s.fsk", cwd=folder)
     np.save(folder / "narrow.npy", ROWS[:, :5])
     np.save(folder / "nan.npy", ROWS * np.nan)
@@ -89,26 +91,37 @@ def test_bad_input(folder):
     (folder / "text.npy").write_text("x")
     before = (folder / "c.npy").read_bytes()
     for command, message in [
-        (("hash", "rows.npy", "--n-bits", 25, "-o", "x.fsk"), "at most the 24 features"),
-        (("hash", "rows.npy", "--n-bits", 0, "-o", "x.fsk"), "n_bits must be"),
-        (("hash", "rows.npy", "-l", 10, "-o", "x.fsk"), "n_bits must be at most 5"),
-        (("hash", "nan.npy", "--n-bits", 8, "-o", "x.fsk"), "a NaN in column 0"),
-        (("hash", "rows.npy", "narrow.npy", "--n-bits", 4, "-o", "x.fsk"), "number of columns"),
-        (("hash", "rows.npy", "--n-bits", 4, "-o", "none/x.fsk"), "folder of the output"),
-        (("hash", "rows.npy", "--n-bits", 4, "-o", "x.fsk", "--resume"), "nothing to resume"),
-        (("encode", "m.fsk", "narrow.npy", "-o", "c.npy"), "24 columns"),
-        (("encode", "m.fsk", "nan.npy", "-o", "c.npy"), "finite"),
-        (("encode", "s.fsk", "rows.npy", "-o", "c.npy"), "not a SketchHash"),
-        (("encode", "none.fsk", "rows.npy", "-o", "c.npy"), "none.fsk"),
-        (("search", "m.fsk", "c.npy", "rows.npy", "-k", 1501), "at most the 1500 codes"),
-        (("search", "m.fsk", "c.npy", "rows.npy", "-k", 0), "-k must be"),
-        (("search", "m.fsk", "wide.npy", "rows.npy"), "codes must have 1 bytes"),
-        (("search", "m.fsk", "text.npy", "rows.npy"), "text.npy is no .npy file"),
-        (("search", "m.fsk", "none.npy", "rows.npy"), "none.npy"),
+        (("quantize", "rows.npy", "--n-bits", 25, "-o", "x.fsk"), "at most the 24 features"),
+        (("quantize", "rows.npy", "--n-bits", 0, "-o", "x.fsk"), "n_bits must be"),
+        (
+            ("quantize", "rows.npy", "--n-bits", 64, "--set", "sketch_size=10", "-o", "x.fsk"),
+            "n_bits must be at most 5",
+        ),
+        (("quantize", "nan.npy", "--n-bits", 8, "-o", "x.fsk"), "a NaN in column 0"),
+        (("quantize", "rows.npy", "narrow.npy", "--n-bits", 4, "-o", "x.fsk"), "number of columns"),
+        (("quantize", "rows.npy", "--n-bits", 4, "-o", "none/x.fsk"), "folder of the output"),
+        (("quantize", "rows.npy", "--n-bits", 4, "-o", "x.fsk", "--resume"), "nothing to resume"),
+        (("transform", "m.fsk", "narrow.npy", "-o", "c.npy"), "24 columns"),
+        (("transform", "m.fsk", "nan.npy", "-o", "c.npy"), "finite"),
+        (("search", "s.fsk", "rows.npy", "--codes", "c.npy"), "not a SketchHash"),
+        (
+            ("transform", "m.fsk", "rows.npy", "--what", "scores", "-o", "c.npy"),
+            "--what must be codes or rows for a Ske",
+        ),
+        (("transform", "m.fsk", "rows.npy", "-k", 3, "-o", "c.npy"), "--n-components is not for codes"),
+        (("transform", "none.fsk", "rows.npy", "-o", "c.npy"), "none.fsk"),
+        (("search", "m.fsk", "rows.npy", "--codes", "c.npy", "-k", 1501), "at most the 1500 codes"),
+        (("search", "m.fsk", "rows.npy", "--codes", "c.npy", "-k", 0), "-k must be"),
+        (("search", "m.fsk", "rows.npy", "--codes", "wide.npy"), "codes must have 1 bytes"),
+        (("search", "m.fsk", "rows.npy", "--codes", "text.npy"), "text.npy is no .npy file"),
+        (("search", "m.fsk", "rows.npy", "--codes", "none.npy"), "none.npy"),
         (("merge", "m.fsk", "s.fsk", "-o", "x.fsk"), "s.fsk"),
         (("info", "m.fsk", "--plot", "x.png"), "spectrum of a sketch"),
-        (("hash", "rows.npy", "--method", "lsh", "-o", "x.fsk"), "method must be one of 'srht', 'fd'"),
-        (("hash", "rows.npy", "--rotation", "qr", "-o", "x.fsk"), "rotation must be"),
+        (
+            ("quantize", "rows.npy", "--n-bits", 8, "--set", "method=lsh", "-o", "x.fsk"),
+            "method must be one of 'srht', 'fd'",
+        ),
+        (("quantize", "rows.npy", "--n-bits", 8, "--set", "rotation=qr", "-o", "x.fsk"), "rotation must be"),
     ]:
         error = run(*command, cwd=folder, status=2).stderr
         assert message in error, error
@@ -119,5 +132,5 @@ def test_bad_input(folder):
 
 
 def test_rotation_none_is_none(folder):
-    run("hash", "rows.npy", "-b", 8, "--rotation", "none", "-o", "m.fsk", cwd=folder)
+    run("quantize", "rows.npy", "--n-bits", 8, "--set", "rotation=none", "-o", "m.fsk", cwd=folder)
     assert fs.load(folder / "m.fsk").rotation is None

@@ -48,7 +48,7 @@ def test_what_is_missing_is_filled(run, tmp_path):
 def test_the_first_line_is_what_header_says(run, tmp_path):
     (tmp_path / "years.csv").write_text("2001,2002\n1,2\n3,4\n")
     assert run("sketch", "years.csv", "-l", 2, "-o", "o.fsk", "--json")["n_rows"] == 3
-    found = run("sketch", "years.csv", "--header", "-l", 2, "-o", "o.fsk", "--json")
+    found = run("sketch", "years.csv", "--set", "header=yes", "-l", 2, "-o", "o.fsk", "--json")
     assert (found["n_rows"], found["feature_names"]) == (2, ["2001", "2002"])
 
 
@@ -57,7 +57,7 @@ def test_a_data_set_by_its_key(run, tmp_path):
     with h5py.File(tmp_path / "rows.h5", "w") as file:
         file["train"], file["test"] = ROWS, ROWS[:9]
     assert "'test', 'train'" in run("sketch", "rows.h5", "-o", "no.fsk", status=2)
-    assert run("sketch", "rows.h5", "--key", "test", "-l", 2, "-o", "o.fsk", "--json")["n_rows"] == 9
+    assert run("sketch", "rows.h5", "--set", "key=test", "-l", 2, "-o", "o.fsk", "--json")["n_rows"] == 9
 
 
 def test_of_many_names_the_text_lists_some(run, tmp_path, capfd):

@@ -64,17 +64,29 @@ def test_many_files_are_one_stream(run):
 
 
 def test_flags_are_the_parameters(run):
-    run(*ITEMS_OF, "--ridge", 7, "--method", "rfd", "--decay", 0.99, "--activity-power", 0, "--dtype", "float64")
+    run(
+        *ITEMS_OF,
+        "--ridge",
+        7,
+        "--set",
+        "method=rfd",
+        "--set",
+        "decay=0.99",
+        "--set",
+        "activity_power=0",
+        "--set",
+        "dtype=float64",
+    )
     model = fs.load("o.fsk")
     assert (model.ridge, model.method, model.decay, model.activity_power) == (7.0, "rfd", 0.99, 0.0)
     assert model.resolved["dtype"] == np.float64
     assert "ridge must" in run(*ITEMS_OF, "--ridge", 0, status=2).err
-    assert "method must" in run(*ITEMS_OF, "--method", "cfd", status=2).err
+    assert "method must" in run(*ITEMS_OF, "--set", "method=cfd", status=2).err
 
 
 @pytest.mark.parametrize("stop", [2, 3, 6])
 def test_resumed_to_the_same_bits(run, monkeypatch, stop):
-    command = (*ITEMS_OF, "--names", "names.txt", "--decay", 0.999)
+    command = (*ITEMS_OF, "--names", "names.txt", "--set", "decay=0.999")
     run(*command)
     whole = Path("o.fsk").read_bytes()
     Path("o.fsk").unlink()
@@ -183,7 +195,7 @@ def test_bad_rows_are_named(run):
     assert "t.svm, line 4: rows must not be negative: row 2 holds -1.0 in column 0" in error
     assert not Path("o.fsk").exists()
     Path("t.svm").write_text("\n".join(lines[:3]) + "\n")
-    run("items", "t.svm", "--n-features", 9, "-l", 4, "-o", "o.fsk")
+    run("items", "t.svm", "--set", "n_features=9", "-l", 4, "-o", "o.fsk")
     assert fs.load("o.fsk").popularity.tolist()[4:] == [0.0] * 5
 
 
@@ -194,7 +206,7 @@ def test_text_and_matrices_are_the_same_rows(run, monkeypatch):
     Path("t.svm").write_text(text + "\n")
     np.save("t.npy", rows)
     for path in ("t.svm", "t.npy", "monday.npz"):
-        run("items", path, "--n-features", ITEMS, "-l", 8, "-o", f"{path}.fsk")
+        run("items", path, "--set", f"n_features={ITEMS}", "-l", 8, "-o", f"{path}.fsk")
     one, two, three = (fs.load(f"{path}.fsk") for path in ("t.svm", "t.npy", "monday.npz"))
     for model in (one, two, three):
         model.notes = {}

@@ -89,8 +89,8 @@ LEARN = ("learn", "t.svm", "-l", 4, "-o", "o.fsk")
 @pytest.mark.parametrize(
     "switches, message",
     [
-        (["--dtype", "float64"], "--dtype is float64 now and was none"),
-        (["--dtype", "float32"], "--dtype is float32 now and was none"),
+        (["--set", "dtype=float64"], "--dtype is float64 now and was none"),
+        (["--set", "dtype=float32"], "--dtype is float32 now and was none"),
         (["--center"], "--center is on now and was off"),
         (["--method", "fd"], "--method is fd now and was rfd"),
         (["-l", 9], "--sketch-size is 9 now and was 8"),
@@ -108,8 +108,8 @@ def test_switches_of_learn(run, monkeypatch):
     stopped(run, monkeypatch, *command, cls=fs.SketchedNewton, stop=3)
     error = run(*command, "--regression", "--resume", status=2).err
     assert "--regression is on now and was off" in error and "--loss is square now" in error
-    assert "--n-features is 31 now and was 30" in run(*command, "--n-features", 31, "--resume", status=2).err
-    run(*command, "--n-features", 30, "--resume")  # the same width, found or told
+    assert "--n-features is 31 now and was 30" in run(*command, "--set", "n_features=31", "--resume", status=2).err
+    run(*command, "--set", "n_features=30", "--resume")  # the same width, found or told
 
 
 @pytest.mark.parametrize("compressed", [False, True])
@@ -239,8 +239,8 @@ def test_bad_rows_are_named(run):
         assert "t.svm: line 126: the value is not a finite" in run(*command, "-o", "o.fsk", status=2).err
     np.save("bad.npy", rows)
     assert "bad.npy: rows must be finite: row 123 " in run("sketch", "rows.npy", "bad.npy", "-o", "o.fsk", status=2).err
-    run("hash", "rows.npy", "-b", 4, "-o", "h.fsk")
-    assert "bad.npy: rows must be finite: row 123 " in run("encode", "h.fsk", "bad.npy", "-o", "c.npy", status=2).err
+    run("quantize", "rows.npy", "--n-bits", 4, "-o", "h.fsk")
+    assert "bad.npy: rows must be finite: row 123 " in run("transform", "h.fsk", "bad.npy", "-o", "c.npy", status=2).err
     write("t.svm", ROWS, np.where(np.arange(400) == 60, np.nan, TRUTH))
     for switches in ((), ("--regression",)):
         assert "t.svm: line 61: the label is not" in run("learn", "t.svm", *switches, "-o", "o.fsk", status=2).err
@@ -349,7 +349,7 @@ def test_a_process_that_is_interrupted_ends_as_a_shell_expects(tmp_path):
     if os.name != "posix":
         pytest.skip("signals")
     np.save(tmp_path / "big.npy", np.random.default_rng(0).standard_normal((20_000, 200)))
-    command = [*IN_SMALL_PARTS, "sketch", "big.npy", "-l", "64", "--solver", "svd", "-o", "o.fsk"]
+    command = [*IN_SMALL_PARTS, "sketch", "big.npy", "-l", "64", "--set", "solver=svd", "-o", "o.fsk"]
     process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
     manifest, end = tmp_path / "o.fsk.partial" / "manifest.jsonl", time.monotonic() + 60
     while not manifest.exists() or manifest.read_bytes().count(b"\n") < 2:  # the job, and a part that is complete

@@ -62,7 +62,7 @@ def test_learn_and_test(folder):
 def test_adaptive_methods(folder, options):
     from scipy import sparse
 
-    flags = [part for name, value in options.items() for part in (f"--{name.replace('_', '-')}", value)]
+    flags = [part for name, value in options.items() for part in ("--set", f"{name}={value}")]
     done = run(
         "learn",
         "train.svm",
@@ -88,7 +88,7 @@ def test_adaptive_methods(folder, options):
     assert out["learning_rate"] == model.resolved["learning_rate"]
     about = json.loads(run("info", "m.fsk", "--json", cwd=folder).stdout)
     assert (about["kind"], about["method"], about["n_rows"]) == ("AdaptiveSubgradient", options["method"], 600)
-    error = run("learn", "train.svm", "--method", "adam", "--learning-rate", 0, cwd=folder, status=2).stderr
+    error = run("learn", "train.svm", "--method", "adam", "--set", "learning_rate=0", cwd=folder, status=2).stderr
     assert "learning_rate must lie in (0, " in error
 
 
@@ -101,16 +101,16 @@ def test_adaptive_methods(folder, options):
     ],
 )
 def test_forgetting_and_curvature(folder, options, more):
-    flags = [part for name, value in options.items() for part in (f"--{name}", str(value).lower())]
+    flags = [part for name, value in options.items() for part in ("--set", f"{name}={str(value).lower()}")]
     run("learn", "train.svm", *flags, *more, "-o", "m.fsk", cwd=folder)
     model = fs.load(folder / "m.fsk")
     assert {name: getattr(model, name) for name in options} == options
     for wrong, message in [
-        (("--decay", 1.5), "decay must lie in (0, 1]"),
-        (("--decay", 0.9, "--method", "oja", "--alpha0", 1), "decay must be 1 with method='oja'"),
-        (("--drift", "begin"), "drift must be"),
-        (("--curvature", "flat"), "curvature must be"),
-        (("--curvature", "loss", "--method", "ogd"), "--curvature does not belong to --method ogd"),
+        (("--set", "decay=1.5"), "decay must lie in (0, 1]"),
+        (("--set", "decay=0.9", "--method", "oja", "--set", "alpha0=1"), "decay must be 1 with method='oja'"),
+        (("--set", "drift=begin"), "drift must be"),
+        (("--set", "curvature=flat"), "curvature must be"),
+        (("--set", "curvature=loss", "--method", "ogd"), "--set curvature does not belong to --method ogd"),
     ]:
         error = run("learn", "train.svm", *wrong, "-o", "x.fsk", cwd=folder, status=2).stderr
         assert message in error, error
@@ -161,22 +161,25 @@ def test_bad_input(folder):
         (("learn", "t.csv", "-o", "x.fsk"), "t.csv is a table: --target names the column of labels"),
         (("learn", "t.csv", "--target", "y", "-o", "x.fsk"), "t.csv has no column 'y': it has 'a', 'b', 'label'"),
         (
-            ("learn", "t.csv", "--header", "--target", "4", "-o", "x.fsk"),
-            "t.csv has 3 columns: --target 4 is none of them",
+            ("learn", "t.csv", "--set", "header=yes", "--target", "4", "-o", "x.fsk"),
+            "t.csv has 3 columns, numbered from 0: 4 is none of them",
         ),
         (("learn", "t.csv", "train.svm", "--target", "3", "-o", "x.fsk"), "all tables or all svmlight"),
-        (("learn", "train.svm", "--classes", "1,2", "-o", "x.fsk"), "train.svm, line"),
+        (("learn", "train.svm", "--set", "classes=1,2", "-o", "x.fsk"), "train.svm, line"),
         (("learn", "train.svm", "--class-weight", "heavy", "-o", "x.fsk"), "class_weight must be 'balanced'"),
         (("learn", "none.svm", "-o", "x.fsk"), "none.svm"),
         (("learn", "train.svm", "--test", "none.svm", "-o", "x.fsk"), "none.svm"),
         (("learn", "train.svm", "-l", 1, "-o", "x.fsk"), "sketch_size"),
-        (("learn", "train.svm", "--method", "fd", "--alpha0", 0, "-o", "x.fsk"), "alpha0"),
+        (("learn", "train.svm", "--method", "fd", "--set", "alpha0=0", "-o", "x.fsk"), "alpha0"),
         (("learn", "train.svm", "--method", "sgd", "-o", "x.fsk"), "--method must be one of rfd, fd,"),
         (
-            ("learn", "train.svm", "--learning-rate", 1, "-o", "x.fsk"),
-            "--learning-rate does not belong to --method rfd",
+            ("learn", "train.svm", "--set", "learning_rate=1", "-o", "x.fsk"),
+            "--set learning_rate does not belong to --method rfd",
         ),
-        (("learn", "train.svm", "--method", "ogd", "--alpha0", 1, "-o", "x.fsk"), "--alpha0 does not belong to"),
+        (
+            ("learn", "train.svm", "--method", "ogd", "--set", "alpha0=1", "-o", "x.fsk"),
+            "--set alpha0 does not belong to",
+        ),
         (("learn", "train.svm", "--every", -1, "-o", "x.fsk"), "--every"),
         (("learn", "train.svm", "-o", "none/x.fsk"), "folder of the output"),
     ]:
@@ -187,5 +190,5 @@ def test_bad_input(folder):
 
 
 def test_none_by_name(folder):
-    run("learn", "train.svm", "--constraint", "none", "-o", "m.fsk", cwd=folder)
+    run("learn", "train.svm", "--set", "constraint=none", "-o", "m.fsk", cwd=folder)
     assert fs.load(folder / "m.fsk").constraint is None

@@ -30,13 +30,15 @@ def folder(tmp_path):
 
 
 def test_complete_predict_recommend(folder):
-    done = run("complete", "r.csv", "-r", 2, "--sweeps", 8, "--ridge", 0.1, "-o", "m.fsk", "--json", cwd=folder)
+    done = run(
+        "complete", "r.csv", "-r", 2, "--set", "sweeps=8", "--set", "ridge=0.1", "-o", "m.fsk", "--json", cwd=folder
+    )
     out = json.loads(done.stdout)
     assert (out["n_rows"], out["n_features"], out["selected_rank"]) == (40, 25, 2)
     run("predict", "m.fsk", "pairs.csv", "-o", "p.csv", cwd=folder)
     found = list(csv.reader((folder / "p.csv").read_text().splitlines()))
     (folder / "named.csv").write_text("user,item\n" + (folder / "pairs.csv").read_text())  # a header is no pair
-    run("predict", "m.fsk", "named.csv", "--header", "-o", "q.csv", cwd=folder)
+    run("predict", "m.fsk", "named.csv", "--set", "header=yes", "-o", "q.csv", cwd=folder)
     assert (folder / "q.csv").read_text() == (folder / "p.csv").read_text()
     with np.load(folder / "truth.npz") as file:
         truth = file["truth"]
@@ -69,8 +71,8 @@ def test_it_is_the_model(folder):
         3,
         "--validation",
         0.1,
-        "--dtype",
-        "float64",
+        "--set",
+        "dtype=float64",
         "-o",
         "m.fsk",
         cwd=folder,
@@ -117,7 +119,7 @@ def test_bad_use_is_named(folder):
     assert "labels" in run("complete", "r.csv", "--loss", "logistic", "-o", "x.fsk", cwd=folder, status=2).stderr
     for flags, message in [
         (("--loss", "cubic"), "loss must be one of 'square'"),
-        (("--learning-rate", 2), "learning_rate must lie in (0, 1], got 2"),
+        (("--set", "learning_rate=2"), "learning_rate must lie in (0, 1], got 2"),
     ]:
         assert message in run("complete", "r.csv", *flags, "-o", "x.fsk", cwd=folder, status=2).stderr
     assert not (folder / "x.fsk").exists()
@@ -128,15 +130,24 @@ def test_predictions_of_labels(folder):
     lines = [f"{i},{j},{1 if i % 2 == j % 2 else 0}\n" for i in range(20) for j in range(12) if rng.random() < 0.7]
     (folder / "links.csv").write_text("".join(lines))
     (folder / "pairs.csv").write_text("0,0\n0,1\n")
-    run("complete", "links.csv", "--loss", "logistic", "-r", 2, "--ridge", 0.1, "-o", "m.fsk", cwd=folder)
+    run("complete", "links.csv", "--loss", "logistic", "-r", 2, "--set", "ridge=0.1", "-o", "m.fsk", cwd=folder)
     values = []
-    for flags in ((), ("--proba",)):
+    for flags in (
+        (),
+        (
+            "--what",
+            "probabilities",
+        ),
+    ):
         run("predict", "m.fsk", "pairs.csv", *flags, "-o", "p.csv", cwd=folder)
         values.append([float(line[2]) for line in csv.reader((folder / "p.csv").read_text().splitlines())])
     assert values[0] == [1, -1]
     assert 0 < values[1][1] < 0.5 < values[1][0] < 1
     run("complete", "r.csv", "-o", "s.fsk", cwd=folder)
-    assert "logistic" in run("predict", "s.fsk", "pairs.csv", "--proba", "-o", "q.csv", cwd=folder, status=2).stderr
+    assert (
+        "logistic"
+        in run("predict", "s.fsk", "pairs.csv", "--what", "probabilities", "-o", "q.csv", cwd=folder, status=2).stderr
+    )
 
 
 def test_the_rank_is_at_most_the_smaller_side(folder):

@@ -59,12 +59,12 @@ def folder(tmp_path_factory):
 def test_encode(folder):
     expected = fs.load(folder / "hash.fsk").encode(ROWS)
     for words in ([], ["--workers", 2], ["--workers", 2, "--engine", "threads"]):
-        assert facts(folder, "encode", "hash.fsk", "rows.npy", "-o", "codes.npy", *words)["n_rows"] == 3000
+        assert facts(folder, "transform", "hash.fsk", "rows.npy", "-o", "codes.npy", *words)["n_rows"] == 3000
         assert np.array_equal(np.load(folder / "codes.npy"), expected)
-    piped = run(folder, "encode", "hash.fsk", "-", "-o", "-", data=(folder / "rows.npy").read_bytes())
+    piped = run(folder, "transform", "hash.fsk", "-", "-o", "-", data=(folder / "rows.npy").read_bytes())
     assert piped.stdout == (folder / "codes.npy").read_bytes()
     pq = pytest.importorskip("pyarrow.parquet")
-    facts(folder, "encode", "hash.fsk", "rows.npy", "-o", "codes.parquet", "--workers", 2, "--engine", "threads")
+    facts(folder, "transform", "hash.fsk", "rows.npy", "-o", "codes.parquet", "--workers", 2, "--engine", "threads")
     codes = np.frombuffer(b"".join(pq.read_table(folder / "codes.parquet")["code"].to_pylist()), np.uint8)
     assert np.array_equal(codes.reshape(-1, 2), expected)
 
@@ -86,7 +86,7 @@ def test_resume(folder):
         patch.setattr("fastsketch.jobs._progress.PAUSE", 0.0)
         options = job._replace(progress=stop, workers=1)
         _mapping.written(encoder.encode, source, folder / "again.npy", _mapping.Npy(), options)
-    found = facts(folder, "encode", "hash.fsk", "rows.npy", "-o", "again.npy", "--resume")
+    found = facts(folder, "transform", "hash.fsk", "rows.npy", "-o", "again.npy", "--resume")
     assert found["parts_kept"] == 10
     assert np.array_equal(np.load(folder / "again.npy"), encoder.encode(ROWS))
     for words, message in [
@@ -101,7 +101,7 @@ def test_resume(folder):
         ),
     ]:
         data = (folder / "rows.npy").read_bytes() if words[0] == "-" else None
-        refused = run(folder, "encode", "hash.fsk", *words, data=data)
+        refused = run(folder, "transform", "hash.fsk", *words, data=data)
         assert refused.returncode == 2, refused.stderr
         assert message in refused.stderr.decode()
     assert not list(folder.glob("x.npy*"))
@@ -109,13 +109,15 @@ def test_resume(folder):
 
 def test_predict_and_score(folder):
     learner = fs.load(folder / "learner.fsk")
-    one = run(folder, "predict", "learner.fsk", "rows.svm", "--probabilities")
-    two = run(folder, "predict", "learner.fsk", "rows.svm", "--probabilities", "--workers", 2, "--engine", "threads")
+    one = run(folder, "predict", "learner.fsk", "rows.svm", "--what", "probabilities")
+    two = run(
+        folder, "predict", "learner.fsk", "rows.svm", "--what", "probabilities", "--workers", 2, "--engine", "threads"
+    )
     assert one.stdout == two.stdout and one.stdout.startswith(b"-1,1\n")
     facts(folder, "predict", "learner.fsk", "rows.npy", "-o", "labels.npy", "--workers", 2, "--engine", "threads")
     assert np.array_equal(np.load(folder / "labels.npy"), learner.predict(ROWS))
     scores = [
-        facts(folder, "score", "learner.fsk", "rows.svm", *words)
+        facts(folder, "predict", "learner.fsk", "rows.svm", "--what", "metrics", *words)
         for words in ([], ["--workers", 2], ["--workers", 3, "--engine", "threads"])
     ]
     for found in scores:
@@ -163,7 +165,7 @@ def test_transform(folder):
     facts(folder, "transform", "pca.fsk", "rows.npy", "-o", "out.npy")
     assert np.allclose(np.load(folder / "out.npy"), pca.transform(ROWS))
     for words, message in [
-        (["hash.fsk", "rows.npy"], "holds a SketchHash, not a sketch or an estimator"),
+        (["learner.fsk", "rows.npy"], "holds a SketchedNewton, not a sketch, an estimator with components or"),
         (["sketch.fsk", "rows.npy", "--what", "colours"], "--what must be"),
         (["pca.fsk", "rows.npy", "-k", "2"], "--n-components is for sketches"),
         (["pca.fsk", "rows.npy", "--what", "distances"], "--what must be components"),

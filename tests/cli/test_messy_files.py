@@ -95,13 +95,16 @@ def figure(what, to_do):
     return {**of(said), "learn": rf"line 2: column 'score' holds '.*', {what}: {to_do}.*; --ignore score leaves it out"}
 
 
-DIVIDED = "line 1: .*: tabs, semicolons and commas divide columns, or what --separator says"
-COMMA = figure("a number with a comma", "--decimal , reads it as the point")
+DIVIDED = "line 1: .*: tabs, semicolons and commas divide columns, or what --set separator=X says"
+COMMA = figure("a number with a comma", "--set decimal=, reads it as the point")
 AGAIN = "line 17: .*the header stands there again: leave the line out"
-UNTOLD = "line 1: .*nothing tells whether this is a header: say --header or --no-header"
+UNTOLD = "line 1: .*nothing tells whether this is a header: say --set header=yes or --set header=no"
 ERRORS = {
-    "bars": {**of(DIVIDED), **of("line 1: . columns are needed, there are 1; tabs.* --separator", READERS_OF_EVENTS)}
-    | {"learn": r"has no column 'what': it has 'who\|what\|score\|amount' \(tabs.* or what --separator says"},
+    "bars": {
+        **of(DIVIDED),
+        **of("line 1: . columns are needed, there are 1; tabs.* --set separator=X", READERS_OF_EVENTS),
+    }
+    | {"learn": r"has no column 'what': it has 'who\|what\|score\|amount' \(tabs.* or what --set separator=X says"},
     "decimal commas": COMMA,
     "quoted decimal commas": COMMA,
     "a line end in quotes": of("line 5: .*quote that opens .*does not close on this line: a cell holds no line ends"),
@@ -118,10 +121,7 @@ ERRORS = {
     },
     "words among numbers": of(r"line 5: column 3 \('score'\): 'many' is no finite", (*ROW_READERS, *READERS_OF_EVENTS)),
     "longer rows": of("line 2: there are (5 columns, in the first line 4|more than 4 columns, as many as the first)"),
-    "no header": {
-        **of(UNTOLD, ROW_READERS),
-        "learn": r"line 1: column 3 is called '0.5': is there no header\? \(--no-h",
-    },
+    "no header": of(UNTOLD, ROW_READERS),
     "two files in one": {**of(AGAIN)},
     "latin-1": of("line 1.* no UTF-8 .*iconv -t UTF-8 makes such text"),
 }
@@ -136,10 +136,7 @@ TYPED = {
 
 # -- the commands ------------------------------------------------------------------------------------------------------
 def flags(options):
-    found = []
-    for name, value in options.items():
-        found += [f"--no-{name}"] if value is False else [f"--{name}", value]
-    return found
+    return [part for name, value in options.items() for part in ("--set", f"{name}={value}".lower())]
 
 
 def say(capsys, *argv):
@@ -163,7 +160,7 @@ def sketched(capsys, name, options):
 
 
 def learned(capsys, name, options):
-    target = "2" if name == "no header" else NAMES.get(name, HEAD)[1]
+    target = "1" if name == "no header" else NAMES.get(name, HEAD)[1]
     say(capsys, "learn", FILE, "--target", target, "-o", "l.fsk", *flags(options))
     return fs.load("l.fsk").coef
 

@@ -25,7 +25,7 @@ def refused(capsys, *arguments):
 
 
 def test_refine_is_that_of_python(capsys):
-    assert main(["refine", "rows.fsk", "rows.npy", "-o", "out.fsk", "--json"]) == 0
+    assert main(["sketch", "rows.npy", "--refine", "rows.fsk", "-o", "out.fsk", "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert fs.load("out.fsk").to_bytes() == fs.load("rows.fsk").refine(ROWS).to_bytes()
     assert facts["n_rows"] == 300 and facts["output"] == "out.fsk"
@@ -33,16 +33,18 @@ def test_refine_is_that_of_python(capsys):
 
 def test_refine_refuses_other_rows(capsys):
     np.save("other.npy", ROWS[::2])
-    assert "these are not the same rows" in refused(capsys, "refine", "rows.fsk", "other.npy", "-o", "out.fsk")
+    assert "these are not the same rows" in refused(
+        capsys, "sketch", "other.npy", "--refine", "rows.fsk", "-o", "out.fsk"
+    )
     fs.SketchHash(8).update(ROWS).save("hash.fsk")
-    assert "only a sketch is refined" in refused(capsys, "refine", "hash.fsk", "rows.npy", "-o", "out.fsk")
+    assert "only a sketch is refined" in refused(capsys, "sketch", "rows.npy", "--refine", "hash.fsk", "-o", "out.fsk")
     fs.FrequentDirections(6, decay=0.9).update(ROWS).save("faded.fsk")
-    assert "decay" in refused(capsys, "refine", "faded.fsk", "rows.npy", "-o", "out.fsk")
+    assert "decay" in refused(capsys, "sketch", "rows.npy", "--refine", "faded.fsk", "-o", "out.fsk")
 
 
 @pytest.mark.parametrize("name", ["sketch", "components", "singular_values", "gram"])
 def test_export_is_the_array(name):
-    assert main(["export", "rows.fsk", "--array", name, "-o", "out.npy"]) == 0
+    assert main(["info", "rows.fsk", "--array", name, "-o", "out.npy"]) == 0
     found = getattr(fs.load("rows.fsk"), name)
     assert np.array_equal(np.load("out.npy"), found() if callable(found) else found)
 
@@ -50,16 +52,20 @@ def test_export_is_the_array(name):
 def test_export_of_a_group(capsys):
     groups = fs.sketch_groups(ROWS, by=np.arange(300) % 4, sketch_size=5)
     groups.save("groups.fsk")
-    assert main(["export", "groups.fsk", "--group", "3", "-o", "out.npy"]) == 0
+    assert main(["info", "groups.fsk", "--array", "sketch", "--group", "3", "-o", "out.npy"]) == 0
     assert np.array_equal(np.load("out.npy"), groups[3].sketch())
-    assert "4 groups: name one with --group" in refused(capsys, "export", "groups.fsk", "-o", "out.npy")
-    assert "no group '9'" in refused(capsys, "export", "groups.fsk", "--group", "9", "-o", "out.npy")
-    assert "--group is for sketches of groups" in refused(capsys, "export", "rows.fsk", "--group", "9", "-o", "out.npy")
+    assert "4 groups: name one with --group" in refused(
+        capsys, "info", "groups.fsk", "--array", "sketch", "-o", "out.npy"
+    )
+    assert "no group '9'" in refused(capsys, "info", "groups.fsk", "--array", "sketch", "--group", "9", "-o", "out.npy")
+    assert "--group is for sketches of groups" in refused(
+        capsys, "info", "rows.fsk", "--array", "sketch", "--group", "9", "-o", "out.npy"
+    )
 
 
 def test_export_of_what_there_is_not(capsys):
-    assert "--array must be one of" in refused(capsys, "export", "rows.fsk", "--array", "copy", "-o", "out.npy")
-    assert "has no mean" in refused(capsys, "export", "rows.fsk", "--array", "mean", "-o", "out.npy")
+    assert "--array must be one of" in refused(capsys, "info", "rows.fsk", "--array", "copy", "-o", "out.npy")
+    assert "has no mean" in refused(capsys, "info", "rows.fsk", "--array", "mean", "-o", "out.npy")
 
 
 @pytest.mark.parametrize("kind", ["quantizer", "hash"])
@@ -67,12 +73,14 @@ def test_decode_is_that_of_python(capsys, kind):
     model = fs.SketchQuantizer(6) if kind == "quantizer" else fs.SketchHash(8, rotation=None)
     model.update(ROWS).save("model.fsk")
     flags = ["--factors"] if kind == "hash" else []
-    assert main(["encode", "model.fsk", "rows.npy", "-o", "codes.npy", *flags]) == 0
-    assert main(["decode", "model.fsk", "codes.npy", "-o", "out.npy", "--json"]) == 0
+    assert main(["transform", "model.fsk", "rows.npy", "-o", "codes.npy", *flags]) == 0
+    assert main(["transform", "model.fsk", "codes.npy", "--what", "rows", "-o", "out.npy", "--json"]) == 0
     encoder = model.encoder(factors=True) if kind == "hash" else model.encoder()
     assert np.array_equal(np.load("out.npy"), encoder.decode(np.load("codes.npy")))
     np.save("short.npy", np.load("codes.npy")[:, :1])
-    assert "codes of 1 bytes" in refused(capsys, "decode", "model.fsk", "short.npy", "-o", "out.npy")
+    assert "codes of 1 bytes" in refused(
+        capsys, "transform", "model.fsk", "short.npy", "--what", "rows", "-o", "out.npy"
+    )
 
 
 class Input:

@@ -37,7 +37,7 @@ def run(capfd, tmp_path, monkeypatch):
 def quantized(run):
     """The model of 12 bytes in q.fsk, codes of the rows in c.npy."""
     run("quantize", "rows.npy", "-b", 12, "-o", "q.fsk")
-    run("encode", "q.fsk", "rows.npy", "-o", "c.npy")
+    run("transform", "q.fsk", "rows.npy", "-o", "c.npy")
     return fs.load("q.fsk")
 
 
@@ -51,7 +51,7 @@ def test_quantize_and_encode(run):
     assert about["fingerprint"] == model.encoder().fingerprint and about["factor_bytes"] in (1, 2)
     assert sum(about["bits_of_directions"]) == pytest.approx(8 * (12 - about["factor_bytes"]))
     assert "factor bytes" in run("info", "q.fsk").out
-    facts = json.loads(run("encode", "q.fsk", "rows.npy", "-o", "c.npy", "--json").out)
+    facts = json.loads(run("transform", "q.fsk", "rows.npy", "-o", "c.npy", "--json").out)
     assert (facts["n_rows"], facts["bytes_per_code"]) == (1200, 12) and "n_bits" not in facts
     assert np.array_equal(np.load("c.npy"), model.encode(ROWS))
     assert json.loads(run("info", "q.fsk", "--json").out)["fingerprint"] == model.encoder().fingerprint
@@ -61,11 +61,11 @@ def test_quantize_and_encode(run):
 def test_searches_are_those_of_the_model(run, quantized, metric):
     codes = np.load("c.npy")
     flags = ("-k", 3, "--metric", metric, "--json")
-    found = json.loads(run("search", "q.fsk", "c.npy", "queries.npy", *flags).out)
+    found = json.loads(run("search", "q.fsk", "queries.npy", "--codes", "c.npy", *flags).out)
     distances, indices = quantized.search(QUERIES, codes, k=3, metric=metric)
     assert found["indices"] == indices.tolist() and found["distances"] == distances.tolist()
     assert (found["queries"], found["codes"], found["metric"]) == (30, 1200, metric)
-    found = json.loads(run("search", "q.fsk", "c.npy", "queries.npy", "--rescore", "rows.npy", *flags).out)
+    found = json.loads(run("search", "q.fsk", "queries.npy", "--codes", "c.npy", "--rescore", "rows.npy", *flags).out)
     distances, indices = quantized.search(QUERIES, codes, k=3, metric=metric, rescore=ROWS)
     assert found["indices"] == indices.tolist() and found["distances"] == distances.tolist()
     if metric == "euclidean":
@@ -79,26 +79,26 @@ def test_ids_and_a_filter(run, quantized):
     expected = quantized.search(QUERIES, np.load("c.npy"), k=3, ids=IDS, allow=allowed, rescore=ROWS, oversample=2)[1]
     for name in ("allowed.txt", "allowed.npy"):
         flags = ("--ids", "ids.npy", "--allow", name, "--rescore", "rows.npy", "--oversample", 2, "-o", "f.npz")
-        text = run("search", "q.fsk", "c.npy", "queries.npy", "-k", 3, *flags).out
+        text = run("search", "q.fsk", "queries.npy", "--codes", "c.npy", "-k", 3, *flags).out
         with np.load("f.npz") as file:
             assert np.array_equal(file["indices"], expected)
     assert f"query 0: {expected[0, 0]} (" in text
 
 
 def test_codes_of_a_hash_with_factors(run):
-    run("hash", "rows.npy", "-b", 16, "-o", "h.fsk")
-    run("encode", "h.fsk", "rows.npy", "--factors", "-o", "c.npy")
+    run("quantize", "rows.npy", "--n-bits", 16, "-o", "h.fsk")
+    run("transform", "h.fsk", "rows.npy", "--factors", "-o", "c.npy")
     model, codes = fs.load("h.fsk"), np.load("c.npy")
     assert np.array_equal(codes, model.encode(ROWS, factors=True))
     for metric in ("euclidean", "hamming"):
         flags = ("-k", 2, "--metric", metric, "--json")
-        found = json.loads(run("search", "h.fsk", "c.npy", "queries.npy", *flags).out)
+        found = json.loads(run("search", "h.fsk", "queries.npy", "--codes", "c.npy", *flags).out)
         assert found["indices"] == model.search(QUERIES, codes, k=2, metric=metric)[1].tolist()
 
 
 def test_no_queries_find_nothing(run, quantized):
     np.save("none.npy", QUERIES[:0])
-    found = json.loads(run("search", "q.fsk", "c.npy", "none.npy", "-k", 3, "--json", "-o", "f.npz").out)
+    found = json.loads(run("search", "q.fsk", "none.npy", "--codes", "c.npy", "-k", 3, "--json", "-o", "f.npz").out)
     assert found["indices"] == [] and found["queries"] == 0
     with np.load("f.npz") as file:
         assert file["indices"].shape == (0, 3)
@@ -114,13 +114,13 @@ def test_bad_input(run, quantized, tmp_path):
     (tmp_path / "words.txt").write_text("12\n\nzwölf\n", encoding="utf-8")
     (tmp_path / "large.txt").write_text("9" * 30 + "\n")
     (tmp_path / "rows.csv").write_text("1,2\n3,zwölf\n", encoding="utf-8")
-    search = ("search", "q.fsk", "c.npy", "queries.npy")
+    search = ("search", "q.fsk", "queries.npy", "--codes", "c.npy")
     for command, message in [
         (("quantize", "rows.npy", "-b", 0, "-o", "x.fsk"), "n_bytes must be"),
         (("quantize", "rows.npy", "-o", "x.fsk", "--resume"), "nothing to resume"),
         (("quantize", "rows.csv", "-b", 2, "-o", "x.fsk"), "rows.csv, line 2: column 2"),
-        (("encode", "s.fsk", "rows.npy", "-o", "x.npy"), "s.fsk holds a FrequentDirections"),
-        (("encode", "q.fsk", "rows.npy", "--factors", "-o", "x.npy"), "--factors is for codes of a hash"),
+        (("transform", "s.fsk", "rows.npy", "-o", "x.npy"), "s.fsk holds a FrequentDirections"),
+        (("transform", "q.fsk", "rows.npy", "--factors", "-o", "x.npy"), "--factors is for codes of a hash"),
         ((*search, "--metric", "hamming"), "hamming"),
         ((*search, "--metric", "manhattan"), "metric must be one of"),
         ((*search, "-k", 1201), "k must be at most the 1200 codes"),
@@ -133,8 +133,8 @@ def test_bad_input(run, quantized, tmp_path):
         ((*search, "--allow", "large.txt"), "large.txt: ids must be integers of 64 bits"),
         ((*search, "--allow", "none.txt"), "none.txt cannot be read"),
         ((*search, "--allow", "q.fsk"), "q.fsk must be text with an integer in every line"),
-        (("search", "q.fsk", "codes9.npy", "queries.npy"), "codes must have 12 bytes"),
-        (("search", "q.fsk", "c.npy", "nan.npy"), "nan.npy: rows must be finite: row 0"),
+        (("search", "q.fsk", "queries.npy", "--codes", "codes9.npy"), "codes must have 12 bytes"),
+        (("search", "q.fsk", "nan.npy", "--codes", "c.npy"), "nan.npy: rows must be finite: row 0"),
         ((*search, "--rescore", "rows.npy", "-o", "rows.npy"), "the output rows.npy is also an input"),
     ]:
         error = run(*command, status=2).err

@@ -19,10 +19,10 @@ ROWS = np.random.default_rng(0).standard_normal((60, 8))
 COMMANDS = {
     "sketch": ["sketch", "rows.npy", "-l", "4"],
     "merge": ["merge", "a.fsk", "a.fsk"],
-    "hash": ["hash", "rows.npy", "-b", "4"],
+    "hash": ["quantize", "rows.npy", "--n-bits", "4"],
     "quantize": ["quantize", "rows.npy", "-b", "4"],
-    "encode": ["encode", "h.fsk", "rows.npy"],
-    "search": ["search", "h.fsk", "c.npy", "rows.npy"],
+    "encode": ["transform", "h.fsk", "rows.npy"],
+    "search": ["search", "h.fsk", "rows.npy", "--codes", "c.npy"],
     "learn": ["learn", "t.svm", "-l", "3", "--every", "20"],
     "complete": ["complete", "r.csv", "-r", "2"],
     "predict": ["predict", "l.fsk", "r.csv"],
@@ -43,8 +43,8 @@ def made(tmp_path_factory):
     try:
         for line in (
             "sketch rows.npy -l 4 -o a.fsk",
-            "hash rows.npy -b 4 -o h.fsk",
-            "encode h.fsk rows.npy -o c.npy",
+            "quantize rows.npy --n-bits 4 -o h.fsk",
+            "transform h.fsk rows.npy -o c.npy",
             "complete r.csv -r 2 -o l.fsk --json",
             "learn t.svm -l 3 -o s.fsk --json",
         ):
@@ -251,7 +251,9 @@ def test_pipes_as_inputs(made):
     command = f"cat t.svm | {sys.executable} -m fastsketch learn /dev/stdin -o piped.fsk"
     found = subprocess.run(["sh", "-c", command], cwd=made, timeout=60, capture_output=True, text=True)
     assert found.returncode == 2 and "/dev/stdin is no regular file" in found.stderr
-    command = command.replace("learn /dev/stdin", "learn /dev/stdin --n-features 8")  # the width is all that it lacks
+    command = command.replace(
+        "learn /dev/stdin", "learn /dev/stdin --set n_features=8"
+    )  # the width is all that it lacks
     found = subprocess.run(["sh", "-c", command], cwd=made, timeout=60, capture_output=True, text=True)
     assert found.returncode == 0, found.stderr
     assert fs.load(made / "piped.fsk").n_rows == 60

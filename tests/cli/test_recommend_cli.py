@@ -79,12 +79,14 @@ def test_from_events(folder, capsys):
     assert taken(folder, "u 4") <= set(again)
     assert len(again) == ITEMS
     # a header of a table without values, in any language
-    assert found(capsys, "h.csv", "u 4", "-n", 4, "--header")[0]["items"] == out[0]["items"]
+    assert found(capsys, "h.csv", "u 4", "-n", 4, "--set", "header=yes")[0]["items"] == out[0]["items"]
     assert found(capsys, "h.csv", "u 4", "-n", 4)[0]["items"] == out[0]["items"]  # names without digits, above ids
     (folder / "w.csv").write_text("who;what\nann;tea\nbob;soap\n")
-    said = "w.csv, line 1: 'who', 'what': nothing tells whether this is a header: say --header or --no-header"
+    said = (
+        "w.csv, line 1: 'who', 'what': nothing tells whether this is a header: say --set header=yes or --set header=no"
+    )
     assert said in fails(capsys, "recommend", "w.csv", "ann")
-    assert found(capsys, "h.csv", "userId", "--no-header")[0]["known"]
+    assert found(capsys, "h.csv", "userId", "--set", "header=no")[0]["known"]
 
 
 def test_a_saved_model_answers(folder, capsys):
@@ -155,26 +157,28 @@ def test_values(folder, capsys):
     # values of a pair are added up; every line is one without them
     (folder / "one.csv").write_text("a,x,2\na,y,1\nb,x,1\nb,z,4\nc,y,1\nc,z,1\n")
     (folder / "two.csv").write_text("a,x,1\na,x,1\na,y,1\nb,x,1\nb,z,4\nc,y,1\nc,z,1\n")
-    one, two = (found(capsys, name, "a", "--ridge", 1) for name in ("one.csv", "two.csv"))
+    one, two = (found(capsys, name, "a", "--set", "ridge=1") for name in ("one.csv", "two.csv"))
     assert one == two
-    assert found(capsys, "one.csv", "--binary", "--ridge", 1) == found(capsys, "one.csv", "--no-values", "--ridge", 1)
+    assert found(capsys, "one.csv", "--binary", "--set", "ridge=1") == found(
+        capsys, "one.csv", "--columns", "0,1", "--set", "ridge=1"
+    )
     # a value of 0, or below --relevant, says what has been seen
     (folder / "zero.csv").write_text("a,x,0\na,y,1\nb,x,1\nb,z,4\nc,y,1\nc,z,1\n")
-    assert found(capsys, "zero.csv", "a", "--ridge", 1)[0]["items"] == ["z"]
+    assert found(capsys, "zero.csv", "a", "--set", "ridge=1")[0]["items"] == ["z"]
     (folder / "minus.csv").write_text("a,x,-1\na,y,1\nb,x,1\nb,z,1\nc,y,1\nc,z,1\n")
     assert "minus.csv, line 1: the value -1 is negative" in fails(capsys, "recommend", "minus.csv")
     (folder / "huge.csv").write_text("u,i,1e38\nu,j,3e38\nu,j,3e38\n")
     assert "for the item 'j' add up to 6e+38, more than float32 holds" in fails(capsys, "recommend", "huge.csv")
-    assert found(capsys, "minus.csv", "a", "--relevant", 1, "--ridge", 1)[0]["items"] == ["z"]
+    assert found(capsys, "minus.csv", "a", "--relevant", 1, "--set", "ridge=1")[0]["items"] == ["z"]
     (folder / "nan.csv").write_text("a,x,1\na,y,nan\n")
     assert "nan.csv, line 2: column 3: 'nan' is no finite" in fails(capsys, "recommend", "nan.csv")
     (folder / "kind.csv").write_text("user,item,category\na,x,book\n")
-    said = "kind.csv, line 2: column 3 ('category'): 'book' is no finite decimal number (--no-values, "
-    assert said in fails(capsys, "recommend", "kind.csv", "--header")
+    said = "kind.csv, line 2: column 3 ('category'): 'book' is no finite decimal number (--columns of two "
+    assert said in fails(capsys, "recommend", "kind.csv", "--set", "header=yes")
     (folder / "dat").write_text("1::10::5\n")
     assert "there are 1; tabs, semicolons and commas" in fails(capsys, "recommend", "dat")
     (folder / "time.csv").write_text("a,x,881250949\na,y,881250950\nb,x,881250951\nb,z,881250952\n")
-    assert "looks like times" in works(capsys, "recommend", "time.csv", "--ridge", 1).err
+    assert "looks like times" in works(capsys, "recommend", "time.csv", "--set", "ridge=1").err
 
 
 def test_what_comes_without_values_counts(folder, capsys):
@@ -206,9 +210,20 @@ def test_what_comes_without_values_counts(folder, capsys):
 def test_ids_are_no_header(folder, capsys, end):
     """And a header is no event: without dates below it nothing tells, but for ids that come again."""
     lines = "".join(f"user{i},item{j}{end}\n" for i, j in [(1, 1), (1, 2), (2, 1), (2, 2), (3, 2)])
-    for head, flags in (("", ()), ("uid,sku_name" + (end and ",day") + "\n", () if end else ("--header",))):
+    for head, flags in (
+        ("", ()),
+        (
+            "uid,sku_name" + (end and ",day") + "\n",
+            ()
+            if end
+            else (
+                "--set",
+                "header=yes",
+            ),
+        ),
+    ):
         (folder / "ids.csv").write_text(head + lines)
-        out = works(capsys, "recommend", "ids.csv", "--ridge", 1, "--include-seen", "--json", *flags)
+        out = works(capsys, "recommend", "ids.csv", "--set", "ridge=1", "--include-seen", "--json", *flags)
         entries = json.loads(out.out)["recommendations"]
         assert [entry["id"] for entry in entries] == ["user1", "user2", "user3"]
         assert {*entries[0]["items"]} == {"item1", "item2"} and all(entry["known"] for entry in entries)
@@ -221,18 +236,20 @@ def test_a_header_is_never_an_event(folder, capsys):
     lines = "anna,soap\nanna,towel\nbob,soap\n"
     (folder / "de.csv").write_text("Kunde,Artikel\n" + lines)
     (folder / "when.csv").write_text("who,product,when\nanna,soap,a\nanna,towel,b\nbob,soap,c\n")
-    for name, flags in (("de.csv", ()), ("when.csv", ("--no-values",))):
+    for name, flags in (("de.csv", ()), ("when.csv", ("--columns", "0,1"))):
         assert f"{name}, line 1: '" in fails(capsys, "recommend", name, *flags)
         with pytest.raises(fs.io.SourceError, match=r"line 1: .* nothing tells .*header=True or header=False"):
             fs.SketchedEASE().update(folder / name)
-        entries = found(capsys, name, *flags, "--header", "--include-seen")
+        entries = found(capsys, name, *flags, "--set", "header=yes", "--include-seen")
         assert [entry["id"] for entry in entries] == ["anna", "bob"]
         assert {item for entry in entries for item in entry["items"]} == {"soap", "towel"}
     model = fs.SketchedEASE().update(fs.features.Triples.of(folder / "de.csv", header=True))
     assert (model.n_rows, list(model.item_ids)) == (2, ["soap", "towel"])
     # with both files in one
     (folder / "two.csv").write_text(f"Kunde,Artikel\n{lines}Kunde,Artikel\n{lines}")
-    assert "two.csv, line 5: the header stands there again" in fails(capsys, "recommend", "two.csv", "--header")
+    assert "two.csv, line 5: the header stands there again" in fails(
+        capsys, "recommend", "two.csv", "--set", "header=yes"
+    )
     # an id where no name could stand, or that comes again
     (folder / "bare.csv").write_text("anna,soap,3\nbob,towel,x\n")
     assert "bare.csv, line 2: column 3: 'x' is no finite" in fails(capsys, "recommend", "bare.csv")
@@ -272,7 +289,7 @@ def test_bad_use_is_named(folder, capsys):
     for args, said in [
         (("m.fsk", "u 4"), "keeps no users: --events FILE"),
         (("m.fsk", "--events", "new.csv", "--model", "item"), "--model says how a model is learned"),
-        (("m.fsk", "--events", "new.csv", "--ridge", "3"), "--ridge says how a model is learned"),
+        (("m.fsk", "--events", "new.csv", "--set", "ridge=3"), "--set ridge says how a model is learned"),
         (("m.fsk", "--events", "new.csv", "--binary"), "--binary says how"),
         (("m.fsk", "--events", "new.csv", "-o", "n.fsk"), "m.fsk holds one already"),
         (("m.fsk", "--events", "new.csv", "-r", "3"), "--rank is of models of ratings"),
@@ -289,7 +306,7 @@ def test_bad_use_is_named(folder, capsys):
         (("fd.fsk",), "FrequentDirections, which recommends nothing"),
         (("bare.fsk", "--items", "a"), "holds no ids"),
         (("none.csv",), "cannot be read"),
-        (("e.csv", "--values"), "3 columns are needed"),
+        (("e.csv", "--columns", "0,1,2"), "3 columns are needed"),
     ]:
         assert said in fails(capsys, "recommend", *args), args
     model = fs.load("m.fsk")
@@ -321,7 +338,7 @@ def test_evaluate(folder, capsys, split):
             "fit_seconds": 0,
             "seconds_per_user": 0,
         }
-    assert measured(capsys, "e.csv", "--split", split, "--seed", 3)[1] != models
+    assert measured(capsys, "e.csv", "--split", split, "--set", "seed=3")[1] != models
 
 
 def test_evaluate_says_when_ratings_are_the_wrong_tool(folder, capsys):
@@ -349,10 +366,10 @@ def test_evaluate_by_time(folder, capsys):
     facts, models = measured(capsys, "when.csv", "--split", "time")
     assert 0 < facts["held_out"] <= round(0.2 * len(lines))
     assert models["item"]["ndcg"]["mean"] > models["popularity"]["ndcg"]["mean"]
-    assert measured(capsys, "when.csv", "--split", "leave-one-out", "--time-column", 4)[0]["held_out"] == USERS
+    assert measured(capsys, "when.csv", "--split", "leave-one-out", "--time-column", 3)[0]["held_out"] == USERS
     # times in the third column are no values
     (folder / "third.csv").write_text("user,item,day\n" + text.replace(",1,2024", ",2024"))
-    third = measured(capsys, "third.csv", "--split", "time", "--time-column", 3)
+    third = measured(capsys, "third.csv", "--split", "time", "--time-column", 2)
     assert third[0]["held_out"] == facts["held_out"]
     assert set(third[1]) == {"popularity", "item"}
     # by name, wherever they stand, in other files too

@@ -66,10 +66,10 @@ def test_it_is_the_model_of_the_rows_as_dicts(run):
     rows = next(TableRows("test.csv", label="buys", ignore=["paid"]).chunks())[0]
     found = run("predict", "m.fsk", "test.csv").out.splitlines()
     assert found[:50] == model.predict(rows).tolist() and len(found) == 200
-    head, *lines = csv.reader(io.StringIO(run("predict", "m.fsk", "test.csv", "--probabilities").out))
+    head, *lines = csv.reader(io.StringIO(run("predict", "m.fsk", "test.csv", "--what", "probabilities").out))
     assert head == ["maybe", "no", "yes"]
     assert np.allclose(np.array(lines[:50], float), model.predict_proba(rows), rtol=1e-8)
-    facts = json.loads(run("score", "m.fsk", "test.csv", "--json").out)
+    facts = json.loads(run("predict", "m.fsk", "test.csv", "--what", "metrics", "--json").out)
     assert facts["examples"] == 200 and facts["accuracy"] > 0.5
     tested = json.loads(run(*LEARN, "--ignore", "paid", "--test", "test.csv", "--json").out)
     assert tested["test_accuracy"] == facts["accuracy"] and tested["test_confusion"] == facts["confusion"]
@@ -84,27 +84,27 @@ def test_columns_go_by_their_names(run):
             [line[1], f"x{i}" if i else "id", line[0]] for i, line in enumerate(lines)
         )
     assert run("predict", "m.fsk", "other.csv").out == before
-    assert "other.csv has no column 'buys'" in run("score", "m.fsk", "other.csv", status=2).err
+    assert "other.csv has no column 'buys'" in run("predict", "m.fsk", "other.csv", "--what", "metrics", status=2).err
     Path("less.csv").write_text("age,buys\n1,yes\n")
     assert "less.csv has no column 'city'" in run("predict", "m.fsk", "less.csv", status=2).err
     Path("bad.csv").write_text("age,city,buys\n1,Rome,yes\nold,Rome,no\n")
     assert "bad.csv, line 3: column 'age'" in run("predict", "m.fsk", "bad.csv", status=2).err
     Path("strange.csv").write_text("age,city,buys\n1,Rome,yes\n1,Rome,perhaps\n")
-    error = run("score", "m.fsk", "strange.csv", status=2).err
+    error = run("predict", "m.fsk", "strange.csv", "--what", "metrics", status=2).err
     assert (
         "strange.csv, line 3: row 1 has label perhaps, which the model has never seen: it knows maybe, no, yes" in error
     )
 
 
 def test_the_column_of_labels(run):
-    run(*LEARN[:2], "--target", "3", "--ignore", "paid", *LEARN[4:])
+    run(*LEARN[:2], "--target", "2", "--ignore", "3", *LEARN[4:])
     assert np.array_equal(fs.load("m.fsk").coef, in_python().coef)
     Path("bare.csv").write_text("".join(Path("train.csv").read_text().splitlines(keepends=True)[1:]))
-    run("learn", "bare.csv", "--no-header", "--target", "3", "--ignore", "4", "-l", "4", "-o", "b.fsk")
+    run("learn", "bare.csv", "--set", "header=no", "--target", "2", "--ignore", "3", "-l", "4", "-o", "b.fsk")
     assert fs.load("b.fsk").classes.tolist() == ["maybe", "no", "yes"]
     assert len(run("predict", "b.fsk", "bare.csv").out.splitlines()) == 600
     run("learn", "train.csv", "--target", "paid", "--ignore", "buys", "--regression", "-o", "r.fsk")
-    facts = json.loads(run("score", "r.fsk", "test.csv", "--json").out)
+    facts = json.loads(run("predict", "r.fsk", "test.csv", "--what", "metrics", "--json").out)
     assert facts["root_mean_squared_error"] < 0.5
     error = run("learn", "train.csv", "--target", "buys", "--regression", "-o", "x.fsk", status=2).err
     assert "--regression needs targets that are numbers" in error
@@ -122,13 +122,23 @@ def test_resumed_to_the_same_bits(run, monkeypatch):
 
 
 def test_weights_and_classes_by_name(run):
-    run(*LEARN, "--ignore", "paid", "--class-weight", "maybe=3,no=1", "--classes", "no,maybe,yes", "--hash-bits", "10")
+    run(
+        *LEARN,
+        "--ignore",
+        "paid",
+        "--class-weight",
+        "maybe=3,no=1",
+        "--set",
+        "classes=no,maybe,yes",
+        "--set",
+        "hash_bits=10",
+    )
     weights = {"maybe": 3.0, "no": 1.0}
     expected = in_python(class_weight=weights, classes=["no", "maybe", "yes"], hash_bits=10)
     assert np.array_equal(fs.load("m.fsk").coef, expected.coef)
-    error = run(*LEARN, "--classes", "no,yes", status=2).err
+    error = run(*LEARN, "--set", "classes=no,yes", status=2).err
     assert "train.csv, line" in error and "'maybe'" in error
-    assert "is not LABEL=WEIGHT" in run(*LEARN, "--class-weight", "maybe=x", status=2).err
+    assert "--class-weight: maybe must be a number, got 'x'" in run(*LEARN, "--class-weight", "maybe=x", status=2).err
 
 
 def test_tables_of_words_and_parquet(run):

@@ -18,7 +18,7 @@ from tests.cli.test_jobs import interrupt, write
 
 D = 30
 ROWS = np.random.default_rng(0).standard_normal((400, D)) * np.linspace(3, 0.1, D)
-TWICE = ("sketch", "rows.npy", "more.npy", "-l", 8, "--solver", "gram", "--passes", 2, "-o", "o.fsk")
+TWICE = ("sketch", "rows.npy", "more.npy", "-l", 8, "--set", "solver=gram", "--passes", 2, "-o", "o.fsk")
 
 
 @pytest.fixture
@@ -53,7 +53,9 @@ def test_the_same_as_refine(run, tmp_path, kind):
     else:
         write(name, rows, np.ones(len(rows)))
     facts = json.loads(
-        run("sketch", name, "-l", 8, "--method", "tfd", "--solver", "gram", "--passes", 2, "-o", "o.fsk", "--json").out
+        run(
+            "sketch", name, "-l", 8, "--method", "tfd", "--set", "solver=gram", "--passes", 2, "-o", "o.fsk", "--json"
+        ).out
     )
     assert facts["passes"] == 2 and facts["n_rows"] == 400
     found = fs.load("o.fsk")
@@ -124,7 +126,7 @@ def test_refusals(run):
     for switches, message in (
         (["--passes", 0], "--passes must be 1 or 2, got 0"),
         (["--passes", 3], "--passes must be 1 or 2, got 3"),
-        (["--passes", 2, "--decay", 0.5], "without decay"),
+        (["--passes", 2, "--set", "decay=0.5"], "without decay"),
     ):
         error = run("sketch", "rows.npy", "-o", "o.fsk", *switches, status=2).err
         assert message in error and error.count("\n") == 1
@@ -150,7 +152,18 @@ def test_progress_says_which_pass(run):
 
 def test_warnings_are_lines_for_a_person(run):
     for command in (
-        ("sketch", "rows.npy", "--solver", "gram", "--tolerance", 0.001, "--max-sketch-size", 12, "-o", "o.fsk"),
+        (
+            "sketch",
+            "rows.npy",
+            "--set",
+            "solver=gram",
+            "--tolerance",
+            0.001,
+            "--set",
+            "max_sketch_size=12",
+            "-o",
+            "o.fsk",
+        ),
         ("info", "o.fsk"),
         ("info", "o.fsk", "--json"),
     ):
@@ -164,13 +177,13 @@ def test_tolerances_out_of_range(run):
     for value in (0, 1):
         error = run("sketch", "rows.npy", "--tolerance", value, "-o", "o.fsk", status=2).err
         assert error == f"fastsketch: error: tolerance must lie in (0, 1), both excluded, got {value}\n"
-    error = run("sketch", "rows.npy", "--tolerance-relative-to", "largest_eigenvalue", "-o", "o.fsk", status=2).err
+    error = run("sketch", "rows.npy", "--set", "tolerance_relative_to=largest_eigenvalue", "-o", "o.fsk", status=2).err
     assert "tolerance_relative_to belongs to tolerance, got 'largest_eigenvalue' without one" in error
 
 
 # -- audit -----------------------------------------------------------------------------------------------------------
 def test_audit(run):
-    run("sketch", "rows.npy", "more.npy", "-l", 8, "--solver", "gram", "--method", "fd", "-o", "o.fsk")
+    run("sketch", "rows.npy", "more.npy", "-l", 8, "--set", "solver=gram", "--method", "fd", "-o", "o.fsk")
     before = Path("o.fsk").read_bytes()
     found = json.loads(run("audit", "o.fsk", "rows.npy", "more.npy", "--json").out)
     b = fs.load("o.fsk").sketch()
@@ -183,7 +196,7 @@ def test_audit(run):
 
 
 def test_an_audit_of_other_rows_has_a_status_of_its_own(run):
-    run("sketch", "rows.npy", "more.npy", "-l", 8, "--solver", "gram", "--method", "fd", "-o", "o.fsk")
+    run("sketch", "rows.npy", "more.npy", "-l", 8, "--set", "solver=gram", "--method", "fd", "-o", "o.fsk")
     np.save("turned.npy", ROWS[:, ::-1])  # as many, and of the same norm
     np.save("loud.npy", 3 * ROWS)
     for inputs, same_rows, message in (
@@ -197,12 +210,14 @@ def test_an_audit_of_other_rows_has_a_status_of_its_own(run):
         assert message in out.err and all(line.startswith("fastsketch: warning: ") for line in out.err.splitlines())
     for solver in ("gram", "exact"):  # a bound of rounding alone
         for dtype in ("float32", "float64"):
-            run("sketch", "rows.npy", "-l", D + 1, "--solver", solver, "--dtype", dtype, "-o", "e.fsk")
+            run(
+                "sketch", "rows.npy", "-l", D + 1, "--set", f"solver={solver}", "--set", f"dtype={dtype}", "-o", "e.fsk"
+            )
             run("audit", "e.fsk", "rows.npy")
 
 
 def test_an_audit_that_does_not_get_as_near_as_was_asked_says_so(run, monkeypatch):
-    run("sketch", "rows.npy", "-l", 8, "--solver", "gram", "-o", "o.fsk")
+    run("sketch", "rows.npy", "-l", 8, "--set", "solver=gram", "-o", "o.fsk")
     monkeypatch.setattr("fastsketch.sketching._audit.MOST_PASSES", 2)
     out = run("audit", "o.fsk", "rows.npy", "--accuracy", 1e-9, "--json")
     found = json.loads(out.out)
@@ -221,7 +236,7 @@ def test_audit_refuses(run):
     (bad := ROWS.copy())[77, 3] = np.nan
     np.save("bad.npy", bad)
     write("wide.svm", np.ones((3, D + 1)), np.ones(3))
-    run("hash", "rows.npy", "-b", 4, "-o", "h.fsk")
+    run("quantize", "rows.npy", "--n-bits", 4, "-o", "h.fsk")
     for command, message in (
         (("audit", "o.fsk", "wide.npy"), "wide.npy has 31 columns"),
         (("audit", "o.fsk", "wide.svm"), "feature 31"),
@@ -233,7 +248,7 @@ def test_audit_refuses(run):
     ):
         error = run(*command, status=2).err
         assert message in error and error.count("\n") == 1, error
-    run("sketch", "rows.npy", "-l", 8, "--decay", 0.9, "-o", "d.fsk")
+    run("sketch", "rows.npy", "-l", 8, "--set", "decay=0.9", "-o", "d.fsk")
     assert "without decay" in run("audit", "d.fsk", "rows.npy", status=2).err
 
 

@@ -52,8 +52,8 @@ def test_quotes(tmp_path):
         # a first line that is no number was dropped as a header
         ("a,b,4.o\nc,d,1\n", "line 1: column 3: '4.o' is no finite"),
         ("a,b,4,5\nc,d,1\n", "line 2: there are 3 columns, in the first line 4"),
-        ("a;b;4,5\nc;d;1\n", "line 1: column 3: '4,5' is no .* but a number with a comma: --decimal ,"),
-        ("a,b,\nc,d,1\n", "line 1: 'a', 'b', '': nothing tells whether this is a header: say --header"),
+        ("a;b;4,5\nc;d;1\n", "line 1: column 3: '4,5' is no .* but a number with a comma: --set decimal=,"),
+        ("a,b,\nc,d,1\n", "line 1: 'a', 'b', '': nothing tells whether this is a header: say --set header=yes"),
         ("a,b,nan\nc,d,1\n", "line 1: column 3: 'nan' is no finite"),
         ("a,b,NA\nc,d,1\n", "line 1: column 3: 'NA' is no finite"),
         ("\n\na,b,-\n", "line 3: 'a', 'b', '-': nothing tells"),
@@ -171,7 +171,7 @@ def test_dialects(tmp_path, text, dialect, lines):
 
 def test_what_divides_columns_is_not_guessed(tmp_path):
     with pytest.raises(
-        SourceError, match="line 1: semicolons or commas may divide it: say which by --separator ';' or"
+        SourceError, match="line 1: semicolons or commas may divide it: say which by --set 'separator=;' or"
     ):
         read(tmp_path, "a;b;1,5\nc;d;2,5\n")
     with pytest.raises(SourceError, match=r"column 3: '1\.5' is no .* a number with a point: it is read without"):

@@ -104,7 +104,7 @@ COMMANDS = """
 import contextlib, io
 from fastsketch.cli import main
 np.save('a.npy', np.eye(8) + 0.5)
-lines = 'sketch a.npy -l 4 -o a.fsk', 'info a.fsk', 'merge a.fsk a.fsk -o b.fsk', 'hash a.npy --n-bits 2 -o h.fsk'
+lines = 'sketch a.npy -l 4 -o a.fsk', 'info a.fsk', 'merge a.fsk a.fsk -o b.fsk', 'quantize a.npy --n-bits 2 -o h.fsk'
 for line in lines:
     with contextlib.redirect_stdout(io.StringIO()):
         assert main(line.split()) == 0, line
@@ -125,7 +125,7 @@ WITHOUT_NUMBA = [
     "import fastsketch.reference.baselines as b; b.LSH(2).update(np.eye(8)); b.PCAHash(2).update(np.eye(8))",
     "fs.load(fs.FrequentDirections(4).update(np.eye(8)).save('s.fsk') or 's.fsk')",
     COMMANDS,
-    "from fastsketch.cli._parser import make_parser; make_parser()",
+    "from fastsketch.cli._parser import top_parser; top_parser()",
     "from fastsketch.cli import _coding, _commands, _learning, _lowrank, _searching",
 ]
 

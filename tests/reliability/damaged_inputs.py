@@ -199,31 +199,31 @@ def commands_of(path, folder):
     out, model, rows = str(folder / "out"), str(folder / "good.fsk"), str(folder / "good.npy")
     name = path.name
     if name == "codes.npy":
-        return [["search", model, str(path), rows, "-k", "2"]]
+        return [["search", model, rows, "--codes", str(path), "-k", "2"]]
     if path.suffix == ".fsk":
         return [
             ["info", str(path)],
             ["predict", str(path), rows, "-o", out],
             ["sketch", str(path), "-l", "4", "-o", out],
-            ["encode", str(path), rows, "-o", out],
+            ["transform", str(path), rows, "-o", out],
         ]
     if name.startswith("t.csv"):
         table = [str(folder / "table.fsk"), str(path)]
         return [
-            ["complete", str(path), "--header", "-r", "1", "--sweeps", "0", "-o", out],
+            ["complete", str(path), "--set", "header=yes", "-r", "1", "--set", "sweeps=0", "-o", out],
             ["predict", *table, "-o", out],
-            ["learn", str(path), "--header", "--target", "rating", "--regression", "-l", "2", "-o", out],
+            ["learn", str(path), "--set", "header=yes", "--target", "rating", "--regression", "-l", "2", "-o", out],
             ["recommend", table[0], "u1", "--exclude", str(path)],
         ]
-    commands = [["sketch", str(path), "-l", "4", "-o", out], ["encode", model, str(path), "-o", out]]
+    commands = [["sketch", str(path), "-l", "4", "-o", out], ["transform", model, str(path), "-o", out]]
     if ".svm" in name:
         commands += [
             ["learn", str(path), "-l", "2", "-o", out],
             ["learn", str(folder / "good.svm"), "--test", str(path)],
             ["predict", str(folder / "learned.fsk"), str(path), "-o", out],
-            ["score", str(folder / "learned.fsk"), str(path)],
+            ["predict", str(folder / "learned.fsk"), str(path), "--what", "metrics"],
         ]
-    return [*commands, ["search", model, str(folder / "good.codes.npy"), str(path), "-k", "2"]]
+    return [*commands, ["search", model, str(path), "--codes", str(folder / "good.codes.npy"), "-k", "2"]]
 
 
 def through_the_command_line(command, path, refused):

@@ -196,4 +196,4 @@ def index(rng, folder):
         except (ValueError, LookupError, TypeError) as error:  # loaded, and then refused by a call
             raise StateError(f"{path}: {error}") from error
 
-    return Case(path, read, lambda found: crafted or found == whole, ["index", "info", str(path)])
+    return Case(path, read, lambda found: crafted or found == whole, ["info", str(path)])

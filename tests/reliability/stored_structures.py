@@ -97,7 +97,7 @@ def hdf5(rng, folder):
         with h5py.File(path) as file:
             return same(found, np.nan_to_num(file["x"][()].astype(np.float64), nan=FILL, posinf=np.inf, neginf=-np.inf))
 
-    return Case(path, lambda: dense(path, key="x", fill=FILL), right, sketching(path, "--key", "x"))
+    return Case(path, lambda: dense(path, key="x", fill=FILL), right, sketching(path, "--set", "key=x"))
 
 
 def sparse_rows(path, **options):
@@ -224,4 +224,6 @@ def zarr(rng, folder):
         whole = np.asarray((whole if key is None else whole[key])[:], np.float64)
         return same(found, np.where(np.isnan(whole), FILL, whole))
 
-    return Case(path, lambda: dense(path, key=key, fill=FILL), right, sketching(path, *(["--key", key] if key else [])))
+    return Case(
+        path, lambda: dense(path, key=key, fill=FILL), right, sketching(path, *(["--set", f"key={key}"] if key else []))
+    )

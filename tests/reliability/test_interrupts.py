@@ -264,9 +264,9 @@ def test_jobs(command, tmp_path, monkeypatch, capsys, amount):
     monkeypatch.setattr(_run, "SECONDS", 0.0)
     monkeypatch.setattr(_run, "SHARE", 0)
     line = {
-        "sketch": ["sketch", "rows.npy", "rows.npy", "-l", "4", "--solver", "gram"],
-        "sketch twice": ["sketch", "rows.npy", "rows.npy", "-l", "4", "--solver", "gram", "--passes", "2"],
-        "hash": ["hash", "rows.npy", "rows.npy", "-b", "4", "--block-rows", "16"],
+        "sketch": ["sketch", "rows.npy", "rows.npy", "-l", "4", "--set", "solver=gram"],
+        "sketch twice": ["sketch", "rows.npy", "rows.npy", "-l", "4", "--set", "solver=gram", "--passes", "2"],
+        "hash": ["quantize", "rows.npy", "rows.npy", "--n-bits", "4", "--set", "block_rows=16"],
         "learn": ["learn", "t.svm", "t.svm", "-l", "3", "--every", "7"],
     }[command]
     line = [*line, "-o"]

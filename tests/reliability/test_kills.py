@@ -66,23 +66,25 @@ def inputs(tmp_path_factory):
     fs.SketchHash(8).update(ROWS).save(folder / "h.fsk")
     from fastsketch.cli import main
 
-    assert main(["encode", str(folder / "h.fsk"), str(folder / "rows.npy"), "-o", str(folder / "c.npy"), "--json"]) == 0
+    assert (
+        main(["transform", str(folder / "h.fsk"), str(folder / "rows.npy"), "-o", str(folder / "c.npy"), "--json"]) == 0
+    )
     assert main(["learn", str(folder / "t.svm"), "-l", "3", "-o", str(folder / "s.fsk"), "--json"]) == 0
     assert main(["complete", str(folder / "r.csv"), "-r", "2", "-o", str(folder / "l.fsk"), "--json"]) == 0
     return folder
 
 
 COMMANDS = {
-    "sketch": ["sketch", "rows.npy", "more.npy", "-l", "12", "--solver", "svd"],
-    "hash": ["hash", "rows.npy", "more.npy", "-b", "8", "--block-rows", "40"],
+    "sketch": ["sketch", "rows.npy", "more.npy", "-l", "12", "--set", "solver=svd"],
+    "hash": ["quantize", "rows.npy", "more.npy", "--n-bits", "8", "--set", "block_rows=40"],
     "learn": ["learn", "t.svm", "-l", "5", "--every", "20"],
     "learn --method ada_fd": ["learn", "t.svm", "-l", "5", "--method", "ada_fd", "--every", "20"],
     "learn from a table": ["learn", "t.csv", "--target", "y", "-l", "5", "--every", "20"],
     "complete": ["complete", "r.csv", "-r", "4"],
-    "encode": ["encode", "h.fsk", "rows.npy", "more.npy"],
-    "search": ["search", "h.fsk", "c.npy", "rows.npy"],
+    "encode": ["transform", "h.fsk", "rows.npy", "more.npy"],
+    "search": ["search", "h.fsk", "rows.npy", "--codes", "c.npy"],
     "predict": ["predict", "l.fsk", "r.csv"],
-    "predict rows": ["predict", "s.fsk", "t.svm", "--scores"],
+    "predict rows": ["predict", "s.fsk", "t.svm", "--what", "scores"],
     "merge": ["merge", "a.fsk", "b.fsk"],
 }
 
@@ -95,7 +97,11 @@ def test_killed_commands(inputs, tmp_path, amount):
         folder.mkdir()
         for file in inputs.iterdir():
             (folder / file.name).write_bytes(file.read_bytes())
-        task = {"name": "cut", "line": COMMANDS[name], "resumable": COMMANDS[name][0] in ("sketch", "hash", "learn")}
+        task = {
+            "name": "cut",
+            "line": COMMANDS[name],
+            "resumable": COMMANDS[name][0] in ("sketch", "quantize", "learn"),
+        }
         found = forks(folder, what="command", seed=1, kills=amount(3, 20), **task)
         print(f"{name}: {dict(found)}")
         counts += found

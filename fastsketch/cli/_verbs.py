@@ -1,0 +1,488 @@
+"""The verbs: what each is for, the flags that it has, and examples, which its --help shows.
+
+Whatever a model declares is no business of this module: ``parameter`` takes choices, help and default from the
+declaration. Nothing heavy is imported, and one verb alone is declared when a command runs.
+"""
+
+from fastsketch.cli._flags import (
+    TABLES,
+    TEXT,
+    VERBS,
+    Parser,
+    as_column,
+    checkpointed,
+    in_parts,
+    listed,
+    output,
+    parameter,
+    progress,
+    row_by_row,
+    rows,
+    settings,
+    verb,
+)
+
+__all__ = ["VERBS"]
+
+METRICS = "{euclidean,inner_product,cosine,hamming}"
+
+
+# -- sketches ----------------------------------------------------------------------------------------------------------
+@verb("sketch", "_commands.sketch", help="sketch the rows of files, or every group of them")
+def _sketch(parser: Parser) -> None:
+    """Sketch the rows of files in one pass, in constant memory: .npy, scipy .npz, svmlight text, csv, tsv and Matrix
+    Market (.gz, .bz2, .xz too), Parquet, Arrow, HDF5, Zarr, AnnData; folders and quoted globs of them; - for standard
+    input. With --by every group of rows has a sketch of its own; the rows come in any order, and groups that do not fit
+    into memory go to temporary files.
+
+    Examples
+    --------
+    zcat rows.svm.gz | fastsketch sketch - --set n_features=20 -l 8 -o - | fastsketch info -
+    fastsketch sketch rows.npy -l 8 --center -o rows.fsk
+    fastsketch sketch rows.npy --refine rows.fsk -o refined.fsk
+    fastsketch sketch sales.csv --by shop -l 4 -o shops.fsk
+    """
+    parser.add_argument("inputs", nargs="+", metavar="INPUT")
+    output(parser, "OUT.fsk", "file for the sketch, or -; of groups also OUT.parquet, a row for each")
+    parameter(parser, "sketch_size", "-l", metavar="L")
+    parameter(parser, "method")
+    parameter(parser, "center", switch=True)
+    parameter(parser, "tolerance", metavar="X")
+    parser.add_argument(
+        "--passes", type=int, default=1, metavar="{1,2}", help="2: read the inputs once more (default 1)"
+    )
+    parser.add_argument(
+        "--refine",
+        metavar="SKETCH.fsk",
+        help="read the rows of this sketch once more: its singular values and directions come out nearly exact, as "
+        "with --passes 2; rows that are not those of the sketch are an error",
+    )
+    parser.add_argument("--by", type=as_column, metavar="COLUMN", help="name or number (from 0) of the groups' column")
+    rows(parser, "FrequentDirections", "GroupSketches", reading=("max_memory", "folder"))
+    in_parts(parser)
+
+
+@verb("audit", "_commands.audit", help="measure the error of a sketch over its rows")
+def _audit(parser: Parser) -> None:
+    """Measure the spectral error of a sketch by Lanczos steps, a pass over its rows each (mostly 5 to 15, at most 40),
+    beside the bound that its certificate gives. Reads the same files as 'sketch'; writes nothing. Exit status 1, after
+    the report, if the rows are not those of the sketch or the error is above the bound.
+
+    Examples
+    --------
+    fastsketch audit rows.fsk rows.npy
+    """
+    parser.add_argument("model", metavar="SKETCH.fsk")
+    parser.add_argument("inputs", nargs="+", metavar="INPUT", help="the rows that the sketch has seen")
+    parser.add_argument("--accuracy", type=float, default=0.01, metavar="X", help="of the error (default 0.01)")
+    rows(parser)
+    progress(parser)
+
+
+@verb("merge", "_commands.merge", help="merge models of the same parameters into one")
+def _merge(parser: Parser) -> None:
+    """Merge models of one kind and of the same parameters into one: sketches, hashes of different parts, or item
+    models.
+
+    Examples
+    --------
+    fastsketch sketch more.npy -l 8 --center -o - | fastsketch merge rows.fsk - -o all.fsk
+    """
+    parser.add_argument("inputs", nargs="+", metavar="IN.fsk")
+    output(parser, "OUT.fsk", "file for the model, or -")
+
+
+@verb("info", "_commands.info", help="counts, parameters, certificate, spectrum and arrays of a model")
+def _info(parser: Parser) -> None:
+    """Show the counts and parameters of a model or an index; of a sketch, certificate and spectrum too. With --array an
+    array of it is written as .npy: the rows of a sketch (sketch), its directions (components), singular_values, mean or
+    gram; the projection of a hash; components or variances of a quantizer; coef of a learner; the popularity of items.
+
+    Examples
+    --------
+    fastsketch info all.fsk --json
+    fastsketch info all.fsk --array components -o components.npy
+    """
+    parser.add_argument("input", metavar="IN.fsk")
+    parser.add_argument(
+        "--top", type=int, default=10, metavar="K", help="singular values, and lengths of rows, to print (default 10)"
+    )
+    parser.add_argument("--plot", metavar="OUT.png", help="draw the spectrum (needs the extra 'plot')")
+    parser.add_argument("--array", metavar="NAME", help="write this array")
+    parser.add_argument("--group", metavar="KEY", help="whose array, of sketches of groups")
+    output(parser, "OUT.npy", "file for the array, or -", default=None)
+
+
+# -- neighbours --------------------------------------------------------------------------------------------------------
+@verb("quantize", "_coding.quantize", help="learn codes that find neighbours from the rows of files")
+def _quantize(parser: Parser) -> None:
+    """Learn codes from the rows of one or several files in one pass: a quantizer, whose codes of a few bytes a row
+    estimate distances, or, with --n-bits, binary hash functions (FROSH). Reads the same files as 'sketch'.
+
+    Examples
+    --------
+    fastsketch quantize rows.npy -b 4 -o words.fsk
+    fastsketch quantize rows.npy --n-bits 16 -o hash.fsk
+    """
+    parser.add_argument("inputs", nargs="+", metavar="INPUT")
+    output(parser, "MODEL.fsk", "file for the model")
+    parameter(
+        parser,
+        "n_bytes",
+        "-b",
+        metavar="N",
+        help="bytes of a code, offset included: at least 2; at most what 8 bits for every feature take (default 20)",
+    )
+    parameter(
+        parser, "n_bits", metavar="R", help="learn a hash of R bits, at most the number of features, not a quantizer"
+    )
+    rows(parser, "SketchQuantizer", "SketchHash")
+    in_parts(parser)
+
+
+@verb(
+    "transform",
+    "_transforming.transform",
+    help="what a model makes of rows: components, densities, codes, or rows of codes",
+)
+def _transform(parser: Parser) -> None:
+    """Write for every row what a model makes of it: its principal components, or one number, its log-density or squared
+    Mahalanobis distance (a model of 'sketch', or a saved estimator); its code (a model of 'quantize'), in an .npy of
+    uint8 or a column of binary values of Parquet; or the row that a code stands for, in float32.
+
+    Examples
+    --------
+    fastsketch transform rows.fsk 'rows*.npy' -k 4 -o scores.npy
+    fastsketch transform words.fsk rows.npy -o codes.npy
+    fastsketch transform words.fsk codes.npy --what rows -o - > decoded.npy
+    """
+    parser.add_argument("model", metavar="MODEL.fsk")
+    parser.add_argument("inputs", nargs="+", metavar="INPUT", help="rows, as for 'sketch'; with --what rows codes")
+    parser.add_argument(
+        "-k", "--n-components", type=int, metavar="K", help="of a sketch (default: all that it tells from noise)"
+    )
+    parser.add_argument(
+        "--what",
+        metavar="{components,scores,distances,codes,rows}",
+        help="components, log-densities or squared distances (default components); of a model of 'quantize' codes, or "
+        "the rows that codes stand for: of a hash, of codes with --factors (default codes)",
+    )
+    parser.add_argument(
+        "--factors", action="store_true", help="two factors behind each code of a hash, for better distances"
+    )
+    parser.add_argument(
+        "--beside", type=as_column, metavar="COLUMN", help="name or number (from 0) of a column of ids, written too"
+    )
+    rows(parser)
+    row_by_row(parser)
+
+
+@verb("index", "_indexing.change", help="rows that are searched, added and removed: a folder of codes")
+def _index(parser: Parser) -> None:
+    """Add the rows of files to an index, a folder with codes of rows and, if wished, the rows themselves; remove rows;
+    or bring old generations forward. Every call leaves the index as it was, or complete; 'info' shows what it holds.
+    With --model a new index is made; of one that is there it begins a generation, encoded by the model as it is now, if
+    the model has learned on.
+
+    Examples
+    --------
+    fastsketch index shop.index rows.npy --model words.fsk
+    fastsketch index shop.index more.npy --ids new-ids.txt
+    fastsketch index shop.index --remove 3,5,8
+    fastsketch index shop.index --reencode decoded
+    """
+    parser.add_argument("index", metavar="INDEX", help="the folder of the index")
+    parser.add_argument("inputs", nargs="*", metavar="INPUT", help="rows to add")
+    parser.add_argument("--model", metavar="MODEL.fsk", help="a model of 'quantize'")
+    parser.add_argument(
+        "--ids", metavar="IDS", help="ids of the rows, 64-bit integers: .npy, or text with a line for each"
+    )
+    parser.add_argument(
+        "--keep-rows",
+        metavar="{none,float16,float32}",
+        help="of a new index: the rows, too, to rescore by (default none)",
+    )
+    parser.add_argument("--metric", metavar=METRICS, help="of a new index: what is near (default euclidean)")
+    parser.add_argument("--remove", metavar="IDS", help="remove rows: their ids between commas, .npy, or text")
+    parser.add_argument(
+        "--reencode",
+        metavar="{kept,decoded,ROWS.npy}",
+        help="encode the rows of older generations by the present encoder: those that the index keeps, what their "
+        "codes stand for, or those of a file, row i that of id i",
+    )
+    rows(parser)
+    progress(parser)
+
+
+@verb("search", "_searching.search", help="nearest rows of query rows, in an index or among codes")
+def _search(parser: Parser) -> None:
+    """Find the rows of an index, or the codes of 'transform', nearest to every row of a file: by estimates of the
+    distance between the query and the row behind a code, or, of a hash, by Hamming distance; exactly, if the rows are
+    there to rescore.
+
+    Examples
+    --------
+    fastsketch search shop.index more.npy -k 3
+    fastsketch search words.fsk more.npy --codes codes.npy -k 3 --rescore rows.npy
+    """
+    parser.add_argument("where", metavar="INDEX|MODEL.fsk", help="the folder of an index, or a model, with --codes")
+    parser.add_argument("queries", metavar="QUERIES", help="rows, as for 'quantize'")
+    parser.add_argument("--codes", metavar="CODES.npy", help="codes of the model, from 'transform'")
+    parser.add_argument("--ids", metavar="IDS", help="what to call the codes, in their order: .npy, or text with lines")
+    parser.add_argument(
+        "--rescore",
+        metavar="{none,ROWS.npy}",
+        help="the rows behind the codes, of an index row i that of id i: the best candidates by exact distance "
+        "(default: those that the index keeps; none: no rows)",
+    )
+    parser.add_argument("--metric", metavar=METRICS, help="what is near to codes (default euclidean)")
+    parser.add_argument("-k", type=int, default=10, metavar="K", help="neighbours of a query (default 10)")
+    parser.add_argument(
+        "--oversample", type=float, default=4.0, metavar="C", help="rescore C times K candidates (default 4)"
+    )
+    parser.add_argument("--allow", metavar="IDS", help="find only these ids: .npy, or text with a line for each")
+    output(parser, "FOUND.npz", "arrays 'indices' and 'distances'", default=None)
+    parser.add_argument("--show", type=int, default=5, metavar="N", help="queries to print (default 5)")
+    rows(parser)
+
+
+# -- learners ----------------------------------------------------------------------------------------------------------
+@verb("learn", "_learning.learn_online", help="learn a linear model from labelled rows, online")
+def _learn(parser: Parser) -> None:
+    """Learn a linear model from svmlight text or tables, csv (.gz, .bz2, .xz too; - is the standard input) or Parquet,
+    by sketched online Newton steps, or by adaptive subgradients: each example is predicted, then learned. Labels may be
+    any text or numbers, as many as there are; 'predict' takes the model.
+
+    Examples
+    --------
+    fastsketch learn customers.csv --target bought -o model.fsk
+    """
+    parser.add_argument("inputs", nargs="+", metavar="TRAIN", help="svmlight text, or csv or Parquet with --target")
+    output(parser, "MODEL.fsk", "file for the model", default=None)
+    parser.add_argument("--test", metavar="TEST", help="what 'predict --what metrics' says on these rows, at the end")
+    parser.add_argument(
+        "--regression", action="store_true", help="labels are real targets (the default loss is then square)"
+    )
+    parser.add_argument(
+        "--every", type=int, default=0, metavar="N", help="print loss, accuracy and more every N examples"
+    )
+    tables = parser.add_argument_group("tables (columns by name, or number from 0)")
+    tables.add_argument("--target", type=as_column, metavar="COLUMN", help="the column of labels")
+    tables.add_argument("--categorical", type=listed, metavar="A,B,...", help="columns whose values are words")
+    tables.add_argument("--numeric", type=listed, metavar="A,B,...", help="columns whose values are numbers")
+    tables.add_argument("--ignore", type=listed, metavar="A,B,...", help="columns that are not read")
+    parameter(
+        parser,
+        "method",
+        metavar="METHOD",
+        help="Newton steps, without a step size: rfd, fd, pfd, rp, oja, full; adaptive subgradients: ada_ffd, ada_fd, "
+        "ada_full, ada_diag, ada_lr, radagrad, fd_son, ogd, adam (default rfd)",
+    )
+    parameter(parser, "sketch_size", "-l", metavar="L")
+    parameter(parser, "loss")
+    parameter(
+        parser,
+        "class_weight",
+        metavar="WEIGHTS",
+        help="balanced: rare labels weigh more; or A=X,B=Y,...: the weight of each (default: all weigh the same)",
+    )
+    settings(parser, "SketchedNewton", "AdaptiveSubgradient", reading=(*TEXT, *TABLES, "missing"))
+    checkpointed(parser)
+
+
+@verb("predict", "_answering.predict", help="predictions of rows, or of pairs, and how good they are")
+def _predict(parser: Parser) -> None:
+    """Predict, with a model of 'learn', the label, or the value, of every row of svmlight text, tables, .npy and CSR
+    .npz; what stands in the place of labels is not looked at. With one of 'complete': the value of lines of row id,
+    column id; for unknown ids the biases answer. With --what metrics labelled rows say how good the model is: accuracy,
+    log loss, AUC and the counts of every label taken for every other; for real targets the mean absolute error, the
+    root mean squared error and R^2.
+
+    Examples
+    --------
+    fastsketch predict model.fsk customers.csv -o answers.csv
+    fastsketch predict model.fsk customers.csv --what metrics
+    """
+    parser.add_argument("model", metavar="MODEL.fsk")
+    parser.add_argument("inputs", nargs="+", metavar="ROWS", help="rows as for 'learn'; pairs as for 'complete'")
+    parser.add_argument(
+        "--what",
+        choices=("labels", "probabilities", "scores", "metrics"),
+        default="labels",
+        help="labels or values; a column for each label, with a header, and of pairs the probability of +1; raw "
+        "scores; or what the labels of the rows say of them (default labels)",
+    )
+    parser.add_argument(
+        "--target",
+        type=as_column,
+        metavar="COLUMN",
+        help="of --what metrics: name, or number from 0, of the column of labels (default: as learned)",
+    )
+    parser.add_argument("-r", "--rank", type=int, metavar="R", help="of pairs (default: that of the model)")
+    settings(parser, reading=("zero_based", *TABLES))
+    row_by_row(parser)
+
+
+# -- recommendations ---------------------------------------------------------------------------------------------------
+@verb("complete", "_lowrank.complete", help="fit a low-rank model to ratings")
+def _complete(parser: Parser) -> None:
+    """Fit a low-rank model to lines of row id, column id, value: comma- or tab-separated text (.gz, .bz2, .xz too), or
+    Parquet; ids may be any text. Every line has as many columns as the first; those beyond the third are not looked at.
+    The model is of float32, unless --set dtype=float64.
+
+    Examples
+    --------
+    fastsketch complete ratings.csv -r 2 -o ratings.fsk
+    """
+    parser.add_argument("ratings", metavar="RATINGS.csv")
+    _events_columns(parser)
+    output(parser, "MODEL.fsk", "file for the model and the ids")
+    parameter(parser, "loss")
+    parameter(parser, "rank", "-r", metavar="R")
+    settings(parser, "LowRankModel", reading=TABLES)
+    parser.add_argument(
+        "--validation", type=float, metavar="SHARE", help="of the ratings, held out to choose rank and ridges"
+    )
+    parser.add_argument(
+        "--patience", type=int, metavar="N", help="stop after N ranks without a better validation score"
+    )
+
+
+@verb("items", "_items.items", help="learn what to recommend from the rows of users")
+def _items(parser: Parser) -> None:
+    """Learn an item model (EASE from a sketch) from one or several files in one pass: a row is a user, a column an
+    item, a value how much a user has had of it. Reads the same files as 'sketch'; 'recommend' takes the model, 'merge'
+    puts models of several parts together. For tables of events (user, item, value) with ids of their own see
+    'recommend'.
+
+    Examples
+    --------
+    fastsketch items events.npz -l 4 --ridge 1 -o items.fsk
+    """
+    parser.add_argument("inputs", nargs="+", metavar="INPUT")
+    output(parser, "MODEL.fsk", "file for the model, or -")
+    parameter(parser, "sketch_size", "-l", metavar="L")
+    parameter(parser, "ridge", metavar="X")
+    parser.add_argument("--binary", action="store_true", help="a value above 0 counts as 1")
+    parser.add_argument("--names", metavar="NAMES.txt", help="names of the columns, one a line, for 'recommend'")
+    rows(parser, "SketchedEASE")
+    in_parts(parser)
+
+
+@verb("recommend", "_recommend.recommend", help="best items for users, from their events or from a model")
+def _recommend(parser: Parser) -> None:
+    """Learn from lines of user, item and perhaps a value what goes with what (SketchedEASE), and print the best items
+    for users; or ask a model that was saved by -o, or by 'complete'. Text as for 'complete'; without a third column
+    every line counts 1, and values of one user and item are added up. A user without events gets the most popular
+    items, and the line says so. For lists of recommendations a model of ratings is mostly the wrong tool: 'evaluate'
+    measures it.
+
+    Examples
+    --------
+    fastsketch recommend ratings.csv alice bob -n 3
+    """
+    parser.add_argument("source", metavar="EVENTS.csv|MODEL.fsk", help="events to learn from, or a model")
+    parser.add_argument("ids", nargs="*", metavar="ID", help="users (default: all of the file)")
+    parser.add_argument("-n", type=int, default=10, metavar="N", help="items of each (default 10)")
+    parser.add_argument("--events", metavar="FILE", help="what these users have, if not the file that is learned from")
+    parser.add_argument("--items", nargs="+", metavar="ID", help="what one user has, instead of IDs")
+    parser.add_argument("--exclude", metavar="PAIRS.csv", help="leave out these pairs of user and item")
+    parser.add_argument("--allow", metavar="LIST", help="only these items: one a line, without a header")
+    parser.add_argument("--include-seen", action="store_true", help="also what a user has in the events")
+    parser.add_argument("--table", metavar="OUT.csv", help="write user, place, item, score there, or to -")
+    output(parser, "MODEL.fsk", "save the model; alone: and print nothing else", default=None)
+    parser.add_argument(
+        "--model", dest="kind", choices=("item", "ratings", "popularity"), help="what is learned (default item)"
+    )
+    _events(parser)
+    settings(parser, "SketchedEASE", "LowRankModel", reading=TABLES)
+
+
+@verb("evaluate", "_evaluate.evaluate", help="how good recommendations are on events held out")
+def _evaluate(parser: Parser) -> None:
+    """Hold out a part of the events, learn from the rest, and hold the recommendations against what was held out: NDCG,
+    recall, precision, MAP, MRR and coverage of the first K, means over users with their standard errors, for several
+    models beside a list of the most popular items.
+
+    Examples
+    --------
+    fastsketch evaluate ratings.csv --split random
+    """
+    parser.add_argument("source", metavar="EVENTS.csv")
+    parser.add_argument(
+        "--split",
+        choices=("random", "leave-one-out", "time", "users"),
+        default="random",
+        help="what is held out: a share of the events, one of each user, the newest share, or users, who show "
+        "80%% of their items (default random)",
+    )
+    parser.add_argument("--share", type=float, metavar="X", help="of the events, or users, held out (default 0.2)")
+    parser.add_argument(
+        "--models", metavar="A,B", help="of item, ratings, popularity (default: all; ratings where there are values)"
+    )
+    parser.add_argument("-k", type=int, default=20, metavar="K", help="length of the lists that counts (default 20)")
+    parser.add_argument(
+        "--time-column",
+        type=as_column,
+        metavar="C",
+        help="name or number (from 0) of the column of times, numbers or ISO dates (of --split time, default 3; with "
+        "it leave-one-out holds out the newest)",
+    )
+    _events(parser)
+    settings(parser, "SketchedEASE", reading=TABLES)
+
+
+def _events_columns(parser: Parser) -> None:
+    """Declare what stands where in tables of ids."""
+    parser.add_argument(
+        "--columns",
+        type=listed,
+        metavar="A,B[,C]",
+        help="names or numbers (from 0) of the columns of users, items and values (default: the first; the third only "
+        "if it is there and not that of times)",
+    )
+
+
+def _events(parser: Parser) -> None:
+    """Declare how events are read, and what is learned from them."""
+    parser.add_argument(
+        "--relevant",
+        type=float,
+        metavar="X",
+        help="values from X on count as 1, lower ones as seen and no more (4 for five stars)",
+    )
+    parser.add_argument("--binary", action="store_true", help="every event counts 1, whatever its value, however often")
+    _events_columns(parser)
+    parameter(parser, "sketch_size", "-l", metavar="L")
+    parser.add_argument("-r", "--rank", type=int, metavar="R", help="of ratings (default 10, or that of the model)")
+
+
+# -- the rest ----------------------------------------------------------------------------------------------------------
+@verb("demo", "_commands.demo", help="all jobs on two photographs, and a page of what they find")
+def _demo(parser: Parser) -> None:
+    """Run the main jobs on real input: 16 x 16 colour patches of scikit-learn's two sample photographs as one stream of
+    768-dimensional rows. A sketch and its certificate beside the true error; components with the intervals of their
+    variances; neighbours by codes and rows, beside the true ones; a changed piece found; digits learned; a photograph
+    restored. Writes index.html, a page of pictures beside numbers, and the models; needs the extras 'sklearn' and
+    'plot'.
+
+    Examples
+    --------
+    fastsketch demo --output pictures
+    """
+    parser.add_argument("--output", default="demo-output", metavar="DIR", help="folder for results")
+    parser.add_argument(
+        "-l", "--sketch-size", type=int, default=32, metavar="L", help="rows of the sketch (default 32)"
+    )
+
+
+@verb("warm-up", "_warm_up.warm_up", help="compile what first updates and fits compile, for containers")
+def _warm_up(parser: Parser) -> None:
+    """Compile the loops that the first update of a SketchedNewton or the first fit of a LowRankModel compiles, and keep
+    them in NUMBA_CACHE_DIR or the user's cache folder. Run it once where the image of a container is made: its
+    processes then read them, also where nothing can be written.
+
+    Examples
+    --------
+    fastsketch warm-up
+    """
