@@ -19,8 +19,10 @@ from fastsketch.jobs._run import InOrder, Learning
 from fastsketch.sources import Source, comes_once
 
 # Arguments that are no parameters of the model, and that two runs of one job have in common.
-SWITCHES = ("regression", "binary", "names", "target", "header", "separator", "decimal", "missing")
-SWITCHES = (*SWITCHES, "categorical", "numeric", "ignore")
+SWITCHES = (
+    *("regression", "binary", "names", "target", "header", "separator", "decimal"),
+    *("missing", "categorical", "numeric", "ignore"),
+)
 
 
 def rows_of(args: Namespace) -> Source:

@@ -46,7 +46,7 @@ def learn_online(args: Namespace) -> None:
             if one.beside is None and not one.labelled:
                 raise SourceError(f"{one.name} holds no labels: they are read from svmlight text and tables")
 
-        def say(model: LinearLearner) -> None:
+        def say(model: Any) -> None:
             out.say(_as_line(model.progress, args.regression))
 
         seen = say if every else None

@@ -22,8 +22,9 @@ PARQUET = ".parquet"
 
 def job_of(args: Namespace, out: Output) -> Job:
     """Return how the flags of a command have its rows read."""
+    where: dict[str, Any] = {"workers": 1, **engine_of(args)}
     return Job(
-        **{"workers": 1, **engine_of(args)},
+        **where,
         resume=getattr(args, "resume", False),
         progress=Printed(out.title, args.progress),
     )

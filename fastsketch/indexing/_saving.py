@@ -1,4 +1,9 @@
-"""Saving an index: new files first, then the manifest; a killed writer leaves what the next one removes."""
+"""Saving an index: new files first, then the manifest; a killed writer leaves what the next one removes.
+
+This is no checkpoint of a job (``jobs/_resuming``): a save is done or not begun, and nothing goes on from half of one.
+Readers are at work meanwhile, and a journal that grows would show them an index that nobody has saved; so the manifest
+is replaced as a whole. Locks, replaced files and their checksums are those of ``io``, as everywhere.
+"""
 
 import contextlib
 import errno

@@ -3,7 +3,7 @@
 # pyright: reportPrivateUsage=false
 # (hooks of the frame for the parts of a job)
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -81,7 +81,7 @@ def learn(template: Any, begin: Begin | None, part: Source, number: int, as_byte
 
 def learned(
     model: Any, source: Source, start_row: int = 0, *, targets: bool = False, step: int = 0
-) -> Iterator[tuple[int, int]]:
+) -> Generator[tuple[int, int]]:
     """Let a model learn the rows of a source from start_row on; yield (rows, position) of a piece when it is in.
 
     Errors of the model name the file and its row. A piece is a chunk, or at most `step` rows of one.

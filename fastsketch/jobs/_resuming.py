@@ -32,8 +32,9 @@ JOURNAL = "manifest.jsonl"
 
 Identity = dict[str, Any]
 
-# Of files that are a checkpoint's own: no others are touched.
+# Of files that are a checkpoint's own, and of those that become them: no others are touched.
 _NODE = re.compile(r"node-[0-9]+-[0-9]+-[0-9]+\.fsk")
+_UNWRITTEN = re.compile(rf"\.({_NODE.pattern})\..*\.tmp", re.DOTALL)
 
 
 # -- whose job it is -----------------------------------------------------------------------------------------------
@@ -280,12 +281,13 @@ def _is_complete(entry: Entry, job: Identity) -> bool:
 
 
 def _tidy(folder: Path, wanted: set[str]) -> None:
-    """Remove nodes that no line names: a kill came between the two."""
-    for path in folder.glob("node-*.fsk"):
-        if _NODE.fullmatch(path.name):
-            if path.name not in wanted:
-                path.unlink(missing_ok=True)
-            sweep(path)
+    """Remove nodes that no line names, and what was to become one: a kill came first."""
+    for path in folder.glob("*"):
+        unwritten = _UNWRITTEN.fullmatch(path.name)
+        if unwritten:
+            sweep(folder / unwritten[1])
+        elif _NODE.fullmatch(path.name) and path.name not in wanted:
+            path.unlink(missing_ok=True)
 
 
 def _entries(folder: Path, lines: list[JournalLine]) -> list[Entry]:

@@ -189,13 +189,13 @@ class Learning:
 
     def _check_template(self, labelled: bool) -> None:
         template, source = self.template, self.source
-        kind = type(template).__name__
-        if not (isinstance(template, Model) and hasattr(template, "update")):
+        kind, update = type(template).__name__, getattr(template, "update", None)
+        if not (isinstance(template, Model) and update):
             whole = isinstance(template, Model) and hasattr(template, "fit")
             instead = ": its fit takes all rows, fastsketch.dask.fit their partitions" if whole else ""
             raise TypeError(f"model must be a model that learns by update, got {kind}{instead}")
         self.why_in_order: str | None = template._in_order()
-        self.learns_targets = self.why_in_order is not None and "targets" in signature(template.update).parameters
+        self.learns_targets = self.why_in_order is not None and "targets" in signature(update).parameters
         if self.learns_targets and source.beside is None and not source.labelled:
             raise TypeError(f"a {kind} learns from rows with targets: target names the column that holds them")
         if labelled and not self.learns_targets:

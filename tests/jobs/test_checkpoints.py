@@ -271,7 +271,7 @@ def test_nodes_that_no_line_names_are_removed(tmp_path, whole):
     stopped_after(tmp_path, 3, workers=1)
     with subprocess.Popen([sys.executable, "-c", ""]) as writer:
         mark = _owner.this_process()._replace(pid=writer.pid).mark
-    unfinished = tmp_path / "checkpoint" / f".node-1-7-0.fsk.{mark}.00c0ffee.tmp"
+    unfinished = tmp_path / "checkpoint" / f".node-1-7-1.fsk.{mark}.00c0ffee.tmp"
     unfinished.write_bytes(b"x")
     (tmp_path / "checkpoint" / "node-1-7-0.fsk").write_bytes(b"x")
     (tmp_path / "checkpoint" / "mine.txt").write_bytes(b"x")
