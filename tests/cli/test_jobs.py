@@ -89,8 +89,8 @@ LEARN = ("learn", "t.svm", "-l", 4, "-o", "o.fsk")
 @pytest.mark.parametrize(
     "switches, message",
     [
-        (["--set", "dtype=float64"], "--dtype is float64 now and was none"),
-        (["--set", "dtype=float32"], "--dtype is float32 now and was none"),
+        (["--set", "dtype=float64"], "--set dtype is float64 now and was none"),
+        (["--set", "dtype=float32"], "--set dtype is float32 now and was none"),
         (["--center"], "--center is on now and was off"),
         (["--method", "fd"], "--method is fd now and was rfd"),
         (["-l", 9], "--sketch-size is 9 now and was 8"),
