@@ -1,6 +1,8 @@
-"""Pages made from stored results: ``python bench/pages.py`` renders bench/pages/*.md; ``--check`` names the stale ones.
+"""References to stored results: pages of docs/ have them filled in by ``docs/_ext/figures.py`` when the site is built.
 
-In a template (what stands in double braces; names with spaces or signs in double quotes):
+``python bench/pages.py`` writes README.md from bench/front.md, since a code host and a package index show it as it is;
+``--check`` says whether it is up to date. A reference stands in double braces, names with spaces or signs in double
+quotes:
 
     {{ table speed }}                            the record's only, or "main", table and a line of what it is of
     {{ table speed/stages columns=d,"sum, ms" where dtype=float64 where d=2048 where d=8192 }}
@@ -26,10 +28,9 @@ from pathlib import Path
 from store import read
 
 ROOT = Path(__file__).resolve().parents[1]
-TEMPLATES = ROOT / "bench" / "pages"
+FRONT = ROOT / "bench" / "front.md"
+README = ROOT / "README.md"
 RESULTS = ROOT / "bench" / "results"
-# other templates go to docs/benchmarks, papers-*.md to docs/papers
-ELSEWHERE = {"README": "README.md", "bench": "bench/README.md"}
 BRACES = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 _quoted = r'"[^"]*"'
 _words = r"[A-Za-z_][\w@%]*(?:[ -][A-Za-z_][\w@%]*)*"
@@ -303,42 +304,30 @@ def picture(text, target, results):
     return f"![{found[2]}]({Path(os.path.relpath(path, Path(target).parent)).as_posix()})"
 
 
-# -- pages -------------------------------------------------------------------------------------------------------------
+# -- README.md ---------------------------------------------------------------------------------------------------------
 
 
-def target_of(template):
-    if template.stem.startswith("papers-"):
-        return ROOT / "docs" / "papers" / template.name.removeprefix("papers-")
-    return ROOT / ELSEWHERE.get(template.stem, f"docs/benchmarks/{template.name}")
-
-
-def pages(results=None):
-    """{path: text} of all pages."""
-    results = results or Results()
-    found = {}
-    for template in sorted(TEMPLATES.glob("*.md")):
-        source, target = template.relative_to(ROOT).as_posix(), target_of(template)
-        mark = f"<!-- Made by bench/pages.py from {source}: edit that. -->\n"
-        found[target] = mark + rendered(template.read_text(encoding="utf-8"), source, target, results)
-    return found
+def readme(results=None):
+    """Return the text of README.md, or raise a PageError."""
+    source = FRONT.relative_to(ROOT).as_posix()
+    mark = f"<!-- Made by bench/pages.py from {source}: edit that. -->\n"
+    return mark + rendered(FRONT.read_text(encoding="utf-8"), source, README, results or Results())
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="write nothing; 1 if a page is not what would be written")
+    parser.add_argument("--check", action="store_true", help="write nothing; 1 if README.md is not up to date")
     check = parser.parse_args().check
     try:
-        made = pages()
+        text = readme()
     except PageError as error:
         print(error, file=sys.stderr)
         return 1
-    stale = [path for path, text in made.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
-    for path in stale:
-        print(f"{path.relative_to(ROOT).as_posix()}: {'not up to date' if check else 'written'}")
-        if not check:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(made[path], encoding="utf-8")
-    return int(check and bool(stale))
+    stale = not README.exists() or README.read_text(encoding="utf-8") != text
+    if stale and not check:
+        README.write_text(text, encoding="utf-8")
+    print(f"{README.name}: {('not up to date' if check else 'written') if stale else 'up to date'}")
+    return int(check and stale)
 
 
 if __name__ == "__main__":

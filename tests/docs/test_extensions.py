@@ -23,10 +23,10 @@ def extension(name):
 @pytest.mark.parametrize(
     ("link", "folder", "page", "expected"),
     [
-        ("learning.md#labels", DOCS, DOCS, "learning.md#labels"),
+        ("threads.md#files", DOCS, DOCS, "threads.md#files"),
         ("../CHANGELOG.md#top", DOCS, DOCS, "https://github.com/fastsketch/fastsketch/blob/main/CHANGELOG.md#top"),
         ("examples/recipes", ROOT, DOCS, "https://github.com/fastsketch/fastsketch/tree/main/examples/recipes"),
-        ("docs/guide.md#codes", ROOT, DOCS / "project", "../guide.md#codes"),
+        ("docs/threads.md#files", ROOT, DOCS / "project", "../threads.md#files"),
         ("logo.svg", DOCS / "_static", DOCS / "project", "../_static/logo.svg"),
         ("../no-such-file.md", DOCS, DOCS, "../no-such-file.md"),
         ("../../../elsewhere.md", DOCS, DOCS, "../../../elsewhere.md"),
