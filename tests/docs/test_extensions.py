@@ -1,8 +1,9 @@
-"""What docs/_ext does to pages: links, names of other projects, formulas, entries for BibTeX, examples not run."""
+"""What docs/_ext does to pages: links, figures, names of other projects, formulas, BibTeX entries, examples not run."""
 
 import importlib.util
 import re
 import sys
+import types
 import zlib
 from pathlib import Path
 
@@ -157,3 +158,14 @@ def test_an_example_elsewhere_is_not_one(stored):
     assert not re.search(stored.settings()["ignore_pattern"], "plot_search.py")
     for name in ("store_pictures.py", "/a/gallery/store_pictures.py"):
         assert re.search(stored.settings()["ignore_pattern"], name)
+
+
+def test_figures_of_a_page_are_filled_in():
+    errors = pytest.importorskip("sphinx.errors")
+    figures = extension("figures")
+    app = types.SimpleNamespace(env=types.SimpleNamespace(doc2path=lambda name: str(DOCS / f"{name}.md")))
+    source = ['{{ picture speed "rows a second" }}']
+    figures.fill(app, "benchmarks/a", source)
+    assert source[0].startswith("![rows a second](../../bench/results/speed.png)")
+    with pytest.raises(errors.ExtensionError, match="^docs/benchmarks/a.md:2: no stored result of 'none'"):
+        figures.fill(app, "benchmarks/a", ["\n{{ table none }}"])
