@@ -43,11 +43,11 @@ OPERATIONS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.m
 
 
 class PageError(ValueError):
-    """A template that asks for what is not stored."""
+    """Error of a reference that no stored result has."""
 
 
 class Results:
-    """The records of a folder, read when they are asked for."""
+    """Stored records of a folder, read on demand."""
 
     def __init__(self, folder=RESULTS, version=None):
         self.folder, self.version = Path(folder), version or version_of_library()
@@ -71,7 +71,7 @@ class Results:
         return tables[name]
 
     def quote(self, command, table=None):
-        """Remember of what version a page shows something without a line that says it."""
+        """Remember the version of a result that a page shows without an origin line."""
         record = self.record(command) | (table or {})
         if record["origin"] == "run":
             self.quoted.add((command, record["fastsketch"]))
@@ -82,7 +82,7 @@ def version_of_library():
 
 
 def chosen(table, conditions):
-    """The rows whose cells are what (column, value) pairs say."""
+    """Return the rows that match (column, value) pairs."""
     wanted = {}
     for column, value in conditions:
         wanted.setdefault(position(table, column), set()).add(value)
@@ -106,7 +106,7 @@ def number(cell):
 
 
 def rendered(text, source, target, results):
-    """The page of a template; `target` is the path of the page, which links to pictures are relative to."""
+    """Return a page with its references replaced; links to pictures are relative to `target`, the path of the page."""
 
     def place(at):
         return f"{source}:{text.count(chr(10), 0, at) + 1}"
@@ -158,7 +158,7 @@ def of_braces(text, target, results):
 
 
 def pieces(text, sign, most):
-    """(before, sign, after) of the first sign outside of quotes."""
+    """Return (before, sign, after) of the first sign outside of quotes."""
     parts = split(text, sign, most)
     return parts[0].strip(), sign, parts[1] if len(parts) > 1 else ""
 
@@ -185,7 +185,7 @@ def condition(text):
 
 
 def cells(match, results):
-    """The column's cells of the rows that a reference leaves."""
+    """Return the cells that a reference selects."""
     table = results.table(match["command"], match["name"] and unquoted(match["name"]))
     conditions = [condition(part) for part in split(match["where"], ",")] if match["where"] else []
     column = position(table, unquoted(match["column"]))
@@ -233,7 +233,7 @@ def shortest(value):
 
 
 def markdown_of(text, results):
-    """A stored table with the line that says what it is of."""
+    """Return a stored table as Markdown, with its origin line."""
     words = [word for word in split(text, r"\s+") if word]
     if not words:
         raise PageError("a table of what?")
@@ -258,14 +258,14 @@ def markdown_of(text, results):
 
 
 def escaped(cell):
-    """A cell as Markdown shows it: on one line, with no columns and no HTML of its own."""
+    """Return a cell as Markdown shows it: on one line, without column separators or HTML of its own."""
     parts = re.split(r"(`[^`]*`)", " ".join(cell.split()))  # in code < is what it is
     parts[::2] = [re.sub(r"<(?=[A-Za-z/!?])", r"\\<", part) for part in parts[::2]]
     return "".join(parts).replace("|", "\\|")
 
 
 def origin_of(results, command, table):
-    """One line: of what version, machine and runs a table is."""
+    """Return the origin line of a table: version, machine and runs."""
     own = {key: value for key, value in table.items() if key in ("origin", "fastsketch", "date")}
     record = results.record(command) | own
     note = f" {table['note']}" if table.get("note") else ""
