@@ -5,8 +5,9 @@ import time
 import numpy as np
 
 import fastsketch as fs
+from bench_data import matlab, mnist
 from bench_papers import PLAIN
-from bench_tools import DATA, read_idx, seconds, table
+from bench_tools import few, seconds, spread, table
 from fastsketch import reference
 
 RATES = (1e-4, 1e-3, 1e-2, 0.1, 1.0)
@@ -55,8 +56,9 @@ def deltas(method, form):
     return (found[form],) if isinstance(found, dict) else (found,) if isinstance(found, float) else found
 
 
-def stream(seed, rounds=10_000, d=500):
+def stream(seed, rounds=10_000):
     """Section 5.2: mean 1, eigenvalues 100 / j^2 along random directions, targets by a unit vector."""
+    rounds, d = few(rounds, 1000), few(500, 30)
     rng = np.random.default_rng(seed)
     basis = np.linalg.qr(rng.standard_normal((d, d)))[0]
     rows = 1 + (rng.standard_normal((rounds, d)) * np.sqrt(100.0 * np.arange(1, d + 1.0) ** -2)) @ basis.T
@@ -68,7 +70,7 @@ def regression(args):
     """Total regret (the best weights have none) with the best step sizes of the papers' grids; time of a round."""
     seeds = range(1 if args.quick else 5)
     out, by_eta, curves = [], {}, {}
-    for method, form in CASES:
+    for method, form in CASES[: few(99, 2)]:
         losses, best, times = [], [], []
         slow = method in ("ada_full", "ada_lr")
         for seed in seeds if not slow else list(seeds)[:2]:
@@ -84,35 +86,27 @@ def regression(args):
             if seed == 0:
                 i, j = np.unravel_index(np.argmin(curve[-1]), curve[-1].shape)
                 curves[method, form] = [0, *(part[i, j] for part in curve)]
-                times = _round(
-                    rows,
-                    y,
-                    100 if slow else 3000,
-                    method=method,
-                    form=form,
-                    learning_rate=best[0][0],
-                    delta=best[0][1],
-                )
+                options = {"method": method, "form": form, "learning_rate": best[0][0], "delta": best[0][1]}
+                times = _round(rows, y, 100 if slow else 3000, **options)
         out.append(
-            [
-                NAMES[method],
-                form,
-                f"{np.mean(losses):.0f} +- {np.std(losses):.0f}",
-                TARGETS.get((method, form), ""),
-                f"{best[0][0]:g}",
-                f"{best[0][1]:g}",
-                f"{1e6 * times:.1f}",
-            ]
+            {
+                "method": NAMES[method],
+                "form": form,
+                "regret": spread(losses, 0),
+                "target": TARGETS.get((method, form), ""),
+                "best learning rate": f"{best[0][0]:g}",
+                "delta": f"{best[0][1]:g}",
+                "us a round": f"{1e6 * times:.1f}",
+            }
         )
-        print(*out[-1], flush=True)
+        print(*out[-1].values(), flush=True)
     streams = f"{len(seeds)} streams (ADA-FULL and ADA-LR: 2), mean +- standard deviation"
-    columns = ["method", "form", "regret", "target", "best learning rate", "delta", "us a round"]
-    table(out, columns, "main", runs=streams)
+    table(out, name="main", runs=streams)
     table(
         [[NAMES[m], f, *(f"{v:.0f}" for v in np.mean(v, axis=0))] for (m, f), v in by_eta.items()],
         ["method", "form", *(f"rate {rate:g}" for rate in RATES)],
         "rates",
-        runs=f"{len(seeds)} streams (ADA-FULL and ADA-LR: 2), means",
+        runs=streams.replace("mean +- standard deviation", "means"),
     )
     table(
         [[500 * k, *(f"{curve[k]:.0f}" for curve in curves.values())] for k in range(len(rows) // 500 + 1)],
@@ -134,6 +128,7 @@ def _round(rows, y, n, tau=20, **options):
 def _speed():
     """One round of this library against the papers' algorithms in NumPy, d = 500, tau = 20."""
     rows, y = stream(0, 3000)
+    d = rows.shape[1]
 
     def subgradient(t, beta):
         r = rows[t - 1] @ beta - y[t - 1]
@@ -143,9 +138,9 @@ def _speed():
     ffd, fd = reference.adaptive_fast_frequent_directions, reference.adaptive_frequent_directions
     out = []
     for method, n, call in (
-        ("ada_ffd", 1000, lambda: ffd(500, 1000, sketch_size=20, **common)),
-        ("ada_fd", 300, lambda: fd(500, 300, sketch_size=20, **common)),
-        ("ada_full", 20, lambda: reference.adaptive_full(500, 20, **common)),
+        ("ada_ffd", 1000, lambda: ffd(d, 1000, sketch_size=20, **common)),
+        ("ada_fd", 300, lambda: fd(d, 300, sketch_size=20, **common)),
+        ("ada_full", 20, lambda: reference.adaptive_full(d, 20, **common)),
     ):
         ours = _round(rows, y, 100 if method == "ada_full" else 3000, method=method, learning_rate=0.01, delta=1.0)
         theirs = min(seconds(call) for _ in range(2)) / n
@@ -157,7 +152,7 @@ def _sizes(args):
     """Regret and time against tau (Figures 3 and 4)."""
     rows, y = stream(0)
     out = []
-    for tau in (20, 40, 60, 80) if args.quick else (20, 40, 60, 80, 120, 200, 250, 251):
+    for tau in (20, 40, 60, 80)[: few(4, 1)] if args.quick else (20, 40, 60, 80, 120, 200, 250, 251):
         for method in ("ada_ffd", "ada_fd", "radagrad", "fd_son"):
             if tau > 80 and method in ("radagrad", "fd_son"):
                 continue
@@ -168,44 +163,33 @@ def _sizes(args):
             best = grid.best()
             one = _round(rows, y, 1000, tau, method=method, learning_rate=best.learning_rate, delta=best.delta)
             out.append(
-                [
-                    tau,
-                    NAMES[method],
-                    f"{grid.cumulative_loss.min():.0f}",
-                    f"{best.learning_rate:g}",
-                    f"{best.delta:g}",
-                    f"{1e6 * one:.0f}",
-                    f"{taken:.1f}",
-                ]
+                {
+                    "tau": tau,
+                    "method": NAMES[method],
+                    "regret": f"{grid.cumulative_loss.min():.0f}",
+                    "best learning rate": f"{best.learning_rate:g}",
+                    "delta": f"{best.delta:g}",
+                    "us a round": f"{1e6 * one:.0f}",
+                    "s for the whole grid": f"{taken:.1f}",
+                }
             )
-            print(*out[-1], flush=True)
-    columns = ["tau", "method", "regret", "best learning rate", "delta", "us a round", "s for the whole grid"]
-    table(out, columns, "tau", runs="1 stream; times of a round: the least of 3")
+            print(*out[-1].values(), flush=True)
+    table(out, name="tau", runs="1 stream; times of a round: the least of 3")
 
 
 # -- section 5.3 -----------------------------------------------------------------------------------------------------
 def _classes(name):
     """(train, labels, test, labels) with rows scaled into [0, 1] or to mean 0, or None."""
     if name == "MNIST":
-        files = [
-            DATA / "mnist" / f"{part}-idx{k}-ubyte.gz"
-            for part in ("train", "t10k")
-            for part, k in ((f"{part}-images", 3), (f"{part}-labels", 1))
-        ]
-        if not all(path.exists() for path in files):
-            print(f"MNIST: absent ({files[0]}); set FASTSKETCH_DATA")
+        parts = mnist(), mnist("t10k")
+        if None in parts:
             return None
-        x, y, test, truth = (read_idx(path) for path in files)
-        flat = [part.reshape(len(part), -1) / 255.0 for part in (x, test)]
-        return flat[0][:12_000], y[:12_000], flat[1], truth
-    from scipy.io import loadmat
-
-    path = DATA / "asu-fs" / "Isolet.mat"
-    if not path.exists():
-        print(f"Isolet: absent ({path}); set FASTSKETCH_DATA")
+        (x, y), (test, truth) = ((rows / 255.0, labels) for rows, labels in parts)
+        return x[:12_000], y[:12_000], test, truth
+    found = matlab("Isolet")
+    if found is None:
         return None
-    found = loadmat(path)
-    rows, labels = found["X"].astype(float), found["Y"].ravel()
+    rows, labels = found
     order = np.random.default_rng(0).permutation(len(labels))
     cut = int(0.7 * len(order))
     return rows[order[:cut]], labels[order[:cut]], rows[order[cut:]], labels[order[cut:]]
@@ -231,12 +215,12 @@ def classification(args):
             continue
         x, y, test, truth = found
         classes = np.unique(y)
-        for method, form in cases:
+        for method, form in cases[: few(99, 2)]:
             some = classes[:: max(1, len(classes) // 3)]  # step sizes are chosen on three of the classes
-            few = min(len(x), 2000)
+            some_rows = min(len(x), 2000)
             best = min(
                 ((eta, delta) for eta in RATES for delta in deltas(method, form)),
-                key=lambda point: _mistakes(x[:few], y[:few], some, method, form, *point)[0],
+                key=lambda point: _mistakes(x[:some_rows], y[:some_rows], some, method, form, *point)[0],
             )
             results = []
             for seed in range(1 if args.quick else 3):
@@ -247,27 +231,22 @@ def classification(args):
                 scores = np.stack([model.decision_function(test) for model in models], axis=1)
                 right = classes[scores.argmax(axis=1)] == truth
                 results.append((mistakes / len(classes), 100 * np.mean(right), taken))
-            mean, spread = np.mean(results, axis=0), np.std(results, axis=0)
+            mistakes, right, taken = zip(*results, strict=True)
             out.append(
-                [
-                    name,
-                    NAMES[method],
-                    form,
-                    f"{best[0]:g}",
-                    f"{best[1]:g}",
-                    f"{mean[0]:.0f} +- {spread[0]:.0f}",
-                    f"{mean[1]:.2f} +- {spread[1]:.2f}",
-                    f"{mean[2]:.1f}",
-                    f"{1e6 * mean[2] / len(x) / len(classes):.1f}",
-                ]
+                {
+                    "set": name,
+                    "method": NAMES[method],
+                    "form": form,
+                    "learning rate": f"{best[0]:g}",
+                    "delta": f"{best[1]:g}",
+                    "mistakes a class": spread(mistakes, 0),
+                    "test accuracy, %": spread(right, 2),
+                    "s": f"{np.mean(taken):.1f}",
+                    "us a round": f"{1e6 * np.mean(taken) / len(x) / len(classes):.1f}",
+                }
             )
-            print(*out[-1], flush=True)
-    table(
-        out,
-        ["set", "method", "form", "learning rate", "delta", "mistakes a class", "test accuracy, %", "s", "us a round"],
-        "main",
-        runs=f"{1 if args.quick else 3} orders of the rows, mean +- standard deviation",
-    )
+            print(*out[-1].values(), flush=True)
+    table(out, name="main", runs=f"{1 if args.quick else 3} orders of the rows, mean +- standard deviation")
 
 
 def _mistakes(x, y, classes, method, form, eta, delta):
@@ -296,7 +275,7 @@ def cnn(args):
     found = _classes("MNIST")
     if found is None:
         return
-    n, epochs, seeds = (2000, 1, 1) if args.quick else (6000, 3, 2)
+    n, epochs, seeds = (few(2000, 128), 1, 1) if args.quick else (6000, 3, 2)
     x, y, test, truth = found
     x = torch.tensor(x[:n], dtype=torch.float32).reshape(-1, 1, 28, 28)
     test = torch.tensor(test[:5000], dtype=torch.float32).reshape(-1, 1, 28, 28)
@@ -369,20 +348,20 @@ def cnn(args):
         points = [(lr, delta) for lr in (0.03, 0.1, 0.3) for delta in (1e-3, 1e-2, 0.1, 1.0)]
         if not name.startswith("AdaF"):
             points = (1e-3, 1e-2, 0.1, 1.0) if name == "SGD" else (1e-4, 1e-3, 1e-2, 0.1)
+        points = points[: few(99, 1)]
         best = min(points, key=lambda point, make=make: run(make, point, 1, 0)[0])
         results = np.array([run(make, best, epochs, seed + 1) for seed in range(seeds)])
-        mean, spread = results.mean(axis=0), results.std(axis=0)
+        loss, right, epoch, step = results.T
         shown = f"{best:g}" if not isinstance(best, tuple) else f"{best[0]:g} (delta {best[1]:g})"
         out.append(
-            [
-                name,
-                shown,
-                f"{mean[0]:.4f} +- {spread[0]:.4f}",
-                f"{mean[1]:.2f} +- {spread[1]:.2f}",
-                f"{mean[2]:.1f}",
-                f"{mean[3]:.2f}",
-            ]
+            {
+                "optimizer": name,
+                "lr": shown,
+                "training loss": spread(loss),
+                "test accuracy, %": spread(right, 2),
+                "s an epoch": f"{epoch.mean():.1f}",
+                "ms a step of the optimizer": f"{step.mean():.2f}",
+            }
         )
-        print(*out[-1], flush=True)
-    columns = ["optimizer", "lr", "training loss", "test accuracy, %", "s an epoch", "ms a step of the optimizer"]
-    table(out, columns, "main", runs=f"{seeds} seeds, mean +- standard deviation")
+        print(*out[-1].values(), flush=True)
+    table(out, name="main", runs=f"{seeds} seeds, mean +- standard deviation")

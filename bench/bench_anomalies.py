@@ -14,8 +14,8 @@ from sklearn.decomposition import PCA
 from sklearn.ensemble import IsolationForest
 from sklearn.metrics import roc_auc_score
 
-from bench_component_sets import patches, svmlight
-from bench_tools import located, read_idx
+from bench_component_sets import patches
+from bench_data import mnist, svmlight
 from fastsketch.sklearn import SketchedCovariance
 
 SHARE = 0.02  # of anomalies among the training rows
@@ -52,22 +52,18 @@ def watched(normal, others, rng):
 # -- sets: function of the run -> Watched, None where files are absent -------------------------------------------------
 def one_digit(run):
     """MNIST's training images: the digit of the run is normal, the nine others are not."""
-    paths = [located("MNIST", f"mnist/train-{part}-ubyte.gz", "MNIST") for part in ("images-idx3", "labels-idx1")]
-    if None in paths:
+    found = mnist()
+    if found is None:
         return None
-    images, labels = map(read_idx, paths)
-    rows, rng = images.reshape(-1, 784) / 255.0, np.random.default_rng(run)
-    return watched(rows[labels == run], rows[labels != run][:20_000], rng)
+    rows, labels = found[0] / 255.0, found[1]
+    return watched(rows[labels == run], rows[labels != run][:20_000], np.random.default_rng(run))
 
 
 def mushrooms(run):
-    from fastsketch.io import load_svmlight
-
-    rows = svmlight("mushrooms")
-    if rows is None:
+    found = svmlight("mushrooms")
+    if found is None:
         return None
-    labels = load_svmlight(located("mushrooms", "mushrooms/mushrooms.gz", "LIBSVM mushrooms"))[1]
-    rows = rows.toarray()
+    rows, labels = found[0].toarray(), found[1]
     common = labels == np.unique(labels)[0]
     return watched(rows[common], rows[~common], np.random.default_rng(run))
 

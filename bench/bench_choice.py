@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from bench_lowrank_sets import matrix
+from bench_tools import spread
 
 Predict = Callable[[np.ndarray, np.ndarray], np.ndarray]  # scores of pairs (rows, columns)
 Settings = dict[str, Any]
@@ -138,11 +139,6 @@ def climb(grid, score):
                         break
                     place, moved = tried, True
     return at(place)[1]
-
-
-def spread(values, digits=4):
-    """Mean and standard deviation over splits."""
-    return f"{np.mean(values):.{digits}f} +- {np.std(values):.{digits}f}"
 
 
 def less(one, other, k, digits=4):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bench_tools import located, read_idx
+import bench_data
 
 # True neighbours that are kept of a query.
 DEPTH = 100
@@ -35,24 +35,20 @@ class CodeSet(NamedTuple):
 # -- rows --------------------------------------------------------------------------------------------------------------
 def sift5k(split):
     """4,800 rows and 200 queries of 128 integers, drawn three times; 200 of the rows for choices."""
-    path = located("sift5k", "sift5k/sift-dataset-5k.tsv.gz", "the sample data of NGT")
-    if path is None:
+    rows = bench_data.sift5k()
+    if rows is None:
         return None
-    rows = np.loadtxt(path, dtype=np.float32)[:, :128]  # the last column is an id
     rows = rows[np.random.default_rng(split).permutation(len(rows))]
     return rows[200:], rows[:200], 200
 
 
 def mnist():
     """60,000 training images in [0, 1]; the queries are 1,000 test images; 1,000 training images for choices."""
-    files = [
-        located("MNIST", f"mnist/{part}-images-idx3-ubyte.gz", "MNIST of LeCun, Cortes and Burges")
-        for part in ("train", "t10k")
-    ]
-    if None in files:
+    parts = bench_data.mnist(), bench_data.mnist("t10k")
+    if None in parts:
         return None
     rng = np.random.default_rng(0)
-    base, test = (read_idx(path).reshape(-1, 784) / np.float32(255) for path in files)
+    base, test = (images / np.float32(255) for images, _ in parts)
     return base[rng.permutation(len(base))], test[rng.permutation(len(test))[:1000]], 1000
 
 

@@ -5,7 +5,7 @@ from scipy.linalg import expm
 
 import fastsketch as fs
 from bench_code_sets import nearest
-from bench_tools import table
+from bench_tools import few, table
 
 N_FEATURES, N_BYTES = 128, 16
 # Parts of the stream, and how many of them a generation lasts.
@@ -107,7 +107,7 @@ def _again(index, parts):
 
 def codedrift(args):
     """Recall of the ten nearest of queries from the first, the middle and the last part, among the rows of all."""
-    n = 2_000 if args.quick else 20_000
+    n = few(2_000 if args.quick else 20_000, 300)
     parts, queries = zip(*stream(n), strict=True)
     rows = np.concatenate(parts)
     asked = {"first": queries[0], "middle": queries[PARTS // 2], "last": queries[-1]}

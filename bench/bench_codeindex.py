@@ -9,7 +9,7 @@ import numpy as np
 
 import fastsketch as fs
 from bench_code_sets import generated
-from bench_tools import table
+from bench_tools import few, table
 
 N_FEATURES, N_BYTES, BATCH = 128, 16, 10_000
 KILLS = 20
@@ -17,7 +17,7 @@ KILLS = 20
 
 def codeindex(args):
     """A million rows, 100,000 removed, two generations, twenty saves interrupted by SIGKILL."""
-    n = 100_000 if args.quick else 1_000_000
+    n = few(100_000 if args.quick else 1_000_000, 2_000)
     rows, queries, _ = generated(n, N_FEATURES)
     queries = queries[:100]
     folder = args.scratch / "codeindex"
@@ -80,12 +80,12 @@ def _killed(folder, rows):
     """Children that change the index and save it, killed after a random share of the time that a save takes."""
     rng = np.random.default_rng(2)
     seconds, ends = 0.0, {"before": 0, "after": 0, "neither": 0}
-    for number in range(-1, KILLS):
+    for number in range(-1, few(KILLS, 2)):
         index = fs.CodeIndex.load(folder)
         before = index.ids
         came = before[before >= len(rows)]
         index.remove(came[: len(came) // 10])
-        index.add(rows[rng.choice(len(rows), BATCH, replace=False)])
+        index.add(rows[rng.choice(len(rows), min(BATCH, len(rows) // 2), replace=False)])
         after = index.ids
         start = time.perf_counter()
         child = os.fork()

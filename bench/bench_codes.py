@@ -1,6 +1,5 @@
 """Recall against all bytes of a row: our codes, the same learned from sampled rows, faiss's."""
 
-import importlib.util
 import json
 import time
 
@@ -10,7 +9,7 @@ import bench_code_sets as sets
 import fastsketch as fs
 import store
 from bench_code_peers import peers
-from bench_tools import table
+from bench_tools import few, rival, table
 
 BYTES = (8, 12, 16, 20, 24, 32, 48, 64)
 # Rows of "PCA of sampled rows": everything is learned from these.
@@ -106,7 +105,7 @@ def codes(args):
     """Measure what is asked for and print the tables of all that was measured."""
     kept = Kept(store.partial(args))
     chosen = args.sets.split(",") if args.sets else list(sets.QUICK if args.quick else sets.SETS)
-    sizes = [int(n) for n in args.bytes.split(",")] if args.bytes else BYTES
+    sizes = [int(n) for n in args.bytes.split(",")] if args.bytes else BYTES[: few(99, 1)]
     for name in chosen:
         data = sets.load(name, args.scratch)
         if data is None:
@@ -121,14 +120,8 @@ def codes(args):
 
 def _methods(d, n_bytes, only):
     found = {} if only == "peers" else ours(d, n_bytes)
-    if only != "ours":
-        if importlib.util.find_spec("faiss") is None:
-            print("faiss: absent; pip install faiss-cpu")
-        else:
-            import faiss
-
-            faiss.omp_set_num_threads(1)
-            found |= peers(d, n_bytes)
+    if only != "ours" and rival("faiss"):
+        found |= peers(d, n_bytes)
     return {name: one for name, one in found.items() if only in ("", "ours", "peers") or only in name}
 
 

@@ -51,20 +51,6 @@ def rules_on(rows, truth, k, *, refine):
     return out
 
 
-HEAD = [
-    "rule",
-    "images and sensors (3%)",
-    "text (7%)",
-    "flat noise (15%)",
-    "drift: deficit / FD's with ledger (2)",
-    "certificate / FD's (1.5)",
-    "extra pass: MNIST, Isolet (0.1%)",
-    "their deficit (1e-5)",
-    "text (1%)",
-    "outside intervals",
-]
-
-
 def frontier(cases, share):
     """A line a rule: of each target the worst value and how many cases meet it."""
 
@@ -86,17 +72,19 @@ def frontier(cases, share):
             return case.rules[rule][1]
 
         out.append(
-            [
-                rule,
-                cell((once(c).worst for c in pictures), 0.03, share),
-                cell((once(c).worst for c in of["text"]), 0.07, share),
-                cell((once(c).worst for c in of["noise"]), 0.15, share),
-                cell((once(c).deficit / c.ledger for c in of["drift"]), 2.0, ratio),
-                cell((once(c).certificate / c.fd for c in cases if c.fd > 0), 1.5, ratio),
-                cell((again(c).worst for c in exact), 1e-3, share),
-                cell((again(c).deficit for c in exact), 1e-5, small),
-                cell((again(c).worst for c in of["text"]), 0.01, share),
-                sum(found.outside for c in cases for found in c.rules[rule] if found),
-            ]
+            {
+                "rule": rule,
+                "images and sensors (3%)": cell((once(c).worst for c in pictures), 0.03, share),
+                "text (7%)": cell((once(c).worst for c in of["text"]), 0.07, share),
+                "flat noise (15%)": cell((once(c).worst for c in of["noise"]), 0.15, share),
+                "drift: deficit / FD's with ledger (2)": cell(
+                    (once(c).deficit / c.ledger for c in of["drift"]), 2.0, ratio
+                ),
+                "certificate / FD's (1.5)": cell((once(c).certificate / c.fd for c in cases if c.fd > 0), 1.5, ratio),
+                "extra pass: MNIST, Isolet (0.1%)": cell((again(c).worst for c in exact), 1e-3, share),
+                "their deficit (1e-5)": cell((again(c).deficit for c in exact), 1e-5, small),
+                "text (1%)": cell((again(c).worst for c in of["text"]), 0.01, share),
+                "outside intervals": sum(found.outside for c in cases for found in c.rules[rule] if found),
+            }
         )
     return out

@@ -6,7 +6,8 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, eigsh
 
-from bench_tools import dataset, located, read_idx
+import bench_data
+from bench_data import dataset, matlab
 from benchmarks.rows import frosh_rows
 
 # Columns from which the truth is found by Lanczos to rounding instead of by LAPACK.
@@ -33,32 +34,21 @@ class Truth(NamedTuple):
 
 # -- what is behind FASTSKETCH_DATA ------------------------------------------------------------------------------------
 def mnist():
-    path = located("MNIST", "mnist/train-images-idx3-ubyte.gz", "MNIST")
-    return None if path is None else read_idx(path)[:20_000].reshape(-1, 784) / 255.0
+    rows = dataset("MNIST")
+    return None if rows is None else rows[:20_000]
 
 
 def asu(name):
-    """A set of the ASU feature selection repository; rows in a fixed random order where it sorts by class."""
-    from scipy.io import loadmat
-
-    path = located(name, f"asu-fs/{name}.mat", f"{name}.mat of the ASU feature selection repository")
-    if path is None:
-        return None
-    found = loadmat(path)["X"]
-    rows = np.ascontiguousarray(found.toarray() if sparse.issparse(found) else found, np.float64)
-    return rows if name in ("Isolet", "madelon") else rows[np.random.default_rng(0).permutation(len(rows))]
-
-
-def svmlight(name):
-    from fastsketch.io import load_svmlight
-
-    path = located(name, f"{name}/{name}.gz", f"LIBSVM {name}")
-    return None if path is None else load_svmlight(path)[0]
+    """Rows of the ASU repository, in a fixed random order where they are sorted by class."""
+    found = matlab(name)
+    if found is None or name in ("Isolet", "madelon"):
+        return None if found is None else found[0]
+    return found[0][np.random.default_rng(0).permutation(len(found[0]))]
 
 
 def descriptors():
-    path = located("sift5k", "sift5k/sift-dataset-5k.tsv.gz", "the sample data of NGT")
-    return None if path is None else np.loadtxt(path)[:, :128]  # the last column is an id
+    rows = bench_data.sift5k()
+    return None if rows is None else rows.astype(np.float64)
 
 
 def dense_text(name, n_columns):
@@ -146,8 +136,8 @@ SETS = {
     "temple, patches": Source("image", lambda: patches(0)),
     "flower, patches": Source("image", lambda: patches(1)),
     "a9a": Source("table", lambda: csr("a9a")),
-    "w8a": Source("table", lambda: svmlight("w8a")),
-    "mushrooms": Source("table", lambda: svmlight("mushrooms")),
+    "w8a": Source("table", lambda: dataset("w8a")),
+    "mushrooms": Source("table", lambda: dataset("mushrooms")),
     "news20": Source("text", lambda: csr("news20")),
     "farm-ads": Source("text", lambda: csr("farm-ads")),
     "late drift": Source("drift", late_drift),

@@ -12,6 +12,7 @@ from scipy import sparse
 from sklearn.decomposition import PCA, IncrementalPCA
 from sklearn.utils import gen_batches
 
+from bench_tools import resident
 from fastsketch.sklearn import SketchedPCA
 
 # Rows of the batches of "partial_fit".
@@ -109,15 +110,6 @@ def fd_with_ledger(rows, size):
 
 
 # -- a process each ----------------------------------------------------------------------------------------------------
-def resident_peak():
-    """Bytes of the largest resident set of this process."""
-    with open("/proc/self/status") as file:  # noqa: PTH123
-        for line in file:
-            if line.startswith("VmHWM:"):
-                return 1024 * int(line.split()[1])
-    raise OSError("/proc/self/status has no VmHWM: the bench of components measures memory on Linux only")
-
-
 def apart(function, *, limit=None, gigabytes=None):
     """Found: function() in a forked process, processor seconds and megabytes beyond what was there.
 
@@ -153,16 +145,14 @@ def _measured(function, limit, gigabytes):
         used = int(time.process_time() + limit) + 1
         resource.setrlimit(resource.RLIMIT_CPU, (used, used + 5))
     if gigabytes is not None:
-        with open("/proc/self/statm") as file:  # noqa: PTH123
-            mapped = int(file.read().split()[0]) * resource.getpagesize()
-        most = mapped + int(gigabytes * 2**30)
+        most = resident("VmSize") + int(gigabytes * 2**30)
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
-    before, start = resident_peak(), time.process_time()
+    before, start = resident("VmHWM"), time.process_time()
     try:
         read = function()
     except TooSlow as error:
         return Found(note=f"~ {error.args[0]:.0f} s")
     except MemoryError:
         return Found(note=f"> {gigabytes:.0f} GB")
-    taken, peak = time.process_time() - start, resident_peak()
+    taken, peak = time.process_time() - start, resident("VmHWM")
     return Found(taken, (peak - before) / 1e6, read() if callable(read) else read)

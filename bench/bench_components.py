@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 import fastsketch as fs
-from bench_component_rules import HEAD, frontier, rules_on
+from bench_component_rules import frontier, rules_on
 from bench_component_sets import QUICK, SETS, captured, spectral_error, truth_of
 from bench_component_ways import WAYS, Found, apart, fd_with_ledger
 from bench_tools import table
@@ -250,27 +250,15 @@ def tables(cases, repeats):
         runs = f"{repeats} runs, 1 of what takes longer" if name == "seconds" else 1
         table(by_way(cases, cell), head, name, runs=runs, note=f"{title}. {cells}")
     note = "Ways, certificates, drifts, intervals."
-    table([_certificates(case) for case in cases], CERTIFICATES, "ways", runs=1, note=note)
+    table([_certificates(case) for case in cases], name="ways", runs=1, note=note)
     note = "One extra pass after solver='gram'."
     table([_again(case) for case in cases if case.again.note != "not asked"], AGAIN, "refine", runs=1, note=note)
     note = "Rules of the sketch, one pass and after an extra one, l = 2 k + 10: worst of all sets (of them meet it)."
-    table(frontier(cases, share), HEAD, "rules", runs=1, note=note)
+    table(frontier(cases, share), name="rules", runs=1, note=note)
     note = "Audits of Tracked FD, l = 30."
     table([_audit(case) for case in cases if case.audit.note != "not asked"], AUDIT, "audits", runs=1, note=note)
 
 
-CERTIFICATES = [
-    "set",
-    "k",
-    "way of fit",
-    "of partial_fit",
-    "certificate of gram / FD's",
-    "times faster than IncrementalPCA",
-    "than batches of 200",
-    "deficit of gram",
-    "of FD with ledger",
-    "true variances outside intervals (fit, partial_fit, gram)",
-]
 AGAIN = ["set", "k", "worst variance", "after", "deficit", "after", "s of the pass"]
 AUDIT = ["set", "audited error", "true", "audited / true - 1", "certificate / true", "passes", "s"]
 
@@ -278,17 +266,19 @@ AUDIT = ["set", "audited error", "true", "audited / true - 1", "certificate / tr
 def _certificates(case):
     got = case.quality(GRAM)
     ours = [case.runs[way][0].result for way in (OURS, "partial_fit", GRAM)]
-    return [
-        case.name,
-        case.k,
-        *(quality.way if quality else "" for quality in ours[:2]),
-        f"{certificate(case):.2f}" if got and case.fd > 0 else "",
-        f"{case.faster(OURS, DEFAULT):.1f}",
-        f"{case.faster(OURS, SMALL):.1f}",
-        f"{got.deficit:.1e}" if got else "",
-        "" if np.isnan(case.ledger) else f"{case.ledger:.1e}",
-        sum(quality.outside for quality in ours if quality),
-    ]
+    ways = [quality.way if quality else "" for quality in ours[:2]]
+    return {
+        "set": case.name,
+        "k": case.k,
+        "way of fit": ways[0],
+        "of partial_fit": ways[1],
+        "certificate of gram / FD's": f"{certificate(case):.2f}" if got and case.fd > 0 else "",
+        "times faster than IncrementalPCA": f"{case.faster(OURS, DEFAULT):.1f}",
+        "than batches of 200": f"{case.faster(OURS, SMALL):.1f}",
+        "deficit of gram": f"{got.deficit:.1e}" if got else "",
+        "of FD with ledger": "" if np.isnan(case.ledger) else f"{case.ledger:.1e}",
+        "true variances outside intervals (fit, partial_fit, gram)": sum(q.outside for q in ours if q),
+    }
 
 
 def certificate(case):

@@ -13,8 +13,8 @@ from scipy import sparse
 from scipy.stats import chi2
 from sklearn.covariance import OAS, EmpiricalCovariance, LedoitWolf
 
-from bench_hashing import sift
-from bench_tools import DATA, dataset, table
+from bench_data import dataset, sift5k
+from bench_tools import few, table
 from fastsketch.sklearn import SketchedCovariance
 
 SEEDS = 3
@@ -39,8 +39,9 @@ def calibration(shapes, factors=FACTORS, seeds=SEEDS):
     """Share of new rows of the same law beyond the chi-squared thresholds: some factors and unit noise."""
     lines = []
     for d, n in shapes:
+        n = few(n, 500)
         found = {}
-        for seed in range(seeds):
+        for seed in range(few(seeds, 1)):
             for name, shares in _shares(d, n, seed, factors).items():
                 found.setdefault(name, []).append(shares)
         for name, shares in found.items():
@@ -68,7 +69,7 @@ def _shares(d, n, seed, factors):
             model.partial_fit(batch)
     exact = models[f"auto (exact), l = {SIZES[0]}"]
     assert exact.sketch_.resolved["solver"] == "exact"
-    test = rows(20_000)
+    test = rows(few(20_000, 300))
     out = {name: _beyond(model, test) for name, model in models.items()}
     for shrinkage in (None, "ledoit-wolf", "oas", 0.1):
         out[f"exact, shrinkage={shrinkage!r}"] = _beyond(exact.set_params(shrinkage=shrinkage), test)
@@ -101,13 +102,10 @@ for _options in ({"shrinkage": "ledoit-wolf"}, {"shrinkage": "oas"}, {"beta": 0.
 
 def real_sets(*, quick):
     """{name: dense rows}."""
-    from scipy.io import loadmat
-
-    out = {"sift5k": sift(), "Isolet": dataset("Isolet")}
+    out = {"sift5k": sift5k(), "Isolet": dataset("Isolet")}
     if quick:
         return out
-    madelon = DATA / "asu-fs" / "madelon.mat"
-    out["madelon"] = np.asarray(loadmat(madelon)["X"], np.float64) if madelon.exists() else None
+    out["madelon"] = dataset("madelon")
     mnist = dataset("MNIST")
     out["MNIST"] = None if mnist is None else mnist[:20_000]
     out["a9a"] = dataset("a9a")
@@ -124,7 +122,7 @@ def likelihood(*, quick):
     """Mean log-density of validation and of test rows: 60%, 20%, 20% of three permutations."""
     scores, seconds, sets = {}, {}, real_sets(quick=quick)
     for name, rows in sets.items():
-        for seed in range(SEEDS):
+        for seed in range(few(SEEDS, 1)):
             order = np.random.default_rng(seed).permutation(len(rows))
             train, validation, test = np.split(rows[order], [int(0.6 * len(rows)), int(0.8 * len(rows))])
             for label, make in CANDIDATES.items():

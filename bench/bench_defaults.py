@@ -11,10 +11,11 @@ import numpy as np
 from scipy import sparse
 
 import fastsketch as fs
-from bench_hashing import mean_average_precision, mnist, neighbours, sift
+from bench_data import dataset, sift5k
+from bench_hashing import mean_average_precision, mnist, neighbours
 from bench_lowrank_sets import links_of, matrix, ratings_of
 from bench_online import labelled, two_classes
-from bench_tools import dataset, table
+from bench_tools import few, spread, table
 
 SPLITS = 3
 RUNS = f"{SPLITS} splits, mean +- standard deviation"
@@ -24,10 +25,6 @@ def order_of(n, n_test, split):
     """An order of n rows for a split: the last n_test are the same rows in all of them, none of which chooses."""
     fixed = np.random.default_rng(1000).permutation(n)
     return np.concatenate([np.random.default_rng(split).permutation(fixed[: n - n_test]), fixed[n - n_test :]])
-
-
-def shown(values, digits):
-    return f"{np.mean(values):.{digits}f} +- {np.std(values):.{digits}f}"
 
 
 class Scores:
@@ -47,7 +44,7 @@ class Scores:
         """Validation and test of (splits, 3) values."""
         ended = values[np.isfinite(values[:, 0])]
         raised = f" ({len(values) - len(ended)} raised)" if len(ended) < len(values) else ""
-        return [(shown(ended[:, k], self.digits) if len(ended) else "") + raised for k in (0, 1)]
+        return [(spread(ended[:, k], self.digits) if len(ended) else "") + raised for k in (0, 1)]
 
     def each(self, name="each"):
         """The table of all problems."""
@@ -69,7 +66,7 @@ class Scores:
             ratio = np.exp(np.mean(np.log(values[:, :, 2].min(axis=1) / base[:, :, 2].min(axis=1))))
             mean = np.nan_to_num(values[:, :, :2], nan=self.worst).mean(axis=0)
             raised = int(np.isnan(values[:, :, 0]).sum())
-            cells = [shown(mean[:, k], self.digits) for k in (0, 1)]
+            cells = [spread(mean[:, k], self.digits) for k in (0, 1)]
             out.append([candidate, *cells, f"{ratio:.1f}", raised or ""])
         columns = ["candidate", f"mean {self.measure}, validation", "test", "time / first", "raised"]
         table(out, columns, name, runs=RUNS)
@@ -95,7 +92,7 @@ def sketch_defaults(args):
         rows = dataset(name)
         if rows is None:
             continue
-        for split in range(SPLITS):
+        for split in range(few(SPLITS, 1)):
             half = min(rows.shape[0] // 2, 8_000)  # the first half, of other rows in each split, chooses
             order = order_of(rows.shape[0], half, split)
             halves = [rows[part] for part in (order[:half], order[-half:])]
@@ -152,7 +149,7 @@ def hash_defaults(args):
     """
     scores = Scores(["set", "bits"], "MAP", digits=3)
     for name in ("sift5k",) if args.quick else ("sift5k", "MNIST"):
-        for split in range(SPLITS):
+        for split in range(few(SPLITS, 1)):
             found = _vectors(name, split)
             if found is None:
                 break
@@ -176,7 +173,7 @@ def hash_defaults(args):
 
 def _vectors(name, split):
     """(rows to learn from and to search in, queries for validation, queries for testing), or None."""
-    rng, rows = np.random.default_rng(split), sift() if name == "sift5k" else mnist()
+    rng, rows = np.random.default_rng(split), sift5k() if name == "sift5k" else mnist()
     if rows is None or name == "sift5k":
         return None if rows is None else np.split(rows[order_of(len(rows), 300, split)], [-600, -300])
     train, test = (part[rng.permutation(len(part))[:10_300]] for part in np.split(rows, [60_000]))
@@ -186,7 +183,7 @@ def _vectors(name, split):
 # -- linear learners ---------------------------------------------------------------------------------------------------
 def _estimators(scores, name, rows, targets, candidates, score):
     """All candidates: learning from 56% of the rows, validation on 14%, test on 30%."""
-    for split in range(SPLITS):
+    for split in range(few(SPLITS, 1)):
         n = rows.shape[0]
         first, second = int(0.56 * n), int(0.7 * n)
         order = order_of(n, n - second, split)
@@ -307,7 +304,7 @@ def lowrank_defaults(args):
     for name, found, loss, ranks, share in _problems(args):
         rows, columns, values, _ = found
         n = len(values)
-        for split in range(SPLITS):
+        for split in range(few(SPLITS, 1)):
             cut, inner = int(share * n), int((0.8 * share if share < 0.9 else 2 * share - 1) * n)
             order = order_of(n, n - cut, split)
             for rank in ranks:

@@ -1,11 +1,9 @@
 """Streams whose truth moves: errors of predictions made before each row was learned from."""
 
-import importlib.util
-
 import numpy as np
 
 import fastsketch as fs
-from bench_tools import table
+from bench_tools import few, rival, table
 
 N_FEATURES, BATCH = 20, 100
 # Degrees by which the truth turns a row, and rows after which it is drawn anew.
@@ -91,13 +89,11 @@ PEERS = {
 
 def drift(args):
     """Mean error of five seeds and its spread, of four streams; the truth's own is what no learner gets below."""
-    n, seeds = (2000, 2) if args.quick else (10_000, 5)
+    n, seeds = (few(2000, 300), 2) if args.quick else (10_000, 5)
     learners = dict(LEARNERS)
     for name, (package, learner) in PEERS.items():
-        if importlib.util.find_spec(package):
+        if rival(package):
             learners[name] = learner
-        else:
-            print(f"{name}: {package} is not installed")
     errors = {}
     for kind in STREAMS:
         for seed in range(seeds):

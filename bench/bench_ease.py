@@ -11,7 +11,7 @@ from scipy.sparse.linalg import svds
 
 import fastsketch as fs
 from bench_lowrank_sets import ratings_of
-from bench_tools import table
+from bench_tools import few, table
 
 DEPTH = 20
 SIZES = (64, 128, 256)
@@ -22,9 +22,10 @@ USERS = 800  # that a figure is a mean of
 
 
 # -- data --------------------------------------------------------------------------------------------------------------
-def power_law(n_users=6000, n_items=4000, groups=40, seed=5):
+def power_law(groups=40, seed=5):
     """Users with tastes for some groups of items; popularity and activity by power laws."""
     rng = np.random.default_rng(seed)
+    n_users, n_items = few(6000, 600), few(4000, 400)
     popularity = (1.0 + np.arange(n_items)) ** -0.8
     group = rng.integers(groups, size=n_items)
     active = np.minimum(5 + rng.pareto(1.2, n_users) * 8, 400).astype(int)

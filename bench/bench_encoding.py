@@ -1,13 +1,12 @@
 """Codes of a given number of bytes: rows encoded a second, beside faiss's codes of as many bytes."""
 
-import time
 from functools import partial
 
 import numpy as np
 
 import fastsketch as fs
 from bench_code_peers import peers
-from bench_tools import LEVELS, at_level, interleaved, table
+from bench_tools import LEVELS, at_level, few, least, rival, table
 
 N_BYTES = (8, 16, 32)
 TRAINING_ROWS = 20_000
@@ -28,19 +27,15 @@ def encoders(rows, n_bytes):
     out = {"SketchQuantizer": fs.SketchQuantizer(n_bytes).update(rows).encoder().encode}
     if n_bytes != PEERS_AT:
         return out
-    try:
-        import faiss
-    except ImportError:
-        print("faiss: absent; pip install faiss-cpu")
+    if rival("faiss") is None:
         return out
-    faiss.omp_set_num_threads(1)
     theirs = peers(d, n_bytes)
-    return out | {name: theirs[name].fit(rows[:PEERS_ROWS]).encode for name in NAMES if name in theirs}
+    return out | {name: theirs[name].fit(rows[: few(PEERS_ROWS, 400)]).encode for name in NAMES if name in theirs}
 
 
 def encoding(args):
     """Million rows/s of one thread, float32 rows of d columns, by processor time of runs in turn."""
-    sizes, out = [(128, 50_000 if args.quick else 200_000)], []
+    sizes, out = [(128, few(50_000, 3_000) if args.quick else 200_000)], []
     if not args.quick:
         sizes.append((784, 60_000))
     for d, n in sizes:
@@ -49,8 +44,8 @@ def encoding(args):
             ways = encoders(rows[:TRAINING_ROWS], n_bytes)
             for name, levels in LEVELS.items():
                 with at_level(*levels), fs.thread_limit(1):
-                    found = interleaved({key: partial(way, rows) for key, way in ways.items()}, 5, time.process_time)
-                rates = {key: n / best / 1e6 for key, (best, _) in found.items()}
+                    found = least({key: partial(way, rows) for key, way in ways.items()})
+                rates = {key: n / best / 1e6 for key, best in found.items()}
                 out.append([d, n_bytes, name, *(f"{rates[key]:.2f}" if key in rates else "" for key in NAMES)])
                 print(out[-1], flush=True)
     table(out, ["d", "bytes", "instructions", *NAMES], "main", runs="the least of 5 in turn")

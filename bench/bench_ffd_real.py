@@ -12,7 +12,7 @@ from scipy import sparse
 
 import fastsketch as fs
 from bench_component_sets import SETS
-from bench_tools import table
+from bench_tools import few, table
 from benchmarks.rows import frosh_rows
 
 SEEDS = 5
@@ -82,7 +82,7 @@ def measured(rows, q, seeds):
 
 def ffd_real(args):
     """Errors over those of FD, and processor time, on real sets and on the generator of the paper."""
-    names = ("mushrooms", "sift5k") if args.quick else NAMES
+    names = ("mushrooms", "sift5k")[: few(2, 1)] if args.quick else NAMES
     names, seeds = [*names, *(name + CENTRED for name in names)], 2 if args.quick else SEEDS
     names += [] if args.quick else [GENERATED]
     errors, times, ratios = [], [], {}

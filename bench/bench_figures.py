@@ -3,7 +3,8 @@
 import numpy as np
 
 import fastsketch as fs
-from bench_tools import dataset, table
+from bench_data import dataset
+from bench_tools import table
 from benchmarks.rows import frosh_rows
 
 SETS = ("a9a", "farm-ads", "Isolet", "news20", "MNIST")
@@ -68,15 +69,8 @@ def figures(args):
     for name, found in results.items():
         for k, size in enumerate(found["sizes"]):
             errors = {method: values[k] for method, values in found["errors"].items()}
-            out.append(
-                [
-                    name,
-                    size,
-                    *(f"{value:.5f}" for value in errors.values()),
-                    f"{errors['RFD'] / errors['FD']:.3f}",
-                    min(errors, key=errors.get),
-                ]
-            )
+            cells = [f"{value:.5f}" for value in errors.values()]
+            out.append([name, size, *cells, f"{errors['RFD'] / errors['FD']:.3f}", min(errors, key=errors.get)])
     table(out, ["set", "m", *CURVES, "RFD/FD", "smallest"], "main", runs="1, deterministic")
 
 

@@ -1,15 +1,13 @@
 """Kernels of FROSH and its section 5.1: Walsh-Hadamard, SRHT, FD against FFD."""
 
-import json
-import os
-import subprocess
-import sys
 import time
+import warnings
+from functools import partial
 
 import numpy as np
 
 import fastsketch as fs
-from bench_tools import ROOT, interleaved, table
+from bench_tools import UNPINNED, few, fresh, least, rival, table
 from benchmarks.rows import frosh_rows
 
 KINDS = ("srht", "countsketch", "sparse", "gaussian", "sampling")
@@ -31,12 +29,10 @@ def numpy_fwht(x):
 def peers(x):
     """{name: function} of the packages that are installed; each brings the matrix into the layout that it takes."""
     out = {}
-    try:
-        import warnings
-
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            import pyfht
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        pyfht = rival("pyfht")
+    if pyfht and x.dtype == np.float64:
 
         def columns():
             y = np.ascontiguousarray(x.T, np.float64)
@@ -44,24 +40,22 @@ def peers(x):
                 pyfht.fht_inplace(row)
             return np.ascontiguousarray(y.T)
 
-        if x.dtype == np.float64:
-            out["pyfht"] = columns
-    except ImportError:
-        print("pyfht: absent")
-    try:
-        import torch
-        from hadamard_transform import hadamard_transform
-
+        out["pyfht"] = columns
+    torch, transform = rival("torch"), rival("hadamard_transform")
+    if torch and transform:
         torch.set_num_threads(1)
 
         def batched():
             # along the last axis, normalised
-            return np.ascontiguousarray(hadamard_transform(torch.from_numpy(x.T.copy())).numpy().T)
+            return np.ascontiguousarray(transform.hadamard_transform(torch.from_numpy(x.T.copy())).numpy().T)
 
         out["hadamard-transform (torch)"] = batched
-    except ImportError:
-        print("hadamard-transform: absent")
     return out
+
+
+def times_over(function, repeat):
+    for _ in range(repeat):
+        function()
 
 
 def fwht(args):
@@ -70,7 +64,7 @@ def fwht(args):
     out = []
     shapes = [(64, 784), (256, 784), (1024, 784), (4096, 512), (4096, 784), (16384, 1024), (65536, 256)]
     for dtype in (np.float64, np.float32):
-        for shape in shapes[:3] if args.quick else shapes:
+        for shape in shapes[: few(3, 1)] if args.quick else shapes:
             x = rng.standard_normal(shape).astype(dtype)
             work, target = x.copy(), x.copy()
             runs = {
@@ -79,33 +73,26 @@ def fwht(args):
                 "numpy": lambda w=work: numpy_fwht(w),
                 **peers(x),
             }
-            times = {k: low for k, (low, _) in interleaved(runs, 3 if x.nbytes > 5e7 else 9).items()}
+            times = least(runs, 3 if x.nbytes > 5e7 else 9)
             work[...] = x  # repeated transforms grow
             others = {k: v for k, v in times.items() if k not in ("ours", "copy", "numpy")}
             best = min(others, key=others.get) if others else None
             out.append(
-                [
-                    "rows",
-                    f"{shape[0]:,} x {shape[1]:,}",
-                    np.dtype(dtype).name,
-                    f"{x.nbytes / 1e6:.1f}",
-                    f"{times['ours'] * 1e3:.3f}",
-                    f"{times['copy'] / times['ours']:.0%}",
-                    f"{times['numpy'] / times['ours']:.1f}",
-                    f"{others[best] / times['ours']:.1f} ({best})" if best else "",
-                ]
+                {
+                    "between": "rows",
+                    "shape": f"{shape[0]:,} x {shape[1]:,}",
+                    "dtype": np.dtype(dtype).name,
+                    "MB": f"{x.nbytes / 1e6:.1f}",
+                    "ms": f"{times['ours'] * 1e3:.3f}",
+                    "of a copy": f"{times['copy'] / times['ours']:.0%}",
+                    "numpy / ours": f"{times['numpy'] / times['ours']:.1f}",
+                    "best package / ours": f"{others[best] / times['ours']:.1f} ({best})" if best else "",
+                }
             )
     for dtype in (np.float64, np.float32):
-        for n in (1024, 65536, 1 << 20):
+        for n in (1024, 65536, 1 << 20)[: few(3, 1)]:
             x = np.zeros(n, dtype)
             repeat = max(1, (1 << 20) // n)
-
-            def many(function, repeat=repeat):
-                def run():
-                    for _ in range(repeat):
-                        function()
-
-                return run
 
             target, work = x.copy(), x.copy()
             found = peers(x[:, np.newaxis])
@@ -113,51 +100,41 @@ def fwht(args):
                 import pyfht
 
                 found["pyfht"] = lambda w=work: pyfht.fht_inplace(w)
-            times = {
-                k: low
-                for k, (low, _) in interleaved(
-                    {
-                        "ours": many(lambda w=work: fs.sketching.fwht(w)),
-                        "copy": many(lambda t=target, a=x: np.copyto(t, a)),
-                        **{k: many(f) for k, f in found.items()},
-                    },
-                    5,
-                ).items()
-            }
+            runs = {"ours": lambda w=work: fs.sketching.fwht(w), "copy": lambda t=target, a=x: np.copyto(t, a), **found}
+            times = least({name: partial(times_over, run, repeat) for name, run in runs.items()})
             others = {k: v for k, v in times.items() if k not in ("ours", "copy")}
             best = min(others, key=others.get) if others else None
             out.append(
-                [
-                    "vector",
-                    f"{n:,}",
-                    np.dtype(dtype).name,
-                    f"{x.nbytes / 1e6:.1f}",
-                    f"{times['ours'] / repeat * 1e3:.4f}",
-                    f"{times['copy'] / times['ours']:.0%}",
-                    "",
-                    f"{others[best] / times['ours']:.1f} ({best})" if best else "",
-                ]
+                {
+                    "between": "vector",
+                    "shape": f"{n:,}",
+                    "dtype": np.dtype(dtype).name,
+                    "MB": f"{x.nbytes / 1e6:.1f}",
+                    "ms": f"{times['ours'] / repeat * 1e3:.4f}",
+                    "of a copy": f"{times['copy'] / times['ours']:.0%}",
+                    "numpy / ours": "",
+                    "best package / ours": f"{others[best] / times['ours']:.1f} ({best})" if best else "",
+                }
             )
-    columns = ["between", "shape", "dtype", "MB", "ms", "of a copy", "numpy / ours", "best package / ours"]
-    table(out, columns, "main", runs="the least of 5 in turn")
+    table(out, name="main", runs="the least of 5 in turn")
 
 
 # -- srht ------------------------------------------------------------------------------------------------------------
 def srht(args):
     """Every random map on one stream: time against one read of it, with and without centring; error, heavy rows too."""
-    n, d = (20_000, 784) if args.quick else (70_000, 784)
+    n, d = few(20_000 if args.quick else 70_000, 300), 784
     rng = np.random.default_rng(0)
     out = []
     for dtype in (np.float64, np.float32):
         rows = frosh_rows(n, d, rng, dtype)
-        for q in (32, 64, 128):
+        for q in (32, 64, 128)[: few(3, 1)]:
             runs = {"read": lambda a=rows: a.sum()}
             for kind in KINDS if dtype == np.float64 else KINDS[:1]:
                 for center in (False, True):
                     runs[kind, center] = lambda k=kind, c=center, a=rows, q=q: compress_all(k, q, a, c)
             if dtype == np.float64:
                 runs["full transform, then sampled"] = lambda a=rows, q=q: full_srht(a, q)
-            times = {k: low for k, (low, _) in interleaved(runs, 3 if args.quick else 5).items()}
+            times = least(runs, 3 if args.quick else 5)
             for name, value in times.items():
                 if name != "read":
                     label = name if isinstance(name, str) else name[0]
@@ -175,7 +152,7 @@ def srht(args):
             cells = []
             for kind in KINDS:
                 found = []
-                for seed in range(5):
+                for seed in range(few(5, 1)):
                     b = np.vstack(
                         [
                             fs.Compressor(kind, q, block_rows=1024, seed=seed).compress(rows[i : i + 1024], i // 1024)
@@ -242,7 +219,7 @@ def frosh(args):
     for axis, values in axes.items():
         for value in values:
             size = {**base, axis: value}
-            q, d, n = size["l"] // 2, size["d"], size["n"]
+            q, d, n = size["l"] // 2, size["d"], few(size["n"], 2000)
             rows = frosh_rows(n, d, np.random.default_rng(1))
             truth, norm = rows.T @ rows, float((rows**2).sum())
             found = {}
@@ -267,20 +244,19 @@ def frosh(args):
             fd = found["FD"]
             for name, (error, t) in found.items():
                 out.append(
-                    [
-                        axis,
-                        f"{value:,}",
-                        name,
-                        f"{error:.2e}",
-                        f"{error / fd[0]:.2f}",
-                        f"{t * 1e3:,.0f}",
-                        f"{fd[1] / t:.1f}",
-                    ]
+                    {
+                        "varied": axis,
+                        "value": f"{value:,}",
+                        "method": name,
+                        "relative error": f"{error:.2e}",
+                        "/ FD": f"{error / fd[0]:.2f}",
+                        "ms": f"{t * 1e3:,.0f}",
+                        "FD / this": f"{fd[1] / t:.1f}",
+                    }
                 )
             print(axis, value, {k: (f"{e:.2e}", f"{t:.3f} s") for k, (e, t) in found.items()}, flush=True)
-    columns = ["varied", "value", "method", "relative error", "/ FD", "ms", "FD / this"]
     note = f"{', '.join(f'{name} = {size:,}' for name, size in base.items())} unless varied."
-    table(out, columns, "main", runs="1 stream; times: the least of 2", note=note)
+    table(out, name="main", runs="1 stream; times: the least of 2", note=note)
 
 
 # -- threads ---------------------------------------------------------------------------------------------------------
@@ -307,18 +283,7 @@ def hashthreads(args):
     """Eight Python threads, each learning a hash of 20,000 x 784 rows: BLAS at its default against pinned settings."""
     out, times = [], {}
     for name, n in (("default", None), ("1 BLAS thread", "1"), ("2 BLAS threads", "2")):
-        env = {k: v for k, v in os.environ.items() if not k.endswith("_NUM_THREADS")}
-        if n:
-            env["OPENBLAS_NUM_THREADS"] = n
-        done = subprocess.run(
-            [sys.executable, "-c", THREADS_CODE],
-            env=env,
-            cwd=str(ROOT.parent),
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        times[name] = json.loads(done.stdout)
+        times[name] = fresh(THREADS_CODE, **UNPINNED | {"OPENBLAS_NUM_THREADS": n})
     for name, value in times.items():
         out.append([name, f"{value:.2f}", f"{value / min(times.values()):.2f}"])
     table(out, ["BLAS setting", "s", "of the best"], "main", runs="the least of 3")
@@ -350,43 +315,20 @@ def widehash(args):
     runs = [(8192, 8192)] if args.quick else [(16_384, 102_400), (16_384, 4096), (65_536, 4096)]
     for n, m in runs:
         start = time.perf_counter()
-        done = subprocess.run(
-            [sys.executable, "-c", WIDE_CODE, str(n), str(m)],
-            cwd=str(ROOT.parent),
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        before, learning, reading, nodes = json.loads(done.stdout)
+        before, learning, reading, nodes = fresh(WIDE_CODE, n, m)
         unit = size * d * 4
         out.append(
-            [
-                f"{n:,}",
-                f"{m:,}",
-                nodes,
-                f"{m * d * 4 / 1e6:,.0f}",
-                f"{unit / 1e6:,.0f}",
-                f"{before / 1e6:,.0f}",
-                f"{(learning - before) / 1e6:,.0f}",
-                f"{(learning - before) / unit:.1f}",
-                f"{(reading - before) / 1e6:,.0f}",
-                f"{time.perf_counter() - start:.0f}",
-            ]
+            {
+                "rows": f"{n:,}",
+                "m": f"{m:,}",
+                "nodes": nodes,
+                "m d, MB": f"{m * d * 4 / 1e6:,.0f}",
+                "l d, MB": f"{unit / 1e6:,.0f}",
+                "with one row, MB": f"{before / 1e6:,.0f}",
+                "more while learning, MB": f"{(learning - before) / 1e6:,.0f}",
+                "in l d": f"{(learning - before) / unit:.1f}",
+                "more with the read-out, MB": f"{(reading - before) / 1e6:,.0f}",
+                "s": f"{time.perf_counter() - start:.0f}",
+            }
         )
-    table(
-        out,
-        [
-            "rows",
-            "m",
-            "nodes",
-            "m d, MB",
-            "l d, MB",
-            "with one row, MB",
-            "more while learning, MB",
-            "in l d",
-            "more with the read-out, MB",
-            "s",
-        ],
-        "main",
-        runs=1,
-    )
+    table(out, name="main", runs=1)

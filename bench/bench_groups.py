@@ -1,13 +1,10 @@
 """One sketch a group: time beside one sketch of all rows and a loop over sketches; memory and disk of many groups."""
 
-import json
-import subprocess
-import sys
 import time
 
 import numpy as np
 
-from bench_tools import interleaved, table
+from bench_tools import few, fresh, least, table
 
 L, D = 16, 256
 CHUNK = 8192
@@ -51,7 +48,7 @@ def groups(args):
     import fastsketch as fs
 
     lines = []
-    n, n_groups = (20_000, 1000) if args.quick else (200_000, 1000)
+    n, n_groups = (few(20_000, 2000), 1000) if args.quick else (200_000, 1000)
     rng = np.random.default_rng(0)
     with fs.thread_limit(1):
         for dtype in (np.float32, np.float64):
@@ -63,16 +60,12 @@ def groups(args):
                 "exact": lambda r=rows: fs.FrequentDirections(L).update(r),
                 "loop": lambda r=rows, k=keys: _loop(fs, r, k),
             }
-            found, mine = ways["groups"](), ways["loop"]()
-            assert all(found[key].to_bytes() == sketch.to_bytes() for key, sketch in mine.items())
-            least = {name: t[0] for name, t in interleaved(ways, 1 if args.quick else 5, time.process_time).items()}
-            lines.append(
-                [
-                    np.dtype(dtype).name,
-                    *(f"{1e6 * least[name] / n:.2f}" for name in ways),
-                    *(f"{least['groups'] / least[name]:.2f}" for name in ("one", "exact", "loop")),
-                ]
-            )
+            groups, mine = ways["groups"](), ways["loop"]()
+            assert all(groups[key].to_bytes() == sketch.to_bytes() for key, sketch in mine.items())
+            found = least(ways, 1 if args.quick else 5, time.process_time)
+            line = [f"{1e6 * found[name] / n:.2f}" for name in ways]
+            line += [f"{found['groups'] / found[name]:.2f}" for name in ("one", "exact", "loop")]
+            lines.append([np.dtype(dtype).name, *line])
     heads = [
         "dtype",
         "groups, us/row",
@@ -87,26 +80,23 @@ def groups(args):
     cases = [(1000, 200, 1e9), (100_000, 5, 3e8), (100_000, 40, 5e8)]
     lines = []
     for case in [(500, 20, 2e6)] if args.quick else cases:
-        command = [sys.executable, "-c", MANY, *map(str, case), str(args.scratch)]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        seconds, saving, peak, spilled = json.loads(done.stdout.splitlines()[-1])
+        seconds, saving, peak, spilled = fresh(MANY, *case, args.scratch)
         file = args.scratch / "groups.fsk"
         size = file.stat().st_size
         file.unlink()
         lines.append(
-            [
-                f"{case[0]:,}",
-                case[1],
-                f"{case[2] / 1e6:,.0f}",
-                f"{peak:,.0f}",
-                "yes" if spilled else "no",
-                f"{1e6 * seconds / case[0] / case[1]:.2f}",
-                f"{saving:.1f}",
-                f"{size / 1e6:,.0f}",
-            ]
+            {
+                "groups": f"{case[0]:,}",
+                "rows of each": case[1],
+                "max_memory, MB": f"{case[2] / 1e6:,.0f}",
+                "peak, MB": f"{peak:,.0f}",
+                "to disk": "yes" if spilled else "no",
+                "us/row": f"{1e6 * seconds / case[0] / case[1]:.2f}",
+                "save, s": f"{saving:.1f}",
+                "file, MB": f"{size / 1e6:,.0f}",
+            }
         )
-    heads = ["groups", "rows of each", "max_memory, MB", "peak, MB", "to disk", "us/row", "save, s", "file, MB"]
-    table(lines, heads, "memory", runs=1)
+    table(lines, name="memory", runs=1)
 
 
 def _loop(fs, rows, keys):

@@ -7,9 +7,11 @@ import time
 
 import numpy as np
 
+import bench_data
 import fastsketch as fs
+from bench_data import sift5k
 from bench_sample_rivals import UniformSample
-from bench_tools import DATA, interleaved, read_idx, seconds, table
+from bench_tools import few, interleaved, least, rival, seconds, table
 from fastsketch.reference import baselines
 
 BITS = (32, 64, 128)
@@ -17,20 +19,8 @@ BITS = (32, 64, 128)
 
 def mnist():
     """All 70,000 images as rows of 784, float32 in [0, 1]; None if they are absent."""
-    folder = DATA / "mnist"
-    if not (folder / "train-images-idx3-ubyte.gz").exists():
-        print(f"MNIST: absent ({folder}); set FASTSKETCH_DATA")
-        return None
-    parts = [read_idx(folder / f"{name}-images-idx3-ubyte.gz").reshape(-1, 784) for name in ("train", "t10k")]
-    return (np.concatenate(parts) / np.float32(255)).astype(np.float32)
-
-
-def sift():
-    path = DATA / "sift5k" / "sift-dataset-5k.tsv.gz"
-    if not path.exists():
-        print(f"sift5k: absent ({path}); set FASTSKETCH_DATA")
-        return None
-    return np.loadtxt(path, dtype=np.float32)[:, :128]
+    found = bench_data.mnist("all")
+    return None if found is None else found[0] / np.float32(255)
 
 
 def average_precision(distances, relevant):
@@ -101,24 +91,20 @@ def methods(n_bits, rows):
         "PCA of 1,000 rows, itq": lambda: UniformSample(n_bits, 1000, "itq").update(rows).seal(),
         "PCA of 2,000 rows, itq": lambda: UniformSample(n_bits, 2000, "itq").update(rows).seal(),
     }
-    try:
-        import faiss  # noqa: F401
-
+    if rival("faiss"):
         out["faiss ITQ"] = lambda: FaissITQ(n_bits).update(rows)
-    except ImportError:
-        print("faiss: absent; pip install faiss-cpu")
     return out
 
 
 def retrieval(args):
     """MAP and precision-recall curves of every method (FROSH Figures 5 and 6)."""
-    sets = {"MNIST": mnist(), "sift5k": sift()}
+    sets = {"MNIST": mnist(), "sift5k": sift5k()}
     curves, out = {}, []
     for name, rows in sets.items():
         if rows is None:
             continue
         order = np.random.default_rng(0).permutation(len(rows))
-        n_queries = (200 if args.quick else 1000) if name == "MNIST" else 500
+        n_queries = few((200 if args.quick else 1000) if name == "MNIST" else 500, 50)
         queries, base = rows[order[:n_queries]], rows[order[n_queries:]]
         relevant = neighbours(queries, base)
         scores = {}
@@ -164,7 +150,7 @@ def rounds(args):
     if rows is None:
         return
     order = np.random.default_rng(0).permutation(len(rows))
-    queries, base = rows[order[:300]], rows[order[1000:]]
+    queries, base = rows[order[: few(300, 50)]], rows[order[few(1000, 50) :]]
     relevant = neighbours(queries, base)
     out, kept = [], []
     for n_bits in BITS[:1] if args.quick else BITS:
@@ -211,8 +197,8 @@ def training(args):
     rows = rows.astype(np.float64)
     if args.quick:
         rows = rows[:20_000]
-    out, base = [], {}
-    for n_bits in BITS:
+    out, base, bits = [], {}, BITS[: few(3, 1)]
+    for n_bits in bits:
 
         def trained(method, size=None, n_bits=n_bits):
             options = {"method": method, "sketch_size": size, "rotation": "random"}
@@ -237,16 +223,16 @@ def training(args):
         times = interleaved(runs, 2 if args.quick else 5)
         if not args.quick:
             times["SGH"] = (seconds(lambda b=n_bits: baselines.SGH(b).update(rows)),) * 2
-        found = [sum(dfrosh(n_bits, rows)[1:]) for _ in range(3)]
+        found = [sum(dfrosh(n_bits, rows)[1:]) for _ in range(few(3, 1))]
         times["DFROSH(5): slowest part + merge"] = min(found), float(np.median(found))
         base[n_bits] = times
-    names = list(base[BITS[0]])
+    names = list(base[bits[0]])
     for name in names:
-        cells = [base[b][name] for b in BITS]
-        ratios = [base[b][name][0] / base[b]["FROSH"][0] for b in BITS]
+        cells = [base[b][name] for b in bits]
+        ratios = [base[b][name][0] / base[b]["FROSH"][0] for b in bits]
         shown = (f"{low * 1e3:,.0f} ({middle * 1e3:,.0f})" for low, middle in cells)
         out.append([name, *shown, *(f"{value:.1f}" for value in ratios)])
-    columns = ["method", *(f"{b} bits, ms" for b in BITS), *(f"{b} bits / FROSH" for b in BITS)]
+    columns = ["method", *(f"{b} bits, ms" for b in bits), *(f"{b} bits / FROSH" for b in bits)]
     table(out, columns, "main", runs=f"least and (median) of {2 if args.quick else 5} in turn; SGH 1, DFROSH 3")
 
 
@@ -260,37 +246,34 @@ def _plain_pca(rows, r):
 
 def search(args):
     """Exact top-10 among a million codes against faiss.IndexBinaryFlat, milliseconds a query, one thread."""
-    import faiss
-
-    faiss.omp_set_num_threads(1)
+    faiss = rival("faiss")
+    if faiss is None:
+        return
     rng = np.random.default_rng(0)
     out = []
-    n = 100_000 if args.quick else 1_000_000
+    n = few(100_000 if args.quick else 1_000_000, 2000)
     for n_bits in (32, 64, 104, 128, 256):
         codes = rng.integers(0, 256, (n, n_bits // 8), dtype=np.uint8)
         index = faiss.IndexBinaryFlat(n_bits)
         index.add(codes)
         for n_queries in (1, 100):
             queries = rng.integers(0, 256, (n_queries, n_bits // 8), dtype=np.uint8)
-            times = interleaved(
-                {
-                    "ours": lambda c=codes, q=queries: fs.hamming_topk(q, c, k=10),
-                    "faiss": lambda i=index, q=queries: i.search(q, 10),
-                },
-                5,
-            )
+            ways = {
+                "ours": lambda c=codes, q=queries: fs.hamming_topk(q, c, k=10),
+                "faiss": lambda i=index, q=queries: i.search(q, 10),
+            }
+            times = least(ways)
             ours, theirs = fs.hamming_topk(queries, codes, k=10)[0], index.search(queries, 10)[0]
             same = np.array_equal(ours, np.sort(theirs, axis=1))
-            a, b = times["ours"][0], times["faiss"][0]
+            a, b = times["ours"], times["faiss"]
             out.append(
-                [
-                    f"{n:,} x {n_bits}",
-                    n_queries,
-                    f"{a / n_queries * 1e3:.2f}",
-                    f"{b / n_queries * 1e3:.2f}",
-                    f"{a / b:.2f}",
-                    "yes" if same else "NO",
-                ]
+                {
+                    "codes x bits": f"{n:,} x {n_bits}",
+                    "queries at once": n_queries,
+                    "ms a query": f"{a / n_queries * 1e3:.2f}",
+                    "faiss": f"{b / n_queries * 1e3:.2f}",
+                    "ours / faiss": f"{a / b:.2f}",
+                    "same distances": "yes" if same else "NO",
+                }
             )
-    columns = ["codes x bits", "queries at once", "ms a query", "faiss", "ours / faiss", "same distances"]
-    table(out, columns, "main", runs="the least of 5 in turn")
+    table(out, name="main", runs="the least of 5 in turn")

@@ -16,7 +16,7 @@ from bench_anomalies import TUNED, WAYS, chosen, scored
 from bench_component_sets import SETS, truth_of
 from bench_component_ways import apart
 from bench_components import variances
-from bench_tools import table
+from bench_tools import few, table
 
 RUNS = 5
 NOTE = "+- of a quality: standard deviation over the runs; +- s: half the range of the processor seconds"
@@ -173,4 +173,4 @@ def headline(args):
     """One table for each job."""
     wanted = args.only.split(",") if args.only else list(JOBS)
     for name in wanted:
-        JOBS[name](2 if args.quick else RUNS, args.quick)
+        JOBS[name](few(2, 1) if args.quick else RUNS, args.quick)

@@ -16,6 +16,7 @@ from bench_learner_peers import LEARNERS, NEWTON, adagrad, river, sgd, vowpal
 from bench_learner_sets import task_of, within
 from bench_learners import log_loss
 from bench_ranking_methods import METHODS
+from bench_tools import rival
 
 BYTES = 20
 CANDIDATES = 40  # what CodeIndex ranks by rows for the ten nearest, as it comes
@@ -24,9 +25,8 @@ CANDIDATES = 40  # what CodeIndex ranks by rows for the ten nearest, as it comes
 # -- neighbours --------------------------------------------------------------------------------------------------------
 def neighbours(board, runs, quick):
     """Recall of the ten nearest by codes of 20 bytes, and when the best 40 candidates are ranked by their rows."""
-    import faiss
-
-    faiss.omp_set_num_threads(1)
+    if rival("faiss") is None:
+        return
     for name in ("sift5k",) if quick else SPLITS:
         picked = {} if quick else None
         for run in range(runs):
@@ -43,9 +43,9 @@ def neighbours(board, runs, quick):
             }
             for tool, method in ours.items():
                 _codes(board, name, tool, method, data)
-            rival = peers(d, BYTES)["PCA, SQ4"] if quick else _opq(d, 4)
+            theirs = peers(d, BYTES)["PCA, SQ4"] if quick else _opq(d, 4)
             _codes(
-                board, name, "faiss PCA, SQ4" if quick else "faiss OPQ", rival, data, "" if quick else "80 directions"
+                board, name, "faiss PCA, SQ4" if quick else "faiss OPQ", theirs, data, "" if quick else "80 directions"
             )
             for tool, (words, make) in picked.items():
                 _codes(board, name, tool, make(), data, words)
@@ -150,6 +150,7 @@ FIXED = {
     "river, defaults": "river, defaults",
     "LogisticRegression, many passes": "LogisticRegression / Ridge, converged",
 }
+PACKAGES = {"Vowpal Wabbit": "vowpalwabbit", "river": "river"}
 GRIDS = {
     "SGDClassifier, tuned": {
         f"alpha {alpha:g}, average {average}": partial(sgd, loss="log_loss", alpha=alpha, average=average)
@@ -178,14 +179,20 @@ def learning(board, runs, quick):
             if task is None:
                 break
             if ways is None:
-                ways = [(tool, "", by_label.get(label)) for tool, label in FIXED.items()]
+                ways = [(tool, "", by_label.get(label)) for tool, label in FIXED.items() if _there(tool)]
                 ways = [(t, w, learn or sgd(loss="log_loss")) for t, w, learn in ways]
-                ways += [(tool, *_best(grid, within(task))) for tool, grid in GRIDS.items()]
+                ways += [(tool, *_best(grid, within(task))) for tool, grid in GRIDS.items() if _there(tool)]
             for tool, words, learn in ways:
                 answer = learn(task, run)
                 wrong = 100 * float(np.mean(answer.predicted != task.truth))
                 board.add(name, tool, (log_loss(task, answer.chances), wrong), answer.seconds, words)
     board.show("One pass but for LogisticRegression, whose scaling and strength are chosen; seconds of learning")
+
+
+def _there(tool):
+    """Whether the library of a tool is installed."""
+    needed = [package for name, package in PACKAGES.items() if tool.startswith(name)]
+    return all(map(rival, needed))
 
 
 def _best(grid, part):

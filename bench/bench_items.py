@@ -1,8 +1,6 @@
 """A million items: rows/s and memory of SketchedEASE, a new user's projection, scores against one read of the items."""
 
 import json
-import resource
-import subprocess
 import sys
 import tempfile
 import time
@@ -10,6 +8,8 @@ from pathlib import Path
 
 import numpy as np
 from scipy.sparse import csr_array
+
+from bench_tools import few, fresh, resident, seconds, table
 
 # of the items' shares, which fall as (rank + 10)^-0.8; entries of a user
 POWER, LEAST, MOST = 0.8, 20, 50
@@ -29,21 +29,8 @@ def events(n_users, n_items, rng):
 
 
 def cost(function, repeats=3):
-    """(CPU seconds, seconds), the least of each: others may use the cores."""
-    found = []
-    for _ in range(repeats):
-        start = time.process_time(), time.perf_counter()
-        function()
-        found.append((time.process_time() - start[0], time.perf_counter() - start[1]))
-    return min(cpu for cpu, _ in found), min(wall for _, wall in found)
-
-
-def peak():
-    """Of this program so far, in MB; on Linux without what its parent took before it began, which ru_maxrss has."""
-    status = Path("/proc/self/status")
-    if status.exists():
-        return int(status.read_text().split("VmHWM:")[1].split()[0]) / 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    """CPU milliseconds, the least: others may use the cores."""
+    return 1e3 * min(seconds(function) for _ in range(repeats))
 
 
 def child(folder, size, n_items):
@@ -59,19 +46,19 @@ def child(folder, size, n_items):
     rows = csr_array(tuple(parts), (len(parts[2]) - 1, n_items))
     model = fs.SketchedEASE(size, seed=0)
     fs.SketchedEASE(4).update(rows[:50, :100]).recommend(rows[:1, :100])
-    before, out = peak(), {}
+    before, out = resident("VmHWM"), {}
     start = time.process_time()
     for first in range(0, rows.shape[0], BATCH):
         model.update(rows[first : first + BATCH])
     out["rows/s (CPU)"] = rows.shape[0] / (time.process_time() - start)
-    out["MB, update"] = peak() - before
+    out["MB, update"] = (resident("VmHWM") - before) / 1e6
     start = time.process_time()
     one, some = rows[:1], rows[:64]
     model.recommend(one)
     out["read-out s (CPU)"] = time.process_time() - start
-    out["MB, with read-out"] = peak() - before
-    out["recommend 1, ms"] = 1e3 * cost(lambda: model.recommend(one), 5)[0]
-    out["recommend 64, ms a user"] = 1e3 / 64 * cost(lambda: model.recommend(some))[0]
+    out["MB, with read-out"] = (resident("VmHWM") - before) / 1e6
+    out["recommend 1, ms"] = cost(lambda: model.recommend(one), 5)
+    out["recommend 64, ms a user"] = cost(lambda: model.recommend(some)) / 64
     # the kernels behind it, on an item matrix of their own
     rng = np.random.default_rng(0)
     items, inner = rng.standard_normal((n_items, size), np.float32), rng.standard_normal((size, size), np.float32)
@@ -82,28 +69,25 @@ def child(folder, size, n_items):
         best_columns(x, items, found, values, scale=scale)
 
     arrays = one.indptr.astype(np.int64), one.indices.astype(np.int32), one.data
-    out["project, ms"] = 1e3 * cost(lambda: [project(*arrays, items, inner) for _ in range(100)])[0] / 100
+    out["project, ms"] = cost(lambda: [project(*arrays, items, inner) for _ in range(100)]) / 100
     x = project(some.indptr.astype(np.int64), some.indices.astype(np.int32), some.data, items, inner)
-    out["read items, ms"] = 1e3 * cost(lambda: np.add.reduce(items, axis=None))[0]
-    out["largest item, ms"] = 1e3 * cost(items.max)[0]
-    out["best 1, ms"] = 1e3 * cost(lambda: best(x[:1]))[0]
-    out["best 64, ms"] = 1e3 * cost(lambda: best(x))[0]
+    out["read items, ms"] = cost(lambda: np.add.reduce(items, axis=None))
+    out["largest item, ms"] = cost(items.max)
+    out["best 1, ms"] = cost(lambda: best(x[:1]))
+    out["best 64, ms"] = cost(lambda: best(x))
     tile, z = items[:1024], np.empty((64, 1024), np.float32)
-    out["gemm 64, ms"] = 1e3 * cost(lambda: [np.matmul(x, tile.T, out=z) for _ in range(n_items // 1024)])[0]
+    out["gemm 64, ms"] = cost(lambda: [np.matmul(x, tile.T, out=z) for _ in range(n_items // 1024)])
     print(json.dumps(out))
 
 
 def items(args):
     """200,000 users x 1,000,000 items, l = 128, float32."""
-    from bench_tools import table
-
-    n_users, n_items, size = (20_000, 200_000, 64) if args.quick else (200_000, 1_000_000, 128)
+    n_users, n_items, size = (few(20_000, 500), few(200_000, 5_000), 64) if args.quick else (200_000, 1_000_000, 128)
     with tempfile.TemporaryDirectory(dir=args.scratch) as folder:
         rows = events(n_users, n_items, np.random.default_rng(0))
         for name in ("data", "indices", "indptr"):
             np.save(Path(folder) / f"{name}.npy", getattr(rows, name))
-        command = [sys.executable, __file__, folder, str(size), str(n_items)]
-        found = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
+        found = fresh(Path(__file__), folder, size, n_items)
     found["best 1 / read"] = found["best 1, ms"] / found["read items, ms"]
     found["gemm / best 64"] = found["gemm 64, ms"] / found["best 64, ms"]
     lines = [[name, f"{value:,.3g}" if value < 1000 else f"{value:,.0f}"] for name, value in found.items()]

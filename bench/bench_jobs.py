@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bench_tools import table
+from bench_tools import few, table
 
 D = 1024
 WORK = ("sketch", "exact", "hash", "encode", "items")
@@ -87,7 +87,7 @@ def job(folder, work, engine, workers):
 
         from fastsketch.dask._engine import keeping_memory
 
-        with keeping_memory():  # as docs/guide.md says
+        with keeping_memory():  # as docs/jobs/many-cores.md says
             client = Client(LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None))
         for room in ("sketching", "hashing", "recommending"):
             client.run(import_module, f"fastsketch.{room}")
@@ -152,22 +152,22 @@ def jobs(args):
     """The table of rates and processor time by those of two one-core runs side by side."""
     folder = args.scratch / "fastsketch-jobs"
     folder.mkdir(exist_ok=True)
-    n_rows, repeats = (1 << 17, 1) if args.quick else (1 << 20, 3)
+    n_rows, repeats = (few(1 << 17, 1 << 11), 1) if args.quick else (1 << 20, 3)
     write_rows(folder, n_rows)
-    write_users(folder, USERS // (8 if args.quick else 1))
+    write_users(folder, few(USERS // (8 if args.quick else 1), 2000))
     encoder(folder)
     runs = [("processes", 1), ("processes", 2), ("threads", 2), ("dask", 2)]
     if os.environ.get("ENGINES"):
         runs = [run for run in runs if run[0] in os.environ["ENGINES"].split(",")]
     lines = []
-    for work in os.environ.get("WORK", ",".join(WORK)).split(","):
+    for work in os.environ.get("WORK", ",".join(WORK[: few(9, 1)])).split(","):
         pairs, found = [], {run: [] for run in runs}
         for _ in range(repeats):
-            best, least = seconds_of(child(folder, "half", work, 0), child(folder, "half", work, 1))
+            best, busy = seconds_of(child(folder, "half", work, 0), child(folder, "half", work, 1))
             pairs.append(best)
             for engine, n in runs:
                 seconds, used = seconds_of(child(folder, "job", work, engine, n))
-                found[engine, n].append((best / seconds, least / used))
+                found[engine, n].append((best / seconds, busy / used))
         lines.append([work, f"{statistics.median(pairs):.2f}", *(_shares(found[run]) for run in runs)])
         print(*lines[-1], flush=True)
     columns = ["work", "side by side, s", *(f"{engine}, {n}" for engine, n in runs)]

@@ -224,7 +224,7 @@ def answered(task, scores, spent):
 
 
 # -- Vowpal Wabbit -----------------------------------------------------------------------------------------------------
-def _lines(rows):
+def lines_of(rows):
     """Features of every row as text."""
     csr = sparse.csr_array(rows)
     words = [f"{j}:{v:.9g}" for j, v in zip(csr.indices.tolist(), csr.data.tolist(), strict=True)]
@@ -234,7 +234,7 @@ def _lines(rows):
 @lru_cache(maxsize=1)
 def _set_lines(name):
     found = found_of(name)
-    return np.array(_lines(found.rows), object), None if found.fixed is None else _lines(found.fixed[0])
+    return np.array(lines_of(found.rows), object), None if found.fixed is None else lines_of(found.fixed[0])
 
 
 def vowpal(flags, scale=False):
@@ -245,7 +245,7 @@ def vowpal(flags, scale=False):
 
         if scale:
             task = _standard(task)
-            lines, held = _lines(task.x), _lines(task.test)
+            lines, held = lines_of(task.x), lines_of(task.test)
         else:
             lines, held = _set_lines(task.name)
             lines, held = lines[task.order], held if task.held is None else lines[task.held]
@@ -276,7 +276,8 @@ def vowpal(flags, scale=False):
 
 
 # -- river -------------------------------------------------------------------------------------------------------------
-def _dicts(rows, zeros):
+def dicts_of(rows, *, zeros=False):
+    """A dict of column and number for each row, with zeros in it if `zeros`."""
     if zeros and not sparse.issparse(rows):  # a deviation needs them
         return [dict(enumerate(row)) for row in rows.tolist()]
     csr = sparse.csr_array(rows)
@@ -303,7 +304,7 @@ def river(scale, adaptive):
                 targets = [bool(target) for target in targets]
         if scale:
             model = preprocessing.StandardScaler() | model
-        dicts, held = _dicts(task.x, scale), _dicts(task.test, scale)
+        dicts, held = dicts_of(task.x, zeros=scale), dicts_of(task.test, zeros=scale)
         with Clock() as clock:
             for row, target in zip(dicts, targets, strict=True):
                 model.learn_one(row, target)

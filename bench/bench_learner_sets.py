@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
+import bench_data
 from bench_lowrank_sets import ratings_of
-from bench_tools import DATA, located, read_idx
 
 SPLITS = 5
 SHARE = 0.7  # of the rows, for training
@@ -45,22 +45,12 @@ class Task(NamedTuple):
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
-def _svmlight(name, file, origin):
-    from fastsketch.io import load_svmlight
-
-    path = located(name, file, origin)
-    if path is None:
-        return None
-    rows, labels = load_svmlight(path)
-    return sparse.csr_array(rows), np.asarray(labels)
-
-
 def _whole(values):
     return values.astype(np.int64)
 
 
 def _a9a():
-    parts = [_svmlight("a9a", f"a9a/{file}", "LIBSVM a9a (UCI Adult)") for file in ("a9a.gz", "a9a.t.gz")]
+    parts = [bench_data.svmlight(name) for name in ("a9a", "a9a.t")]
     if None in parts:
         return None
     (x, y), (test, truth) = parts
@@ -70,22 +60,14 @@ def _a9a():
     return Found(x, _whole(y), (test, _whole(truth)))
 
 
-def _plain(name, file, origin):
-    """A file of rows and labels."""
+def _plain(read, *arguments):
+    """A set of rows and labels without a part for tests."""
 
-    def read():
-        found = _svmlight(name, file, origin)
-        return None if found is None else Found(found[0], _whole(found[1]))
+    def found():
+        both = read(*arguments)
+        return None if both is None else Found(both[0].astype(np.float64), _whole(both[1]))
 
-    return read
-
-
-def _farm_ads():
-    path = located("farm-ads", "farm-ads/X_raw.npz", "UCI Farm Ads")
-    if path is None:
-        return None
-    labels = np.load(DATA / "farm-ads" / "y_raw.npy").ravel()
-    return Found(sparse.csr_array(sparse.load_npz(path), dtype=np.float64), _whole(labels))
+    return found
 
 
 def _halves():
@@ -95,25 +77,11 @@ def _halves():
 
 
 def _mnist():
-    files = ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
-    paths = [located("MNIST", f"mnist/{file}-ubyte.gz", "MNIST") for file in files]
-    if None in paths:
+    parts = bench_data.mnist(), bench_data.mnist("t10k")
+    if None in parts:
         return None
-    images, labels, held, truth = map(read_idx, paths)
-    return Found(images.reshape(-1, 784) / 255.0, _whole(labels), (held.reshape(-1, 784) / 255.0, _whole(truth)))
-
-
-def _matlab(name):
-    def read():
-        from scipy.io import loadmat
-
-        path = located(name, f"asu-fs/{name}.mat", f"UCI {name}")
-        if path is None:
-            return None
-        held = loadmat(path)
-        return Found(np.ascontiguousarray(held["X"], np.float64), _whole(held["Y"].ravel()))
-
-    return read
+    (rows, labels), (held, truth) = parts
+    return Found(rows / 255.0, _whole(labels), (held / 255.0, _whole(truth)))
 
 
 def _breast_cancer():
@@ -195,14 +163,14 @@ def _stars():
 
 CLASSIFIED = {
     "a9a": _a9a,
-    "w8a": _plain("w8a", "w8a/w8a.gz", "LIBSVM w8a"),
-    "mushrooms": _plain("mushrooms", "mushrooms/mushrooms.gz", "LIBSVM mushrooms"),
-    "farm-ads": _farm_ads,
-    "news20": _plain("news20", "news20/news20.bz2", "LIBSVM news20"),
+    "w8a": _plain(bench_data.svmlight, "w8a"),
+    "mushrooms": _plain(bench_data.svmlight, "mushrooms"),
+    "farm-ads": _plain(bench_data.farm_ads),
+    "news20": _plain(bench_data.svmlight, "news20"),
     "news20 halves": _halves,
     "MNIST": _mnist,
-    "madelon": _matlab("madelon"),
-    "Isolet": _matlab("Isolet"),
+    "madelon": _plain(bench_data.matlab, "madelon"),
+    "Isolet": _plain(bench_data.matlab, "Isolet"),
     "breast cancer": _breast_cancer,
     "clicks": _clicks,
 }

@@ -10,6 +10,7 @@ import json
 
 import numpy as np
 
+import bench_tools
 import store
 from bench_learner_peers import ADAPTIVE, CEILING, CONSTANT, LEARNERS, NEWTON, OF_NUMBERS
 from bench_learner_sets import CLASSIFIED, SETS, SPLITS, chances, subset, task_of
@@ -30,6 +31,7 @@ FAMILIES = {
     "ceiling": CEILING,
     "constant": CONSTANT,
 }
+TINY = ("mushrooms", "diabetes")
 UNSCALED = ("madelon", "Isolet", "breast cancer", "clicks", "heavy tails", "diabetes")
 
 
@@ -38,7 +40,7 @@ def learners(args):
     file = store.partial(args)
     args.out.mkdir(parents=True, exist_ok=True)
     kept = json.loads(file.read_text()) if file.exists() else {}
-    for name in args.sets.split(",") if args.sets else SETS:
+    for name in args.sets.split(",") if args.sets else (TINY if bench_tools.tiny else SETS):
         results = kept.setdefault(name, {})
         for seed in range(1 if args.quick else SPLITS):
             task = task_of(name, seed)

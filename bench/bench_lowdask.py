@@ -2,15 +2,14 @@
 
 import json
 import os
-import resource
-import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 from scipy import sparse
 
-from bench_tools import table
+from bench_tools import few, fresh, resident, table
 
 OPTIONS = {"rank": 10}
 PARTITIONS = 4
@@ -18,7 +17,7 @@ PARTITIONS = 4
 
 def lowdask(args):
     """10 million generated observations, 80,000 x 10,000, in four files: seconds, objective, memory of the client."""
-    count = 1_000_000 if args.quick else 10_000_000
+    count = few(1_000_000 if args.quick else 10_000_000, 20_000)
     paths = _write(args.scratch, count)
     try:
         input_mb = sum(path.stat().st_size for path in paths) / 1e6
@@ -75,32 +74,15 @@ def load(path):
 
 def _measured(paths, workers, repeats):
     """(seconds of every fit, objective, MB that the fitting process took): in a process of its own."""
-    command = [sys.executable, __file__, json.dumps([[str(path) for path in paths], workers, repeats])]
+    job = Path(__file__), json.dumps([[str(path) for path in paths], workers, repeats])
     if workers < 0:
-        return json.loads(_run([*command, "-"]))
+        return fresh(*job, "-")
     from distributed import LocalCluster
 
     os.environ["PYTHONPATH"] = os.pathsep.join([entry for entry in sys.path if entry])
     options = {"threads_per_worker": 1, "dashboard_address": None, "worker_dashboard_address": None}
     with LocalCluster(n_workers=workers, **options) as cluster:
-        return json.loads(_run([*command, cluster.scheduler_address]))
-
-
-def _run(command):
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-    return done.stdout.splitlines()[-1]
-
-
-def _resident():
-    with open("/proc/self/statm") as file:  # noqa: PTH123
-        return int(file.read().split()[1]) * resource.getpagesize()
-
-
-def _peak(first):
-    # not ru_maxrss, which begins with what the parent had
-    with open("/proc/self/status") as file:  # noqa: PTH123
-        kilobytes = next(line.split()[1] for line in file if line.startswith("VmHWM"))
-    return (int(kilobytes) * 1024 - first) / 1e6
+        return fresh(*job, cluster.scheduler_address)
 
 
 def main():
@@ -111,7 +93,7 @@ def main():
     seconds = []
     if workers < 0:
         fs.LowRankModel(2).fit(small)
-        first = _resident()
+        first = resident()
         rows = sparse.csr_array(sparse.vstack([load(path) for path in paths], format="csr"))
         with fs.thread_limit(-workers):
             for _ in range(repeats):
@@ -129,7 +111,7 @@ def main():
 
         with Client(address) as client:
             fsd.fit(fs.LowRankModel(2), [partial(sparse.csr_array, small)] * max(PARTITIONS, workers))
-            first = _resident()
+            first = resident()
             # loaded before the clock runs, as the rows of one process are
             workers = sorted(client.scheduler_info()["workers"])
             parts = [
@@ -142,7 +124,7 @@ def main():
                 began = time.perf_counter()
                 model = fsd.fit(fs.LowRankModel(**OPTIONS), [delayed(part) for part in parts])
                 seconds.append(time.perf_counter() - began)
-    print(json.dumps([seconds, model.facts()["objective"], _peak(first)]))
+    print(json.dumps([seconds, model.facts()["objective"], (resident("VmHWM") - first) / 1e6]))
 
 
 if __name__ == "__main__":

@@ -1,17 +1,16 @@
 """Low-rank models: the loops over entries against scipy, and a fit to ten million observations."""
 
 import json
-import resource
-import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 from scipy import sparse
 
 import fastsketch as fs
 from bench_lowrank_sets import matrix, ratings_of
-from bench_tools import interleaved, table
+from bench_tools import few, fresh, interleaved, resident, table
 
 
 def products(args):
@@ -66,7 +65,7 @@ def _products(found, dtype):
 
 def ten_million(args):
     """10 million observations of MovieLens-10M's shape, rank 20: seconds, and memory beside the input."""
-    m, n, count = 69_878, 10_677, 1_000_000 if args.quick else 10_000_000
+    m, n, count = 69_878, 10_677, few(1_000_000 if args.quick else 10_000_000, 20_000)
     rng = np.random.default_rng(0)
     users, films = (np.cumsum(1 / np.arange(1, size + 1.0) ** power) for size, power in ((m, 0.5), (n, 0.8)))
     rows = np.searchsorted(users / users[-1], rng.random(int(1.3 * count))).astype(np.int64)
@@ -91,20 +90,12 @@ def ten_million(args):
             ("rank 20 and 1 sweep", {"sweeps": 1, "max_power_iterations": 4}),
         ):
             # in a process of its own: what making the matrix took would hide what the fit takes
-            done = subprocess.run(
-                [sys.executable, __file__, str(path), json.dumps(options)], check=True, capture_output=True, text=True
-            )
-            out.append([label, *json.loads(done.stdout)])
+            out.append([label, *fresh(Path(__file__), path, json.dumps(options))])
             print(*out[-1], flush=True)
     finally:
         path.unlink()
     columns = ["model", "observations", "s", "MB of input", "MB beside it", "ratio", "RMSE of training"]
     table(out, columns, "main", runs=1)
-
-
-def _resident():
-    with open("/proc/self/statm") as file:  # noqa: PTH123
-        return int(file.read().split()[1]) * resource.getpagesize()
 
 
 class _Peak:
@@ -113,13 +104,13 @@ class _Peak:
     def __init__(self):
         import threading
 
-        self.peak, self.on = _resident(), True
+        self.peak, self.on = resident(), True
         self.thread = threading.Thread(target=self._watch)
         self.thread.start()
 
     def _watch(self):
         while self.on:
-            self.peak = max(self.peak, _resident())
+            self.peak = max(self.peak, resident())
             time.sleep(0.005)
 
     def stop(self):
@@ -134,24 +125,14 @@ def _fit_once(path, options):
         x = sparse.csr_array((file["data"], file["indices"], file["indptr"]), shape=(69_878, 10_677))
     size = x.data.nbytes + x.indices.nbytes + x.indptr.nbytes
     fs.LowRankModel(2, sweeps=1).fit(x[:100])  # compile
-    before, peak = _resident(), _Peak()
+    before, peak = resident(), _Peak()
     start = time.perf_counter()
     model = fs.LowRankModel(20, learning_rate=0.7, ridge=10.0, dtype="float32", **options).fit(x)
     taken, used = time.perf_counter() - start, peak.stop() - before
     few = x.indptr[1000]
     e = model.predict(np.repeat(np.arange(1000), np.diff(x.indptr[:1001])), x.indices[:few]) - x.data[:few]
-    print(
-        json.dumps(
-            [
-                f"{x.nnz:,}",
-                f"{taken:.1f}",
-                f"{size / 1e6:.0f}",
-                f"{used / 1e6:.0f}",
-                f"{used / size:.2f}",
-                f"{np.sqrt(np.mean(e**2)):.3f}",
-            ]
-        )
-    )
+    line = [f"{x.nnz:,}", f"{taken:.1f}", f"{size / 1e6:.0f}", f"{used / 1e6:.0f}", f"{used / size:.2f}"]
+    print(json.dumps([*line, f"{np.sqrt(np.mean(e**2)):.3f}"]))
 
 
 if __name__ == "__main__":

@@ -1,46 +1,35 @@
 """Ratings and signed links: how they are read, and what of them is training."""
 
-import gzip
-
 import numpy as np
 from scipy import sparse
 
-from bench_tools import DATA
-
-
-def _there(path):
-    if not path.exists():
-        print(f"{path.name}: absent ({path}); set FASTSKETCH_DATA")
-    return path.exists()
+from bench_data import located, movielens_100k, signed_links
+from bench_tools import few
 
 
 def ratings_of(name):
     """(rows, columns, stars, shape) of MovieLens, or None."""
     if name == "ML-100K":
-        path = DATA / "ml-100k" / "u.data.gz"
-        if not _there(path):
+        lines = movielens_100k()
+        if lines is None:
             return None
-        with gzip.open(path, "rt") as file:
-            lines = np.loadtxt(file, dtype=np.int64)
         rows, columns = (np.unique(lines[:, k], return_inverse=True)[1] for k in (0, 1))
         return rows, columns, lines[:, 2].astype(np.float32), (rows.max() + 1, columns.max() + 1)
-    path = DATA / "ml-1m" / "movielens1m.mat"
-    if not _there(path):
+    path = located(name, "ml-1m/movielens1m.mat", "MovieLens 1M")
+    if path is None:
         return None
     from scipy.io import loadmat
 
-    found = loadmat(path, spmatrix=False)["data"].tocoo()
+    found = loadmat(path, spmatrix=False)["data"]
+    found = found[: few(10**9, 100)].tocoo()
     return found.row.astype(np.int64), found.col.astype(np.int64), found.data.astype(np.float32), found.shape
 
 
 def links_of(name):
     """(rows, columns, signs, shape) of a signed network, users with fewer than two observations dropped; or None."""
-    path = DATA / ("epinions/soc-sign-epinions.txt.gz" if name == "Epinions" else "signed-small/bitcoin-OTC.txt.gz")
-    if not _there(path):
+    lines = signed_links(name)
+    if lines is None:
         return None
-    with gzip.open(path, "rt") as file:
-        parts = [line.replace(",", " ").split()[:3] for line in file if line[0] != "#"]
-    lines = np.array([[int(part) for part in line] for line in parts if len(line) == 3])
     rows, columns, signs = lines[:, 0], lines[:, 1], np.where(lines[:, 2] > 0, 1.0, -1.0)
     keys = np.unique(rows * (columns.max() + 1) + columns, return_index=True)[1]  # a pair that stands twice counts once
     rows, columns, signs = rows[keys], columns[keys], signs[keys]

@@ -1,6 +1,5 @@
 """Memory, cold start, and many Python threads."""
 
-import os
 import resource
 import subprocess
 import sys
@@ -11,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 import fastsketch as fs
-from bench_tools import table
+from bench_tools import UNPINNED, few, fresh, table
 
 PEAK = """
 import resource, sys
@@ -20,7 +19,7 @@ fs.FrequentDirections(4).update([[1.0, 2.0]]).sketch()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 s = fs.FrequentDirections(128, solver="gram").update(sys.argv[1])
 s.sketch()
-print(before, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, s.n_rows)
+print([before, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, s.n_rows])
 """
 
 
@@ -28,23 +27,22 @@ def memory(args):
     """Peak resident memory of a process that sketches a 4 GB .npy (l = 128, d = 1024), and of single updates."""
     import tracemalloc
 
-    n = 60_000 if args.quick else 524_288
+    n = few(60_000 if args.quick else 524_288, 1000)
     with tempfile.TemporaryDirectory(dir=args.scratch) as folder:
         path = Path(folder) / "big.npy"
         rng = np.random.default_rng(0)
         with path.open("wb") as file:
             np.lib.format.write_array_header_1_0(file, {"descr": "<f8", "fortran_order": False, "shape": (n, 1024)})
-            for _ in range(0, n, 4096):
-                file.write(rng.standard_normal((min(4096, n), 1024)).tobytes())
+            for first in range(0, n, 4096):
+                file.write(rng.standard_normal((min(4096, n - first), 1024)).tobytes())
         start, size = time.perf_counter(), path.stat().st_size
-        out = subprocess.run([sys.executable, "-c", PEAK, str(path)], capture_output=True, text=True, check=True)
-        before, after, rows = map(int, out.stdout.split())
+        before, after, rows = fresh(PEAK, path)
         taken = time.perf_counter() - start
     line = [f"{size / 1e9:.2f}", f"{rows:,}", f"{taken:.0f}", f"{before / 1e3:.0f}", f"{after / 1e3:.0f}"]
     columns = ["GB of file", "rows", "s", "MB before", "MB at the peak", "MB above"]
     table([[*line, f"{(after - before) / 1e3:.0f}"]], columns, "main", runs=1, note="l = 128; target: 150 MB above.")
     out = []
-    for d, size, count in [(2048, 64, 1000), (8192, 128, 2000), (8192, 128, 6000)]:
+    for d, size, count in [(2048, 64, 1000), (8192, 128, 2000), (8192, 128, 6000)][: few(3, 1)]:
         rows = np.random.default_rng(0).standard_normal((count, d))
         fs.FrequentDirections(4, solver="gram").update(rows[:8, :8])
         tracemalloc.start()
@@ -73,7 +71,7 @@ def cold(args):
         "fastsketch --help": [*program, "--help"],
     }
     times = {name: [] for name in commands}
-    for _ in range(5 if args.quick else 15):
+    for _ in range(few(5, 1) if args.quick else 15):
         for name, command in commands.items():
             start = _of_children()
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
@@ -121,18 +119,14 @@ else:
 
 def servers(args):
     """Eight Python threads, each with its own sketch, under default BLAS settings and under explicit limits."""
-    clean = {k: v for k, v in os.environ.items() if not k.endswith("_NUM_THREADS")}
     out = []
     for name, limit, env in (
-        ("defaults", 0, clean),
-        ("fs.thread_limit(1)", 1, clean),
-        ("fs.thread_limit(2)", 2, clean),
-        ("OPENBLAS_NUM_THREADS=1", 0, {**clean, "OPENBLAS_NUM_THREADS": "1"}),
+        ("defaults", 0, {}),
+        ("fs.thread_limit(1)", 1, {}),
+        ("fs.thread_limit(2)", 2, {}),
+        ("OPENBLAS_NUM_THREADS=1", 0, {"OPENBLAS_NUM_THREADS": 1}),
     ):
-        run = subprocess.run(
-            [sys.executable, "-c", THREADS, "8", str(limit)], capture_output=True, text=True, check=True, env=env
-        )
-        out.append([name, float(run.stdout)])
+        out.append([name, fresh(THREADS, 8, limit, **UNPINNED | env)])
     best = min(value for _, value in out)
     lines = [[name, f"{value:.3f}", f"{value / best:.2f}"] for name, value in out]
     table(lines, ["setting", "s", "of the best"], "main", runs="the least of 3")

@@ -6,7 +6,7 @@ import time
 import numpy as np
 
 import fastsketch as fs
-from bench_tools import interleaved, table
+from bench_tools import few, least, rival, table
 from fastsketch.features import NameHash, TableRows, Vocabulary
 
 # Six numbers and eight categories a row, as in the census table that a9a was made of.
@@ -31,7 +31,7 @@ def people(n, seed=0):
 
 def names(args):
     """Rows/s of dicts."""
-    n = 5_000 if args.quick else 30_000
+    n = few(5_000 if args.quick else 30_000, 300)
     rows, labels = people(n)
     _encode(rows)
     _learn(rows, labels)
@@ -39,7 +39,7 @@ def names(args):
 
 
 def _rates(cases, n, repeats=5):
-    return {name: n / best for name, (best, _) in interleaved(cases, repeats).items()}
+    return {name: n / best for name, best in least(cases, repeats).items()}
 
 
 def _show(name, title, rates, first, repeats=5):
@@ -100,11 +100,9 @@ def _learn(rows, labels):
 
 
 def _rivers(rows, labels):
-    try:
-        from river import compose, linear_model, optim, preprocessing
-    except ImportError:
-        print("river: not installed")
+    if rival("river") is None:
         return {}
+    from river import compose, linear_model, optim, preprocessing
 
     def learn(make):
         model = make()
@@ -147,11 +145,7 @@ def _read(args, rows, labels):
             return [{k: float(v) if k[0] == "n" else v for k, v in row.items()} for row in csv.DictReader(file)]
 
     cases = {"TableRows": ours, "csv.DictReader and float": by_csv}
-    try:
-        import pandas
-
+    if pandas := rival("pandas"):
         cases["pandas.read_csv, to_dict"] = lambda: pandas.read_csv(path).to_dict("records")
-    except ImportError:
-        print("pandas: not installed")
     _show("reading", "a csv table of 14 columns", _rates(cases, len(rows), 3), "TableRows", 3)
     path.unlink()

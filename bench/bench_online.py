@@ -1,12 +1,15 @@
 """Online learners: accuracy, error curves and costs as in the RFD paper, speed against other libraries."""
 
 import time
+from functools import partial
 
 import numpy as np
 
 import fastsketch as fs
+from bench_data import farm_ads, matlab, mnist, svmlight
+from bench_learner_peers import dicts_of, lines_of
 from bench_papers import NEWTON, PLAIN, RFD0
-from bench_tools import DATA, dataset, interleaved, read_idx, seconds, table
+from bench_tools import few, least, rival, seconds, spread, table
 
 SPLITS = 5
 SIZES = {"a9a": (5, 10, 20), "mushrooms": (5, 10, 20), "farm-ads": (20, 30, 50), "farm-ads, unit rows": (20, 30, 50)}
@@ -17,23 +20,14 @@ def labelled(name):
     """(CSR rows, labels -1 and +1) of a data set, or None with a word about it."""
     from scipy import sparse
 
-    from fastsketch.io import load_svmlight
-
-    if name.startswith("farm-ads"):
-        rows = dataset("farm-ads")
-        if rows is None:
-            return None
-        labels = np.load(DATA / "farm-ads" / "y_raw.npy").ravel()
-        if "unit" in name:
-            length = np.sqrt(np.asarray(rows.multiply(rows).sum(axis=1)).ravel())
-            rows = sparse.csr_array(sparse.diags_array(1 / np.maximum(length, 1e-12)) @ rows)
-        return rows, np.where(labels > 0, 1.0, -1.0)
-    path = DATA / name / f"{name}.gz"
-    if not path.exists():
-        print(f"{name}: absent ({path}); set FASTSKETCH_DATA")
+    found = farm_ads() if name.startswith("farm-ads") else svmlight(name)
+    if found is None:
         return None
-    rows, labels = load_svmlight(path)
-    return rows, np.where(np.asarray(labels) == labels.max(), 1.0, -1.0)
+    rows, labels = found
+    if "unit" in name:
+        length = np.sqrt(np.asarray(rows.multiply(rows).sum(axis=1)).ravel())
+        rows = sparse.csr_array(sparse.diags_array(1 / np.maximum(length, 1e-12)) @ rows)
+    return rows, np.where(labels == labels.max(), 1.0, -1.0)
 
 
 def split(rows, labels, seed):
@@ -59,7 +53,7 @@ def newton(args):
             continue
         for size in SIZES[name]:
             scores, times = {}, {}
-            for seed in range(SPLITS):
+            for seed in range(few(SPLITS, 1)):
                 x, y, test, truth = split(*found, seed)
                 models = {"RFD0": fs.SketchedNewton(size, **RFD0)}
                 for method in ("rfd", "fd", "pfd", "rp", "oja"):
@@ -76,17 +70,9 @@ def newton(args):
                         scores.setdefault(label, []).append(np.nan)
                     times.setdefault(label, []).append((time.process_time() - start) / len(y))
             for label, values in scores.items():
-                shown = f"{100 * np.mean(values):.2f} +- {100 * np.std(values):.2f}"
-                out.append(
-                    [
-                        name,
-                        size,
-                        label,
-                        "diverges" if np.isnan(values).any() else shown,
-                        f"{1e6 * min(times[label]):.1f}",
-                        f"{1 / min(times[label]):,.0f}",
-                    ]
-                )
+                shown = spread(100 * np.array(values), 2)
+                line = [name, size, label, "diverges" if np.isnan(values).any() else shown]
+                out.append([*line, f"{1e6 * min(times[label]):.1f}", f"{1 / min(times[label]):,.0f}"])
             print(name, size, {k: f"{100 * np.mean(v):.2f}" for k, v in scores.items()}, flush=True)
         x, y, test, truth = split(*found, 0)
         for method in ("rfd", "fd"):
@@ -116,12 +102,11 @@ def online(args):
         return
     x, y, test, truth = split(*found, 0)
     n, runs, tests = len(y), {}, {}
-    for size in (5, 10, 20):
 
-        def ours(size=size):
-            tests[f"SketchedNewton, m = {size}"] = accuracy(fs.SketchedNewton(size, **RFD0).update(x, y), test, truth)
+    def ours(size):
+        tests[f"SketchedNewton, m = {size}"] = accuracy(fs.SketchedNewton(size, **RFD0).update(x, y), test, truth)
 
-        runs[f"SketchedNewton, m = {size}"] = ours
+    runs |= {f"SketchedNewton, m = {size}": partial(ours, size) for size in (5, 10, 20)}
     from sklearn.linear_model import SGDClassifier
 
     def sgd():
@@ -129,65 +114,40 @@ def online(args):
         tests["scikit-learn SGDClassifier"] = float(model.score(test, truth))
 
     runs["scikit-learn SGDClassifier"] = sgd
-    try:
-        import vowpalwabbit
-
+    if vowpalwabbit := rival("vowpalwabbit"):
         # examples as text, parsed by the library as it learns: the parsing is part of its pass
-        def text(rows, labels):
-            return [
-                f"{int(label)} | "
-                + " ".join(f"{j}:{v:g}" for j, v in zip(rows.indices[a:b], rows.data[a:b], strict=True))
-                for label, a, b in zip(labels, rows.indptr[:-1], rows.indptr[1:], strict=True)
-            ]
+        train, held = (
+            [f"{int(label)} {line}" for label, line in zip(*part, strict=True)]
+            for part in ((y, lines_of(x)), (truth, lines_of(test)))
+        )
+        flags = {"Vowpal Wabbit": ""}
+        flags |= {f"Vowpal Wabbit --OjaNewton, m = {m}": f"--OjaNewton --sketch_size {m}" for m in (5, 10, 20)}
 
-        train_text, test_text = text(x, y), text(test, truth)
-        flags = {
-            "Vowpal Wabbit": "",
-            **{f"Vowpal Wabbit --OjaNewton, m = {m}": f"--OjaNewton --sketch_size {m}" for m in (5, 10, 20)},
-        }
-        for label, flag in flags.items():
+        def vowpal(label):
+            model = vowpalwabbit.Workspace(f"--quiet --loss_function squared {flags[label]}")
+            for line in train:
+                model.learn(line)
+            if label not in tests:  # in the first run, outside the clock
+                tests[label] = float(np.mean((np.array([model.predict(line) for line in held]) > 0) == (truth > 0)))
+            model.finish()
 
-            def vw(label=label, flag=flag):
-                model = vowpalwabbit.Workspace(f"--quiet --loss_function squared {flag}")
-                for line in train_text:
-                    model.learn(line)
-                if label not in tests:
-                    predictions = np.array([model.predict(line) for line in test_text])
-                    tests[label] = float(np.mean((predictions > 0) == (truth > 0)))
-                model.finish()
-
-            vw()  # what it predicts is found outside the clock
-            runs[label] = vw
-    except ImportError:
-        print("vowpalwabbit: absent")
-    try:
+        runs |= {label: partial(vowpal, label) for label in flags}
+    if rival("river"):
         from river import linear_model, optim
 
-        dicts = [
-            dict(zip(x.indices[a:b].tolist(), x.data[a:b].tolist(), strict=True))
-            for a, b in zip(x.indptr[:-1], x.indptr[1:], strict=True)
-        ]
-        test_dicts = [
-            dict(zip(test.indices[a:b].tolist(), test.data[a:b].tolist(), strict=True))
-            for a, b in zip(test.indptr[:-1], test.indptr[1:], strict=True)
-        ]
+        dicts, held_dicts = dicts_of(x), dicts_of(test)
 
-        def river(label="river LogisticRegression (AdaGrad)"):
+        def river(label):
             model = linear_model.LogisticRegression(optim.AdaGrad(0.1))
             for row, target in zip(dicts, y > 0, strict=True):
                 model.learn_one(row, bool(target))
             if label not in tests:
-                tests[label] = float(
-                    np.mean([model.predict_one(row) == bool(t) for row, t in zip(test_dicts, truth > 0, strict=True)])
-                )
+                tests[label] = float(np.mean([model.predict_one(row) for row in held_dicts] == (truth > 0)))
 
-        river()
-        runs["river LogisticRegression (AdaGrad)"] = river
-    except ImportError:
-        print("river: absent")
+        runs["river LogisticRegression (AdaGrad)"] = partial(river, "river LogisticRegression (AdaGrad)")
     for run in runs.values():
         run()
-    times = {label: low for label, (low, _) in interleaved(runs, 2 if args.quick else 3).items()}
+    times = least(runs, 2 if args.quick else 3)
     base = times["SketchedNewton, m = 20"]
     out = [
         [label, f"{n / t:,.0f}", f"{1e6 * t / n:.1f}", f"{t / base:.1f}", f"{100 * tests[label]:.2f}"]
@@ -205,31 +165,12 @@ def two_classes(name):
     """(rows, signs) of any set: of more classes the first half against the second."""
     if name in SIZES:
         return labelled(name)
-    if name == "news20":
-        from fastsketch.io import load_svmlight
-
-        path = DATA / "news20" / "news20.bz2"
-        if not path.exists():
-            print(f"news20: absent ({path}); set FASTSKETCH_DATA")
-            return None
-        rows, labels = load_svmlight(path)
-    elif name == "Isolet":
-        from scipy.io import loadmat
-
-        path = DATA / "asu-fs" / "Isolet.mat"
-        if not path.exists():
-            print(f"Isolet: absent ({path}); set FASTSKETCH_DATA")
-            return None
-        found = loadmat(path)
-        rows, labels = found["X"].astype(float), found["Y"].ravel()
-    else:
-        paths = [DATA / "mnist" / f"train-{part}-ubyte.gz" for part in ("images-idx3", "labels-idx1")]
-        if not all(path.exists() for path in paths):
-            print(f"MNIST: absent ({paths[0]}); set FASTSKETCH_DATA")
-            return None
-        images, labels = map(read_idx, paths)
-        rows = images[:12_000].reshape(12_000, -1) / 255.0
-        labels = labels[:12_000]
+    found = {"news20": lambda: svmlight("news20"), "Isolet": lambda: matlab("Isolet"), "MNIST": mnist}[name]()
+    if found is None:
+        return None
+    rows, labels = found
+    if name == "MNIST":
+        rows, labels = rows[:12_000] / 255.0, labels[:12_000]
     return rows, np.where(labels <= np.median(np.unique(labels)), 1.0, -1.0)
 
 
@@ -283,7 +224,7 @@ def cost(args):
     """Time of a round against d, the nonzeros of a row and the sketch size, and the exponents that fit it."""
     from scipy import sparse
 
-    rng, n = np.random.default_rng(0), 600
+    rng, n = np.random.default_rng(0), few(600, 20)
     makers = {
         "SketchedNewton": lambda m: fs.SketchedNewton(m, **RFD0),
         "ADA-FFD": lambda m: fs.AdaptiveSubgradient(m, loss="absolute"),

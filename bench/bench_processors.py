@@ -2,12 +2,11 @@
 
 import json
 import os
-import subprocess
-import sys
 
 import numpy as np
 
-from bench_tools import ROOT, seconds, table
+import bench_tools
+from bench_tools import ROOT, few, fresh, rival, seconds, table
 
 # What makes a machine of less: for the C kernels, for OpenBLAS, for Numba.
 MACHINES = {
@@ -30,14 +29,10 @@ def processors(args):
             for build, folder in builds.items():
                 if folder and settings:
                     continue
-                env = {name: value for name, value in os.environ.items() if not name.startswith("OPENBLAS_CORE")}
-                env.update(settings)
-                if folder:
-                    env["PYTHONPATH"] = folder
-                bench = str(ROOT / "bench")
-                code = f"import sys; sys.path.insert(1, {bench!r}); import bench_processors as b; b.work()"
-                done = subprocess.run([sys.executable, "-c", code], env=env, check=True, capture_output=True, text=True)
-                for name, value in json.loads(done.stdout.splitlines()[-1]).items():
+                code = f"import sys; sys.path.insert(1, {str(ROOT / 'bench')!r}); import bench_processors as b; "
+                code += f"b.work({args.tiny})"
+                older = {"PYTHONPATH": folder} if folder else {}
+                for name, value in fresh(code, **{"OPENBLAS_CORETYPE": None} | settings | older).items():
                     found.setdefault((name, machine, build), []).append(value)
     names = dict.fromkeys(name for name, _, _ in found)
     rows = []
@@ -56,8 +51,9 @@ def _best(function, repeats):
     return 1e3 * min(seconds(function) for _ in range(repeats))
 
 
-def work():
-    """One JSON line: shares in per cent, times in milliseconds."""
+def work(tiny):
+    """Print a line of JSON: shares in per cent, times in milliseconds."""
+    bench_tools.tiny = tiny
     import scipy.sparse as sp
 
     import fastsketch as fs
@@ -70,29 +66,29 @@ def work():
         (2048, 64, np.float32),
         (8192, 32, np.float32),
         (8192, 64, np.float32),
-    ):
+    )[: few(5, 1)]:
         rows = rng.standard_normal((20 * size, d)).astype(dtype)
         sketch = fs.FrequentDirections(size, method="fd", solver="gram").update(rows[: 3 * size])
         shares = []
         for _ in range(4):
-            a = np.asfortranarray(rng.standard_normal((1200, 1200)), dtype)
-            limit = 2 * 1200**3 / min(seconds(lambda a=a: _gemm(a)) for _ in range(3))
+            a = np.asfortranarray(rng.standard_normal((few(1200, 200), few(1200, 200))), dtype)
+            limit = 2 * len(a) ** 3 / min(seconds(lambda a=a: _gemm(a)) for _ in range(3))
             spent = min(seconds(lambda rows=rows, sketch=sketch: sketch.update(rows)) for _ in range(2))
             shares.append(100 * 7 * d * size * len(rows) / spent / limit)
         out[f"FD d = {d:,}, l = {size}, {np.dtype(dtype).name}: % of GEMM"] = float(np.median(shares))
     x, y = rng.standard_normal((300, 4000)), np.sign(rng.standard_normal(300))
     newton = fs.SketchedNewton(20).update(x[:100], y[:100])
     out["Newton, dense, d = 4,000, 300 rows: ms"] = _best(lambda: newton.copy().update(x, y), 5)
-    n = 30000
+    n = few(30_000, 1000)
     i, j = rng.integers(0, 900, n), rng.integers(0, 700, n)
     left, right = rng.standard_normal((900, 5)), rng.standard_normal((700, 5))
     values = (left[i] * right[j]).sum(1) + 0.1 * rng.standard_normal(n)
     matrix = sp.coo_array((values, (i, j)), shape=(900, 700)).tocsr()
     fs.LowRankModel(loss="huber").fit(matrix)
     out["LowRankModel huber, 30,000 entries: ms"] = _best(lambda: fs.LowRankModel(loss="huber").fit(matrix), 3)
-    faiss = _faiss()
+    faiss = rival("faiss")
     for bits in (64, 128, 256):
-        codes = rng.integers(0, 256, (200_000, bits // 8), dtype=np.uint8)
+        codes = rng.integers(0, 256, (few(200_000, 2000), bits // 8), dtype=np.uint8)
         queries = codes[:50].copy()
         out[f"Hamming top-k, 200,000 x {bits} bits, 50 queries: ms"] = _best(
             lambda q=queries, c=codes: fs.hamming_topk(q, c, k=10), 5
@@ -108,12 +104,3 @@ def _gemm(a):
     from scipy.linalg import blas
 
     return (blas.dgemm if a.dtype == np.float64 else blas.sgemm)(1.0, a, a)
-
-
-def _faiss():
-    try:
-        import faiss
-    except ImportError:
-        return None
-    faiss.omp_set_num_threads(1)
-    return faiss

@@ -13,7 +13,6 @@ models nine combinations of weight and ridge first, then a climb along the value
 neighbours of every value are worse; "end" marks what lies at an end of its values. One thread for everybody.
 """
 
-import gzip
 import time
 from itertools import product
 from typing import NamedTuple
@@ -21,9 +20,10 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
+from bench_data import movielens_100k, signed_links
 from bench_lowrank_sets import ratings_of
 from bench_ranking_methods import METHODS, OURS, SIZES, TOP, WEIGHTED
-from bench_tools import located, table
+from bench_tools import table
 from fastsketch.ranking import ndcg_at, recall_at
 
 SPLITS = 5
@@ -78,11 +78,9 @@ def _csr(values, rows, columns, shape):
 def entries_of(name):
     """Entries of a set, or None with a word about where it comes from."""
     if name == "Epinions":
-        path = located(name, "epinions/soc-sign-epinions.txt.gz", "SNAP soc-sign-epinions")
-        if path is None:
+        lines = signed_links(name)
+        if lines is None:
             return None
-        with gzip.open(path, "rt") as file:
-            lines = np.array([line.split()[:3] for line in file if line[0] != "#"], np.int64)
         lines = lines[lines[:, 2] > 0]
         for _ in range(2):
             for side in (0, 1):  # users and whom they trust with five links at least
@@ -96,8 +94,7 @@ def entries_of(name):
         return None
     times = np.zeros(len(found[0]), np.int64)
     if name == "ML-100K":
-        with gzip.open(located(name, "ml-100k/u.data.gz", "MovieLens 100K"), "rt") as file:
-            times = np.loadtxt(file, dtype=np.int64)[:, 3]
+        times = movielens_100k()[:, 3]
     return Entries(*found[:3], times, tuple(int(size) for size in found[3]))
 
 
@@ -321,28 +318,18 @@ def _table(results, splits, name, **about):
         error = np.mean([np.nanstd(v, ddof=1) / np.sqrt(np.sum(~np.isnan(v))) for v in result.ndcg])
         gap = "" if ours is None or result is ours else "{:+.4f} +- {:.4f}".format(*_paired(result.ndcg, ours.ndcg))
         lines.append(
-            [
-                label,
-                cells[0],
-                f"{error:.4f}",
-                gap,
-                cells[1],
-                f"{np.median(result.fit):.2f}",
-                f"{np.median(result.answer):.3f}",
-                f"{np.mean(result.bytes) / 1e6:.2f}",
-            ]
+            {
+                "method": label,
+                f"NDCG@20, +- over {splits} splits" if splits > 1 else "NDCG@20": cells[0],
+                "error over users": f"{error:.4f}",
+                f"less {OURS} as it comes": gap,
+                "Recall@20": cells[1],
+                "s, fit": f"{np.median(result.fit):.2f}",
+                "ms a user": f"{np.median(result.answer):.3f}",
+                "MB": f"{np.mean(result.bytes) / 1e6:.2f}",
+            }
         )
-    columns = [
-        "method",
-        f"NDCG@20, +- over {splits} splits" if splits > 1 else "NDCG@20",
-        "error over users",
-        f"less {OURS} as it comes",
-        "Recall@20",
-        "s, fit",
-        "ms a user",
-        "MB",
-    ]
-    table(lines, columns, name, **about)
+    table(lines, name=name, **about)
 
 
 def _targets(results, name, **about):

@@ -4,9 +4,9 @@ import numpy as np
 from scipy import sparse
 
 import fastsketch as fs
-from bench_choice import Comparison, Way, chosen, less, seconds_of, spread
+from bench_choice import Comparison, Way, chosen, less, seconds_of
 from bench_lowrank_sets import halves, ratings_of
-from bench_tools import table
+from bench_tools import spread, table
 from fastsketch.reference.baselines import AISImpute, AltMin
 
 SETS = "ML-100K", "ML-1M"

@@ -7,7 +7,7 @@ from scipy import sparse
 from scipy.linalg.blas import dsyrk
 
 import fastsketch as fs
-from bench_tools import table
+from bench_tools import few, table
 from fastsketch._kernels.sketching.shrink import top_eigh
 from fastsketch.sketching._leading_pairs import leading
 from fastsketch.sketching._whole import RowProducts, column_products, row_steps
@@ -38,16 +38,17 @@ def _two(seconds_at, small, large):
 def _measured(rng):
     """{name of a coefficient: what it is here}."""
     out = {}
-    rows, total = rng.standard_normal((512, 2048)), np.zeros((2048, 2048), order="F")
-    out["DENSE_STEP"] = _cpu(lambda: dsyrk(1.0, rows.T, beta=1.0, c=total, lower=1, overwrite_c=1)) / rows.size / 2048
-    falling = rng.standard_normal((4096, 2048)) * np.arange(1, 2049) ** -0.5
+    d, side = few(2048, 256), few(1000, 100)
+    rows, total = rng.standard_normal((512, d)), np.zeros((d, d), order="F")
+    out["DENSE_STEP"] = _cpu(lambda: dsyrk(1.0, rows.T, beta=1.0, c=total, lower=1, overwrite_c=1)) / rows.size / d
+    falling = rng.standard_normal((2 * d, d)) * np.arange(1, d + 1) ** -0.5
     gram = falling.T @ falling
-    part = np.ascontiguousarray(gram[:1000, :1000])
-    out["EIGH"] = _cpu(lambda: top_eigh(part.copy(), 10)) / 1000**3
+    part = np.ascontiguousarray(gram[:side, :side])
+    out["EIGH"] = _cpu(lambda: top_eigh(part.copy(), 10)) / side**3
     constant, slope = _two(lambda k: _cpu(lambda: leading(gram, k)), 10, 60)
     out["LANCZOS"], out["LANCZOS_PAIR"] = constant / gram.size, slope / gram.size
 
-    n, d = 4000, 4096
+    n, d = few(4000, 400), few(4096, 300)
     rows = rng.standard_normal((n, 40)) @ rng.standard_normal((40, d)) + 0.3 * rng.standard_normal((n, d))
     learned = {size: _sketch(size).update(rows) for size in (20, 74)}
     constant, slope = _two(
@@ -57,17 +58,17 @@ def _measured(rng):
     read = {size: _cpu(sketch._overview) for size, sketch in learned.items()}
     out["READ"] = read[74] / (d * 74**2)
     # the dense part of a second pass: of few rows
-    few = {size: _sketch(size).update(rows[:100]) for size in learned}
-    out["AGAIN"] = _cpu(lambda: few[74].copy().refine(rows[:100])) / (d * 74**2)
+    short = {size: _sketch(size).update(rows[:100]) for size in learned}
+    out["AGAIN"] = _cpu(lambda: short[74].copy().refine(rows[:100])) / (d * 74**2)
     constant, slope = _two(
         lambda size: _cpu(lambda: learned[size].copy().refine(rows)) - out["AGAIN"] * d * size**2, *learned
     )
     out["PASS_ENTRY"], out["PASS_PAIR"] = constant / rows.size, slope / rows.size
 
-    few = sparse.random(20_000, 1_000, 0.02, format="csr", random_state=0)
+    wide = sparse.random(few(20_000, 2_000), 1_000, 0.02, format="csr", random_state=0)
     setting = fs.FrequentDirections(8, solver="exact", center=True)._setting
-    left = _cpu(lambda: column_products(few, None, setting)) - _routes.SPARSE_OUT * 1e6
-    out["SPARSE_STEP"] = left / row_steps(few)
+    left = _cpu(lambda: column_products(wide, None, setting)) - _routes.SPARSE_OUT * 1e6
+    out["SPARSE_STEP"] = left / row_steps(wide)
     return out
 
 
@@ -103,7 +104,7 @@ def routes(args):
     )
     out = []
     shapes = [(200, 10_000, 10), (1_427, 4_322, 10), (20_000, 784, 10), (8_000, 2_048, 32), (6_000, 4_096, 10)]
-    for n, d, k in shapes[:2] if args.quick else shapes:
+    for n, d, k in shapes[: few(2, 1)] if args.quick else shapes:
         signal = rng.standard_normal((n, 50)) * np.arange(1, 51) ** -0.5
         rows = 8 * signal @ rng.standard_normal((50, d)) / np.sqrt(50) + 0.3 * rng.standard_normal((n, d))
         p = problem_of(rows, k=k, size=2 * k + 10)

@@ -5,10 +5,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+import bench_data
 import fastsketch as fs
-from bench_hashing import mean_average_precision, mnist, neighbours, sift
+from bench_data import sift5k
+from bench_hashing import mean_average_precision, mnist, neighbours
 from bench_sample_rivals import FirstRows, LengthSample, UniformSample
-from bench_tools import DATA, read_idx, table
+from bench_tools import few, spread, table
 
 BITS = 64
 BATCH = 2000
@@ -87,10 +89,10 @@ def _drifting(seed, n, d=384, phases=20):
 
 def _rare_digit(seed, digit):
     """MNIST in which one digit is a thousandth of the rows."""
-    images, folder = mnist(), DATA / "mnist"
-    if images is None:
+    found = bench_data.mnist("all")
+    if found is None:
         return None
-    labels = np.concatenate([read_idx(folder / f"{name}-labels-idx1-ubyte.gz") for name in ("train", "t10k")])
+    images, labels = found[0] / np.float32(255), found[1]
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(images))
     of_digit, others = order[labels[order] == digit], order[labels[order] != digit]
@@ -168,17 +170,12 @@ def measured(make, stream, *, n_bits, seed):
     return taken, model.nbytes(), found
 
 
-def spread(values, digits=3):
-    """Mean and standard deviation, as text."""
-    return f"{np.mean(values):.{digits}f} +- {np.std(values):.{digits}f}"
-
-
 def samples(args):
     """MAP of queries for the common and the rare, milliseconds, bytes, over seeds, in two tables."""
-    n, seeds = (20_000, 2) if args.quick else (60_000, 3)
+    n, seeds = (few(20_000, 2000), few(2, 1)) if args.quick else (60_000, 3)
     streams = {
         "MNIST": lambda seed: _split(mnist(), seed),
-        "sift5k": lambda seed: _split(sift(), seed),
+        "sift5k": lambda seed: _split(sift5k(), seed),
         "drift, 20 phases": lambda seed: _drifting(seed, n),
         "rare 1e-3, length 1": lambda seed: _with_rare(seed, n, length=1, share=1e-3),
         "rare 1e-4, length 3": lambda seed: _with_rare(seed, n, length=3, share=1e-4),
@@ -190,7 +187,7 @@ def samples(args):
         "patches by contrast": lambda seed: _patches(seed, n),
     }
     only = [name for name in getattr(args, "only", "").split(",") if name]
-    rows_out = []
+    rows_out, streams = [], dict(list(streams.items())[: few(99, 4)])
     for name, make in streams.items():
         if only and not any(part in name for part in only):
             continue
@@ -204,7 +201,7 @@ def samples(args):
                     results.setdefault(label, []).append(measured(learner, stream, n_bits=BITS, seed=seed))
             for label, found in results.items():
                 cells = [
-                    spread([f[2][kind] for f in found]) if kind in found[0][2] else "" for kind in ("common", "rare")
+                    spread([f[2][kind] for f in found], 3) if kind in found[0][2] else "" for kind in ("common", "rare")
                 ]
                 taken, size = min(f[0] for f in found), found[0][1]
                 rows_out.append([name, rotation, label, f"{1e3 * taken:,.0f}", f"{size / 1e6:.1f}", *cells])

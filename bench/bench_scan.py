@@ -5,7 +5,7 @@ import time
 import numpy as np
 
 import fastsketch as fs
-from bench_tools import LEVELS, at_level, interleaved, table
+from bench_tools import LEVELS, at_level, few, least, rival, table
 from fastsketch._kernels.codes import scan as kernel
 
 
@@ -85,10 +85,11 @@ def ways_to_run(quick):
 
 def scan(args):
     """Milliseconds a query over a million codes, k = 10: ours in blocks and as rows, beside faiss on as many bytes."""
-    import faiss
-
+    faiss = rival("faiss")
+    if faiss is None:
+        return
     rng = np.random.default_rng(1)
-    n = 100_000 if args.quick else 1_000_000
+    n = few(100_000 if args.quick else 1_000_000, 4_000)
     cases = [lambda: of_product_quantizer(faiss, rng, n)]
     cases += [lambda d=d: of_factors(faiss, rng, n, d) for d in (64, 128, 256)]
     out = []
@@ -100,8 +101,8 @@ def scan(args):
             for m in (1, 100):
                 ways = ways_of(tables[:m], blocks, codes, layout, queries[:m], index, rule)
                 with at_level(*LEVELS[level]), fs.thread_limit(threads):
-                    times = interleaved(ways, 101 if m == 1 else 5, clock)
-                ms = {key: value[0] / m * 1e3 for key, value in times.items()}
+                    times = least(ways, 101 if m == 1 else 5, clock)
+                ms = {key: value / m * 1e3 for key, value in times.items()}
                 shown = [f"{ms[key]:.3f}" for key in ("blocks", "rows", "thousand", "faiss")]
                 out.append([name, layout.width, level, threads, m, *shown, f"{ms['faiss'] / ms['blocks']:.2f}"])
                 print(out[-1], flush=True)

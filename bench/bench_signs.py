@@ -3,9 +3,9 @@
 import numpy as np
 
 import fastsketch as fs
-from bench_choice import Comparison, Way, chosen, less, ranks, seconds_of, spread
+from bench_choice import Comparison, Way, chosen, less, ranks, seconds_of
 from bench_lowrank_sets import links_of, tenths
-from bench_tools import table
+from bench_tools import spread, table
 from fastsketch.reference.baselines import AISImpute, AltMin
 
 SETS = "bitcoin-OTC", "Epinions"

@@ -1,15 +1,12 @@
 """Rows from files: open_rows beside the plain readers of the same files, and a sketch behind it; peak memory."""
 
-import json
 import shutil
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
 import numpy as np
 
-from bench_tools import table
+from bench_tools import few, fresh, table
 
 D = 1024
 SKETCH_SIZE = 64
@@ -77,11 +74,6 @@ print(json.dumps([time.perf_counter() - start, time.process_time() - cpu, n, pea
 """
 
 
-def run_once(way, kind, where, rows_at_once):
-    command = [sys.executable, "-c", ONE, way, kind, str(where), str(rows_at_once)]
-    return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-
-
 def write_npy(path, n):
     rng = np.random.default_rng(0)
     with path.open("wb") as file:
@@ -124,8 +116,8 @@ def write_zarr(rows, path):
 
 def sources(args):
     """4 GB of float32 (d = 1,024) as .npy, 40 Parquet files of columns or of lists, HDF5 and Zarr."""
-    n = args.rows or (1 << 16 if args.quick else 1 << 20)
-    repeats = 2 if args.quick else 3
+    n = args.rows or (few(1 << 16, 1 << 12) if args.quick else 1 << 20)
+    repeats = few(2, 1) if args.quick else 3
     out = []
     with tempfile.TemporaryDirectory(dir=args.scratch) as home:
         home = Path(home)
@@ -146,39 +138,26 @@ def sources(args):
             found = {way: [] for way in ways}
             for _ in range(repeats):
                 for way in ways:
-                    found[way].append(run_once(way[0], kind, where, way[1]))
-            found["sketch", 0] = [run_once("sketch", kind, where, 0)]
+                    found[way].append(fresh(ONE, way[0], kind, where, way[1]))
+            found["sketch", 0] = [fresh(ONE, "sketch", kind, where, 0)]
             best = max(rate(runs, column=1) for way, runs in found.items() if way[0] == "plain")
             for (way, size), runs in found.items():
                 assert all(run[2] == n for run in runs)
                 out.append(
-                    [
-                        kind,
-                        f"{way}, {size:,} rows a time" if size else way,
-                        f"{rate(runs):.2f}",
-                        f"{rate(runs, max):.2f}",
-                        f"{rate(runs, column=1):.2f}",
-                        f"{rate(runs, column=1) / best:.0%}",
-                        f"{max(run[3] for run in runs):.0f}",
-                    ]
+                    {
+                        "set": kind,
+                        "way": f"{way}, {size:,} rows a time" if size else way,
+                        "GB/s, best run": f"{rate(runs):.2f}",
+                        "worst run": f"{rate(runs, max):.2f}",
+                        "GB/s of CPU time": f"{rate(runs, column=1):.2f}",
+                        "of the best plain reader's": f"{rate(runs, column=1) / best:.0%}",
+                        "MB above imports": f"{max(run[3] for run in runs):.0f}",
+                    }
                 )
-                print(out[-1], flush=True)
+                print(*out[-1].values(), flush=True)
             if kind != "npy":
                 shutil.rmtree(where) if where.is_dir() else where.unlink()
-    table(
-        out,
-        [
-            "set",
-            "way",
-            "GB/s, best run",
-            "worst run",
-            "GB/s of CPU time",
-            "of the best plain reader's",
-            "MB above imports",
-        ],
-        "main",
-        runs=f"{repeats}, the sketch 1",
-    )
+    table(out, name="main", runs=f"{repeats}, the sketch 1")
 
 
 def rate(runs, choose=min, column=0):

@@ -8,7 +8,8 @@ import numpy as np
 from scipy.sparse import csr_array
 
 import fastsketch as fs
-from bench_tools import DATA, interleaved, seconds, table
+from bench_data import located
+from bench_tools import few, interleaved, seconds, table
 from benchmarks.rows import random_csr
 from fastsketch.io import load_svmlight
 
@@ -31,10 +32,11 @@ def sparse(args):
     rng = np.random.default_rng(0)
     out = []
     cases = [(47_000, 0.001, 20), (47_000, 0.001, 100)]
+    cases = cases[: few(2, 1)]
     if not args.quick:
         cases += [(20_000, 0.002, 50), (5_000, 0.01, 50)]
     for d, density, size in cases:
-        rows = random_csr(20_000, d, density, rng)
+        rows = random_csr(few(20_000, 400), d, density, rng)
         sketch = fs.FrequentDirections(size, method="fd", solver="gram").update(rows[:1000])
         times = interleaved({"csr": lambda s=sketch, r=rows: s.update(r)}, 3)
         rate = len(np.diff(rows.indptr)) / times["csr"][0]
@@ -42,49 +44,37 @@ def sparse(args):
         rows32 = rows.astype(np.float32)
         rate32 = rows.shape[0] / min(seconds(lambda s=narrow, r=rows32: s.update(r)) for _ in range(3))
         dense = fs.FrequentDirections(size, method="fd", solver="svd", buffer_size=size)
-        dense_svd = _per_second(lambda a, b, s=dense, r=rows: s.update(r[a:b].toarray()), 2 * size, rows.shape[0], 8)
+        dense_svd = _per_second(
+            lambda a, b, s=dense, r=rows: s.update(r[a:b].toarray()), 2 * size, rows.shape[0], few(8, 0.2)
+        )
         dense = fs.FrequentDirections(size, method="fd", solver="gram")
         dense.update(rows[:1].toarray())
-        dense_gram = _per_second(lambda a, b, s=dense, r=rows: s.update(r[a:b].toarray()), 2 * size, rows.shape[0], 4)
+        dense_gram = _per_second(
+            lambda a, b, s=dense, r=rows: s.update(r[a:b].toarray()), 2 * size, rows.shape[0], few(4, 0.2)
+        )
         model = IncrementalPCA(n_components=size)
-        pca = _per_second(lambda a, b, m=model, r=rows: m.partial_fit(r[a:b].toarray()), 5 * size, rows.shape[0], 8)
+        pca = _per_second(
+            lambda a, b, m=model, r=rows: m.partial_fit(r[a:b].toarray()), 5 * size, rows.shape[0], few(8, 0.2)
+        )
         again = fs.FrequentDirections(size, method="fd", solver="gram").update(rows)
         out.append(
-            [
-                f"{d:,}",
-                f"{density:.2%}",
-                size,
-                f"{rate:,.0f}",
-                f"{rate32:,.0f}",
-                f"{dense_gram:,.0f}",
-                f"{rate / dense_gram:.1f}",
-                f"{dense_svd:,.0f}",
-                f"{rate / dense_svd:.0f}",
-                f"{pca:,.0f}",
-                f"{rate / pca:.0f}",
-                f"{again.error_bound / again.squared_norm:.2e}",
-            ]
+            {
+                "d": f"{d:,}",
+                "density": f"{density:.2%}",
+                "l": size,
+                "CSR rows/s": f"{rate:,.0f}",
+                "CSR f32": f"{rate32:,.0f}",
+                "densify + gram": f"{dense_gram:,.0f}",
+                "CSR / gram": f"{rate / dense_gram:.1f}",
+                "densify + gesdd": f"{dense_svd:,.0f}",
+                "CSR / gesdd": f"{rate / dense_svd:.0f}",
+                "IncrementalPCA": f"{pca:,.0f}",
+                "CSR / IncrementalPCA": f"{rate / pca:.0f}",
+                "bound/||A||_F^2": f"{again.error_bound / again.squared_norm:.2e}",
+            }
         )
-        print(*out[-1], flush=True)
-    table(
-        out,
-        [
-            "d",
-            "density",
-            "l",
-            "CSR rows/s",
-            "CSR f32",
-            "densify + gram",
-            "CSR / gram",
-            "densify + gesdd",
-            "CSR / gesdd",
-            "IncrementalPCA",
-            "CSR / IncrementalPCA",
-            "bound/||A||_F^2",
-        ],
-        "main",
-        runs="CSR: the least of 3, the others 1",
-    )
+        print(*out[-1].values(), flush=True)
+    table(out, name="main", runs="CSR: the least of 3, the others 1")
 
 
 def loader(args):
@@ -96,14 +86,14 @@ def loader(args):
     out = []
     with tempfile.TemporaryDirectory(dir=args.scratch) as folder:
         paths = {}
-        if (DATA / "a9a/a9a.gz").exists():
+        if packed := located("a9a", "a9a/a9a.gz", "LIBSVM a9a"):
             plain = Path(folder) / "a9a x 8"
-            plain.write_bytes(gzip.decompress((DATA / "a9a/a9a.gz").read_bytes()) * 8)
+            plain.write_bytes(gzip.decompress(packed.read_bytes()) * 8)
             paths["a9a x 8"] = plain
         rng = np.random.default_rng(0)
         numbers = Path(folder) / "decimals"
         with numbers.open("w") as file:
-            for _ in range(20_000):
+            for _ in range(few(20_000, 300)):
                 columns = np.unique(rng.integers(1, 50_000, 60))
                 file.write(
                     "1 "
@@ -113,7 +103,7 @@ def loader(args):
         paths["6-digit decimals"] = numbers
         digits = Path(folder) / "digits17"
         with digits.open("w") as file:
-            for _ in range(10_000):
+            for _ in range(few(10_000, 300)):
                 columns = np.unique(rng.integers(1, 50_000, 60))
                 file.write(
                     "1 "
@@ -130,14 +120,13 @@ def loader(args):
             size = path.stat().st_size / 1e6
             fast, slow = times["ours"][0], times["sklearn"][0]
             out.append(
-                [
-                    name,
-                    f"{size:.0f} MB",
-                    f"{size / fast:.0f} MB/s",
-                    f"{size / slow:.0f} MB/s",
-                    f"{slow / fast:.1f}",
-                    same,
-                ]
+                {
+                    "file": name,
+                    "size": f"{size:.0f} MB",
+                    "fastsketch": f"{size / fast:.0f} MB/s",
+                    "scikit-learn": f"{size / slow:.0f} MB/s",
+                    "ratio": f"{slow / fast:.1f}",
+                    "same values": same,
+                }
             )
-    columns = ["file", "size", "fastsketch", "scikit-learn", "ratio", "same values"]
-    table(out, columns, "main", runs="the least of 3 in turn")
+    table(out, name="main", runs="the least of 3 in turn")

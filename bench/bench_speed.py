@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 import fastsketch as fs
-from bench_tools import gemm_rate, interleaved, seconds, table
+from bench_tools import few, gemm_rate, interleaved, least, seconds, table
 from benchmarks.rows import frosh_rows
 from fastsketch import reference
 from fastsketch.sketching._engines import exact_pays
@@ -55,10 +55,10 @@ def _pca_rates(rows, k, budget):
 def speed(args):
     """The table of rows/s, with the share of the GEMM limit and the strongest alternatives."""
     rng = np.random.default_rng(0)
-    sizes = SIZES[1:3] if args.quick else SIZES
+    sizes = SIZES[: few(2, 1)] if args.quick else SIZES
     out, repeats = [], 3 if args.quick else 7
     for d, size in sizes:
-        n = max(3000 if d > 4000 else 6000, 24 * size)
+        n = few(max(3000 if d > 4000 else 6000, 24 * size), 800)
         base = frosh_rows(n, d, rng)
         for dtype in (np.float64, np.float32):
             rows = base.astype(dtype)
@@ -74,84 +74,58 @@ def speed(args):
             limit = max(limit, gemm_rate(dtype))
             rate = {name: counts[name] / times[name][0] for name in runs}
             share = 7 * d * size * rate["gram"] / limit
-            pca, batch = _pca_rates(rows, size, 1.5) if dtype == np.float64 else (0.0, None)
+            pca, batch = _pca_rates(rows, size, few(1.5, 0.05)) if dtype == np.float64 else (0.0, None)
             ref = ""
             if dtype == np.float64 and d <= 2048 and size <= 64:
-                count = 4 * size
+                count = few(4 * size, 48)
                 slow = seconds(lambda r=rows, c=count, k=size: reference.frequent_directions(r[:c], k))
                 ref = f"{(count - size) / slow:,.0f}"
             sketch = fs.FrequentDirections(size, method="fd", solver="gram").update(rows)
             quality = sketch.error_bound / sketch.squared_norm
             out.append(
-                [
-                    d,
-                    size,
-                    np.dtype(dtype).name,
-                    f"{limit / 1e9:.1f}",
-                    f"{rate['gram']:,.0f}",
-                    f"{share:.0%}",
-                    f"{rate['svd']:,.0f}",
-                    f"{rate['gram'] / rate['svd']:.1f}",
-                    f"{rate['exact']:,.0f}" if "exact" in rate else "",
-                    f"{pca:,.0f} ({batch})" if pca else "",
-                    f"{rate['gram'] / pca:.1f}" if pca else "",
-                    ref,
-                    f"{quality:.2e}",
-                ]
+                {
+                    "d": d,
+                    "l": size,
+                    "dtype": np.dtype(dtype).name,
+                    "GEMM GF/s": f"{limit / 1e9:.1f}",
+                    "gram rows/s": f"{rate['gram']:,.0f}",
+                    "of GEMM limit": f"{share:.0%}",
+                    "svd rows/s": f"{rate['svd']:,.0f}",
+                    "gram/svd": f"{rate['gram'] / rate['svd']:.1f}",
+                    "exact rows/s": f"{rate['exact']:,.0f}" if "exact" in rate else "",
+                    "IncrementalPCA rows/s (batch)": f"{pca:,.0f} ({batch})" if pca else "",
+                    "gram/IPCA": f"{rate['gram'] / pca:.1f}" if pca else "",
+                    "reference rows/s": ref,
+                    "bound/||A||_F^2": f"{quality:.2e}",
+                }
             )
-            print(*out[-1], flush=True)
-    table(
-        out,
-        [
-            "d",
-            "l",
-            "dtype",
-            "GEMM GF/s",
-            "gram rows/s",
-            "of GEMM limit",
-            "svd rows/s",
-            "gram/svd",
-            "exact rows/s",
-            "IncrementalPCA rows/s (batch)",
-            "gram/IPCA",
-            "reference rows/s",
-            "bound/||A||_F^2",
-        ],
-        "main",
-        runs=f"the least of {repeats} in turn; IncrementalPCA and reference 1",
-    )
+            print(*out[-1].values(), flush=True)
+    table(out, name="main", runs=f"the least of {repeats} in turn; IncrementalPCA and reference 1")
 
 
 def exact(args):
     """Gram against exact around their crossing, and the choice of solver='auto'."""
     rng = np.random.default_rng(0)
     out = []
-    for size in (16, 64) if args.quick else (16, 32, 64, 128):
+    for size in (16, 64)[: few(2, 1)] if args.quick else (16, 32, 64, 128):
         for ratio in (0.4, 0.7, 0.9, 1.1, 1.4):
             d = int(ratio * (11 * size + 300)) // 8 * 8
-            rows = frosh_rows(max(4000, 24 * size), d, rng)
+            rows = frosh_rows(few(max(4000, 24 * size), 600), d, rng)
             runs = {}
             for solver in ("gram", "exact"):
                 sketch = fs.FrequentDirections(size, solver=solver).update(rows[:512])
                 runs[solver] = lambda s=sketch, r=rows: s.update(r)
-            times = {name: low for name, (low, _) in interleaved(runs, 5).items()}
+            times = least(runs, 5)
             chosen = "exact" if exact_pays(d, size) else "gram"
-            out.append(
-                [
-                    size,
-                    d,
-                    *(f"{len(rows) / times[k]:,.0f}" for k in ("gram", "exact")),
-                    chosen,
-                    f"{min(times.values()) / times[chosen]:.0%}",
-                ]
-            )
+            rates = [f"{len(rows) / times[k]:,.0f}" for k in ("gram", "exact")]
+            out.append([size, d, *rates, chosen, f"{min(times.values()) / times[chosen]:.0%}"])
     columns = ["l", "d", "gram rows/s", "exact rows/s", "auto", "of the better"]
     table(out, columns, "main", runs="the least of 5 in turn")
 
 
 def profile(args):
     """Function by function, where one stream spends its time."""
-    rows = frosh_rows(20_000, 1024, np.random.default_rng(0))
+    rows = frosh_rows(few(20_000, 1000), 1024, np.random.default_rng(0))
     sketch = fs.FrequentDirections(64, solver="gram")
     with cProfile.Profile() as profiler:
         for start in range(0, len(rows), 500):

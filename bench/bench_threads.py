@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 import fastsketch as fs
-from bench_tools import seconds, table
+from bench_tools import few, seconds, table
 from benchmarks.rows import frosh_rows, random_csr
 from fastsketch._kernels import cpus, pool
 from fastsketch.io import load_svmlight
@@ -27,13 +27,10 @@ def threads(args):
         counts = sorted({2, cpus.usable()} - {1})
         rows = []
         for name, run in cases:
-            rows += _one(name, run, counts, 3 if args.quick else 7)
+            rows += _one(name, run, counts, few(3, 1) if args.quick else 7)
         note = f"{cpus.usable()} cores, {pool.get()} threads in the pool."
-        table(rows, COLUMNS, "main", runs=f"{3 if args.quick else 7} in turn, medians", note=note)
-    _side_by_side(3 if args.quick else 5)
-
-
-COLUMNS = ["what", "threads", "1, ms", "n, ms", "ratio", "gemm's", "of gemm's", "same bits", "serial", f"{MANY} cores"]
+        table(rows, name="main", runs=f"{few(3, 1) if args.quick else 7} in turn, medians", note=note)
+    _side_by_side(few(3, 1) if args.quick else 5)
 
 
 # -- within one call ---------------------------------------------------------------------------------------------------
@@ -57,20 +54,20 @@ def _one(name, run, counts, repeats):
     for n in counts:
         ratio, limit = (float(np.median(t[1]) / np.median(t[n])) for t in (times, gemm))
         lines.append(
-            [
-                name,
-                n,
-                f"{np.median(times[1]) * 1e3:.0f}",
-                f"{np.median(times[n]) * 1e3:.0f}",
-                f"{ratio:.2f}",
-                f"{limit:.2f}",
-                f"{ratio / limit:.0%}",
-                "yes" if len(digests) == 1 else "NO",
-                f"{serial:.1%}",
-                f"{many:.0f} x",
-            ]
+            {
+                "what": name,
+                "threads": n,
+                "1, ms": f"{np.median(times[1]) * 1e3:.0f}",
+                "n, ms": f"{np.median(times[n]) * 1e3:.0f}",
+                "ratio": f"{ratio:.2f}",
+                "gemm's": f"{limit:.2f}",
+                "of gemm's": f"{ratio / limit:.0%}",
+                "same bits": "yes" if len(digests) == 1 else "NO",
+                "serial": f"{serial:.1%}",
+                f"{MANY} cores": f"{many:.0f} x",
+            }
         )
-        print(*lines[-1], flush=True)
+        print(*lines[-1].values(), flush=True)
     return lines
 
 
@@ -107,22 +104,22 @@ _square = {}
 def _cases(rng, folder):
     """(Name, function that does the whole of it and returns bytes of the result)."""
     cases = []
-    for d, size in [(2048, 64), (2048, 128), (8192, 64), (8192, 128)]:
+    for d, size in [(2048, 64), (2048, 128), (8192, 64), (8192, 128)][: few(4, 1)]:
         rows = frosh_rows(max(2000, 12 * size) if d > 4000 else 40 * size + 2000, d, rng)
         cases.append((f"FD {d} x {size}, f64", _sketches(rows, size)))
         if size == 64:
             cases.append((f"FD {d} x {size}, f32", _sketches(rows.astype(np.float32), size)))
-    cases.append(("CSR FD 47,000 x 100", _sketches(random_csr(8000, 47_000, 0.001, rng), 100)))
-    cases.append(("CSR FD 5,000 x 50", _sketches(random_csr(8000, 5_000, 0.01, rng), 50)))
+    cases.append(("CSR FD 47,000 x 100", _sketches(random_csr(few(8000, 300), 47_000, 0.001, rng), 100)))
+    cases.append(("CSR FD 5,000 x 50", _sketches(random_csr(few(8000, 300), 5_000, 0.01, rng), 50)))
 
-    rows = frosh_rows(20_000, 784, rng)
+    rows = frosh_rows(few(20_000, 1000), 784, rng)
     hash64 = fs.SketchHash(64).update(rows[:4000])
     cases.append(("SketchHash(64), 784", lambda: fs.SketchHash(64).update(rows).encode(rows[:50]).tobytes()))
     cases.append(("encode, 784 to 64 bits", lambda: hash64.encode(rows).tobytes()))
-    codes, queries = (rng.integers(0, 256, (n, 8), dtype=np.uint8) for n in (1_000_000, 30))
+    codes, queries = (rng.integers(0, 256, (n, 8), dtype=np.uint8) for n in (few(1_000_000, 5000), 30))
     cases.append(("hamming_topk, 1 M x 64", lambda: _bytes(*fs.hamming_topk(queries, codes, k=10))))
 
-    stars = _stars(rng)
+    stars = _stars(rng, few(6000, 300), few(3700, 200), few(600_000, 6000))
     fitted = fs.LowRankModel(10, sweeps=1).fit(stars)
     new, everybody = stars[:2000], np.arange(stars.shape[0])
     cases.append(("LowRankModel(10) fit, square", _fits(stars, sweeps=0)))
@@ -132,7 +129,7 @@ def _cases(rng, folder):
     cases.append(("recommend to 6,000", lambda: _bytes(*fitted.recommend(everybody, 10, exclude=stars))))
 
     path = folder / "rows.svm"
-    text = random_csr(3000, 50_000, 0.0012, rng)
+    text = random_csr(few(3000, 50), 50_000, 0.0012, rng)
     lines = (
         "1 " + " ".join(f"{j + 1}:{v:.6g}" for j, v in zip(text.indices[a:b], text.data[a:b], strict=True))
         for a, b in zip(text.indptr[:-1], text.indptr[1:], strict=True)
@@ -165,7 +162,7 @@ def _svmlight(path):
     return _bytes(rows.data[:1000], rows.data[-1000:], rows.indices[-1000:], rows.indptr, labels[-1000:])
 
 
-def _stars(rng, m=6000, n=3700, observed=600_000):
+def _stars(rng, m, n, observed):
     """Ratings of MovieLens-1M's shape: some rows and columns have most of them."""
     from scipy.sparse import csr_array
 
@@ -210,7 +207,11 @@ def _in_threads(work, count):
 
 def _servers(rng):
     """(Name, function that makes a model and updates it in batches of 50 rows, or fits it)."""
-    rows, csr, stars = frosh_rows(4000, 784, rng), random_csr(3000, 20_000, 0.002, rng), _stars(rng, 2000, 1200, 80_000)
+    rows, csr, stars = (
+        frosh_rows(few(4000, 200), 784, rng),
+        random_csr(few(3000, 200), 20_000, 0.002, rng),
+        _stars(rng, few(2000, 200), few(1200, 100), few(80_000, 3000)),
+    )
     targets = np.sign(rows @ rng.standard_normal(784))
 
     def batches(make, x, *y):

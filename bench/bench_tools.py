@@ -1,10 +1,16 @@
-"""Timing, tables, data sets: shared by the benches."""
+"""The harness of the benches: timing in turn, fresh processes, memory, rivals that may be absent, tables.
+
+A command is a function of ``args`` that measures one idea and gives `table` the rows of what it found. `bench_data` has
+the data sets, `store` keeps what `table` and `interleaved` were given.
+"""
 
 import contextlib
-import gzip
-import hashlib
+import importlib
+import json
 import os
 import platform
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -13,11 +19,16 @@ import numpy as np
 import store
 
 ROOT = Path(__file__).resolve().parents[1]
-DATA = Path(os.environ.get("FASTSKETCH_DATA", ROOT.parent / "shared" / "data"))
+tiny = False  # whether commands have to show no more than that they run: run.py --tiny
+
+
+def few(n, tiny_n):
+    """Return n, or with --tiny no more than `tiny_n`."""
+    return min(n, tiny_n) if tiny else n
 
 
 def header():
-    """Where and with what a table was made."""
+    """Return a line that says where and with what a table is made."""
     import scipy
     import threadpoolctl
 
@@ -36,20 +47,67 @@ def header():
 
 
 def seconds(function, clock=time.process_time):
-    """Seconds of the processor: what runs in one thread is not slower for others on the machine."""
+    """Return seconds of the processor: what runs in one thread is not slower for others on the machine."""
     start = clock()
     function()
     return clock() - start
 
 
 def interleaved(functions, repeats=5, clock=time.process_time, name_of_runs=""):
-    """{name: (min, median) seconds} of functions run in turn; of the processor, if no other clock is given."""
+    """Return {name: (min, median) seconds} of functions run in turn, by the processor's clock by default."""
     times = {name: [] for name in functions}
-    for _ in range(repeats):
+    for _ in range(few(repeats, 1)):
         for name, function in functions.items():
             times[name].append(seconds(function, clock))
     store.add_timing(name_of_runs, clock.__name__, times)
     return {name: (min(t), float(np.median(t))) for name, t in times.items()}
+
+
+def least(functions, repeats=5, clock=time.process_time):
+    """Return {name: seconds}, the least of functions run in turn."""
+    return {name: low for name, (low, _) in interleaved(functions, repeats, clock).items()}
+
+
+def spread(values, digits=4):
+    """Return mean and standard deviation, as text."""
+    return f"{np.mean(values):.{digits}f} +- {np.std(values):.{digits}f}"
+
+
+def rival(name):
+    """Return the module of another library, on one thread, or None where it is not installed."""
+    try:
+        module = importlib.import_module(name)
+    except ImportError:
+        print(f"{name}: absent; pip install '.[bench]' has most rivals")
+        return None
+    if name == "faiss":
+        module.omp_set_num_threads(1)
+    return module
+
+
+# -- processes and memory ----------------------------------------------------------------------------------------------
+def fresh(code, *arguments, **environment):
+    """Run Python code, or a file, in a fresh process, and return the JSON it prints last; None unsets a variable.
+
+    The folder of a file, and the current one, are not searched for modules: the library that is installed is measured.
+    """
+    command = [sys.executable, "-P", *([str(code)] if isinstance(code, Path) else ["-c", code]), *map(str, arguments)]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry), **environment}
+    env = {name: str(value) for name, value in env.items() if value is not None}
+    done = subprocess.run(command, env=env, stdout=subprocess.PIPE, text=True, check=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+# As environment of `fresh`: threads of BLAS as a user has them.
+UNPINNED = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"))
+
+
+def resident(field="VmRSS"):
+    """Return the bytes of this process in memory; "VmHWM": at its peak (ru_maxrss includes that of its parent)."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(field):
+            return 1024 * int(line.split()[1])
+    raise OSError(f"/proc/self/status has no {field}: memory is measured on Linux only")
 
 
 # Instructions that both sides of a comparison are held to: ours and faiss's names for them; None: the best.
@@ -81,78 +139,28 @@ def at_level(ours, theirs):
 
 
 def gemm_rate(dtype, n=1500):
-    """Flops per second of a large square gemm: the limit that everything else is measured against."""
+    """Return the flops per second of a large square gemm, the limit that everything else is measured against."""
     from scipy.linalg import blas
 
+    n = few(n, 200)
     a = np.asfortranarray(np.random.default_rng(0).standard_normal((n, n)), dtype)
     gemm = blas.dgemm if a.dtype == np.float64 else blas.sgemm
     return 2 * n**3 / min(seconds(lambda: gemm(1.0, a, a)) for _ in range(3))
 
 
-def table(rows, columns, name="", *, runs=None, note=""):
+def table(rows, columns=None, name="", *, runs=None, note=""):
     """Print a Markdown table and keep it in the record of the command under this name.
 
-    runs: of how many runs a cell is and how they became one, a number or words; note: a sentence under the table.
+    rows: lists of cells for `columns`, or dicts {column: cell}; runs: of how many runs a cell is and how they became
+    one, a number or words; note: a sentence under the table.
     """
     rows = list(rows)
+    if columns is None:
+        columns, rows = list(rows[0]) if rows else [], [list(row.values()) for row in rows]
+    if not rows:
+        return
     store.add_table(rows, columns, name, runs, note)
     lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
     lines += ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows]
     text = "\n".join(lines)
     print("\n" + (f"{note}\n\n" if note else "") + text + "\n", flush=True)
-
-
-def read_idx(path):
-    with gzip.open(path) as file:
-        content = file.read()
-    shape = [int.from_bytes(content[4 + 4 * i : 8 + 4 * i], "big") for i in range(content[3])]
-    return np.frombuffer(content, np.uint8, offset=4 + 4 * len(shape)).reshape(shape)
-
-
-def dataset(name):
-    """(rows, origin) of a real data set, or None with a word about where it comes from."""
-    from scipy import sparse
-    from scipy.io import loadmat
-
-    from fastsketch.io import load_svmlight
-
-    origins = {
-        "a9a": ("a9a/a9a.gz", "LIBSVM a9a (UCI Adult)"),
-        "farm-ads": ("farm-ads/X_raw.npz", "UCI Farm Ads"),
-        "Isolet": ("asu-fs/Isolet.mat", "UCI Isolet"),
-        "w8a": ("w8a/w8a.gz", "LIBSVM w8a"),
-        "madelon": ("asu-fs/madelon.mat", "UCI Madelon"),
-        "news20": ("news20/news20.bz2", "LIBSVM news20"),
-        "MNIST": ("mnist/train-images-idx3-ubyte.gz", "MNIST"),
-    }
-    file, origin = origins[name]
-    path = located(name, file, origin)
-    if path is None:
-        return None
-    if name in ("a9a", "w8a", "news20"):
-        return load_svmlight(path)[0]
-    if name == "farm-ads":
-        return sparse.csr_array(sparse.load_npz(path))
-    if name in ("Isolet", "madelon"):
-        return np.ascontiguousarray(loadmat(path)["X"], np.float64)
-    return read_idx(path).reshape(-1, 784) / 255.0
-
-
-def located(name, file, origin):
-    """The path of a file of the data folder, its checksum verified, or None with a word about where it comes from."""
-    path = DATA / file
-    if not path.exists():
-        print(f"{name}: absent ({path}); fetch {origin} and set FASTSKETCH_DATA")
-        return None
-    _check_sum(path, file)
-    return path
-
-
-def _check_sum(path, file):
-    manifest = DATA / "MANIFEST.tsv"
-    if not manifest.exists():
-        return
-    for line in manifest.read_text().splitlines()[1:]:
-        fields = line.split("\t")
-        if fields[1] == file and fields[2] != hashlib.sha256(path.read_bytes()).hexdigest():
-            raise SystemExit(f"{path} is not the file that MANIFEST.tsv names")

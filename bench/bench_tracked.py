@@ -2,8 +2,10 @@
 
 import numpy as np
 
+import bench_tools
 import fastsketch as fs
-from bench_tools import dataset, table
+from bench_data import dataset
+from bench_tools import few, table
 
 # name: method, beta; the ledger with nothing spared is FD's B with tracked estimates
 RULES = {
@@ -34,7 +36,9 @@ def late_drift(rng, d=500):
 def streams(quick):
     """(name, rows): generated ones, and every other row of real sets."""
     rng = np.random.default_rng(1)
-    yield "noise, d = 500", rng.standard_normal((5000, 500))
+    yield "noise, d = 500", rng.standard_normal((few(5000, 200), 500))
+    if bench_tools.tiny:
+        return
     yield "power law, d = 300", rng.standard_normal((6000, 300)) / np.arange(1, 301)
     yield "late drift", late_drift(rng)
     for weak in (10, 13, 32, 34):
@@ -55,7 +59,7 @@ def leading(rows, k):
 
 def tracked(args):
     """Worst error of k variances, lost variance over that of FD with a ledger, certificate over FD's; l = 2 k + 10."""
-    for k in (10, 32):
+    for k in (10, 32)[: few(2, 1)]:
         lines = []
         for name, rows in streams(args.quick):
             true, cells, own, certificate = leading(rows, k), [], None, None

@@ -7,7 +7,7 @@ import numpy as np
 
 import fastsketch as fs
 from bench_papers import RFD0
-from bench_tools import table
+from bench_tools import few, table
 
 BATCH = 1000
 NONZEROS = 5
@@ -71,9 +71,11 @@ def sgd_fit(rows, labels):
 
 def width(args):
     """Examples/s at every width, as a share of those of the renumbered stream; scikit-learn's SGD; memory."""
-    repeats = 2 if args.quick else 3
-    for active, exponents, n in ((1300, (14, 16, 18, 20, 22, 24), 20000), (100_000, (18, 20, 22, 24), 20000)):
-        n = n // 4 if args.quick else n
+    repeats = few(2, 1) if args.quick else 3
+    for active, exponents, n in ((1300, (14, 16, 18, 20, 22, 24), 20000), (100_000, (18, 20, 22, 24), 20000))[
+        : few(2, 1)
+    ]:
+        n = few(n // 4 if args.quick else n, 300)
         learners = {**LEARNERS, "SGDClassifier.partial_fit": Sgd}
         out, least = {}, {}
         for exponent in exponents:
@@ -110,7 +112,7 @@ def memory(args):
         for name, make in LEARNERS.items():
             line = [f"{active:,}", name]
             for exponent in (18, 24):
-                wide, _, labels = hashed(2**exponent, active, 5000 if args.quick else 20000)
+                wide, _, labels = hashed(2**exponent, active, few(5000 if args.quick else 20000, 300))
                 model = learn(make, wide, labels)[1]
                 state = sum(array.nbytes for array in model._state()[1].values())
                 tracemalloc.start()

@@ -1,6 +1,8 @@
-"""Pages made from stored results: ``python bench/pages.py`` renders bench/pages/*.md; ``--check`` names the stale ones.
+"""References to stored results: pages of docs/ have them filled in by ``docs/_ext/figures.py`` when the site is built.
 
-In a template (what stands in double braces; names with spaces or signs in double quotes):
+``python bench/pages.py`` writes README.md from bench/front.md, since a code host and a package index show it as it is;
+``--check`` says whether it is up to date. A reference stands in double braces, names with spaces or signs in double
+quotes:
 
     {{ table speed }}                            the record's only, or "main", table and a line of what it is of
     {{ table speed/stages columns=d,"sum, ms" where dtype=float64 where d=2048 where d=8192 }}
@@ -26,10 +28,9 @@ from pathlib import Path
 from store import read
 
 ROOT = Path(__file__).resolve().parents[1]
-TEMPLATES = ROOT / "bench" / "pages"
+FRONT = ROOT / "bench" / "front.md"
+README = ROOT / "README.md"
 RESULTS = ROOT / "bench" / "results"
-# other templates go to docs/benchmarks, papers-*.md to docs/papers
-ELSEWHERE = {"README": "README.md", "bench": "bench/README.md"}
 BRACES = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 _quoted = r'"[^"]*"'
 _words = r"[A-Za-z_][\w@%]*(?:[ -][A-Za-z_][\w@%]*)*"
@@ -42,11 +43,11 @@ OPERATIONS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.m
 
 
 class PageError(ValueError):
-    """A template that asks for what is not stored."""
+    """Error of a reference that no stored result has."""
 
 
 class Results:
-    """The records of a folder, read when they are asked for."""
+    """Stored records of a folder, read on demand."""
 
     def __init__(self, folder=RESULTS, version=None):
         self.folder, self.version = Path(folder), version or version_of_library()
@@ -70,7 +71,7 @@ class Results:
         return tables[name]
 
     def quote(self, command, table=None):
-        """Remember of what version a page shows something without a line that says it."""
+        """Remember the version of a result that a page shows without an origin line."""
         record = self.record(command) | (table or {})
         if record["origin"] == "run":
             self.quoted.add((command, record["fastsketch"]))
@@ -81,7 +82,7 @@ def version_of_library():
 
 
 def chosen(table, conditions):
-    """The rows whose cells are what (column, value) pairs say."""
+    """Return the rows that match (column, value) pairs."""
     wanted = {}
     for column, value in conditions:
         wanted.setdefault(position(table, column), set()).add(value)
@@ -105,7 +106,7 @@ def number(cell):
 
 
 def rendered(text, source, target, results):
-    """The page of a template; `target` is the path of the page, which links to pictures are relative to."""
+    """Return a page with its references replaced; links to pictures are relative to `target`, the path of the page."""
 
     def place(at):
         return f"{source}:{text.count(chr(10), 0, at) + 1}"
@@ -157,7 +158,7 @@ def of_braces(text, target, results):
 
 
 def pieces(text, sign, most):
-    """(before, sign, after) of the first sign outside of quotes."""
+    """Return (before, sign, after) of the first sign outside of quotes."""
     parts = split(text, sign, most)
     return parts[0].strip(), sign, parts[1] if len(parts) > 1 else ""
 
@@ -184,7 +185,7 @@ def condition(text):
 
 
 def cells(match, results):
-    """The column's cells of the rows that a reference leaves."""
+    """Return the cells that a reference selects."""
     table = results.table(match["command"], match["name"] and unquoted(match["name"]))
     conditions = [condition(part) for part in split(match["where"], ",")] if match["where"] else []
     column = position(table, unquoted(match["column"]))
@@ -232,7 +233,7 @@ def shortest(value):
 
 
 def markdown_of(text, results):
-    """A stored table with the line that says what it is of."""
+    """Return a stored table as Markdown, with its origin line."""
     words = [word for word in split(text, r"\s+") if word]
     if not words:
         raise PageError("a table of what?")
@@ -257,14 +258,14 @@ def markdown_of(text, results):
 
 
 def escaped(cell):
-    """A cell as Markdown shows it: on one line, with no columns and no HTML of its own."""
+    """Return a cell as Markdown shows it: on one line, without column separators or HTML of its own."""
     parts = re.split(r"(`[^`]*`)", " ".join(cell.split()))  # in code < is what it is
     parts[::2] = [re.sub(r"<(?=[A-Za-z/!?])", r"\\<", part) for part in parts[::2]]
     return "".join(parts).replace("|", "\\|")
 
 
 def origin_of(results, command, table):
-    """One line: of what version, machine and runs a table is."""
+    """Return the origin line of a table: version, machine and runs."""
     own = {key: value for key, value in table.items() if key in ("origin", "fastsketch", "date")}
     record = results.record(command) | own
     note = f" {table['note']}" if table.get("note") else ""
@@ -303,42 +304,30 @@ def picture(text, target, results):
     return f"![{found[2]}]({Path(os.path.relpath(path, Path(target).parent)).as_posix()})"
 
 
-# -- pages -------------------------------------------------------------------------------------------------------------
+# -- README.md ---------------------------------------------------------------------------------------------------------
 
 
-def target_of(template):
-    if template.stem.startswith("papers-"):
-        return ROOT / "docs" / "papers" / template.name.removeprefix("papers-")
-    return ROOT / ELSEWHERE.get(template.stem, f"docs/benchmarks/{template.name}")
-
-
-def pages(results=None):
-    """{path: text} of all pages."""
-    results = results or Results()
-    found = {}
-    for template in sorted(TEMPLATES.glob("*.md")):
-        source, target = template.relative_to(ROOT).as_posix(), target_of(template)
-        mark = f"<!-- Made by bench/pages.py from {source}: edit that. -->\n"
-        found[target] = mark + rendered(template.read_text(encoding="utf-8"), source, target, results)
-    return found
+def readme(results=None):
+    """Return the text of README.md, or raise a PageError."""
+    source = FRONT.relative_to(ROOT).as_posix()
+    mark = f"<!-- Made by bench/pages.py from {source}: edit that. -->\n"
+    return mark + rendered(FRONT.read_text(encoding="utf-8"), source, README, results or Results())
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="write nothing; 1 if a page is not what would be written")
+    parser.add_argument("--check", action="store_true", help="write nothing; 1 if README.md is not up to date")
     check = parser.parse_args().check
     try:
-        made = pages()
+        text = readme()
     except PageError as error:
         print(error, file=sys.stderr)
         return 1
-    stale = [path for path, text in made.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
-    for path in stale:
-        print(f"{path.relative_to(ROOT).as_posix()}: {'not up to date' if check else 'written'}")
-        if not check:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(made[path], encoding="utf-8")
-    return int(check and bool(stale))
+    stale = not README.exists() or README.read_text(encoding="utf-8") != text
+    if stale and not check:
+        README.write_text(text, encoding="utf-8")
+    print(f"{README.name}: {('not up to date' if check else 'written') if stale else 'up to date'}")
+    return int(check and stale)
 
 
 if __name__ == "__main__":

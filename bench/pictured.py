@@ -83,7 +83,7 @@ class Lines:
 
 
 def size_of(found):
-    """The number that the first group of a column's name holds; 2^14 is a power."""
+    """Return the number in the first group of a column's name; 2^14 is a power."""
     base, _, power = found[1].replace(",", "").partition("^")
     return float(base) ** float(power) if power else float(base)
 

@@ -23,7 +23,7 @@ SPREAD = re.compile(r"\+-\s*([\d.]+(?:e[-+]?\d+)?)(%?)")
 
 
 def value(cell, part=0):
-    """(number, half a spread) of a cell, or of one of the parts that slashes divide; None where there is no number."""
+    """Return (number, half a spread) of a cell or of one of its parts between slashes; None without a number."""
     pieces = cell.split(" / ")
     text = pieces[part] if part < len(pieces) else ""
     found = NUMBER.match(text) if text[:1] not in "<>~" else None
@@ -42,7 +42,7 @@ def rows_of(table, where):
 
 
 def panels_of(record):
-    """[(title, axis, series)] where the tables have what the entry names; series: {label: [(place, number, half)]}."""
+    """Return [(title, entry, series)] of the panels that the tables allow; series: {label: [(place, number, half)]}."""
     tables = {table["name"]: table for table in record["tables"]}
     entries = PICTURED.get(record["command"]) or ()
     found = [panel for entry in entries if entry.table in tables for panel in drawn(entry, tables[entry.table])]
@@ -53,7 +53,7 @@ def panels_of(record):
 
 
 def fallback(table):
-    """Bars of the first column of numbers."""
+    """Return bars of the first column of numbers."""
     numbers = [name for k, name in enumerate(table["columns"]) if k and any(value(row[k]) for row in table["rows"])]
     words = [name for name in table["columns"] if name not in numbers] or table["columns"][:1]
     return Bars(table["name"], label=tuple(words[:2]), values=tuple(numbers[:1]), axis=(numbers or [""])[0])
@@ -141,7 +141,7 @@ def height(panel):
 
 
 def in_words(axis):
-    """Marks of a logarithmic axis at 1, 2 and 5, as plain numbers."""
+    """Mark a logarithmic axis at 1, 2 and 5, in plain numbers."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
     low, high = axis.get_view_interval()
@@ -152,7 +152,7 @@ def in_words(axis):
 
 
 def short(number):
-    """3 or 4 characters for most: 50k, 2M, 0.002."""
+    """Format a number in 3 or 4 characters for most: 50k, 2M, 0.002."""
     for unit, size in (("M", 1e6), ("k", 1e3)):
         if number >= size * (10 if unit == "k" else 1):
             return f"{number / size:.4g}{unit}"
@@ -219,7 +219,7 @@ def curves(axes, entry, series):
 
 
 def picture(result):
-    """Draw the picture of a stored result beside it; returns its path."""
+    """Draw the picture of a stored result beside it, and return its path."""
     with replacing(result.with_suffix(".png")) as begun:
         draw(read(result), begun)
     return result.with_suffix(".png")

@@ -7,18 +7,21 @@ interleaved, by their minimum; bench/README.md tells what each command shows.
 import os
 import sys
 
-for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-    if sys.argv[1:2] == ["threads"]:  # which compares numbers of threads
-        os.environ.pop(_name, None)
-    else:
-        os.environ[_name] = "1"
+if __name__ == "__main__":  # before numpy is imported
+    for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        if sys.argv[1:2] == ["threads"]:  # which compares numbers of threads
+            os.environ.pop(_name, None)
+        else:
+            os.environ[_name] = "1"
 
 import argparse  # noqa: E402
-import importlib.util  # noqa: E402
+import importlib  # noqa: E402
 import tempfile  # noqa: E402
+from importlib.util import find_spec  # noqa: E402
 from pathlib import Path  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[1]
+# Each is the function of this name in bench_COMMAND.py, or in the module that stands before the dot.
 COMMANDS = {
     "headline": "the README's five jobs, each beside the tools of today and a simple rival, five runs; --only a job",
     "speed": "rows/s per (d, l, dtype): gram, svd, exact, IncrementalPCA, reference; share of the GEMM limit",
@@ -26,143 +29,131 @@ COMMANDS = {
     "levels": "every C loop at every level of instructions; fails if one is slower than the level below it",
     "processors": "whole calls with AVX-512, AVX2, SSE2; beside the build in the folder FASTSKETCH_OLD, if that is set",
     "covariance": "SketchedCovariance: outliers among normal rows, likelihood of held-out ones",
-    "covariance_few": "the outliers where rows are few for their columns",
+    "covariance.covariance_few": "the outliers where rows are few for their columns",
     "routes": "ways to principal components: the coefficients of the model that chooses, and seconds against it",
-    "exact": "where the exact accumulator is faster, and what solver='auto' chooses",
+    "speed.exact": "where the exact accumulator is faster, and what solver='auto' chooses",
     "sparse": "CSR rows against densify + gesdd and IncrementalPCA",
-    "loader": "the svmlight parser against scikit-learn's",
+    "sparse.loader": "the svmlight parser against scikit-learn's",
     "figures": "relative spectral error against sketch size on real data (RFD paper, Figures 1 and 2)",
-    "adversary": "FD, RFD, iSVD and IncrementalPCA where truncation fails, and where it wins",
+    "figures.adversary": "FD, RFD, iSVD and IncrementalPCA where truncation fails, and where it wins",
     "tracked": "Tracked FD: estimates, lost variance and certificate against beta, beside FD and PFD",
     "components": "SketchedPCA against IncrementalPCA and PCA: variances, time, memory; an extra pass, audits, targets",
     "tolerance": "the l that a precision ends with and what it costs, beside the smallest l and knowing it",
     "groups": "a sketch for each of 1,000 groups beside one of all rows; 100,000 groups: memory, to disk",
     "sources": "4 GB as .npy, 40 Parquet files, HDF5, Zarr: open_rows beside plain readers, a sketch behind it",
     "memory": "peak memory of a 4 GB file (written to the folder given by --scratch) and of single updates",
-    "cold": "import and --help in fresh processes",
-    "first": "the first update or fit of every model in fresh processes: fresh home, read-only, four at once",
+    "memory.cold": "import and --help in fresh processes",
+    "cold.first": "the first update or fit of every model in fresh processes: fresh home, read-only, four at once",
     "threads": "n threads against one within a call, beside what gemm gains; two Python threads with a model each",
-    "servers": "eight Python threads with default BLAS settings",
-    "fwht": "Walsh-Hadamard transforms against a copy and against other packages",
-    "srht": "the fused SRHT against one read of the rows, and the other random maps: time and error, heavy rows too",
+    "memory.servers": "eight Python threads with default BLAS settings",
+    "frosh.fwht": "Walsh-Hadamard transforms against a copy and against other packages",
+    "frosh.srht": "the fused SRHT against one read of the rows, and other random maps: time and error, heavy rows too",
     "ffd_real": "the same on real sets, with seeds of the map, the exact sum and a sample of rows",
     "frosh": "FD and FFD against l, d, n and m (FROSH section 5.1), table and picture",
-    "retrieval": "MAP and precision-recall of all hashes on MNIST and SIFT (FROSH section 5.2)",
-    "rounds": "MAP after each tenth of MNIST (FROSH Figure 4), and what an anchor keeps of old codes",
-    "training": "seconds to learn hash functions (FROSH Table II), components of a sample beside them",
+    "hashing.retrieval": "MAP and precision-recall of all hashes on MNIST and SIFT (FROSH section 5.2)",
+    "hashing.rounds": "MAP after each tenth of MNIST (FROSH Figure 4), and what an anchor keeps of old codes",
+    "hashing.training": "seconds to learn hash functions (FROSH Table II), components of a sample beside them",
     "samples": "when a sketch is worth it: MAP beside components of a sample, stationary rows, drift, rare rows",
-    "search": "a million codes against faiss",
+    "hashing.search": "a million codes against faiss",
     "encoding": "rows/s that quantizers encode, beside faiss's of as many bytes",
     "codes": "recall of nearest neighbours against all bytes of a row: our codes beside faiss's, four sets",
     "codedrift": "codes of rows whose distribution moves: one generation against several",
     "codeindex": "a million rows in an index: added, removed, two generations, saves that are killed",
     "scan": "a million codes by tables of real queries, beside the fast scans of faiss: PQ and RaBitQ",
-    "hashthreads": "eight Python threads that learn hashes, with default BLAS settings",
-    "widehash": "peak memory of FROSH at d = 25,600",
+    "frosh.hashthreads": "eight Python threads that learn hashes, with default BLAS settings",
+    "frosh.widehash": "peak memory of FROSH at d = 25,600",
     "names": "rows as dicts and csv tables: encoding, learning, reading, beside scikit-learn, river and pandas",
-    "newton": "accuracy and speed of the Newton learners (RFD paper, Tables 2 and 3), grid of alpha0",
+    "online.newton": "accuracy and speed of the Newton learners (RFD paper, Tables 2 and 3), grid of alpha0",
     "online": "one pass over a9a: Newton learners against scikit-learn, Vowpal Wabbit and river",
     "learners": "accuracy, log loss, seconds of one pass on fifteen sets: ours, other libraries', ceilings",
     "many": "examples/s of ten, 26 and 20 classes, one thread and two, beside two classes",
-    "errors": "error against alpha0 and online error curves (RFD paper, Figures 3 to 11), table and picture",
-    "cost": "time of an online round against d, nonzeros and sketch size, with exponents",
+    "online.errors": "error against alpha0 and online error curves (RFD paper, Figures 3 to 11), table and picture",
+    "online.cost": "time of an online round against d, nonzeros and sketch size, with exponents",
     "width": "examples/s of wide sparse rows by width and by columns that occur, beside SGDClassifier; memory",
     "drift": "streams whose truth moves: forgetting and restarts beside gradient steps of a constant length",
-    "regression": "regret of adaptive subgradients on synthetic data (ADA-FD section 5.2, Figures 1 to 4)",
-    "classification": "online mistakes and accuracy on MNIST and Isolet (ADA-FD section 5.3)",
-    "cnn": "a small CNN on MNIST: AdaFFD, AdaFD against AdaGrad, Adam, SGD (ADA-FD section 5.4)",
+    "adaptive.regression": "regret of adaptive subgradients on synthetic data (ADA-FD section 5.2, Figures 1 to 4)",
+    "adaptive.classification": "online mistakes and accuracy on MNIST and Isolet (ADA-FD section 5.3)",
+    "adaptive.cnn": "a small CNN on MNIST: AdaFFD, AdaFD against AdaGrad, Adam, SGD (ADA-FD section 5.4)",
     "signs": "signed links, logistic loss (GLRL Table 2), settings chosen on training entries",
-    "refinement": "steps of the refinement of coefficients, on signed links: objective and overfitting",
+    "refine.refinement": "steps of the refinement of coefficients, on signed links: objective and overfitting",
     "stars": "MovieLens, absolute loss (GLRL Table 4), with ADMM and Wiberg's algorithm on what they can",
     "paths": "accuracy against seconds, rank by rank (GLRL Figures 1 and 2), table and picture",
     "ratings": "MovieLens in practice, settings chosen on training entries: against cmfrec, scikit-surprise and others",
     "items": "a million items: rows/s and memory of SketchedEASE, projection, scores against a read of the items",
     "ranking": "recommending: NDCG, recall, time and memory beside implicit, cmfrec, item-knn, PureSVD and exact EASE",
-    "products": "sparse products and other loops of a rank, per nonzero, against scipy",
-    "ten_million": "a fit to 10 million observations: seconds and memory",
+    "lowrank_cost.products": "sparse products and other loops of a rank, per nonzero, against scipy",
+    "lowrank_cost.ten_million": "a fit to 10 million observations: seconds and memory",
     "lowdask": "a fit to 10 million observations in partitions on Dask: one worker and two, beside one process",
     "ease": "read-outs of item weights on validation parts, beside EASE and svds; the ridge that SketchedEASE chooses",
-    "sketch_defaults": "what defaults were chosen from: the method of FrequentDirections",
-    "hash_defaults": "the same: rotation, method, sizes of SketchHash",
-    "online_defaults": "the same: loss, sizes and regularisers of the classifiers",
-    "regression_defaults": "the same: loss_scale, epochs and regularisers of the regressors",
-    "lowrank_defaults": "the same: ridge, sweeps, learning_rate of LowRankModel",
+    "defaults.sketch_defaults": "what defaults were chosen from: the method of FrequentDirections",
+    "defaults.hash_defaults": "the same: rotation, method, sizes of SketchHash",
+    "defaults.online_defaults": "the same: loss, sizes and regularisers of the classifiers",
+    "defaults.regression_defaults": "the same: loss_scale, epochs and regularisers of the regressors",
+    "defaults.lowrank_defaults": "the same: ridge, sweeps, learning_rate of LowRankModel",
     "jobs": "fs.run and fs.map_rows on one and two workers, beside two one-core runs at once; WORK=sketch,items",
     "classes": "the asv classes of benchmarks/, without asv",
-    "profile": "cProfile of one stream",
+    "speed.profile": "cProfile of one stream",
 }
+# Of some commands a part can be measured; its results are kept apart.
+PARTS = {
+    "--only": {
+        "headline": "jobs",
+        "samples": "parts of names of streams",
+        "sources": "names of sets",
+        "codes": "'ours', 'peers' or a part of a name",
+        "learners": "'ours', 'peers' or a part of a label (then --keep for all)",
+    },
+    "--sets": dict.fromkeys(("codes", "learners"), "names of sets"),
+    "--bytes": {"codes": "totals of bytes"},
+    "--rows": {"sources": "their number, of 1,024 float32 numbers"},
+}
+KEEP = ("codes", "learners")
+
+
+def parser():
+    """Return the parser of the command line."""
+    out = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = out.add_subparsers(dest="command", required=True)
+    for key, text in COMMANDS.items():
+        name = key.rpartition(".")[2]
+        command = commands.add_parser(name, help=text, description=text)
+        command.set_defaults(module=key.partition(".")[0])
+        command.add_argument("--quick", action="store_true", help="fewer sizes and repeats")
+        command.add_argument("--tiny", action="store_true", help="whether it runs: few rows, once, nothing to report")
+        command.add_argument("--out", type=Path, default=ROOT / "bench" / "results", help="folder for results")
+        scratch = Path(tempfile.gettempdir())
+        command.add_argument("--scratch", type=Path, default=scratch, help="folder for big temporary files")
+        for flag, whose in PARTS.items():
+            if name in whose:
+                kind = {"type": int, "default": 0} if flag == "--rows" else {"default": ""}
+                command.add_argument(flag, help=f"{whose[name]}, with commas between them", **kind)
+        if name in KEEP:
+            command.add_argument("--keep", action="store_true", help="measure only what is not there yet")
+    return out
+
+
+def measure(args):
+    """Run a command and keep its results; return the path of these."""
+    import bench_tools
+    from store import file_of, recording
+
+    args.quick = args.quick or args.tiny
+    bench_tools.tiny = args.tiny
+    options = {name: value for name, value in vars(args).items() if name not in ("command", "module", "out", "scratch")}
+    with recording(args.command, options, args.out):
+        getattr(importlib.import_module(f"bench_{args.module}"), args.command)(args)
+    return args.out / file_of(args.command, options)
 
 
 def main():
     # the tree's own fastsketch/ may have no compiled kernels: take the installed one
     sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != ROOT]
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    commands = parser.add_subparsers(dest="command", required=True)
-    for name, text in COMMANDS.items():
-        command = commands.add_parser(name, help=text, description=text)
-        command.add_argument("--quick", action="store_true", help="fewer sizes and repeats")
-        command.add_argument("--out", type=Path, default=ROOT / "bench" / "results", help="folder for results")
-        scratch = Path(tempfile.gettempdir())
-        command.add_argument("--scratch", type=Path, default=scratch, help="folder for big temporary files")
-        if name == "sources":
-            command.add_argument("--rows", type=int, default=0, help="of 1,024 float32 numbers; 1,048,576 if not given")
-            command.add_argument("--only", default="", help="names of sets with commas between them")
-        if name == "headline":
-            command.add_argument("--only", default="", help="jobs with commas between them")
-        if name == "samples":
-            command.add_argument("--only", default="", help="parts of names of streams, with commas between them")
-        if name == "codes":
-            command.add_argument("--only", default="", help="'ours', 'peers' or a part of a name")
-            command.add_argument("--sets", default="", help="names with commas between them")
-            command.add_argument("--bytes", default="", help="totals of bytes with commas between them")
-            command.add_argument("--keep", action="store_true", help="measure only what is not there yet")
-        if name == "learners":
-            command.add_argument("--only", default="", help="'ours', 'peers' or a part of a label; then --keep for all")
-            command.add_argument("--sets", default="", help="names with commas between them")
-            command.add_argument("--keep", action="store_true", help="measure only what is not there yet")
-    args = parser.parse_args()
-    home = {
-        "stages": "stages",
-        "exact": "speed",
-        "profile": "speed",
-        "covariance_few": "covariance",
-        "adversary": "figures",
-        "cold": "memory",
-        "first": "cold",
-        "servers": "memory",
-        "loader": "sparse",
-        "srht": "frosh",
-        "fwht": "frosh",
-        "retrieval": "hashing",
-        "training": "hashing",
-        "search": "hashing",
-        "rounds": "hashing",
-        "hashthreads": "frosh",
-        "widehash": "frosh",
-        "newton": "online",
-        "errors": "online",
-        "cost": "online",
-        "regression": "adaptive",
-        "classification": "adaptive",
-        "cnn": "adaptive",
-        "refinement": "refine",
-        "products": "lowrank_cost",
-        "ten_million": "lowrank_cost",
-        "sketch_defaults": "defaults",
-        "hash_defaults": "defaults",
-        "online_defaults": "defaults",
-        "regression_defaults": "defaults",
-        "lowrank_defaults": "defaults",
-    }.get(args.command, args.command)
+    args = parser().parse_args()
     from bench_tools import header
-    from store import file_of, recording
 
     print(header())
-    options = {name: value for name, value in vars(args).items() if name not in ("command", "out", "scratch")}
-    with recording(args.command, options, args.out):
-        getattr(importlib.import_module(f"bench_{home}"), args.command)(args)
-    result = args.out / file_of(args.command, options)
-    if result.exists() and importlib.util.find_spec("matplotlib"):
+    result = measure(args)
+    if result.exists() and find_spec("matplotlib"):
         from pictures import picture
 
         print(picture(result))

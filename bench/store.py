@@ -33,20 +33,20 @@ _open: list[dict] = []
 
 
 def file_of(command, options):
-    """The name of the file: results of a part are kept apart."""
+    """Return the name of the file; results of a part have another."""
     part = any(options.get(name) for name in ("quick", "only", "sets", "bytes", "rows"))
     return f"{command}.quick.json" if part else f"{command}.json"
 
 
 def partial(args):
-    """Where a command that measures one thing after the other keeps what it has, for the next call; git ignores it."""
+    """Return the path of partial results, which the next call of the command continues; git ignores it."""
     args.out.mkdir(parents=True, exist_ok=True)
     return args.out / file_of(args.command, {"quick": args.quick}).replace(".json", ".partial.json")
 
 
 @contextlib.contextmanager
 def recording(command, options, folder):
-    """Keep what the bench `command` finds inside the block in a file of the folder."""
+    """Keep the tables and timings of a command in a file of the folder when the block ends."""
     Path(folder).mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=folder):  # an hour of measuring is not to end with a folder that is read-only
         pass
@@ -64,7 +64,7 @@ def recording(command, options, folder):
 
 
 def add_table(rows, columns, name, runs, note):
-    """One more table of the command that runs; `runs` says of how many runs a figure is."""
+    """Add a table to the command that runs; `runs` says of how many runs a figure is."""
     if not _open:
         return
     tables = _open[-1]["tables"]
@@ -76,7 +76,7 @@ def add_table(rows, columns, name, runs, note):
 
 
 def distinct(columns):
-    """Names that a page can refer to: the second "ratio" is "ratio, " and the name of the column before it."""
+    """Return names that a page can refer to: the second "ratio" is "ratio, " and the name of the column before it."""
     names = []
     for column in map(str, columns):
         names.append(f"{column}, {names[-1]}" if column in names else column)
@@ -84,14 +84,15 @@ def distinct(columns):
 
 
 def add_timing(name, clock, runs):
-    """The seconds of every run of functions that ran in turn: {what: [seconds, ...]}."""
+    """Add the seconds of every run of functions that ran in turn: {what: [seconds, ...]}."""
     if _open:
-        runs = {what: [float(f"{t:.4g}") for t in times] for what, times in runs.items()}
+        words = {what: ", ".join(map(str, what)) if isinstance(what, tuple) else str(what) for what in runs}
+        runs = {words[what]: [float(f"{t:.4g}") for t in times] for what, times in runs.items()}
         _open[-1]["timings"].append({"name": name, "clock": clock, "runs": runs})
 
 
 def write(record, path):
-    """Whole or not at all."""
+    """Write a record to a file, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as begun:
         begun.write_text(text_of(record), encoding="utf-8")
@@ -99,7 +100,7 @@ def write(record, path):
 
 @contextlib.contextmanager
 def replacing(path):
-    """Where to write what takes the place of `path` at the end, whole; two commands at once have one each."""
+    """Give a path to write to that replaces `path` when the block ends; two commands at once have one each."""
     begun = path.with_name(f"{path.name}.{os.getpid()}.begun")
     try:
         yield begun
@@ -109,7 +110,7 @@ def replacing(path):
 
 
 def read(path):
-    """The record of a file; a ValueError names the file and what is wrong with it."""
+    """Return the record of a file, or raise a ValueError that names the file and what is wrong with it."""
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
@@ -126,7 +127,7 @@ KEYS_OF_TABLES = {"name", "columns", "rows", "runs", "note"}
 
 
 def faults(record):
-    """What is not of the format, in words."""
+    """List what violates the format, in words."""
     if not isinstance(record, dict):
         return ["no record"]
     missing = (KEYS | (KEYS_OF_RUNS if record.get("origin") == "run" else set())) - set(record)
@@ -159,7 +160,7 @@ def _faults_of(table):
 
 
 def text_of(record):
-    """JSON with a line for each row of a table, so that a diff shows which figures changed."""
+    """Return JSON with a line for each row of a table, so that a diff shows which figures changed."""
     head = {key: value for key, value in record.items() if key not in ("tables", "timings")}
     lines = json.dumps(head, indent=1, ensure_ascii=False)[:-2].splitlines()
     lines[-1] += ","
@@ -190,7 +191,7 @@ def _lines_of(key, items, rows_key):
 
 
 def circumstances():
-    """Where and with what a record is made."""
+    """Return date, versions, machine and BLAS pools of a record."""
     import threadpoolctl
 
     import fastsketch

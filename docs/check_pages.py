@@ -31,7 +31,7 @@ IN_PICTURES = re.compile(r"<(image|use|script)\b[^>]*href=['\"](https?:)?//")
 
 
 class Page(HTMLParser):
-    """What a page has: ids, links, what it loads, its title and headings, and the pictures without words."""
+    """Contents of a page: ids, links, loaded files, title, headings, pictures without words."""
 
     def __init__(self, text):
         super().__init__()
@@ -82,13 +82,13 @@ class Page(HTMLParser):
 
 
 def says_nothing(words, source):
-    """Whether the words for a picture are none, or no more than the name of its file."""
+    """Return whether the words for a picture are none, or no more than the name of its file."""
     name = re.sub(r"[^a-z]+", " ", Path(urlsplit(source).path).stem.lower())
     return re.sub(r"[^a-z]+", " ", words.lower()).strip() in name
 
 
 def faults(folder):
-    """What is wrong, a line each."""
+    """Yield what is wrong with the built pages, a line each."""
     pages = {path: Page(path.read_text(encoding="utf-8")) for path in sorted(folder.rglob("*.html"))}
     pages = {path: page for path, page in pages.items() if "_static" not in path.relative_to(folder).parts}
     if not pages:
@@ -103,7 +103,7 @@ def faults(folder):
 
 
 def of_page(path, page, pages):
-    """What is wrong with one of `pages`."""
+    """Yield what is wrong with one of `pages`."""
     if not page.language:
         yield "no language"
     if not page.title.strip():
@@ -131,7 +131,7 @@ def of_page(path, page, pages):
 
 
 def target(path, address):
-    """The file that an address on the page `path` means."""
+    """Return the file that an address on the page `path` leads to."""
     name = unquote(urlsplit(address).path)
     there = (path.parent / name).resolve() if name else path
     return there / "index.html" if there.is_dir() else there

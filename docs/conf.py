@@ -34,6 +34,7 @@ extensions = [
     "api_pages",
     "citation",
     "command_line",
+    "figures",
     "formulas",
     "outside",
     "stored",

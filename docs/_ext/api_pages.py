@@ -26,7 +26,7 @@ DECLARED = re.compile(r"^\.\. py:data:: (fastsketch\.[\w.]+)$", re.MULTILINE)
 
 
 def members_of(cls: type) -> tuple[list[str], list[str]]:
-    """(methods, properties) that a class has from this library: its own first, then those of its bases."""
+    """Return (methods, properties) that a class has from this library: its own first, then those of its bases."""
     methods: dict[str, None] = {}
     properties: dict[str, None] = {}
     for base in cls.__mro__:
@@ -44,7 +44,7 @@ def members_of(cls: type) -> tuple[list[str], list[str]]:
 
 
 class Members:
-    """What the template of a class is given: ``own.methods("fastsketch.LowRankModel")``."""
+    """Members of a class, for its template: ``own.methods("fastsketch.LowRankModel")``."""
 
     def methods(self, name: str) -> list[str]:
         return members_of(import_by_name(name)[1])[0]
@@ -54,7 +54,7 @@ class Members:
 
 
 class NamesOf(SphinxDirective):
-    """A line for each page: its title, and links to the names that it lists."""
+    """List the pages, a line each: the title, and links to the names on it."""
 
     has_content: ClassVar = True
 
@@ -70,7 +70,7 @@ class NamesOf(SphinxDirective):
 
 
 def names_in(path: Path) -> list[str]:
-    """The names that have an entry on a page."""
+    """Return the names that have an entry on a page."""
     text = path.read_text(encoding="utf-8")
     return LISTED.findall(text) + DECLARED.findall(text)
 
@@ -78,7 +78,7 @@ def names_in(path: Path) -> list[str]:
 def hide_signature(
     _app: Sphinx, what: str, _name: str, item: Any, _options: Any, signature: str | None, _returns: str | None
 ) -> tuple[str | None, None] | None:
-    """No signature where nobody makes one: protocols, abstract classes, errors, dicts with known keys."""
+    """Leave out signatures of what nobody constructs: protocols, abstract classes, errors, dicts with known keys."""
     if what not in ("class", "exception"):
         return None
     protocol, keys = getattr(item, "_is_protocol", False), hasattr(item, "__required_keys__")
@@ -87,7 +87,7 @@ def hide_signature(
 
 
 def configure(app: Sphinx, config: Config) -> None:
-    """Our templates, and signatures with a line for each parameter where one line is too short."""
+    """Register our templates, and signatures with a line for each parameter where one line is too short."""
     config.templates_path = [*config.templates_path, str(Path(__file__).parent / "templates")]
     config.autosummary_context = {**config.autosummary_context, "own": Members()}
     config.python_maximum_signature_line_length = 72
@@ -96,7 +96,7 @@ def configure(app: Sphinx, config: Config) -> None:
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    """Beside numpydoc and autosummary."""
+    """Connect to Sphinx, beside numpydoc and autosummary."""
     stand_in()
     app.connect("config-inited", configure, priority=100)
     app.connect("autodoc-process-signature", hide_signature)

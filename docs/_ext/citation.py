@@ -23,7 +23,7 @@ FIELDS = {  # of BibTeX: of CITATION.cff
 
 
 def names(authors):
-    """As BibTeX separates them; a group is in braces, so that it is not taken for a person."""
+    """Join authors as BibTeX does; a group is in braces, so that it is not taken for a person."""
     return " and ".join(
         f"{{{author['name']}}}" if "name" in author else f"{author['family-names']}, {author['given-names']}"
         for author in authors
@@ -31,7 +31,7 @@ def names(authors):
 
 
 def entry(item):
-    """The text of one entry."""
+    """Return the text of one entry."""
     kind, first = item.get("type", "software"), item["authors"][0]
     year = item.get("year", datetime.date.today().year)
     word = item["title"].split()[0].lower()
@@ -44,7 +44,7 @@ def entry(item):
 
 
 class Citation(Directive):
-    """No arguments, no content."""
+    """Directive without arguments or content."""
 
     def run(self):
         self.state.document.settings.record_dependencies.add(str(FILE))

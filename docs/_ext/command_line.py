@@ -16,7 +16,7 @@ WIDTH = "74"
 
 
 class CommandLine(SphinxDirective):
-    """A section for each command: what it does, what its help says, which ends with examples."""
+    """Directive with a section for each command: what it does, what its help says, which ends with an example."""
 
     has_content: ClassVar = False
 

@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 def mathml(text, node, block):
-    """The element `math` of TeX that stands at a node."""
+    """Return the element `math` of the TeX at a node."""
     try:
         return latex2mathml.tex2mathml(DOTS.sub(r"\\ldots", text), as_block=block)
     except MathError as error:

@@ -19,7 +19,7 @@ SITES = {
 
 
 def names():
-    """{project: [(role, name, page)]}."""
+    """Return {project: [(role, name, page)]}."""
     found = {project: [] for project in SITES}
     for line in NAMES.read_text(encoding="utf-8").splitlines():
         if line and not line.startswith("#"):
@@ -29,7 +29,7 @@ def names():
 
 
 def inventory(project, lines):
-    """The bytes of an objects.inv, version 2."""
+    """Return the bytes of an objects.inv, version 2."""
     head = f"# Sphinx inventory version 2\n# Project: {project}\n# Version: \n"
     head += "# The remainder of this file is compressed using zlib.\n"
     body = "".join(f"{name} {role} 1 {page} -\n" for role, name, page in lines)
@@ -37,7 +37,7 @@ def inventory(project, lines):
 
 
 def mapping(folder):
-    """What `intersphinx_mapping` takes; the files are written into `folder`."""
+    """Write inventories into `folder`, and return the value of `intersphinx_mapping`."""
     folder.mkdir(parents=True, exist_ok=True)
     out = {}
     for project, lines in names().items():

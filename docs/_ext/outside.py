@@ -17,7 +17,7 @@ LINK = re.compile(r"(?<=\]\()(?![a-z]+:)([^()\s#]+)")
 
 
 def rewritten(text, folder, page_folder):
-    """The Markdown of a file in `folder`, as it is to stand in a page in `page_folder`."""
+    """Rewrite the links of Markdown from a file in `folder` for a page in `page_folder`."""
 
     def address(match):
         path = (folder / match[1]).resolve()

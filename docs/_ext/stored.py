@@ -24,12 +24,12 @@ TAGS = "id='sg-tag-list' "
 
 
 def examples():
-    """The scripts, by path."""
+    """Return the scripts, sorted by path."""
     return sorted(EXAMPLES.rglob("plot_*.py"))
 
 
 def missing(example):
-    """What an example needs and is not installed."""
+    """List the packages that an example needs and that are not installed."""
     needed = [name for line in NEEDS.findall(example.read_text(encoding="utf-8")) for name in re.split(r"[,\s]+", line)]
     # on the path: a stand-in among the modules (without_torch.py) is no package
     return [name for name in needed if name and PathFinder.find_spec(name) is None]
@@ -40,7 +40,7 @@ SECTIONS = ("components", "anomalies", "neighbours", "matrices", "learning", "jo
 
 
 def settings():
-    """What `sphinx_gallery_conf` takes."""
+    """Return the value of `sphinx_gallery_conf`."""
     run = [example.stem for example in examples() if not missing(example)]
     return {
         "examples_dirs": [str(EXAMPLES)],
@@ -63,7 +63,7 @@ def settings():
 
 
 def in_style(gallery_conf, name):
-    """Before each example: matplotlib as stored pictures are drawn."""
+    """Reset matplotlib before each example to the style of the stored pictures."""
     import matplotlib as mpl
 
     mpl.rcdefaults()
@@ -71,17 +71,17 @@ def in_style(gallery_conf, name):
 
 
 def was_run(page):
-    """Whether the text of an example's page has what the example printed or drew."""
+    """Return whether the page of an example has what the example printed or drew."""
     return ".. image-sg::" in page or "sphx-glr-script-out" in page
 
 
 def title(example):
-    """The first line of its docstring."""
+    """Return the first line of the docstring of an example."""
     return re.search(r'"""\s*(.*)', example.read_text(encoding="utf-8"))[1].strip()
 
 
 def note(example):
-    """Why an example was not run, and its stored picture: reStructuredText."""
+    """Return why an example was not run, and its stored picture, as reStructuredText."""
     lacking = " and ".join(missing(example))
     why = f"Not run here, because {lacking} is not installed." if lacking else "Not run in this build."
     picture = PICTURES / f"{example.stem}.png"
@@ -93,7 +93,7 @@ def note(example):
 
 
 def with_note(text, example):
-    """The page of an example, with the note behind its introduction if it was not run."""
+    """Add the note after the introduction of an example that was not run."""
     if was_run(text):
         return text
     introduced = text.index(MARK, re.search(r"^=+$", text, re.MULTILINE).end())
@@ -101,14 +101,14 @@ def with_note(text, example):
 
 
 def with_words(text, titles):
-    """An index of examples whose pictures have words; and one list of tags, as an id may stand but once."""
+    """Add words to the pictures of an index, and keep one list of tags, as an id must be unique."""
     text = re.sub(r"(sphx_glr_(\w+)_thumb\.png\n +:alt:)", lambda found: f"{found[1]} {titles[found[2]]}", text)
     first, tags, rest = text.partition(TAGS)
     return first + tags + rest.replace(TAGS, "")
 
 
 def of_page(app, name, source):
-    """Pages of the gallery, as sphinx-gallery wrote them."""
+    """Edit the pages of the gallery that sphinx-gallery wrote."""
     if not name.startswith("gallery/"):
         return
     found = {PAGES.name + "/" + path.relative_to(EXAMPLES).with_suffix("").as_posix(): path for path in examples()}
@@ -119,7 +119,7 @@ def of_page(app, name, source):
 
 
 def thumbnails(app):
-    """Of examples that were not run, from their stored pictures; after the gallery's pages are written."""
+    """Make thumbnails of examples that were not run from their stored pictures, after the pages are written."""
     from sphinx_gallery.utils import scale_image
 
     for example in examples():

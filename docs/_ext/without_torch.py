@@ -12,14 +12,14 @@ MODULES = ("torch", "torch.optim", "torch.optim.optimizer")
 
 
 class Anything:
-    """What a class can inherit from and a method be decorated with."""
+    """Stand-in that a class can inherit from and a method be decorated with."""
 
     def __call__(self, decorated: Any) -> Any:
         return decorated
 
 
 class StandIn(ModuleType):
-    """A module whose every name is a class of its own."""
+    """Module whose every attribute is a class."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

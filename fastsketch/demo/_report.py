@@ -120,7 +120,10 @@ def _neighbours(found: Results) -> Section:
         f"{10 * wanted:,} of {found['n_rows']:,} patches. Their rows are read, and their true distances decide.",
         f"Measured on {found['neighbour_queries']} patches drawn at random, against all distances. Estimates have no "
         "bound; how many of the nearest are found depends on the rows: measure it on yours.",
-        [("nearest neighbours", "jobs/neighbours.md"), ("what an estimate means", "neighbours.md")],
+        [
+            ("nearest neighbours", "jobs/neighbours.md"),
+            ("what an estimate means", "jobs/neighbours.md#what-an-estimate-means"),
+        ],
     )
 
 
@@ -140,7 +143,7 @@ def _anomaly(found: Results) -> Section:
         "patches knows how alike neighbouring pixels are; the piece breaks that rule.",
         "The threshold is that which one in a hundred other patches exceeds: distances of patches do not follow a "
         "chi-squared law. Not every change is found: a smooth piece from elsewhere is nothing unusual.",
-        [("anomalies", "jobs/anomalies.md"), ("covariance and outliers", "guide.md#covariance-and-outliers")],
+        [("anomalies", "jobs/anomalies.md"), ("covariance and outliers", "jobs/anomalies.md#covariance-and-outliers")],
     )
 
 
@@ -181,5 +184,5 @@ def _restored(found: Results) -> Section:
         "absolute loss leaves them aside; under the square loss it bends towards them.",
         "Decibels are of the peak against the error, to the original, which the model has not seen. A method made for "
         "pictures would do better: this one knows rows and columns, and nothing of pictures.",
-        [("completing a matrix", "jobs/completing.md"), ("the guide", "guide.md#completing-a-matrix")],
+        [("completing a matrix", "jobs/completing.md"), ("ranks and ridges", "jobs/completing.md#ranks-and-ridges")],
     )

@@ -32,8 +32,8 @@ class SketchedEASE(ItemLearner):
 
     X (users x items) holds events: 1, counts, or any positive strength; what is not stored is unknown or not wanted. A
     user's scores are x W with W_ij = -P_ij / P_jj, W_jj = 0 and P = (X'X + ridge I)^-1. Here X'X is a sketch of at most
-    l rows on which the sums of squares of all columns, known exactly, are put back (docs/recommending.md). No user is
-    kept but those of the reservoir: new users are recommended to as soon as they have an event.
+    l rows on which the sums of squares of all columns, known exactly, are put back (docs/jobs/recommending.md). No user
+    is kept but those of the reservoir: new users are recommended to as soon as they have an event.
 
     Parameters
     ----------

@@ -102,7 +102,7 @@ class SketchedPCA(PrincipalComponents, IncrementalPCA):
     A row of weight w counts as w rows: variances are divided by max(1, sum of weights - 1).
 
     Unlike scikit-learn's, ``get_covariance``, ``get_precision`` and ``score`` are those of the rows with whiten=True
-    too. What each way costs and gives: docs/guide.md.
+    too. What each way costs and gives: docs/jobs/components.md.
 
     Examples
     --------

@@ -1,7 +1,6 @@
 """Pages are what their templates and the stored results make of them."""
 
 import re
-from pathlib import Path
 
 import pytest
 
@@ -92,9 +91,8 @@ def test_a_page_with_cells_or_a_picture_of_another_version_ends_with_a_mark(text
 
 
 def test_the_readme_is_marked_when_its_results_are_of_another_version():
-    made = pages.pages(pages.Results(version="99"))
-    assert "another version than 99" in made[pages.ROOT / "README.md"]
-    assert "another version than 99" not in pages.pages()[pages.ROOT / "README.md"]
+    assert "another version than 99" in pages.readme(pages.Results(version="99"))
+    assert "another version than 99" not in pages.readme()
 
 
 def test_a_cell_is_one_line_without_html(results):
@@ -150,19 +148,25 @@ def test_a_reference_that_is_not_found_names_its_line(text, said, results):
     assert str(error.value).startswith("a.md:4: ")
 
 
-def test_pages_are_up_to_date():
-    made = pages.pages()
-    names = {path.name for path in made}
-    assert {"sketching.md", "codes.md", "learning.md", "recommending.md", "index.md"} <= names
-    assert {pages.ROOT / "README.md", pages.ROOT / "bench" / "README.md"} <= set(made)
-    stale = [str(path) for path, text in made.items() if path.read_text(encoding="utf-8") != text]
-    assert not stale, "run bench/pages.py"
-    written = set((pages.ROOT / "docs" / "benchmarks").glob("*.md"))
-    assert written <= set(made), "a page without a template"
+def documents():
+    """{path: text} of the pages of the site that refer to results."""
+    found = (path for path in (pages.ROOT / "docs").rglob("*.md") if "_build" not in path.parts)
+    texts = {path: path.read_text(encoding="utf-8") for path in sorted(found)}
+    return {path: text for path, text in texts.items() if "{{" in text}
+
+
+def test_the_readme_is_up_to_date():
+    assert pages.README.read_text(encoding="utf-8") == pages.readme(), "run bench/pages.py"
+
+
+@pytest.mark.parametrize("path", documents(), ids=lambda path: path.relative_to(pages.ROOT).as_posix())
+def test_every_reference_of_a_page_is_stored(path):
+    page = pages.rendered(documents()[path], path.name, path, pages.Results())
+    assert "{{" not in page and "another version than" not in page
 
 
 def test_every_result_that_is_kept_is_on_a_page():
-    text = "\n".join(path.read_text(encoding="utf-8") for path in pages.TEMPLATES.glob("*.md"))
+    text = "\n".join([*documents().values(), pages.FRONT.read_text(encoding="utf-8")])
     shown = " ".join(match[1] for match in re.finditer(r"\{\{(.*?)\}\}", text, re.DOTALL))
     kept = [path.stem for path in store.RESULTS.glob("*.json") if "." not in path.stem]
     assert len(kept) > 40
@@ -193,8 +197,8 @@ def numbers_outside(text):
 
 
 def test_each_number_of_the_readme_is_in_a_stored_result():
-    """It is a reference, which test_pages_are_up_to_date has resolved; a number that was typed is refused."""
-    template = (pages.TEMPLATES / "README.md").read_text(encoding="utf-8")
+    """It is a reference, which test_the_readme_is_up_to_date has resolved; a number that was typed is refused."""
+    template = pages.FRONT.read_text(encoding="utf-8")
     assert template.count("{{") > 10
     assert numbers_outside(template) == [] == numbers_of_formulas(template)
 
@@ -216,18 +220,17 @@ def test_numbers_that_were_typed_are_found():
     assert numbers_of_formulas(text) == ["0", "17.3", "2e-3"]
 
 
-def test_check_says_what_is_not_up_to_date(tmp_path, monkeypatch, capsys):
-    page = tmp_path / "docs" / "benchmarks" / "a.md"
-    (tmp_path / "bench" / "pages").mkdir(parents=True)
-    (tmp_path / "bench" / "pages" / "a.md").write_text("# A\n")
-    monkeypatch.setattr(pages, "ROOT", tmp_path)
-    monkeypatch.setattr(pages, "TEMPLATES", Path(tmp_path / "bench" / "pages"))
-    monkeypatch.setattr(pages, "version_of_library", lambda: "1.0")
+def test_check_says_whether_the_readme_is_up_to_date(tmp_path, monkeypatch, capsys):
+    front, readme = tmp_path / "front.md", tmp_path / "README.md"
+    front.write_text("# A\n")
+    for name, path in (("ROOT", tmp_path), ("FRONT", front), ("README", readme)):
+        monkeypatch.setattr(pages, name, path)
+    monkeypatch.setattr("pages.version_of_library", lambda: "1.0")
     monkeypatch.setattr("sys.argv", ["pages.py", "--check"])
-    assert pages.main() == 1 and "a.md: not up to date" in capsys.readouterr().out and not page.exists()
+    assert pages.main() == 1 and "README.md: not up to date" in capsys.readouterr().out and not readme.exists()
     monkeypatch.setattr("sys.argv", ["pages.py"])
-    assert pages.main() == 0 and page.read_text().endswith("# A\n")
+    assert pages.main() == 0 and readme.read_text().endswith("# A\n")
     monkeypatch.setattr("sys.argv", ["pages.py", "--check"])
     assert pages.main() == 0
-    (tmp_path / "bench" / "pages" / "a.md").write_text("{{ table none }}\n")
-    assert pages.main() == 1 and "bench/pages/a.md:1: no stored result" in capsys.readouterr().err
+    front.write_text("{{ table none }}\n")
+    assert pages.main() == 1 and "front.md:1: no stored result" in capsys.readouterr().err

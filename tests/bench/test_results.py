@@ -17,7 +17,7 @@ WITHOUT = {  # commands without a stored result, and why
     "paths": "not measured yet since results are kept",
     "processors": "not measured yet since results are kept",
     "lowrank_defaults": "its tables are in docs/defaults.md, of before results were kept",
-    "ease": "its tables are in docs/recommending.md, of before results were kept",
+    "ease": "its tables are in docs/benchmarks/recommending.md, of before results were kept",
 }
 EACH, ALL = 60_000, 3_000_000  # bytes of pictures
 
@@ -30,7 +30,7 @@ def commands():
     """Names in run.py, which sets numbers of threads where it is imported."""
     for node in ast.parse((store.RESULTS.parent / "run.py").read_text(encoding="utf-8")).body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "COMMANDS":
-            return set(ast.literal_eval(node.value))
+            return {key.rpartition(".")[2] for key in ast.literal_eval(node.value)}
     raise AssertionError("no COMMANDS")
 
 

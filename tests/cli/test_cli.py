@@ -285,10 +285,11 @@ def test_command_lines_of_the_pages_are_understood():
     found = 0
     for page in (
         "README.md",
-        "docs/guide.md",
-        "docs/learning.md",
-        "docs/neighbours.md",
-        "docs/ranking.md",
+        "docs/jobs/components.md",
+        "docs/jobs/learning.md",
+        "docs/jobs/many-cores.md",
+        "docs/jobs/neighbours.md",
+        "docs/jobs/recommending.md",
         "docs/threads.md",
         "bench/README.md",
         "CONTRIBUTING.md",

@@ -1,8 +1,9 @@
-"""What docs/_ext does to pages: links, names of other projects, formulas, entries for BibTeX, examples not run."""
+"""What docs/_ext does to pages: links, figures, names of other projects, formulas, BibTeX entries, examples not run."""
 
 import importlib.util
 import re
 import sys
+import types
 import zlib
 from pathlib import Path
 
@@ -23,10 +24,10 @@ def extension(name):
 @pytest.mark.parametrize(
     ("link", "folder", "page", "expected"),
     [
-        ("learning.md#labels", DOCS, DOCS, "learning.md#labels"),
+        ("threads.md#files", DOCS, DOCS, "threads.md#files"),
         ("../CHANGELOG.md#top", DOCS, DOCS, "https://github.com/fastsketch/fastsketch/blob/main/CHANGELOG.md#top"),
         ("examples/recipes", ROOT, DOCS, "https://github.com/fastsketch/fastsketch/tree/main/examples/recipes"),
-        ("docs/guide.md#codes", ROOT, DOCS / "project", "../guide.md#codes"),
+        ("docs/threads.md#files", ROOT, DOCS / "project", "../threads.md#files"),
         ("logo.svg", DOCS / "_static", DOCS / "project", "../_static/logo.svg"),
         ("../no-such-file.md", DOCS, DOCS, "../no-such-file.md"),
         ("../../../elsewhere.md", DOCS, DOCS, "../../../elsewhere.md"),
@@ -157,3 +158,14 @@ def test_an_example_elsewhere_is_not_one(stored):
     assert not re.search(stored.settings()["ignore_pattern"], "plot_search.py")
     for name in ("store_pictures.py", "/a/gallery/store_pictures.py"):
         assert re.search(stored.settings()["ignore_pattern"], name)
+
+
+def test_figures_of_a_page_are_filled_in():
+    errors = pytest.importorskip("sphinx.errors")
+    figures = extension("figures")
+    app = types.SimpleNamespace(env=types.SimpleNamespace(doc2path=lambda name: str(DOCS / f"{name}.md")))
+    source = ['{{ picture speed "rows a second" }}']
+    figures.fill(app, "benchmarks/a", source)
+    assert source[0].startswith("![rows a second](../../bench/results/speed.png)")
+    with pytest.raises(errors.ExtensionError, match="^docs/benchmarks/a.md:2: no stored result of 'none'"):
+        figures.fill(app, "benchmarks/a", ["\n{{ table none }}"])

@@ -13,6 +13,7 @@ from tests.docs.blocks import alike, blocks, shell
 
 ROOT = Path(__file__).parents[2]
 HOST = "https://github.com/fastsketch/fastsketch"
+SITE = "https://fastsketch.github.io/fastsketch"  # has the figures of pages that refer to results
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", TEXT, re.MULTILINE | re.DOTALL))
 JOBS = {
@@ -74,13 +75,17 @@ def test_the_way_to_the_first_job_is_short():
 
 
 def test_links_lead_somewhere():
-    """All are whole addresses, for a package index has no files beside it; what they name is in the repository."""
+    """All are whole addresses, for a package index has no files beside it; what they name is in the repository.
+
+    Pages with figures are those of the site: on the code host references stand in the places of figures.
+    """
     pictures, targets = (re.findall(rf"{kind}\[[^\]]*\]\(([^)\s]+)\)", TEXT) for kind in ("!", "(?<!!)"))
     assert len(pictures) == 1 and len(targets) >= 15
     for target, kind in [*((one, "raw") for one in pictures), *((one, "blob") for one in targets)]:
+        page = re.sub(rf"^{re.escape(SITE)}/(.*)\.html", rf"{HOST}/blob/main/docs/\1.md", target)
         home = f"{HOST}/{kind}/main/"
-        assert target.startswith(home), target
-        path, _, place = target.removeprefix(home).partition("#")
+        assert page.startswith(home), target
+        path, _, place = page.removeprefix(home).partition("#")
         assert (ROOT / path).is_file(), target
         if place:
             text = (ROOT / path).read_text(encoding="utf-8")

@@ -72,4 +72,4 @@ plt.show()
 # best here, and has no bound on its error; ``tfd`` comes near it and has one, and ``rfd``, the default, is made for
 # A'A.
 #
-# **Next:** :doc:`components of a stream </jobs/components>`, and :doc:`which method, which size </guide>`.
+# **Next:** :doc:`components of a stream </jobs/components>`, with which method and which size to take.

@@ -65,6 +65,6 @@ plt.show()
 # %%
 # **How sure is this?** The parts add up to the score, exactly: nothing is approximated afterwards. They say what
 # the model did, not what the customer thinks. Whether its lists are better than the most popular items is another
-# question, which :doc:`ranking </ranking>` answers on your own events.
+# question, which :doc:`evaluation </jobs/recommending>` answers on your own events.
 #
 # **Next:** :doc:`recommending </jobs/recommending>`.

@@ -73,7 +73,7 @@ ax.set_title("Recall against bytes, handwritten digits")
 plt.show()
 
 # %%
-# **How sure is this?** Rows of one kind, few of them. Larger sets stand in :doc:`a table </neighbours>`, beside
+# **How sure is this?** Rows of one kind, few of them. Larger sets stand in :doc:`a table </jobs/neighbours>`, beside
 # faiss's product quantizers: ahead of ours at few bytes on some sets, behind on others, and longer to learn. For as few
 # rows as these no code is needed at all: the product of two matrices is fast enough.
 #

@@ -71,7 +71,7 @@ plt.show()
 # %%
 # **How sure is this?** On patches of photographs, whose leading directions hold nearly everything, a bit for each
 # direction is a poor code, and bits where the variance is are a good one; on other rows they are nearer to each
-# other (:doc:`a table of four sets </neighbours>`). Rescored answers are as good as their candidates: raise
+# other (:doc:`a table of four sets </jobs/neighbours>`). Rescored answers are as good as their candidates: raise
 # ``oversample`` until answers stay the same. A row unlike all others, for which the quantizer has no bits, may find
 # none, even so.
 #
