@@ -28,7 +28,7 @@ Put = Callable[[Fields], None]
 
 
 class Writer(Protocol):
-    """A place for the answers of one part; pickles as names and numbers."""
+    """Place for the answers of one part; pickles as names and numbers."""
 
     def open(self, spec: Spec, method: Method) -> "contextlib.AbstractContextManager[Put]":
         """Open what takes answers of a function, in the order of rows; they count when the block ends.
@@ -39,7 +39,7 @@ class Writer(Protocol):
 
 
 class Sink(ABC):
-    """A kind of output, which becomes one of a file for each part."""
+    """Output of a map job: made of a file for each part, unless a subclass knows better."""
 
     FOLDER: ClassVar[bool] = False  # whether the output is one
     RESULT: ClassVar[str]
@@ -119,7 +119,7 @@ class NpyRows:
 
 @dataclass(frozen=True)
 class NpyPart:
-    """The bytes of rows of an .npy whose place is not known yet."""
+    """Bytes of rows of an .npy whose place is not known yet."""
 
     path: str
 
@@ -238,7 +238,7 @@ class Csv(Sink):
 # -- Parquet -----------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class ParquetPart:
-    """A file of Parquet."""
+    """File of Parquet."""
 
     path: str
 
@@ -287,7 +287,7 @@ def _as_columns(pa: Any, array: NDArray[Any]) -> list[Any]:
 
 
 class Parquet(Sink):
-    """A folder of numbered files of Parquet."""
+    """Folder of numbered files of Parquet."""
 
     FOLDER = True
     RESULT, SUFFIX = "rows", ".parquet"

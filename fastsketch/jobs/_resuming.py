@@ -145,7 +145,7 @@ def shown(value: Any) -> str:
 
 # -- what has been learned -----------------------------------------------------------------------------------------
 class Entry(NamedTuple):
-    """A line of a checkpoint: the node `at` a level of the tree of a pass, which covers parts first to last."""
+    """Line of a checkpoint: the node `at` a level of the tree of a pass, which covers parts first to last."""
 
     number: int  # of the pass, from 1
     level: int
@@ -162,7 +162,7 @@ class Entry(NamedTuple):
 
 
 class Checkpoint:
-    """A folder of what has been learned, to which this job alone writes, inside a ``with`` block of ``opened``."""
+    """Folder of what has been learned, to which this job alone writes, inside a ``with`` block of ``opened``."""
 
     def __init__(self, folder: Path, entries: list[Entry]) -> None:
         self.folder = folder

@@ -146,7 +146,7 @@ def run(
 
 
 class InOrder(NamedTuple):
-    """How a command has a model learn in order."""
+    """Options of a command whose model learns in order."""
 
     every: int = 0  # rows of a piece at most, 0 for as many as are quick
     seen: Callable[[Any], object] | None = None  # is called with the model after each piece
@@ -155,7 +155,7 @@ class InOrder(NamedTuple):
 
 
 class Learning:
-    """A job that learns: the arguments of ``run``, checked, and the parts that they make of a source."""
+    """Job that learns: the arguments of ``run``, checked, and the parts that they make of a source."""
 
     def __init__(
         self,

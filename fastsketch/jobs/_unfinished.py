@@ -24,7 +24,7 @@ NOTHING = Spec((), (), ())
 
 
 class Unfinished:
-    """An output of which parts are there; this job alone writes to it, inside a ``with`` block of ``opened``."""
+    """Output of which parts are there; this job alone writes to it, inside a ``with`` block of ``opened``."""
 
     def __init__(self, target: Path, sink: Sink, job: Identity) -> None:
         self._target, self._sink, self._job = target, sink, job
