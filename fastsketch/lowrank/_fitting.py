@@ -40,6 +40,7 @@ def fit(parts: Entries, setting: FitSetting, watch: "FitHistory") -> tuple[Fitte
         selection += lines if not selection else lines[:-1]  # biases alone are there already
     else:
         model = sweeps.run(*pursuit.sides(rank), pursuit.coefficients(rank), ridges)
+    del sweeps  # its room, of a transposed copy, is that of the scores
     mean, error = (None, None) if score is None else score
     objective = total_loss(parts, loss, model)
     after = HistoryLine(rank=model.rank, objective=objective, seconds=watch.seconds(), validation=mean)

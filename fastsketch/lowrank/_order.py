@@ -20,7 +20,7 @@ def least_reaching(parts: Partitions, numbers: Any, target: float | None) -> flo
     numbers: values and weights of every partition.
     """
     if parts.alone:
-        return parts.total(selected, numbers, target)
+        return parts.total(selected, numbers, target, parts.in_place)
     prefix, below = 0, 0.0
     for turn in range(ROUNDS):
         weights = parts.total(histogram, numbers, prefix, turn)
@@ -38,13 +38,15 @@ def least_reaching(parts: Partitions, numbers: Any, target: float | None) -> flo
     return value_of(prefix)
 
 
-def selected(numbers: Weighted, target: float | None) -> float:
-    """Select that value where all numbers are in one place."""
+def selected(numbers: Weighted, target: float | None, in_place: bool) -> float:
+    """Select that value where all numbers are in one place; in_place: they may be put in another order."""
     values, weights = numbers
     if not len(values):
         return float("nan")
     if weights is not None:
-        return float(entries.weighted_quantile(values.copy(), weights.copy(), np.nan if target is None else target))
+        if not in_place:
+            values, weights = values.copy(), weights.copy()
+        return float(entries.weighted_quantile(values, weights, np.nan if target is None else target))
     rank = int(np.ceil(0.5 * len(values) if target is None else target)) - 1
     rank = min(max(rank, 0), len(values) - 1)
     return float(np.partition(values, rank)[rank])

@@ -47,8 +47,8 @@ class Here:
     """Calls that are done at once, in this process: promises are values."""
 
     in_place = True
-    call = staticmethod(operator.call)
-    fetch = staticmethod(list)
+    call: Any = staticmethod(operator.call)
+    fetch: Any = staticmethod(list[Any])
 
     @staticmethod
     def put(value: Any) -> Any:
@@ -63,7 +63,7 @@ class Partitions:
     """Partitions, and the crew that calls functions beside them."""
 
     def __init__(self, crew: Crew, places: Sequence[Any]) -> None:
-        self.crew = crew
+        self.crew, self.in_place = crew, crew.in_place
         self.places: Any = Each(places)
         self.alone = len(self.places) == 1  # then steps over the columns are done beside the rows, in one call
         self.numbers: Any = Each(range(len(self.places)))
@@ -76,7 +76,7 @@ class Partitions:
         """Promise function(*args) of every partition; of an argument that is Each, it gets its own."""
         out: Each[Any] = Each()
         for k in range(len(self.places)):
-            own = [arg[k] if isinstance(arg, Each) else arg for arg in args]
+            own: list[Any] = [arg[k] if isinstance(arg, Each) else arg for arg in args]
             out.append(self.crew.call(function, *own))
         return out
 
@@ -114,9 +114,9 @@ def added(answers: Sequence[Any]) -> Any:
     total = answers[0]
     if len(answers) == 1:
         return total
+    make: Any = getattr(total, "_make", tuple)
     if isinstance(total, tuple):
-        fields = map(added, zip(*answers, strict=True))
-        return total._make(fields) if hasattr(total, "_make") else tuple(fields)
+        return make(map(added, zip(*answers, strict=True)))
     total = total + answers[1]
     for value in answers[2:]:
         if isinstance(total, np.ndarray):
@@ -219,7 +219,7 @@ class Entries(Partitions):
     ) -> None:
         """places: a Partition each. (m, n): of the whole matrix. occurring_rows: with entries. right (n,): scaling."""
         super().__init__(crew, places)
-        self.data, self.in_place = Partitions.items(self, self.places, 0), crew.in_place
+        self.data = Partitions.items(self, self.places, 0)
         self.m, self.n, self.dtype = m, n, dtype
         self.n_observations, self.n_held, self.weighted = n_observations, n_held, weighted
         self.column_counts, self.right = column_counts, right
@@ -259,8 +259,11 @@ class EntriesInMemory(Entries):
         super().__init__(crew, places, **about)
         (self.places,), (self.data,), self.numbers = places, self.data, 0
 
-    each = total = tree_total = staticmethod(operator.call)
-    items = sum_of = staticmethod(operator.getitem)
+    each: Any = staticmethod(operator.call)
+    total: Any = each
+    tree_total: Any = each
+    items: Any = staticmethod(operator.getitem)
+    sum_of: Any = items
 
     def put(self, value: Any) -> Any:
         return value

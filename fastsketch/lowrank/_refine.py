@@ -22,6 +22,8 @@ Floats = NDArray[np.float64]
 # Separable labels have no best coefficients: each step then lowers the objective by about e, down to the second share.
 ENOUGH, ENOUGH_OF_START = 1e-8, 1e-9
 MOST_STEPS, MOST_TRIALS = 200, 30
+# The second derivatives among the sums of ``entries.five_dots``.
+SECOND = np.array([[3, 4], [4, 5]])
 # A step that goes too far is tried again between these shares of its length.
 SHORTEST, LONGEST = 0.05, 0.7
 # What is added to the curvatures, as a share of them and of their bounds: columns may be nearly alike, losses flat.
@@ -61,10 +63,9 @@ class Refinement:
 
         def terms(x: Floats, curved: bool) -> Terms:
             out = self.dots(state, u, v, 1.0 if first else x[0], x[-1])
-            h = out[[[3, 4], [4, 5]]]
-            return (
-                Terms(out[0], out[1:3], h, h.diagonal()) if not first else Terms(out[0], out[2:3], h[1:, 1:], out[5:])
-            )
+            if first:
+                return Terms(out[0], out[2:3], out[5:].reshape(1, 1), out[5:])
+            return Terms(out[0], out[1:3], out[SECOND], out[3::2])
 
         found = self._minimised(terms, np.zeros(1) if first else np.array([1.0, 0.0]))
         return 1.0 if first else float(found[0]), float(found[-1])

@@ -121,7 +121,7 @@ class Sweeps:
 
 def _norms(rows: Side) -> Floats:
     """Return the squared lengths of the columns of the factors."""
-    return (rows.factors.astype(np.float64) ** 2).sum(axis=0)
+    return (rows.factors * rows.factors).sum(axis=0)
 
 
 def _times(rows: Side, factor: Floats) -> Side:

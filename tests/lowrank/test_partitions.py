@@ -184,7 +184,7 @@ def test_order_statistics_are_exact():
         reached = np.cumsum(own[order])
         wanted = 0.5 * reached[-1] if target is None else target
         assert least_reaching(parts, each, target) == values[order][np.searchsorted(reached, wanted)]
-        together = Each([(values, numbers)])
+        together = Each([(values.copy(), None if numbers is None else numbers.copy())])
         assert least_reaching(Partitions(Here(), [None]), together, target) == least_reaching(parts, each, target)
     nothing = Each([(np.empty(0), None)] * 3)
     assert np.isnan(least_reaching(parts, nothing, None))
