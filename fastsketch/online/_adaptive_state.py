@@ -188,9 +188,9 @@ class SketchedState(PointsState):
     def n_stored(self) -> int:
         return cast(AdaptiveSparseRows, self.held).n_values(int(self.count[ROWS] - self.count[OLD]))
 
-    def _rounds(self) -> adaptive.Rounds:
+    def _rounds(self) -> adaptive.AdaptiveRounds:
         if self.bound is None:
-            self.bound = adaptive.Rounds(self, self.setting)
+            self.bound = adaptive.AdaptiveRounds(self, self.setting)
         return self.bound
 
     def is_atomic(self) -> bool:

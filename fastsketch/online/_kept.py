@@ -17,7 +17,7 @@ from fastsketch.online._class_states import (
     start_readout,
 )
 from fastsketch.online._errors import DriftWatch, Metrics
-from fastsketch.online._labels import NOTHING_NEW, Labels, NewClasses, first_sign
+from fastsketch.online._labels import NOTHING_NEW, ClassLabels, NewClasses, first_sign
 from fastsketch.online._row_inputs import ColumnSlots, Inputs, OutOfRange, to_csr, to_dense
 from fastsketch.online._state_arrays import Counts, Csr, Floats, LearnedState, RowBatch
 
@@ -76,7 +76,7 @@ class Kept(Generic[S]):
     """Everything that a model has learned, replaced as a whole: a batch is learned from or not."""
 
     states: States[S]
-    labels: Labels | None  # None where targets are real
+    labels: ClassLabels | None  # None where targets are real
     columns: ColumnSlots  # of all states, and shared with copies: its slots beyond n_slots() are nobody's
     inputs: Inputs
     metrics: Metrics
@@ -86,7 +86,7 @@ class Kept(Generic[S]):
     @staticmethod
     def beginning(
         state: S,
-        labels: Labels | None,
+        labels: ClassLabels | None,
         columns: ColumnSlots,
         inputs: Inputs,
         metrics: Metrics,
@@ -191,7 +191,7 @@ class Kept(Generic[S]):
         """Return scores or coefficients (k, n) of the states in the order of classes, (k, n); (n,) for two classes."""
         if len(values) == 1:
             return values[0] if self.sign() > 0 else -values[0] + 0.0
-        return self.states.signed(values)[cast(Labels, self.labels).order]
+        return self.states.signed(values)[cast(ClassLabels, self.labels).order]
 
     def intercepts(self) -> Floats:
         """Return the constant terms of the scores: (1,), or (k,) in the order of classes."""
@@ -371,7 +371,7 @@ class Kept(Generic[S]):
                 part = np.concatenate([part, part])
             out[first:stop, : len(part)] = (part * signs[: len(part), None]).T + 0.0
             first = stop
-        return out[:, cast(Labels, self.labels).order]
+        return out[:, cast(ClassLabels, self.labels).order]
 
 
 def _cut(batch: RowBatch, first: int, stop: int) -> list[tuple[int, int]]:

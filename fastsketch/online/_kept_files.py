@@ -11,7 +11,7 @@ from fastsketch.io import _checks as checks
 from fastsketch.online._class_states import NAMES, NAMES_OF_BLEND, Blend, States, n_states, start_readout
 from fastsketch.online._errors import DriftWatch, Metrics
 from fastsketch.online._kept import Kept
-from fastsketch.online._labels import Label, Labels
+from fastsketch.online._labels import ClassLabels, Label
 from fastsketch.online._row_inputs import NAMES as INPUTS
 from fastsketch.online._row_inputs import ColumnSlots, Inputs
 from fastsketch.online._state_arrays import LearnedState, outline
@@ -89,7 +89,7 @@ def validate_kept(
             checks.number_within(checks.as_count(state["mistakes"], "mistakes"), "mistakes", 0, rows)
         inputs.validate_moments(arrays, rows, inputs.slots_in(slots))
         return
-    labels, signs = Labels.read_back(state["labels"], given), state["signs"]
+    labels, signs = ClassLabels.read_back(state["labels"], given), state["signs"]
     n = n_states(len(labels.known))
     if len(signs) != n or any(sign not in (-1.0, 1.0) for sign in signs):
         raise ValueError(f"it has the signs {signs} for {len(labels.known)} classes")
@@ -116,10 +116,10 @@ def read_kept(
     calibrate: bool,
 ) -> Kept[S]:
     """Return what ``saved_kept`` has written."""
-    labels: Labels | None = None
+    labels: ClassLabels | None = None
     signs = [1.0]
     if "labels" in state:
-        labels = Labels.read_back(state["labels"], None)
+        labels = ClassLabels.read_back(state["labels"], None)
         labels.given = given
         signs = list(state["signs"])
     arrays, of_later = split_later(arrays)

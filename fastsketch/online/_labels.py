@@ -1,7 +1,7 @@
 """Labels as people have them: any of them become class numbers, in the order in which the rows first have them.
 
 The numbers of the classes are the order of their first rows, so that batches do not matter; people see `classes`,
-sorted. Labels are integers (also as floats), bools or strings; True is 1 and 1.0 is 1.
+sorted. ClassLabels are integers (also as floats), bools or strings; True is 1 and 1.0 is 1.
 """
 
 from collections.abc import Mapping, Sequence
@@ -109,7 +109,7 @@ def shown(labels: Sequence[Any]) -> str:
 def as_labels(targets: ArrayLike, n_rows: int, name: str = "targets") -> NDArray[Any]:
     """Return labels (n_rows,) as an array of numbers, of bools or of strings; a scalar is accepted for one row.
 
-    That numbers are finite and integers is asked of new ones alone, in ``Labels.numbers``.
+    That numbers are finite and integers is asked of new ones alone, in ``ClassLabels.numbers``.
     """
     if isinstance(targets, np.ma.MaskedArray):
         raise TypeError(f"{name} must not be a masked array")
@@ -144,7 +144,7 @@ def _of_objects(values: list[Any], name: str) -> NDArray[Any]:
     return out
 
 
-class Labels:
+class ClassLabels:
     """The classes seen so far, or given; a class has the number of its place in `known`."""
 
     __slots__ = ("_number", "counts", "given", "kind", "known", "order")
@@ -166,9 +166,9 @@ class Labels:
         self._number = {label: k for k, label in enumerate(self.known)}
         self.order = self._sorted()  # numbers of the classes as people see them
 
-    def copied(self) -> "Labels":
+    def copied(self) -> "ClassLabels":
         """Return a copy to add to."""
-        out = Labels.__new__(Labels)
+        out = ClassLabels.__new__(ClassLabels)
         out.known, out.counts, out.given, out.kind = list(self.known), list(self.counts), self.given, self.kind
         out._number, out.order = dict(self._number), list(self.order)
         return out
@@ -307,7 +307,7 @@ class Labels:
         return {"known": list(self.known), "counts": list(self.counts), "kind": self.kind}
 
     @staticmethod
-    def read_back(saved: dict[str, Any], given: tuple[Label, ...] | None) -> "Labels":
+    def read_back(saved: dict[str, Any], given: tuple[Label, ...] | None) -> "ClassLabels":
         """Return what ``saved`` has written, for a model with these classes; raise ValueError if it is inconsistent."""
         known = [as_label(label, "a label that it knows") for label in saved["known"]]
         counts = [checks.as_count(count, "rows of a class") for count in saved["counts"]]
@@ -315,7 +315,7 @@ class Labels:
             raise ValueError(f"it knows {len(known)} labels, and the rows of {len(counts)}: {shown(known)}")
         if saved["kind"] not in (None, *KINDS):
             raise ValueError(f"its labels are of the kind {saved['kind']!r}")
-        out = Labels(known, counts, given=given is not None, kind=saved["kind"])
+        out = ClassLabels(known, counts, given=given is not None, kind=saved["kind"])
         if given is not None and set(known) != set(given):
             raise ValueError(f"it knows the labels {shown(known)}, its parameters say {shown(given)}")
         return out

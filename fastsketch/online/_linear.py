@@ -35,9 +35,9 @@ from fastsketch.online._kept import Examples, Kept
 from fastsketch.online._kept_files import read_kept, saved_kept, validate_kept
 from fastsketch.online._labels import (
     NOTHING_NEW,
+    ClassLabels,
     ClassWeight,
     Label,
-    Labels,
     as_class_weight,
     as_classes,
     in_order,
@@ -150,14 +150,14 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         """Return the number of columns; None before the first row, and with ``open_columns``."""
         return None if self._kept is None else self._kept.columns.width
 
-    def _labels(self) -> Labels | None:
+    def _labels(self) -> ClassLabels | None:
         """Return the labels known; None where targets are real."""
         if self._kept is not None:
             return self._kept.labels
         if LOSSES[self.loss].targets != "label":
             return None
         given: tuple[Label, ...] | None = self._values["classes"]
-        return Labels(in_order(given or ()), given=given is not None)
+        return ClassLabels(in_order(given or ()), given=given is not None)
 
     def _known_classes(self) -> NDArray[Any] | None:
         labels = self._labels()
@@ -232,7 +232,7 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         kept, labels = self._kept, self._labels()
         y, new = (as_numbers(targets, n), NOTHING_NEW) if labels is None else labels.read(targets, n)
         if new.rows and self._comparator is not None:
-            cast(Labels, labels).require_comparable(new)
+            cast(ClassLabels, labels).require_comparable(new)
         counted = as_weights(sample_weight, n)
         if counted is not None:
             weights = counted * self.loss_scale
@@ -309,7 +309,7 @@ class OnlineLearner(Model, Generic[S], abstract=True):
             n_slots, sparse=sparse, intercept=self.fit_intercept, scaled=self.scale is not None, zeros=zeros
         )
 
-    def _first_kept(self, x: Any, labels: Labels | None) -> Kept[S]:
+    def _first_kept(self, x: Any, labels: ClassLabels | None) -> Kept[S]:
         """Return what is kept before the first rows, which decide between the dense form and the sparse one."""
         d = x.shape[1]
         few = is_sparse(x) and self._takes_sparse() and x[:1].nnz <= DENSE_ABOVE * d

@@ -7,7 +7,7 @@ from typing import Annotated, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch._kernels.online.newton import Rounds, together
+from fastsketch._kernels.online.newton import NewtonRounds, together
 from fastsketch._kernels.online.numbers import (
     ALPHA,
     APPENDED,
@@ -136,7 +136,7 @@ class NewtonState(LearnedState):
         if isinstance(batch, Csr):
             self.make_room(batch)
         if self.bound is None:
-            self.bound = Rounds(self, self.setting)
+            self.bound = NewtonRounds(self, self.setting)
         if self.setting.method == "rp":
             self._learn_randomly(batch, targets, sample_weight, scores)
         elif isinstance(batch, Csr):
@@ -156,7 +156,7 @@ class NewtonState(LearnedState):
             if isinstance(batch, Csr):
                 state.make_room(batch)
             if state.bound is None:
-                state.bound = Rounds(state, state.setting)
+                state.bound = NewtonRounds(state, state.setting)
         data, indices, indptr = batch if isinstance(batch, Csr) else (batch.reshape(-1), None, None)
         together([state.bound for state in ours], data, indices, indptr, targets, sample_weight, scores)
 
@@ -189,7 +189,7 @@ class NewtonState(LearnedState):
 
     def fade(self, factor: float) -> None:
         if self.bound is None:
-            self.bound = Rounds(self, self.setting)
+            self.bound = NewtonRounds(self, self.setting)
         self.bound.fade(factor)
 
     def validate_all(self, arrays: Mapping[str, NDArray[Any]]) -> None:
@@ -228,7 +228,7 @@ class NewtonState(LearnedState):
 
 
 @dataclass(slots=True)
-class FullState(NewtonState):
+class NewtonFullState(NewtonState):
     """State of FULL-ON, with the whole H."""
 
     inverse: Floats  # H^-1, (d, d)
@@ -241,7 +241,7 @@ class FullState(NewtonState):
 
 
 @dataclass(slots=True)
-class SketchState(NewtonState):
+class NewtonSketchState(NewtonState):
     """State with a sketched H."""
 
     rows: NewtonDenseRows | NewtonSparseRows
@@ -317,7 +317,7 @@ def start_newton(setting: NewtonSetting, d: int, sparse: bool, zeros: Zeros = np
     common["scalar"][ALPHA] = common["fading"][FLOOR] = alpha0
     common["fading"][FADED] = common["fading"][TAKEN] = 1.0
     if setting.method == "full":
-        return FullState(**common, inverse=zeros((d, d)) if zeros is outline else np.eye(d) / alpha0)
+        return NewtonFullState(**common, inverse=zeros((d, d)) if zeros is outline else np.eye(d) / alpha0)
     if setting.mixed:
         common["count"][RANK] = m
     space = _mixed_space(m, zeros) if setting.mixed else _shrinking_space(m, zeros)
@@ -336,7 +336,7 @@ def start_newton(setting: NewtonSetting, d: int, sparse: bool, zeros: Zeros = np
             raise ValueError(f"method='oja' needs {m} columns for sketch_size={m}, the intercept among them, got {d}")
         directions = np.linalg.qr(random_normal(setting.seed, Normal.OJA_START, d * m).reshape(d, m))[0]
         rows.z[...] = directions if sparse else directions.T
-    return SketchState(**common, rows=rows, space=space)
+    return NewtonSketchState(**common, rows=rows, space=space)
 
 
 def _shrinking_space(m: int, zeros: Zeros) -> ShrinkingSpace:

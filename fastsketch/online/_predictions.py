@@ -18,7 +18,7 @@ from fastsketch.online._class_states import probabilities
 from fastsketch.online._errors import MetricFigures
 from fastsketch.online._kept import Kept
 from fastsketch.online._labels import (
-    Labels,
+    ClassLabels,
 )
 from fastsketch.online._linear import OnlineLearner
 from fastsketch.online._row_inputs import NAMED, OutOfRange, products
@@ -205,7 +205,7 @@ class OnlineLinear(OnlineLearner[S], abstract=True):
         if LOSSES[self.loss].targets != "label":
             raise ValueError(f"predict_proba needs a loss of labels, this model has loss={self.loss!r}")
         scores = self.decision_function(rows)
-        n_classes = len(cast(Labels, self._labels()).known)
+        n_classes = len(cast(ClassLabels, self._labels()).known)
         p = probabilities(scores) if self._calibrates() else _probability(self.loss, scores)
         if n_classes <= 1:
             return np.ones((len(p), n_classes))

@@ -2,15 +2,15 @@
 
 from fastsketch.sklearn._coders import SketchCoder, SketchHasher
 from fastsketch.sklearn._completer import LowRankCompleter
-from fastsketch.sklearn._covariance import SketchedCovariance
 from fastsketch.sklearn._online import (
     AdaptiveSubgradientClassifier,
     AdaptiveSubgradientRegressor,
     SketchedNewtonClassifier,
     SketchedNewtonRegressor,
 )
-from fastsketch.sklearn._pca import SketchedPCA
 from fastsketch.sklearn._recommender import EASERecommender
+from fastsketch.sklearn._sketched_covariance import SketchedCovariance
+from fastsketch.sklearn._sketched_pca import SketchedPCA
 
 __all__ = [
     "AdaptiveSubgradientClassifier",

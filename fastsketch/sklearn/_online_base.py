@@ -39,7 +39,7 @@ class LinearEstimator(FromModelEstimator):
 
     def _new(self, **more: Any) -> LinearModel:
         """Return a model that has seen nothing, of the parameters that it shares with the estimator, and more."""
-        own = self.get_params(deep=False)
+        own = vars(self)
         shared = {name: own[name] for name in self._KIND._declared if name in own}
         model: Any = self._KIND(**{**shared, "seed": seed_of(self.random_state), **more})
         self._name_features(model)

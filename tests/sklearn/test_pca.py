@@ -13,7 +13,7 @@ pytest.importorskip("sklearn")
 from sklearn.decomposition import PCA, IncrementalPCA  # noqa: E402
 
 import fastsketch as fs  # noqa: E402
-from fastsketch.sklearn import SketchedPCA, _pca  # noqa: E402
+from fastsketch.sklearn import SketchedPCA, _sketched_pca  # noqa: E402
 from fastsketch.sklearn._routes import FitProblem, Route, by_columns, by_rows, by_sketch, choose, sums_in_stream  # noqa: E402
 from tests.helpers import stream  # noqa: E402
 
@@ -25,7 +25,7 @@ SPARSE = RNG.standard_normal((90, 70)) * (RNG.random((90, 70)) < 0.1) * np.linsp
 
 def through(monkeypatch, way):
     """Make solver="auto" go one way."""
-    monkeypatch.setattr(_pca, "choose", lambda *_, **__: Route(way, 0.0, 0.0))
+    monkeypatch.setattr(_sketched_pca, "choose", lambda *_, **__: Route(way, 0.0, 0.0))
 
 
 def truth(rows, weights=None):
@@ -104,14 +104,14 @@ def test_where_steps_find_no_end_another_way_is_taken(monkeypatch):
         asked.append(problem.whole)
         return Route("pairs" if problem.whole else "rows", 0.0, 0.0)
 
-    monkeypatch.setattr(_pca, "choose", pick)
-    monkeypatch.setattr(_pca, "sparse_pairs", lambda *_: None)
+    monkeypatch.setattr(_sketched_pca, "choose", pick)
+    monkeypatch.setattr(_sketched_pca, "sparse_pairs", lambda *_: None)
     ours = SketchedPCA(4).fit(sparse.csr_array(SPARSE))
     assert asked == [True, False] and ours.solver_ == "rows"
     # equal rows of the identity: all eigenvalues but one are the same, and one vector sees one of them
     monkeypatch.undo()
     through(monkeypatch, "pairs")
-    monkeypatch.setattr(_pca, "choose", pick)
+    monkeypatch.setattr(_sketched_pca, "choose", pick)
     ours = SketchedPCA(3).fit(sparse.eye_array(60, format="csr"))
     assert np.allclose(ours.explained_variance_, 1 / 59)
 

@@ -6,7 +6,7 @@ def space_sizes(most: int, cap: int, width: int, points: int) -> tuple[int, int]
 def extra_size(d: int, most: int, cap: int, phi: int) -> int: ...
 
 @disjoint_base
-class Rounds:
+class AdaptiveRounds:
     def __init__(self, state: object, setting: object) -> None: ...
     def dense(
         self,

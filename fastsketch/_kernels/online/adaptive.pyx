@@ -116,7 +116,7 @@ def extra_size(d, most, cap, phi):
 
 
 @cython.auto_pickle(False)
-cdef class Rounds:
+cdef class AdaptiveRounds:
     """Pointers to the arrays of a SketchedState as its rounds take them, good until one of them is replaced.
 
     state: of fastsketch.online._adaptive_state, whose fields are read here by name; setting: a SketchedSetting. A

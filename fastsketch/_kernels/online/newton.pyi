@@ -3,7 +3,7 @@ from numpy.typing import NDArray
 from typing_extensions import disjoint_base
 
 @disjoint_base
-class Rounds:
+class NewtonRounds:
     def __init__(self, state: object, setting: object) -> None: ...
     def fade(self, factor: float) -> None: ...
     def dense(
@@ -26,7 +26,7 @@ class Rounds:
     ) -> None: ...
 
 def together(
-    rounds: list[Rounds],
+    rounds: list[NewtonRounds],
     data: NDArray[np.float64],
     indices: NDArray[np.int32] | None,
     indptr: NDArray[np.int64] | None,

@@ -254,11 +254,11 @@ cdef Py_ssize_t lay_out(Model* s, double* first, bint sparse) noexcept nogil:
 
 # -- the door ----------------------------------------------------------------------------------------------------------
 @cython.auto_pickle(False)
-cdef class Rounds:
+cdef class NewtonRounds:
     """Pointers to the arrays of a NewtonState as its rounds take them, good until one of them is replaced; and their
     scratch.
 
-    state: a SketchState or FullState of fastsketch.online._newton_state, whose fields are read here by name.
+    state: a NewtonSketchState or NewtonFullState of fastsketch.online._newton_state, whose fields are read here by name.
     """
 
     cdef Model s
@@ -271,7 +271,7 @@ cdef class Rounds:
         cdef Model* s = &self.s
         cdef Py_ssize_t n
         if self.n_views:
-            raise TypeError("Rounds are of one state")
+            raise TypeError("rounds are of one state")
         s.loss, s.m, s.spared = setting.loss, setting.sketch_size, setting.spared
         s.k = 2 * s.m
         s.same, s.ahead = setting.constraint in (CURRENT, BOTH), setting.constraint in (NEXT, BOTH)
@@ -411,13 +411,13 @@ def together(list rounds, const double[::1] data, const int32_t[::1] indices, co
              const double[:, :] targets, const double[::1] sample_weight, double[:, :] scores):
     """Let several models learn from the same rows, each as it does alone, on the threads of the pool.
 
-    rounds: k Rounds, of any method but "rp"; data (n d,) of dense rows, whose indices and indptr are None, or CSR rows
+    rounds: k of them, of any method but "rp"; data (n d,) of dense rows, whose indices and indptr are None, or CSR rows
     in slots; targets, scores (k, n), row by row. What a row leaves that has no finite score is as for one model; a
     model whose small space has no factorisation has NaN as its last score.
     """
     cdef Py_ssize_t n = targets.shape[1], n_models = len(rounds), i
     cdef double each
-    cdef Rounds one
+    cdef NewtonRounds one
     cdef Lessons a
     cdef bint small, brief
     if not (targets.shape[0] == n_models == scores.shape[0] and scores.shape[1] == n == sample_weight.shape[0]):

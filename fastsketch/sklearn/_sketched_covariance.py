@@ -215,7 +215,7 @@ class SketchedCovariance(SketchEstimator, EmpiricalCovariance):
             )
         return super()._job(source)
 
-    # -- merging, files, sketches (_sketched.py) -------------------------------------------------------------------
+    # -- merging, files, sketches (_estimator.py) ------------------------------------------------------------------
     _moment: FourthMoment | None
     _found: tuple[Any, ShrunkCovariance] | None = None  # what was last given out, and for which parameters
 

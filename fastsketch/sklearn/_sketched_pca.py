@@ -23,9 +23,9 @@ from fastsketch.sketching._engines import SolverName, merge_engines
 from fastsketch.sketching._methods import METHODS, MethodName
 from fastsketch.sketching._rows_again import Readable
 from fastsketch.sketching._whole import RowProducts, WholePass, column_products, sparse_pairs
-from fastsketch.sklearn._components import PrincipalComponents, count_for, first_of, refine
 from fastsketch.sklearn._estimator import Arrays, as_far_source
 from fastsketch.sklearn._moments import FeatureVariance
+from fastsketch.sklearn._principal_components import PrincipalComponents, count_for, first_of, refine
 from fastsketch.sklearn._routes import choose, problem_of, sums_in_stream
 from fastsketch.sources import Source
 
@@ -342,7 +342,7 @@ class SketchedPCA(PrincipalComponents, IncrementalPCA):
         )
         self.sketch_, self.solver_, self.n_passes_ = sketch, solver, 1
 
-    # -- jobs, merging, files, sketches (_sketched.py) ---------------------------------------------------------------
+    # -- jobs, merging, files, sketches (_estimator.py) ------------------------------------------------------------
     def _in_stream(self, rows: Any, wanted: int | float, size: int) -> Any:
         """Choose the solver of a stream that begins with rows, by their shape and how full they are."""
         if self.solver != "auto":
