@@ -15,7 +15,7 @@ SETUP = (
     "import json, sys, time\n"
     "wall, cpu = time.perf_counter(), time.process_time()\n"
     "import numpy as np, fastsketch as fs\n"
-    "from fastsketch import baselines\n"
+    "from fastsketch.reference import baselines\n"
     "rng = np.random.default_rng(0); X = rng.standard_normal((40, 30)); y = np.where(X[:, 0] > 0, 1.0, -1.0)\n"
 )
 CSR = "from scipy import sparse; X = sparse.csr_array(X * (X > 1.2))\n"

@@ -74,7 +74,7 @@ def fwht(args):
             x = rng.standard_normal(shape).astype(dtype)
             work, target = x.copy(), x.copy()
             runs = {
-                "ours": lambda w=work: fs.fwht(w),
+                "ours": lambda w=work: fs.sketching.fwht(w),
                 "copy": lambda t=target, a=x: np.copyto(t, a),
                 "numpy": lambda w=work: numpy_fwht(w),
                 **peers(x),
@@ -117,7 +117,7 @@ def fwht(args):
                 k: low
                 for k, (low, _) in interleaved(
                     {
-                        "ours": many(lambda w=work: fs.fwht(w)),
+                        "ours": many(lambda w=work: fs.sketching.fwht(w)),
                         "copy": many(lambda t=target, a=x: np.copyto(t, a)),
                         **{k: many(f) for k, f in found.items()},
                     },
@@ -213,7 +213,7 @@ def full_srht(rows, q):
         part = rows[start : start + m]
         np.multiply(part, rng.choice([-1.0, 1.0], len(part))[:, np.newaxis], out=space[: len(part)])
         space[len(part) :] = 0
-        fs.fwht(space)
+        fs.sketching.fwht(space)
         space[rng.choice(m, q, replace=False)].copy()
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import fastsketch as fs
 from bench_sample_rivals import UniformSample
 from bench_tools import DATA, interleaved, read_idx, seconds, table
-from fastsketch import baselines
+from fastsketch.reference import baselines
 
 BITS = (32, 64, 128)
 

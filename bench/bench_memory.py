@@ -18,7 +18,7 @@ import resource, sys
 import fastsketch as fs
 fs.FrequentDirections(4).update([[1.0, 2.0]]).sketch()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-s = fs.sketch_file(sys.argv[1], 128, solver="gram")
+s = fs.FrequentDirections(128, solver="gram").update(sys.argv[1])
 s.sketch()
 print(before, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, s.n_rows)
 """

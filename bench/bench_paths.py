@@ -8,7 +8,7 @@ from bench_signs import BARE as PLAIN
 from bench_signs import GREEDY as SIGNS
 from bench_stars import BARE, GREEDY, MOST
 from bench_tools import table
-from fastsketch.baselines import AISImpute, AltMin
+from fastsketch.reference.baselines import AISImpute, AltMin
 
 LINKS, STARS = "signed links: accuracy, %", "stars, absolute loss: MABS in spreads"
 

@@ -7,7 +7,7 @@ import fastsketch as fs
 from bench_choice import Comparison, Way, chosen, less, seconds_of, spread
 from bench_lowrank_sets import halves, ratings_of
 from bench_tools import table
-from fastsketch.baselines import AISImpute, AltMin
+from fastsketch.reference.baselines import AISImpute, AltMin
 
 SETS = "ML-100K", "ML-1M"
 REFERENCE = "cmfrec, 15 iterations"

@@ -9,7 +9,7 @@ from scipy.linalg.blas import dsyrk
 import fastsketch as fs
 from bench_tools import table
 from fastsketch._kernels.sketching.shrink import top_eigh
-from fastsketch.sketching._leading import leading
+from fastsketch.sketching._leading_pairs import leading
 from fastsketch.sketching._whole import RowProducts, column_products, row_steps
 from fastsketch.sklearn import SketchedPCA, _routes
 from fastsketch.sklearn._routes import by_columns, by_rows, by_sketch, choose, problem_of

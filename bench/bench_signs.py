@@ -6,7 +6,7 @@ import fastsketch as fs
 from bench_choice import Comparison, Way, chosen, less, ranks, seconds_of, spread
 from bench_lowrank_sets import links_of, tenths
 from bench_tools import table
-from fastsketch.baselines import AISImpute, AltMin
+from fastsketch.reference.baselines import AISImpute, AltMin
 
 SETS = "bitcoin-OTC", "Epinions"
 # The paper's algorithms: whole steps, neither biases nor degree scaling, at most 40 ranks.

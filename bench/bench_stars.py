@@ -6,7 +6,7 @@ import fastsketch as fs
 from bench_choice import Comparison, Way, chosen, less, ranks, seconds_of, spread
 from bench_lowrank_sets import halves, ratings_of
 from bench_tools import table
-from fastsketch.baselines import ADMML1, WibergL1
+from fastsketch.reference.baselines import ADMML1, WibergL1
 
 # The paper's algorithm: whole steps, no sweeps after them, neither biases nor degree scaling; a singular pair of h in
 # each step of Algorithm 3, to the lowest point along it.

@@ -1,10 +1,10 @@
-from fastsketch._model import from_bytes as from_bytes
-from fastsketch._model import load as load
+from fastsketch._loading import from_bytes as from_bytes
+from fastsketch._loading import load as load
 from fastsketch._show_config import show_config as show_config
 from fastsketch._threads import thread_limit as thread_limit
+from fastsketch.codes import hamming_distances as hamming_distances
+from fastsketch.codes import hamming_topk as hamming_topk
 from fastsketch.hashing import SketchHash as SketchHash
-from fastsketch.hashing import hamming_distances as hamming_distances
-from fastsketch.hashing import hamming_topk as hamming_topk
 from fastsketch.indexing import CodeIndex as CodeIndex
 from fastsketch.io import StateError as StateError
 from fastsketch.jobs import map_rows as map_rows
@@ -21,13 +21,9 @@ from fastsketch.sketching import Compressor as Compressor
 from fastsketch.sketching import FrequentDirections as FrequentDirections
 from fastsketch.sketching import GroupSketches as GroupSketches
 from fastsketch.sketching import RobustFrequentDirections as RobustFrequentDirections
-from fastsketch.sketching import fwht as fwht
-from fastsketch.sketching import sketch_file as sketch_file
 from fastsketch.sketching import sketch_groups as sketch_groups
-from fastsketch.sketching import srht as srht
 from fastsketch.sources import open_rows as open_rows
 
-from . import baselines as baselines
 from . import codes as codes
 from . import features as features
 from . import hashing as hashing
@@ -60,11 +56,9 @@ __all__ = [
     "SketchedNewton",
     "StateError",
     "__version__",
-    "baselines",
     "codes",
     "features",
     "from_bytes",
-    "fwht",
     "hamming_distances",
     "hamming_topk",
     "hashing",
@@ -85,10 +79,8 @@ __all__ = [
     "reference",
     "run",
     "show_config",
-    "sketch_file",
     "sketch_groups",
     "sketching",
     "sources",
-    "srht",
     "thread_limit",
 ]

@@ -35,34 +35,28 @@ change it are decorated with ``changes``, methods that read what those change in
 (_kernels/guard.pyx).
 """
 
-# pyright: reportPrivateUsage=false
-# (the functions of this module are part of the frame)
 import contextlib
 import copy
-import io
-import re
-from collections.abc import Generator, Mapping, Sequence
-from dataclasses import asdict, is_dataclass
-from importlib import import_module
+from collections.abc import Generator, Sequence
 from os import PathLike
-from pathlib import Path
-from typing import Any, BinaryIO, ClassVar, Self, cast, dataclass_transform
+from typing import Any, BinaryIO, ClassVar, Self, dataclass_transform
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch._batches import FeatureNames, WeightedChunks, agreed, as_names, as_source, is_table, names_of
 from fastsketch._kernels.guard import Guard, changes, reads
+from fastsketch._loading import home_of, kinds, load, name_of, received
 from fastsketch._parameters import (
-    Parameter,
-    bare_names,
+    Parametrized,
     choice,
-    constructor,
     flag,
     float_dtype,
     integer,
     parameter,
+    plain,
     real,
+    same,
     seed,
 )
 from fastsketch.io import _state as files
@@ -71,63 +65,34 @@ from fastsketch.sources import Source, naming
 
 Arrays = dict[str, NDArray[Any]]
 
-_kinds: dict[tuple[str, str], "type[Model]"] = {}  # by home and name
-
-
-def _own_parameters(cls: type) -> dict[str, Parameter]:
-    return {name: value for name, value in vars(cls).items() if isinstance(value, Parameter)}
-
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(choice, flag, float_dtype, integer, parameter, real, seed))
-class Model:
-    """What every model of the library has."""
-
-    _declared: ClassVar[dict[str, Parameter]] = {}
+class Model(Parametrized, abstract=True):
+    """Base of the models: what they learn from rows, keep in files, and tell of themselves."""
 
     notes: dict[str, Any]
 
     def __init_subclass__(cls, *, abstract: bool = False, **kwargs: Any) -> None:
-        """Collect the declared parameters into a constructor; `abstract` classes are no kind of state file."""
-        super().__init_subclass__(**kwargs)
-        own = _own_parameters(cls)
-        if "__init__" in vars(cls):
-            raise TypeError(f"{cls.__name__} must not define __init__: declare its parameters")
-        inherited = {name: item for base in reversed(cls.__mro__) for name, item in _own_parameters(base).items()}
-        for name in inherited:
-            if name in vars(cls) and name not in own:
-                raise TypeError(f"{cls.__name__}.{name} is a parameter: declare it to give it another default")
-        found = {**inherited, **own}
-        cls._declared = dict(sorted(found.items(), key=lambda item: not item[1].positional))  # as in the signature
-        if own or not abstract:
-            cls.__init__ = constructor(cls, cls._declared)  # type: ignore[method-assign]
+        """Make the constructor; `abstract` classes are no kind of state file."""
+        super().__init_subclass__(abstract=abstract, **kwargs)
         if not abstract:
-            _kinds[_home(cls), cls.__name__] = cls
-        bare_names(cls)
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        raise TypeError(f"{type(self).__name__} is no model of its own")  # pragma: no cover  subclasses replace it
+            kinds[home_of(cls), cls.__name__] = cls
 
     def _set_up(self, given: dict[str, Any]) -> None:
         """Check and keep the arguments, then begin."""
-        self._values: dict[str, Any] = {}
-        for name, declared in self._declared.items():
-            self._values[name] = declared.checked(given.get(name, declared.default))
-        self._check()
+        super()._set_up(given)
         self.notes = {}
         self._guard = Guard()
         self._feature_names: FeatureNames | None = None
         self._begin()
 
     # -- what a subclass defines -----------------------------------------------------------------------------------
-    def _check(self) -> None:
-        """Raise ValueError for parameters that do not go together; each by itself has passed its own check."""
-
     def _begin(self) -> None:
         """Set the attributes of a model that has seen nothing."""
         raise NotImplementedError
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
-        """What a file holds beside parameters and notes: what json can write, and arrays (views will do)."""
+        """Return what a file holds beside parameters and notes: what json can write, and arrays (views will do)."""
         raise NotImplementedError
 
     def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
@@ -144,37 +109,33 @@ class Model:
     def _keep_in_memory(self, other: Any) -> None:
         """Give a copy what no file holds (nothing by default)."""
 
-    def _resolved(self) -> dict[str, Any]:
-        """Parameters that were None or "auto" with the values in use."""
-        return {}
-
     def _facts(self) -> dict[str, Any]:
-        """What ``facts`` adds to the counts and the parameters."""
+        """Return what ``facts`` adds to the counts and the parameters."""
         return {}
 
     def _in_order(self) -> str | None:
-        """Why rows must come in their order, one after another, as a clause for a message; None if parts will do."""
+        """Return why rows must come in their order, one after another, as a clause for a message; None if need not."""
         return f"a {type(self).__name__} does not merge"
 
     def _certificate(self) -> dict[str, float]:
-        """What is known at no cost of how good the model is, summed over parts in reports (nothing by default)."""
+        """Return what is known at no cost of how good the model is, summed over parts in reports (default: nothing)."""
         return {}
 
     @property
     def n_rows(self) -> int:
-        """Rows seen."""
+        """Return the number of rows seen."""
         raise NotImplementedError
 
     @property
     def n_features(self) -> int | None:
-        """Columns of the rows; None before the first."""
+        """Return the number of columns; None before the first row."""
         raise NotImplementedError
 
     # -- rows, and the names of their columns ----------------------------------------------------------------------
     @property
     @reads
     def feature_names(self) -> FeatureNames | None:
-        """Names of the columns, from the first rows that had them (a table, a source); None as long as none had."""
+        """Return the names of the columns, from the first rows that had them (a table, a source); None before."""
         return self._feature_names
 
     def _update(self, rows: Any, sample_weight: Any) -> Any:
@@ -182,7 +143,7 @@ class Model:
         raise NotImplementedError
 
     def _take_rows(self, rows: Any, sample_weight: Any = None) -> Self:
-        """``_update``, and what is common to all models: names are checked, and sources are read chunk by chunk.
+        """Call ``_update`` as all models do: names are checked, and sources are read chunk by chunk.
 
         Rows of a source of more than one chunk go to a copy of the state, which takes its place at the end: what is
         refused or interrupted has changed nothing.
@@ -219,7 +180,7 @@ class Model:
         return self
 
     def _require_columns(self, rows: Any) -> None:
-        """ValueError if rows that are only read are a table of other columns, or in another order."""
+        """Raise ValueError if rows that are only read are a table of other columns, or in another order."""
         if type(rows) is not np.ndarray and self._feature_names is not None and is_table(rows):
             agreed(names_of(rows), self._feature_names)
 
@@ -229,7 +190,7 @@ class Model:
 
     @contextlib.contextmanager
     def _named(self, names: FeatureNames | None, whose: str) -> Generator[None]:
-        """While rows of these names are taken in, or not: ValueError if the columns before had others."""
+        """Name the columns while rows are taken in, or not: ValueError if the columns before had others."""
         seen, before = self.n_rows, self._feature_names
         self._feature_names = agreed(names, before, whose)
         try:
@@ -239,35 +200,10 @@ class Model:
                 self._feature_names = before
             raise
 
-    # -- parameters and facts --------------------------------------------------------------------------------------
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """The arguments of the constructor: ``type(model)(**model.parameters)`` is a new model like this one.
-
-        Examples
-        --------
-        >>> import fastsketch as fs
-        >>> fs.SketchHash(16).parameters["sketch_size"], fs.SketchHash(16).parameters["n_bits"]
-        (None, 16)
-        """
-        return {name: self._values[name] for name, declared in self._declared.items() if not declared.fixed}
-
-    @property
-    def resolved(self) -> dict[str, Any]:
-        """The parameters with the value in use for each that was None or "auto", as soon as that is decided.
-
-        Examples
-        --------
-        >>> import numpy as np, fastsketch as fs
-        >>> s = fs.FrequentDirections(8).update(np.eye(10, dtype=np.float32))
-        >>> s.parameters["solver"], s.resolved["solver"], s.resolved["dtype"]
-        ('auto', 'exact', dtype('float32'))
-        """
-        return {**self._values, **self._resolved()}
-
+    # -- facts -------------------------------------------------------------------------------------------------
     @reads
     def facts(self) -> dict[str, Any]:
-        """What there is to know at a glance, as json can write it: kind, counts, parameters in use, and more.
+        """Return what there is to know at a glance, as json can write it: kind, counts, parameters in use, and more.
 
         Returns
         -------
@@ -287,12 +223,7 @@ class Model:
         return {**counts, **names, **settled, **plain(self._facts())}
 
     def __repr__(self) -> str:
-        given = ", ".join(
-            f"{name}={plain(value)!r}"
-            for name, value in self.parameters.items()
-            if not _same(value, self._declared[name].default)
-        )
-        return f"<{type(self).__name__}({given}): {self._seen()}>"
+        return f"<{type(self).__name__}({self._given()}): {self._seen()}>"
 
     def _seen(self) -> str:
         return "no rows yet" if self.n_features is None else f"{self.n_rows} rows of {self.n_features} features"
@@ -300,7 +231,7 @@ class Model:
     # -- keeping it ------------------------------------------------------------------------------------------------
     @reads
     def copy(self) -> Self:
-        """An independent model in the same state.
+        """Return an independent model in the same state.
 
         Examples
         --------
@@ -313,7 +244,7 @@ class Model:
         return self._copied()
 
     def _copied(self) -> Self:
-        """``copy``, for a call that is at work in the model itself."""
+        """Return a copy, for a call that is at work in the model itself."""
         state, arrays = self._state()
         other = type(self)._built(
             self.parameters,
@@ -333,7 +264,7 @@ class Model:
 
     @reads
     def to_bytes(self) -> bytes:
-        """The state as bytes; ``fs.from_bytes`` reads it back, and continues with the same bits.
+        """Return the state as bytes; ``fs.from_bytes`` reads it back, and continues with the same bits.
 
         Examples
         --------
@@ -366,7 +297,7 @@ class Model:
 
     @classmethod
     def load(cls, source: str | PathLike[str] | BinaryIO) -> Self:
-        """As ``fs.load``, for a model of this class.
+        """Read a model of this class, as ``fs.load`` reads any.
 
         Parameters
         ----------
@@ -389,7 +320,7 @@ class Model:
         """
         found = load(source)
         if not isinstance(found, cls):
-            raise StateError(f"{_named(source)} holds a {type(found).__name__}, not a {cls.__name__}")
+            raise StateError(f"{name_of(source)} holds a {type(found).__name__}, not a {cls.__name__}")
         return found
 
     @reads
@@ -432,11 +363,11 @@ class MergeableModel(Model, abstract=True):
         raise NotImplementedError
 
     def _joins_columns(self, other: Any) -> bool:
-        """Whether rows of another width can be added, because both know their columns by names."""
+        """Return whether rows of another width can be added, because both know their columns by names."""
         return False
 
     def _must_agree(self) -> dict[str, Any]:
-        """The parameters in which two models must agree to merge."""
+        """Return the parameters in which two models must agree to merge."""
         return {name: value for name, value in self._values.items() if name not in self._MAY_DIFFER}
 
     @changes
@@ -484,7 +415,7 @@ class MergeableModel(Model, abstract=True):
         """Add what `other` has seen, if the two belong together."""
         mine, theirs = self._must_agree(), other._must_agree()
         for name in {**mine, **theirs}:
-            if not _same(theirs.get(name), mine.get(name)):
+            if not same(theirs.get(name), mine.get(name)):
                 raise ValueError(
                     f"other has {name}={plain(theirs.get(name))!r}, this model has {plain(mine.get(name))!r}: "
                     "they cannot be merged"
@@ -505,7 +436,7 @@ class MergeableModel(Model, abstract=True):
 
     # -- parts of a job, learned apart and merged --------------------------------------------------------------------
     def _first_blocks(self, lengths: Sequence[int], n_features: int) -> list[int] | None:
-        """The block that each piece of a stream begins with, if pieces of these lengths merge to the bits of one pass.
+        """Return the first block of each piece of a stream, if pieces of these lengths merge to the bits of one pass.
 
         None (the default) if they do not: then each piece is a part of its own.
         """
@@ -515,11 +446,11 @@ class MergeableModel(Model, abstract=True):
         return None
 
     def _part_rows(self, n_features: int) -> int:
-        """Parts of a multiple of so many rows are what ``_first_blocks`` asks for."""
+        """Return the number of which the rows of a part must be a multiple for ``_first_blocks``."""
         return 1
 
     def _state_bytes(self, n_features: int) -> int:
-        """About what a part's model takes in memory once its rows are in; 0 if that is little (the default)."""
+        """Estimate what a part's model takes in memory once its rows are in; 0 if that is little (the default)."""
         return 0
 
     def _check_second_pass(self) -> None:
@@ -527,11 +458,11 @@ class MergeableModel(Model, abstract=True):
         raise ValueError(f"passes must be 1 for a {type(self).__name__}: it has no use for a second pass")
 
     def _second_pass(self) -> Any:
-        """A model that reads the rows again, and whose ``finish()`` gives a better one; None if this one is exact."""
+        """Return a model that reads the rows again, and whose ``finish()`` gives a better one; None if it is exact."""
         return None
 
     def _for_part(self, part: int, first_block: int = 0) -> Self:
-        """An empty model of the same parameters for a part of a job, or for the blocks of a part from this one on."""
+        """Return an empty model of the same parameters for a part of a job, or for its blocks from this one on."""
         return type(self)(**self.parameters)
 
     def _complete_part(self) -> None:
@@ -543,169 +474,14 @@ class MergeableModel(Model, abstract=True):
         self._restore(state, {name: array.copy() for name, array in arrays.items()})
 
 
-# -- reading -------------------------------------------------------------------------------------------------------
-# What parameters, state or arrays raise that make no model; the last one where they ask for more than there is.
-INCONSISTENT = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, MemoryError)
-
-
-def load(source: str | PathLike[str] | BinaryIO) -> Any:
-    """Read any model of the library from a path or an open binary file.
-
-    Parameters
-    ----------
-    source : str, path or binary file
-
-    Returns
-    -------
-    model
-        Of the kind that was saved; it continues with the same bits. ``SomeModel.load`` reads one kind alone. Of a
-        folder the index that was saved to it, memory-mapped: see ``CodeIndex.load``.
-
-    Raises
-    ------
-    StateError
-        If it is missing, empty, truncated, damaged, of another format or kind, from a newer version, or of a build
-        before the first release.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> import numpy as np, fastsketch as fs
-    >>> sketch = fs.FrequentDirections(8).update(np.eye(10))
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     sketch.save(Path(folder, "rows.fsk"))
-    ...     again = fs.load(Path(folder, "rows.fsk"))
-    >>> again
-    <FrequentDirections(sketch_size=8): 10 rows of 10 features>
-    >>> bool((again.sketch() == sketch.sketch()).all())
-    True
-    """
-    if isinstance(source, str | PathLike) and Path(source).is_dir():
-        return import_module("fastsketch.indexing").CodeIndex.load(source)
-    about, arrays = files.read(source)
-    kind, name = about["kind"], _named(source)
-    cls = _class_of(kind, about.get("home"))
-    if cls is None and about.get("home") == "fastsketch.sklearn":
-        raise StateError(f"{name} holds an estimator: read it with fastsketch.sklearn.{kind}.load")
-    if cls is None:
-        raise StateError(
-            f"{name} holds a {kind!r}, which this version of fastsketch does not know "
-            "(a model of your own: import the module that defines it first)"
-        )
-    try:
-        parameters, notes, state = (dict(about[key]) for key in ("parameters", "notes", "state"))
-        return cls._built(parameters, notes, state, arrays, feature_names=about.get("feature_names"), trusted=False)
-    except INCONSISTENT as error:
-        raise StateError(f"{name}: the {kind} in it is not consistent: {error}") from error
-
-
-def from_bytes(content: bytes | bytearray | memoryview) -> Any:
-    """Read any model of the library from the bytes that its ``to_bytes`` returned.
-
-    Parameters
-    ----------
-    content : bytes, bytearray or memoryview
-
-    Returns
-    -------
-    model
-        Of the kind that was saved; it continues with the same bits.
-
-    Raises
-    ------
-    TypeError
-        If content is not bytes.
-    StateError
-        As for ``load``.
-
-    Examples
-    --------
-    >>> import numpy as np, fastsketch as fs
-    >>> sketch = fs.FrequentDirections(8).update(np.eye(10))
-    >>> fs.from_bytes(sketch.to_bytes())
-    <FrequentDirections(sketch_size=8): 10 rows of 10 features>
-    """
-    if not isinstance(content, bytes | bytearray | memoryview):
-        raise TypeError(f"content must be bytes, got {type(content).__name__}")
-    return load(io.BytesIO(content))
-
-
 def about_of(model: Model, state: dict[str, Any]) -> dict[str, Any]:
-    """The header of a model's file."""
+    """Return the header of a model's file."""
     about = {
         "kind": type(model).__name__,
-        "home": _home(type(model)),
+        "home": home_of(type(model)),
         "parameters": plain(model.parameters),
         "notes": model.notes,
         "state": state,
     }
     names = model._feature_names  # a vocabulary is in the state
     return about if names is None else {**about, "feature_names": list(names)}
-
-
-def _class_of(kind: str, home: Any) -> "type[Model] | None":
-    """The class of a kind; a room of the library, but nothing else, is imported if it has not been yet.
-
-    A model of a script is found under the module's own name, too, and the other way round.
-    """
-    if not isinstance(home, str):
-        return None
-    if not home.startswith("fastsketch."):
-        named = [cls for (where, name), cls in _kinds.items() if name == kind and not where.startswith("fastsketch.")]
-        return _kinds.get((home, kind)) or (named[-1] if named else None)
-    if (home, kind) not in _kinds and re.fullmatch(r"fastsketch\.[a-z]+", home):
-        with contextlib.suppress(ImportError):
-            import_module(home)
-    return _kinds.get((home, kind))
-
-
-def _home(cls: type) -> str:
-    """The module whose import makes a kind known: of our own ones the room."""
-    parts = cls.__module__.split(".")
-    return ".".join(parts[:2]) if parts[0] == "fastsketch" else cls.__module__
-
-
-def received(
-    cls: type[Model],
-    parameters: dict[str, Any],
-    notes: dict[str, Any],
-    state: dict[str, Any],
-    arrays: Arrays,
-    feature_names: Any,
-) -> Model:
-    """A model from what ``__reduce__`` gave, here or in another process; StateError if it is not consistent."""
-    # copies: what a pickle protocol hands over may be read-only, or the memory of another model
-    own = {name: np.array(array) for name, array in arrays.items()}
-    try:
-        return cls._built(parameters, notes, state, own, feature_names=feature_names, trusted=False)
-    except MemoryError:
-        raise
-    except INCONSISTENT as error:
-        raise StateError(f"the {cls.__name__} that was sent or pickled is not consistent: {error}") from error
-
-
-def _named(source: files.Source) -> str:
-    return "the state" if isinstance(source, io.IOBase) else str(source)
-
-
-def plain(value: Any) -> Any:
-    """The same as json can write it: dtypes by name, dataclasses as dicts, NumPy numbers as Python's."""
-    if isinstance(value, np.dtype):
-        return value.name
-    if is_dataclass(value) and not isinstance(value, type):
-        return plain(asdict(value))
-    if isinstance(value, Mapping):
-        items = list(cast("Mapping[Any, Any]", value).items())
-        if not all(isinstance(key, str) for key, _ in items):
-            return [[plain(key), plain(item)] for key, item in items]  # keys that are no strings stay what they are
-        return {str(key): plain(item) for key, item in items}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in cast("list[Any]", value)]
-    if isinstance(value, np.generic | np.ndarray):
-        return cast("NDArray[Any]", value).tolist()
-    return value
-
-
-def _same(one: Any, two: Any) -> bool:
-    return type(one) is type(two) and bool(one == two)

@@ -9,10 +9,14 @@ the annotation (PEP 681), the frame in ``_model`` builds the constructor.
 
 import difflib
 from collections.abc import Callable, Mapping
+from dataclasses import asdict, is_dataclass
 from inspect import Parameter as Argument
 from inspect import Signature, unwrap
 from types import FunctionType
-from typing import Any, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
 
 from fastsketch._validation import as_choice, as_dtype, as_flag, as_integer, as_real, as_seed
 
@@ -57,7 +61,7 @@ class Parameter:
         raise AttributeError(f"{self.name} does not change after construction: make a new {type(instance).__name__}")
 
     def checked(self, value: Any) -> Any:
-        """The value in the type that is kept; None is allowed where it is the default."""
+        """Return the value in the type that is kept; None is allowed where it is the default."""
         return None if value is None and self.default is None else self.check(value, self.name)
 
 
@@ -68,7 +72,7 @@ class Parameter:
 def parameter(
     check: Check, *, default: Any = REQUIRED, reads: str | None = None, kw_only: bool = True, init: bool = True
 ) -> Any:
-    """An argument with a check of its own: check(value, name) returns the value to keep, or raises.
+    """Declare an argument with a check of its own: check(value, name) returns the value to keep, or raises.
 
     reads: a method of the model that says what its attribute shows: what has become of it, where that is more.
     """
@@ -78,7 +82,7 @@ def parameter(
 def integer(
     *, default: Any = REQUIRED, at_least: int = 0, below: int | None = None, kw_only: bool = True, init: bool = True
 ) -> Any:
-    """An integer of at least `at_least`, and below `below` if that is given."""
+    """Declare an integer of at least `at_least`, and below `below` if that is given."""
     return Parameter(lambda value, name: as_integer(value, name, at_least, below), default, not kw_only, not init)
 
 
@@ -92,7 +96,7 @@ def real(
     kw_only: bool = True,
     init: bool = True,
 ) -> Any:
-    """A float within [low, high]; without low with low_open, without high with high_open."""
+    """Declare a float within [low, high]; without low with low_open, without high with high_open."""
 
     def check(value: Any, name: str) -> float:
         return as_real(value, name, low, high, low_open=low_open, high_open=high_open)
@@ -107,7 +111,7 @@ def choice(
     kw_only: bool = True,
     init: bool = True,
 ) -> Any:
-    """One of several strings, or None where that is one of the choices."""
+    """Declare one of several strings, or None where that is one of the choices."""
 
     def check(value: Any, name: str) -> str | None:
         return None if value is None and None in choices else as_choice(value, name, choices)
@@ -116,23 +120,100 @@ def choice(
 
 
 def flag(*, default: Any = REQUIRED, kw_only: bool = True, init: bool = True) -> Any:
-    """True or False."""
+    """Declare a flag: True or False."""
     return Parameter(as_flag, default, not kw_only, not init)
 
 
 def seed(*, default: Any = 0, kw_only: bool = True, init: bool = True) -> Any:
-    """An integer in [0, 2**64)."""
+    """Declare a seed: an integer in [0, 2**64)."""
     return Parameter(as_seed, default, not kw_only, not init)
 
 
 def float_dtype(*, default: Any = None, kw_only: bool = True, init: bool = True) -> Any:
-    """float32, float64, or None: that of the first batch."""
+    """Declare a dtype: float32, float64, or None for that of the first batch."""
     return Parameter(as_dtype, default, not kw_only, not init)
+
+
+# -- the class that has them ---------------------------------------------------------------------------------------
+class Parametrized:
+    """Base of the classes whose constructor takes what they declare, by keyword, and checks it."""
+
+    _declared: ClassVar[dict[str, Parameter]] = {}
+
+    def __init_subclass__(cls, *, abstract: bool = False, **kwargs: Any) -> None:
+        """Collect the declared parameters into a constructor."""
+        super().__init_subclass__(**kwargs)
+        own = _own_parameters(cls)
+        if "__init__" in vars(cls):
+            raise TypeError(f"{cls.__name__} must not define __init__: declare its parameters")
+        inherited = {name: item for base in reversed(cls.__mro__) for name, item in _own_parameters(base).items()}
+        for name in inherited:
+            if name in vars(cls) and name not in own:
+                raise TypeError(f"{cls.__name__}.{name} is a parameter: declare it to give it another default")
+        declared = {**inherited, **own}
+        cls._declared = dict(sorted(declared.items(), key=lambda item: not item[1].positional))  # as in the signature
+        if own or not abstract:
+            cls.__init__ = constructor(cls, cls._declared)  # type: ignore[method-assign]
+        bare_names(cls)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        raise TypeError(f"{type(self).__name__} is no model of its own")  # pragma: no cover  subclasses replace it
+
+    def _set_up(self, given: dict[str, Any]) -> None:
+        """Check the arguments, and keep them."""
+        self._values: dict[str, Any] = {}
+        for name, declared in self._declared.items():
+            self._values[name] = declared.checked(given.get(name, declared.default))
+        self._check()
+
+    def _check(self) -> None:
+        """Raise ValueError for parameters that do not go together; each by itself has passed its own check."""
+
+    def _resolved(self) -> dict[str, Any]:
+        """Return the values in use for parameters that were None or "auto"."""
+        return {}
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Return the arguments of the constructor: ``type(model)(**model.parameters)`` is a new model like this one.
+
+        Examples
+        --------
+        >>> import fastsketch as fs
+        >>> fs.SketchHash(16).parameters["sketch_size"], fs.SketchHash(16).parameters["n_bits"]
+        (None, 16)
+        """
+        return {name: self._values[name] for name, declared in self._declared.items() if not declared.fixed}
+
+    @property
+    def resolved(self) -> dict[str, Any]:
+        """Return the parameters with the value in use for each that was None or "auto", as soon as that is decided.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> s = fs.FrequentDirections(8).update(np.eye(10, dtype=np.float32))
+        >>> s.parameters["solver"], s.resolved["solver"], s.resolved["dtype"]
+        ('auto', 'exact', dtype('float32'))
+        """
+        return {**self._values, **self._resolved()}
+
+    def _given(self) -> str:
+        """Return the arguments that are not their default, as they would be written."""
+        return ", ".join(
+            f"{name}={plain(value)!r}"
+            for name, value in self.parameters.items()
+            if not same(value, self._declared[name].default)
+        )
+
+
+def _own_parameters(cls: type) -> dict[str, Parameter]:
+    return {name: value for name, value in vars(cls).items() if isinstance(value, Parameter)}
 
 
 # -- constructors --------------------------------------------------------------------------------------------------
 def constructor(cls: type, all_declared: Mapping[str, Parameter]) -> Any:
-    """__init__ of a model's class, with the signature that its declared parameters give it.
+    """Return __init__ of a model's class, with the signature that its declared parameters give it.
 
     It hands the arguments by name to ``_set_up``, or raises TypeError naming what is unknown, missing or too much.
     """
@@ -194,3 +275,27 @@ def unknown_keyword(what: str, key: str, known: Mapping[str, Any]) -> str:
     """Return the message for a keyword that is not known, with the nearest one that is."""
     near = difflib.get_close_matches(key, list(known), 1, 0.65)
     return f"{what} has no parameter {key!r}" + (f": did you mean {near[0]!r}?" if near else "")
+
+
+# -- values ------------------------------------------------------------------------------------------------------
+def plain(value: Any) -> Any:
+    """Return a value as json can write it: dtypes by name, dataclasses as dicts, NumPy numbers as Python's."""
+    if isinstance(value, np.dtype):
+        return value.name
+    if is_dataclass(value) and not isinstance(value, type):
+        return plain(asdict(value))
+    if isinstance(value, Mapping):
+        items = list(cast("Mapping[Any, Any]", value).items())
+        if not all(isinstance(key, str) for key, _ in items):
+            return [[plain(key), plain(item)] for key, item in items]  # keys that are no strings stay what they are
+        return {str(key): plain(item) for key, item in items}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in cast("list[Any]", value)]
+    if isinstance(value, np.generic | np.ndarray):
+        return cast("NDArray[Any]", value).tolist()
+    return value
+
+
+def same(one: Any, two: Any) -> bool:
+    """Return whether two values are equal and of one type."""
+    return type(one) is type(two) and bool(one == two)

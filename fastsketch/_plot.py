@@ -9,7 +9,7 @@ from typing import Any
 
 
 def figure(*shape: int, **size: Any) -> tuple[Any, Any]:
-    """(figure, axes) of a grid of this shape, drawn without a display; ImportError names the extra."""
+    """Return (figure, axes) of a grid of this shape, drawn without a display; ImportError names the extra."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
@@ -21,7 +21,7 @@ def figure(*shape: int, **size: Any) -> tuple[Any, Any]:
 
 
 def plot_spectrum(facts: Mapping[str, Any], path: str | PathLike[str], *, truth: Sequence[float] | None = None) -> None:
-    """Squared singular values, with the certificate as a band if there is one; `truth` adds the exact spectrum."""
+    """Plot squared singular values, with the certificate as a band if there is one; `truth` adds the exact spectrum."""
     made, axes = figure(figsize=(7, 4.5))
     alpha, bound = facts.get("alpha") or 0.0, facts.get("error_bound") or 0.0
     middle = [value * value + alpha for value in facts["singular_values"]]

@@ -83,7 +83,7 @@ def _config() -> dict[str, Any]:
 
 
 def lines(config: dict[str, Any]) -> list[str]:
-    """The configuration as text."""
+    """Return the configuration as text."""
     versions, kernels, threads, numba = (config[name] for name in ("versions", "kernels", "threads", "numba"))
     chosen = f", chosen by FASTSKETCH_LEVEL={kernels['chosen']}" if kernels["chosen"] else ""
     limits = [f"{name} {threads[name]:g}" for name in pool.limits if threads[name] is not None]
@@ -111,7 +111,7 @@ def lines(config: dict[str, Any]) -> list[str]:
 
 
 def _blas() -> dict[str, dict[str, Any]]:
-    """The BLAS of numpy and of scipy: two libraries in wheels, in a distribution mostly one."""
+    """Return the BLAS of numpy and of scipy: two libraries in wheels, in a distribution mostly one."""
     import numpy
     import scipy
 
@@ -172,7 +172,7 @@ def _cache_folders() -> list[Path]:
 
 
 def _writable(folder: Path) -> bool:
-    """Whether it can be written to, or be made."""
+    """Return whether it can be written to, or be made."""
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
     return folder.is_dir() and os.access(folder, os.W_OK)

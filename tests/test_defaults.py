@@ -112,7 +112,6 @@ def defaults(item):
     "room",
     [
         "",
-        "baselines",
         "codes",
         "hashing",
         "indexing",
@@ -123,6 +122,7 @@ def defaults(item):
         "online",
         "quantizing",
         "recommending",
+        "reference.baselines",
         "sketching",
         "sources",
     ],

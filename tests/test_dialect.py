@@ -13,7 +13,6 @@ import fastsketch as fs
 ROOT = Path(__file__).parents[1]
 ROOMS = (
     "",
-    "baselines",
     "dask",
     "features",
     "hashing",
@@ -27,7 +26,7 @@ ROOMS = (
     "ranking",
     "recommending",
 )
-ROOMS += ("reference", "sketching", "sources")
+ROOMS += ("reference", "reference.baselines", "sketching", "sources")
 FACES = ("sklearn", "torch")
 # Names for which the table has another one.
 OTHER_WORDS = {

@@ -16,9 +16,9 @@ import pytest
 
 import fastsketch as fs
 from fastsketch._kernels.guard import Guard, changes, reads
-from fastsketch.baselines._completion import Completion
 from fastsketch.hashing._hasher import Hasher
 from fastsketch.lowrank._answers import Answers
+from fastsketch.reference.baselines._completion import Completion
 from tests.reliability.zoo import SPECIMENS, dense_rows
 
 RULE = "one thread at a time may update a model"

@@ -17,11 +17,22 @@ ROOT = Path(__file__).parents[1] / "fastsketch"
 # A module may import rooms of its own floor or below.
 FLOORS = [
     {"_kernels"},
-    {"_batches", "_keywords", "_losses", "_model", "_parameters", "_random", "_sparse", "_threads", "_validation"}
-    | {"features", "io", "sources", "merging", "jobs", "reference"},
+    {
+        "_batches",
+        "_keywords",
+        "_loading",
+        "_losses",
+        "_model",
+        "_parameters",
+        "_random",
+        "_sparse",
+        "_threads",
+        "_validation",
+    }
+    | {"features", "io", "sources", "merging", "jobs"},
     {"codes", "sketching", "summaries", "hashing", "quantizing", "online", "lowrank", "ranking", "recommending"}
-    | {"baselines", "indexing"},
-    {"_plot", "_show_config", "sklearn", "torch", "dask", "cli", "demo", "__main__", ""},
+    | {"indexing"},
+    {"_plot", "_show_config", "sklearn", "torch", "dask", "cli", "demo", "reference", "__main__", ""},
 ]
 FLOOR = {room: level for level, rooms in enumerate(FLOORS) for room in rooms}
 

@@ -220,7 +220,7 @@ def of_quantizer(model: object) -> dict[str, Any]:
     """How a quantizer uses the bytes of a code, as far as it has learned; nothing of other models."""
     if not isinstance(model, fs.SketchQuantizer) or not model.n_rows:
         return {}
-    from fastsketch.quantizing._encoder import BookEncoder
+    from fastsketch.quantizing._book_encoder import BookEncoder
 
     encoder = model.encoder()
     assert isinstance(encoder, BookEncoder)

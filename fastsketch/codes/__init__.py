@@ -1,6 +1,6 @@
-"""What a code of a row is, for every hash and quantizer, and how codes are searched: by real queries or by Hamming."""
+"""Codes of rows, of every hash and quantizer, and their search by real-valued queries or by Hamming distance."""
 
 from fastsketch.codes._encoder import Encoder
-from fastsketch.codes._packed import hamming_distances, hamming_topk
+from fastsketch.codes._packed_codes import hamming_distances, hamming_topk
 
 __all__ = ["Encoder", "hamming_distances", "hamming_topk"]

@@ -29,38 +29,38 @@ class CodeRows:
 
     @staticmethod
     def shape(n: int, layout: Layout) -> tuple[int, int]:
-        """Shape of the data of n codes."""
+        """Return the shape of the data of n codes."""
         return n, layout.width
 
     @classmethod
     def empty(cls, n: int, layout: Layout) -> Self:
-        """Room for n codes, which are anything."""
+        """Return room for n codes, which are anything."""
         return cls(layout, np.empty(cls.shape(n, layout), np.uint8), n)
 
     @classmethod
     def of(cls, codes: Codes, layout: Layout) -> Self:
-        """A copy of codes (n, width)."""
+        """Return a copy of codes (n, width)."""
         out = cls.empty(len(codes), layout)
         out.put(0, codes)
         return out
 
     @property
     def scanned(self) -> "Codes | Blocks":
-        """What a search takes."""
+        """Return what a search takes."""
         return self.data
 
     def first(self, n: int) -> Self:
-        """The first n, no copy."""
+        """Return the first n, no copy."""
         return replace(self, data=self.data[: self.shape(n, self.layout)[0]], n=n)
 
     def moved(self, n: int, capacity: int) -> Self:
-        """A copy of the first n, with room for `capacity` in all."""
+        """Return a copy of the first n, with room for `capacity` in all."""
         out, old = self.empty(capacity, self.layout), self.first(n).data
         out.data[: len(old)] = old
         return out
 
     def own(self) -> Self:
-        """The same, in which nothing else can be written; a copy only where that is needed."""
+        """Return the same, in which nothing else can be written; a copy only where that is needed."""
         return self
 
     def put(self, start: int, codes: Codes) -> None:
@@ -68,11 +68,11 @@ class CodeRows:
         self.data[start : start + len(codes)] = codes
 
     def part(self, start: int, stop: int) -> Codes:
-        """Codes (stop - start, width)."""
+        """Return codes (stop - start, width)."""
         return self.data[start:stop]
 
     def take(self, places: Places) -> Codes:
-        """Codes (c, width) at places (c,)."""
+        """Return codes (c, width) at places (c,)."""
         return self.data[places]
 
 
@@ -85,16 +85,16 @@ class Blocks(CodeRows):
 
     @staticmethod
     def shape(n: int, layout: Layout) -> tuple[int, int]:
-        """Shape of the data of n codes."""
+        """Return the shape of the data of n codes."""
         return kernel.blocks_shape(n, layout)
 
     @property
     def scanned(self) -> "Codes | Blocks":
-        """What a search takes."""
+        """Return what a search takes."""
         return self
 
     def own(self) -> Self:
-        """The same, in which nothing else can be written; a copy only where the last block has room."""
+        """Return the same, in which nothing else can be written; a copy only where the last block has room."""
         if self.n % ROWS == 0:
             return self
         out = replace(self, data=self.data.copy())
@@ -107,11 +107,11 @@ class Blocks(CodeRows):
         kernel.pack(np.ascontiguousarray(codes), self.layout, self.data, start)
 
     def part(self, start: int, stop: int) -> Codes:
-        """Codes (stop - start, width)."""
+        """Return codes (stop - start, width)."""
         return kernel.unpack(self.data, self.layout, start, stop)
 
     def take(self, places: Places) -> Codes:
-        """Codes (c, width) at places (c,)."""
+        """Return codes (c, width) at places (c,)."""
         block, row = np.divmod(places, ROWS)
         # four bytes of each row stand together
         found = self.data.reshape(len(self.data), self.data.shape[1] // (4 * ROWS), ROWS, 4)[block, :, row]

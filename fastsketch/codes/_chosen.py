@@ -1,4 +1,4 @@
-"""Which codes may be found, and what they are called."""
+"""Arguments of a search: ids of codes, the codes that may be found, and their number."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ FEW = 16
 
 
 def as_ids(ids: ArrayLike | None, n: int, name: str = "ids") -> Places | None:
-    """None, or int64 (n,) without duplicates; TypeError / ValueError that names the first fault."""
+    """Return int64 (n,) without duplicates, or None; TypeError or ValueError names the first fault."""
     if ids is None:
         return None
     out = _integers(ids, name)
@@ -26,7 +26,7 @@ def as_ids(ids: ArrayLike | None, n: int, name: str = "ids") -> Places | None:
 
 
 def allowed(allow: ArrayLike | None, n: int, ids: Places | None, name: str = "allow") -> Mask | None:
-    """None, or which of n codes may be found, bool (n,): from a mask, or from different ids (places without ids)."""
+    """Return which of n codes may be found, bool (n,), from a mask or from different ids; None for all of them."""
     if allow is None:
         return None
     if isinstance(allow, np.ma.MaskedArray):
@@ -44,7 +44,7 @@ def allowed(allow: ArrayLike | None, n: int, ids: Places | None, name: str = "al
 
 
 def as_k(k: int, n: int, allow: Mask | None) -> int:
-    """1 <= k <= the number of the n codes that may be found."""
+    """Return k, which must be 1 at least and at most the number of the n codes that may be found."""
     k = as_integer(k, "k", 1)
     most = n if allow is None else int(np.count_nonzero(allow))
     if k > most:
@@ -54,22 +54,22 @@ def as_k(k: int, n: int, allow: Mask | None) -> int:
 
 
 def few(allow: Mask | None) -> Places | None:
-    """Places of the codes that may be found, if they are so few that they are better taken out than looked up all."""
+    """Return the places of the codes that may be found, if they are so few that they are better taken out."""
     return np.flatnonzero(allow) if allow is not None and FEW * np.count_nonzero(allow) < len(allow) else None
 
 
 def bits_of(allow: Mask | None) -> NDArray[np.uint8] | None:
-    """As the kernels read a mask."""
+    """Return a mask as the kernels read it."""
     return None if allow is None else np.packbits(allow, bitorder="little")
 
 
 def ascending(values: Places) -> bool:
-    """Whether each is larger than the one before."""
+    """Return whether each is larger than the one before."""
     return bool((values[1:] > values[:-1]).all())
 
 
 def _places(wanted: Places, n: int, ids: Places | None, name: str) -> Places:
-    """Where the wanted ids are; ValueError names one that is nowhere."""
+    """Return where the wanted ids are; ValueError names one that is nowhere."""
     if ids is None:
         known, places = (wanted >= 0) & (wanted < n), wanted
     else:
@@ -85,7 +85,7 @@ def _places(wanted: Places, n: int, ids: Places | None, name: str) -> Places:
 
 
 def _integers(values: ArrayLike, name: str) -> Places:
-    """int64 (n,)."""
+    """Return int64 (n,)."""
     if isinstance(values, np.ma.MaskedArray):
         raise TypeError(f"{name} must not be a masked array")
     out: NDArray[Any] = np.asarray(values)

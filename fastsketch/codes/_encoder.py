@@ -1,31 +1,28 @@
-"""A frozen encoder: what makes codes of rows, and tables of queries for them. What a model has learned so far."""
+"""Frozen encoders: they make codes of rows, and tables of queries for them, by what a model had learned."""
 
 import hashlib
 import json
-import re
 from abc import ABC, abstractmethod
-from contextlib import suppress
 from functools import cached_property
-from importlib import import_module
 from inspect import isabstract
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fastsketch._loading import home_of, import_home
 from fastsketch._validation import Rows, as_rows
+from fastsketch.codes._code_scan import Estimate, Tables
 from fastsketch.codes._layout import Codes, Layout
-from fastsketch.codes._rescoring import Source
-from fastsketch.codes._scan import Estimate, Tables
-from fastsketch.codes._search import Found, search
+from fastsketch.codes._search import CodeSearch
 
 Arrays = dict[str, NDArray[Any]]
 
 _kinds: dict[str, "type[Encoder]"] = {}
 
 
-class Encoder(ABC):
-    """What makes codes of rows: never changes, and is the same wherever it has the same fingerprint.
+class Encoder(CodeSearch, ABC):
+    """Frozen map of rows to codes, the same wherever it has the same fingerprint.
 
     A subclass sets ``n_features``, ``layout`` and ``length`` and defines ``encode``, ``decode``, ``tables``, ``state``
     and ``of_state``. Codes of rows do not depend on the batch they are encoded in.
@@ -69,24 +66,24 @@ class Encoder(ABC):
 
     @property
     def width(self) -> int:
-        """Bytes of a code."""
+        """Return the bytes of a code."""
         return self.layout.width
 
     @abstractmethod
     def encode(self, rows: Rows) -> Codes:
-        """Codes uint8 (n, width) of rows (n, d), array_like or scipy.sparse, or of one row (d,)."""
+        """Return codes uint8 (n, width) of rows (n, d), array_like or scipy.sparse, or of one row (d,)."""
 
     def bits(self, rows: Any) -> Codes:
-        """The nibbles of checked rows alone: packed bits, where ``has_bits``."""
+        """Return the nibbles of checked rows alone: packed bits, where ``has_bits``."""
         return np.ascontiguousarray(self.encode(rows)[:, : self.layout.nibble_bytes])
 
     @abstractmethod
     def decode(self, codes: ArrayLike) -> NDArray[np.float32]:
-        """Rows float32 (n, d) that codes (n, width) stand for; TypeError if codes of this kind stand for none."""
+        """Return rows float32 (n, d) that codes (n, width) stand for; TypeError if such codes stand for none."""
 
     @abstractmethod
     def tables(self, queries: Any, metric: Estimate) -> Tables:
-        """Tables T (m, n_tables, 16) and constants c (m,) of queries: a checked (m, d) float array or CSR rows.
+        """Return tables T (m, n_tables, 16) and constants c (m,) of queries: a checked (m, d) float array or CSR rows.
 
         With t = sum over j of T[j, nibble j] of a code, the squared distance is estimated by
         c + offset - 2 scale t, the inner product by c + scale t, in units of ``length`` squared.
@@ -100,12 +97,12 @@ class Encoder(ABC):
 
     @abstractmethod
     def state(self) -> tuple[dict[str, Any], Arrays]:
-        """What json can write, and arrays by name: all that makes the encoder what it is."""
+        """Return what json can write, and arrays by name: all that makes the encoder what it is."""
 
     @classmethod
     @abstractmethod
     def of_state(cls, state: dict[str, Any], arrays: Arrays) -> Self:
-        """The inverse of ``state``; TypeError, KeyError or ValueError for what is none (it may be a stranger's).
+        """Return the encoder that gave ``state``; TypeError, KeyError or ValueError for what is none (a stranger's).
 
         Parameters
         ----------
@@ -116,7 +113,7 @@ class Encoder(ABC):
 
     @cached_property
     def fingerprint(self) -> str:
-        """Hexadecimal sha256 of kind, numbers and arrays: equal for encoders that give equal codes and answers."""
+        """Return the hexadecimal sha256 of kind, numbers and arrays: equal for encoders of equal codes and answers."""
         state, arrays = self.state()
         found = hashlib.sha256(json.dumps([_kind(type(self)), state], sort_keys=True).encode())
         for name in sorted(arrays):
@@ -126,43 +123,11 @@ class Encoder(ABC):
             found.update(array.tobytes())
         return found.hexdigest()
 
-    def search(
-        self,
-        queries: Rows,
-        codes: ArrayLike,
-        *,
-        k: int = 10,
-        metric: str = "euclidean",
-        rescore: Source | None = None,
-        oversample: float = 4,
-        ids: ArrayLike | None = None,
-        allow: ArrayLike | None = None,
-    ) -> Found:
-        """The k nearest of codes for every real-valued query: see ``SketchHash.search``.
-
-        Parameters
-        ----------
-        queries, codes, k, metric, rescore, oversample, ids, allow
-            As there.
-
-        Returns
-        -------
-        (distances, positions or ids) : ndarray (m, k) both
-        """
-        return search(
-            self,
-            queries,
-            codes,
-            k=k,
-            metric=metric,
-            rescore=rescore,
-            oversample=oversample,
-            ids=ids,
-            allow=allow,
-        )
+    def _encoder_for(self, codes: Codes) -> Self:
+        return self
 
     def checked(self, rows: Rows, name: str = "rows") -> Any:
-        """Rows of this width as an array or CSR; not looked at for what is not finite.
+        """Return rows of this width as an array or CSR; not looked at for what is not finite.
 
         Parameters
         ----------
@@ -186,27 +151,23 @@ class Encoder(ABC):
 
 
 def _kind(cls: type) -> str:
-    """The name of a kind in a file, "fastsketch.hashing.SignEncoder": the room whose import makes it known, first."""
-    parts = cls.__module__.split(".")
-    home = ".".join(parts[:2]) if parts[0] == "fastsketch" else cls.__module__
-    return f"{home}.{cls.__name__}"
+    """Return the name of a kind in a file, "fastsketch.hashing.SignEncoder": first what makes it known."""
+    return f"{home_of(cls)}.{cls.__name__}"
 
 
 def kept(encoder: Encoder) -> tuple[dict[str, Any], Arrays]:
-    """The state of an encoder with its kind, for ``restored``."""
+    """Return the state of an encoder with its kind, for ``restored``."""
     state, arrays = encoder.state()
     return {"kind": _kind(type(encoder)), "state": state}, arrays
 
 
 def restored(about: dict[str, Any], arrays: Arrays) -> Encoder:
-    """The encoder whose ``kept`` this is; ValueError for what is none (it may be a stranger's)."""
+    """Return the encoder whose ``kept`` this is; ValueError for what is none (it may be a stranger's)."""
     kind = about.get("kind")
     if not isinstance(kind, str):
         raise ValueError(f"the kind of an encoder must be a name, got {kind!r}")
-    home = kind.rpartition(".")[0]
-    if kind not in _kinds and re.fullmatch(r"fastsketch\.[a-z]+", home):
-        with suppress(ImportError):
-            import_module(home)
+    if kind not in _kinds:
+        import_home(kind.rpartition(".")[0])
     if kind not in _kinds or isabstract(_kinds[kind]):
         raise ValueError(f"no encoder of kind {kind!r} is known: it may be of a newer version")
     try:

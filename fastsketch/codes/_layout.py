@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch._validation import as_integer
-from fastsketch.codes._factors import NOTHING, Factors, Minifloat
+from fastsketch.codes._code_factors import NOTHING, Factors, Minifloat
 
 Codes = NDArray[np.uint8]
 
@@ -38,28 +38,28 @@ class Layout:
 
     @property
     def nibble_bytes(self) -> int:
-        """Bytes before the factors."""
+        """Return the bytes before the factors."""
         return (self.n_tables + 1) // 2
 
     @property
     def width(self) -> int:
-        """Bytes of a code."""
+        """Return the bytes of a code."""
         return self.nibble_bytes + self.offset.n_bytes + self.scale.n_bytes
 
     def nibbles(self, codes: Codes) -> Codes:
-        """uint8 (n, n_tables), each below 16, of codes (n, width)."""
+        """Return uint8 (n, n_tables), each below 16, of codes (n, width)."""
         body = codes[:, : self.nibble_bytes]
         out = np.empty((len(codes), 2 * self.nibble_bytes), np.uint8)
         out[:, ::2], out[:, 1::2] = body & 15, body >> 4
         return out[:, : self.n_tables]
 
     def offsets(self, codes: Codes) -> Factors | None:
-        """float32 (n,), or None if a code has none."""
+        """Return the offsets of codes, float32 (n,), or None if a code has none."""
         start = self.nibble_bytes
         return self._factor(self.offset, codes[:, start : start + self.offset.n_bytes])
 
     def scales(self, codes: Codes) -> Factors | None:
-        """float32 (n,), or None if a code has none."""
+        """Return the scales of codes, float32 (n,), or None if a code has none."""
         return self._factor(self.scale, codes[:, self.width - self.scale.n_bytes :])
 
     @staticmethod
@@ -67,7 +67,7 @@ class Layout:
         return kind.decode(data) if kind.n_bytes else None
 
     def packed(self, nibbles: Codes, offset: Any = None, scale: Any = None) -> Codes:
-        """Codes (n, width) of nibbles (n, n_tables), each below 16, and of the factors (n,) that the layout has."""
+        """Return codes (n, width) of nibbles (n, n_tables), each below 16, and of the layout's factors (n,)."""
         n = len(nibbles)
         pairs = np.zeros((n, 2 * self.nibble_bytes), np.uint8)
         pairs[:, : self.n_tables] = nibbles
@@ -85,7 +85,7 @@ class Layout:
             codes[:, start + self.offset.n_bytes :] = self.scale.encode(scale)
 
     def state(self) -> dict[str, Any]:
-        """What json can write."""
+        """Return what json can write."""
         return {
             "n_tables": self.n_tables,
             **{
@@ -96,7 +96,7 @@ class Layout:
 
     @classmethod
     def of_state(cls, state: Any) -> "Layout":
-        """The inverse of ``state``; TypeError or ValueError for what is none."""
+        """Return the inverse of ``state``; TypeError or ValueError for what is none."""
         if not isinstance(state, dict) or set(cast("dict[Any, Any]", state)) != {"n_tables", "offset", "scale"}:
             raise ValueError(f"a layout has n_tables, offset and scale, got {state!r}")
         found = cast("dict[str, Any]", state)

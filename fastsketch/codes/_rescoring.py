@@ -25,7 +25,7 @@ class RowsAt(NamedTuple):
 
 
 def checked_source(source: Source, n: int, n_features: int, name: str = "rescore") -> RowsAt:
-    """Of n rows with n_features columns; TypeError / ValueError naming the argument. A function is checked later."""
+    """Return n rows of n_features columns; TypeError or ValueError names the argument. A function is checked later."""
     if not callable(source):
         refuse_names(source, name)
         if not isinstance(source, np.ndarray) or source.ndim != 2:
@@ -50,7 +50,7 @@ def refuse_names(source: Any, name: str) -> None:
 def rescored(
     queries: Any, places: Places, rows: RowsAt, *, metric: str, k: int, ids: Places | None = None
 ) -> tuple[NDArray[np.float64], Places]:
-    """Exact keys (m, k), ascending, and places (m, k) of the k best of candidates (m, c); ties by id.
+    """Return exact keys (m, k), ascending, and places (m, k) of the k best of candidates (m, c); ties by id.
 
     Rows are read in the order of their places, a piece at a time, each once for all queries.
     """
@@ -63,7 +63,7 @@ def rescored(
 def exact_keys(
     queries: Any, places: Places, rows: RowsAt, *, metric: str, ids: Places | None = None
 ) -> NDArray[np.float64]:
-    """Keys (m, c) of candidates (m, c) by their rows: see ``_search``."""
+    """Return keys (m, c) of candidates (m, c) by their rows: see ``_search``."""
     m, c = places.shape
     keys = np.empty(m * c)
     order = np.argsort(places, axis=None, kind="stable")  # pairs of a query and a candidate, row by row
@@ -83,7 +83,7 @@ def exact_keys(
 
 
 def _read(rows: RowsAt, places: Places, ids: Places | None) -> Any:
-    """Rows at ascending places, float64 (len(places), d) or CSR, checked."""
+    """Return rows at ascending places, float64 (len(places), d) or CSR, checked."""
     if callable(rows.source):
         names = places if ids is None else ids[places]
         found = as_rows(rows.source(names.copy()), name="the rows that rescore returned")
@@ -108,7 +108,7 @@ def _finite(rows: Any) -> bool:
 
 
 def _keys(queries: Any, of_query: Places, rows: Any, of_row: Places, *, metric: str) -> NDArray[np.float64]:
-    """Keys of pairs of a query and a row."""
+    """Return keys of pairs of a query and a row."""
     out = np.empty(len(of_query))
     step = max(1, PIECE_BYTES // (8 * rows.shape[1]))
     for start in range(0, len(out), step):
@@ -124,7 +124,7 @@ def _keys(queries: Any, of_query: Places, rows: Any, of_row: Places, *, metric: 
 
 
 def _of_pairs(x: Any, q: Any, metric: str) -> NDArray[np.float64]:
-    """Keys of rows and queries (p, d), both dense or both CSR."""
+    """Return keys of rows and queries (p, d), both dense or both CSR."""
     if metric == "euclidean":
         return _dots(x - q, x - q)
     if metric == "inner_product":
@@ -135,14 +135,14 @@ def _of_pairs(x: Any, q: Any, metric: str) -> NDArray[np.float64]:
 
 
 def _dots(x: Any, y: Any) -> NDArray[np.float64]:
-    """Inner products of the rows of two matrices, (p,)."""
+    """Return inner products of the rows of two matrices, (p,)."""
     if is_sparse(x):
         return np.asarray(x.multiply(y).sum(axis=1), np.float64).reshape(-1)
     return np.einsum("ij,ij->i", x, y, dtype=np.float64)
 
 
 def _scaled(x: Any) -> Any:
-    """Rows divided by their largest magnitude, whose squares can then be summed."""
+    """Return rows divided by their largest magnitude, whose squares can then be summed."""
     if is_sparse(x):
         from scipy import sparse
 

@@ -16,10 +16,10 @@ from numpy.typing import ArrayLike, NDArray
 from fastsketch._validation import Rows, as_choice, check_finite, natural_dtype
 from fastsketch.codes._blocks import Blocks
 from fastsketch.codes._chosen import Mask, Places, allowed, as_ids, as_k
+from fastsketch.codes._code_scan import Estimate, Rule, Tables, scan, scored
 from fastsketch.codes._layout import Codes
-from fastsketch.codes._packed import as_codes, nearest_bits
+from fastsketch.codes._packed_codes import as_codes, nearest_bits
 from fastsketch.codes._rescoring import Source, checked_source, rescored
-from fastsketch.codes._scan import Estimate, Rule, Tables, scan, scored
 
 if TYPE_CHECKING:
     from fastsketch.codes._encoder import Encoder
@@ -43,44 +43,115 @@ TABLE_BYTES = 256
 CANDIDATE_BYTES = 64
 
 
-def search(
-    encoder: "Encoder",
-    queries: Rows,
-    codes: ArrayLike,
-    *,
-    k: int = 10,
-    metric: str = "euclidean",
-    rescore: Source | None = None,
-    oversample: float = 4,
-    ids: ArrayLike | None = None,
-    allow: ArrayLike | None = None,
-) -> Found:
-    """The k nearest of codes for every real-valued query; the contract is in ``SketchHash.search``."""
-    as_metric(metric, encoder)
-    collection = codes_of(codes, encoder)
-    n = len(collection)
-    asked = checked_queries(queries, encoder)
-    names = as_ids(ids, n)
-    mask = allowed(allow, n, names)
-    k = as_k(k, n, mask)
-    wanted = as_candidates(k, oversample, n if mask is None else int(np.count_nonzero(mask)))
-    rows = None if rescore is None else checked_source(rescore, n, encoder.n_features)
-    norms = estimated_norms(encoder, collection) if metric == "cosine" and encoder.norm is None else None
+class CodeSearch:
+    """Search of codes by real-valued queries, of a model that has an encoder or of the encoder itself."""
 
-    def answer(some: Any) -> Found:
-        if rows is None:
-            keys, places = nearest(encoder, some, collection, metric=metric, k=k, ids=names, allow=mask, norms=norms)
-            return as_distances(keys, metric), places if names is None else names[places]
-        _, places = nearest(encoder, some, collection, metric=metric, k=wanted, ids=names, allow=mask, norms=norms)
-        ranked_by = "euclidean" if metric == "hamming" else metric
-        keys, places = rescored(some, places, rows, metric=ranked_by, k=k, ids=names)
-        return as_distances(keys, ranked_by), places if names is None else names[places]
+    def _encoder_for(self, codes: Codes) -> "Encoder":
+        """Return the encoder that these codes are read by; raise ValueError without one."""
+        raise NotImplementedError
 
-    return by_pieces(asked, answer, n_tables=encoder.layout.n_tables, candidates=k if rows is None else wanted)
+    def search(
+        self,
+        queries: Rows,
+        codes: ArrayLike,
+        *,
+        k: int = 10,
+        metric: Metric = "euclidean",
+        rescore: Source | None = None,
+        oversample: float = 4,
+        ids: ArrayLike | None = None,
+        allow: ArrayLike | None = None,
+    ) -> Found:
+        """Find the k codes nearest to every query, which stays as it is: a real-valued row, no code.
+
+        Parameters
+        ----------
+        queries : array_like or scipy.sparse (m, d), or one row (d,)
+        codes : ndarray uint8 (n, width)
+            A collection that ``encode`` made; of a hash with factors or without, as the width tells.
+        k : int, default 10
+            At most the number of codes that may be found.
+        metric : {"euclidean", "inner_product", "cosine", "hamming"}, default "euclidean"
+            "euclidean": estimates of the distance of query and row, in the units of the rows, not squared and never
+            below zero. "inner_product" and "cosine": estimates of q'x and of q'x / (||q|| ||x||), the largest first;
+            0 for a query or a row of zeros. Without factors a row counts as long as the query is, in relation to the
+            mean: angles are compared, lengths are not known. "hamming", of a hash alone: bits that differ from the code
+            of the query.
+        rescore : array_like, numpy.memmap or scipy.sparse (n, d), or callable, optional
+            The rows that were encoded. The best ceil(k * oversample) candidates of every query are ranked by exact
+            distances, inner products or cosines (Euclidean distances for "hamming"). Only rows of candidates are read,
+            in order, each once for all queries (those of some million candidates), some 16 MB at a time. A callable is
+            given int64 ids (b,), those of `ids` or else places, and returns their rows (b, d).
+        oversample : float, default 4
+            At least 1; of no meaning without `rescore`.
+        ids : array_like of int64 (n,), optional
+            Different numbers by which codes are called, in results and in `allow`; default 0 to n - 1.
+        allow : array_like of ids, or of bool (n,), optional
+            The codes that may be found.
+
+        Returns
+        -------
+        distances : ndarray float64 (m, k), int32 for "hamming" without `rescore`
+            From the nearest on; see `metric`.
+        indices : ndarray int64 (m, k)
+            Ids; among equal estimates the smaller comes first.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If a model has seen no rows; if queries are no finite real rows of its width, codes are not of its width,
+            such codes have no such metric, k exceeds the codes that may be found, ids are not n different integers, or
+            `allow` holds others or is a mask of another length; if `rescore` has rows of another number or width, or
+            some that are not finite.
+
+        Notes
+        -----
+        A scan of all codes. With factors an estimate is that of RaBitQ in the learned directions: unbiased for random
+        ones, and without error for the query that is the row itself, but for what the directions do not span.
+
+        References
+        ----------
+        Gao, Long, *RaBitQ*, SIGMOD 2024.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> rows = np.random.default_rng(0).standard_normal((5000, 100))
+        >>> model = fs.SketchHash(32).update(rows)
+        >>> codes = model.encode(rows, factors=True)
+        >>> distances, found = model.search(rows[:1], codes, k=1, rescore=rows)
+        >>> int(found[0, 0]), float(distances[0, 0])
+        (0, 0.0)
+        """
+        collection = as_codes(codes, "codes")
+        encoder = self._encoder_for(collection)
+        as_metric(metric, encoder)
+        check_width(collection, encoder)
+        n = len(collection)
+        asked = checked_queries(queries, encoder)
+        names = as_ids(ids, n)
+        mask = allowed(allow, n, names)
+        k = as_k(k, n, mask)
+        wanted = as_candidates(k, oversample, n if mask is None else int(np.count_nonzero(mask)))
+        rows = None if rescore is None else checked_source(rescore, n, encoder.n_features)
+        norms = estimated_norms(encoder, collection) if metric == "cosine" and encoder.norm is None else None
+
+        candidates = k if rows is None else wanted
+        ranked_by = "euclidean" if metric == "hamming" and rows is not None else metric
+
+        def answer(some: Any) -> Found:
+            keys, places = nearest(
+                encoder, some, collection, metric=metric, k=candidates, ids=names, allow=mask, norms=norms
+            )
+            if rows is not None:
+                keys, places = rescored(some, places, rows, metric=ranked_by, k=k, ids=names)
+            return as_distances(keys, ranked_by), places if names is None else names[places]
+
+        return by_pieces(asked, answer, n_tables=encoder.layout.n_tables, candidates=candidates)
 
 
 def by_pieces(queries: Any, answer: Callable[[Any], Found], *, n_tables: int, candidates: int) -> Found:
-    """Answers of all queries, so many at a time that their tables and candidates fit in PIECE_BYTES."""
+    """Answer all queries, so many at a time that their tables and candidates fit in PIECE_BYTES."""
     m: int = queries.shape[0]
     step = max(1, PIECE_BYTES // (TABLE_BYTES * n_tables + CANDIDATE_BYTES * candidates))
     if m <= step:
@@ -101,16 +172,14 @@ def as_metric(metric: str, encoder: "Encoder") -> None:
         raise ValueError("metric='hamming' is for codes of a hash: those of a quantizer are no signs")
 
 
-def codes_of(codes: ArrayLike, encoder: "Encoder") -> Codes:
-    """Codes (n, width), or TypeError / ValueError that says what they seem to be."""
-    out = as_codes(codes, "codes")
-    if out.shape[1] != encoder.width:
-        raise ValueError(f"codes must have {encoder.width} bytes, as this model makes them, got {out.shape[1]}")
-    return out
+def check_width(codes: Codes, encoder: "Encoder") -> None:
+    """Raise ValueError unless codes are as wide as those of an encoder."""
+    if codes.shape[1] != encoder.width:
+        raise ValueError(f"codes must have {encoder.width} bytes, as this model makes them, got {codes.shape[1]}")
 
 
 def checked_queries(queries: Rows, encoder: "Encoder") -> Any:
-    """Finite queries (m, d) in float32 or float64, or CSR."""
+    """Return finite queries (m, d) in float32 or float64, or CSR."""
     out = encoder.checked(queries, "queries")
     with np.errstate(over="ignore"):  # of a long double
         out = out.astype(natural_dtype(out.dtype), copy=False)
@@ -119,7 +188,7 @@ def checked_queries(queries: Rows, encoder: "Encoder") -> Any:
 
 
 def as_candidates(k: int, oversample: float, most: int) -> int:
-    """Candidates to rescore: ceil(k * oversample), or as many as there are."""
+    """Return how many candidates to rescore: ceil(k * oversample), or as many as there are."""
     if isinstance(oversample, bool | np.bool_) or not isinstance(oversample, int | float | np.number):
         raise TypeError(f"oversample must be a number, got {oversample!r}")
     if not 1 <= oversample < math.inf:
@@ -138,7 +207,7 @@ def nearest(
     allow: Mask | None = None,
     norms: NDArray[np.float32] | None = None,
 ) -> tuple[Keys, Places]:
-    """Keys (m, k), ascending, and places (m, k) of the k best codes of checked queries, k of which at least may come.
+    """Return keys (m, k), ascending, and places (m, k) of the k best codes of checked queries; k at least may come.
 
     Among equal estimates the smaller id comes first. norms: ``estimated_norms``, if they are kept, for cosines.
     """
@@ -177,7 +246,7 @@ def _estimated(
     allow: Mask | None,
     norms: NDArray[np.float32] | None = None,
 ) -> tuple[Keys, Places]:
-    """``nearest`` by the estimates that codes give of this metric."""
+    """Return what ``nearest`` does, by the estimates that codes give of this metric."""
     if metric == "cosine":
         queries, shift = _unit(queries) * encoder.length, 0
     else:
@@ -202,7 +271,7 @@ def _estimated(
 
 
 def estimated_norms(encoder: "Encoder", codes: Codes | Blocks) -> NDArray[np.float32]:
-    """float32 (n,), positive: estimated lengths of the rows behind codes, in units of ``encoder.length``."""
+    """Return float32 (n,), positive: estimated lengths of the rows behind codes, in units of ``encoder.length``."""
     tables, constant = _tables(encoder, np.zeros((1, encoder.n_features)), "euclidean")
     # the squared distances from zero
     base = min(float(constant[0]), LARGEST)
@@ -212,7 +281,7 @@ def estimated_norms(encoder: "Encoder", codes: Codes | Blocks) -> NDArray[np.flo
 
 
 def _tables(encoder: "Encoder", queries: Any, metric: Estimate) -> Tables:
-    """Those of the encoder, kept among numbers whose sums are numbers; it is not asked where there are no queries."""
+    """Return the encoder's tables, among numbers whose sums are numbers; it is not asked where there are no queries."""
     if not queries.shape[0]:
         return Tables(np.zeros((0, encoder.layout.n_tables, 16), np.float32), np.zeros(0))
     tables, constant = encoder.tables(queries, metric)
@@ -220,7 +289,7 @@ def _tables(encoder: "Encoder", queries: Any, metric: Estimate) -> Tables:
 
 
 def as_distances(keys: Keys, metric: str) -> NDArray[Any]:
-    """What is returned of keys: distances, no longer squared and not below zero; products and cosines, the largest
+    """Return keys as distances, no longer squared and not below zero; products and cosines, the largest
     first; Hamming distances as they are."""
     if metric == "hamming":
         return keys
@@ -231,7 +300,7 @@ def as_distances(keys: Keys, metric: str) -> NDArray[Any]:
 
 
 def _within_reach(queries: Any, length: float, metric: str) -> tuple[Any, Any]:
-    """Queries (m, d), some of them times a power of two so that float32 holds their tables; binary exponents (m, 1) of
+    """Scale queries (m, d) by powers of two so that float32 holds their tables; return them and exponents (m, 1) of
     what their keys are to be multiplied by, or 0 if that is none of them.
 
     An inner product goes by the query. From a query so far away all rows are as far as their mean, up to their order,
@@ -254,7 +323,7 @@ def _dense(values: Any) -> NDArray[np.float64]:
 
 
 def _unit(queries: Any) -> Any:
-    """Queries of length one; zero stays zero."""
+    """Return queries of length one; zero stays zero."""
     dense = _dense(queries)
     top = np.abs(dense).max(axis=1, keepdims=True)
     dense = dense / np.where(top > 0, top, 1.0)

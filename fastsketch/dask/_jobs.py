@@ -15,7 +15,7 @@ import fastsketch as fs
 from fastsketch._model import MergeableModel, Model
 from fastsketch._validation import as_integer, is_sparse
 from fastsketch.codes._encoder import Encoder
-from fastsketch.codes._packed import code_width
+from fastsketch.codes._packed_codes import code_width
 from fastsketch.dask._engine import computed
 from fastsketch.dask._parts import Part
 from fastsketch.hashing._hasher import Hasher

@@ -9,9 +9,8 @@ from fastsketch._kernels.guard import reads
 from fastsketch._model import Model
 from fastsketch._parameters import integer
 from fastsketch._validation import Rows, as_flag, as_rows, check_finite, natural_dtype
-from fastsketch.codes._packed import Codes, as_codes, code_width, pack
-from fastsketch.codes._rescoring import Source
-from fastsketch.codes._search import Found, Metric, search
+from fastsketch.codes._packed_codes import Codes, as_codes, code_width, pack
+from fastsketch.codes._search import CodeSearch
 from fastsketch.hashing._linear_scores import Scores, fill
 from fastsketch.hashing._sign_encoder import FACTOR_BYTES, SignEncoder
 
@@ -19,18 +18,18 @@ from fastsketch.hashing._sign_encoder import FACTOR_BYTES, SignEncoder
 ENCODE_ROWS = 2048
 
 
-class Hasher(Model, abstract=True):
+class Hasher(CodeSearch, Model, abstract=True):
     """Base of the hashes: a subclass learns, and defines ``_scores`` or is linear."""
 
     n_bits: int = integer(at_least=1, kw_only=False)
 
     def _scores(self, rows: Any) -> Scores:
-        """Signed distances (n, n_bits) of checked float rows, in their dtype; rows of the model's width."""
+        """Return signed distances (n, n_bits) of checked float rows, in their dtype; rows of the model's width."""
         raise NotImplementedError
 
     @reads
     def decision_function(self, rows: Rows) -> NDArray[np.floating[Any]]:
-        """Signed distances of rows to the hyperplanes of the code: bit k is set where entry k is positive.
+        """Return signed distances of rows to the hyperplanes of the code: bit k is set where entry k is positive.
 
         Parameters
         ----------
@@ -53,7 +52,7 @@ class Hasher(Model, abstract=True):
 
     @reads
     def encode(self, rows: Rows, *, factors: bool = False) -> Codes:
-        """Binary codes of rows.
+        """Return binary codes of rows.
 
         Parameters
         ----------
@@ -89,7 +88,7 @@ class Hasher(Model, abstract=True):
 
     @reads
     def encoder(self, *, factors: bool = False) -> SignEncoder:
-        """What has been learned so far, frozen: it encodes, decodes and searches as the model does now, for ever.
+        """Freeze what has been learned so far: it encodes, decodes and searches as the model does now, for ever.
 
         Parameters
         ----------
@@ -120,92 +119,11 @@ class Hasher(Model, abstract=True):
     def _encoder(self, *, factors: bool) -> SignEncoder:
         raise NotImplementedError
 
-    def search(
-        self,
-        queries: Rows,
-        codes: ArrayLike,
-        *,
-        k: int = 10,
-        metric: Metric = "euclidean",
-        rescore: Source | None = None,
-        oversample: float = 4,
-        ids: ArrayLike | None = None,
-        allow: ArrayLike | None = None,
-    ) -> Found:
-        """Find the k codes nearest to every query, which stays as it is: a real-valued row, no code.
-
-        Parameters
-        ----------
-        queries : array_like or scipy.sparse (m, d), or one row (d,)
-        codes : ndarray uint8 (n, width)
-            A collection that ``encode`` made, with factors or without: the width tells.
-        k : int, default 10
-            At most the number of codes that may be found.
-        metric : {"euclidean", "inner_product", "cosine", "hamming"}, default "euclidean"
-            "euclidean": estimates of the distance of query and row, in the units of the rows, not squared and never
-            below zero. "inner_product" and "cosine": estimates of q'x and of q'x / (||q|| ||x||), the largest first;
-            0 for a query or a row of zeros. Without factors a row counts as long as the query is, in relation to the
-            mean: angles are compared, lengths are not known. "hamming": bits that differ from the code of the query.
-        rescore : array_like, numpy.memmap or scipy.sparse (n, d), or callable, optional
-            The rows that were encoded. The best ceil(k * oversample) candidates of every query are ranked by exact
-            distances, inner products or cosines (Euclidean distances for "hamming"). Only rows of candidates are read,
-            in order, each once for all queries (those of some million candidates), some 16 MB at a time. A callable is
-            given int64 ids (b,), those of `ids` or else places, and returns their rows (b, d).
-        oversample : float, default 4
-            At least 1; of no meaning without `rescore`.
-        ids : array_like of int64 (n,), optional
-            Different numbers by which codes are called, in results and in `allow`; default 0 to n - 1.
-        allow : array_like of ids, or of bool (n,), optional
-            The codes that may be found.
-
-        Returns
-        -------
-        distances : ndarray float64 (m, k), int32 for "hamming" without `rescore`
-            From the nearest on; see `metric`.
-        indices : ndarray int64 (m, k)
-            Ids; among equal estimates the smaller comes first.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If the model has seen no rows; if queries are no finite real rows of its width, codes are not of its width,
-            k exceeds the codes that may be found, ids are not n different integers, or `allow` holds others or is a
-            mask of another length; if `rescore` has rows of another number or width, or some that are not finite.
-
-        Notes
-        -----
-        A scan of all codes. With factors an estimate is that of RaBitQ in the learned directions: unbiased for random
-        ones, and without error for the query that is the row itself, but for what the directions do not span.
-
-        References
-        ----------
-        Gao, Long, *RaBitQ*, SIGMOD 2024.
-
-        Examples
-        --------
-        >>> import numpy as np, fastsketch as fs
-        >>> rows = np.random.default_rng(0).standard_normal((5000, 100))
-        >>> model = fs.SketchHash(32).update(rows)
-        >>> codes = model.encode(rows, factors=True)
-        >>> distances, found = model.search(rows[:1], codes, k=1, rescore=rows)
-        >>> int(found[0, 0]), float(distances[0, 0])
-        (0, 0.0)
-        """
-        collection = as_codes(codes, "codes")
-        return search(
-            self.encoder(factors=self._has_factors(collection)),
-            queries,
-            collection,
-            k=k,
-            metric=metric,
-            rescore=rescore,
-            oversample=oversample,
-            ids=ids,
-            allow=allow,
-        )
+    def _encoder_for(self, codes: Codes) -> SignEncoder:
+        return self.encoder(factors=self._has_factors(codes))
 
     def _has_factors(self, codes: Codes) -> bool:
-        """By the width of codes; ValueError for one that this model does not make."""
+        """Return whether codes of this width have factors; ValueError for a width that this model does not make."""
         plain, got = code_width(self.n_bits), codes.shape[1]
         if got not in (plain, plain + FACTOR_BYTES):
             raise ValueError(
@@ -215,7 +133,7 @@ class Hasher(Model, abstract=True):
         return got != plain
 
     def to_faiss(self, codes: ArrayLike | None = None) -> Any:
-        """A faiss.IndexBinaryFlat of this code length, with `codes` in it if they are given (extra: faiss).
+        """Return a faiss.IndexBinaryFlat of this code length, with `codes` in it if they are given (extra: faiss).
 
         Raises
         ------
@@ -263,7 +181,7 @@ class LinearHasher(Hasher, abstract=True):
     """Bits are signs of rows @ projection - offsets."""
 
     def _linear(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Projection (d, n_bits) and offsets (n_bits,)."""
+        """Return projection (d, n_bits) and offsets (n_bits,)."""
         raise NotImplementedError
 
     def _fill(self, rows: Any, *, scores: Scores | None = None, codes: Codes | None = None) -> None:

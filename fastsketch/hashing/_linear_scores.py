@@ -49,7 +49,7 @@ def fill(
 def _filled(
     rows: Any, projection: Scores, offsets: Scores, *, scores: Scores | None = None, codes: Codes | None = None
 ) -> int:
-    """The kernel's answer: the first row that is not finite, or -1."""
+    """Return the kernel's answer: the first row that is not finite, or -1."""
     if not is_sparse(rows):
         rows = plain_rows(rows, projection.dtype)
         if rows.strides[0] < rows.shape[1] * rows.itemsize:  # BLAS takes no rows that overlap or lie backwards

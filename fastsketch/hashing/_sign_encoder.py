@@ -11,10 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 from fastsketch._kernels.hashing.encode import rows_of_part
 from fastsketch._validation import Rows, as_flag, as_real, check_finite, is_sparse, natural_dtype
 from fastsketch.codes import Encoder
+from fastsketch.codes._code_factors import NOTHING, Minifloat
 from fastsketch.codes._encoder import Arrays, Estimate, Tables
-from fastsketch.codes._factors import NOTHING, Minifloat
 from fastsketch.codes._layout import Codes, Layout
-from fastsketch.codes._packed import as_codes, pack
+from fastsketch.codes._packed_codes import as_codes, pack
 from fastsketch.hashing._linear_scores import fill
 from fastsketch.io import _checks as checks
 
@@ -32,8 +32,8 @@ MOST_EXPONENT = 500
 SIGNS = np.array([signs[::-1] for signs in product((-1.0, 1.0), repeat=4)])
 
 
-class View(NamedTuple):
-    """What an encoder sees of rows, in units of length: scores (n, n_bits), squared distances from the mean (n,)."""
+class SeenRows(NamedTuple):
+    """Rows as an encoder sees them, in units of length: scores (n, n_bits), squared distances from the mean (n,)."""
 
     scores: Array
     squares: Array
@@ -62,22 +62,22 @@ class SignEncoder(Encoder):
         self.layout = Layout(-(-n_bits // 4), factor, factor)
 
     @abstractmethod
-    def _view(self, rows: Any) -> View:
-        """Of checked float rows."""
+    def _view(self, rows: Any) -> SeenRows:
+        """Return what checked float rows look like."""
 
     @abstractmethod
     def _from_origin(self, rows: Any) -> tuple[Array, Array]:
-        """Scores of checked float rows without the mean, (n, n_bits), and their inner products with the mean, (n,)."""
+        """Return scores of checked float rows without the mean, (n, n_bits), and their products with the mean, (n,)."""
 
     def bits(self, rows: Any) -> Codes:
-        """Signs of the scores of checked rows alone, uint8 (n, ceil(n_bits / 8))."""
+        """Return signs of the scores of checked rows alone, uint8 (n, ceil(n_bits / 8))."""
         out = np.empty((rows.shape[0], self.layout.nibble_bytes), np.uint8)
         for part, piece in self._pieces(rows):
             out[part] = pack(self._view(piece).scores > 0)
         return out
 
     def encode(self, rows: Rows) -> Codes:
-        """Codes uint8 (n, width) of rows, array_like or scipy.sparse (n, d), or of one row (d,)."""
+        """Return codes uint8 (n, width) of rows, array_like or scipy.sparse (n, d), or of one row (d,)."""
         checked = self.checked(rows)
         if not self.factors:
             return self.bits(checked)
@@ -92,15 +92,15 @@ class SignEncoder(Encoder):
         return PIECE_ROWS
 
     def _pieces(self, rows: Any) -> Iterator[tuple[slice, Any]]:
-        """Checked rows as finite float rows, a piece at a time."""
+        """Yield checked rows as finite float rows, a piece at a time."""
         step = self._piece_rows()
         for start in range(0, rows.shape[0], step):
             piece = rows[start : start + step]
             check_finite(piece, offset=start)
             yield slice(start, start + step), piece.astype(natural_dtype(piece.dtype), copy=False)
 
-    def _scale(self, view: View) -> Array:
-        """(n,): squares / ||z||_1, 0 for a row at the mean."""
+    def _scale(self, view: SeenRows) -> Array:
+        """Return (n,): squares / ||z||_1, 0 for a row at the mean."""
         with np.errstate(over="ignore", invalid="ignore"):
             squares = _row_sums(view.scores * view.scores) if self.spans else view.squares
             sums = _row_sums(np.abs(view.scores))
@@ -108,7 +108,6 @@ class SignEncoder(Encoder):
         return np.where(np.isnan(out), np.inf, out)
 
     def tables(self, queries: Any, metric: Estimate) -> Tables:
-        """See ``Encoder.tables``."""
         with np.errstate(over="ignore", invalid="ignore"):
             queries = queries.astype(np.float64)
             view = self._view(queries)
@@ -120,12 +119,12 @@ class SignEncoder(Encoder):
 
 
 def _row_sums(values: Array) -> Array:
-    """The sum of every row, (n,), in an order that its length alone decides."""
+    """Return the sum of every row, (n,), in an order that its length alone decides."""
     return np.ascontiguousarray(values).sum(axis=1)
 
 
 def _tables(scores: Array) -> NDArray[np.float32]:
-    """T (m, n_tables, 16): sums of four of the scores (m, n_bits), with the signs of a nibble."""
+    """Return T (m, n_tables, 16): sums of four of the scores (m, n_bits), with the signs of a nibble."""
     m, n_bits = scores.shape
     n_tables = -(-n_bits // 4)
     groups = np.zeros((m, n_tables, 4))
@@ -163,7 +162,7 @@ class LinearSignEncoder(SignEncoder):
         self._set_up(len(offsets), factors=factors)
 
     def bits(self, rows: Any) -> Codes:
-        """See ``SignEncoder.bits``."""
+        """Return signs of the scores of checked rows alone, uint8 (n, ceil(n_bits / 8))."""
         out = np.empty((rows.shape[0], self.layout.nibble_bytes), np.uint8)
         fill(rows, self.projection, self.offsets, codes=out)
         return out
@@ -172,8 +171,8 @@ class LinearSignEncoder(SignEncoder):
         part = rows_of_part(self.n_features, self.n_bits)
         return max(1, PIECE_ROWS // part) * part
 
-    def _view(self, rows: Any) -> View:
-        return View(self._scores(rows, self.offsets), self._squares(rows))
+    def _view(self, rows: Any) -> SeenRows:
+        return SeenRows(self._scores(rows, self.offsets), self._squares(rows))
 
     def _from_origin(self, rows: Any) -> tuple[Array, Array]:
         centre = np.ascontiguousarray(self.mean[:, np.newaxis])
@@ -187,7 +186,7 @@ class LinearSignEncoder(SignEncoder):
         return out / self.length
 
     def _squares(self, rows: Any) -> Array:
-        """||x - mean||^2 of each."""
+        """Return ||x - mean||^2 of each."""
         with np.errstate(over="ignore"):
             if not is_sparse(rows):
                 centred = (rows - self.mean) / self.length
@@ -203,7 +202,7 @@ class LinearSignEncoder(SignEncoder):
             return np.maximum(out, 0.0)
 
     def decode(self, codes: ArrayLike) -> NDArray[np.float32]:
-        """mean + scale P s, float32 (n, d); TypeError without factors, or if the directions are not orthonormal."""
+        """Return mean + scale P s, float32 (n, d); TypeError without factors or orthonormal directions."""
         if not (self.factors and self.spans):
             what = "with factors alone" if self.spans else "of orthonormal directions alone"
             raise TypeError(f"signs stand for rows {what}: these codes cannot be decoded")
@@ -216,13 +215,11 @@ class LinearSignEncoder(SignEncoder):
         return (self.mean + weighted @ self.projection.T).astype(np.float32)
 
     def state(self) -> tuple[dict[str, Any], Arrays]:
-        """See ``Encoder.state``."""
         arrays = {"projection": self.projection, "mean": self.mean, "offsets": self.offsets}
         return {"factors": self.factors, "spans": self.spans, "length": self.length}, arrays
 
     @classmethod
     def of_state(cls, state: dict[str, Any], arrays: Arrays) -> Self:
-        """See ``Encoder.of_state``."""
         checks.only(arrays, "projection", "mean", "offsets")
         d, n_bits = arrays["mean"].size, arrays["offsets"].size
         checks.number_within(d, "n_features", 1, checks.MOST_COLUMNS)
@@ -240,7 +237,7 @@ class LinearSignEncoder(SignEncoder):
 
 
 def as_length(value: Any) -> float:
-    """A unit of length: a power of two whose square is a number too."""
+    """Return a unit of length: a power of two whose square is a number too."""
     length = as_real(value, "length", 2.0**-MOST_EXPONENT, 2.0**MOST_EXPONENT)
     if np.frexp(length)[0] != 0.5:
         raise ValueError(f"length must be a power of two, got {length}")
@@ -248,7 +245,7 @@ def as_length(value: Any) -> float:
 
 
 def length_near(size: float) -> float:
-    """The power of two not above a root of a mean square; 1 if there is none."""
+    """Return the power of two not above a root of a mean square; 1 if there is none."""
     if not (size > 0 and np.isfinite(size)):
         return 1.0
     return float(np.ldexp(1.0, int(np.clip(np.frexp(size)[1] - 1, -MOST_EXPONENT, MOST_EXPONENT))))

@@ -12,11 +12,11 @@ from fastsketch._threads import one_blas_thread
 from fastsketch.hashing._hasher import LinearHasher
 from fastsketch.hashing._sign_encoder import LinearSignEncoder, SignEncoder, length_near
 from fastsketch.io import _checks as checks
+from fastsketch.summaries._block_summary import SummarySetting
 from fastsketch.summaries._directions import top_of_moment, top_of_rows
-from fastsketch.summaries._forest import Node
+from fastsketch.summaries._forest import BlockNode
 from fastsketch.summaries._learner import METHODS, RESERVOIR_ROWS, Method, SummaryModel
 from fastsketch.summaries._rotation import aligned, itq_rotation, random_rotation
-from fastsketch.summaries._summary import SummarySetting
 
 __all__ = ["METHODS", "RESERVOIR_ROWS", "ROTATIONS", "Method", "Rotation", "SketchHash"]
 
@@ -25,10 +25,10 @@ Rotation = Literal["random", "itq"] | None
 ROTATIONS: Final = ("itq", "random", None)
 
 
-class _Learned(NamedTuple):
+class _LearnedHash(NamedTuple):
     """The hash functions, learned from the rows seen so far."""
 
-    node: Node
+    node: BlockNode
     components: Array  # W as (n_bits, d)
     projection: Array  # (d, n_bits)
     offsets: Array  # (n_bits,) mu'P
@@ -126,12 +126,12 @@ class SketchHash(LinearHasher, SummaryModel):
 
     @property
     def _size(self) -> int:
-        """l in use."""
+        """Return the l in use."""
         size = 2 * self.n_bits if self.sketch_size is None else self.sketch_size
         return max(size, 3) if self.method == "fd" and self.n_bits == 1 else size
 
     def _method_for(self, d: int) -> str:
-        """The method in use for rows of d features: exact where it is also the fastest."""
+        """Return the method in use for rows of d features: exact where it is also the fastest."""
         if self.method != "auto":
             return self.method
         return "exact" if d <= 2 * self._size else "srht"
@@ -154,28 +154,28 @@ class SketchHash(LinearHasher, SummaryModel):
 
     # -- reading: never changes the state --------------------------------------------------------------------------
     @reads
-    def _total(self) -> Node | None:
-        """All rows as one node; None before the first."""
+    def _total(self) -> BlockNode | None:
+        """Return all rows as one node; None before the first."""
         if self._learned is not None:
             return self._learned.node
         return None if self._summary is None else self._summary.total()
 
     @reads
-    def _read(self) -> _Learned:
-        """The hash functions, or ValueError without rows."""
+    def _read(self) -> _LearnedHash:
+        """Return the hash functions, or ValueError without rows."""
         if self._learned is None:
             self._learned = self._learned_from(self._require_total())
         return self._learned
 
     @one_blas_thread
-    def _learned_from(self, node: Node) -> _Learned:
+    def _learned_from(self, node: BlockNode) -> _LearnedHash:
         find = top_of_moment if self._method_for(len(node.mean)) == "exact" else top_of_rows
         components = find(node.rows, self.n_bits, seed=self.seed)
         projection = self._rotated(components.T, node.mean)
-        return _Learned(node, components, projection, node.mean @ projection)
+        return _LearnedHash(node, components, projection, node.mean @ projection)
 
     def _rotated(self, basis: Array, mean: Array) -> Array:
-        """The projection (d, n_bits) from W (d, n_bits)."""
+        """Return the projection (d, n_bits) from W (d, n_bits)."""
         if self._anchor is not None:
             return aligned(basis, self._anchor)
         if self.rotation is None:
@@ -245,12 +245,12 @@ class SketchHash(LinearHasher, SummaryModel):
 
     @property
     def components(self) -> Array:
-        """W as (n_bits, d) float64: orthonormal principal directions, the most important first."""
+        """Return W as (n_bits, d) float64: orthonormal principal directions, the most important first."""
         return self._read().components.copy()
 
     @property
     def projection(self) -> Array:
-        """(d, n_bits) float64, orthonormal columns: W R, or W turned to the anchor."""
+        """Return (d, n_bits) float64, orthonormal columns: W R, or W turned to the anchor."""
         return self._read().projection.copy()
 
     # -- keeping it ------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What an index holds: segments in the order of their rows. Every change makes new contents and leaves the old ones."""
+"""Contents of an index: segments in the order of their rows. Every change makes new ones and leaves the old."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from fastsketch._validation import no_mask
 from fastsketch.codes import Encoder
 from fastsketch.indexing._places import Ids, Positions, ascends
-from fastsketch.indexing._room import Batch, Room, empty_room
+from fastsketch.indexing._room import CodedBatch, SegmentRoom, empty_room
 from fastsketch.indexing._segment import SEGMENT_ROWS, Segment, joined
 from fastsketch.io._checks import MOST_COUNT
 
@@ -22,33 +22,33 @@ class Contents(NamedTuple):
     """Segments that nobody adds to, and the one with room for more, of the present encoder."""
 
     sealed: tuple[Segment, ...]
-    room: Room
+    room: SegmentRoom
     next_id: int  # above all that were ever given
 
     @property
     def encoder(self) -> Encoder:
-        """The encoder of what is added."""
+        """Return the encoder of what is added."""
         return self.room.segment.encoder
 
     @property
     def segments(self) -> tuple[Segment, ...]:
-        """All that have rows."""
+        """Return the segments that have rows."""
         last = self.room.segment
         return (*self.sealed, last) if len(last) else self.sealed
 
     @property
     def n_live(self) -> int:
-        """Rows that count."""
+        """Return the number of rows that count."""
         return sum(segment.n_live for segment in self.segments)
 
     @property
     def live_ids(self) -> Ids:
-        """Their ids, in the order of the rows."""
+        """Return the ids of the rows that count, in the order of the rows."""
         return np.concatenate([np.empty(0, np.int64), *(segment.live_ids for segment in self.segments)])
 
     # -- where rows are ------------------------------------------------------------------------------------------------
     def locate(self, ids: Ids) -> tuple[NDArray[np.int64], Positions]:
-        """(number of the segment, position in it) of the rows of ids; -1, -1 where there is none."""
+        """Return (number of the segment, position in it) of the rows of ids; -1, -1 where there is none."""
         which, where = np.full(len(ids), -1, np.int64), np.full(len(ids), -1, np.int64)
         for number, segment in enumerate(self.segments):
             found = segment.find(ids)
@@ -57,15 +57,15 @@ class Contents(NamedTuple):
         return which, where
 
     def located(self, ids: Ids, name: str) -> tuple[NDArray[np.int64], Positions]:
-        """The same; IndexError for ids that are not there."""
+        """Return what ``locate`` does; IndexError for ids that are not there."""
         which, where = self.locate(ids)
         if (which < 0).any():
             raise IndexError(f"{name} must be in the index: {shown(ids[which < 0])} not found")
         return which, where
 
     # -- changes -------------------------------------------------------------------------------------------------------
-    def with_rows(self, batches: Iterable[Batch], coming: int) -> "Contents":
-        """With `coming` rows in all, encoded by the present encoder, whose ids are not there yet."""
+    def with_rows(self, batches: Iterable[CodedBatch], coming: int) -> "Contents":
+        """Return contents with `coming` rows in all, encoded by the present encoder, whose ids are not there yet."""
         contents = self
         for batch in batches:
             start, n = 0, len(batch.ids)
@@ -82,19 +82,19 @@ class Contents(NamedTuple):
         return contents
 
     def closed(self, encoder: Encoder | None = None) -> "Contents":
-        """With a room for a new segment, of another encoder if one is given."""
+        """Return contents with room for a new segment, of another encoder if one is given."""
         last = self.room.segment
         room = empty_room(type(last.codes), encoder or self.encoder, None if last.rows is None else last.rows.dtype)
         sealed = (*self.sealed, replace(last, codes=last.codes.own())) if len(last) else self.sealed
         return self._replace(sealed=sealed, room=room)
 
     def with_segment(self, segment: Segment) -> "Contents":
-        """With rows of any encoder, whose ids are not there yet."""
+        """Return contents with rows of any encoder, whose ids are not there yet."""
         next_id = max(self.next_id, 1 + int(segment.ids.max()))
         return self.closed()._replace(sealed=(*self.segments, segment), next_id=next_id)
 
     def without(self, ids: Ids) -> "Contents":
-        """Without the rows of ids; IndexError if one is not there."""
+        """Return contents without the rows of ids; IndexError if one is not there."""
         which, where = self.located(ids, "ids")
         last = self.room.segment
         segments = [
@@ -104,16 +104,16 @@ class Contents(NamedTuple):
         return self._replace(sealed=tuple(segments[:-1]), room=self.room._replace(segment=segments[-1]))
 
     def of_segments(self, segments: Iterable[Segment]) -> "Contents":
-        """With other segments in place of all, for the same rows."""
+        """Return contents with other segments in place of all, for the same rows."""
         return self.closed()._replace(sealed=tuple(segments))
 
     def compacted(self) -> "Contents":
-        """In few segments, without the rows that do not count."""
+        """Return contents in few segments, without the rows that do not count."""
         found = _merged(self.segments, lambda before, after: True)
         return self.of_segments(joined([segment]) if segment.n_removed else segment for segment in found)
 
     def tidied(self) -> "Contents":
-        """As a save wants it: small segments joined, and those made anew that have lost a share of their rows."""
+        """Return contents for a save: small segments joined, and those made anew that lost a share of their rows."""
         found = _merged(self.segments, lambda before, after: before < 2 * after)
         return self.of_segments(
             joined([segment]) if REMOVED_SHARE * segment.n_removed >= len(segment) else segment for segment in found
@@ -126,7 +126,7 @@ REMOVED_SHARE = 4
 
 
 def _merged(segments: Iterable[Segment], worth: Callable[[int, int], bool]) -> list[Segment]:
-    """Neighbours of one encoder joined as long as they fit and it is worth it, by the rows before and those behind.
+    """Join neighbours of one encoder as long as they fit and it is worth it, by the rows before and those behind.
 
     If that is where the former are fewer than twice the latter, lengths at least halve from one segment to the next:
     there are few files however many saves, and a row is written anew as often as its segment grows by half.
@@ -147,12 +147,12 @@ def _merged(segments: Iterable[Segment], worth: Callable[[int, int], bool]) -> l
 
 # -- ids ---------------------------------------------------------------------------------------------------------------
 def shown(ids: Ids) -> str:
-    """The first of some ids, for an error."""
+    """Return the first of some ids, for an error."""
     return ", ".join(map(str, ids[:SHOWN].tolist())) + (", ..." if len(ids) > SHOWN else "")
 
 
 def as_ids(ids: ArrayLike, name: str = "ids") -> Ids:
-    """int64 (n,) of one id or many; TypeError or ValueError for what is none."""
+    """Return int64 (n,) of one id or many; TypeError or ValueError for what is none."""
     if isinstance(ids, np.ma.MaskedArray):
         raise TypeError(f"{name} must not be a masked array")
     out: NDArray[Any] = np.atleast_1d(np.asarray(ids))
@@ -169,7 +169,7 @@ def as_ids(ids: ArrayLike, name: str = "ids") -> Ids:
 
 
 def different(ids: Ids, name: str = "ids") -> Ids:
-    """The same ids; ValueError if one comes twice."""
+    """Return the same ids; ValueError if one comes twice."""
     if not ascends(ids):
         ordered = np.sort(ids)
         twice = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])

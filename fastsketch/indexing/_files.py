@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch._loading import MANIFEST
 from fastsketch.codes import Encoder
 from fastsketch.codes._encoder import kept, restored
 from fastsketch.indexing._segment import CODES, IDS, REMOVED, ROWS, Written
@@ -24,7 +25,6 @@ from fastsketch.io._npy import read_header
 from fastsketch.io._replacing import replacing
 from fastsketch.io._state import PIECE, StateError
 
-MANIFEST = "index.fsk"
 ENCODER = "encoder"
 ENCODER_KIND = "Encoder"
 
@@ -34,17 +34,17 @@ _UNFINISHED = re.compile(rf"\.({_NAME.pattern}|{re.escape(MANIFEST)})\..*\.[0-9a
 
 
 def new_name(what: str) -> str:
-    """A name that no file of an array has."""
+    """Return a name that no file of an array has."""
     return f"{what}-{os.urandom(8).hex()}.npy"
 
 
 def is_ours(name: str) -> bool:
-    """Whether a file of this name, in the folder of an index, was written by an index and is no manifest."""
+    """Return whether a file of this name, in the folder of an index, was written by an index and is no manifest."""
     return bool(_NAME.fullmatch(name) or _UNFINISHED.fullmatch(name))
 
 
 def as_name(value: Any, what: str) -> str:
-    """The name of a file of this kind, in the folder itself; ValueError for anything else."""
+    """Return the name of a file of this kind, in the folder itself; ValueError for anything else."""
     if not isinstance(value, str) or not _NAME.fullmatch(value) or not value.startswith(f"{what}-"):
         raise ValueError(f"{value!r} is no name of a file of {what}")
     return value
@@ -68,7 +68,7 @@ def write_array(folder: Path, what: str, array: NDArray[Any]) -> Written:
 
 
 def open_array(written: Written, shape: tuple[int, ...], dtype: Any, *, memory_map: bool, verify: bool) -> NDArray[Any]:
-    """The array of a file, mapped or read; StateError unless it is the one of this shape, dtype and (verify) checksum.
+    """Open the array of a file; StateError unless it is the one of this shape, dtype and (verify) checksum.
 
     No memory is taken before the file has been found to be as long as it must be.
     """
@@ -107,7 +107,7 @@ def open_array(written: Written, shape: tuple[int, ...], dtype: Any, *, memory_m
 
 
 def checksum(array: NDArray[Any]) -> int:
-    """crc32 of the bytes of a contiguous array."""
+    """Return the crc32 of the bytes of a contiguous array."""
     content = array.reshape(-1).view(np.uint8).data
     crc = 0
     for start in range(0, len(content), PIECE):
@@ -116,7 +116,7 @@ def checksum(array: NDArray[Any]) -> int:
 
 
 def is_there(folder: Path, written: Written, array: NDArray[Any]) -> bool:
-    """Whether the file of an array is in this folder, as long as it must be."""
+    """Return whether the file of an array is in this folder, as long as it must be."""
     try:
         with (folder / written.file).open("rb") as file:
             header = read_header(file)
@@ -146,7 +146,7 @@ def _holds(path: Path, content: bytes) -> bool:
 
 
 def read_encoder(folder: Path, name: str, fingerprint: Any) -> Encoder:
-    """The encoder of a file; StateError if it is none, or not the one of this fingerprint."""
+    """Read the encoder of a file; StateError if it is none, or not the one of this fingerprint."""
     path = folder / name
     about, arrays = files.read(path)
     try:

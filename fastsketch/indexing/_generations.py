@@ -18,7 +18,7 @@ Rows = NDArray[np.floating[Any]]
 
 
 def as_encoder(model: Any, *, metric: str) -> Encoder:
-    """The encoder of a model, as it has learned so far, or the encoder itself; of a hash with factors if they count."""
+    """Return the encoder of a model as it has learned so far, or itself; of a hash with factors if they count."""
     if isinstance(model, Encoder):
         return model
     if isinstance(model, Hasher):
@@ -29,7 +29,7 @@ def as_encoder(model: Any, *, metric: str) -> Encoder:
 
 
 def facts(contents: Contents) -> list[dict[str, Any]]:
-    """Of each encoder that rows in the index have, the oldest first, and of the present one."""
+    """Return facts of each encoder that rows in the index have, the oldest first, and of the present one."""
     found: dict[str, dict[str, Any]] = {}
     for encoder in (*(segment.encoder for segment in contents.segments), contents.encoder):
         about = {"fingerprint": encoder.fingerprint, "kind": type(encoder).__name__, "width": encoder.width}
@@ -44,7 +44,7 @@ def facts(contents: Contents) -> list[dict[str, Any]]:
 
 # -- rows on their way in ----------------------------------------------------------------------------------------------
 def as_kept(rows: Any, dtype: np.dtype[Any], *, offset: int = 0) -> Rows:
-    """Rows in the dtype they are kept in; ValueError for what it does not hold."""
+    """Return rows in the dtype they are kept in; ValueError for what it does not hold."""
     check_finite(rows, offset=offset)
     dense: NDArray[Any] = rows.toarray() if is_sparse(rows) else rows
     with np.errstate(over="ignore"):
@@ -60,7 +60,7 @@ def as_kept(rows: Any, dtype: np.dtype[Any], *, offset: int = 0) -> Rows:
 
 # -- bringing old ones forward -----------------------------------------------------------------------------------------
 def brought_forward(contents: Contents, rows_of: Callable[[Segment, NDArray[np.int64]], Any]) -> Contents:
-    """All rows encoded by the present encoder; rows_of(segment, positions) gives the rows of old ones."""
+    """Return all rows encoded by the present encoder; rows_of(segment, positions) gives the rows of old ones."""
     encoder = contents.encoder
     segments = (
         segment if segment.encoder == encoder else _again(segment, encoder, rows_of) for segment in contents.segments

@@ -13,15 +13,16 @@ from fastsketch._kernels.guard import Guard, changes
 from fastsketch._parameters import bare_names
 from fastsketch._validation import Rows, as_choice, as_flag, as_rows
 from fastsketch.codes import Encoder
+from fastsketch.codes._packed_codes import as_codes
 from fastsketch.codes._rescoring import Source
-from fastsketch.codes._search import Metric, as_metric, codes_of
+from fastsketch.codes._search import Metric, as_metric, check_width
 from fastsketch.indexing import _generations, _saving
 from fastsketch.indexing._contents import Contents, as_ids, different, shown
+from fastsketch.indexing._index_search import given_rows
 from fastsketch.indexing._manifest import ROW_TYPES
 from fastsketch.indexing._places import Ids, with_run
-from fastsketch.indexing._reading import Reading
-from fastsketch.indexing._room import Batch, empty_room
-from fastsketch.indexing._searching import given_rows
+from fastsketch.indexing._readable_index import ReadableIndex
+from fastsketch.indexing._room import CodedBatch, empty_room
 from fastsketch.indexing._segment import Segment, kind_for, pieces
 from fastsketch.io._checks import MOST_COUNT
 
@@ -30,7 +31,7 @@ KEPT: Final = (None, *ROW_TYPES)
 
 
 @bare_names
-class CodeIndex(Reading):
+class CodeIndex(ReadableIndex):
     """Codes of rows that are added, removed and found again, in memory and in a folder.
 
     Rows are encoded by what a model has learned when the index is made (``model.encoder()``). A model that has learned
@@ -147,11 +148,11 @@ class CodeIndex(Reading):
         n = checked.shape[0]
         given = self._new_ids(ids, n)
 
-        def batches() -> Iterator[Batch]:
+        def batches() -> Iterator[CodedBatch]:
             for piece in pieces(n):
                 some = checked[piece]
                 kept = None if self._rows is None else self._kept(some, offset=piece.start)
-                yield Batch(self._encoded(some, offset=piece.start), given[piece], kept)
+                yield CodedBatch(self._encoded(some, offset=piece.start), given[piece], kept)
 
         self._contents = contents.with_rows(batches(), n)
         return given
@@ -219,7 +220,8 @@ class CodeIndex(Reading):
         """
         contents = self._contents
         encoder = self._encoder_of(fingerprint)
-        checked = codes_of(codes, encoder)
+        checked = as_codes(codes, "codes")
+        check_width(checked, encoder)
         if (rows is None) != (self._rows is None):
             wanted = "the rows of the codes, which it keeps" if rows is None else "rows=None: it keeps none"
             raise ValueError(f"this index needs {wanted}")
@@ -233,7 +235,7 @@ class CodeIndex(Reading):
         if not len(given):
             return given
         if encoder == contents.encoder:
-            self._contents = contents.with_rows([Batch(checked, given, kept)], len(given))
+            self._contents = contents.with_rows([CodedBatch(checked, given, kept)], len(given))
         else:
             held = kind_for(self._metric).of(checked, encoder.layout)
             segment = Segment(encoder, held, given, kept, runs=with_run((), given))
@@ -495,7 +497,7 @@ class CodeIndex(Reading):
         return index
 
     def copy(self) -> "CodeIndex":
-        """An independent index with the same rows; it shares the arrays that never change."""
+        """Return an independent index with the same rows; it shares the arrays that never change."""
         other = type(self).__new__(type(self))
         # a room of its own: rows to come are written into it
         other._set_up(self._rows, self._metric, self._contents.closed())

@@ -25,18 +25,18 @@ Runs = tuple[Run, ...]
 
 
 def ascends(ids: Ids) -> bool:
-    """Whether ids ascend strictly."""
+    """Return whether ids ascend strictly."""
     return bool((ids[1:] > ids[:-1]).all())
 
 
 def run_of(ids: Ids, start: int, stop: int) -> Run:
-    """One run of a stretch."""
+    """Return one run of a stretch."""
     stretch = ids[start:stop]
     return Run(start, stop, None if ascends(stretch) else np.argsort(stretch, kind="stable").astype(np.int32))
 
 
 def with_run(runs: Runs, ids: Ids) -> Runs:
-    """The runs of all ids, of which the first ones have `runs` already."""
+    """Return the runs of all ids, of which the first ones have `runs` already."""
     start = runs[-1].stop if runs else 0
     if start == len(ids):
         return runs
@@ -55,7 +55,7 @@ def with_run(runs: Runs, ids: Ids) -> Runs:
 
 
 def find(runs: Runs, ids: Ids, wanted: Ids) -> Positions:
-    """Position of the last entry of ids that is equal to each of `wanted`, -1 where there is none."""
+    """Return position of the last entry of ids that is equal to each of `wanted`, -1 where there is none."""
     found = np.full(len(wanted), -1, np.int64)
     for run in reversed(runs):
         stretch = ids[run.start : run.stop]

@@ -15,20 +15,20 @@ from fastsketch.indexing._segment import SEGMENT_ROWS, Segment
 FIRST_ROWS, GROWTH = 1024, 4
 
 
-class Batch(NamedTuple):
+class CodedBatch(NamedTuple):
     """Rows to be added."""
 
     codes: Codes
     ids: Ids
     rows: NDArray[np.floating[Any]] | None
 
-    def part(self, start: int, stop: int) -> "Batch":
-        """Some of its rows."""
+    def part(self, start: int, stop: int) -> "CodedBatch":
+        """Return some rows of the batch."""
         rows = None if self.rows is None else self.rows[start:stop]
-        return Batch(self.codes[start:stop], self.ids[start:stop], rows)
+        return CodedBatch(self.codes[start:stop], self.ids[start:stop], rows)
 
 
-class Room(NamedTuple):
+class SegmentRoom(NamedTuple):
     """Arrays of which the first entries are the rows of a segment.
 
     What lies behind them is nobody's: who was interrupted while writing there has changed nothing.
@@ -40,16 +40,16 @@ class Room(NamedTuple):
 
     @property
     def capacity(self) -> int:
-        """Rows that fit in."""
+        """Return how many rows fit in."""
         return len(self.codes)
 
     @property
     def left(self) -> int:
-        """Rows that the segment can still take."""
+        """Return how many rows the segment can still take."""
         return SEGMENT_ROWS - len(self.segment)
 
-    def with_batch(self, batch: Batch, coming: int) -> "Room":
-        """The room with a batch that fits in a segment behind its rows, and `coming` rows in all expected."""
+    def with_batch(self, batch: CodedBatch, coming: int) -> "SegmentRoom":
+        """Return the room with a batch that fits in a segment behind its rows, and `coming` rows in all expected."""
         n = len(self.segment)
         stop = n + len(batch.ids)
         new = (batch.ids,) if batch.rows is None else (batch.ids, batch.rows)
@@ -69,11 +69,11 @@ class Room(NamedTuple):
             removed = np.concatenate([removed, np.zeros(stop - n, np.bool_)])
         runs = with_run(self.segment.runs, ids)
         segment = Segment(self.segment.encoder, held.first(stop), ids, rows, removed, runs)
-        return Room(held, arrays, segment)
+        return SegmentRoom(held, arrays, segment)
 
 
-def empty_room(kind: type[CodeRows], encoder: Encoder, rows_dtype: np.dtype[Any] | None) -> Room:
-    """Room for codes of an encoder, with no row in it."""
+def empty_room(kind: type[CodeRows], encoder: Encoder, rows_dtype: np.dtype[Any] | None) -> SegmentRoom:
+    """Return room for codes of an encoder, with no row in it."""
     codes, ids = kind.empty(0, encoder.layout), np.empty(0, np.int64)
     rows = None if rows_dtype is None else np.empty((0, encoder.n_features), rows_dtype)
-    return Room(codes, (ids,) if rows is None else (ids, rows), Segment(encoder, codes, ids, rows))
+    return SegmentRoom(codes, (ids,) if rows is None else (ids, rows), Segment(encoder, codes, ids, rows))

@@ -73,38 +73,38 @@ class Segment:
 
     @cached_property
     def n_removed(self) -> int:
-        """Rows that do not count any more."""
+        """Return the number of rows that do not count any more."""
         return 0 if self.removed is None else int(np.count_nonzero(self.removed))
 
     @property
     def n_live(self) -> int:
-        """Rows that count."""
+        """Return the number of rows that count."""
         return len(self) - self.n_removed
 
     @cached_property
     def live(self) -> Mask | None:
-        """Which rows count; None if all do."""
+        """Return which rows count; None if all do."""
         return None if self.removed is None else ~self.removed
 
     @cached_property
     def in_order(self) -> bool:
-        """Whether the ids ascend, so that the order of the rows is that of their ids."""
+        """Return whether the ids ascend, so that the order of the rows is that of their ids."""
         return len(self.runs) == 1 and self.runs[0].order is None if self.runs else ascends(self.ids)
 
     @property
     def live_ids(self) -> Ids:
-        """The ids of the rows that count."""
+        """Return the ids of the rows that count."""
         return self.ids if self.live is None else self.ids[self.live]
 
     @property
     def norms(self) -> NDArray[np.float32]:
-        """Estimated lengths of the rows, kept once somebody has asked for cosines."""
+        """Return estimated lengths of the rows, kept once somebody has asked for cosines."""
         if "norms" not in self.derived:
             self.derived["norms"] = estimated_norms(self.encoder, self.codes.scanned)
         return self.derived["norms"]
 
     def find(self, ids: Ids) -> Positions:
-        """Where the rows of these ids are, -1 for those that are not here or do not count."""
+        """Return where the rows of these ids are, -1 for those that are not here or do not count."""
         if not len(self) or not len(ids):
             return np.full(len(ids), -1, np.int64)
         found = find(self.runs, self.ids, ids)
@@ -113,14 +113,14 @@ class Segment:
         return found
 
     def without(self, positions: Positions) -> "Segment":
-        """The same with these rows removed, too."""
+        """Return the segment with these rows removed, too."""
         removed = np.zeros(len(self), np.bool_) if self.removed is None else self.removed.copy()
         removed[positions] = True
         written = {name: file for name, file in self.written.items() if name != REMOVED}
         return replace(self, removed=removed, written=written)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """The arrays of a file, by name; a bitmap of the removed rows, in the little order, if there are any."""
+        """Return the arrays of a file, by name; a bitmap of the removed rows, in the little order, if there are any."""
         out: dict[str, NDArray[Any]] = {CODES: self.codes.data, IDS: self.ids}
         if self.rows is not None:
             out[ROWS] = self.rows
@@ -129,30 +129,30 @@ class Segment:
         return out
 
     def n_bytes(self) -> int:
-        """Bytes of its arrays, of what finds an id and of what searches have kept."""
+        """Return the bytes of the arrays, of what finds an id and of what searches have kept."""
         orders = (run.order for run in self.runs)
         held = (self.codes.data, self.ids, self.rows, self.removed, *orders, *self.derived.values())
         return sum(array.nbytes for array in held if array is not None)
 
 
 def _sent(about: dict[str, Any], arrays: dict[str, NDArray[Any]], *others: Any) -> Segment:
-    """A segment that was pickled."""
+    """Return a segment that was pickled."""
     return Segment(restored(about, arrays), *others)
 
 
 def kind_for(metric: str) -> type[CodeRows]:
-    """How the codes of an index lie."""
+    """Return how the codes of an index lie."""
     return CodeRows if metric == "hamming" else Blocks
 
 
 def pieces(n: int) -> Iterator[slice]:
-    """Slices of n rows."""
+    """Yield slices of n rows."""
     for start in range(0, n, PIECE_ROWS):
         yield slice(start, min(n, start + PIECE_ROWS))
 
 
 def joined(segments: "list[Segment]") -> Segment:
-    """One segment of the rows that count of several of one encoder, in their order."""
+    """Return one segment of the rows that count of several of one encoder, in their order."""
     ids = _gathered([(s.ids, s.live) for s in segments])
     codes = segments[0].codes.empty(len(ids), segments[0].encoder.layout)
     at = 0

@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any, NamedTuple, Self, cast
 
-from fastsketch._model import from_bytes
+from fastsketch._loading import from_bytes
 from fastsketch.io._lock import locked
 from fastsketch.io._replacing import replacing, sweep
 from fastsketch.io._state import StateError

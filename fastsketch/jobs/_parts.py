@@ -6,7 +6,7 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
-from fastsketch._model import from_bytes
+from fastsketch._loading import from_bytes
 from fastsketch.io._state import StateError
 from fastsketch.jobs._engines import tell
 from fastsketch.sources import Source

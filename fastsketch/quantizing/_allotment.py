@@ -1,4 +1,4 @@
-"""How many bits each direction has, and which directions share nibbles."""
+"""Allotment of bits to directions, and of directions to nibbles."""
 
 from typing import Final, NamedTuple
 
@@ -13,7 +13,7 @@ Integers = NDArray[np.int64]
 SIZES: Final = MOST_BITS + 1
 
 
-class Part(NamedTuple):
+class NibblePart(NamedTuple):
     """Some bits of a direction: the coarse ones, or the fine ones of a direction that has more than a nibble."""
 
     direction: int
@@ -22,11 +22,11 @@ class Part(NamedTuple):
 
 
 # The parts of a nibble, the one that has its low bits first.
-Nibble = list[Part]
+Nibble = list[NibblePart]
 
 
 def allotted(directions: list[Direction], weight: Array, total: int, *, most: int) -> Integers:
-    """Bits of each direction, `total` in all, a multiple of 4, at most `most` (4 or 8) each, that ``packed`` can pack.
+    """Return the bits of each direction, `total` in all, a multiple of 4, at most `most` (4 or 8), to be ``packed``.
 
     One bit after the other goes where it saves most of the error that the sample has, times the direction's weight.
     """
@@ -40,12 +40,12 @@ def allotted(directions: list[Direction], weight: Array, total: int, *, most: in
 
 
 def _saved(direction: Direction, bits: int) -> float:
-    """Of the error, by one more bit."""
+    """Return the share of the error that one more bit saves."""
     return direction.levels(bits).left - direction.levels(bits + 1).left
 
 
 def missing(counts: Integers) -> int:
-    """How many directions of one bit more it would take to pack these: counts[b] directions have b bits."""
+    """Return how many directions of one bit more it would take to pack these: counts[b] directions have b bits."""
     one, two, three = (int(counts[b]) for b in (1, 2, 3))
     after_one, after_two, after_three = (int(counts[NIBBLE + b]) for b in (1, 2, 3))
     both = min(after_one, three)
@@ -61,7 +61,7 @@ def missing(counts: Integers) -> int:
 
 
 def _packable(bits: Integers, directions: list[Direction], weight: Array, most: int) -> Integers:
-    """The same with as few bits moved as it takes: from one direction to another, where it costs least."""
+    """Return the same with as few bits moved as it takes: from one direction to another, where it costs least."""
     bits = bits.copy()
     counts = np.bincount(bits, minlength=SIZES)
     lacking = missing(counts)
@@ -89,7 +89,7 @@ def _packable(bits: Integers, directions: list[Direction], weight: Array, most: 
 def _cheapest(
     bits: Integers, directions: list[Direction], weight: Array, *, give: bool, most: int
 ) -> dict[int, tuple[float, int]]:
-    """{bits: (cost, direction)}: of the directions of so many bits the one that loses or gains a bit at least cost."""
+    """Return {bits: (cost, direction)}: of the directions of so many bits the one of the cheapest change."""
     out: dict[int, tuple[float, int]] = {}
     for j, size in enumerate(bits.tolist()):
         if size == (most if give else 0):
@@ -101,7 +101,7 @@ def _cheapest(
 
 
 def _by_nibbles(directions: list[Direction], weight: Array, total: int, most: int) -> Integers:
-    """Whole nibbles for every direction: they can always be packed."""
+    """Allot whole nibbles to every direction: they can always be packed."""
     bits = np.zeros(len(directions), np.int64)
     for _ in range(total // NIBBLE):
         saved = [
@@ -113,15 +113,15 @@ def _by_nibbles(directions: list[Direction], weight: Array, total: int, most: in
 
 
 def packed(bits: Integers) -> list[list[Nibble]]:
-    """Blocks of one nibble, or of two whose second refines the first's one direction; no direction is in two blocks."""
+    """Return blocks of one nibble, or of two whose second refines the first's one direction; no direction is in two."""
     by_size = [list(np.flatnonzero(bits == size)) for size in range(SIZES)]
-    left = {size: [Part(int(j), False, size) for j in by_size[size]] for size in (1, 2, 3)}
+    left = {size: [NibblePart(int(j), False, size) for j in by_size[size]] for size in (1, 2, 3)}
     blocks: list[list[Nibble]] = []
     for size in range(MOST_BITS, NIBBLE, -1):
         for j in by_size[size]:
-            part = Part(int(j), True, size - NIBBLE)
-            blocks.append([[Part(int(j), False, NIBBLE)], [part, *_partners(NIBBLE - part.bits, left)]])
-    blocks += [[[Part(int(j), False, NIBBLE)]] for j in by_size[NIBBLE]]
+            part = NibblePart(int(j), True, size - NIBBLE)
+            blocks.append([[NibblePart(int(j), False, NIBBLE)], [part, *_partners(NIBBLE - part.bits, left)]])
+    blocks += [[[NibblePart(int(j), False, NIBBLE)]] for j in by_size[NIBBLE]]
     for size in (3, 2, 1):
         while left[size]:
             part = left[size].pop(0)
@@ -129,8 +129,8 @@ def packed(bits: Integers) -> list[list[Nibble]]:
     return blocks
 
 
-def _partners(room: int, left: dict[int, list[Part]]) -> Nibble:
-    """Parts of `room` bits in all, the largest first, taken from what is left."""
+def _partners(room: int, left: dict[int, list[NibblePart]]) -> Nibble:
+    """Take parts of `room` bits in all from what is left, the largest first."""
     out: Nibble = []
     while room:
         size = next(size for size in range(room, 0, -1) if left[size])

@@ -23,7 +23,7 @@ ENDS: Final = 1e-4
 
 
 class Levels(NamedTuple):
-    """What bits of a direction stand for: its low ones index `fine`, those above `coarse`; the two are added."""
+    """Levels of the bits of a direction: its low ones index `fine`, those above `coarse`; the two are added."""
 
     coarse: Array
     fine: Array  # [0.0] up to NIBBLE bits
@@ -43,7 +43,7 @@ class Direction:
         self._found: dict[int, Levels] = {}
 
     def levels(self, bits: int) -> Levels:
-        """The levels of so many bits."""
+        """Return the levels of so many bits."""
         if bits not in self._found:
             if bits <= NIBBLE:
                 pairs = [(self._coarse(bits), np.zeros(1))]
@@ -63,13 +63,13 @@ class Direction:
         return (lost + count * LEFT[bits] * self._spread**2) / (total + count)
 
     def _cells(self, ordered: Array) -> tuple[NDArray[np.int64], Array, Array]:
-        """(rows, their weight, the sum of weight times z) of the cells of ascending levels."""
+        """Return (rows, their weight, the sum of weight times z) of the cells of ascending levels."""
         inner = np.searchsorted(self._z, (ordered[1:] + ordered[:-1]) / 2)
         ends = np.concatenate([[0], inner, [len(self._z)]])
         return np.diff(ends), np.diff(self._weight[ends]), np.diff(self._sum[ends])
 
     def _coarse(self, bits: int) -> Array:
-        """2^bits ascending levels by Lloyd's algorithm."""
+        """Return 2^bits ascending levels by Lloyd's algorithm."""
         if bits == 0:
             return np.zeros(1)
         levels = self._start(1 << bits)
@@ -94,18 +94,18 @@ class Direction:
         return 0.6 * np.interp(share, middle, self._z) + 0.4 * grid
 
     def _ends(self) -> tuple[float, float]:
-        """What the sample reaches, less single rows that hardly count."""
+        """Return what the sample reaches, less single rows that hardly count."""
         total = float(self._weight[-1])
         low, high = (int(np.searchsorted(self._weight[1:], share * total)) for share in (ENDS, 1.0 - ENDS))
         return float(self._z[low]), float(self._z[min(high, len(self._z) - 1)])
 
     def _even(self, n: int) -> Array:
-        """Levels in the middle of n equal parts of what the sample reaches."""
+        """Return levels in the middle of n equal parts of what the sample reaches."""
         low, high = self._ends() if len(self._z) > 1 else (-self._spread, self._spread)
         return low + (high - low) * (np.arange(n) + 0.5) / n
 
     def _two(self, coarse: Array, n: int) -> tuple[Array, Array]:
-        """Coarse and fine levels, their sums the levels: the means of what the other leaves, in turns."""
+        """Return coarse and fine levels, their sums the levels: the means of what the other leaves, in turns."""
         # a cell of the mean width, cut evenly
         width = float(coarse[-1] - coarse[0]) / (len(coarse) - 1)
         fine = width * ((np.arange(n) + 0.5) / n - 0.5)
@@ -122,6 +122,6 @@ class Direction:
 
 
 def _means(sums: Array, weight: Array, place: NDArray[np.int64], old: Array) -> Array:
-    """Of all cells of a place the mean; what has no rows stays."""
+    """Return the mean of all cells of a place; what has no rows stays."""
     below = np.bincount(place, weight, len(old))
     return np.where(below > 0, np.bincount(place, sums, len(old)) / np.where(below > 0, below, 1.0), old)

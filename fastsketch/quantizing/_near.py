@@ -1,4 +1,4 @@
-"""What rows of a sample that are near to one another tell of queries and the rows that they look for."""
+"""Near rows of a sample: they tell what queries and the rows that they look for have in common."""
 
 from typing import Final, NamedTuple
 
@@ -25,7 +25,7 @@ ROUNDING: Final = 1e-9
 
 
 class Nearness(NamedTuple):
-    """Of a sample (n, r) in the directions of a basis.
+    """Near rows of a sample (n, r) in the directions of a basis.
 
     Parameters
     ----------
@@ -52,11 +52,11 @@ class Nearness(NamedTuple):
 
     @property
     def shared(self) -> Array:
-        """(r,): how much of a row's coordinate a near query has, 1 where near rows are equal, 0 where unrelated."""
+        """Return (r,): how much of a row's coordinate a near query has, 1 where near rows are equal, 0 where not."""
         return _shared(self.apart, self.variance)
 
     def outside(self, chosen: list[int]) -> float:
-        """What is shared of a row's part that is in none of these directions."""
+        """Return what is shared of a row's part that is in none of these directions."""
         apart = self.all_apart - float(self.apart[chosen].sum())
         variance = self.all_variance - float(self.variance[chosen].sum())
         if variance <= ROUNDING * self.all_variance:
@@ -69,7 +69,7 @@ def _shared(apart: Array, variance: Array) -> Array:
 
 
 def nearness(centred: Array, z: Array, spread: Array) -> Nearness:
-    """Of centred rows (n, d), their coordinates (n, r), and the standard deviations (r,) that are known of these."""
+    """Measure centred rows (n, d): coordinates (n, r), and the standard deviations (r,) that are known of these."""
     n = len(z)
     if n <= NEAR:  # too few to tell: as if near rows were no nearer than others
         none, variance = np.zeros(0, np.int64), np.square(spread)
@@ -98,7 +98,7 @@ def nearness(centred: Array, z: Array, spread: Array) -> Nearness:
 
 
 def _weights(reach: Array, square: Array) -> Array:
-    """Weights of rows by their squared distances to their NEAR-th nearest, and their squares, of long ones."""
+    """Return weights of rows by their squared distances to their NEAR-th nearest, and their squares, of long ones."""
     most = LONG * float(np.median(square))
     long = np.ones(len(reach))
     if most > 0:
@@ -112,7 +112,7 @@ def _weights(reach: Array, square: Array) -> Array:
 
 
 def _products(rows: Array, one: Integers, two: Integers) -> Array:
-    """Inner products (m,) of pairs of rows."""
+    """Return inner products (m,) of pairs of rows."""
     out = np.empty(len(one))
     for start in range(0, len(one), BLOCK):
         part = slice(start, start + BLOCK)

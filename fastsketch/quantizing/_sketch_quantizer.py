@@ -12,15 +12,14 @@ from fastsketch._threads import one_blas_thread
 from fastsketch._validation import Rows
 from fastsketch.codes._encoder import Encoder, kept, restored
 from fastsketch.codes._layout import Codes
-from fastsketch.codes._rescoring import Source
-from fastsketch.codes._search import Found
-from fastsketch.quantizing._encoder import BookEncoder
+from fastsketch.codes._search import CodeSearch
+from fastsketch.quantizing._book_encoder import BookEncoder
 from fastsketch.quantizing._training import FACTOR_BYTES, trained
+from fastsketch.summaries._block_summary import SummarySetting
 from fastsketch.summaries._directions import top_of_moment, top_of_rows
-from fastsketch.summaries._forest import Node
+from fastsketch.summaries._forest import BlockNode
 from fastsketch.summaries._learner import METHODS, Method, SummaryModel
 from fastsketch.summaries._rotation import aligned
-from fastsketch.summaries._summary import SummarySetting
 
 Array = NDArray[np.float64]
 
@@ -32,16 +31,16 @@ RESERVOIR_ROWS = 8000
 EXACT_FEATURES = 1024
 
 
-class _Learned(NamedTuple):
-    """What has been learned from the rows seen so far."""
+class _LearnedQuantizer(NamedTuple):
+    """Quantizer learned from the rows seen so far, and what it was made of."""
 
-    node: Node
+    node: BlockNode
     components: Array  # (r, d)
     spread: Array  # (r,) standard deviations
     encoder: BookEncoder
 
 
-class SketchQuantizer(SummaryModel):
+class SketchQuantizer(CodeSearch, SummaryModel):
     """Codes of n_bytes that stand for rows, learned from a stream in one pass, without k-means.
 
     The basis W is that of a sketch of the centred rows; bits of its directions and what they stand for are learned on
@@ -119,16 +118,16 @@ class SketchQuantizer(SummaryModel):
 
     @property
     def _bits(self) -> int:
-        """Of a code without its factors."""
+        """Return the bits of a code without its factors."""
         return 8 * (self.n_bytes - FACTOR_BYTES)
 
     @property
     def _size(self) -> int:
-        """l in use."""
+        """Return the l in use."""
         return 2 * min(self._bits, MOST_DIRECTIONS) if self.sketch_size is None else self.sketch_size
 
     def _method_for(self, d: int) -> str:
-        """The method in use for rows of d features."""
+        """Return the method in use for rows of d features."""
         if self.method != "auto":
             return self.method
         return "exact" if d <= max(EXACT_FEATURES, self._size) else "srht"
@@ -162,13 +161,13 @@ class SketchQuantizer(SummaryModel):
 
     # -- reading: never changes the state --------------------------------------------------------------------------
     @reads
-    def _read(self) -> _Learned:
+    def _read(self) -> _LearnedQuantizer:
         if self._learned is None:
             self._learned = self._learned_from(self._require_total())
         return self._learned
 
     @one_blas_thread
-    def _learned_from(self, node: Node) -> _Learned:
+    def _learned_from(self, node: BlockNode) -> _LearnedQuantizer:
         assert self._summary is not None  # it has seen rows
         setting = self._setting(len(node.mean))
         exact = setting.method == "exact"
@@ -180,14 +179,14 @@ class SketchQuantizer(SummaryModel):
         else:
             centred = np.subtract(self._summary.sample(), node.mean, dtype=np.float64)
             encoder = trained(node.mean, components.T, spread, centred, n_bytes=self.n_bytes)
-        return _Learned(node, components, spread, encoder)
+        return _LearnedQuantizer(node, components, spread, encoder)
 
     def _n_directions(self, setting: SummarySetting) -> int:
-        """That are read: what the codes want, and no fewer than an anchor has."""
+        """Return how many directions are read: what the codes want, and no fewer than an anchor has."""
         return max(setting.n_directions, 0 if self._anchor is None else self._anchor.basis.shape[1])
 
     def encoder(self) -> Encoder:
-        """The frozen quantizer of what was learned so far: what makes codes, and answers queries of them.
+        """Freeze what was learned so far: what makes codes, and answers queries of them.
 
         It never changes: codes that it made can be decoded and searched with it whatever the model learns later.
 
@@ -199,7 +198,7 @@ class SketchQuantizer(SummaryModel):
         return self._read().encoder
 
     def encode(self, rows: Rows) -> Codes:
-        """Codes of rows.
+        """Return codes of rows.
 
         Parameters
         ----------
@@ -231,7 +230,7 @@ class SketchQuantizer(SummaryModel):
         return self.encoder().encode(rows)
 
     def decode(self, codes: ArrayLike) -> NDArray[np.float32]:
-        """The rows that codes stand for.
+        """Return the rows that codes stand for.
 
         Parameters
         ----------
@@ -257,54 +256,8 @@ class SketchQuantizer(SummaryModel):
         """
         return self.encoder().decode(codes)
 
-    def search(
-        self,
-        queries: Rows,
-        codes: ArrayLike,
-        *,
-        k: int = 10,
-        metric: str = "euclidean",
-        rescore: Source | None = None,
-        oversample: float = 4,
-        ids: ArrayLike | None = None,
-        allow: ArrayLike | None = None,
-    ) -> Found:
-        """The k nearest of codes for every real-valued query: see ``SketchHash.search``; there is no "hamming".
-
-        Parameters
-        ----------
-        queries, codes, k, rescore, oversample, ids, allow
-            As there.
-        metric : {"euclidean", "inner_product", "cosine"}, default "euclidean"
-
-        Returns
-        -------
-        (distances, positions or ids) : ndarray (m, k) both
-
-        Raises
-        ------
-        TypeError, ValueError
-            As there, or if the model has learned nothing.
-
-        Examples
-        --------
-        >>> import numpy as np, fastsketch as fs
-        >>> rows = np.random.default_rng(0).standard_normal((2000, 100)) * np.linspace(3, 0.1, 100)
-        >>> model = fs.SketchQuantizer(20).update(rows)
-        >>> distances, found = model.search(rows[:3], model.encode(rows), k=2, rescore=rows)
-        >>> found[:, 0], distances[:, 0]
-        (array([0, 1, 2]), array([0., 0., 0.]))
-        """
-        return self.encoder().search(
-            queries,
-            codes,
-            k=k,
-            metric=metric,
-            rescore=rescore,
-            oversample=oversample,
-            ids=ids,
-            allow=allow,
-        )
+    def _encoder_for(self, codes: Codes) -> Encoder:
+        return self.encoder()
 
     def anchor(self, encoder: Encoder | None = None) -> Self:
         """Keep codes comparable from here on: mean, bits and levels stay, later bases are turned to the present one.
@@ -345,12 +298,12 @@ class SketchQuantizer(SummaryModel):
 
     @property
     def components(self) -> Array:
-        """Orthonormal principal directions (r, d) float64, the most important first: those that may have bits."""
+        """Return orthonormal principal directions (r, d) float64, the most important first: what may have bits."""
         return self._read().components.copy()
 
     @property
     def variances(self) -> Array:
-        """Of the rows in these directions, (r,) float64."""
+        """Return the variances of the rows in these directions, (r,) float64."""
         with np.errstate(over="ignore", under="ignore"):
             return np.square(self._read().spread)
 
@@ -388,8 +341,8 @@ class SketchQuantizer(SummaryModel):
             self._restore_summary(state["summary"], rest)
 
 
-def _spread(node: Node, components: Array, *, exact: bool) -> Array:
-    """Standard deviations (r,) of the rows behind a node in orthonormal directions (r, d)."""
+def _spread(node: BlockNode, components: Array, *, exact: bool) -> Array:
+    """Return standard deviations (r,) of the rows behind a node in orthonormal directions (r, d)."""
     top = float(np.abs(node.rows).max(initial=0.0))
     if top == 0:
         return np.zeros(len(components))
@@ -402,6 +355,6 @@ def _spread(node: Node, components: Array, *, exact: bool) -> Array:
 
 
 def _parted(arrays: Arrays) -> tuple[Arrays, Arrays]:
-    """Arrays of the anchor, and of the summary."""
+    """Return the arrays of the anchor, and those of the summary."""
     held = {name.removeprefix("anchor_"): array for name, array in arrays.items() if name.startswith("anchor_")}
     return held, {name: array for name, array in arrays.items() if not name.startswith("anchor_")}

@@ -7,10 +7,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch.codes._factors import Minifloat
+from fastsketch.codes._code_factors import Minifloat
 from fastsketch.codes._layout import Codes, Layout
 from fastsketch.quantizing._allotment import Nibble, allotted, packed
-from fastsketch.quantizing._encoder import MOST_EXPONENT, MOST_NUMBER, BookEncoder, Books, OffsetRule
+from fastsketch.quantizing._book_encoder import MOST_EXPONENT, MOST_NUMBER, BookEncoder, Books, OffsetRule
 from fastsketch.quantizing._levels import MOST_BITS, NIBBLE, Direction
 from fastsketch.quantizing._near import NEAR, Nearness, nearness
 
@@ -49,7 +49,7 @@ REACHED: Final = (0.999, 0.98)
 
 
 def trained(mean: Array, basis: Array, spread: Array, sample: Array, *, n_bytes: int) -> BookEncoder:
-    """The encoder of codes of n_bytes.
+    """Return the encoder of codes of n_bytes.
 
     mean (d,); basis (d, r) orthonormal columns, of the standard deviations `spread` (r,), the largest first; sample:
     centred rows (n, d).
@@ -100,7 +100,7 @@ def trained(mean: Array, basis: Array, spread: Array, sample: Array, *, n_bytes:
 
 
 def _norm(rows: Array) -> float | None:
-    """The length of all rows, or None where they have many, or none."""
+    """Return the length of all rows, or None where they have many, or none."""
     norms = np.sqrt(np.einsum("ij,ij->i", rows, rows))
     mean = float(norms.mean()) if len(norms) else 0.0
     if not 2.0**-MOST_EXPONENT <= mean <= 2.0**MOST_EXPONENT or float(norms.std()) > ONE_LENGTH * mean:
@@ -109,7 +109,7 @@ def _norm(rows: Array) -> float | None:
 
 
 def _reaches(n2: Array) -> list[float]:
-    """Squares of rows to try: beyond them a row is coded as a shorter one."""
+    """Return the squares of rows to try: beyond them a row is coded as a shorter one."""
     top = float(n2.max(initial=0.0))
     out = [min(max(REACH * top, 1.0), MOST_NUMBER)]
     quantiles: list[float] = np.quantile(n2, REACHED).tolist() if top > 0 else []
@@ -120,7 +120,7 @@ def _reaches(n2: Array) -> list[float]:
 
 
 def _unit(sample: Array, spread: Array) -> float:
-    """A power of two near to the root of the mean square of a centred row; 1 for rows that are all one."""
+    """Return a power of two near to the root of the mean square of a centred row; 1 for rows that are all one."""
     top = max(float(np.abs(sample).max(initial=0.0)), float(spread.max(initial=0.0)))
     if top == 0:
         return 1.0
@@ -130,7 +130,7 @@ def _unit(sample: Array, spread: Array) -> float:
 
 
 def _directions(z: Array, near: Nearness, spread: Array) -> tuple[list[Direction], Array]:
-    """The sample by directions, and how much an error in each counts (r,)."""
+    """Return the sample by directions, and how much an error in each counts (r,)."""
     total = float(near.weight.sum())
     variance: Array = (near.variance * total + np.square(spread) * KNOWN) / (total + KNOWN)
     known: list[float] = np.sqrt(variance).tolist()
@@ -142,7 +142,7 @@ def _directions(z: Array, near: Nearness, spread: Array) -> tuple[list[Direction
 
 
 def books_of(blocks: list[list[Nibble]], directions: list[Direction]) -> tuple[list[int], Books]:
-    """The directions in the order of the blocks, and the words of their nibbles."""
+    """Return the directions in the order of the blocks, and the words of their nibbles."""
     order, start, first, words = list[int](), [0], [0], list[Array]()
     for block in blocks:
         held = list(dict.fromkeys(part.direction for nibble in block for part in nibble))
@@ -170,7 +170,7 @@ def books_of(blocks: list[list[Nibble]], directions: list[Direction]) -> tuple[l
 def with_squares(
     books: Books, nibbles: Codes, z: Array, decoded: Array, rule: OffsetRule, near: Nearness
 ) -> tuple[Books, Array]:
-    """The books with a number for every word in place of offsets, the mean of these; what they are of rows (n,)."""
+    """Return books with a number for every word in place of offsets, and what they are of rows (n,)."""
     squares = np.zeros((books.n_nibbles, 16), np.float32)
     known = np.zeros(len(z))
     shares = np.square(z) - 2.0 * rule.inside * z * (z - decoded)
@@ -184,7 +184,7 @@ def with_squares(
 
 
 def _wrong(known: Array, n2: Array, z: Array, decoded: Array, near: Nearness) -> float:
-    """How wrong estimates of near rows' squared distances are: what differs among a query's, in units of them.
+    """Return how wrong estimates of near rows' squared distances are: what differs among a query's, in units of them.
 
     known (n,) stands for the squares n2 (n,) of rows; z, decoded (n, r).
     """
@@ -199,7 +199,7 @@ def _wrong(known: Array, n2: Array, z: Array, decoded: Array, near: Nearness) ->
 
 
 def fitted(values: Array, n_bytes: int) -> tuple[Minifloat, float]:
-    """Small numbers, and the lowest that they are above, for what is like a sample's values, as fine as they can be."""
+    """Return a format of small numbers, and the lowest they are above, for what is like a sample, as fine as can be."""
     low, high = (float(values.min()), float(values.max())) if len(values) else (1.0, 1.0)
     if len(values):
         least, middle = np.quantile(values, [LOW, 0.5]).tolist()

@@ -5,7 +5,7 @@ Notation and arguments as in the ADA-FD paper's algorithms beside it.
 
 import numpy as np
 
-from fastsketch.reference._rounds import Array, Subgradient, Whole, adaptive_rounds, as_penalty, play, prox
+from fastsketch.reference._rounds import Array, Subgradient, WholeMatrix, adaptive_rounds, as_penalty, play, prox
 
 
 def adaptive_full(
@@ -75,7 +75,7 @@ def adaptive_full(
     True
     """
     return adaptive_rounds(
-        Whole(d),
+        WholeMatrix(d),
         d,
         rounds=rounds,
         subgradient=subgradient,

@@ -12,7 +12,7 @@ RANK = 1e-10
 
 
 class Normals(Protocol):
-    """What of a numpy.random.Generator is used."""
+    """The part of a numpy.random.Generator that is used."""
 
     def standard_normal(self, size: int | tuple[int, int], /) -> Array: ...
 
@@ -54,7 +54,7 @@ class Shrinking:
             self.alpha += delta / 2
 
     def fade(self, decay: float) -> None:
-        """H = decay H; alpha is put back to alpha0 when it has faded to less than half."""
+        """Let H = decay H; alpha is put back to alpha0 when it has faded to less than half."""
         if len(self.b) == 0 and self.alpha <= self.alpha0:
             return
         self.b, self.alpha = np.sqrt(decay) * self.b, decay * self.alpha

@@ -14,7 +14,7 @@ Array = NDArray[np.float64]
 
 
 def svd_of(b_hat: Array, m: int) -> tuple[Array, Array]:
-    """Singular values (padded with zeros to length m) and right singular vectors (m - 1 rows, padded likewise)."""
+    """Return singular values (zeros up to length m) and right singular vectors (m - 1 rows, padded likewise)."""
     _, s, vt = np.linalg.svd(b_hat, full_matrices=False)
     sigma = np.zeros(max(m, len(s)))
     sigma[: len(s)] = s

@@ -161,7 +161,7 @@ def faster_frequent_directions(a: Array, size: int, *, m: int, draw: Draw, state
 
 
 def _centred(blocks: Iterable[Array], take: Callable[[Array], None]) -> tuple[Array, int]:
-    """Algorithm 1, steps 2 to 10: feed `take` with the blocks' centred rows; returns (mean, count)."""
+    """Feed `take` with the blocks' centred rows by Algorithm 1, steps 2 to 10; return (mean, count)."""
     mean, tau = np.zeros(0), 0
     for block in blocks:
         mu, h = block.mean(axis=0), len(block)  # 2, 6

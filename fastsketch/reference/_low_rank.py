@@ -178,7 +178,7 @@ def greedy_low_rank_smooth(
 def _best_combination(
     parts: Sequence[_Array], start: _Array, value: Callable[[_Array], float], slopes: Callable[[_Array], _Array]
 ) -> _Array:
-    """t that minimises value(sum_q t_q parts_q)."""
+    """Return t that minimises value(sum_q t_q parts_q)."""
     q = np.stack(parts)
     return _minimised(
         lambda t: value(np.tensordot(t, q, 1)),
@@ -188,7 +188,7 @@ def _best_combination(
 
 
 def _minimised(f: Callable[[_Array], float], df: Callable[[_Array], _Array], start: _Array) -> _Array:
-    """L-BFGS to the end, in units of the start."""
+    """Minimise by L-BFGS to the end, in units of the start."""
     unit = np.where(np.abs(start) > 0, np.abs(start), 1.0)
 
     def value(t: _Array) -> float:

@@ -21,12 +21,12 @@ NULL = 1e-9
 
 
 def excess(z: float) -> float:
-    """tau(z) = sgn(z) max(|z| - 1, 0)."""
+    """Return tau(z) = sgn(z) max(|z| - 1, 0)."""
     return float(np.sign(z)) * max(abs(z) - 1.0, 0.0)
 
 
 def _solve(h: Array, alpha: float, v: Array) -> Array:
-    """H^+ v: the inverse where alpha > 0."""
+    """Return H^+ v: the inverse where alpha > 0."""
     if alpha > 0:
         return np.linalg.solve(h, v)
     values, vectors = np.linalg.eigh(h)
@@ -35,12 +35,12 @@ def _solve(h: Array, alpha: float, v: Array) -> Array:
 
 
 def _descend(w: Array, h: Array, alpha: float, g: Array) -> Array:
-    """w - H^-1 g."""
+    """Return w - H^-1 g."""
     return w - _solve(h, alpha, g)
 
 
 def _project(u: Array, x: Array, h: Array, alpha: float) -> Array:
-    """argmin ||w - u||_H over |w'x| <= 1 (Algorithm 6, line 17)."""
+    """Return argmin ||w - u||_H over |w'x| <= 1 (Algorithm 6, line 17)."""
     over = excess(float(u @ x))
     if over == 0.0:
         return u
@@ -55,7 +55,7 @@ def _project(u: Array, x: Array, h: Array, alpha: float) -> Array:
 
 
 def bowl(loss: str, z: float, y: float, scale: float) -> float:
-    """Curvature of the parabola that touches the loss at z and lies above it: slope / (z - its bottom).
+    """Return the curvature of the parabola that touches the loss at z and lies above it: slope / (z - its bottom).
 
     The absolute loss, times `scale`, has that of residuals of at least `scale`; the huber loss is times a scale above
     1.
@@ -80,7 +80,7 @@ def newton_rounds(
     decay: float = 1.0,
     sample_weight: Array | None = None,
 ) -> tuple[Array, Array, Array]:
-    """The rounds of Algorithms 3 and 6. Returns (w, losses, scores)."""
+    """Play the rounds of Algorithms 3 and 6. Return (w, losses, scores)."""
     about, p = LOSSES[loss], as_loss_parameter(loss, None)
     d: int = xs.shape[1]
     w: Array = np.zeros(d)

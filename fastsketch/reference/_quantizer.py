@@ -27,7 +27,7 @@ ABSENT = SmallFloat(0)
 
 
 def project(rows: Any, mean: Any, basis: Floats, *, length: float = 1.0) -> tuple[Floats, NDArray[np.float64]]:
-    """z (n, r), every product and sum rounded to float32, columns in order; |row - mean|^2 / length^2 (n,)."""
+    """Return z (n, r), every product and sum rounded to float32, columns in order; |row - mean|^2 / length^2 (n,)."""
     centred = (np.asarray(rows, np.float64) - mean) * (1.0 / length)
     x = np.clip(centred, -BOUND, BOUND).astype(np.float32)
     z = np.zeros((len(x), basis.shape[1]), np.float32)
@@ -39,7 +39,7 @@ def project(rows: Any, mean: Any, basis: Floats, *, length: float = 1.0) -> tupl
 
 
 def project_sparse(rows: Any, mean: Any, basis: Floats, *, length: float = 1.0) -> tuple[Floats, NDArray[np.float64]]:
-    """The same of CSR rows: in float64, rounded once, and only what is stored is looked at."""
+    """Return the same of CSR rows: in float64, rounded once, and only what is stored is looked at."""
     scale = 1.0 / length
     wide, scaled = basis.astype(np.float64), np.asarray(mean) * scale
     base, mean_square = np.zeros(basis.shape[1]), 0.0
@@ -73,7 +73,7 @@ def _half_square(words: Any, weights: Any) -> Any:
 
 
 def nibbles(z: Floats, groups: Sequence[Group], weights: Floats | None = None) -> NDArray[np.uint8]:
-    """The nearest words, (n, number of nibbles), by sums of weight (z - word)^2: of equally near ones the lowest."""
+    """Return the nearest words, (n, number of nibbles), by sums of weight (z - word)^2; of ties the lowest."""
     every: Any = np.ones(z.shape[1], np.float32) if weights is None else weights
     out: list[Any] = []
     for start, group in groups:
@@ -92,7 +92,7 @@ def nibbles(z: Floats, groups: Sequence[Group], weights: Floats | None = None) -
 
 
 def chosen(codes: NDArray[np.uint8], groups: Sequence[Group], r: int) -> Floats:
-    """The words of nibbles (n, number of nibbles), (n, r); zeros where no group is."""
+    """Return the words of nibbles (n, number of nibbles), (n, r); zeros where no group is."""
     out: Any = np.zeros((len(codes), r), np.float32)
     j = 0
     for start, words in groups:
@@ -107,7 +107,7 @@ def chosen(codes: NDArray[np.uint8], groups: Sequence[Group], r: int) -> Floats:
 def sums(
     z: Floats, square: Any, word: Floats, groups: Sequence[Group], slope: Floats | None = None
 ) -> NDArray[np.float64]:
-    """(n, 6): 1, |row - mean|^2, |z|^2, z . word, |word|^2, sum of slope z (z - word), in the order of the groups."""
+    """Return (n, 6): 1, |row - mean|^2, |z|^2, z . word, |word|^2, sum of slope z (z - word), by group."""
     wide, taken = z.astype(np.float64), word.astype(np.float64)
     out = np.zeros((len(z), 6))
     out[:, 0], out[:, 1] = 1, square
@@ -130,7 +130,7 @@ def _weighed(coefficients: Any, values: Any) -> Any:
 
 
 def small_float(kind: SmallFloat, values: Any) -> NDArray[np.uint8]:
-    """Bytes (n, n_bytes), the low one first, of values (n,)."""
+    """Return bytes (n, n_bytes), the low one first, of values (n,)."""
     with np.errstate(over="ignore"):
         ratio: Any = np.asarray(values).astype(np.float32) / np.float32(kind.unit)
     shift = 23 - kind.mantissa_bits
@@ -152,7 +152,7 @@ def encode(
     weights: Floats | None = None,
     slope: Floats | None = None,
 ) -> NDArray[np.uint8]:
-    """Codes (n, width): nibbles, the low one of a byte first, then offset . sums and above . sums / below . sums."""
+    """Return codes (n, width): nibbles, the low one of a byte first, offset . sums, above . sums / below . sums."""
     found = nibbles(z, groups, weights)
     if found.shape[1] % 2:
         found = np.column_stack([found, np.zeros(len(found), np.uint8)])

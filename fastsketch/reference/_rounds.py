@@ -1,4 +1,4 @@
-"""What the adaptive subgradient methods share: rounds, steps with a penalty, and sketches of gradients.
+"""Common parts of the adaptive subgradient methods: rounds, steps with a penalty, and sketches of gradients.
 
 Notation of the ADA-FD paper (Wan, Zhang): beta the decision, g_t a subgradient at it, H_t = delta I + (S'S)^(1/2), tau
 the sketch size.
@@ -35,12 +35,12 @@ def as_penalty(name: str | None, strength: float) -> Penalty:
 
 
 def solved(g: Array, v: Array, s: Array, delta: float) -> Array:
-    """(delta I + V diag(s) V')^-1 g by Woodbury."""
+    """Return (delta I + V diag(s) V')^-1 g by Woodbury."""
     return (g - v @ (s / (delta + s) * (v.T @ g))) / delta
 
 
 def prox(h: Array, b: Array, penalty: Penalty, amount: float) -> Array:
-    """Minimiser of sum_j h_j beta_j^2 / 2 - b_j beta_j + amount phi(beta)."""
+    """Return the minimiser of sum_j h_j beta_j^2 / 2 - b_j beta_j + amount phi(beta)."""
     if penalty is None:
         return b / h
     name, strength = penalty
@@ -50,7 +50,7 @@ def prox(h: Array, b: Array, penalty: Penalty, amount: float) -> Array:
 
 
 def argmin(h: Array, b: Array, penalty: Penalty, amount: float) -> Array:
-    """Minimiser of beta'H beta / 2 - b'beta + amount phi(beta)."""
+    """Return the minimiser of beta'H beta / 2 - b'beta + amount phi(beta)."""
     if penalty is None:
         return np.linalg.solve(h, b)
     name, strength = penalty
@@ -82,11 +82,11 @@ class FD:
         self.s, self.tau = np.zeros((tau, d)), tau
 
     def fade(self, decay: float) -> None:
-        """S'S counts this share of what it did."""
+        """Let S'S count this share of what it did."""
         self.s *= np.sqrt(decay)
 
     def add(self, g: Array) -> tuple[Array, Array]:
-        """Returns V and Sigma' of the sketch after this gradient."""
+        """Return V and Sigma' of the sketch after this gradient."""
         self.s[-1] = g
         _, sigma, vt = np.linalg.svd(self.s, full_matrices=False)
         sigma = np.concatenate([sigma, np.zeros(self.tau - len(sigma))])
@@ -103,11 +103,11 @@ class FFD:
         self.v, self.m, self.tau = np.zeros((d, 0)), np.zeros((0, 0)), tau
 
     def fade(self, decay: float) -> None:
-        """S'S counts this share of what it did."""
+        """Let S'S count this share of what it did."""
         self.m = decay * self.m
 
     def add(self, g: Array) -> tuple[Array, Array]:
-        """Returns V U and Sigma^(1/2) before the shrink, which follows."""
+        """Return V U and Sigma^(1/2) before the shrink, which follows."""
         left = g - self.v @ (self.v.T @ g)
         left -= self.v @ (self.v.T @ left)  # twice is enough
         if np.linalg.norm(left) > NEW * np.linalg.norm(g) and self.v.shape[1] < min(2 * self.tau, len(g)):
@@ -125,14 +125,14 @@ class FFD:
         return out
 
 
-class Whole:
+class WholeMatrix:
     """ADA-FULL: G = sum g g' and its root."""
 
     def __init__(self, d: int) -> None:
         self.g = np.zeros((d, d))
 
     def fade(self, decay: float) -> None:
-        """S'S counts this share of what it did."""
+        """Let S'S count this share of what it did."""
         self.g = decay * self.g
 
     def add(self, g: Array) -> tuple[Array, Array]:

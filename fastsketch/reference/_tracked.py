@@ -58,7 +58,7 @@ class Tracked:
 
     @property
     def b(self) -> Array:
-        """The sketch B (r, d)."""
+        """Return the sketch B (r, d)."""
         return np.sqrt(self.squares)[:, None] * self.v
 
     def read_out(self) -> tuple[Array, Array]:
@@ -79,7 +79,7 @@ class Tracked:
 
 
 def _carried(sketch: Tracked, v: Array) -> tuple[Array, Array]:
-    """(seen, leaked) of a sketch in new directions V."""
+    """Return (seen, leaked) of a sketch in new directions V."""
     turn = v @ sketch.v.T  # T = V_new V_old'
     d, kept = sketch.v.shape[1], len(sketch.v)
     density = sketch.lost / (d - kept) if d > kept else 0.0  # what is lost, spread evenly outside the old directions

@@ -5,7 +5,6 @@ from fastsketch.sketching._groups import GroupSketches, sketch_groups
 from fastsketch.sketching._hadamard import fwht, srht
 from fastsketch.sketching._random_maps import Compressor
 from fastsketch.sketching._read_again import SecondPass
-from fastsketch.sketching._sketch_file import sketch_file
 
 __all__ = [
     "Compressor",
@@ -14,7 +13,6 @@ __all__ = [
     "RobustFrequentDirections",
     "SecondPass",
     "fwht",
-    "sketch_file",
     "sketch_groups",
     "srht",
 ]

@@ -41,7 +41,7 @@ class Audit(NamedTuple):
 def spectral_norm(
     multiply: Callable[[Matrix], Matrix], d: int, *, accuracy: float, floor: float = 0.0
 ) -> tuple[float, float, int]:
-    """(norm, relative accuracy reached, products) of a symmetric matrix (d, d), given as its products with (d, b).
+    """Return norm, relative accuracy reached and products of a symmetric matrix (d, d), given as products with (d, b).
 
     Block Lanczos from random directions with full orthogonalization: the basis is all that is kept. It ends when the
     residual of the largest |Ritz value| is at most `accuracy` of it and the last step has not raised it by more than a

@@ -25,7 +25,7 @@ _EPS = float(np.finfo(np.float64).eps)
 
 
 class ByFeature(NamedTuple):
-    """What stands for A'A: directions' (squares directions), in squared units of the rows."""
+    """A matrix that stands for A'A: directions' (squares directions), in squared units of the rows."""
 
     squares: Matrix  # (r,) descending: of B, or what a ledger says that the directions hold
     directions: NDArray[Any]  # (d, r) orthonormal columns, C-ordered
@@ -47,13 +47,13 @@ def by_feature(engine: AnyEngine, method: Method, *, most: int | None = None) ->
 
 
 def reads_by_feature(engine: AnyEngine) -> bool:
-    """Whether an engine has rows that are settled where they lie."""
+    """Return whether an engine has rows that are settled where they lie."""
     return isinstance(engine, SparseEngine) and not engine.setting.center and engine.setting.growth is None
 
 
 @one_blas_thread
 def columns_of(engine: AnyEngine, *, tracks: bool = False) -> ByFeature:
-    """The same of an engine that ``reads_by_feature``: of B, or (`tracks`) of its ledger."""
+    """Return the same of an engine that ``reads_by_feature``: of B, or (`tracks`) of its ledger."""
     assert isinstance(engine, SparseEngine)
     engine = engine.clone()
     columns = engine.columns()
@@ -100,7 +100,7 @@ def make_upright(directions: NDArray[Any]) -> None:
 
 
 def _known_by_products(engine: SparseEngine, gram: Matrix, turn: Matrix, squares: Matrix) -> Known:
-    """As ``known_of`` the rows, from their Gram matrix: vt is left empty."""
+    """Return what ``known_of`` returns, from the Gram matrix of the rows: vt is left empty."""
     k, ledger = engine.state.kept, engine.ledger
     assert ledger is not None
     lengths = np.sqrt(np.diag(gram)[:k])
@@ -116,7 +116,7 @@ def _known_by_products(engine: SparseEngine, gram: Matrix, turn: Matrix, squares
 
 
 def _held(known: Known) -> tuple[Matrix, Matrix | None]:
-    """(squares, their directions in terms of those known, by columns; None for the same) by a ledger."""
+    """Return squares by a ledger, and their directions in terms of those known, by columns; None for the same."""
     with np.errstate(over="ignore", invalid="ignore"):
         held = known.seen + known.leaked
     if not np.isfinite(held).all():  # of sums beyond the range of a double

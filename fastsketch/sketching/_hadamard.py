@@ -13,7 +13,7 @@ Array = TypeVar("Array", bound=NDArray[Any])
 
 
 def fwht(x: Array, axis: int = 0) -> Array:
-    """Walsh-Hadamard transform along one axis, in place.
+    """Apply the Walsh-Hadamard transform along one axis, in place.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ def fwht(x: Array, axis: int = 0) -> Array:
     Examples
     --------
     >>> import numpy as np, fastsketch as fs
-    >>> fs.fwht(np.array([1.0, 0.0, 2.0, 0.0]))
+    >>> fs.sketching.fwht(np.array([1.0, 0.0, 2.0, 0.0]))
     array([ 3.,  3., -1., -1.])
     """
     if not isinstance(x, np.ndarray) or isinstance(x, np.ma.MaskedArray):
@@ -75,7 +75,7 @@ def fwht(x: Array, axis: int = 0) -> Array:
 
 
 def srht(rows: Rows, q: int, *, seed: int = 0) -> NDArray[Any]:
-    """Subsampled randomized Hadamard transform of a matrix: q mixtures of its rows, Phi A with E[Phi' Phi] = I.
+    """Mix the rows of a matrix into q: the subsampled randomized Hadamard transform Phi A with E[Phi' Phi] = I.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ def srht(rows: Rows, q: int, *, seed: int = 0) -> NDArray[Any]:
     --------
     >>> import numpy as np, fastsketch as fs
     >>> rows = np.random.default_rng(0).standard_normal((1000, 5))
-    >>> few = fs.srht(rows, 300)
+    >>> few = fs.sketching.srht(rows, 300)
     >>> error = np.linalg.norm(few.T @ few - rows.T @ rows, 2) / np.linalg.norm(rows.T @ rows, 2)
     >>> few.shape, bool(error < 0.2)  # three hundred rows in the place of a thousand
     ((300, 5), True)

@@ -4,7 +4,7 @@ Phi (F - 1 mu') = Phi (F - 1 c') - (Phi 1)(mu - c)' for any c: the kernel subtra
 the differences, and the rest is one rank-one correction at the end. Each row is read once.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,7 @@ class MappedBlock:
         self.n_features = n_features
         self.dtype = dtype
         self.center = center
+        self._most = sized_map.most(dtype)
         state = kernel.BlockState(
             sized_map.loop,
             p=sized_map.rows_per_call,
@@ -72,7 +73,7 @@ class MappedBlock:
 
     @property
     def n_rows(self) -> int:
-        """Rows taken so far."""
+        """Return the number of rows taken so far."""
         return self.state.n_rows
 
     @property
@@ -82,15 +83,15 @@ class MappedBlock:
 
     @property
     def room(self) -> int:
-        """Rows until the block is complete."""
+        """Return how many rows complete the block."""
         return self.map.block_rows - self.state.n_rows
 
     def fits_step(self, n: int) -> bool:
-        """Whether n rows pass in one step that either happens or does not: nothing is mapped before a bad row."""
+        """Return whether n rows pass in one step that either happens or not: nothing is mapped before a bad row."""
         return n <= self.map.rows_per_call - self.state.pending_rows
 
     def add(self, rows: NDArray[Any], weights: NDArray[np.float64] | None = None, *, offset: int = 0) -> int:
-        """Take rows (of dtype, columns contiguous) until the block is complete; returns how many.
+        """Take rows (of dtype, columns contiguous) until the block is complete; return how many.
 
         Raises ValueError naming the first row (counted from -offset) that is not finite or too large; the state may
         then have changed.
@@ -107,15 +108,14 @@ class MappedBlock:
 
     def _refuse(self, largest: float, offset: int, n: int) -> None:
         """Raise ValueError if sums of so large entries may leave the range; NaN and infinity are the kernel's."""
-        limit = self.map.most(self.dtype)
-        if limit < largest < np.inf:
+        if self._most < largest < np.inf:
             raise ValueError(
-                f"rows must be below {limit:.0e} in magnitude to be compressed: one of rows {offset} to "
+                f"rows must be below {self._most:.0e} in magnitude to be compressed: one of rows {offset} to "
                 f"{offset + n - 1} is not"
             )
 
     def arrays(self, copy: bool = False) -> Arrays:
-        """Everything that a resume needs, by name: views where there are any, or copies."""
+        """Return everything that a resume needs, by name: views where there are any, or copies."""
         out = {**self._own, **scalars(self.state)}
         return {name: array.copy() for name, array in out.items()} if copy else out
 
@@ -154,15 +154,15 @@ class MappedBlock:
         if index != self.index:
             self._take_numbers(index)
 
-    def copy(self) -> "MappedBlock":
-        """An independent block in the same state."""
-        other = object.__new__(MappedBlock)
+    def copy(self) -> Self:
+        """Return an independent block in the same state."""
+        other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
         other._hold(self.state.copy())
         return other
 
     def close(self) -> Mapped:
-        """The finished block; its state is used up."""
+        """Return the finished block; its state is used up."""
         state, q = self.state, self.map.rows_out
         n, weight, mean, low = state.n_rows, state.weight, None, None
         with np.errstate(under="ignore"):
@@ -200,14 +200,14 @@ class MappedBlock:
 
 
 def _two_sum(a: NDArray[np.float64], b: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """(a + b as rounded, what rounding took from it), exactly."""
+    """Return (a + b as rounded, what rounding took from it), exactly."""
     total = a + b
     part = total - a
     return total, (a - (total - part)) + (b - part)
 
 
 def map_once(sized_map: SizedMap, rows: Any, *, index: int) -> NDArray[Any]:
-    """Phi rows, (q, d), for one block of checked rows, array or CSR."""
+    """Return Phi rows, (q, d), for one block of checked rows, array or CSR."""
     n, d = rows.shape
     dtype = natural_dtype(rows.dtype)
     block = MappedBlock(sized_map, d, dtype=dtype, center=False, index=index)

@@ -30,7 +30,7 @@ class Method:
     regularises: bool = False  # alpha = alpha0 + Delta / 2 stands for the removed part
 
     def error_bound(self, shrinkage: float) -> float:
-        """Bound on || A'A (+ alpha0 I) - estimate ||_2 that needs no second look at the rows."""
+        """Return a bound on || A'A (+ alpha0 I) - estimate ||_2 that needs no second look at the rows."""
         return shrinkage / 2 if self.regularises else shrinkage
 
 
@@ -45,7 +45,7 @@ METHODS: Final[dict[str, Method]] = {
 
 
 def share_lowered(method: str, *, beta: float | None = None) -> float:
-    """Share of the rows that a shrink shortens: all for FD, none for iSVD, floor(beta l) of l for PFD and TFD."""
+    """Return the share of rows that a shrink shortens: all for FD, none for iSVD, floor(beta l) for PFD and TFD."""
     if method == "isvd":
         return 0.0
     if method in DEFAULT_BETAS:

@@ -12,7 +12,7 @@ from fastsketch.sketching._frequent_directions import FrequentDirections
 
 
 def with_columns(sketch: FrequentDirections, places: NDArray[np.int64], width: int) -> FrequentDirections:
-    """The sketch of the same rows with column j at places[j] of `width`, and zeros in all others; a new one.
+    """Return the sketch of the same rows with column j at places[j] of `width`, and zeros in all others; a new one.
 
     Of a sketch that neither centres nor has a compressor: rows of the buffer and kept ones are all that has columns.
     """

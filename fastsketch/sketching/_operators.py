@@ -12,7 +12,7 @@ Doubles = NDArray[np.float64]
 
 
 def gram_operator(s: Doubles, vt: Doubles, *, alpha: float) -> "LinearOperator":
-    """LinearOperator of V diag(s^2) V' + alpha I; cost 4 d l a vector."""
+    """Return the LinearOperator of V diag(s^2) V' + alpha I; cost 4 d l a vector."""
 
     def apply(x: NDArray[Any]) -> NDArray[Any]:
         # V diag(s^2) V' x + alpha x
@@ -22,7 +22,7 @@ def gram_operator(s: Doubles, vt: Doubles, *, alpha: float) -> "LinearOperator":
 
 
 def solve_gram(s: Doubles, vt: Doubles, *, alpha: float, v: NDArray[Any]) -> NDArray[Any]:
-    """(V diag(s^2) V' + alpha I)^-1 v by Woodbury with orthonormal V; alpha = 0 only if V is square."""
+    """Return (V diag(s^2) V' + alpha I)^-1 v by Woodbury with orthonormal V; alpha = 0 only if V is square."""
     squares = s * s
     y = vt @ v
     if alpha > 0:
@@ -32,7 +32,7 @@ def solve_gram(s: Doubles, vt: Doubles, *, alpha: float, v: NDArray[Any]) -> NDA
 
 
 def inverse_operator(s: Doubles, vt: Doubles, *, alpha: float) -> "LinearOperator":
-    """LinearOperator of the inverse, for instance as the preconditioner M of scipy.sparse.linalg.cg."""
+    """Return the LinearOperator of the inverse, as the preconditioner M of scipy.sparse.linalg.cg, say."""
 
     def apply(x: NDArray[Any]) -> NDArray[Any]:
         return solve_gram(s, vt, alpha=alpha, v=x)

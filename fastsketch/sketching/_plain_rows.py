@@ -1,6 +1,6 @@
 """Dense rows as the kernels read them."""
 
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,10 +9,10 @@ from fastsketch._validation import in_place
 
 
 def lies_well(rows: Any, dtype: np.dtype[Any]) -> bool:
-    """Whether a kernel can read rows (n, d) in place: an array of the right dtype, aligned, columns contiguous."""
+    """Return whether a kernel can read rows (n, d) in place: of the right dtype, aligned, columns contiguous."""
     if not isinstance(rows, np.ndarray):
         return False
-    array = cast("NDArray[Any]", rows)  # a string: the type is not to be built in every call
+    array: NDArray[Any] = rows
     size = dtype.itemsize
     return (
         array.dtype == dtype
@@ -23,7 +23,7 @@ def lies_well(rows: Any, dtype: np.dtype[Any]) -> bool:
 
 
 def plain_rows(rows: Any, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Checked rows, array or CSR, as a kernel reads them: in place if it can be."""
+    """Return checked rows, array or CSR, as a kernel reads them: in place if it can be."""
     if lies_well(rows, dtype):
         return rows
     if not isinstance(rows, np.ndarray):

@@ -74,7 +74,7 @@ class Compressor:
             raise ValueError(f"block_rows must be at least rows_out, got {self.block_rows} and {self.rows_out}")
 
     def compress(self, rows: Rows, index: int = 0) -> NDArray[Any]:
-        """Phi times the rows of one block.
+        """Return Phi times the rows of one block.
 
         Parameters
         ----------
@@ -107,14 +107,14 @@ class Compressor:
 
 
 def sized(compressor: Compressor, *, rows_out: int, n_features: int) -> SizedMap:
-    """The map with all sizes known; `rows_out` counts where the compressor leaves it open."""
+    """Return the map with all sizes known; `rows_out` counts where the compressor leaves it open."""
     q = compressor.rows_out or rows_out
     m = compressor.block_rows or max(ROWS_PER_FEATURE * n_features, 2 * q)
     return SizedMap(compressor.kind, q, m, compressor.seed)
 
 
 def as_compressor(value: Any, name: str = "compressor") -> Compressor | MapKind:
-    """A Compressor: given as one, by its kind, or as the dict that a state file holds."""
+    """Return a Compressor: given as one, by its kind, or as the dict that a state file holds."""
     if isinstance(value, Compressor):
         return value
     if isinstance(value, str):

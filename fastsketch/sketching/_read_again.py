@@ -1,19 +1,24 @@
 """A second pass whose rows come in parts: batches, chunks of files, partitions on other machines."""
 
-# pyright: reportPrivateUsage=false
+# pyright: reportPrivateUsage=false, reportImportCycles=false
+# (the sketch is here for its type alone)
 
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._batches import Batch
 from fastsketch._kernels.guard import changes, reads
-from fastsketch._model import Arrays, MergeableModel, from_bytes
+from fastsketch._loading import from_bytes
+from fastsketch._model import Arrays, MergeableModel
 from fastsketch._validation import as_rows, as_weights
 from fastsketch.io import _checks as checks
-from fastsketch.sketching._frequent_directions import FrequentDirections
-from fastsketch.sketching._rows_again import Product, View, blocks_of
+from fastsketch.sketching._rows_again import Product, StoredForm, blocks_of
+from fastsketch.sketching._second_reads import SecondReads
+
+if TYPE_CHECKING:
+    from fastsketch.sketching._frequent_directions import FrequentDirections
 
 # Directions of a state are orthonormal up to this.
 ORTHONORMAL = 1e-6
@@ -54,11 +59,11 @@ class SecondPass(MergeableModel):
     def _begin(self) -> None:
         self._sketch: FrequentDirections | None = None
         self._vt = np.zeros((0, 0))
-        self._view: View | None = None
+        self._view: StoredForm | None = None
         self._sum = Product.none(np.zeros((0, 0)))
 
     @classmethod
-    def of(cls, model: FrequentDirections) -> Self:
+    def of(cls, model: "FrequentDirections") -> Self:
         """Begin a second pass over the rows of a sketch.
 
         Parameters
@@ -75,7 +80,7 @@ class SecondPass(MergeableModel):
         TypeError, ValueError
             If it is no such sketch.
         """
-        if not isinstance(model, FrequentDirections):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not isinstance(model, SecondReads):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"model must be a FrequentDirections, got {type(model).__name__}")
         model._rereadable("a second pass")
         made = cls()
@@ -83,12 +88,12 @@ class SecondPass(MergeableModel):
         made._start(own, own._basis()[0])
         return made
 
-    def _start(self, sketch: FrequentDirections, vt: NDArray[np.float64]) -> None:
+    def _start(self, sketch: "FrequentDirections", vt: NDArray[np.float64]) -> None:
         self._sketch, self._vt, self._view = sketch, vt, sketch._basis_view()
         self._feature_names = sketch.feature_names
         self._sum = Product.none(vt.T)
 
-    def _begun(self) -> tuple[FrequentDirections, View]:
+    def _begun(self) -> "tuple[FrequentDirections, StoredForm]":
         if self._sketch is None or self._view is None:
             raise ValueError("there is no sketch: begin with SecondPass.of(sketch)")
         return self._sketch, self._view
@@ -126,8 +131,8 @@ class SecondPass(MergeableModel):
         self._sum = self._sum.plus(found)
 
     @reads
-    def finish(self) -> FrequentDirections:
-        """The refined sketch, a new one; as ``FrequentDirections.refine`` on all rows that have been read again.
+    def finish(self) -> "FrequentDirections":
+        """Return the refined sketch, a new one: that of ``FrequentDirections.refine`` on all rows read again.
 
         Returns
         -------
@@ -152,8 +157,8 @@ class SecondPass(MergeableModel):
 
     @property
     @reads
-    def sketch(self) -> FrequentDirections:
-        """The sketch of the first pass, a copy."""
+    def sketch(self) -> "FrequentDirections":
+        """Return a copy of the sketch of the first pass."""
         return self._begun()[0].copy()
 
     def _merge(self, other: Self) -> None:
@@ -168,12 +173,12 @@ class SecondPass(MergeableModel):
     # -- required by the frame -------------------------------------------------------------------------------------
     @property
     def n_rows(self) -> int:
-        """Rows read again."""
+        """Return the number of rows read again."""
         return self._sum.n_rows
 
     @property
     def n_features(self) -> int | None:
-        """Columns d of the rows; None without a sketch."""
+        """Return the number d of columns; None without a sketch."""
         return None if self._sketch is None else self._sketch.n_features
 
     def _facts(self) -> dict[str, Any]:
@@ -214,16 +219,8 @@ class SecondPass(MergeableModel):
             self._sum = Product(arrays["product"], squared_norm, state["n_rows"], magnitude)
 
 
-def _sketch_in(content: NDArray[Any]) -> FrequentDirections:
+def _sketch_in(content: NDArray[Any]) -> "FrequentDirections":
     found = from_bytes(content.tobytes())
-    if not isinstance(found, FrequentDirections):
+    if not isinstance(found, SecondReads):
         raise ValueError(f"array 'sketch' holds a {type(found).__name__}")
-    return found
-
-
-def _second_pass(model: FrequentDirections) -> SecondPass | None:
-    return None if model._is_exact() else SecondPass.of(model)
-
-
-# A hook of the frame; the class cannot name this module, which needs it.
-FrequentDirections._second_pass = _second_pass  # type: ignore[method-assign, assignment]
+    return cast("FrequentDirections", found)

@@ -30,7 +30,7 @@ class OtherRows(UserWarning):
 
 
 class Product(NamedTuple):
-    """Of some of the rows; those of all are their sum."""
+    """Products of some of the rows with vectors; those of all rows are their sum."""
 
     product: Matrix  # A'A Q (d, r)
     squared_norm: float  # of the (weighted, centred) rows
@@ -39,15 +39,15 @@ class Product(NamedTuple):
 
     @classmethod
     def none(cls, q: Matrix) -> Self:
-        """Of no rows."""
+        """Return the product of no rows."""
         return cls(np.zeros(q.shape), 0.0, 0, 0.0)
 
     def plus(self, other: Self) -> Self:
-        """Of the rows of both."""
+        """Return the product of the rows of both."""
         return type(self)(self.product.copy(), *self[1:]).adding(other)
 
     def adding(self, other: Self) -> Self:
-        """As ``plus``; the array of this one is used up."""
+        """Return the product with that of other rows added."""
         product = self.product
         product += other.product
         return type(self)(
@@ -59,8 +59,8 @@ class Product(NamedTuple):
 
 
 @dataclass(frozen=True)
-class View:
-    """How a sketch stores rows: in its dtype, divided by a power of two, weighted, centred."""
+class StoredForm:
+    """Form in which a sketch stores rows: in its dtype, divided by a power of two, weighted, centred."""
 
     n_features: int
     dtype: np.dtype[Any]
@@ -68,7 +68,7 @@ class View:
     scale: float
 
     def multiply(self, rows: Any, weights: Matrix | None, q: Matrix, *, offset: int = 0) -> Product:
-        """A'A Q for a block of rows (n, d), array or CSR, the first of them number `offset`, and Q (d, r)."""
+        """Return A'A Q for a block of rows (n, d), array or CSR, the first of them number `offset`, and Q (d, r)."""
         mean, q = self.mean * self.scale, np.ascontiguousarray(q)
         with np.errstate(over="ignore", invalid="ignore"):
             x = rows.astype(self.dtype, copy=False)
@@ -104,7 +104,7 @@ class RowsAgain:
     def __init__(
         self,
         source: Readable,
-        view: View,
+        view: StoredForm,
         sample_weight: ArrayLike | None = None,
         *,
         feature_names: FeatureNames | None = None,
@@ -113,7 +113,7 @@ class RowsAgain:
         self._chunks = _chunks_of(source, view.n_features, sample_weight, feature_names)
 
     def multiply(self, q: Matrix) -> Product:
-        """A'A Q for Q (d, r): reads all rows once."""
+        """Return A'A Q for Q (d, r): reads all rows once."""
         q, chunks = np.ascontiguousarray(q), self._chunks
         if self._read and not chunks.source.repeatable:
             raise ValueError(f"{chunks.source.name} comes once, and has to be read again: save its rows to a file")
@@ -127,7 +127,7 @@ class RowsAgain:
 
 
 def blocks_of(rows: Any, weights: Matrix | None, width: int) -> Iterator[Block]:
-    """Checked rows in blocks that are multiplied by `width` vectors in little memory."""
+    """Yield checked rows in blocks that are multiplied by `width` vectors in little memory."""
     n, d = rows.shape
     # a product of a sparse block is a dense (d, width), as large as what it is added to
     step = max(d, BLOCK_BYTES // (8 * max(1, width))) if is_sparse(rows) else max(1, BLOCK_BYTES // (8 * d))
@@ -140,7 +140,7 @@ def blocks_of(rows: Any, weights: Matrix | None, width: int) -> Iterator[Block]:
 def _chunks_of(
     rows: Any, n_features: int, sample_weight: ArrayLike | None, feature_names: FeatureNames | None
 ) -> WeightedChunks:
-    """Rows of any kind with their weights; ValueError for other columns than those of a sketch."""
+    """Yield rows of any kind with their weights; ValueError for other columns than those of a sketch."""
     source = open_rows(rows, n_features=n_features) if _names_files(rows) else as_source(rows)
     if source is None:
         checked, names = as_rows(rows, n_features), names_of(rows)
@@ -155,7 +155,7 @@ def _chunks_of(
 
 
 def _names_files(item: Any) -> bool:
-    """Whether this is a path, or a list of paths or of sources."""
+    """Return whether this is a path, or a list of paths or of sources."""
     if isinstance(item, list | tuple) and item:
         return all(isinstance(one, str | PathLike | Source) for one in cast("list[Any]", item))
     return isinstance(item, str | PathLike)

@@ -1,5 +1,6 @@
 """Scalars of a kernel's state as arrays, in the order that the state declares: how state files hold them."""
 
+from operator import attrgetter
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -14,15 +15,15 @@ class HasScalars(Protocol):
 
 
 def scalars(state: HasScalars) -> dict[str, NDArray[Any]]:
-    """The arrays "book" (float64) and "count" (int64)."""
+    """Return the arrays "book" (sums, float64) and "count" (int64)."""
     return {
-        "book": np.array([getattr(state, name) for name in state.SUMS], np.float64),
-        "count": np.array([getattr(state, name) for name in state.COUNTS], np.int64),
+        "book": np.array(attrgetter(*state.SUMS)(state), np.float64),
+        "count": np.array(attrgetter(*state.COUNTS)(state), np.int64),
     }
 
 
 def set_scalars(state: HasScalars, arrays: dict[str, NDArray[Any]]) -> None:
-    """The inverse of ``scalars``; ValueError if the arrays have other lengths."""
+    """Write the arrays that ``scalars`` gave to a state; raise ValueError if they have other lengths."""
     for array, names in ((arrays["book"], state.SUMS), (arrays["count"], state.COUNTS)):
         if array.shape != (len(names),):
             raise ValueError(f"{', '.join(names)}: expected {len(names)} numbers, got shape {array.shape}")

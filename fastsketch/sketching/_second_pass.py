@@ -35,7 +35,7 @@ class Refined(NamedTuple):
 
 @one_blas_thread
 def nystrom(found: Product, vt: Matrix, *, shrinkage: float) -> Refined:
-    """Y = A'A V' of one pass, read out as Y (V Y)^-1 Y' without forming an inverse, with upper ends.
+    """Read Y = A'A V' of one pass out as Y (V Y)^-1 Y' without forming an inverse, with upper ends.
 
     In a basis that begins with V, A'A = [[T, F'], [F, G]] with T = V Y and F = Y - V'T. All of B lies in V, so that
     0 <= G <= g I with g = min(shrinkage, tr A'A - tr T), and lambda_i(A'A) <= lambda_i([[T, F'], [F, g I]]). Nystrom
@@ -78,12 +78,12 @@ def nystrom(found: Product, vt: Matrix, *, shrinkage: float) -> Refined:
 
 
 def _bordered(core: Matrix, border: NDArray[Any], rest: NDArray[Any]) -> NDArray[Any]:
-    """Eigenvalues of [[core, border'], [border, rest]], descending."""
+    """Return the eigenvalues of [[core, border'], [border, rest]], descending."""
     return np.linalg.eigvalsh(np.block([[core, border.T], [border, rest]]))[::-1]
 
 
 def _root(core: Matrix) -> Matrix:
-    """A lower triangular root; of a singular matrix, of one a few roundings away."""
+    """Return a lower triangular root; of a singular matrix, of one a few roundings away."""
     tiny = float(np.trace(core)) * np.finfo(np.float64).eps
     for _ in range(20):
         try:

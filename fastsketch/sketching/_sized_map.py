@@ -63,17 +63,17 @@ class SizedMap:
 
     @property
     def loop(self) -> int:
-        """Which loop of the kernel serves this map."""
+        """Return which loop of the kernel serves this map."""
         return _LOOPS[self.kind]
 
     @property
     def scale(self) -> float:
-        """Factor of the kernel's output: it works with entries +-1 where it can."""
+        """Return the factor of the kernel's output: it works with entries +-1 where it can."""
         return float(1.0 / np.sqrt(self.rows_out)) if self.kind == "srht" else 1.0
 
     @cached_property
     def padded_rows(self) -> int:
-        """Rows of the block rounded up to whole steps of the map: absent rows count as zero."""
+        """Return the rows of the block rounded up to whole steps of the map: absent rows count as zero."""
         m = self.block_rows
         if self.kind == "srht":
             return max(8, 1 << (m - 1).bit_length())
@@ -81,24 +81,24 @@ class SizedMap:
 
     @cached_property
     def rows_per_call(self) -> int:
-        """p, the rows of one call of the kernel's inner loop; more than q, so that a short block can stay as it is."""
+        """Return p, the rows of one call of the kernel's inner loop, above q: a short block can stay as it is."""
         if self.kind == "srht":
             return min(max(8, 1 << (2 * self.rows_out - 1).bit_length()), MOST_STEP, self.padded_rows)
         return max(LEAST_STEP, -(-(self.rows_out + 1) // 8) * 8)
 
     def most(self, dtype: np.dtype[Any]) -> float:
-        """The largest entry whose sums over a block stay in the range of the dtype."""
+        """Return the largest entry whose sums over a block stay in the range of the dtype."""
         return float(np.finfo(dtype).max) / (4 * self.padded_rows)
 
     def space(self, dtype: np.dtype[Any]) -> int:
-        """Elements of scratch."""
+        """Return the elements of scratch."""
         p = self.rows_per_call
         if self.kind == "srht":
             return kernel.srht_space(self.rows_out, p, dtype)
         return p * SPARSE_SIGNS
 
     def numbers(self, index: int, dtype: np.dtype[Any]) -> MapNumbers:
-        """The random numbers of block `index`."""
+        """Return the random numbers of block `index`."""
         q, m = self.rows_out, self.padded_rows
         value, target, hi, s = np.empty(0, dtype), np.empty(0, np.int32), np.empty(0, np.int64), 0
         if self.kind == "srht":
@@ -133,7 +133,7 @@ class SizedMap:
         return raw_numbers(self.seed, _KEYS[self.kind], index, stream, n)
 
     def _sample(self, index: int, m: int) -> NDArray[np.int64]:
-        """q different numbers below m, in random order."""
+        """Return q different numbers below m, in random order."""
         q = self.rows_out
         if 4 * q >= m:
             return np.argsort(self._raw(index, _PLACES, n=m), kind="stable")[:q]
@@ -153,7 +153,7 @@ def _signs(raw: NDArray[np.uint64], n: int, *, dtype: np.dtype[Any]) -> NDArray[
 
 
 def _below(raw: NDArray[np.uint64], n: int) -> NDArray[np.int64]:
-    """Uniform integers below n < 2**31 from the upper halves (bias n / 2**32)."""
+    """Return uniform integers below n < 2**31 from the upper halves (bias n / 2**32)."""
     return (((raw >> np.uint64(32)) * np.uint64(n)) >> np.uint64(32)).astype(np.int64)
 
 

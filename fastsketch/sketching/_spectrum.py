@@ -1,4 +1,4 @@
-"""What a sketch says of the eigenvalues of A'A: intervals that always hold, and a point inside each.
+"""Eigenvalues of A'A from a sketch: intervals that always hold, and a point inside each.
 
 The proofs are in docs/read-outs.md.
 """
@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from fastsketch._threads import one_blas_thread
 from fastsketch.sketching._engines import AnyEngine, ExactEngine, Known, MappedEngine, to_read
-from fastsketch.sketching._leading import leading_rounding
+from fastsketch.sketching._leading_pairs import leading_rounding
 from fastsketch.sketching._methods import Method
-from fastsketch.sketching._reading import allowance, unspent, upright
+from fastsketch.sketching._read_out import allowance, unspent, upright
 
 Matrix = NDArray[np.float64]
 
@@ -39,7 +39,7 @@ class Spectrum(NamedTuple):
     high: Matrix
 
 
-class Overview(NamedTuple):
+class SpectrumOverview(NamedTuple):
     """A spectrum and what belongs to it, in one read-out, in squared units of the rows."""
 
     spectrum: Spectrum
@@ -58,7 +58,7 @@ def overview_of(
     certain_high: Matrix | None = None,
     estimates: Matrix | None = None,
     most: int | None = None,
-) -> Overview:
+) -> SpectrumOverview:
     """Read an engine, which stays as it is; of an exact sum the `most` leading pairs, by default as many as it keeps.
 
     Of a second pass, in squared units of the rows: `regained`, the part of Delta that the kept directions have not
@@ -78,7 +78,7 @@ def overview_of(
     unit, rank = ldexp(1.0, engine.exponent), int(np.count_nonzero(known.squares > rounding))
     found = _spectrum(known, engine, method, rounding, (regained, certain_high, estimates))
     with np.errstate(over="ignore", under="ignore"):
-        return Overview(
+        return SpectrumOverview(
             found,
             engine.squared_norm * unit * unit,
             engine.shrinkage * unit * unit,
@@ -95,7 +95,7 @@ def _spectrum(
     rounding: float,
     beside: tuple[float, Matrix | None, Matrix | None],
 ) -> Spectrum:
-    """`rounding` in stored units; `beside`: regained, certain_high and estimates of ``overview_of``."""
+    """Return the spectrum; `rounding` in stored units, `beside`: regained, certain_high, estimates."""
     regained, certain_high, estimates = beside
     unit = ldexp(1.0, engine.exponent)
     values, vectors = _estimates(known, unspent(engine.shrinkage, regained / unit / unit), method)
@@ -122,7 +122,7 @@ def _spectrum(
 
 @one_blas_thread
 def _estimates(known: Known, spent: float, method: Method) -> tuple[Matrix, Matrix]:
-    """Point estimates, descending, and their directions; `spent`: what FD has taken from every kept direction."""
+    """Return point estimates, descending, and their directions; `spent`: what FD took from every kept direction."""
     if not method.tracks:
         # FD lowers a leading direction at every shrink: it has lost nearly all of Delta but what it was given back
         return known.squares + (spent if method.lowers_all else 0.0), known.vt
@@ -135,12 +135,12 @@ def _estimates(known: Known, spent: float, method: Method) -> tuple[Matrix, Matr
 
 
 def _sum_rounding(engine: AnyEngine) -> float:
-    """Relative: three roundings of a row at most (its root weight, the product, its decay), and a sum in double."""
+    """Return relative rounding: three roundings of a row at most (root weight, product, decay), and a sum in double."""
     return 4 * float(np.finfo(engine.dtype).eps) + 2 * engine.n_rows * float(np.finfo(np.float64).eps)
 
 
 def _trace_bound(low: Matrix, total: float) -> Matrix:
-    """For descending lower bounds of eigenvalues whose sum is at most `total`, the most that each can be.
+    """Return the most that each eigenvalue can be, for descending lower bounds and a sum of at most `total`.
 
     If the i-th is x, so are those before it at least: sum of max(low_j, x) over j <= i, and of low_j over j > i, is at
     most `total`. The largest such x shares what is left over among the last of the first i, up to the level of others.
@@ -157,7 +157,7 @@ def _trace_bound(low: Matrix, total: float) -> Matrix:
 
 @one_blas_thread
 def seen_of(engine: AnyEngine) -> tuple[Matrix, Matrix]:
-    """(values (r,) descending, vectors (r, d)) of an engine with a ledger: what was seen along the kept directions.
+    """Return values (r,) descending and vectors (r, d) of an engine with a ledger: what the kept directions saw.
 
     Without what was lost before the directions came in: that part of the trace was not seen along any of them.
     """

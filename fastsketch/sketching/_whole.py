@@ -28,7 +28,7 @@ from fastsketch.sketching._engines import (
     put_known,
     stays_sparse,
 )
-from fastsketch.sketching._leading import LEADING_ROUNDING, lanczos, leading
+from fastsketch.sketching._leading_pairs import LEADING_ROUNDING, lanczos, leading
 
 Matrix = NDArray[np.float64]
 
@@ -41,8 +41,8 @@ SPARSE_STEP = 250.0
 _EPS = float(np.finfo(np.float64).eps)
 
 
-class Whole(NamedTuple):
-    """What a pass over all rows at once gives."""
+class WholePass(NamedTuple):
+    """Result of one pass over all rows at once."""
 
     engine: DenseEngine | SparseEngine
     certain_high: Matrix | None  # upper ends of the first eigenvalues of A'A, in squared units of the rows
@@ -86,12 +86,12 @@ class _Rows:
         return (slice(start, start + step) for start in range(0, length, step))
 
     def by_columns(self) -> Iterator[tuple[slice, Matrix]]:
-        """(columns, their block (n, b)) of dense rows."""
+        """Return (columns, their block (n, b)) of dense rows."""
         for part in self.parts(self.d, self.n):
             yield part, self._settled(self._rows[:, part], self.mean[part], self.root)
 
     def by_rows(self) -> Iterator[tuple[slice, Matrix]]:
-        """(rows, their block (b, d)); sparse ones are made dense."""
+        """Return (rows, their block (b, d)); sparse ones are made dense."""
         for part in self.parts(self.n, self.d):
             block = self._rows[part]
             yield part, self._settled(block.toarray() if self.sparse else block, self.mean, self.root[part])
@@ -100,7 +100,7 @@ class _Rows:
         return settled(block, mean, None if self.weights is None else root, 1.0 if self.sparse else self._scale)[0]
 
     def csr(self) -> Any:
-        """Weighted, scaled rows of a sparse matrix, not centred."""
+        """Return the weighted, scaled rows of a sparse matrix, not centred."""
         if self.weights is None:
             return self._rows
         out = self._rows.copy()
@@ -108,14 +108,14 @@ class _Rows:
         return out
 
     def column_squares(self) -> Matrix:
-        """Of sparse rows: sums of the squares of the centred, weighted columns."""
+        """Return the sums of the squares of the centred, weighted columns of sparse rows."""
         x = self.csr()
         plain = np.bincount(x.indices, weights=x.data * x.data, minlength=self.d)
         # sum of w (x - mu)^2 = sum of w x^2 - W mu^2
         return np.maximum(plain - self.weight * self.mean**2, 0.0)
 
     def put_into(self, engine: DenseEngine | SparseEngine) -> None:
-        """What the engine knows of the rows beside their products."""
+        """Return what the engine knows of the rows beside their products."""
         state: SketchState = engine.state
         state.weight, state.n_rows = self.weight, self.n
         if self.seen:
@@ -125,7 +125,7 @@ class _Rows:
             engine.mean[:] = self.mean
 
     def unit(self, squares: Matrix) -> Matrix:
-        """Squares in the units of the rows."""
+        """Return squares in the units of the rows."""
         back = ldexp(1.0, self.exponent)
         with np.errstate(over="ignore", under="ignore"):
             return squares * back * back
@@ -136,14 +136,14 @@ def _largest(values: Any) -> float:
 
 
 def _plain(rows: NDArray[Any]) -> NDArray[Any]:
-    """Rows whose columns lie side by side, in a dtype of the kernels."""
+    """Return rows whose columns lie side by side, in a dtype of the kernels."""
     if rows.dtype.type not in (np.float32, np.float64) or not rows.flags.aligned:
         rows = rows.astype(np.float64)
     return rows if rows.strides[1] == rows.itemsize and rows.strides[0] >= 0 else np.ascontiguousarray(rows)
 
 
 def rounding_of_sums(length: int, block: int, size: float) -> float:
-    """Of sums of `length` products in blocks, whose sizes add up to `size`: at worst, all roundings have one sign."""
+    """Bound the rounding of sums of `length` products in blocks whose sizes add up to `size`: all of one sign."""
     return (0.5 * min(block, length) + length / max(1, block) + 4.0) * _EPS * size
 
 
@@ -180,11 +180,11 @@ class RowProducts:
         return lower, squares, rounding_of_sums(self.d, block, float(np.trace(lower)))
 
     def eigenvalues(self) -> Matrix:
-        """All of them, descending; takes a copy of the matrix."""
+        """Return all of them, descending; takes a copy of the matrix."""
         return np.maximum(top_eigh(self._lower.copy(), 1)[0][::-1], 0.0)
 
-    def whole(self, setting: EngineSetting) -> Whole:
-        """The engine after one shrink of the exact singular values, and their upper ends. Uses the products up.
+    def whole(self, setting: EngineSetting) -> WholePass:
+        """Return the engine after one shrink of the exact singular values, and their upper ends. Uses the products up.
 
         The leading l - 1 singular values and directions are exact, and the certificate is the square of the next.
         """
@@ -198,7 +198,7 @@ class RowProducts:
         return _of_pairs(rows, setting, s, vt, self._squares, delta=delta, allowance=allowance)
 
     def _times(self, u: Matrix) -> Matrix:
-        """U (A - 1 mu') for U (k, n)."""
+        """Return U (A - 1 mu') for U (k, n)."""
         rows = self._rows
         if rows.sparse:
             return np.asarray((rows.csr().T @ u.T).T) - np.outer(u @ rows.root, rows.mean)
@@ -208,8 +208,8 @@ class RowProducts:
         return out
 
 
-def column_products(rows: Any, weights: Matrix | None, setting: EngineSetting) -> Whole:
-    """An engine of solver "exact" that has seen checked, finite rows (n, d) at once, in float64 whatever their dtype.
+def column_products(rows: Any, weights: Matrix | None, setting: EngineSetting) -> WholePass:
+    """Return an engine of solver "exact" that has seen checked, finite rows (n, d) at once, in float64.
 
     Memory d^2 beside the rows, and a copy of the nonzeros of CSR ones.
     """
@@ -237,11 +237,11 @@ def column_products(rows: Any, weights: Matrix | None, setting: EngineSetting) -
     engine.state.squared_norm = float(squares.sum())
     engine.state.rounding = allowance * allowance
     engine.state.age = 1  # the sum is no longer zero
-    return Whole(engine, None, source.unit(squares))
+    return WholePass(engine, None, source.unit(squares))
 
 
-def sparse_pairs(rows: Any, weights: Matrix | None, setting: EngineSetting, k: int) -> Whole | None:
-    """The engine of the k leading singular values of CSR rows (n, d), by Lanczos steps with the rows as they are.
+def sparse_pairs(rows: Any, weights: Matrix | None, setting: EngineSetting, k: int) -> WholePass | None:
+    """Return the engine of the k leading singular values of CSR rows (n, d), by Lanczos steps.
 
     Memory 2 k + 20 vectors of length min(n, d), and a copy of the nonzeros. The certificate is the square of the next
     singular value. None where the steps come to no end, as on a flat spectrum.
@@ -282,8 +282,8 @@ def _of_pairs(
     *,
     delta: float,
     allowance: float,
-) -> Whole:
-    """The engine whose rows are exact singular values and directions; `delta`: the square of the next value."""
+) -> WholePass:
+    """Return the engine whose rows are exact singular values and directions; `delta`: the square of the next value."""
     setting = setting.resolved("gram")
     kind = SparseEngine if rows.sparse and stays_sparse(rows.csr()) else DenseEngine
     engine = kind(setting, rows.d, dtype=np.dtype(np.float64))
@@ -293,14 +293,14 @@ def _of_pairs(
     put_known(engine, Known(squares, vt, np.diag(squares), none, max(0.0, squared_norm - float(squares.sum()))))
     engine.state.shrinkage, engine.state.squared_norm = delta, squared_norm
     engine.state.rounding = allowance * allowance
-    return Whole(engine, rows.unit(squares + allowance), rows.unit(column_squares))
+    return WholePass(engine, rows.unit(squares + allowance), rows.unit(column_squares))
 
 
 def row_steps(rows: Any) -> float:
-    """Multiply-adds of X'X for CSR rows X: of each row, all pairs."""
+    """Return the multiply-adds of X'X for CSR rows X: of each row, all pairs."""
     return float(np.sum(np.diff(rows.indptr).astype(np.float64) ** 2))
 
 
 def column_steps(rows: Any) -> float:
-    """Multiply-adds of X X' for CSR rows X: of each column, all pairs."""
+    """Return the multiply-adds of X X' for CSR rows X: of each column, all pairs."""
     return float(np.sum(np.bincount(rows.indices, minlength=rows.shape[1]).astype(np.float64) ** 2))

@@ -16,8 +16,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from fastsketch._validation import Rows
 from fastsketch.sketching import FrequentDirections
-from fastsketch.sketching._reading import upright
-from fastsketch.sketching._spectrum import Overview
+from fastsketch.sketching._read_out import upright
+from fastsketch.sketching._spectrum import SpectrumOverview
 from fastsketch.sklearn._estimator import SketchEstimator
 from fastsketch.sklearn._moments import FeatureVariance
 
@@ -42,7 +42,7 @@ class ComponentsReadOut(NamedTuple):
 
 def refine(
     sketch: FrequentDirections, rows: Any, weights: NDArray[np.float64] | None, wanted: int | float
-) -> tuple[int, Overview]:
+) -> tuple[int, SpectrumOverview]:
     """Read the rows until no variance moves by more than SETTLED; return the passes in all, and the last read-out."""
     k = wanted if isinstance(wanted, int) else sketch.resolved["sketch_size"]
     seen, passes, moved = sketch._overview(), 1, True
@@ -100,7 +100,7 @@ def count_for(share: float, squares: Floats, total: float) -> int:
     return int(np.searchsorted(shares, share, side="right")) + 1
 
 
-def first_of(seen: Overview, k: int) -> ComponentsReadOut:
+def first_of(seen: SpectrumOverview, k: int) -> ComponentsReadOut:
     """Return the first k components of a read-out."""
     spectrum = seen.spectrum
     squares, low, high, vt = spectrum.values[:k], spectrum.low[:k], spectrum.high[:k], spectrum.vectors[:k]

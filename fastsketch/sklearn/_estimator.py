@@ -18,13 +18,14 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fastsketch._batches import WeightedChunks, agreed, as_source, is_table
 from fastsketch._kernels.guard import Guard, changes, reads
-from fastsketch._model import INCONSISTENT, Model, from_bytes, plain
+from fastsketch._loading import INCONSISTENT, from_bytes
+from fastsketch._model import Model, plain
 from fastsketch._sparse import as_csr
 from fastsketch._validation import as_real, as_seed, is_sparse
 from fastsketch.io import _state as files
 from fastsketch.io._state import StateError
 from fastsketch.sketching import FrequentDirections
-from fastsketch.sketching._engines._setting import EXACT_OFFSET, EXACT_SLOPE
+from fastsketch.sketching._engines._engine_setting import EXACT_OFFSET, EXACT_SLOPE
 from fastsketch.sources import Source, naming
 
 Arrays = dict[str, NDArray[Any]]

@@ -22,7 +22,7 @@ from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._engines import SolverName, merge_engines
 from fastsketch.sketching._methods import METHODS, MethodName
 from fastsketch.sketching._rows_again import Readable
-from fastsketch.sketching._whole import RowProducts, Whole, column_products, sparse_pairs
+from fastsketch.sketching._whole import RowProducts, WholePass, column_products, sparse_pairs
 from fastsketch.sklearn._components import PrincipalComponents, count_for, first_of, refine
 from fastsketch.sklearn._estimator import Arrays, as_far_source
 from fastsketch.sklearn._moments import FeatureVariance
@@ -335,7 +335,7 @@ class SketchedPCA(PrincipalComponents, IncrementalPCA):
             self._adopt(sketch, whole, "arpack")
         return whole is not None
 
-    def _adopt(self, sketch: FrequentDirections, whole: Whole, solver: str) -> None:
+    def _adopt(self, sketch: FrequentDirections, whole: WholePass, solver: str) -> None:
         sketch._begin_with(whole.engine, whole.certain_high)
         self._variance = FeatureVariance.from_sums(
             sketch.total_weight, np.ldexp(whole.engine.mean, whole.engine.exponent), whole.squares

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 from fastsketch._validation import is_sparse
 from fastsketch.sketching._engines import stays_sparse
-from fastsketch.sketching._leading import steps, takes_lanczos
+from fastsketch.sketching._leading_pairs import steps, takes_lanczos
 from fastsketch.sketching._whole import BLOCK_BYTES, column_steps, row_steps
 
 WayName = Literal["rows", "columns", "pairs", "sketch"]

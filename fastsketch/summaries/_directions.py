@@ -14,7 +14,7 @@ GRAM_PRECISION = 1e-9
 
 
 def top_of_rows(rows: NDArray[Any], n: int, *, seed: int) -> Array:
-    """The top n <= d right singular vectors of rows (m, d) as (n, d) float64, completed if the rank is lower."""
+    """Return the top n <= d right singular vectors of rows (m, d) as (n, d) float64, completed if the rank is lower."""
     from scipy.linalg import eigh, svd
 
     rows = rows.astype(np.float64, copy=False)
@@ -34,7 +34,7 @@ def top_of_rows(rows: NDArray[Any], n: int, *, seed: int) -> Array:
 
 
 def top_of_moment(moment: Array, n: int, *, seed: int) -> Array:
-    """The same for a symmetric (d, d) sum of squares."""
+    """Return the same for a symmetric (d, d) sum of squares."""
     from scipy.linalg import eigh
 
     top = _largest(moment)
@@ -47,7 +47,7 @@ def top_of_moment(moment: Array, n: int, *, seed: int) -> Array:
 
 
 def _largest(matrix: NDArray[Any]) -> float:
-    """Magnitude of the largest entry; LAPACK may look for the eigenvalues of infinity for ever."""
+    """Return the largest magnitude of an entry; LAPACK may look for the eigenvalues of infinity for ever."""
     top = float(np.abs(matrix).max(initial=0.0))
     if not np.isfinite(top):
         raise np.linalg.LinAlgError("the sums of the rows have left the range of numbers")
@@ -55,12 +55,12 @@ def _largest(matrix: NDArray[Any]) -> float:
 
 
 def _signed(vt: Array) -> Array:
-    """Largest component of each vector positive: the same signs from every solver."""
+    """Return vectors whose largest component is positive: the same signs from every solver."""
     return vt * np.where(vt[np.arange(len(vt)), np.abs(vt).argmax(axis=1)] < 0, -1.0, 1.0)[:, np.newaxis]
 
 
 def _completed(vt: Array, n: int, *, seed: int) -> Array:
-    """vt with orthonormal rows added up to n: directions that no row has, a function of the seed."""
+    """Complete vt by orthonormal rows up to n: directions that no row has, a function of the seed."""
     missing = n - len(vt)
     if missing == 0:
         return vt

@@ -22,7 +22,7 @@ from fastsketch.sketching._engines import shrink_rows
 PART_LEVEL = 32
 
 
-class Node(NamedTuple):
+class BlockNode(NamedTuple):
     """Summary of the blocks start .. start + 2^level - 1; its arrays are never changed."""
 
     start: int
@@ -34,7 +34,7 @@ class Node(NamedTuple):
 
     @property
     def stop(self) -> int:
-        """The block after the last."""
+        """Return the block after the last."""
         return self.start + (1 << self.level)
 
 
@@ -68,9 +68,9 @@ def validate_nodes(
     return stop
 
 
-def stated_node(about: dict[str, Any], arrays: dict[str, NDArray[Any]], number: int) -> Node:
-    """A node from the entries of a file; TypeError or ValueError if they are none."""
-    return Node(
+def stated_node(about: dict[str, Any], arrays: dict[str, NDArray[Any]], number: int) -> BlockNode:
+    """Return a node from the entries of a file; TypeError or ValueError if they are none."""
+    return BlockNode(
         as_integer(about["start"], "start", 0, 1 << 63),
         as_integer(about["level"], "level", 0, 2 * PART_LEVEL),
         arrays[f"rows_{number}"],
@@ -81,26 +81,26 @@ def stated_node(about: dict[str, Any], arrays: dict[str, NDArray[Any]], number: 
 
 
 # (left, right) -> rows and shrinkage of the node that they become
-Join = Callable[[Node, Node], tuple[NDArray[Any], float]]
+Join = Callable[[BlockNode, BlockNode], tuple[NDArray[Any], float]]
 
 
-def correction_row(left: Node, right: Node) -> NDArray[np.float64]:
-    """sqrt(W h / (W + h)) (mu' - mu), FROSH Algorithm 3, step 9: the row that centring by one mean adds."""
+def correction_row(left: BlockNode, right: BlockNode) -> NDArray[np.float64]:
+    """Return sqrt(W h / (W + h)) (mu' - mu), FROSH Algorithm 3, step 9: the row that centring by one mean adds."""
     w, h = left.n_rows, right.n_rows
     return np.sqrt(w / (w + h)) * np.sqrt(h) * (right.mean - left.mean)
 
 
-def joined_mean(left: Node, right: Node) -> NDArray[np.float64]:
-    """Mean of the rows of both."""
+def joined_mean(left: BlockNode, right: BlockNode) -> NDArray[np.float64]:
+    """Return mean of the rows of both."""
     return left.mean + right.n_rows / (left.n_rows + right.n_rows) * (right.mean - left.mean)
 
 
 def join_rows(keep: int) -> Join:
-    """Joins nodes of rows into one of at most 2 keep rows: beyond that, one shrink to `keep`."""
+    """Return a join of nodes of rows into one of at most 2 keep rows: beyond that, one shrink to `keep`."""
     return partial(_join_rows, keep=keep)
 
 
-def _join_rows(left: Node, right: Node, *, keep: int) -> tuple[NDArray[Any], float]:
+def _join_rows(left: BlockNode, right: BlockNode, *, keep: int) -> tuple[NDArray[Any], float]:
     row = correction_row(left, right).astype(left.rows.dtype)
     rows, delta = np.vstack([left.rows, right.rows, row]), 0.0
     if len(rows) > 2 * keep:
@@ -108,8 +108,8 @@ def _join_rows(left: Node, right: Node, *, keep: int) -> tuple[NDArray[Any], flo
     return rows, left.shrinkage + right.shrinkage + delta
 
 
-def join_moments(left: Node, right: Node) -> tuple[NDArray[Any], float]:
-    """The same for exact sums of squares (d, d)."""
+def join_moments(left: BlockNode, right: BlockNode) -> tuple[NDArray[Any], float]:
+    """Join exact sums of squares (d, d)."""
     row = correction_row(left, right)
     return left.rows + right.rows + np.outer(row, row), 0.0
 
@@ -117,19 +117,19 @@ def join_moments(left: Node, right: Node) -> tuple[NDArray[Any], float]:
 class Forest:
     """The nodes that a model holds, in the order of their places."""
 
-    def __init__(self, join: Join, nodes: Iterable[Node] = ()) -> None:
+    def __init__(self, join: Join, nodes: Iterable[BlockNode] = ()) -> None:
         self._join = join
         self.nodes = list(nodes)
 
     def copy(self) -> "Forest":
-        """An independent forest: nodes are shared, as none changes."""
+        """Return an independent forest: nodes are shared, as none changes."""
         return Forest(self._join, self.nodes)
 
-    def restore(self, nodes: list[Node]) -> None:
+    def restore(self, nodes: list[BlockNode]) -> None:
         """Take the nodes of another forest."""
         self.nodes = nodes
 
-    def add(self, node: Node) -> None:
+    def add(self, node: BlockNode) -> None:
         """Put one node in and let neighbours join; ValueError if its blocks are there already."""
         self.nodes = self._carried([*self.nodes, node])
 
@@ -137,8 +137,8 @@ class Forest:
         """Put all nodes of another forest in."""
         self.nodes = self._carried([*self.nodes, *other.nodes])
 
-    def _carried(self, nodes: list[Node]) -> list[Node]:
-        done: list[Node] = []
+    def _carried(self, nodes: list[BlockNode]) -> list[BlockNode]:
+        done: list[BlockNode] = []
         for node in sorted(nodes, key=lambda node: (node.start, node.level)):
             if done and node.start < done[-1].stop:
                 raise ValueError(
@@ -151,13 +151,13 @@ class Forest:
                 done.append(self._joined(left, right)._replace(start=left.start, level=left.level + 1))
         return done
 
-    def _joined(self, left: Node, right: Node) -> Node:
+    def _joined(self, left: BlockNode, right: BlockNode) -> BlockNode:
         rows, shrinkage = self._join(left, right)
-        return Node(left.start, left.level, rows, joined_mean(left, right), left.n_rows + right.n_rows, shrinkage)
+        return BlockNode(left.start, left.level, rows, joined_mean(left, right), left.n_rows + right.n_rows, shrinkage)
 
     def seal(self) -> None:
         """Make every part one node: no block may follow in it, and its neighbours can join it."""
-        parts: dict[int, list[Node]] = {}
+        parts: dict[int, list[BlockNode]] = {}
         for node in self.nodes:
             place = node.start if node.level >= PART_LEVEL else node.start >> PART_LEVEL << PART_LEVEL
             parts.setdefault(place, []).append(node)
@@ -171,11 +171,11 @@ class Forest:
         )
 
     def parts(self) -> set[int]:
-        """The first and the last of the parts that hold nodes."""
+        """Return the first and the last of the parts that hold nodes."""
         return {self.nodes[0].start >> PART_LEVEL, (self.nodes[-1].stop - 1) >> PART_LEVEL} if self.nodes else set()
 
     def overlaps(self, other: "Forest") -> bool:
-        """Whether the two hold the same block."""
+        """Return whether the two hold the same block."""
         return any(a.start < b.stop and b.start < a.stop for a in self.nodes for b in other.nodes)
 
     def moved_behind(self, other: "Forest") -> None:
@@ -185,19 +185,19 @@ class Forest:
         step = ((other.nodes[-1].stop - self.nodes[0].start >> top) + 1) << top
         self.nodes = [node._replace(start=node.start + step) for node in self.nodes]
 
-    def summary(self) -> Node | None:
-        """All nodes as one; None without any."""
+    def summary(self) -> BlockNode | None:
+        """Return all nodes as one; None without any."""
         return self._folded(self.nodes) if self.nodes else None
 
-    def _folded(self, nodes: list[Node]) -> Node:
-        """From the last, which are the small ones in a stream, to the first."""
+    def _folded(self, nodes: list[BlockNode]) -> BlockNode:
+        """Join nodes from the last, which are the small ones in a stream, to the first."""
         total = nodes[-1]
         for node in nodes[-2::-1]:
             total = self._joined(node, total)
         return total
 
 
-def _siblings(left: Node, right: Node) -> bool:
+def _siblings(left: BlockNode, right: BlockNode) -> bool:
     return left.level == right.level and left.stop == right.start and not left.start >> left.level & 1
 
 

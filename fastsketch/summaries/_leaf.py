@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from fastsketch.sketching._engines import EngineSetting, ExactEngine, dense_form
 from fastsketch.sketching._mapped_block import MappedBlock
 from fastsketch.sketching._sized_map import SizedMap
-from fastsketch.summaries._forest import Node
+from fastsketch.summaries._forest import BlockNode
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -22,32 +22,32 @@ class Leaf(Protocol):
 
     @property
     def index(self) -> int:
-        """Place of the block."""
+        """Return the place of the block."""
         ...
 
     @property
     def n_rows(self) -> int:
-        """Rows taken so far."""
+        """Return the number of rows taken so far."""
         ...
 
     @property
     def block_rows(self) -> int:
-        """Rows of a complete block."""
+        """Return the rows of a complete block."""
         ...
 
     def atomic(self, n: int) -> bool:
-        """Whether a batch of n rows is taken or refused as a whole, and leaves room."""
+        """Return whether a batch of n rows is taken or refused as a whole, and leaves room."""
         ...
 
     def add(self, rows: NDArray[Any], *, offset: int = 0) -> int:
-        """Take rows until the block is complete; returns how many.
+        """Take rows until the block is complete; return how many.
 
         Raises ValueError naming the first row, counted from -offset, that cannot be taken.
         """
         ...
 
-    def close(self) -> Node:
-        """The block as a node; the leaf is used up until it restarts."""
+    def node(self) -> BlockNode:
+        """Return the block as a node; the leaf is used up until it restarts."""
         ...
 
     def restart(self, index: int) -> None:
@@ -55,60 +55,32 @@ class Leaf(Protocol):
         ...
 
     def copy(self) -> Self:
-        """An independent leaf in the same state."""
+        """Return an independent leaf in the same state."""
         ...
 
     def arrays(self) -> Arrays:
-        """Everything that a resume needs, by name: views."""
+        """Return everything that a resume needs, by name: views."""
         ...
 
     def restore(self, arrays: Arrays, index: int) -> None:
-        """The inverse of ``arrays``."""
+        """Take the arrays that another leaf gave."""
         ...
 
 
-class MappedLeaf:
+class MappedLeaf(MappedBlock):
     """A block that becomes q rows by a random map: FROSH and its relatives."""
 
     def __init__(self, sized_map: SizedMap, n_features: int, *, dtype: np.dtype[Any], index: int) -> None:
-        self._block = MappedBlock(sized_map, n_features, dtype=dtype, center=True, index=index)
-
-    @property
-    def index(self) -> int:
-        return self._block.index
-
-    @property
-    def n_rows(self) -> int:
-        return self._block.n_rows
-
-    @property
-    def block_rows(self) -> int:
-        return self._block.map.block_rows
+        super().__init__(sized_map, n_features, dtype=dtype, center=True, index=index)
+        self.block_rows = sized_map.block_rows
 
     def atomic(self, n: int) -> bool:
-        return n < self._block.room and self._block.fits_step(n)
+        return n < self.room and self.fits_step(n)
 
-    def add(self, rows: NDArray[Any], *, offset: int = 0) -> int:
-        return self._block.add(rows, offset=offset)
-
-    def close(self) -> Node:
-        found = self._block.close()
+    def node(self) -> BlockNode:
+        found = self.close()
         assert found.mean is not None  # the block is centred
-        return Node(self.index, 0, found.rows, found.mean, found.n_rows, 0.0)
-
-    def restart(self, index: int) -> None:
-        self._block.restart(index)
-
-    def copy(self) -> "MappedLeaf":
-        other = object.__new__(MappedLeaf)
-        other._block = self._block.copy()
-        return other
-
-    def arrays(self) -> Arrays:
-        return self._block.arrays()
-
-    def restore(self, arrays: Arrays, index: int) -> None:
-        self._block.restore(arrays, index)
+        return BlockNode(self.index, 0, found.rows, found.mean, found.n_rows, 0.0)
 
 
 class EngineLeaf:
@@ -140,7 +112,7 @@ class EngineLeaf:
         self._engine.update(rows, offset=offset)
         return len(rows)
 
-    def close(self) -> Node:
+    def node(self) -> BlockNode:
         engine = self._engine
         n, unit = engine.n_rows, ldexp(1.0, engine.exponent)
         with np.errstate(over="ignore", under="ignore"):
@@ -149,7 +121,7 @@ class EngineLeaf:
             else:
                 rows = (engine.reduce() * unit).astype(engine.dtype)
                 lost = engine.shrinkage * unit * unit
-        return Node(self.index, 0, rows, engine.mean * unit, n, lost)
+        return BlockNode(self.index, 0, rows, engine.mean * unit, n, lost)
 
     def restart(self, index: int) -> None:
         self.index = index

@@ -1,4 +1,4 @@
-"""What all models have that learn from a summary of a stream in blocks: update, merge, seal, parts, files."""
+"""Base of the models that learn from a summary of a stream in blocks: update, merge, seal, parts, files."""
 
 from collections.abc import Sequence
 from copy import deepcopy
@@ -13,8 +13,8 @@ from fastsketch._model import Arrays, MergeableModel
 from fastsketch._parameters import choice, float_dtype, integer, seed
 from fastsketch._validation import as_dtype, as_integer, as_rows, natural_dtype
 from fastsketch.io import _checks as checks
-from fastsketch.summaries._forest import PART_LEVEL, Node
-from fastsketch.summaries._summary import BlockSummary, SummarySetting, validate
+from fastsketch.summaries._block_summary import BlockSummary, SummarySetting, validate
+from fastsketch.summaries._forest import PART_LEVEL, BlockNode
 
 Method = Literal["srht", "fd", "exact", "countsketch", "sparse", "gaussian", "sampling", "auto"]
 METHODS: Final[tuple[str, ...]] = get_args(Method)
@@ -42,12 +42,12 @@ class SummaryModel(MergeableModel, abstract=True):
     dtype: np.dtype[Any] | None = float_dtype(default=None)
 
     def _setting(self, d: int) -> SummarySetting:
-        """The summary of rows of d features; ValueError if these are too few."""
+        """Return the summary of rows of d features; ValueError if these are too few."""
         raise NotImplementedError
 
     @property
     def _size(self) -> int:
-        """l in use."""
+        """Return the l in use."""
         raise NotImplementedError
 
     def _begin(self) -> None:
@@ -93,7 +93,7 @@ class SummaryModel(MergeableModel, abstract=True):
 
     @property
     def _place(self) -> int:
-        """Place of the first block."""
+        """Return the place of the first block."""
         return (self.part << PART_LEVEL) + self.first_block
 
     def _must_agree(self) -> dict[str, Any]:
@@ -110,7 +110,7 @@ class SummaryModel(MergeableModel, abstract=True):
             self._values.update(part=other.part, first_block=other.first_block)
 
     def _beside(self, other: Self) -> Self:
-        """A copy whose blocks are none of another model's: its own, or as a part of its own."""
+        """Return a copy whose blocks are none of another model's: its own, or as a part of its own."""
         out = self._copied()
         if out._summary is not None and other._summary is not None:
             out._summary, out._learned = out._summary.beside(other._summary), None
@@ -158,14 +158,14 @@ class SummaryModel(MergeableModel, abstract=True):
 
     # -- reading: never changes the state --------------------------------------------------------------------------
     @reads
-    def _total(self) -> Node | None:
-        """All rows as one node; None before the first."""
+    def _total(self) -> BlockNode | None:
+        """Return all rows as one node; None before the first."""
         if self._learned is not None:
             return self._learned.node
         return None if self._summary is None else self._summary.total()
 
-    def _require_total(self) -> Node:
-        """All rows as one node, or ValueError without rows."""
+    def _require_total(self) -> BlockNode:
+        """Return all rows as one node, or ValueError without rows."""
         node = self._total()
         if node is None:
             raise ValueError("the model has seen no rows: call update first")
@@ -173,24 +173,24 @@ class SummaryModel(MergeableModel, abstract=True):
 
     @property
     def mean(self) -> np.ndarray | None:
-        """Mean of all rows, (d,) float64; None before the first."""
+        """Return the mean of all rows, (d,) float64; None before the first."""
         node = self._total()
         return None if node is None else node.mean.copy()
 
     @property
     def shrinkage(self) -> float:
-        """What the shrinks removed, at most, from any squared singular value; a random map's error comes on top."""
+        """Return the most that shrinks removed from any squared singular value; a random map's error comes on top."""
         node = self._total()
         return 0.0 if node is None else node.shrinkage
 
     @property
     def n_rows(self) -> int:
-        """Rows seen."""
+        """Return the number of rows seen."""
         return 0 if self._summary is None else self._summary.n_rows
 
     @property
     def n_features(self) -> int | None:
-        """Columns of the rows; None before the first."""
+        """Return the number of columns; None before the first row."""
         return None if self._summary is None else self._summary.n_features
 
     def _resolved(self) -> dict[str, Any]:
@@ -202,7 +202,7 @@ class SummaryModel(MergeableModel, abstract=True):
 
     # -- keeping it ------------------------------------------------------------------------------------------------
     def _copied(self) -> Self:
-        """As ``Model._copied``; the two share the arrays that never change."""
+        """Return an independent model; the two share the arrays that never change."""
         other = type(self)(**self.parameters)
         other.notes, other._feature_names = deepcopy(self.notes), self._feature_names
         other._summary = None if self._summary is None else self._summary.copy()
@@ -211,7 +211,7 @@ class SummaryModel(MergeableModel, abstract=True):
         return other
 
     def _summary_state(self) -> tuple[dict[str, Any], Arrays]:
-        """Of the summary alone: empty before the first row."""
+        """Return the state of the summary alone: empty before the first row."""
         return ({}, {}) if self._summary is None else self._summary.state()
 
     def _validate_summary(self, state: dict[str, Any], arrays: Arrays) -> int:

@@ -38,7 +38,7 @@ class Reservoir:
         self._limit: np.uint64 | None = sample.priority[-1] if self._n_held >= self._size else None
 
     def copy(self) -> "Reservoir":
-        """An independent reservoir: arrays are shared, as none changes."""
+        """Return an independent reservoir: arrays are shared, as none changes."""
         other = object.__new__(Reservoir)
         other.__dict__.update(self.__dict__, _pieces=list(self._pieces))
         return other
@@ -82,7 +82,7 @@ class Reservoir:
         self._n_held, self._limit = sum(len(piece.rows) for piece in self._pieces), limit
 
     def settled(self) -> tuple[NDArray[Any], Priorities]:
-        """(rows, priorities), the least first."""
+        """Return (rows, priorities), the least first."""
         if not self._in_order:
             priority = np.concatenate([piece.priority for piece in self._pieces])
             order = np.argsort(priority, kind="stable")[: self._size]
@@ -113,7 +113,7 @@ class Reservoir:
 
 
 def _regrouped(pieces: list[_Piece]) -> Iterator[_Piece]:
-    """The same rows in the same order, about COPIED_ROWS at a time."""
+    """Return the same rows in the same order, about COPIED_ROWS at a time."""
     group: list[_Piece] = []
     n = 0
     for piece in pieces:

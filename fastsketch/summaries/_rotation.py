@@ -11,7 +11,7 @@ ITQ_ITERATIONS = 50
 
 
 def random_rotation(n: int, seed: int) -> Array:
-    """Orthogonal (n, n), a function of the seed: QR of a Gaussian matrix, signs fixed by the diagonal of R."""
+    """Return an orthogonal (n, n), a function of the seed: QR of a Gaussian matrix, signs by the diagonal of R."""
     from scipy.linalg import qr
 
     q, r = qr(random_normal(seed, Normal.ROTATION, n * n).reshape(n, n))
@@ -19,7 +19,7 @@ def random_rotation(n: int, seed: int) -> Array:
 
 
 def itq_rotation(v: Array, start: Array, *, iterations: int = ITQ_ITERATIONS) -> Array:
-    """Iterative quantisation: R that brings v R near to its own signs (Gong, Lazebnik 2011), v (n, r) centred.
+    """Return R that brings v R near its own signs: iterative quantisation (Gong, Lazebnik 2011), v (n, r) centred.
 
     Alternates B = sgn(v R) and R = argmin ||B - v R||_F; `start` is an orthogonal (r, r).
     """
@@ -38,7 +38,7 @@ def itq_rotation(v: Array, start: Array, *, iterations: int = ITQ_ITERATIONS) ->
 
 
 def aligned(basis: Array, target: Array) -> Array:
-    """basis Q with the orthogonal Q that brings it nearest to target (orthogonal Procrustes); both (d, r)."""
+    """Return basis Q with the orthogonal Q that brings it nearest to target (Procrustes); both (d, r)."""
     from scipy.linalg import svd
 
     left, _, right = svd(basis.T @ target)

@@ -133,9 +133,9 @@ def test_refusals(run):
     assert "pipe.npy is no regular file" in error and error.count("\n") == 1
     assert not Path("o.fsk").exists()
     with pytest.raises(ValueError, match="compressor"):
-        fs.sketch_file("rows.npy", 8, compressor="srht", passes=2)
+        fs.run(fs.FrequentDirections(8, compressor="srht"), "rows.npy", passes=2)
     with pytest.raises(ValueError, match="passes must be 1 or 2, got 3"):
-        fs.sketch_file("rows.npy", 8, passes=3)
+        fs.run(fs.FrequentDirections(8), "rows.npy", passes=3)
 
 
 def test_an_exact_sum_needs_one_pass(run):
@@ -239,13 +239,14 @@ def test_audit_refuses(run):
 
 def test_an_interrupted_audit_loses_nothing(run, monkeypatch):
     run("sketch", "rows.npy", "-l", 8, "-o", "o.fsk")
+    from fastsketch.sketching._rows_again import StoredForm
+
     before = Path("o.fsk").read_bytes()
-    from fastsketch.sketching._rows_again import View
 
     def stop(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(View, "multiply", stop)
+    monkeypatch.setattr(StoredForm, "multiply", stop)
     assert "interrupted" in run("audit", "o.fsk", "rows.npy", status=130).err
     assert Path("o.fsk").read_bytes() == before and sorted(path.name for path in Path().iterdir()) == [
         "more.npy",

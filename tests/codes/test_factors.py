@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fastsketch.codes._factors import NOTHING, Minifloat
+from fastsketch.codes._code_factors import NOTHING, Minifloat
 from fastsketch.codes._layout import MOST_TABLES, Layout
 
 KINDS = [(1, 1, 1.0), (1, 4, 0.37), (1, 8, 3.0), (2, 9, 2.0**-64), (2, 11, 0.1), (2, 16, 1e-20)]

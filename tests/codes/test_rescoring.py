@@ -6,6 +6,7 @@ from scipy import sparse
 
 import fastsketch as fs
 from fastsketch.codes import _rescoring
+from fastsketch.reference import baselines
 from tests.codes.test_search import CODES, METRICS, MODEL, QUERIES, ROWS, exact, nearest_first, recall
 
 SPARSE = np.where(np.abs(ROWS) > 2, ROWS, 0.0)
@@ -99,7 +100,7 @@ def test_whole_numbers_half_precision_and_large_numbers():
     for rows in (np.rint(ROWS).astype(np.int8), ROWS.astype(np.float16), np.rint(ROWS).astype(np.uint8)):
         _, found = MODEL.search(rows[:9], MODEL.encode(rows, factors=True), k=1, rescore=rows, oversample=200)
         assert np.array_equal(rows[found[:, 0]], rows[:9])
-    model = fs.baselines.LSH(64).update(ROWS)
+    model = baselines.LSH(64).update(ROWS)
     codes = model.encode(ROWS)
     with pytest.raises(ValueError, match="leave the range of numbers"):
         big = np.where(np.arange(40) % 2, 1e200, -1e200) + 0 * ROWS

@@ -5,14 +5,15 @@ import pytest
 from scipy import sparse
 
 import fastsketch as fs
-from fastsketch import baselines, reference
+from fastsketch import reference
 from fastsketch.codes import _search
 from fastsketch.codes._blocks import Blocks, CodeRows
+from fastsketch.codes._code_factors import Minifloat
+from fastsketch.codes._code_scan import Rule, scan
 from fastsketch.codes._encoder import Encoder, kept, restored
-from fastsketch.codes._factors import Minifloat
 from fastsketch.codes._layout import Layout
-from fastsketch.codes._scan import Rule, scan
 from fastsketch.codes._search import estimated_norms
+from fastsketch.reference import baselines
 from tests.helpers import stream
 
 RNG = np.random.default_rng(3)

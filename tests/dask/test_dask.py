@@ -13,8 +13,8 @@ import pytest
 from scipy import sparse
 
 import fastsketch as fs
-from fastsketch import baselines
 from fastsketch._model import MergeableModel
+from fastsketch.reference import baselines
 from tests.broken import BROKEN
 from tests.dask.conftest import local
 from tests.helpers import same_state

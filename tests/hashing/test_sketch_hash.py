@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import fastsketch as fs
-from fastsketch import baselines, reference
+from fastsketch import reference
+from fastsketch.reference import baselines
 from fastsketch.sketching._sized_map import SizedMap
 from tests.helpers import DTYPES, same_state, sparse_rows, stream, tol
 

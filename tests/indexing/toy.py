@@ -6,8 +6,8 @@ import numpy as np
 
 from fastsketch._validation import Rows, check_finite
 from fastsketch.codes import Encoder
+from fastsketch.codes._code_factors import NOTHING, Minifloat
 from fastsketch.codes._encoder import Arrays, Tables
-from fastsketch.codes._factors import NOTHING, Minifloat
 from fastsketch.codes._layout import Layout
 from fastsketch.io import _checks as checks
 

@@ -36,7 +36,7 @@ def test_every_truncation_is_seen(tmp_path, suffix):
         with pytest.raises(SourceError, match=f"a.svm{suffix} is (cut short|damaged), near byte"):
             load_svmlight(path)
         with pytest.raises(SourceError, match=f"a.svm{suffix} is (cut short|damaged)"):
-            fs.sketch_file(path, 4)
+            fs.FrequentDirections(4).update(path)
 
 
 @pytest.mark.parametrize("suffix", PACK)

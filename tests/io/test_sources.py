@@ -81,12 +81,12 @@ def test_every_format_gives_its_rows(tmp_path, monkeypatch, name, chunk):
         assert np.array_equal(got, expected[start:])
         if parts and chunk == 1:
             assert parts[-1][1] == source.size
-    assert fs.sketch_file(write(tmp_path, name), 8).n_rows == 500
+    assert fs.FrequentDirections(8).update(write(tmp_path, name)).n_rows == 500
 
 
-def test_sketch_file_takes_several(tmp_path):
+def test_several_files_are_one_source(tmp_path):
     paths = [write(tmp_path, "a.npy"), write(tmp_path, "b.svm")]
-    assert fs.sketch_file(paths, 8, n_features=40).n_rows == 1000
+    assert fs.FrequentDirections(8).update(open_rows(paths, n_features=40)).n_rows == 1000
 
 
 def test_load_svmlight_is_scikit_learn(dataset):
@@ -182,7 +182,7 @@ def test_bad_svmlight(tmp_path, text, message):
     with pytest.raises(ValueError, match=message):
         load_svmlight(path)
     with pytest.raises(ValueError, match=f"a.svm: {message}"):
-        fs.sketch_file(path, 4)
+        fs.FrequentDirections(4).update(path)
 
 
 def test_lines_longer_than_a_block(tmp_path, monkeypatch):
@@ -224,10 +224,10 @@ def test_n_features_must_be_enough(tmp_path):
     with pytest.raises(ValueError, match="n_features is 10"):
         load_svmlight(path, n_features=10)
     with pytest.raises(ValueError, match="n_features is 10"):
-        fs.sketch_file(path, 4, n_features=10)
+        fs.FrequentDirections(4).update(open_rows(path, n_features=10))
     path.write_text("1 1:1\n\n1 3:1\n1 2:1 7:1\n1 8:1\n1 8:2\n")
     with pytest.raises(ValueError, match="feature 8 in row 3"):
-        fs.sketch_file(path, 4, n_features=6)
+        fs.FrequentDirections(4).update(open_rows(path, n_features=6))
 
 
 def bad_file(tmp_path, kind):
@@ -290,7 +290,7 @@ def bad_file(tmp_path, kind):
 def test_bad_files(tmp_path, kind):
     path = bad_file(tmp_path, kind)
     with pytest.raises(ValueError, match=path.name):
-        fs.sketch_file(path, 4)
+        fs.FrequentDirections(4).update(path)
 
 
 def test_matrices_that_are_not_consistent_are_refused(tmp_path):
@@ -311,7 +311,7 @@ def test_matrices_that_are_not_consistent_are_refused(tmp_path):
         tried += 1
         if "32 indptr backwards" in name:
             with pytest.raises(ValueError, match="bad.npz"):
-                fs.sketch_file(path, 4)
+                fs.FrequentDirections(4).update(path)
     assert tried > 30
 
 
@@ -327,7 +327,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
         "import resource, sys, fastsketch as fs\n"
         "fs.FrequentDirections(4).update([[1.0, 2.0]]).sketch()\n"
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
-        f"fs.sketch_file({str(path)!r}, 32, solver='gram').sketch()\n"
+        f"fs.FrequentDirections(32, solver='gram').update({str(path)!r}).sketch()\n"
         "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)"
     )
     if sys.platform != "linux":

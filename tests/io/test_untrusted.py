@@ -155,7 +155,7 @@ def test_what_no_model_can_have_is_refused_by_name(name, change, message):
 LOAD = """
 import resource, sys
 import fastsketch as fs
-import fastsketch.baselines, fastsketch.online, fastsketch.lowrank, scipy.linalg
+import fastsketch.reference.baselines, fastsketch.online, fastsketch.lowrank, scipy.linalg
 def most():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 for path in sys.argv[1:]:

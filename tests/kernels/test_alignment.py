@@ -40,7 +40,7 @@ def test_kernels_see_aligned_rows_alone(dtype, monkeypatch):
 
     monkeypatch.setattr(_hadamard.kernel, "fwht_columns", watched(hadamard.fwht_columns))
     monkeypatch.setattr(dense, "scan", watched(dense.scan))
-    assert np.array_equal(fs.fwht(unaligned(rows)), fs.fwht(rows.copy()))
+    assert np.array_equal(fs.sketching.fwht(unaligned(rows)), fs.sketching.fwht(rows.copy()))
     fs.FrequentDirections(4, solver="gram").update(unaligned(rows))
     assert seen == [True] * len(seen) and len(seen) >= 2
 

@@ -122,7 +122,7 @@ WITHOUT_NUMBA = [
         for method in METHODS
     ],
     "from scipy import sparse; papers.AdaptiveSubgradient(4).update(sparse.eye_array(8).tocsr(), np.ones(8))",
-    "import fastsketch.baselines as b; b.LSH(2).update(np.eye(8)); b.PCAHash(2).update(np.eye(8))",
+    "import fastsketch.reference.baselines as b; b.LSH(2).update(np.eye(8)); b.PCAHash(2).update(np.eye(8))",
     "fs.load(fs.FrequentDirections(4).update(np.eye(8)).save('s.fsk') or 's.fsk')",
     COMMANDS,
     "from fastsketch.cli._parser import make_parser; make_parser()",

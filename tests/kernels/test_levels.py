@@ -76,7 +76,7 @@ CASES = {
     "sparse sketch": lambda: fs.FrequentDirections(10, solver="gram").update(csr(300, 400)).to_bytes(),
     "mapped sketch": lambda: sketch("float32", compressor="srht"),
     "scattered sketch": lambda: sketch("float64", compressor="countsketch"),
-    "transform": lambda: fs.fwht(rows(512, 37)).tobytes() + fs.fwht(rows(3, 512), axis=1).tobytes(),
+    "transform": lambda: fs.sketching.fwht(rows(512, 37)).tobytes() + fs.sketching.fwht(rows(3, 512), axis=1).tobytes(),
     "hash": lambda: fs.SketchHash(16).update(rows(300, 40)).to_bytes(),
     "quantizer": lambda: quantized(),
     "cosines": lambda: b"".join(part.tobytes() for part in found("cosine")),

@@ -78,9 +78,9 @@ def test_a_bad_row_is_found_whichever_part_has_it(kind):
 )
 def test_transforms(shape, axis, dtype):
     x = RNG.standard_normal(shape).astype(dtype)
-    [found] = agreed(lambda: [fs.fwht(x.copy(), axis=axis)])
+    [found] = agreed(lambda: [fs.sketching.fwht(x.copy(), axis=axis)])
     m = shape[axis]
-    back = fs.fwht(found.copy(), axis=axis) / m
+    back = fs.sketching.fwht(found.copy(), axis=axis) / m
     assert np.abs(back - x).max() < 100 * np.finfo(dtype).eps
     # a few entries of H x in double
     index = RNG.integers(0, m, 5)

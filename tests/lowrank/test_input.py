@@ -5,7 +5,7 @@ import pytest
 from scipy import sparse
 
 import fastsketch as fs
-from fastsketch.baselines import ADMML1, AltMin
+from fastsketch.reference.baselines import ADMML1, AltMin
 from tests.broken import BROKEN, whole
 from tests.lowrank.problems import greedy, problem, stored
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fastsketch as fs
-from fastsketch.quantizing._encoder import BookEncoder
+from fastsketch.quantizing._book_encoder import BookEncoder
 from tests.helpers import DTYPES, same_state, sparse_rows, stream, tol
 
 RNG = np.random.default_rng(0)

@@ -25,7 +25,7 @@ import numpy as np
 from scipy import sparse
 
 import fastsketch as fs
-from fastsketch.codes._factors import Minifloat
+from fastsketch.codes._code_factors import Minifloat
 from fastsketch.codes._layout import Layout
 from tests.broken import BROKEN, LYING, whole
 from tests.reliability.zoo import SPECIMENS

@@ -9,7 +9,7 @@ import numpy as np
 from scipy import sparse
 
 import fastsketch as fs
-from fastsketch import baselines
+from fastsketch.reference import baselines
 from fastsketch.sketching import SecondPass
 from fastsketch.sources._arrays import ArraySource
 

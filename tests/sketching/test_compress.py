@@ -57,7 +57,7 @@ def test_linear_and_a_function_of_its_arguments(kind):
 def test_the_numbers_do_not_change_between_versions():
     """Golden numbers: a state file that is resumed must meet the same signs and samples."""
     compressor = fs.Compressor("srht", 2, block_rows=8, seed=7)
-    assert fs.srht(np.eye(8), 2, seed=7).tolist() == compressor.compress(np.eye(8)).tolist()
+    assert fs.sketching.srht(np.eye(8), 2, seed=7).tolist() == compressor.compress(np.eye(8)).tolist()
     numbers = {kind: SizedMap(kind, 4, 40, seed=7).numbers(2, np.dtype(np.float64)) for kind in KINDS}
     sums = {
         kind: (

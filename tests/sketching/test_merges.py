@@ -5,7 +5,7 @@ import pytest
 from scipy import sparse
 
 import fastsketch as fs
-from fastsketch.sketching._engines import _exact
+from fastsketch.sketching._engines import _exact_engine
 from tests.helpers import DTYPES, METHODS, tol
 
 D = 9
@@ -28,7 +28,7 @@ LEVELS = range(8)  # none, each of the first buffer, each after a shrink
 @pytest.mark.parametrize("center", [False, True])
 @pytest.mark.parametrize("engine", ENGINES)
 def test_every_fill_level_of_both_sides(monkeypatch, engine, center, dtype, method):
-    monkeypatch.setattr(_exact, "EXACT_BLOCK", 5)
+    monkeypatch.setattr(_exact_engine, "EXACT_BLOCK", 5)
     rows, parameters = ENGINES[engine]
 
     def learned(some):

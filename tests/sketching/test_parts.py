@@ -8,7 +8,7 @@ import fastsketch as fs
 from fastsketch._kernels import pool
 from fastsketch._kernels.linalg.products import add_gram
 from fastsketch.sketching._engines import EngineSetting
-from fastsketch.sketching._leading import leading
+from fastsketch.sketching._leading_pairs import leading
 from fastsketch.sketching._whole import RowProducts, column_products
 
 THREADS = (1, 2, 3, 8)

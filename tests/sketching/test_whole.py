@@ -5,9 +5,9 @@ import pytest
 from scipy import sparse
 
 import fastsketch as fs
-from fastsketch.sketching import _leading, _whole
+from fastsketch.sketching import _leading_pairs, _whole
 from fastsketch.sketching._engines import EngineSetting
-from fastsketch.sketching._leading import LEADING_ROUNDING, leading
+from fastsketch.sketching._leading_pairs import LEADING_ROUNDING, leading
 from fastsketch.sketching._whole import RowProducts, column_products
 
 RNG = np.random.default_rng(0)
@@ -38,7 +38,7 @@ def symmetric(values):
     ids=["power", "identity", "multiple", "triple", "low-rank", "zero", "flat"],
 )
 def test_leading_pairs(monkeypatch, lanczos_from, values):
-    monkeypatch.setattr(_leading, "LANCZOS_FROM", lanczos_from)
+    monkeypatch.setattr(_leading_pairs, "LANCZOS_FROM", lanczos_from)
     values = np.sort(values)[::-1]
     matrix = symmetric(values)
     lower = np.tril(matrix).T.copy()  # the column-major lower triangle

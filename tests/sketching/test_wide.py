@@ -16,7 +16,7 @@ BLOCK = 6 * SIZE
 
 @pytest.fixture(autouse=True)
 def wide(monkeypatch):
-    monkeypatch.setattr("fastsketch.sketching._engines._sparse.WIDE", 2)
+    monkeypatch.setattr("fastsketch.sketching._engines._sparse_engine.WIDE", 2)
 
 
 def rows_of(n, dtype=np.float64, seed=0):

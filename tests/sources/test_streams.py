@@ -125,5 +125,5 @@ def test_substituted_processes_and_quoted_globs(tmp_path):
 
 
 def test_two_passes_need_rows_that_can_be_read_again(pipe):
-    with pytest.raises(ValueError, match="passes=2: .* can be read only once"):
-        fs.sketch_file(pipe(table(ROWS)), 4, passes=2)
+    with pytest.raises(ValueError, match="passes must be 1: the rows of .* come once"):
+        fs.run(fs.FrequentDirections(4), pipe(table(ROWS)), passes=2)

@@ -3,8 +3,8 @@ Heavy rows made even
 ====================
 
 **Why mix rows before sampling them?** If a few rows hold most of a matrix, a sample of rows misses them. A
-Walsh-Hadamard transform with random signs spreads each row over all: then every sample has its share. ``fs.srht``
-does both at once, and is what ``compressor="srht"`` puts in front of a sketch.
+Walsh-Hadamard transform with random signs spreads each row over all: then every sample has its share.
+``fs.sketching.srht`` does both at once, and is what ``compressor="srht"`` puts in front of a sketch.
 """
 
 import matplotlib.pyplot as plt
@@ -16,7 +16,7 @@ rng = np.random.default_rng(0)
 n, d = 1_024, 50
 rows = 0.3 * rng.standard_normal((n, d))
 rows[rng.choice(n, 8, replace=False)] += 10 * rng.standard_normal((8, d))
-mixed = fs.fwht(rows * rng.choice([-1.0, 1.0], (n, 1)), axis=0) / np.sqrt(n)
+mixed = fs.sketching.fwht(rows * rng.choice([-1.0, 1.0], (n, 1)), axis=0) / np.sqrt(n)
 gram = rows.T @ rows
 
 # %%
@@ -32,7 +32,7 @@ def error(sample):
 
 
 sampled = [error(rows[rng.choice(n, 128, replace=False)] * np.sqrt(n / 128)) for _ in range(200)]
-mapped = [error(fs.srht(rows, 128, seed=seed)) for seed in range(200)]
+mapped = [error(fs.sketching.srht(rows, 128, seed=seed)) for seed in range(200)]
 for name, errors in (("sampled rows", sampled), ("sampled mixtures", mapped)):
     print(f"{name}: median error {np.median(errors):.2f}, one in ten above {np.quantile(errors, 0.9):.2f}")
 

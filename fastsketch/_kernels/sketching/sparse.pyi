@@ -2,39 +2,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from typing_extensions import Buffer, disjoint_base
 
-from fastsketch._kernels.sketching.state import SketchState
-
-@disjoint_base
-class SparseState(SketchState):
-    @property
-    def z(self) -> NDArray[Any]: ...
-    @property
-    def indptr(self) -> Buffer: ...
-    @property
-    def indices(self) -> Buffer: ...
-    @property
-    def data(self) -> NDArray[Any]: ...
-    @property
-    def block(self) -> int: ...
-    @property
-    def enough(self) -> int: ...
-    @property
-    def n_stored(self) -> int: ...
-    def __init__(
-        self,
-        sketch_size: int,
-        capacity: int,
-        n_features: int,
-        *,
-        n_spare: int,
-        center: bool,
-        decay: float,
-        dtype: np.dtype[Any],
-        block: int = 0,
-    ) -> None: ...
-    def make_room(self, nnz: int) -> None: ...
+from fastsketch._kernels.sketching.sparse_state import SparseState
 
 def scan(indptr: NDArray[np.int64], data: NDArray[Any]) -> tuple[int, float]: ...
 def largest_block(indptr: NDArray[np.int64], first: int, later: int) -> int: ...

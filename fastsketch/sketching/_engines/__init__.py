@@ -1,21 +1,21 @@
 """Engines: the arrays behind a sketch and the kernels that change them."""
 
-from fastsketch.sketching._engines._base import Engine, exponent_for
-from fastsketch.sketching._engines._choose import AnyEngine, kind_for, make_engine, stays_sparse
+from fastsketch.sketching._engines._base import SketchEngine, exponent_for
 from fastsketch.sketching._engines._combine import merge_engines, put_known, shrink_rows
-from fastsketch.sketching._engines._dense import DenseEngine
-from fastsketch.sketching._engines._exact import ExactEngine, dense_form
+from fastsketch.sketching._engines._dense_engine import DenseEngine
+from fastsketch.sketching._engines._engine_choice import AnyEngine, kind_for, make_engine, stays_sparse
+from fastsketch.sketching._engines._engine_setting import EngineSetting, SolverName, exact_pays
+from fastsketch.sketching._engines._exact_engine import ExactEngine, dense_form
 from fastsketch.sketching._engines._growing import misses_tolerance, to_read, updated
 from fastsketch.sketching._engines._growth import Growth, Reference
 from fastsketch.sketching._engines._ledger import Known, decomposed
-from fastsketch.sketching._engines._mapped import MappedEngine
-from fastsketch.sketching._engines._setting import EngineSetting, SolverName, exact_pays
-from fastsketch.sketching._engines._sparse import SparseEngine
+from fastsketch.sketching._engines._mapped_engine import MappedEngine
+from fastsketch.sketching._engines._sparse_engine import SparseEngine
 
 __all__ = [
     "AnyEngine",
     "DenseEngine",
-    "Engine",
+    "SketchEngine",
     "EngineSetting",
     "ExactEngine",
     "Growth",

@@ -20,6 +20,7 @@ from fastsketch._kernels.sketching.state import NOTHING_SEEN, REFRESH, SketchSta
 from fastsketch._model import Arrays
 from fastsketch._validation import not_finite
 from fastsketch.io import _checks as checks
+from fastsketch.sketching._engines._engine_setting import EngineSetting
 from fastsketch.sketching._engines._growth import squares_of
 from fastsketch.sketching._engines._ledger import (
     Known,
@@ -30,7 +31,6 @@ from fastsketch.sketching._engines._ledger import (
     validate_ledger,
     weaken,
 )
-from fastsketch.sketching._engines._setting import EngineSetting
 from fastsketch.sketching._random_maps import Compressor
 from fastsketch.sketching._scalars import scalars, set_scalars
 
@@ -54,7 +54,7 @@ SHARED_ARRAYS = ("book", "count", "lam", "gain", "mean", "mean_low", "root")
 
 
 def exponent_for(top: int, dtype: np.dtype[Any]) -> int:
-    """The exponent of the power of two that everything is divided by, from that of the largest entry."""
+    """Return the exponent of the power of two that everything is divided by, from that of the largest entry."""
     low, high, limit = SAFE_EXPONENTS[dtype.itemsize]
     return 0 if low <= top <= high else max(-limit, min(limit, top))
 
@@ -74,7 +74,7 @@ State = TypeVar("State", bound=SketchState)
 Piece = TypeVar("Piece")
 
 
-class Engine(ABC, Generic[State, Piece]):
+class SketchEngine(ABC, Generic[State, Piece]):
     """A state, and the rules by which batches, scales and merges change it."""
 
     kind: ClassVar[str]
@@ -86,6 +86,7 @@ class Engine(ABC, Generic[State, Piece]):
         self.dtype = dtype
         state = self.make_state()
         self.state = state
+        self.capacity: int = state.capacity  # rows of the buffer
         self.ledger: Ledger | None = None  # of a sum nothing is ever lost
         if setting.keeps_ledger:
             self.ledger = Ledger(state.n_keep, state.capacity, n_spare=setting.rows_spared)
@@ -101,38 +102,38 @@ class Engine(ABC, Generic[State, Piece]):
     @classmethod
     @abstractmethod
     def capacity_for(cls, setting: EngineSetting) -> int:
-        """Rows of the buffer."""
+        """Return the number of rows of the buffer."""
 
     @classmethod
     @abstractmethod
     def validate_own(
         cls, arrays: Arrays, count: dict[str, int], setting: EngineSetting, n_features: int, *, dtype: np.dtype[Any]
     ) -> None:
-        """The rules of ``own_arrays``, where the counts have passed: ValueError names the array."""
+        """Raise ValueError, which names the array, unless ``own_arrays`` could be these; the counts have passed."""
 
     @abstractmethod
     def make_state(self) -> State:
-        """The state of an engine that has seen no rows."""
+        """Return the state of an engine that has seen no rows."""
 
     @abstractmethod
     def fits(self, rows: Any) -> bool:
-        """Whether the kernel can read the batch where it lies."""
+        """Return whether the kernel can read the batch where it lies."""
 
     @abstractmethod
     def bytes_per_row(self, rows: Any) -> int:
-        """Of the batch, as the kernel takes it."""
+        """Return the bytes of a row of the batch, as the kernel takes it."""
 
     @abstractmethod
     def cut(self, rows: Any) -> Piece:
-        """A slice of rows as the kernel takes it."""
+        """Return a slice of rows as the kernel takes it."""
 
     @abstractmethod
     def scan(self, piece: Piece) -> tuple[int, float]:
-        """(index of the first row that is not finite, or -1; largest |entry| before it)."""
+        """Return the index of the first row that is not finite, or -1, and the largest |entry| before it."""
 
     @abstractmethod
     def largest_weighted(self, piece: Piece, root: NDArray[np.float64]) -> float:
-        """Largest |entry| of a checked slice whose rows are multiplied by these numbers."""
+        """Return the largest |entry| of a checked slice whose rows are multiplied by these numbers."""
 
     @abstractmethod
     def absorb(self, piece: Piece, weights: NDArray[np.float64] | None) -> None:
@@ -140,7 +141,7 @@ class Engine(ABC, Generic[State, Piece]):
 
     @abstractmethod
     def part_of(self, piece: Piece, start: int, stop: int) -> Piece:
-        """Some rows of a slice, as the kernel takes them."""
+        """Return some rows of a slice, as the kernel takes them."""
 
     @abstractmethod
     def flush(self) -> None:
@@ -148,7 +149,7 @@ class Engine(ABC, Generic[State, Piece]):
 
     @abstractmethod
     def settled_rows(self) -> NDArray[Any]:
-        """Rows of the buffer after decay and centring, at their true length."""
+        """Return the rows of the buffer after decay and centring, at their true length."""
 
     @abstractmethod
     def replace_rows(self, rows: NDArray[Any], *, kept: bool = True) -> None:
@@ -156,31 +157,31 @@ class Engine(ABC, Generic[State, Piece]):
 
     @abstractmethod
     def new_rows(self) -> slice:
-        """Entries of ``root`` that belong to the new rows of the buffer."""
+        """Return the slice of the new rows in ``root``, and in a dense buffer."""
 
     @abstractmethod
     def new_values(self) -> NDArray[Any]:
-        """The entries of the new rows, a view."""
+        """Return the entries of the new rows, a view."""
 
     @abstractmethod
     def own_arrays(self) -> Arrays:
-        """The buffer: views."""
+        """Return the arrays of the buffer by name, views."""
 
     @abstractmethod
     def put_arrays(self, own: Arrays) -> None:
-        """The inverse of ``own_arrays``."""
+        """Restore the buffer from what ``own_arrays`` gave."""
 
     @classmethod
     def most_rows(cls, setting: EngineSetting) -> int:
-        """Rows that may stay in the buffer as they are: l, where another one has room beside them."""
+        """Return how many rows may stay in the buffer as they are: l, where another one has room beside them."""
         return min(setting.sketch_size, cls.capacity_for(setting) - 1 - setting.center)
 
     # -- a batch ---------------------------------------------------------------------------------------------------
     def update(self, rows: Any, weights: NDArray[np.float64] | None = None, *, offset: int = 0) -> None:
-        """All rows of a batch, or none: raises ValueError naming the first row, counted from -offset, that is not
+        """Take all rows of a batch, or none: ValueError names the first row, counted from -offset, that is not
         finite."""
         n, step = rows.shape[0], self.step(rows)
-        saved, rows_then = None, self.n_rows
+        saved, rows_then = None, self.state.n_rows
         if step < n or self.may_shrink(rows):  # and no eigensolver is sure to end
             saved = self.saved_from(rows)
         try:
@@ -196,19 +197,19 @@ class Engine(ABC, Generic[State, Piece]):
             raise
 
     def may_shrink(self, rows: Any) -> bool:
-        """Whether a batch may bring a shrink."""
+        """Return whether a batch may bring a shrink."""
         return bool(rows.shape[0] >= self.room())
 
     def saved_from(self, rows: Any) -> Arrays:
-        """Copies of all that a batch may change before it is in."""
+        """Return copies of all that a batch may change before it is in."""
         return self.arrays(copy=True)
 
     def is_past(self, saved: Arrays, n_rows: int) -> bool:
-        """Whether a batch is in that ends with so many rows, and can no longer be undone from what was saved."""
+        """Return whether a batch is in that ends with so many rows, and can no longer be undone from what was saved."""
         return False
 
     def step(self, rows: Any) -> int:
-        """Rows of a slice of a batch: all of them, unless they are many buffers."""
+        """Return the rows of a slice of a batch: all of them, unless they are many buffers."""
         n, most = rows.shape[0], self.capacity * (BUFFERS_PER_SLICE if self.fits(rows) else 1)
         return max(n, 1) if n <= most else min(most, max(1, SLICE_BYTES // self.bytes_per_row(rows)))
 
@@ -233,11 +234,11 @@ class Engine(ABC, Generic[State, Piece]):
         return other
 
     def leading_squares(self) -> tuple[NDArray[np.float64], bool]:
-        """Squared singular values of the settled rows, descending, and whether these are all. Changes the state."""
+        """Return the squared singular values of the settled rows, descending, and whether these are all."""
         return squares_of(self.settled_rows()), True
 
     def room(self) -> int:
-        """New rows that the buffer takes before it shrinks."""
+        """Return how many new rows the buffer takes before it shrinks."""
         return self.capacity - self.setting.center - self.state.fill
 
     def _fit_scale(self, piece: Piece, largest: float, weights: NDArray[np.float64] | None) -> None:
@@ -259,10 +260,11 @@ class Engine(ABC, Generic[State, Piece]):
         self._rescale_to(exponent_for(top, self.dtype), top)
 
     def _rescale_to(self, exponent: int, top: int) -> None:
-        if exponent != self.exponent:
-            self.scale_all(ldexp(1.0, max(-1022, min(1022, self.exponent - exponent))))
-            self.state.exponent = exponent
-        self.state.top = top
+        state = self.state
+        if exponent != state.exponent:
+            self.scale_all(ldexp(1.0, max(-1022, min(1022, state.exponent - exponent))))
+            state.exponent = exponent
+        state.top = top
 
     def multiply(self, factor: float) -> None:
         """Multiply all that is settled by a factor (rows; squares by its square)."""
@@ -304,18 +306,13 @@ class Engine(ABC, Generic[State, Piece]):
 
     # -- the state, in stored units: rows divided by 2**exponent, squares by 4**exponent ---------------------------
     @property
-    def capacity(self) -> int:
-        """Rows of the buffer."""
-        return self.state.capacity
-
-    @property
     def exponent(self) -> int:
-        """Everything is stored divided by two to this power."""
+        """Return the exponent of the power of two that everything is stored divided by."""
         return self.state.exponent
 
     @property
     def n_rows(self) -> int:
-        """Rows seen."""
+        """Return the number of rows seen."""
         return self.state.n_rows
 
     @property
@@ -325,7 +322,7 @@ class Engine(ABC, Generic[State, Piece]):
 
     @property
     def shrinkage(self) -> float:
-        """Delta."""
+        """Return Delta."""
         return self.state.shrinkage
 
     @property
@@ -335,12 +332,12 @@ class Engine(ABC, Generic[State, Piece]):
 
     @property
     def rounding(self) -> float:
-        """Square of the allowance for rounding in the certificate."""
+        """Return the square of the allowance for rounding in the certificate."""
         return self.state.rounding
 
     # -- copies ----------------------------------------------------------------------------------------------------
     def arrays(self, copy: bool = False) -> Arrays:
-        """Everything that a resume needs, by name: views where there are any, or copies."""
+        """Return everything that a resume needs, by name: views where there are any, or copies."""
         out = {
             **scalars(self.state),
             "lam": self.lam,
@@ -394,14 +391,14 @@ class Engine(ABC, Generic[State, Piece]):
         self.put_arrays(arrays)
 
     def clone(self) -> Self:
-        """An independent engine in the same state."""
+        """Return an independent engine in the same state."""
         other = type(self)(self.setting, self.n_features, dtype=self.dtype)
         other.restore(self.arrays())
         return other
 
     # -- reading and merging ---------------------------------------------------------------------------------------
     def known(self, most: int | None = None, *, reduced: bool = True) -> Known:
-        """What is known of the rows in the basis of the reduced sketch, or of all rows of the buffer.
+        """Return what is known of the rows in the basis of the reduced sketch, or of all rows of the buffer.
 
         Changes the state as ``reduce`` does, or settles it. `most`: of an exact sum, the pairs that are wanted.
         """
@@ -446,9 +443,9 @@ class Engine(ABC, Generic[State, Piece]):
         return correction
 
     def joint_rounding(self, other: float) -> float:
-        """The square of the allowance with that of other rows: as within a stream, see ``flush`` of the kernels."""
+        """Return the square of the allowance with that of other rows: within a stream, see ``flush`` of the kernels."""
         allowance = sqrt(self.state.rounding) + sqrt(other)
         return allowance * allowance
 
 
-AnyBuffer = Engine[Any, Any]
+AnyBuffer = SketchEngine[Any, Any]

@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 
 from fastsketch._kernels.sketching.state import ROUNDING_PER_SHRINK
 from fastsketch.sketching._engines._base import SAFE_EXPONENTS, AnyBuffer
-from fastsketch.sketching._engines._dense import DenseEngine
-from fastsketch.sketching._engines._exact import ExactEngine
+from fastsketch.sketching._engines._dense_engine import DenseEngine
+from fastsketch.sketching._engines._engine_setting import EngineSetting
+from fastsketch.sketching._engines._exact_engine import ExactEngine
 from fastsketch.sketching._engines._growth import SHARE, Growth, squares_of
 from fastsketch.sketching._engines._ledger import Known, joined, put_ledger
-from fastsketch.sketching._engines._mapped import MappedEngine
-from fastsketch.sketching._engines._setting import EngineSetting
-from fastsketch.sketching._engines._sparse import SparseEngine
+from fastsketch.sketching._engines._mapped_engine import MappedEngine
+from fastsketch.sketching._engines._sparse_engine import SparseEngine
 
 Buffer = TypeVar("Buffer", bound=AnyBuffer)
 
@@ -23,7 +23,7 @@ Buffer = TypeVar("Buffer", bound=AnyBuffer)
 def merge_engines(
     mine: DenseEngine | SparseEngine | MappedEngine, theirs: DenseEngine | SparseEngine | MappedEngine
 ) -> DenseEngine | SparseEngine | MappedEngine:
-    """The engine of the rows of both, which are clones and used up; l is the larger of the two.
+    """Return the engine of the rows of both, which are clones and used up; l is the larger of the two.
 
     The reduced rows of both are stacked, with the correction row of FROSH Algorithm 3 between two means; one shrink
     brings them back to sketch_size - 1 rows, unless they fit as they are.
@@ -68,7 +68,7 @@ def merge_engines(
 
 
 def merge_growing(mine: Buffer, theirs: AnyBuffer, growth: Growth) -> Buffer:
-    """As ``merge_engines``, with an l at which the shrink leaves the tolerance what it leaves it in a stream."""
+    """Merge engines at an l at which the shrink leaves the tolerance what it leaves it in a stream."""
     known: tuple[Known, ...] = ()
     if mine.ledger is not None:
         known = mine.known(reduced=False), theirs.known(reduced=False)
@@ -94,13 +94,13 @@ def merge_growing(mine: Buffer, theirs: AnyBuffer, growth: Growth) -> Buffer:
 
 
 def merge_known(mine: AnyBuffer, theirs: AnyBuffer) -> None:
-    """As ``merge_engines``, for engines that keep a ledger."""
+    """Merge engines that keep a ledger."""
     known = [mine.known(), theirs.known()]
     _put_joined(mine, known, mine.take_over(theirs))
 
 
 def _put_joined(mine: AnyBuffer, known: Sequence[Known], correction: NDArray[Any] | None) -> None:
-    """Two sketches and the row between their means, shrunk into one, as the whole buffer."""
+    """Shrink two sketches and the row between their means into one, the whole buffer."""
     extra = np.empty((0, mine.n_features)) if correction is None else correction.astype(np.float64)
     size = mine.setting.sketch_size
     most = mine.most_rows(mine.setting)
@@ -124,7 +124,7 @@ def put_known(engine: AnyBuffer, known: Known) -> None:
 
 
 def shrink_rows(rows: NDArray[Any], sketch_size: int) -> tuple[NDArray[Any], float]:
-    """One Frequent Directions shrink of loose rows (m, d): sketch_size - 1 rows, and the Delta that it removed."""
+    """Shrink loose rows (m, d) once: return sketch_size - 1 rows, and the Delta that was removed."""
     top = frexp(float(np.abs(rows).max(initial=0.0)))[1]
     low, high, limit = SAFE_EXPONENTS[rows.dtype.itemsize]
     exponent = 0 if low <= top <= high else max(-limit, min(limit, top))
@@ -139,7 +139,7 @@ def shrink_rows(rows: NDArray[Any], sketch_size: int) -> tuple[NDArray[Any], flo
 
 
 def _shrunk(engine: AnyBuffer, rows: NDArray[Any]) -> NDArray[Any]:
-    """One shrink of loose rows as `engine` would do it, which takes note of Delta."""
+    """Shrink loose rows once, as `engine` would do it, which takes note of Delta."""
     setting = engine.setting.for_one_shrink(max(0, len(rows) - engine.setting.sketch_size))
     bench = DenseEngine(setting, engine.n_features, dtype=engine.dtype)
     kept = _flushed(bench, rows)

@@ -10,20 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch import _threads
-from fastsketch.sketching._engines._choose import AnyEngine
-from fastsketch.sketching._engines._dense import DenseEngine
-from fastsketch.sketching._engines._exact import ExactEngine
+from fastsketch.sketching._engines._dense_engine import DenseEngine
+from fastsketch.sketching._engines._engine_choice import AnyEngine
+from fastsketch.sketching._engines._engine_setting import exact_pays
+from fastsketch.sketching._engines._exact_engine import ExactEngine
 from fastsketch.sketching._engines._growth import ALLOWANCE, SHARE, Growth, squares_of
-from fastsketch.sketching._engines._mapped import MappedEngine
-from fastsketch.sketching._engines._setting import exact_pays
-from fastsketch.sketching._engines._sparse import SparseEngine
+from fastsketch.sketching._engines._mapped_engine import MappedEngine
+from fastsketch.sketching._engines._sparse_engine import SparseEngine
 
 Buffer = DenseEngine | SparseEngine
 Weights = NDArray[np.float64] | None
 
 
 def updated(engine: AnyEngine, rows: Any, weights: Weights) -> AnyEngine:
-    """Take all rows of a batch, or none, as ``Engine.update``; return the engine that has them.
+    """Take all rows of a batch, or none, as ``SketchEngine.update``; return the engine that has them.
 
     It is another one, and the one given stays as it was, where rows may bring a shrink that goes beyond the tolerance.
     """
@@ -67,13 +67,13 @@ def _rule(engine: Buffer) -> Growth:
 
 
 def _too_much(engine: Buffer) -> bool:
-    """Whether shrinks have removed more than the tolerance leaves to them, though l may still grow."""
+    """Return whether shrinks have removed more than the tolerance leaves to them, though l may still grow."""
     growth, size = _rule(engine), engine.setting.sketch_size
     return growth.bounded(size + 1, engine.n_features) > size and _spent(engine, SHARE)
 
 
 def misses_tolerance(engine: AnyEngine) -> bool:
-    """Whether shrinks alone have removed more than the whole tolerance."""
+    """Return whether shrinks alone have removed more than the whole tolerance."""
     return not isinstance(engine, MappedEngine) and engine.setting.grows and _spent(engine, 1.0)
 
 
@@ -100,7 +100,7 @@ def _with_room_for(engine: Buffer, part: Any, weights: Weights) -> Buffer:
 
 
 def _enlarged(engine: Buffer, sketch_size: int) -> Buffer:
-    """Go on with at least as large an l, or with the exact sum where that is faster; nothing is lost."""
+    """Return an engine of at least so large an l, or the exact sum where that is faster; nothing is lost."""
     if isinstance(engine, DenseEngine) and _rule(engine).chooses and exact_pays(engine.n_features, sketch_size):
         setting = engine.setting.of_size(sketch_size).resolved("exact")
         total = ExactEngine(setting, engine.n_features, dtype=engine.dtype)
@@ -130,7 +130,7 @@ def to_read(engine: AnyEngine) -> AnyEngine:
 
 
 def _smallest_size(engine: Buffer) -> int:
-    """The smallest l that meets the tolerance, or the largest there is."""
+    """Return the smallest l that meets the tolerance, or the largest there is."""
     settled = engine.clone()
     squares, whole = settled.leading_squares()
     size = _smallest_for(squares, settled)

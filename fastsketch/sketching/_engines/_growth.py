@@ -24,7 +24,7 @@ SHARE: Final = 0.9
 # The least factor by which l grows: every growth costs a shrink that is taken back.
 STEP: Final = 1.15
 # Units of rounding of the largest eigenvalue that a last shrink and the read-out may add to the certificate, by size of
-# the dtype: see sketching/_reading.py.
+# the dtype: see sketching/_read_out.py.
 ALLOWANCE: Final = {4: ROUNDING_PER_SVD + 8.0, 8: ROUNDING_PER_SVD + 128.0}
 
 
@@ -39,15 +39,15 @@ class Growth:
     chooses: bool = False  # whether the solver may become "exact" where that is faster
 
     def allowed(self, squared_norm: float, top: float) -> float:
-        """The certificate that the tolerance allows; `top`: a lower bound on the largest eigenvalue."""
+        """Return the certificate that the tolerance allows; `top`: a lower bound on the largest eigenvalue."""
         return self.tolerance * (squared_norm if self.relative_to == "squared_norm" else max(top, 0.0))
 
     def spent(self, shrinkage: float, squared_norm: float, top: float, *, share: float = SHARE) -> bool:
-        """Whether shrinks have removed more than their share."""
+        """Return whether shrinks have removed more than their share."""
         return self.counts * shrinkage > share * self.allowed(squared_norm, top)
 
     def bounded(self, size: int, n_features: int) -> int:
-        """l as it may be: with one row more than columns nothing is ever removed."""
+        """Return l within its bounds: with one row more than columns nothing is ever removed."""
         size = max(2, min(size, n_features + 1))
         return size if self.largest is None else min(size, self.largest)
 
@@ -60,7 +60,7 @@ class Growth:
         rounding: float,
         share: float = 1.0,
     ) -> int:
-        """The smallest l to which rows of these squared singular values (r, descending) may be shrunk: at most r + 1.
+        """Return the smallest l to which rows of these squared singular values (r, descending) may be shrunk.
 
         `rounding` is the allowance that the certificate is to include.
         """
@@ -75,13 +75,13 @@ class Growth:
         return 2 + int(fits.argmax()) if fits.any() else len(squares) + 1
 
     def next_size(self, size: int) -> int:
-        """The least l to go on with, where a shrink to l = size removes too much."""
+        """Return the least l to go on with, where a shrink to l = size removes too much."""
         return max(ceil(STEP * size), size + 1)
 
 
 @one_blas_thread
 def squares_of(rows: NDArray[Any]) -> NDArray[np.float64]:
-    """Squared singular values of rows (m, d) in double: min(m, d) of them, descending."""
+    """Return the squared singular values of rows (m, d) in double: min(m, d) of them, descending."""
     wide = rows.astype(np.float64)
     gram = wide @ wide.T if len(wide) <= wide.shape[1] else wide.T @ wide
     if not gram.size:

@@ -25,7 +25,7 @@ MOST = 1e300
 
 
 class Known(NamedTuple):
-    """What is known of A'A along the r directions of a reduced sketch."""
+    """Knowledge of A'A along the r directions of a reduced sketch."""
 
     squares: Matrix  # (r,) of B, descending
     vt: Matrix  # (r, d) orthonormal
@@ -34,20 +34,20 @@ class Known(NamedTuple):
     lost: float
 
     def turned(self, vt: Matrix) -> tuple[Matrix, Matrix]:
-        """(seen, leaked) in another basis (k, d)."""
+        """Return (seen, leaked) in another basis (k, d)."""
         turn = vt @ self.vt.T
         outside = np.eye(len(vt)) - turn @ turn.T
         return turn @ self.seen @ turn.T, turn @ self.leaked @ turn.T + outside * self.density
 
     @property
     def density(self) -> float:
-        """Lost mass a dimension outside the basis."""
+        """Return the lost mass a dimension outside the basis."""
         r, d = self.vt.shape
         return self.lost / (d - r) if d > r else 0.0
 
 
 def ledger_arrays(ledger: Ledger | None) -> Arrays:
-    """A ledger by names; empty without one."""
+    """Return the arrays of a ledger by name; none without one."""
     if ledger is None:
         return {}
     return {"seen": np.asarray(ledger.seen), "leaked": np.asarray(ledger.leaked), "lost": np.array([ledger.lost])}
@@ -65,7 +65,7 @@ def validate_ledger(arrays: Arrays, side: int) -> None:
 
 
 def put_ledger(ledger: Ledger | None, arrays: Arrays) -> None:
-    """The inverse of ``ledger_arrays``."""
+    """Restore a ledger from what ``ledger_arrays`` gave."""
     if ledger is None:
         return
     np.asarray(ledger.seen)[:] = arrays["seen"]
@@ -74,7 +74,7 @@ def put_ledger(ledger: Ledger | None, arrays: Arrays) -> None:
 
 
 def ledger_of_size(ledger: Ledger | None, side: int) -> Arrays:
-    """The arrays of a ledger for another l."""
+    """Return the arrays of a ledger for another l."""
     arrays = ledger_arrays(ledger)
     for name in arrays.keys() - {"lost"}:
         whole, arrays[name] = arrays[name], np.zeros((side, side))
@@ -93,7 +93,7 @@ def weaken(ledger: Ledger | None, factor: float) -> None:
 
 @one_blas_thread
 def decomposed(rows: Matrix) -> tuple[Matrix, Matrix]:
-    """(s, vt) of rows, those that are more than rounding."""
+    """Return (s, vt) of rows, those that are more than rounding."""
     from scipy.linalg import svd
 
     if not rows.size:  # scipy before 1.14 decomposes no empty matrix
@@ -110,7 +110,7 @@ def decomposed(rows: Matrix) -> tuple[Matrix, Matrix]:
 
 @one_blas_thread
 def known_of(new: Matrix, kept: Matrix, ledger: Ledger | None) -> Known:
-    """From the settled rows of a buffer: new ones, and kept ones (orthogonal, in the order of the ledger)."""
+    """Return what is known of settled rows: new ones, and kept ones (orthogonal, in the order of the ledger)."""
     s, vt = decomposed(np.vstack([new, kept]))
     if ledger is None:
         return Known(s**2, vt, np.diag(s**2), np.zeros((len(s), len(s))), 0.0)
@@ -127,7 +127,7 @@ def known_of(new: Matrix, kept: Matrix, ledger: Ledger | None) -> Known:
 
 @one_blas_thread
 def joined(mine: Known, theirs: Known, extra: Matrix, *, most: int, n_keep: int, n_spare: int) -> tuple[Known, float]:
-    """Both, and rows besides, as one sketch of at most `most` rows, or else of n_keep by a shrink; with its delta."""
+    """Join both, and rows besides, as one sketch of at most `most` rows, or of n_keep by a shrink; return its delta."""
     stack = [np.sqrt(known.squares)[:, np.newaxis] * known.vt for known in (mine, theirs)]
     s, vt = decomposed(np.vstack([*stack, extra]))
     delta = 0.0

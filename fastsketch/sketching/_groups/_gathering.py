@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch._kernels.sketching import groups as kernel
-from fastsketch.sketching._groups._packed import Packed
+from fastsketch.sketching._groups._packed_groups import Packed
 from fastsketch.sketching._groups._shelf import nameless, say_that_it_is_full
-from fastsketch.sketching._groups._store import EXPONENT, FILL, Layout, Numbers, Sorted, Store
+from fastsketch.sketching._groups._store import EXPONENT, FILL, Numbers, RecordLayout, Sorted, Store
 
 # Files of rows. More of them would only write shorter stretches: a file whose groups do not fit is read several times.
 PARTS = 32
@@ -30,7 +30,7 @@ BYTES_OF_GROUP = 320
 class Gathering:
     """The groups of a pass over rows."""
 
-    def __init__(self, layout: Layout, *, max_memory: float, folder: str | None) -> None:
+    def __init__(self, layout: RecordLayout, *, max_memory: float, folder: str | None) -> None:
         self.layout, self.max_memory, self.folder = layout, max_memory, folder
         self._store = Store(layout, max_memory)
         self._n = 0
@@ -39,7 +39,7 @@ class Gathering:
 
     @property
     def spilled(self) -> bool:
-        """Whether rows have gone to disk."""
+        """Return whether rows have gone to disk."""
         return self._logs is not None
 
     def close(self) -> None:
@@ -48,7 +48,7 @@ class Gathering:
             log.close()
 
     def add(self, rows: NDArray[Any], largest: NDArray[np.float64], which: Numbers, n_groups: int) -> None:
-        """Rows as the kernels read them and checked, the largest entry of each, and its group."""
+        """Add rows as the kernels read them and checked, with the largest entry of each, and its group."""
         self._n = n_groups
         if self._logs is None:
             store = self._store
@@ -117,7 +117,7 @@ class Gathering:
 
     # -- the end -------------------------------------------------------------------------------------------------------
     def finish(self) -> Packed:
-        """All groups. Of what does not fit into memory, rows lie in a file."""
+        """Return all groups. Of what does not fit into memory, rows lie in a file."""
         packed, store = Packed(self.layout), self._store
         packed.reserve(self._n)
         if self._logs is None:
@@ -163,7 +163,7 @@ class Gathering:
 class Log:
     """Rows and their groups in a file, in their order."""
 
-    def __init__(self, layout: Layout, folder: str | None) -> None:
+    def __init__(self, layout: RecordLayout, folder: str | None) -> None:
         self._layout, self._folder = layout, folder
         self._row = 8 + layout.row_bytes
         try:
@@ -182,7 +182,7 @@ class Log:
             raise say_that_it_is_full(error, self._folder) from error
 
     def read(self) -> Iterator[tuple[NDArray[Any], Numbers]]:
-        """(rows, groups), a few megabytes at a time."""
+        """Return (rows, groups), a few megabytes at a time."""
         try:
             self._file.flush()
         except OSError as error:

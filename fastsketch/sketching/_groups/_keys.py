@@ -28,12 +28,12 @@ class KeyMap(dict[Key, int]):
         return number
 
     def numbers(self, keys: list[Any]) -> NDArray[np.int64]:
-        """The numbers of keys, new ones included."""
+        """Return the numbers of keys, new ones included."""
         return np.fromiter(map(self.__getitem__, keys), np.int64, len(keys))
 
 
 def as_keys(values: ArrayLike) -> list[Any]:
-    """The keys of rows as Python's ints, or as strings.
+    """Return the keys of rows as Python's ints, or as strings.
 
     Raises
     ------
@@ -93,13 +93,13 @@ def _is_null(key: Any) -> bool:
 
 
 def kind_of(keys: Sequence[Key]) -> str:
-    """ "str" or "int"."""
+    """Return what kind of keys these are, "str" or "int"."""
     return "str" if keys and isinstance(keys[0], str) else "int"
 
 
 # -- as arrays of a state file -------------------------------------------------------------------------------------
 def key_arrays(keys: Sequence[Key]) -> dict[str, NDArray[Any]]:
-    """Integers as "keys"; of strings UTF-8 as "key_text", and where each ends."""
+    """Return integers as "keys"; of strings UTF-8 as "key_text", and where each ends."""
     if kind_of(keys) == "int":
         return {"keys": np.array(keys, np.int64)}
     # a lone surrogate, from a file name say, is a string as well
@@ -109,7 +109,7 @@ def key_arrays(keys: Sequence[Key]) -> dict[str, NDArray[Any]]:
 
 
 def keys_from(arrays: dict[str, NDArray[Any]]) -> list[Key]:
-    """The inverse; ValueError for what is none."""
+    """Return the inverse; ValueError for what is none."""
     if "keys" in arrays:
         return arrays["keys"].tolist()
     text, ends = arrays["key_text"].tobytes(), arrays["key_ends"].tolist()

@@ -21,7 +21,7 @@ class KeyedRows:
     source: Source
 
     def chunks(self) -> Keyed:
-        """Chunks of rows; they hold until the next is asked for."""
+        """Yield chunks of rows; they hold until the next is asked for."""
         raise NotImplementedError
 
 
@@ -37,7 +37,6 @@ class ByColumn(KeyedRows):
             raise type(error)(str(error).replace("beside", "by", 1)) from None
 
     def chunks(self) -> Keyed:
-        """See KeyedRows."""
         first = 0
         for rows, values, position in self.source.chunks_beside():
             yield rows, keys_at(values, self.source, first), first, position
@@ -56,7 +55,6 @@ class ByArray(KeyedRows):
             raise ValueError(f"by has {len(self._by)} keys, {self.source.name} has {self.source.n_rows} rows")
 
     def chunks(self) -> Keyed:
-        """See KeyedRows."""
         first = 0
         for rows, position in self.source.chunks():
             stop = first + rows.shape[0]
@@ -69,7 +67,7 @@ class ByArray(KeyedRows):
 
 
 def keyed(x: Any, by: Any, *, columns: Any, options: dict[str, Any]) -> KeyedRows:
-    """Rows of anything that has rows, by a column or by keys of their own."""
+    """Return rows of anything that has rows, by a column or by keys of their own."""
     if isinstance(by, str):
         return ByColumn(x, by, columns=columns, options=options)
     if isinstance(by, int | np.integer) and not isinstance(by, bool):
@@ -80,7 +78,7 @@ def keyed(x: Any, by: Any, *, columns: Any, options: dict[str, Any]) -> KeyedRow
 
 
 def keys_at(values: ArrayLike, source: Source, first: int) -> list[Any]:
-    """The keys of a chunk; an error names the place of the row."""
+    """Return the keys of a chunk; an error names the place of the row."""
     try:
         return as_keys(values)
     except KeyError_ as error:

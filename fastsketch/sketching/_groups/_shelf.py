@@ -16,13 +16,13 @@ PIECE_BYTES = 4 << 20
 
 
 def nameless(folder: str | None) -> BinaryIO:
-    """A file that no folder lists: the system removes it when this process ends, however it ends."""
+    """Return a file that no folder lists: the system removes it when this process ends, however it ends."""
     # buffering: rows of many partitions come a few at a time
     return cast("BinaryIO", tempfile.TemporaryFile(dir=folder, buffering=1 << 18))
 
 
 def say_that_it_is_full(error: OSError, folder: str | None) -> OSError:
-    """The same error, with what to do."""
+    """Return the same error, with what to do."""
     if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         return error
     where = folder or tempfile.gettempdir()
@@ -46,24 +46,24 @@ class Shelf:
 
     @classmethod
     def of(cls, rows: NDArray[Any]) -> "Shelf":
-        """Rows that are there already."""
+        """Return a shelf of rows that are there already."""
         shelf = cls(rows.shape[1], rows.dtype)
         shelf.append(rows)
         return shelf
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of a row."""
+        """Return the bytes of a row."""
         return self.width * self.dtype.itemsize
 
     @property
     def folder(self) -> str | None:
-        """Where the file is, if that was given."""
+        """Return where the file is, if that was given."""
         return self._folder
 
     @property
     def in_memory(self) -> bool:
-        """Whether all rows are in memory."""
+        """Return whether all rows are in memory."""
         return self._file is None
 
     def to_file(self, folder: str | None) -> None:
@@ -96,7 +96,7 @@ class Shelf:
         self.n += len(rows)
 
     def read(self, start: int, n: int) -> NDArray[Any]:
-        """Rows [start, start + n): a view of what is in memory."""
+        """Return rows [start, start + n): a view of what is in memory."""
         if self._file is None:
             return self.whole()[start : start + n]
         out = np.empty((n, self.width), self.dtype)
@@ -112,7 +112,7 @@ class Shelf:
         return out
 
     def whole(self) -> NDArray[Any]:
-        """All rows as one array."""
+        """Return all rows as one array."""
         if self._file is not None:
             return self.read(0, self.n)
         if len(self._parts) != 1:
@@ -121,7 +121,7 @@ class Shelf:
         return self._parts[0]
 
     def gathered(self, start: NDArray[np.int64], n: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
-        """Stretches of rows one after another, a few megabytes at a time."""
+        """Yield stretches of rows one after another, a few megabytes at a time."""
         following = np.append(start[1:] == start[:-1] + n[:-1], False) if len(start) else np.empty(0, bool)
         i = 0
         while i < len(start):

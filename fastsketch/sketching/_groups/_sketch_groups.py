@@ -160,7 +160,7 @@ class _Told:
         self._size, self._started = source.size, perf_counter()
 
     def say(self, n_rows: int, position: int, n_groups: int, *, spilled: bool, final: bool = False) -> None:
-        """After a chunk, and at the end."""
+        """Report after a chunk, and at the end."""
         fraction = 1.0 if final else min(1.0, position / self._size) if self._size else None
         self._line.show(fraction or 0.0, n_rows, final=final, more={"groups": n_groups})
         if self._call is not None:
@@ -189,7 +189,7 @@ def _check_kind(index: KeyMap, keys: list[Any], rows: KeyedRows, first: int) -> 
 def _add(
     gathering: Gathering, batch: Any, which: NDArray[np.int64], n_groups: int, rows: KeyedRows, first: int
 ) -> None:
-    """Rows of a chunk, sparse ones a stretch at a time."""
+    """Add the rows of a chunk, sparse ones a stretch at a time."""
     layout, n = gathering.layout, batch.shape[0]
     step = max(1, DENSE_BYTES // max(1, layout.row_bytes)) if is_sparse(batch) else n
     for start in range(0, n, step):

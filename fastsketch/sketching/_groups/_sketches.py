@@ -20,8 +20,8 @@ from fastsketch.io._replacing import replacing
 from fastsketch.sketching._engines import EngineSetting, exponent_for
 from fastsketch.sketching._frequent_directions import FrequentDirections
 from fastsketch.sketching._groups._keys import Key, key_arrays, keys_from, kind_of
-from fastsketch.sketching._groups._packed import Packed
-from fastsketch.sketching._groups._store import EXPONENT, FILL, KEPT, N_ROWS, TOP, Layout
+from fastsketch.sketching._groups._packed_groups import Packed
+from fastsketch.sketching._groups._store import EXPONENT, FILL, KEPT, N_ROWS, TOP, RecordLayout
 from fastsketch.sketching._methods import METHODS, share_lowered
 
 MOST = float(np.finfo(np.float64).max)
@@ -103,7 +103,7 @@ class GroupSketches(Mapping[Key, FrequentDirections], MergeableModel):
         self._packed: Packed | None = None
         self._last: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
 
-    def _layout(self, n_features: int, *, dtype: np.dtype[Any]) -> Layout:
+    def _layout(self, n_features: int, *, dtype: np.dtype[Any]) -> RecordLayout:
         setting = EngineSetting(
             self.sketch_size,
             share_lowered=share_lowered(self.method, beta=self.beta),
@@ -111,7 +111,7 @@ class GroupSketches(Mapping[Key, FrequentDirections], MergeableModel):
             solver="gram",
             center=self.center,
         )
-        return Layout(setting, n_features, dtype=dtype)
+        return RecordLayout(setting, n_features, dtype=dtype)
 
     def _take_packed(self, keys: list[Key], packed: Packed) -> None:
         self._keys, self._packed, self._last = keys, packed, None
@@ -154,23 +154,23 @@ class GroupSketches(Mapping[Key, FrequentDirections], MergeableModel):
     @property
     @reads
     def group_keys(self) -> NDArray[Any]:
-        """The keys, (n_groups,): int64, or strings."""
+        """Return the keys, (n_groups,): int64, or strings."""
         return np.array(self._keys, np.int64 if kind_of(self._keys) == "int" else np.str_)
 
     @property
     @reads
     def group_rows(self) -> NDArray[np.int64]:
-        """Rows of each group, (n_groups,)."""
+        """Return the number of rows of each group, (n_groups,)."""
         return np.empty(0, np.int64) if self._packed is None else self._packed.count[:, N_ROWS].copy()
 
     @property
     def squared_norms(self) -> NDArray[np.float64]:
-        """``squared_norm`` of each group's sketch, (n_groups,): the sum over its rows, centred with ``center``."""
+        """Return ``squared_norm`` of each group's sketch, (n_groups,): sums over its rows, centred with ``center``."""
         return self._last_numbers()[1].copy()
 
     @property
     def shrinkages(self) -> NDArray[np.float64]:
-        """``shrinkage`` of each group's sketch, (n_groups,): its certificate before rounding ("rfd": twice that)."""
+        """Return ``shrinkage`` of each group's sketch, (n_groups,): certificates before rounding; "rfd": twice."""
         return self._last_numbers()[0].copy()
 
     @reads
@@ -197,7 +197,7 @@ class GroupSketches(Mapping[Key, FrequentDirections], MergeableModel):
         OSError
             If the file cannot be written; what was there before is then as it was.
         """
-        from fastsketch.sketching._groups._parquet import write_parquet
+        from fastsketch.sketching._groups._groups_parquet import write_parquet
 
         if isinstance(path, str | PathLike):
             with replacing(path) as file:
@@ -208,12 +208,12 @@ class GroupSketches(Mapping[Key, FrequentDirections], MergeableModel):
     # -- required by the frame -----------------------------------------------------------------------------------------
     @property
     def n_rows(self) -> int:
-        """Rows of all groups."""
+        """Return the number of rows of all groups."""
         return 0 if self._packed is None else int(self._packed.count[:, N_ROWS].sum())
 
     @property
     def n_features(self) -> int | None:
-        """Columns d of the rows; None if there are none."""
+        """Return the number d of columns; None if there are no rows."""
         return None if self._packed is None else self._packed.layout.n_features
 
     def _resolved(self) -> dict[str, Any]:
@@ -311,7 +311,7 @@ class GroupSketches(Mapping[Key, FrequentDirections], MergeableModel):
             raise ValueError("a key comes twice")
         _validate_tables(arrays, layout, n)
 
-    def _layout_of(self, state: dict[str, Any]) -> Layout:
+    def _layout_of(self, state: dict[str, Any]) -> RecordLayout:
         d = as_integer(state["n_features"], "n_features", 1, checks.MOST_COLUMNS)
         layout = self._layout(d, dtype=np.dtype(as_dtype(state["dtype"])))
         # as it was, also where a later version has another default
@@ -319,7 +319,7 @@ class GroupSketches(Mapping[Key, FrequentDirections], MergeableModel):
         if self.buffer_size is not None and buffer_size != self.buffer_size:
             raise ValueError(f"its rows have buffer_size={buffer_size}, its parameters buffer_size={self.buffer_size}")
         if layout.capacity != self.sketch_size + buffer_size:
-            layout = Layout(layout.setting.resolved("gram", buffer_size), d, dtype=layout.dtype)
+            layout = RecordLayout(layout.setting.resolved("gram", buffer_size), d, dtype=layout.dtype)
         return layout
 
     def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
@@ -347,8 +347,8 @@ class GroupSketches(Mapping[Key, FrequentDirections], MergeableModel):
         self._take_packed(keys, packed)
 
 
-def _validate_tables(arrays: Arrays, layout: Layout, n: int) -> None:
-    """The rules of an engine's state, for all groups at once: kernels look at no count."""
+def _validate_tables(arrays: Arrays, layout: RecordLayout, n: int) -> None:
+    """Return the rules of an engine's state, for all groups at once: kernels look at no count."""
     setting = layout.setting
     count = checks.array_of(arrays, "count", (n, len(SketchState.COUNTS)), checks.INT64)
     book = checks.array_of(arrays, "book", (n, len(SketchState.SUMS)))

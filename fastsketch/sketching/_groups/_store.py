@@ -30,7 +30,7 @@ def _lines(n_bytes: int) -> int:
     return -(-n_bytes // LINE) * LINE
 
 
-class Layout:
+class RecordLayout:
     """Where the parts of a record lie, for rows of one width and dtype."""
 
     def __init__(self, setting: EngineSetting, n_features: int, *, dtype: np.dtype[Any]) -> None:
@@ -50,24 +50,24 @@ class Layout:
         self.record_bytes = np.array(sizes, np.int64)
 
     def size_for(self, n_rows: Numbers) -> Numbers:
-        """The kind of record, as a place in ``rooms``, that holds so many rows, or all that a group needs."""
+        """Return the kind of record, as a place in ``rooms``, that holds so many rows, or all that a group needs."""
         # one row short of a buffer without a row to spare for centring, and the buffer is full
         limit = self.capacity - self.setting.center
         return np.searchsorted(self.rooms, np.where(n_rows >= limit, self.capacity, n_rows)).astype(np.int64)
 
     def bytes_for(self, n_rows: Numbers) -> int:
-        """Bytes of the records of groups with so many rows, at the most."""
+        """Return the bytes of the records of groups with so many rows, at the most."""
         return int(self.record_bytes[self.size_for(n_rows)].sum())
 
     def states(self, n: int) -> list[Any]:
-        """States for the parts of a batch."""
+        """Return states for the parts of a batch."""
         return [DenseEngine(self.setting, self.n_features, dtype=self.dtype).state for _ in range(n)]
 
 
 class Store:
     """The records of groups 0 .. n - 1, and what they take up."""
 
-    def __init__(self, layout: Layout, max_memory: float = float("inf")) -> None:
+    def __init__(self, layout: RecordLayout, max_memory: float = float("inf")) -> None:
         self.layout = layout
         self._slab_bytes = int(min(SLAB_BYTES, max_memory / SLABS))
         self.n = 0
@@ -88,25 +88,25 @@ class Store:
         self.book, self.count, self._record, self.room = book, count, record, room
 
     def add_groups(self, n: int) -> None:
-        """Let there be n groups."""
+        """Make records for n groups."""
         if n > len(self.book):
             self._tables(max(n, 2 * len(self.book)))
         self.n = max(n, self.n)
 
     # -- records -----------------------------------------------------------------------------------------------------
     def growth(self, group: Numbers, more: Numbers) -> tuple[Numbers, Numbers]:
-        """(places in `group` of those whose record is too small for `more` rows, the kind of record that is not)."""
+        """Return places in `group` of those whose record is too small for `more` rows, and the kind that is not."""
         wanted = self.layout.size_for(self.count[group, FILL] + more)
         place = np.flatnonzero(self.layout.rooms[wanted] > self.room[group])
         return place, wanted[place]
 
     def bytes_of_growth(self, kinds: Numbers) -> int:
-        """Bytes that must be taken from the system for records of these kinds."""
+        """Return bytes that must be taken from the system for records of these kinds."""
         wanted = np.bincount(kinds, minlength=len(self.layout.rooms)).tolist()
         return sum(self._to_take(kind, n) * int(self.layout.record_bytes[kind]) for kind, n in enumerate(wanted))
 
     def _to_take(self, kind: int, n: int) -> int:
-        """Records to take from the system, so that n are free."""
+        """Return records to take from the system, so that n are free."""
         lacking = n - len(self._free[kind])
         if lacking <= 0:
             return 0
@@ -186,7 +186,7 @@ class Store:
             raise
 
     def rows_of(self, group: Numbers) -> NDArray[Any]:
-        """The rows in the buffers of groups, one group after the other, the newest of each first."""
+        """Return the rows in the buffers of groups, one group after the other, the newest of each first."""
         layout = self.layout
         fill = self.count[group, FILL]
         out = np.empty((int(fill.sum()), layout.n_features), layout.dtype)
@@ -196,7 +196,7 @@ class Store:
         return out
 
     def tails_of(self, group: Numbers) -> NDArray[np.float64]:
-        """lam, gain, mean and mean_low of groups with whole records."""
+        """Return lam, gain, mean and mean_low of groups with whole records."""
         layout = self.layout
         out = np.empty((len(group), layout.tail_size))
         size = np.full(len(group), 8 * layout.tail_size, np.int64)

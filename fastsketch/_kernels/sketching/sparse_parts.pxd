@@ -1,0 +1,168 @@
+# A shrink of sparse rows in parts, of rows or of features, for the threads of the pool: see sparse.pyx.
+
+from libc.math cimport sqrt
+from libc.stdint cimport int32_t, int64_t
+from libc.string cimport memset
+
+from fastsketch._kernels.linalg.blas cimport gemm, real, syrk
+from fastsketch._kernels.linalg.rows cimport fs_move_mean
+from fastsketch._kernels.pool cimport fs_pool_from
+from fastsketch._kernels.sketching.ledger cimport weaken
+from fastsketch._kernels.sketching.sparse_rows cimport (
+    csr_column_sums, csr_dot, csr_gram_row, csr_settle, csr_times_z, z_dot)
+from fastsketch._kernels.sketching.sparse_state cimport SparseState
+
+cdef enum:
+    # Multiply-adds of a part at least, 50 to 100 us: of dense products, and of products with rows anywhere in memory.
+    LEAST_DENSE = 1 << 20
+    LEAST_SPARSE = 1 << 18
+    PANEL = 256  # features that are rotated at a time: with their sums they stay in the second cache
+
+
+cdef inline void decay_block(SparseState s, Py_ssize_t h, real* data) noexcept nogil:
+    """Row j of h is followed by h - 1 - j rows: its square shrinks by decay^(h-1-j), all before by decay^h.
+
+    New rows of a sketch that centres wait as they came, and their weights in root: the mean is subtracted first.
+    """
+    cdef double factor = 1.0, power = 1.0
+    cdef Py_ssize_t i, j, kept = s.kept
+    cdef int64_t e
+    for j in range(h - 1, -1, -1):
+        if not s.center:
+            for e in range(s.indptr[j], s.indptr[j + 1]):
+                data[e] = <real> (data[e] * factor)
+        s.root[j] *= factor
+        power *= s.decay  # not powers of the root of decay, whose rounding would add up with one sign
+        factor = sqrt(power)
+    for i in range(kept):
+        s.gain[i] *= factor
+        s.lam[i] *= power
+    if s.ledger is not None:
+        weaken(s.ledger, power)
+    s.shrinkage *= power
+    s.rounding *= power * power
+    s.settled_weight *= power
+    if s.center:
+        s.squared_norm *= power
+
+
+cdef struct Block:
+    # what the parts of a flush share
+    Py_ssize_t n_parts, h, k, r, d, m, ldz, kept, n_keep, width
+    bint center, whole
+    double old_weight, weight
+    const int64_t* indptr
+    const int32_t* indices
+    const void* data
+    int32_t* stop                          # the same rows by features
+    int32_t* row
+    int32_t* place
+    void* turned
+    const double* root
+    const double* gain
+    double* mean
+    double* low
+    double* base
+    double* shift
+    double* coefficient                    # (h,) root / weight; then the diagonal of N N', centred
+    double* n_mu
+    double* k_mu
+    double* w_mu
+    double mu2
+    void* z
+    void* g
+    void* sums                             # of the parts, side by side
+    void* w                                # (h, r)
+
+
+cdef inline Py_ssize_t sums_of_kept(const Block* b, real* kind) noexcept nogil:
+    """Reals of the partial sums of `kept_part`: two doubles, K mu, K K'."""
+    return (2 + b.k) * (sizeof(double) // sizeof(real)) + (b.k * b.k if b.whole else 0)
+
+
+cdef inline void kept_part(Block* b, Py_ssize_t part, real* scratch) noexcept nogil:
+    """Some features: the mean moves on (FROSH Algorithm 1, step 7), the correction row, and their share of K K'."""
+    cdef Py_ssize_t start = fs_pool_from(b.d, b.n_parts, part, 8), stop = fs_pool_from(b.d, b.n_parts, part + 1, 8), j
+    cdef real* z = <real*> b.z
+    cdef double* sums = <double*> (<real*> b.sums + part * sums_of_kept(b, z))
+    memset(sums, 0, (2 + b.k) * sizeof(double))
+    if b.center:
+        if b.weight > 0.0:
+            csr_column_sums(start, stop, b.stop, b.row, <real*> b.turned, b.coefficient, b.shift)
+            fs_move_mean(stop - start, b.old_weight, b.weight, b.mean + start, b.low + start, b.base + start,
+                         b.shift + start)
+        for j in range(start, stop):
+            z[j * b.ldz + b.kept] = <real> b.base[j]
+            sums[0] += b.base[j] * b.base[j]
+            sums[1] += b.shift[j] * b.shift[j]
+        z_dot(stop - start, b.k, b.ldz, z + start * b.ldz, b.shift + start, sums + 2)
+    if b.whole:
+        syrk(c'L', c'N', b.k, stop - start, <real> 1.0, z + start * b.ldz, b.ldz, <real> 0.0,
+             <real*> (sums + 2 + b.k), b.k)
+
+
+cdef inline void gram_of_kept(Block* b, Py_ssize_t m, const double* gain, double* gram, real* kind) noexcept nogil:
+    """G[:k, :k] = K @ K.T from the sums of the parts."""
+    cdef Py_ssize_t i, c, p, k = b.k
+    cdef double sum
+    cdef const real* square
+    for i in range(k):
+        for c in range(i, k):
+            sum = 0.0
+            for p in range(b.n_parts):
+                square = <real*> (<double*> (<real*> b.sums + p * sums_of_kept(b, kind)) + 2 + k)
+                sum += <double> square[i * k + c]
+            gram[i * m + c] = gram[c * m + i] = gain[i] * gain[c] * sum
+
+
+cdef inline void dot_part(Block* b, Py_ssize_t part, real* scratch) noexcept nogil:
+    """N mu of some rows."""
+    cdef Py_ssize_t start = fs_pool_from(b.h, b.n_parts, part, 1), stop = fs_pool_from(b.h, b.n_parts, part + 1, 1)
+    csr_dot(stop - start, b.indptr + start, b.indices, <const real*> b.data, b.shift, b.n_mu + start)
+
+
+cdef inline void rows_part(Block* b, Py_ssize_t part, real* scratch) noexcept nogil:
+    """Some rows of N K' and, from the diagonal on, of N N', centred by linearity: below K K' in g.
+
+    Every n_parts-th row: those of N N' become shorter.
+    """
+    cdef real* g = <real*> b.g
+    cdef double* line = <double*> scratch
+    cdef real* to
+    cdef double value
+    cdef Py_ssize_t i = part, c
+    while i < b.h:
+        # G[k + i, :k] = N[i] @ K.T
+        csr_times_z(1, b.k, b.ldz, b.indptr + i, b.indices, <const real*> b.data, <const real*> b.z, scratch)
+        for c in range(b.k):
+            value = <double> scratch[c]
+            if b.center:
+                value -= b.root[i] * b.k_mu[c]
+            g[c * b.m + b.k + i] = <real> (b.gain[c] * value)
+        # G[k + i:, k + i] = N[i:] @ N[i]
+        csr_gram_row(b.h, i, b.indptr, b.indices, <const real*> b.data, b.stop, b.row, <const real*> b.turned, b.place,
+                     line)
+        to = g + (b.k + i) * b.m + b.k
+        if b.center:
+            for c in range(i, b.h):
+                line[c] -= b.root[i] * b.n_mu[c] + b.root[c] * b.n_mu[i] - b.root[i] * b.root[c] * b.mu2
+            b.coefficient[i] = line[i]
+        for c in range(i, b.h):
+            to[c] = <real> line[c]
+        i += b.n_parts
+
+
+cdef inline void settle_part(Block* b, Py_ssize_t part, real* scratch) noexcept nogil:
+    """Some features of K = W1.T @ K + W2.T @ N - (W2.T @ root) mu', in place, a panel at a time."""
+    cdef Py_ssize_t start = fs_pool_from(b.d, b.n_parts, part, 8), stop = fs_pool_from(b.d, b.n_parts, part + 1, 8)
+    cdef Py_ssize_t width
+    cdef real* z = <real*> b.z
+    cdef double* square = <double*> b.sums + part * b.r
+    memset(square, 0, b.r * sizeof(double))
+    while start < stop:
+        width = b.width if b.width < stop - start else stop - start
+        gemm(c'T', c'N', b.r, width, b.k, <real> 1.0, <real*> b.g, b.m, z + start * b.ldz, b.ldz, <real> 0.0, scratch,
+             b.r)
+        csr_settle(start, start + width, b.r, b.n_keep, b.ldz, b.stop, b.row, <const real*> b.turned, <real*> b.w,
+                   b.shift if b.center else NULL, b.w_mu, scratch, scratch + b.width * b.r, z, square)
+        start += width

@@ -1,0 +1,292 @@
+"""Common parts of the GLRL paper's rivals: scores A B', biases below them, a history of objectives."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import islice
+from typing import Any, NamedTuple, Self, TypedDict
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fastsketch._kernels.guard import changes
+from fastsketch._losses import LOSSES
+from fastsketch._model import Arrays, Model
+from fastsketch._parameters import flag, integer, real
+from fastsketch._validation import Rows, as_real
+from fastsketch.io import _checks as checks
+from fastsketch.io._checks import as_figure
+from fastsketch.lowrank._biases import no_biases
+from fastsketch.lowrank._data import Observed, observed
+from fastsketch.lowrank._fitted import MOST, Biases, Problem
+from fastsketch.lowrank._ground import InMemory
+from fastsketch.lowrank._queries import Scale, as_pairs
+from fastsketch.lowrank._setting import LossSetting
+from fastsketch.lowrank._start import begin
+
+Floats = NDArray[np.float64]
+
+
+class Iteration(TypedDict):
+    """A line of the history."""
+
+    objective: float
+    seconds: float  # since the fit began
+
+
+class IterationWithFactors(Iteration):
+    """State of an iteration as callbacks see it."""
+
+    factors: tuple[Floats, Floats]
+
+
+class BiasTerms(NamedTuple):
+    """Scores without factors are level + row_i + column_j."""
+
+    level: float
+    row: Floats  # (m,)
+    column: Floats  # (n,)
+
+
+class Step(NamedTuple):
+    """Where an iteration has ended."""
+
+    a: Floats  # (m, r)
+    b: Floats  # (n, r)
+    objective: float
+    terms: BiasTerms | None = None  # fitted before, or none
+
+
+class Completion(Model, abstract=True):
+    """Scores A B', with `biases` added that are fitted first; a subclass has ``_run``."""
+
+    tol: float = real(default=1e-4, high=1.0)
+    max_iterations: int = integer(default=300, at_least=1)
+    biases: bool = flag(default=False)
+    bias_ridge: float | None = real(default=None)
+
+    def _run(self, data: Observed, biases: Biases) -> Iterator[Step]:
+        """Return the iterations, without end."""
+        raise NotImplementedError
+
+    def _loss_name(self) -> str:
+        return "absolute"
+
+    def _begin(self) -> None:
+        self._last: Step | None = None
+        self._history: list[Iteration] = []
+        self._bias_ridge: float | None = None  # in use
+
+    @changes
+    def fit(self, X: Rows, *, callback: Callable[[IterationWithFactors], object] | None = None) -> Self:
+        """Fit the observed entries of X: with ``biases`` those first, then the factors to what they leave.
+
+        Parameters
+        ----------
+        X : scipy.sparse (m, n), or array (m, n) with NaN for what is missing
+        callback : callable, optional
+            Called after each iteration with its objective, seconds and factors; a true value returned ends the fit.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        TypeError, ValueError
+            For input that cannot serve; the model is then as it was.
+        """
+        data = observed(X, loss=self._loss_name(), dtype=np.dtype(np.float64))
+        if len(data.o) == 0:
+            raise ValueError("X must hold at least one observation, got none")
+        history: list[Iteration] = []
+        last = None
+        start = time.perf_counter()
+        biases, ridge = self._fit_biases(data)
+        for last in islice(self._run(data, biases), self._most()):
+            line = Iteration(objective=last.objective, seconds=time.perf_counter() - start)
+            history.append(line)
+            if callback is not None and callback({**line, "factors": (last.a.copy(), last.b.copy())}):
+                break
+            if len(history) > 1 and self._settled(history[-2]["objective"], last.objective):
+                break
+        if ridge is not None and last is not None:
+            last = last._replace(terms=BiasTerms(biases.level, biases.rows - biases.level, biases.columns))
+        self._last, self._history, self._bias_ridge = last, history, ridge
+        return self
+
+    def _fit_biases(self, data: Observed) -> tuple[Biases, float | None]:
+        """Return the biases of LowRankModel, and the ridge they are fitted with; zeros and None without them."""
+        if not self.biases:
+            return no_biases(data), None
+        loss = LossSetting(self._loss_name(), 0.0)
+        ground = InMemory(Problem(data, None, data.o[:0], data.o[:0]))
+        start = begin(ground, loss, given=True, biases=True, bias_ridge=self.bias_ridge)
+        return start.biases, start.bias_ridge
+
+    def _most(self) -> int:
+        """Return the most lines of the history."""
+        return self.max_iterations
+
+    def _settled(self, before: float, after: float) -> bool:
+        return abs(before - after) <= self.tol * abs(before)
+
+    def _known(self) -> Step:
+        if self._last is None:
+            raise ValueError("the model has not been fitted: call fit first")
+        return self._last
+
+    # -- what it knows ---------------------------------------------------------------------------------------------
+    def factors(self) -> tuple[Floats, Floats]:
+        """Return (A (m, r), B (n, r))."""
+        last = self._known()
+        return last.a.copy(), last.b.copy()
+
+    def bias_terms(self) -> BiasTerms:
+        """Return (level, row (m,), column (n,)): scores are level + row_i + column_j + a_i . b_j; else zeros."""
+        last = self._known()
+        if last.terms is None:
+            return BiasTerms(0.0, np.zeros(len(last.a)), np.zeros(len(last.b)))
+        level, row, column = last.terms
+        return BiasTerms(level, row.copy(), column.copy())
+
+    def decision_function(self, rows: ArrayLike, columns: ArrayLike) -> Floats:
+        """Return scores of pairs (rows[k], columns[k]), (k,); for an index -1, never seen, the other biases, or 0."""
+        last = self._known()
+        one, two = as_pairs(rows, columns, (len(last.a), len(last.b)))
+        z = np.where((one >= 0) & (two >= 0), np.einsum("kq,kq->k", last.a[one], last.b[two]), 0.0)
+        if last.terms is not None:
+            level, row, column = last.terms
+            z += level + np.where(one >= 0, row[one], 0.0) + np.where(two >= 0, column[two], 0.0)
+        return z
+
+    def predict(self, rows: ArrayLike, columns: ArrayLike) -> Floats:
+        """Return predictions of pairs: labels -1 and +1 of loss="logistic", else the scores.
+
+        Parameters
+        ----------
+        rows, columns : array_like of int (k,)
+        """
+        return self._scale().predicted(self.decision_function(rows, columns))
+
+    def predict_proba(self, rows: ArrayLike, columns: ArrayLike) -> Floats:
+        """Return probabilities of the label +1 of pairs, for loss="logistic"; ValueError for other losses.
+
+        Parameters
+        ----------
+        rows, columns : array_like of int (k,)
+        """
+        return self._scale().probability(self.decision_function(rows, columns))
+
+    def _scale(self) -> Scale:
+        terms = self._known().terms
+        return Scale(self._loss_name(), None, 0.0 if terms is None else terms.level)
+
+    @property
+    def history(self) -> list[Iteration]:
+        """Return objective and seconds of every iteration; [] before the fit."""
+        return [line.copy() for line in self._history]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Return (m, n) of the matrix; ValueError before the fit."""
+        last = self._known()
+        return len(last.a), len(last.b)
+
+    # -- what the frame asks for -------------------------------------------------------------------------------------
+    @property
+    def n_rows(self) -> int:
+        """Return the number of rows of the matrix; 0 before the fit."""
+        return 0 if self._last is None else len(self._last.a)
+
+    @property
+    def n_features(self) -> int | None:
+        """Return the number of columns of the matrix; None before the fit."""
+        return None if self._last is None else len(self._last.b)
+
+    def _state(self) -> tuple[dict[str, Any], Arrays]:
+        if self._last is None:
+            return {}, {}
+        state: dict[str, Any] = {"history": [dict(line) for line in self._history]}
+        arrays = {"a": self._last.a, "b": self._last.b}
+        if self._last.terms is not None:
+            level, row, column = self._last.terms
+            state.update(level=level, bias_ridge=self._bias_ridge)
+            arrays.update(row=row, column=column)
+        return state, arrays
+
+    def _validate(self, state: dict[str, Any], arrays: Arrays) -> None:
+        if not state:
+            checks.only(arrays)
+            return
+        rank = arrays["a"].shape[-1] if arrays["a"].ndim else 0
+        for name in ("a", "b"):
+            rows = len(arrays[name]) if arrays[name].ndim else 0
+            checks.number_within(rows, f"rows of array {name!r}", 1, np.inf)
+            checks.finite(arrays, name, (rows, rank))
+        low, high = self._ranks()
+        checks.number_within(rank, "rank of the factors", low, high)
+        if self.biases:
+            for name, factors in (("row", "a"), ("column", "b")):
+                checks.finite(arrays, name, (len(arrays[factors]),))
+            as_real(state["level"], "level", -MOST, MOST)
+            as_real(state["bias_ridge"], "bias_ridge", 0.0, 1e300)
+        checks.only(arrays, "a", "b", *(("row", "column") if self.biases else ()))
+        lines = [_line(entry) for entry in state["history"]]
+        checks.number_within(len(lines), "iterations", 1, self._most())
+
+    def _ranks(self) -> tuple[int, float]:
+        """Return the fewest and most columns of the factors."""
+        return 1, np.inf
+
+    def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
+        if arrays:
+            self._history = [_line(entry) for entry in state["history"]]
+            terms = None
+            if "row" in arrays:
+                terms = BiasTerms(float(state["level"]), arrays["row"], arrays["column"])
+                self._bias_ridge = float(state["bias_ridge"])
+            self._last = Step(arrays["a"], arrays["b"], self._history[-1]["objective"], terms)
+
+    def _resolved(self) -> dict[str, Any]:
+        return {} if self._bias_ridge is None else {"bias_ridge": self._bias_ridge}
+
+    def _facts(self) -> dict[str, Any]:
+        if self._last is None:
+            return {}
+        return {
+            "factors": self._last.a.shape[1],
+            "iterations": len(self._history),
+            "objective": self._last.objective,
+        }
+
+    def _seen(self) -> str:
+        return "not fitted" if self._last is None else f"{self.n_rows} x {self.n_features}"
+
+
+def _line(entry: Any) -> Iteration:
+    # an objective may have overflowed: it is shown, and nothing is computed from it
+    return Iteration(
+        objective=as_figure(entry["objective"], "objective"), seconds=as_figure(entry["seconds"], "seconds")
+    )
+
+
+def row_numbers(data: Observed) -> NDArray[np.int64]:
+    """Return the row of every entry, (nnz,)."""
+    ends = data.indptr.astype(np.int64)
+    return np.repeat(np.arange(data.m), ends[1:] - ends[:-1])
+
+
+def residual(data: Observed, biases: Biases) -> Observed:
+    """Return what the biases leave of the entries: all that losses of z - o need to know of them."""
+    return replace(data, o=data.o - biases.rows[row_numbers(data)] - biases.columns[data.indices])
+
+
+def value_and_slopes(loss: str, z: Floats, o: Floats) -> tuple[float, Floats]:
+    """Sum of the losses at scores z of the entries o, and the slope of each."""
+    from fastsketch._kernels.lowrank import gradients as kernel
+
+    ones, a = np.ones(1), np.empty_like(o)
+    indptr, indices = np.array([0, len(o)], np.uint32), np.zeros(len(o), np.uint32)
+    total = kernel.gradient(LOSSES[loss].number, 0.0, indptr, indices, z, o, np.empty(0), ones, ones, a)
+    return total, a

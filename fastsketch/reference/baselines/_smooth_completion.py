@@ -1,0 +1,220 @@
+"""Matrix completion under a smooth loss: AIS-Impute and alternating gradient steps. No dense matrix is ever formed."""
+
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import numpy as np
+from scipy import sparse
+
+from fastsketch._kernels.lowrank import entries
+from fastsketch._losses import LOSSES
+from fastsketch._parameters import choice, integer, real, seed
+from fastsketch.lowrank._data import Observed
+from fastsketch.lowrank._fitted import Biases
+from fastsketch.lowrank._noise import NoiseOfEntries
+from fastsketch.lowrank._setting import LossSetting
+from fastsketch.reference.baselines._completion import Completion, Floats, Step, row_numbers, value_and_slopes
+
+
+class AISImpute(Completion):
+    """Accelerated inexact soft-impute: sum of losses + penalty_strength * nuclear norm, by proximal gradient steps.
+
+    The singular value thresholding of "sparse plus low rank" starts from the last subspace.
+
+    Parameters
+    ----------
+    penalty_strength : float
+    max_rank : int, default 100
+    loss : {"square", "logistic"}, default "square"
+    power_iterations : int, default 3
+        Products with the matrix and its transpose in each thresholding.
+    tol : float, default 1e-4
+        Relative change of the objective that ends the fit.
+    max_iterations : int, default 300
+    biases : bool, default False
+        A level, one bias a row and one a column, fitted first as those of LowRankModel are; the factors then fit what
+        they leave, and predictions have them.
+    bias_ridge : float, optional
+        Observations of mean curvature that shrink each bias, as in LowRankModel; 3, of labels 2, if not given.
+    seed : int, default 0
+
+    Attributes
+    ----------
+    history : list of dict
+        objective and seconds of every iteration.
+    shape : (m, n)
+
+    References
+    ----------
+    Yao, Kwok, *Accelerated Inexact Soft-Impute for Fast Large-Scale Matrix Completion*, IJCAI 2015.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastsketch.reference.baselines import AISImpute
+    >>> truth = np.outer([1.0, 2.0, 3.0, 4.0], [1.0, -1.0, 2.0])
+    >>> seen = truth.copy()
+    >>> seen[1, 2] = np.nan  # to be found
+    >>> model = AISImpute(0.1).fit(seen)
+    >>> model.predict([1], [2]).round(1)  # the truth is 4
+    array([3.9])
+    """
+
+    penalty_strength: float = real(kw_only=False)
+    max_rank: int = integer(default=100, at_least=1)
+    loss: Literal["square", "logistic"] = choice(("square", "logistic"), default="square")
+    power_iterations: int = integer(default=3, at_least=1)
+    seed: int = seed(default=0)
+
+    def _loss_name(self) -> str:
+        return self.loss
+
+    def _run(self, data: Observed, biases: Biases) -> Iterator[Step]:
+        rng, step, strength = np.random.default_rng(self.seed), 1.0 / _lipschitz(self.loss), self.penalty_strength
+        m, n, z = data.m, data.n, np.zeros(len(data.o))
+        a, b, a0, b0 = np.zeros((m, 1)), np.zeros((n, 1)), np.zeros((m, 1)), np.zeros((n, 1))
+        below = biases.rows, biases.columns
+        c, before = 1, np.inf
+        v: Floats = rng.standard_normal((n, 5))
+        while True:
+            momentum = (c - 1) / (c + 2)
+            left = np.hstack([(1 + momentum) * a, -momentum * a0])
+            right = np.hstack([b, b0])
+            entries.scores(*data.where, np.ascontiguousarray(left), np.ascontiguousarray(right), *below, z)
+            g = _matrix(data, -step * value_and_slopes(self.loss, z, data.o)[1])
+            extra = min(self.max_rank, v.shape[1] + 3) - v.shape[1]
+            q: Floats = np.linalg.qr(np.hstack([v, rng.standard_normal((n, max(extra, 0)))]))[0]
+            u = w = q
+            for _ in range(self.power_iterations):
+                u = np.linalg.qr(g @ q + left @ (right.T @ q))[0]
+                w = g.T @ u + right @ (left.T @ u)
+                q = np.linalg.qr(w)[0]
+            small, s, vt = np.linalg.svd(w.T, full_matrices=False)
+            kept = max(1, int((s > step * strength).sum()))
+            s = np.maximum(s[:kept] - step * strength, 0.0)
+            a0, b0 = a, b
+            a, b = (u @ small[:, :kept]) * s, vt[:kept].T
+            v = np.hstack([b, b0])[:, : self.max_rank]
+            entries.scores(*data.where, np.ascontiguousarray(a), np.ascontiguousarray(b), *below, z)
+            objective = value_and_slopes(self.loss, z, data.o)[0] + strength * float(s.sum())
+            c = c + 1 if objective <= before else 1  # momentum begins again when it overshoots
+            before = objective
+            yield Step(a, b, objective)
+
+
+class AltMin(Completion):
+    """Alternating gradient steps on the factors: sum of losses + ``penalty / 2 (|A|^2 + |B|^2)``.
+
+    Parameters
+    ----------
+    rank : int
+    loss : {"square", "logistic"}, default "square"
+    ridge : float, default 1e-2
+        The penalty, in units of the largest singular value that the gradient of pure noise would have, as that of
+        LowRankModel.
+    inner_steps : int, default 5
+        Steps on one side before the other.
+    tol : float, default 1e-4
+        Relative change of the objective that ends the fit.
+    max_iterations : int, default 500
+    biases : bool, default False
+        A level, one bias a row and one a column, fitted first as those of LowRankModel are; the factors then fit what
+        they leave, and predictions have them.
+    bias_ridge : float, optional
+        Observations of mean curvature that shrink each bias, as in LowRankModel; 3, of labels 2, if not given.
+    seed : int, default 0
+
+    Attributes
+    ----------
+    history : list of dict
+        objective and seconds of every iteration.
+    shape : (m, n)
+
+    References
+    ----------
+    Chiang et al., *Prediction and Clustering in Signed Networks*, JMLR 15 (2014).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastsketch.reference.baselines import AltMin
+    >>> truth = np.outer([1.0, 2.0, 3.0, 4.0], [1.0, -1.0, 2.0])
+    >>> seen = truth.copy()
+    >>> seen[1, 2] = np.nan  # to be found
+    >>> model = AltMin(1).fit(seen)
+    >>> model.predict([1], [2]).round(1)  # the truth is 4
+    array([3.9])
+    """
+
+    rank: int = integer(at_least=1, kw_only=False)
+    loss: Literal["square", "logistic"] = choice(("square", "logistic"), default="square")
+    ridge: float = real(default=1e-2)
+    inner_steps: int = integer(default=5, at_least=1)
+    max_iterations: int = integer(default=500, at_least=1)
+    seed: int = seed(default=0)
+
+    def _loss_name(self) -> str:
+        return self.loss
+
+    def _ranks(self) -> tuple[int, float]:
+        return self.rank, self.rank
+
+    def _run(self, data: Observed, biases: Biases) -> Iterator[Step]:
+        rng, penalty = np.random.default_rng(self.seed), self.ridge * _noise(data, self.loss, biases)
+        # a start whose scores have the scale of X, where it has one
+        size = np.sqrt((data.spread or 1.0) if LOSSES[self.loss].targets == "real" else 1.0) / np.sqrt(self.rank)
+        a, b = (size * rng.standard_normal((many, self.rank)) for many in (data.m, data.n))
+        flipped, below, turned = data.transposed(), (biases.rows, biases.columns), (biases.columns, biases.rows)
+        while True:
+            a, _ = self._descend(data, a, b, below, penalty)
+            b, value = self._descend(flipped, b, a, turned, penalty)
+            yield Step(a, b, value + 0.5 * penalty * float((a**2).sum()))
+
+    def _objective(
+        self, side: Observed, factors: Floats, other: Floats, below: tuple[Floats, Floats], penalty: float
+    ) -> tuple[float, Floats]:
+        """Return losses and the ridge of one side, and the slope of each loss."""
+        z = np.empty(len(side.o))
+        entries.scores(*side.where, factors, other, *below, z)
+        total, slopes = value_and_slopes(self.loss, z, side.o)
+        return total + 0.5 * penalty * float((factors**2).sum()), slopes
+
+    def _descend(
+        self, side: Observed, factors: Floats, other: Floats, below: tuple[Floats, Floats], penalty: float
+    ) -> tuple[Floats, float]:
+        """Return the factors of one side after inner_steps steps, and their objective."""
+        bound = _lipschitz(self.loss) * float(np.linalg.norm(other, 2)) ** 2 + penalty
+        step = 1.0 / bound
+        value, slopes = self._objective(side, factors, other, below, penalty)
+        for _ in range(self.inner_steps):
+            g: Floats = _matrix(side, slopes) @ other + penalty * factors
+            # longer steps than 1 / bound, which is that of a full matrix, while they go down
+            step *= 2
+            while True:
+                tried = factors - step * g
+                found, new = self._objective(side, tried, other, below, penalty)
+                if found <= value - 0.25 * step * float((g**2).sum()) or step * bound < 0.5:
+                    break
+                step *= 0.5
+            factors, value, slopes = tried, found, new
+        return factors, value
+
+
+def _noise(data: Observed, loss: str, biases: Biases) -> float:
+    """Return the unit of a ridge."""
+    z = biases.rows[row_numbers(data)] + biases.columns[data.indices]
+    value, _ = value_and_slopes(loss, z, data.o)
+    return NoiseOfEntries(data, LossSetting(loss, 0.0), z, bias_ridge=0.0, objective=value, follow=False).unit()
+
+
+def _lipschitz(loss: str) -> float:
+    found = LOSSES[loss].lipschitz
+    assert found is not None  # both losses have one
+    return found
+
+
+def _matrix(data: Observed, values: Floats) -> Any:
+    """Return these values where `data` has entries, as CSR."""
+    return sparse.csr_array(
+        (values, data.indices.astype(np.int32), data.indptr.astype(np.int64)), shape=(data.m, data.n)
+    )

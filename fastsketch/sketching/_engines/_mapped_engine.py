@@ -1,0 +1,225 @@
+"""A sketch of mapped blocks: rows -> block of m -> q rows -> the buffer of a dense engine (FROSH Algorithm 2)."""
+
+from dataclasses import replace
+from math import ldexp
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastsketch import _threads
+from fastsketch._kernels.sketching.dense import move_mean
+from fastsketch._model import Arrays
+from fastsketch.io import _checks as checks
+from fastsketch.sketching._engines._engine_setting import EngineSetting
+from fastsketch.sketching._engines._exact_engine import dense_form
+from fastsketch.sketching._engines._ledger import Known
+from fastsketch.sketching._mapped_block import MappedBlock
+from fastsketch.sketching._plain_rows import plain_rows
+from fastsketch.sketching._random_maps import Compressor, sized
+from fastsketch.sketching._sized_map import SizedMap
+
+# Rows of one step through a block are checked and then used: together they stay in the last cache.
+SLICE_BYTES = 4 << 20
+
+
+class MappedEngine:
+    """The block that is being filled and the engine behind it; the mean is kept here, not there."""
+
+    kind = "mapped"
+
+    def __init__(self, setting: EngineSetting, n_features: int, *, dtype: np.dtype[Any]) -> None:
+        compressor = setting.compressor
+        if compressor is None:
+            raise ValueError("an engine of mapped blocks needs a compressor")
+        self.setting = setting
+        self.n_features = n_features
+        self.dtype = dtype
+        sized_map = self.map_for(setting, n_features)
+        self.compressor: Compressor | None = replace(
+            compressor, rows_out=sized_map.rows_out, block_rows=sized_map.block_rows
+        )
+        inner = self.inner_setting(setting, sized_map)
+        self.inner = dense_form(inner)(inner, n_features, dtype=dtype)
+        self.block = MappedBlock(
+            sized_map, n_features, dtype=dtype, center=setting.center, index=compressor.first_block
+        )
+        # of the blocks that are complete
+        self._settled_mean = np.zeros(n_features if setting.center else 0)
+        self._settled_low = np.zeros_like(self._settled_mean)  # the mean is a sum of two: see csrc/fs_rows.h
+        self._settled_weight = 0.0
+        self._settled_rows = 0
+
+    @staticmethod
+    def map_for(setting: EngineSetting, n_features: int) -> SizedMap:
+        """Return the map that every block passes."""
+        if setting.compressor is None:
+            raise ValueError("an engine of mapped blocks needs a compressor")
+        return sized(setting.compressor, rows_out=setting.sketch_size, n_features=n_features)
+
+    @staticmethod
+    def inner_setting(setting: EngineSetting, sized_map: SizedMap) -> EngineSetting:
+        """Return the setting of the engine behind the map."""
+        return setting.behind_map(sized_map.rows_out if setting.buffer_size is None else setting.buffer_size)
+
+    # -- the state, in the units of the inner engine ---------------------------------------------------------------
+    @property
+    def capacity(self) -> int:
+        """Return the number of rows of the buffer."""
+        return self.inner.capacity
+
+    @property
+    def exponent(self) -> int:
+        """Return the exponent of the inner engine, which stores everything divided by two to this power."""
+        return self.inner.exponent
+
+    @property
+    def shrinkage(self) -> float:
+        """Return Delta."""
+        return self.inner.shrinkage
+
+    @property
+    def squared_norm(self) -> float:
+        """Sum of the squared norms of the mapped rows."""
+        return self.inner.squared_norm
+
+    @property
+    def rounding(self) -> float:
+        """Return the square of the allowance for rounding in the certificate."""
+        return self.inner.rounding
+
+    @property
+    def mean(self) -> NDArray[np.float64]:
+        """Return the mean of the complete blocks (d,); empty if the engine does not centre."""
+        return self._settled_mean * ldexp(1.0, -self.exponent)
+
+    @property
+    def n_rows(self) -> int:
+        """Return the number of rows seen."""
+        return self._settled_rows + self.block.n_rows
+
+    @property
+    def weight(self) -> float:
+        """Sum of the weights of all rows seen."""
+        return self._settled_weight + self.block.weight
+
+    # -- a batch ---------------------------------------------------------------------------------------------------
+    def update(self, rows: Any, weights: NDArray[np.float64] | None = None) -> None:
+        """Take all rows of a batch, or none: ValueError names the first row that is not finite."""
+        n, block = rows.shape[0], self.block
+        saved = None if n < block.room and block.fits_step(n) else self.arrays(copy=True)
+        step = max(1, SLICE_BYTES // (self.n_features * self.dtype.itemsize))
+        try:
+            for start in range(0, n, step):
+                stop = min(start + step, n)
+                piece = plain_rows(rows[start:stop], self.dtype)
+                done = start
+                while done < stop:
+                    part = None if weights is None else weights[done:stop]
+                    done += block.add(piece[done - start :], part, offset=done)
+                    if block.room == 0:
+                        self._settle_block()
+        except BaseException:
+            if saved is not None:
+                self.restore(saved)
+            _threads.settle()
+            raise
+
+    def _settle_block(self) -> None:
+        found = self.block.close()
+        correction = self._move_mean(found.mean, found.mean_low, found.weight)
+        self._settled_rows += found.n_rows
+        if len(found.rows):
+            self.inner.update(found.rows)
+        if correction is not None:
+            self.inner.update(correction)
+        self.block.restart(self.block.index + 1)
+
+    def _move_mean(
+        self, mean: NDArray[np.float64] | None, low: NDArray[np.float64] | None, weight: float
+    ) -> NDArray[Any] | None:
+        """Take more weight in; returns the correction row between two means (FROSH Algorithm 1, step 7), or None."""
+        before = self._settled_weight
+        self._settled_weight += weight
+        if mean is None or low is None or not mean.size or weight <= 0:
+            return None
+        row = mean.copy()
+        move_mean(self._settled_mean, self._settled_low, before, base=row, shift=low, block_weight=weight)
+        return row.astype(self.dtype)[np.newaxis] if before > 0 else None
+
+    def settle(self) -> None:
+        """End the block that is being filled, at any length."""
+        if self.block.n_rows:
+            self._settle_block()
+
+    def reduce(self) -> NDArray[Any]:
+        """Settle, and return the rows, at most sketch_size. Callers work on a clone."""
+        self.settle()
+        return self.inner.reduce()
+
+    def known(self, most: int | None = None) -> Known:
+        """Settle, and say what is known of the mapped rows. Callers work on a clone."""
+        self.settle()
+        return self.inner.known(most)
+
+    def fade(self, factor: float) -> None:
+        """Multiply the weight of all rows so far by a factor; ends the block."""
+        self.settle()
+        self.inner.fade(factor)
+        self._settled_weight *= factor
+
+    def take_over(self, other: "MappedEngine") -> NDArray[Any] | None:
+        """Add the means and counts of another settled engine; return the correction row, or None."""
+        correction = self._move_mean(other._settled_mean, other._settled_low, other._settled_weight)
+        self._settled_rows += other._settled_rows
+        return correction
+
+    # -- copies ----------------------------------------------------------------------------------------------------
+    def arrays(self, copy: bool = False) -> Arrays:
+        """Return everything that a resume needs, by name: views where there are any, or copies."""
+        inner = {f"inner_{name}": array for name, array in self.inner.arrays(copy).items()}
+        block = {f"block_{name}": array for name, array in self.block.arrays(copy).items()}
+        return {
+            **inner,
+            **block,
+            "mean": self._settled_mean.copy() if copy else self._settled_mean,
+            "mean_low": self._settled_low.copy() if copy else self._settled_low,
+            "settled": np.array([self._settled_weight]),
+            "place": np.array([self._settled_rows, self.block.index]),
+        }
+
+    @classmethod
+    def validate(cls, arrays: Arrays, setting: EngineSetting, n_features: int, *, dtype: np.dtype[Any]) -> None:
+        """Raise ValueError unless such an engine could have these arrays; takes no memory of its size."""
+        sized_map, compressor = cls.map_for(setting, n_features), setting.compressor
+        assert compressor is not None  # or there would be no map
+        inner = cls.inner_setting(setting, sized_map)
+        dense_form(inner).validate(_named(arrays, "inner_"), inner, n_features, dtype=dtype)
+        MappedBlock.validate(_named(arrays, "block_"), sized_map, n_features, dtype=dtype, center=setting.center)
+        checks.finite(arrays, "mean", (n_features if setting.center else 0,))
+        checks.finite(arrays, "mean_low", (n_features if setting.center else 0,))
+        checks.not_negative(arrays, "settled", (1,))
+        n_rows, index = checks.array_of(arrays, "place", (2,), np.dtype(np.int64)).tolist()
+        checks.as_count(n_rows, "rows in complete blocks")
+        checks.number_within(index, "index of the block", compressor.first_block, 2.0**63 - 2**32)
+        others = [name for name in arrays if not name.startswith(("inner_", "block_"))]
+        checks.only({name: arrays[name] for name in others}, "mean", "mean_low", "settled", "place")
+
+    def restore(self, arrays: Arrays) -> None:
+        """Take arrays that another engine of this setting gave, or that have passed ``validate``."""
+        self._settled_mean[:] = arrays["mean"]
+        self._settled_low[:] = arrays["mean_low"]
+        self._settled_weight = float(arrays["settled"][0])
+        self._settled_rows, index = (int(value) for value in arrays["place"])
+        self.inner.restore(_named(arrays, "inner_"))
+        self.block.restore(_named(arrays, "block_"), index)
+
+    def clone(self) -> Self:
+        """Return an independent engine in the same state."""
+        other = type(self)(self.setting, self.n_features, dtype=self.dtype)
+        other.restore(self.arrays())
+        return other
+
+
+def _named(arrays: Arrays, prefix: str) -> Arrays:
+    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}

@@ -1,0 +1,268 @@
+"""The buffer of CSR rows for solver gram: new rows stay sparse, kept rows lie feature-major."""
+
+from dataclasses import replace
+from math import ldexp
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastsketch._kernels.sketching import sparse as kernel
+from fastsketch._kernels.sketching.sparse_state import SparseState
+from fastsketch._model import Arrays
+from fastsketch._validation import in_place, is_sparse
+from fastsketch.io import _checks as checks
+from fastsketch.sketching._engines._base import SHARED_ARRAYS, SketchEngine, check_gains
+from fastsketch.sketching._engines._dense_engine import DenseEngine
+from fastsketch.sketching._engines._engine_setting import EngineSetting
+from fastsketch.sketching._engines._ledger import LEDGER_ARRAYS, ledger_arrays, put_ledger, weaken
+from fastsketch.sketching._scalars import scalars, set_scalars
+
+# New rows per kept row. The dense part of a shrink (d * l^2) is paid once for all of them, and the error falls with
+# their number; beyond about 6 the eigensolver of size 7 l takes back the gain (bench/README.md).
+BLOCK = 6
+
+# Of many features, the product that turns the kept rows (2 d l^2) is nearly all of a shrink, 9 parts of 10 where d is
+# 10^6 and l 128. From WIDE on, a buffer has the rows of so many shrinks, and all but the last happen among coefficients
+# (`cascade` of the kernel). With more of them the products with the rows that wait cost what is saved.
+WIDE, SHRINKS = 1 << 17, 8
+
+# indptr (n + 1,), indices, data of a slice
+Csr = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[Any]]
+
+
+class SparseEngine(SketchEngine[SparseState, Csr]):
+    """z (d x (l + 1)): kept rows as columns, one column to spare for centring; new rows as growing CSR arrays."""
+
+    kind = "sparse"
+
+    def __init__(self, setting: EngineSetting, n_features: int, *, dtype: np.dtype[Any]) -> None:
+        super().__init__(setting, n_features, dtype=dtype)
+        self.z = self.state.z
+
+    @classmethod
+    def capacity_for(cls, setting: EngineSetting) -> int:
+        if setting.buffer_size is not None:
+            return setting.sketch_size + setting.buffer_size
+        return setting.sketch_size + setting.shrinks * BLOCK * setting.sketch_size
+
+    @classmethod
+    def for_features(cls, setting: EngineSetting, n_features: int) -> EngineSetting:
+        """Return the setting of a new stream of so many features."""
+        wide = n_features >= WIDE and setting.buffer_size is None and setting.growth is None and not setting.center
+        return replace(setting, shrinks=SHRINKS if wide else 1)
+
+    @classmethod
+    def validate_own(
+        cls, arrays: Arrays, count: dict[str, int], setting: EngineSetting, n_features: int, *, dtype: np.dtype[Any]
+    ) -> None:
+        """Check the kept rows, and the new ones as CSR: the kernels look at no index."""
+        n = count["fill"] - count["kept"]
+        stored = len(arrays["data"])
+        z = checks.rows_of(arrays, "z", (n_features, count["kept"]), dtype)
+        check_gains(arrays["gain"], z.T)
+        # as for a dense buffer: rows that wait to be centred are not weighted yet
+        (checks.finite if setting.center else checks.rows_of)(arrays, "data", (stored,), dtype)
+        indptr = checks.array_of(arrays, "indptr", (n + 1,), np.dtype(np.int64))
+        indices = checks.array_of(arrays, "indices", (stored,), np.dtype(np.int32))
+        checks.csr_rows(indptr, indices, n_stored=stored, n_columns=n_features)
+        checks.only(
+            arrays, *SHARED_ARRAYS, *(LEDGER_ARRAYS if setting.keeps_ledger else ()), "z", "indptr", "indices", "data"
+        )
+
+    def make_state(self) -> SparseState:
+        setting = self.setting
+        return SparseState(
+            setting.sketch_size,
+            self.capacity_for(setting),
+            self.n_features,
+            n_spare=setting.rows_spared,
+            center=setting.center,
+            decay=setting.decay,
+            dtype=self.dtype,
+            block=BLOCK * setting.sketch_size if setting.shrinks > 1 and setting.buffer_size is None else 0,
+        )
+
+    def new_rows(self) -> slice:
+        return slice(0, self.state.fill - self.state.kept)
+
+    @property
+    def _n_new(self) -> int:
+        return self.state.fill - self.state.kept
+
+    def fits(self, rows: Any) -> bool:
+        return is_sparse(rows)
+
+    def bytes_per_row(self, rows: Any) -> int:
+        if not is_sparse(rows):
+            return self.n_features * self.dtype.itemsize
+        return 1 + rows.nnz * (self.dtype.itemsize + 4) // max(1, rows.shape[0])
+
+    def cut(self, rows: Any) -> Csr:
+        if not is_sparse(rows):
+            from scipy.sparse import csr_array
+
+            rows = csr_array(rows)
+        indptr, indices, data = in_place(rows.indptr, np.int64), in_place(rows.indices, np.int32), rows.data
+        if data.dtype == self.dtype:  # the context below takes as long as a short row
+            return indptr, indices, in_place(data, self.dtype)
+        with np.errstate(over="ignore"):
+            return indptr, indices, in_place(data, self.dtype)
+
+    def scan(self, piece: Csr) -> tuple[int, float]:
+        indptr, _, data = piece
+        return kernel.scan(indptr, data)
+
+    def largest_weighted(self, piece: Csr, root: NDArray[np.float64]) -> float:
+        indptr, _, data = piece
+        return float((np.abs(data) * np.repeat(root, np.diff(indptr))).max(initial=0.0))
+
+    def absorb(self, piece: Csr, weights: NDArray[np.float64] | None) -> None:
+        """Put a checked slice through the buffer."""
+        indptr, indices, data = piece
+        state = self.state
+        later = self.capacity - self.setting.center - state.n_keep
+        fullest = kernel.largest_block(indptr, min(self.room(), len(indptr) - 1), later)
+        # beyond what is enough, the kernel makes room as it goes
+        state.make_room(state.n_stored + (min(fullest, state.enough) if state.block else fullest))
+        kernel.absorb(indptr, indices, data, weights, ldexp(1.0, -state.exponent), state)
+
+    def part_of(self, piece: Csr, start: int, stop: int) -> Csr:
+        indptr, indices, data = piece
+        first, last = int(indptr[start]), int(indptr[stop])
+        return indptr[start : stop + 1] - first, indices[first:last], data[first:last]
+
+    def flush(self) -> None:
+        """Settle and shrink all that the buffer holds."""
+        kernel.flush_now(self.z, self.state)
+
+    def own_arrays(self) -> Arrays:
+        state, used = self.state, self.state.n_stored
+        return {
+            "z": self.z[:, : state.kept],
+            "indptr": np.asarray(state.indptr)[: self._n_new + 1],
+            "indices": np.asarray(state.indices)[:used],
+            "data": state.data[:used],
+        }
+
+    def arrays(self, copy: bool = False) -> Arrays:
+        out = super().arrays()
+        if copy:
+            # all of z at once: a copy of its first columns costs several times as much
+            out = {name: array.copy() for name, array in out.items() if name != "z"}
+            out["z"] = self.z.copy()[:, : self.state.kept]
+        return out
+
+    def may_shrink(self, rows: Any) -> bool:
+        return super().may_shrink(rows) or self._soon_enough(rows)
+
+    def _soon_enough(self, rows: Any) -> bool:
+        """Return whether the new rows' values may become enough before there are as many rows as the buffer takes."""
+        state = self.state
+        coming = rows.nnz if is_sparse(rows) else rows.shape[0] * rows.shape[1]
+        return state.block > 0 and state.n_stored + coming >= state.enough
+
+    def saved_from(self, rows: Any) -> Arrays:
+        """Copy what a batch may change. A shrink that fails leaves the kept rows: for one row they are not copied."""
+        n, state = rows.shape[0], self.state
+        later = self.capacity - self.setting.center - state.n_keep
+        one = n <= state.block if self._soon_enough(rows) else n < self.room() + later
+        if not one or n > self.capacity:
+            return self.arrays(copy=True)
+        out = super().arrays()
+        del out["z"]
+        return {name: array.copy() for name, array in out.items()}
+
+    def is_past(self, saved: Arrays, n_rows: int) -> bool:
+        """Return whether all rows came in, and no shrink is left to do."""
+        state = self.state
+        due = self.room() <= 0 or (0 < state.block <= self._n_new and state.n_stored >= state.enough)
+        return "z" not in saved and self.n_rows == n_rows and not due
+
+    def put_arrays(self, own: Arrays) -> None:
+        state, used = self.state, len(own["data"])
+        state.make_room(used)
+        if "z" in own:
+            self.z[:, : own["z"].shape[1]] = own["z"]
+        np.asarray(state.indptr)[: len(own["indptr"])] = own["indptr"]
+        np.asarray(state.indices)[:used] = own["indices"]
+        state.data[:used] = own["data"]
+
+    def leading_squares(self) -> tuple[NDArray[np.float64], bool]:
+        """Return them from a shrink that spares all rows, which never makes the new ones dense."""
+        state, setting = self.state, self.setting
+        if state.fill + setting.center <= setting.sketch_size or self._n_new == 0:
+            return super().leading_squares()
+        shrinkage = state.shrinkage * setting.decay**self._n_new
+        state.n_spare = state.n_keep
+        if self.ledger is not None:
+            self.ledger.n_spare = state.n_keep
+        self.flush()
+        removed, state.shrinkage = max(0.0, state.shrinkage - shrinkage), shrinkage
+        return -np.sort(-np.append(self.lam[: state.kept], removed)), False
+
+    def columns(self) -> NDArray[Any]:
+        """Return the rows of ``reduce`` as columns (d, fill), a view: kept ones (gain times themselves) first.
+
+        For a sketch that neither centres nor grows. Changes the state: callers work on a clone, and ask it for no rows.
+        """
+        state, kept = self.state, self.state.kept
+        if state.fill > self.most_rows(self.setting):
+            self.flush()
+            return self.z[:, : self.state.kept]
+        h = self._n_new
+        if h:
+            own = self.own_arrays()
+            # a row that is followed by i others has decayed by decay^i, all before by decay^h
+            power = self.setting.decay ** np.arange(h, -1, -1.0)
+            self.multiply_kept(float(power[0]))
+            self.z[:, kept : state.fill] = 0
+            owner = np.repeat(np.arange(h), np.diff(own["indptr"]))
+            values = own["data"] * np.sqrt(power[1:])[owner] if self.setting.decay != 1.0 else own["data"]
+            self.z[own["indices"], kept + owner] = values
+        return self.z[:, : state.fill]
+
+    def multiply_kept(self, power: float) -> None:
+        """Multiply the weight of all that is settled."""
+        if power != 1.0:
+            self.multiply(float(np.sqrt(power)))
+            self.state.shrinkage *= power
+            self.state.rounding *= power * power
+            weaken(self.ledger, power)
+
+    def settled_rows(self) -> NDArray[Any]:
+        """Return the rows of the buffer after decay and centring, as a new dense array (at most sketch_size rows)."""
+        kept = self.state.kept
+        if self._n_new and (self.setting.center or self.setting.decay != 1.0):
+            # Few rows: let a dense buffer settle them, with room for a row between means.
+            setting = self.setting.dense(max(1, self.state.fill + 2 - self.setting.sketch_size))
+            twin = DenseEngine(setting, self.n_features, dtype=self.dtype)
+            mine = self.arrays()
+            # the dense buffer holds the newest row first, the longest kept row last
+            buffer = np.vstack([self._new_dense()[::-1], self.z[:, :kept].T[::-1]])
+            twin.restore({**mine, "root": mine["root"][::-1], "buffer": buffer})
+            rows = twin.settled_rows().copy()
+            set_scalars(self.state, scalars(twin.state))
+            self.lam[:], self.gain[:], self.mean[:], self.mean_low[:] = twin.lam, twin.gain, twin.mean, twin.mean_low
+            put_ledger(self.ledger, ledger_arrays(twin.ledger))
+            return rows
+        gain = self.gain[:kept, np.newaxis].astype(self.dtype)
+        return np.vstack([self._new_dense(), (self.z[:, :kept].T * gain)[::-1]])
+
+    def _new_dense(self) -> NDArray[Any]:
+        own, n = self.own_arrays(), self._n_new
+        out = np.zeros((n, self.n_features), self.dtype)
+        owner = np.repeat(np.arange(n), np.diff(own["indptr"]))
+        out[owner, own["indices"]] = own["data"]
+        return out
+
+    def replace_rows(self, rows: NDArray[Any], *, kept: bool = True) -> None:
+        """Make these settled rows, at most sketch_size, the whole buffer, as kept ones."""
+        self.z[:, : len(rows)] = rows[::-1].T
+        self.state.fill = self.state.kept = len(rows)
+        self.state.age = -1  # the rows need not be orthogonal
+        self.gain[:] = 1.0
+        np.asarray(self.state.indptr)[0] = 0
+
+    def new_values(self) -> NDArray[Any]:
+        return self.state.data[: self.state.n_stored]

@@ -1,0 +1,232 @@
+"""Second reads of the rows of a sketch: a refined sketch, or a measured error."""
+
+import warnings
+from math import ldexp, sqrt
+from typing import Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fastsketch._kernels.guard import changes, reads
+from fastsketch._kernels.sketching.state import ROUNDING_PER_SHRINK
+from fastsketch._validation import as_real
+from fastsketch.sketching._audit import Audit, spectral_norm
+from fastsketch.sketching._engines import AnyEngine, Known, MappedEngine, put_known, to_read
+from fastsketch.sketching._read_out import allowance
+from fastsketch.sketching._rows_again import OtherRows, Product, Readable, RowsAgain, StoredForm
+from fastsketch.sketching._second_pass import nystrom
+from fastsketch.sketching._sketch_results import SketchResults
+
+# Share of what the rows weigh by which sums over rows read twice may differ, by size of the dtype.
+SAME_ROWS = {4: 1e-5, 8: 1e-9}
+# Shares of the bound and of the squared norm by which an audit may be beyond the bound: its own rounding.
+OF_BOUND, OF_NORM = 1e-9, 1e-12
+
+
+class SecondReads(SketchResults, abstract=True):
+    """Second reads of the rows that a sketch has seen: ``refine`` and ``audit``."""
+
+    @changes
+    def refine(self, rows: Readable, sample_weight: ArrayLike | None = None) -> Self:
+        """Read the same rows once more: singular values and directions come out nearly exact.
+
+        B becomes the Nystrom approximation Y (V Y)^-1 Y' of A'A with Y = A'A V', V the directions of the sketch. It
+        keeps B'B <= A'A <= B'B + Delta I, with a Delta that is at most the old one, and ``spectrum`` gets upper ends
+        that are nearly as near, until more rows come in.
+
+        Parameters
+        ----------
+        rows : as for ``update``, or path, folder or glob, or several of them, as ``fs.open_rows`` takes them
+            All rows that the sketch has seen, in any order. They are rounded to its dtype, as ``update`` does.
+        sample_weight : array_like (n,) or float, optional
+            The weights that ``update`` had.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the rows have another width, or the sketch has decayed rows or a compressor. It is then as it was.
+
+        Warns
+        -----
+        UserWarning
+            If the rows differ from those seen, in number, in squared norm, or along the directions that the sketch
+            keeps by more than its certificate allows: it stays as it was then. So it does, with another warning, if
+            float32 rows are given to a sketch that has seen float64 ones.
+
+        Notes
+        -----
+        Cost 4 n d l flops, memory d l more (float64). Each further call is one more step of subspace iteration. With
+        solver="exact" nothing has been lost: rows are checked, and not multiplied.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> rows = np.random.default_rng(0).standard_normal((500, 40)) * np.arange(1, 41) ** -0.5
+        >>> s = fs.FrequentDirections(8, solver="gram").update(rows)
+        >>> before = s.spectrum()
+        >>> after = s.refine(rows).spectrum()
+        >>> float((before.high - before.low)[0].round(1)), float((after.high - after.low)[0].round(1))
+        (139.0, 0.0)
+        """
+        self._rereadable("refine")
+        again = RowsAgain(rows, self._basis_view(), sample_weight, feature_names=self._feature_names)
+        if (
+            self.dtype is None
+            and self._seen_engine().dtype == np.float64
+            and getattr(rows, "dtype", None) == np.float32
+        ):
+            warnings.warn("refine has float32 rows for a sketch of float64 rows: it stays as it was", stacklevel=3)
+        elif not self._is_exact():
+            vt = self._basis()[0]
+            self._take_products(vt, again.multiply(vt.T))
+        return self
+
+    def _basis(self) -> tuple[NDArray[np.float64], StoredForm]:
+        """Return the directions of the sketch, and how it stores rows."""
+        return to_read(self._seen_engine()).known().vt, self._basis_view()
+
+    def _take_products(self, vt: NDArray[np.float64], found: Product) -> None:
+        """Refine the sketch by the products of all rows with its directions."""
+        refined = to_read(self._seen_engine())
+        known, unit = refined.known(), ldexp(1.0, refined.exponent)
+        if not self._compare(found, "refine", "the sketch stays as it was", refined, known, vt=vt):
+            return
+        assert not isinstance(refined, MappedEngine)  # it has no compressor
+        state = refined.state
+        shrinkage = state.shrinkage + sqrt(state.rounding)
+        result = nystrom(found, vt, shrinkage=shrinkage)
+        put_known(refined, Known(result.squares, result.vt, np.diag(result.squares), result.leaked, result.lost))
+        state.shrinkage = min(shrinkage, result.lost)
+        stored = ROUNDING_PER_SHRINK * float(np.finfo(refined.dtype).eps) * float(result.squares.max(initial=0.0))
+        allowance = 2.0 * result.allowance + stored
+        state.rounding = allowance * allowance  # which may leave the range: ** would raise
+        with np.errstate(over="ignore", under="ignore"):
+            high, values = result.high * unit * unit, result.values * unit * unit
+            self._replace(refined, state.shrinkage * unit * unit, high, values)
+
+    @reads
+    def audit(self, rows: Readable, sample_weight: ArrayLike | None = None, *, accuracy: float = 0.01) -> Audit:
+        """Measure the error that ``error_bound`` bounds, by block Lanczos steps, one pass over the same rows each.
+
+        Parameters
+        ----------
+        rows, sample_weight
+            As for ``refine``.
+        accuracy : float in (0, 1], default 0.01
+            Relative: passes end when the error found is that near to an eigenvalue, and has stopped to grow.
+
+        Returns
+        -------
+        Audit
+            ``error``, a lower bound for certain, ``error_bound``, ``accuracy`` reached and ``passes``.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the rows have another width, or the sketch has decayed rows or a compressor.
+
+        Warns
+        -----
+        UserWarning
+            If the rows differ from those seen, in number or in squared norm, the error is beyond the bound, or
+            `accuracy` is not reached.
+
+        Notes
+        -----
+        Mostly 5 to 15 passes, at most 40, of 8 products with A'A each; memory 8 d numbers (float64) a pass.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> rows = np.random.default_rng(0).standard_normal((500, 40)) * np.arange(1, 41) ** -0.5
+        >>> found = fs.FrequentDirections(8, solver="gram").update(rows).audit(rows)
+        >>> found.error <= found.error_bound, found.accuracy <= 0.01
+        (True, True)
+        >>> round(found.error / found.error_bound, 1)
+        1.0
+        """
+        accuracy = as_real(accuracy, "accuracy", 0.0, 1.0, low_open=True)
+        self._rereadable("audit")
+        engine, reading = self._seen_engine(), self._read()
+        unit = ldexp(1.0, engine.exponent)
+        again = RowsAgain(rows, self._basis_view(), sample_weight, feature_names=self._feature_names)
+        vt, squares = reading.vt.astype(np.float64), (reading.s.astype(np.float64) / unit) ** 2
+        # alpha - alpha0, without its digits that alpha0 rounds away
+        shift = reading.shrinkage / 2 / unit / unit if self._method.regularises else 0.0
+        same: bool | None = None
+
+        def multiply(q: NDArray[np.float64]) -> NDArray[np.float64]:
+            nonlocal same
+            found = again.multiply(q)
+            if same is None:
+                reduced = to_read(engine)
+                same = self._compare(found, "audit", "its error says nothing of the sketch", reduced, reduced.known())
+            return found.product - vt.T @ (squares[:, np.newaxis] * (vt @ q)) - shift * q
+
+        floor = reading.rounding / unit / unit
+        error, reached, passes = spectral_norm(multiply, engine.n_features, accuracy=accuracy, floor=floor)
+        error, bound = error * unit * unit, self.error_bound
+        if same and error > bound * (1 + OF_BOUND) + OF_NORM * self.squared_norm:
+            warnings.warn(
+                f"audit has found an error of {error:.9g} beyond the bound of {bound:.9g}: these are not the rows that "
+                "the sketch has seen",
+                OtherRows,
+                stacklevel=3,
+            )
+        return Audit(error, bound, reached, passes)
+
+    def _compare(
+        self,
+        found: Product,
+        what: str,
+        then: str,
+        engine: AnyEngine,
+        known: Known,
+        *,
+        vt: NDArray[np.float64] | None = None,
+    ) -> bool:
+        """Return whether the rows read may be those seen; warn if not, raise ValueError if there are none.
+
+        `engine`: a clone that has been reduced to `known`; `vt`: directions of which `found` has the products, along
+        which B'B and A'A differ by at most the certificate.
+        """
+        if not found.n_rows and self.n_rows:
+            raise ValueError(f"{what} has read no rows, the sketch has seen {self.n_rows}")
+        unit = ldexp(1.0, engine.exponent)
+        slack = SAME_ROWS[engine.dtype.itemsize] * found.magnitude
+        same = found.n_rows == self.n_rows and abs(found.squared_norm - engine.squared_norm) <= slack
+        if same and vt is not None and len(vt):
+            b = (known.vt @ vt.T) * np.sqrt(known.squares)[:, np.newaxis]
+            inside = vt @ found.product
+            off = np.linalg.eigvalsh((inside + inside.T) / 2 - b.T @ b)
+            slack += engine.shrinkage + 4.0 * allowance(engine, float(known.squares.max(initial=0.0)))
+            same = bool(np.abs(off).max() <= slack)
+        if not same:
+            warnings.warn(
+                f"{what} has read {found.n_rows} rows of squared norm {found.squared_norm * unit * unit:.9g}, the "
+                f"sketch has seen {self.n_rows} of {engine.squared_norm * unit * unit:.9g}: these are not the same "
+                f"rows with the weights that update had; {then}",
+                OtherRows,
+                stacklevel=5,
+            )
+        return same
+
+    def _rereadable(self, what: str) -> AnyEngine:
+        self._check_rereadable(what)
+        return self._seen_engine()
+
+    def _check_rereadable(self, what: str) -> None:
+        if self.compressor is not None:
+            raise ValueError(f"{what} needs a sketch without compressor: it has not seen the rows themselves")
+        if self.decay != 1.0:
+            raise ValueError(f"{what} needs a sketch without decay, got decay={self.decay:g}: give weights to the rows")
+
+    def _basis_view(self) -> StoredForm:
+        """Return how the sketch stores rows."""
+        engine, reading = self._seen_engine(), self._last_reading()
+        mean = np.zeros(engine.n_features) if reading.mean is None else reading.mean
+        return StoredForm(engine.n_features, engine.dtype, mean, ldexp(1.0, -engine.exponent))
