@@ -35,6 +35,8 @@ change it are decorated with ``changes``, methods that read what those change in
 (_kernels/guard.pyx).
 """
 
+# pyright: reportPrivateUsage=false
+# (the functions of this module are part of the frame)
 import contextlib
 import copy
 from collections.abc import Generator, Sequence

@@ -15,7 +15,7 @@ import fastsketch
 from fastsketch._parameters import Parameter
 
 PAGES = Path(__file__).parents[1] / "docs" / "api"
-ROOMS = ("", *(f".{room}" for room in fastsketch._ROOMS), ".sklearn", ".torch", ".dask", ".cli")
+ROOMS = ("", *(f".{room}" for room in fastsketch._ROOMS), ".reference.baselines", ".sklearn", ".torch", ".dask", ".cli")
 NEEDS = {"fastsketch.torch": "torch", "fastsketch.dask": "dask"}
 
 

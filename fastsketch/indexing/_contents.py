@@ -63,6 +63,35 @@ class Contents(NamedTuple):
             raise IndexError(f"{name} must be in the index: {shown(ids[which < 0])} not found")
         return which, where
 
+    # -- what rows that come need --------------------------------------------------------------------------------------
+    def new_ids(self, ids: ArrayLike | None, n: int) -> Ids:
+        """Return ids for n rows that come: those given, int64 and new, or the next ones; TypeError or ValueError."""
+        if ids is None:
+            if self.next_id + n > MOST_COUNT:
+                raise ValueError("there are no ids above those in the index: pass ids")
+            return np.arange(self.next_id, self.next_id + n)
+        out = as_ids(ids)
+        if len(out) != n:
+            raise ValueError(f"ids must have one entry for each of the {n} rows, got {len(out)}")
+        different(out)
+        if n and int(out.min()) < self.next_id:
+            which, _ = self.locate(out)
+            if (which >= 0).any():
+                raise ValueError(f"ids must be new: {shown(out[which >= 0])} in the index already (remove them first)")
+        return out.copy()
+
+    def encoder_of(self, fingerprint: Any) -> Encoder:
+        """Return the encoder of a fingerprint, of any generation; TypeError or ValueError if there is none."""
+        if not isinstance(fingerprint, str):
+            raise TypeError(f"fingerprint must be a string, got {type(fingerprint).__name__}")
+        for encoder in (self.encoder, *(segment.encoder for segment in self.segments)):
+            if encoder.fingerprint == fingerprint:
+                return encoder
+        raise ValueError(
+            f"the codes are of another model: its fingerprint is {fingerprint[:12]!r}, that of the present encoder "
+            f"{self.encoder.fingerprint[:12]!r} (renew(model) first, or add the rows)"
+        )
+
     # -- changes -------------------------------------------------------------------------------------------------------
     def with_rows(self, batches: Iterable[CodedBatch], coming: int) -> "Contents":
         """Return contents with `coming` rows in all, encoded by the present encoder, whose ids are not there yet."""

@@ -12,19 +12,17 @@ from numpy.typing import ArrayLike, NDArray
 from fastsketch._kernels.guard import Guard, changes
 from fastsketch._parameters import bare_names
 from fastsketch._validation import Rows, as_choice, as_flag, as_rows
-from fastsketch.codes import Encoder
 from fastsketch.codes._packed_codes import as_codes
 from fastsketch.codes._rescoring import Source
 from fastsketch.codes._search import Metric, as_metric, check_width
 from fastsketch.indexing import _generations, _saving
-from fastsketch.indexing._contents import Contents, as_ids, different, shown
+from fastsketch.indexing._contents import Contents, as_ids, different
 from fastsketch.indexing._index_search import given_rows
 from fastsketch.indexing._manifest import ROW_TYPES
 from fastsketch.indexing._places import Ids, with_run
 from fastsketch.indexing._readable_index import ReadableIndex
 from fastsketch.indexing._room import CodedBatch, empty_room
 from fastsketch.indexing._segment import Segment, kind_for, pieces
-from fastsketch.io._checks import MOST_COUNT
 
 KeptRows = Literal["float16", "float32"] | None
 KEPT: Final = (None, *ROW_TYPES)
@@ -146,7 +144,7 @@ class CodeIndex(ReadableIndex):
         contents = self._contents
         checked = as_rows(rows, contents.encoder.n_features)
         n = checked.shape[0]
-        given = self._new_ids(ids, n)
+        given = contents.new_ids(ids, n)
 
         def batches() -> Iterator[CodedBatch]:
             for piece in pieces(n):
@@ -164,22 +162,6 @@ class CodeIndex(ReadableIndex):
     def _kept(self, rows: Any, *, offset: int = 0) -> NDArray[np.floating[Any]]:
         assert self._rows is not None
         return _generations.as_kept(rows, ROW_TYPES[self._rows], offset=offset)
-
-    def _new_ids(self, ids: ArrayLike | None, n: int) -> Ids:
-        contents = self._contents
-        if ids is None:
-            if contents.next_id + n > MOST_COUNT:
-                raise ValueError("there are no ids above those in the index: pass ids")
-            return np.arange(contents.next_id, contents.next_id + n)
-        out = as_ids(ids)
-        if len(out) != n:
-            raise ValueError(f"ids must have one entry for each of the {n} rows, got {len(out)}")
-        different(out)
-        if n and int(out.min()) < contents.next_id:
-            which, _ = contents.locate(out)
-            if (which >= 0).any():
-                raise ValueError(f"ids must be new: {shown(out[which >= 0])} in the index already (remove them first)")
-        return out.copy()
 
     @changes
     def add_codes(
@@ -219,7 +201,7 @@ class CodeIndex(ReadableIndex):
         array([0, 1, 2])
         """
         contents = self._contents
-        encoder = self._encoder_of(fingerprint)
+        encoder = contents.encoder_of(fingerprint)
         checked = as_codes(codes, "codes")
         check_width(checked, encoder)
         if (rows is None) != (self._rows is None):
@@ -231,7 +213,7 @@ class CodeIndex(ReadableIndex):
             if dense.shape[0] != len(checked):
                 raise ValueError(f"rows must be as many as the {len(checked)} codes, got {dense.shape[0]}")
             kept = self._kept(dense)
-        given = self._new_ids(ids, len(checked))
+        given = contents.new_ids(ids, len(checked))
         if not len(given):
             return given
         if encoder == contents.encoder:
@@ -241,18 +223,6 @@ class CodeIndex(ReadableIndex):
             segment = Segment(encoder, held, given, kept, runs=with_run((), given))
             self._contents = contents.with_segment(segment)
         return given
-
-    def _encoder_of(self, fingerprint: Any) -> Encoder:
-        if not isinstance(fingerprint, str):
-            raise TypeError(f"fingerprint must be a string, got {type(fingerprint).__name__}")
-        contents = self._contents
-        for encoder in (contents.encoder, *(segment.encoder for segment in contents.segments)):
-            if encoder.fingerprint == fingerprint:
-                return encoder
-        raise ValueError(
-            f"the codes are of another model: its fingerprint is {fingerprint[:12]!r}, that of the present encoder "
-            f"{contents.encoder.fingerprint[:12]!r} (renew(model) first, or add the rows)"
-        )
 
     # -- rows that go --------------------------------------------------------------------------------------------------
     @changes

@@ -12,7 +12,7 @@ def lies_well(rows: Any, dtype: np.dtype[Any]) -> bool:
     """Return whether a kernel can read rows (n, d) in place: of the right dtype, aligned, columns contiguous."""
     if not isinstance(rows, np.ndarray):
         return False
-    array: NDArray[Any] = rows
+    array: Any = rows
     size = dtype.itemsize
     return (
         array.dtype == dtype

@@ -124,7 +124,8 @@ class BlockSummary:
         """
         n = rows.shape[0]
         step = max(1, SLICE_BYTES // (self.n_features * self.dtype.itemsize))
-        in_place = isinstance(rows, np.ndarray) and rows.dtype == self.dtype
+        dtype: Any = rows.dtype
+        in_place = isinstance(rows, np.ndarray) and bool(dtype == self.dtype)
         if (in_place or n <= step) and self._held.leaf.atomic(n):
             self._update_in_place(plain_rows(rows, self.dtype))
             return
