@@ -5,6 +5,7 @@ _kernels/online/diagonal; those of ADA-LR and RADAGRAD, which are here for compa
 NumPy serves.
 """
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Self, cast
@@ -52,9 +53,9 @@ class PointsState(LearnedState):
     # of one point that learns in units of residuals: the sums of their weighted squares, and of the weights
     residuals: Floats | None = field(default=None, kw_only=True)
 
+    @abstractmethod
     def coefs(self) -> Floats:
         """Return w of every point, (k, d); (k, n_slots) for sparse rows."""
-        raise NotImplementedError
 
     def best(self) -> int:
         """Return the number of the point with the smallest cumulative loss."""

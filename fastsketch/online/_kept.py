@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import isfinite, isnan, nan
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,20 @@ S = TypeVar("S", bound=LearnedState)
 PART = 1 << 20
 
 
+class Examples(NamedTuple):
+    """Rows that are learned from, with their targets and weights."""
+
+    batch: RowBatch
+    y: NDArray[Any]  # real targets, or class numbers
+    weights: Floats
+    counted: Floats | None  # weights for the metrics, None for 1
+
+    def part(self, first: int, stop: int) -> "Examples":
+        """Return examples first to stop - 1; views."""
+        counted = None if self.counted is None else self.counted[first:stop]
+        return Examples(part_of(self.batch, first, stop), self.y[first:stop], self.weights[first:stop], counted)
+
+
 @dataclass(slots=True)
 class _Row:
     """A single row that is learned in place, and how far that has come."""
@@ -44,17 +58,17 @@ class _Row:
     out: float = nan
 
     @staticmethod
-    def begun(kept: "Kept[Any]", y: NDArray[Any], weights: Floats, counted: Floats | None) -> "_Row":
+    def begun(kept: "Kept[Any]", example: Examples) -> "_Row":
         """Return the row before anything has changed."""
-        states, labels, counts = kept.states, kept.labels, list[int]()
+        states, labels, y, counts = kept.states, kept.labels, example.y, list[int]()
         if labels is not None:
             number, sign = int(y[0]), states.signs[0]
             y = np.array([-sign if number else sign])
             counts = list(labels.counts)
             counts[number] += 1
         others = [np.array([nan]) for _ in states.beside]
-        weight = 1.0 if counted is None else counted.item()
-        return _Row(y, weights, weight, counts, others, kept.metrics.metric_sums.tobytes())
+        weight = 1.0 if example.counted is None else example.counted.item()
+        return _Row(y, example.weights, weight, counts, others, kept.metrics.metric_sums.tobytes())
 
 
 @dataclass(slots=True)
@@ -184,14 +198,11 @@ class Kept(Generic[S]):
         return np.ravel(self.shown(self.states.intercepts()))
 
     # -- learning --------------------------------------------------------------------------------------------------
-    def learn_one(self, batch: RowBatch, y: NDArray[Any], weights: Floats, *, counted: Floats | None) -> Floats:
-        """Learn in place from one row of a known class; the state sees to it that it does in whole or not at all.
-
-        counted: the weight of the row for the metrics, None for 1.
-        """
-        row = _Row.begun(self, y, weights, counted)
+    def learn_one(self, example: Examples) -> Floats:
+        """Learn in place from one row of a known class; the state sees to it that it does in whole or not at all."""
+        row = _Row.begun(self, example)
         try:
-            self._learn_row(row, batch)
+            self._learn_row(row, example.batch)
         except BaseException:  # an interrupt must not leave behind what follows a state that has learned
             self._end(row)
             raise
@@ -236,44 +247,37 @@ class Kept(Generic[S]):
 
     def learn(
         self,
-        batch: RowBatch,
-        y: NDArray[Any],
-        weights: Floats,
+        examples: Examples,
         *,
-        counted: Floats | None,
         new: NewClasses = NOTHING_NEW,
         begin: Callable[[], tuple[S, LearnedState | None]],
     ) -> Floats:
         """Learn from rows; return their scores in the order of classes, each from before its row was learned from.
 
-        y: real targets, or class numbers, the new ones of which get states from `begin` at the rows of `new`.
-        counted: weights of the rows for the metrics, None for 1.
+        Classes that are new get states from `begin` at the rows of `new`.
         """
-        states, labels = self.states, self.labels
+        n, labels = len(examples.y), self.labels
         if labels is None:
-            return self._part(batch, y, weights, counted, begin, first=0, stop=len(y))[0]
+            return self._part(examples, begin, first=0, stop=n)[0]
         known = len(labels.known)
         cuts = [row for i, row in enumerate(new.rows) if n_states(known + i + 1) > 1]
         if known == 0 and new.rows:
-            states.signs[0] = first_sign(new.labels[0])
-        stops = [*cuts, len(y)]
+            self.states.signs[0] = first_sign(new.labels[0])
+        stops = [*cuts, n]
         scores: list[Floats] = []
         if not cuts or cuts[0] > 0:
-            scores.append(self._part(batch, y, weights, counted, begin, first=0, stop=stops[0]))
+            scores.append(self._part(examples, begin, first=0, stop=stops[0]))
         for row, stop in zip(cuts, stops[1:], strict=True):
             self.states.add_class(begin)
             if self.later is not None:
                 self.later.add_class(begin)
-            scores.append(self._part(batch, y, weights, counted, begin, first=row, stop=stop, is_new=True))
-        labels.add(new, cast(Counts, y))
-        return self._together(scores, len(y))
+            scores.append(self._part(examples, begin, first=row, stop=stop, is_new=True))
+        labels.add(new, cast(Counts, examples.y))
+        return self._together(scores, n)
 
     def _part(
         self,
-        batch: RowBatch,
-        y: NDArray[Any],
-        weights: Floats,
-        counted: Floats | None,
+        examples: Examples,
         begin: Callable[[], tuple[S, LearnedState | None]],
         *,
         first: int,
@@ -285,16 +289,16 @@ class Kept(Generic[S]):
         A few at a time, so that what is made of them stays in a cache until all learners have had it.
         """
         parts: list[Floats] = []
-        for start, end in _cut(batch, first, stop):
+        for start, end in _cut(examples.batch, first, stop):
+            some = examples.part(start, end) if end - start < len(examples.y) else examples
             try:
-                rows = self.inputs.prepared(part_of(batch, start, end) if end - start < len(y) else batch)
+                some = some._replace(batch=self.inputs.prepared(some.batch))
             except OutOfRange as refused:
                 raise OutOfRange(start + refused.row) from None
-            some = y[start:end], weights[start:end], None if counted is None else counted[start:end]
             if self.watch is not None:
-                parts.append(self._watched(self.watch, rows, *some, begin, is_new=is_new and start == first))
+                parts.append(self._watched(self.watch, some, begin, is_new=is_new and start == first))
             else:
-                parts.append(self._learned_by(self.states, rows, *some, is_new=is_new and start == first))
+                parts.append(self._learned_by(self.states, some, is_new=is_new and start == first))
         return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
 
     def _targets(self, y: NDArray[Any]) -> Floats:
@@ -303,30 +307,26 @@ class Kept(Generic[S]):
     def _watched(
         self,
         watch: DriftWatch,
-        batch: RowBatch,
-        y: NDArray[Any],
-        weights: Floats,
-        counted: Floats | None,
+        examples: Examples,
         begin: Callable[[], tuple[S, LearnedState | None]],
         *,
         is_new: bool,
     ) -> Floats:
         """Learn from rows, looking at drift where that is due, which may exchange the states; return scores (k, n)."""
         parts: list[Floats] = []
-        first = 0
-        while first < len(y):
-            stop = min(len(y), first + watch.until_look())
-            some, of_some, w = part_of(batch, first, stop), y[first:stop], weights[first:stop]
-            for_metrics = None if counted is None else counted[first:stop]
+        first, n = 0, len(examples.y)
+        while first < n:
+            stop = min(n, first + watch.until_look())
+            some = examples.part(first, stop)
             is_new = is_new and first == 0
-            targets = self._targets(of_some)
-            scores = self._learned_by(self.states, some, of_some, w, for_metrics, is_new=is_new)
-            right = None if self.labels is None else self.states.right(scores, of_some, is_new=is_new)
+            targets = self._targets(some.y)
+            scores = self._learned_by(self.states, some, is_new=is_new)
+            right = None if self.labels is None else self.states.right(scores, some.y, is_new=is_new)
             errors, theirs = watch.errors(scores[0], targets[0], right), None
             if self.later is not None:
                 try:
-                    new = self.later.learn(some, targets, w)
-                    right = None if self.labels is None else self.later.right(new, of_some, is_new=is_new)
+                    new = self.later.learn(some.batch, targets, some.weights)
+                    right = None if self.labels is None else self.later.right(new, some.y, is_new=is_new)
                     theirs = watch.errors(new[0], targets[0], right)
                 except Unlearned:
                     self.later = None  # these states have no need to live
@@ -347,23 +347,15 @@ class Kept(Generic[S]):
             self.later.follow(self.states)
             self.states, self.later = self.later, None
 
-    def _learned_by(
-        self,
-        states: States[S],
-        batch: RowBatch,
-        y: NDArray[Any],
-        weights: Floats,
-        counted: Floats | None,
-        *,
-        is_new: bool,
-    ) -> Floats:
-        rows, targets = states.totals()[0], self._targets(y)
+    def _learned_by(self, states: States[S], examples: Examples, *, is_new: bool) -> Floats:
+        rows, targets = states.totals()[0], self._targets(examples.y)
         try:
-            scores = states.learn(batch, targets, weights)
+            scores = states.learn(examples.batch, targets, examples.weights)
         except Unlearned as refused:
             raise Unlearned(refused.state, rows + refused.row) from None
-        states.count_mistakes(scores, y, is_new=is_new)
-        self.metrics.add(scores, targets, counted, signs=states.signs, numbers=y, is_new=is_new)
+        states.count_mistakes(scores, examples.y, is_new=is_new)
+        counted, signs = examples.counted, states.signs
+        self.metrics.add(scores, targets, counted, signs=signs, numbers=examples.y, is_new=is_new)
         return scores
 
     def _together(self, parts: Sequence[Floats], n: int) -> Floats:

@@ -31,7 +31,7 @@ from fastsketch.features._columns import MOST_BITS
 from fastsketch.io import _checks as checks
 from fastsketch.online._class_states import Unlearned, n_states, start_beside
 from fastsketch.online._errors import DriftWatch, Metrics, start_metrics, start_watch
-from fastsketch.online._kept import Kept
+from fastsketch.online._kept import Examples, Kept
 from fastsketch.online._kept_files import read_kept, saved_kept, validate_kept
 from fastsketch.online._labels import (
     NOTHING_NEW,
@@ -125,7 +125,7 @@ class OnlineLearner(Model, Generic[S], abstract=True):
 
     def _blends_numbers(self) -> bool:
         """Return whether to blend for real targets by default: where steps know the scale of the targets."""
-        raise NotImplementedError
+        return False
 
     # -- what it has learned ---------------------------------------------------------------------------------------
     def _begin(self) -> None:
@@ -242,7 +242,7 @@ class OnlineLearner(Model, Generic[S], abstract=True):
             weights = weights * labels.weights(cast(Counts, y), new, self.class_weight)
         if kept is None or not (len(self.last_scores) or self.n_rows):  # or has seen no row that could decide
             kept = self._first_kept(x, labels)
-        batch = kept.with_slots(x)
+        examples = Examples(kept.with_slots(x), y, weights, counted)
         by_itself = n == 1 and kept is self._kept and not new.rows and self._comparator is None
         by_itself = by_itself and kept.is_atomic() and kept.has_room()
         if not by_itself:
@@ -252,10 +252,10 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         self._coef = None
         try:
             if by_itself:
-                scores = kept.learn_one(batch, y, weights, counted=counted)
+                scores = kept.learn_one(examples)
             else:
                 begin = partial(self._new_states, kept.columns, kept.inputs.sparse)
-                scores = kept.learn(batch, y, weights, counted=counted, new=new, begin=begin)
+                scores = kept.learn(examples, new=new, begin=begin)
         except OutOfRange as refused:
             row = self.n_rows + refused.row + 1
             raise FloatingPointError(f"the squares of the features left the range of numbers in row {row}") from None

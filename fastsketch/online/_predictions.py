@@ -75,7 +75,7 @@ class OnlineLinear(OnlineLearner[S], abstract=True):
         On the scale of the features as they came, without the intercept. With scale="moments" sparse rows have their
         scores w'x divided by the length that they have once scaled.
         """
-        w, kept = self._prepared_coef(), cast(Kept[S], self._kept)
+        w, kept = self._prepared_coef(), cast("Kept[S]", self._kept)
         w, _ = kept.inputs.for_features(w)
         return kept.columns.by_column(w) if kept.inputs.sparse else w.copy()
 
@@ -83,7 +83,7 @@ class OnlineLinear(OnlineLearner[S], abstract=True):
     @reads
     def intercept(self) -> float | NDArray[np.float64]:
         """Return the constant term of the score; (n_classes,) for more than two classes."""
-        w, kept = self._prepared_coef(), cast(Kept[S], self._kept)
+        w, kept = self._prepared_coef(), cast("Kept[S]", self._kept)
         _, added = kept.inputs.for_features(w)
         if kept.inputs.sparse:
             added = added + kept.columns.intercept(w)
@@ -103,7 +103,7 @@ class OnlineLinear(OnlineLearner[S], abstract=True):
 
     def _scores(self, x: Any) -> Floats:
         """Return the scores of rows (n,), or (n, n_classes); of sparse rows without making w for all columns."""
-        w, kept = self._prepared_coef(), cast(Kept[S], self._kept)
+        w, kept = self._prepared_coef(), cast("Kept[S]", self._kept)
         batch = kept.with_known_slots(x, w.shape[-1])
         try:
             batch = kept.inputs.scaled(batch, w.shape[-1])
@@ -264,7 +264,7 @@ class OnlineLinear(OnlineLearner[S], abstract=True):
         [('colour=red', True), ('colour=blue', False)]
         """
         n = as_integer(n, "n", 1)
-        w, kept, classes = self._prepared_coef(), cast(Kept[S], self._kept), self._known_classes()
+        w, kept, classes = self._prepared_coef(), cast("Kept[S]", self._kept), self._known_classes()
         # as the rows came, and as they are learned from: without scaling the same
         shown, learned = np.atleast_2d(kept.inputs.for_features(w)[0]), np.atleast_2d(w)
         m = shown.shape[1]

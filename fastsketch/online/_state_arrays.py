@@ -3,6 +3,7 @@
 Kernels read the same attributes. A file holds every array but scratch, under the name of its field.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
 from functools import cache
@@ -17,6 +18,8 @@ from fastsketch.io import _checks as checks
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]
 Places = NDArray[np.int32]
+
+NDARRAY: Any = np.ndarray  # whose dtype and shape a type checker is not to ask for
 
 # Entries of `regret`: the comparator's loss; the model's own loss when the comparison began.
 THEIRS, BEFORE = range(2)
@@ -91,7 +94,7 @@ class Arrays:
                 value = value.copied(n_slots)
             elif item.is_bound:
                 value = None
-            elif isinstance(value, np.ndarray):
+            elif isinstance(value, NDARRAY):
                 room = 0 if item.slot_axis is None else value.shape[item.slot_axis]
                 value = _with_room(value, item.slot_axis, n_slots, room) if room > n_slots else value.copy()
             copies[item.name] = value
@@ -103,7 +106,7 @@ class Arrays:
             value: Any = getattr(self, item.name)
             if isinstance(value, Arrays):
                 value.widen(n_slots, room)
-            elif isinstance(value, np.ndarray) and item.slot_axis is not None:
+            elif isinstance(value, NDARRAY) and item.slot_axis is not None:
                 setattr(self, item.name, _with_room(value, item.slot_axis, n_slots, room))
 
     def saved(self, n_slots: int) -> dict[str, NDArray[Any]]:
@@ -113,7 +116,7 @@ class Arrays:
             value: Any = getattr(self, item.name)
             if isinstance(value, Arrays):
                 out.update(value.saved(n_slots))
-            elif isinstance(value, np.ndarray) and item.is_kept:
+            elif isinstance(value, NDARRAY) and item.is_kept:
                 out[item.name] = _used(value, item.slot_axis, n_slots)
         return out
 
@@ -202,7 +205,7 @@ class KeptRows(Arrays):
 
 
 @dataclass(slots=True)
-class LearnedState(Arrays):
+class LearnedState(Arrays, ABC):
     """State of one learner, and its learning."""
 
     sparse: bool  # the form of rows that it takes; sparse ones have slots in the place of columns
@@ -237,7 +240,7 @@ class LearnedState(Arrays):
 
     def n_stored(self) -> int:
         """Return the number of values in the sparse rows that it holds."""
-        raise NotImplementedError
+        return 0
 
     def fill(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         Arrays.fill(self, arrays)
@@ -250,9 +253,9 @@ class LearnedState(Arrays):
     def prepare(self, batch: RowBatch) -> None:
         """Settle what depends on the first rows, before they are learned from (nothing by default)."""
 
+    @abstractmethod
     def learn(self, batch: RowBatch, targets: Floats, sample_weight: Floats, scores: Floats) -> None:
         """Learn from the rows in turn; a row without a finite score has not been learned from."""
-        raise NotImplementedError
 
     @classmethod
     def learn_together(
@@ -276,13 +279,13 @@ class LearnedState(Arrays):
         """Restore the state before the row."""
         self.fill(kept.saved())
 
+    @abstractmethod
     def is_atomic(self) -> bool:
         """Return whether one row is learned from in whole or not at all, so that no copy of the state is needed."""
-        raise NotImplementedError
 
+    @abstractmethod
     def totals(self) -> tuple[int, float, int]:
         """Return (rows seen, cumulative loss, mistakes)."""
-        raise NotImplementedError
 
     def fade(self, factor: float) -> None:
         """Multiply the weight of earlier rows in H by `factor`."""
@@ -293,6 +296,6 @@ class LearnedState(Arrays):
         """Return the number of rows seen by arrays that have passed ``validate_all``."""
         return int(arrays["count"][ROUND])
 
+    @abstractmethod
     def coef(self) -> Floats:
         """Return w, (d,); (n_slots,) for sparse rows."""
-        raise NotImplementedError

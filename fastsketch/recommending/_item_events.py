@@ -29,6 +29,7 @@ def as_events(rows: Rows, n_items: int | None, dtype: np.dtype[Any], name: str =
     from scipy.sparse import csr_array
 
     given: Any = rows
+    csr: Any
     if is_sparse(given):
         # a sparse vector, as X[0] of a sparse array is one, is one row
         csr = as_rows(given.reshape((1, -1)) if given.ndim == 1 else given, n_items, name)
@@ -41,7 +42,7 @@ def as_events(rows: Rows, n_items: int | None, dtype: np.dtype[Any], name: str =
     most = MOST[dtype.itemsize]
     if data.size and not (data.min() >= 0 and data.max() <= most and (csr.data[data < 1 / most] == 0).all()):
         _refuse(csr, data, name, most)
-    out = csr_array((data, csr.indices, csr.indptr), shape=csr.shape)
+    out: Any = csr_array((data, csr.indices, csr.indptr), shape=csr.shape)
     if data.size and data.min() == 0:
         out = out.copy()
         out.eliminate_zeros()

@@ -18,7 +18,7 @@ from fastsketch.hashing import SketchHash
 from fastsketch.hashing._sketch_hash import Method as HashMethod
 from fastsketch.hashing._sketch_hash import Rotation
 from fastsketch.quantizing import SketchQuantizer
-from fastsketch.sklearn._estimator import MergingEstimator, seed_of
+from fastsketch.sklearn._estimator import MergingEstimator, as_far_source, seed_of
 from fastsketch.summaries._learner import Method as CodeMethod
 
 # Bytes of a code unless n_bytes is given, where 8 bits for every feature are more.
@@ -50,8 +50,8 @@ class CodeNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MergingEs
         Of a source (``fs.open_rows``, a data set of HDF5, ...) nothing is kept for ``kneighbors``.
         """
         keep_rows = as_flag(self.keep_rows, "keep_rows")
-        if self._fit_source(X):
-            return self
+        if (source := as_far_source(X)) is not None:
+            return self._fit_source(source)
         rows = self._checked(X, reset=True)
         self._forget()
         self._drop(self._MODEL)
@@ -69,8 +69,8 @@ class CodeNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MergingEs
         X : array_like or sparse (n_samples, n_features), or source
         y : ignored
         """
-        if self._partial_fit_source(X):
-            return self
+        if (source := as_far_source(X)) is not None:
+            return self._partial_fit_source(source)
         first = not hasattr(self, self._MODEL)
         if not first:
             self._check_parameters()

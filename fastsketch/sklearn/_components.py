@@ -137,6 +137,7 @@ def completed(vt: NDArray[Any], k: int) -> NDArray[Any]:
 class PrincipalComponents(SketchEstimator):
     """Estimator whose learned attributes are read from its sketch when they are asked for."""
 
+    whiten: bool
     _wanted: int | float
     _variance: FeatureVariance | None
     _dtype: np.dtype[Any]

@@ -18,7 +18,7 @@ from fastsketch._validation import Rows, as_choice, as_flag, as_integer, as_real
 from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._engines import SolverName
 from fastsketch.sketching._methods import METHODS, MethodName
-from fastsketch.sklearn._estimator import Arrays, SketchEstimator, exact_is_fair
+from fastsketch.sklearn._estimator import Arrays, SketchEstimator, as_far_source, exact_is_fair
 from fastsketch.sklearn._gaussian import (
     NOTHING_LEFT,
     DenseCovariance,
@@ -153,8 +153,8 @@ class SketchedCovariance(SketchEstimator, EmpiricalCovariance):
         sample_weight : array_like (n_samples,), optional
             Nonnegative: a row of weight w counts as w rows.
         """
-        if sample_weight is None and self._fit_source(X):
-            return self
+        if sample_weight is None and (source := as_far_source(X)) is not None:
+            return self._fit_source(source)
         rows = self._checked(X, reset=True)
         weights = as_weights(sample_weight, rows.shape[0])
         if weights is not None and not weights.any():
@@ -172,8 +172,8 @@ class SketchedCovariance(SketchEstimator, EmpiricalCovariance):
         y : ignored
         sample_weight : array_like (n_samples,), optional
         """
-        if sample_weight is None and self._partial_fit_source(X):
-            return self
+        if sample_weight is None and (source := as_far_source(X)) is not None:
+            return self._partial_fit_source(source)
         first = not hasattr(self, "sketch_")
         if not first:
             self._check_parameters()

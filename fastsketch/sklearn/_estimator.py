@@ -393,20 +393,14 @@ class MergingEstimator(ModelEstimator):
 
         return template, finish
 
-    def _fit_source(self, X: Any) -> bool:
-        """Learn from all of X if it is a source of rows, or an array elsewhere; return whether it is."""
-        source = as_far_source(X)
-        if source is None:
-            return False
+    def _fit_source(self, source: Source) -> Self:
+        """Forget everything and learn from all rows of a source."""
         template, finish = self._job(source)
         self._become(finish(template._take_rows(source)))
-        return True
+        return self
 
-    def _partial_fit_source(self, X: Any) -> bool:
-        """Learn from X if it is a source: a copy learns chunk by chunk, and takes the place of this one at the end."""
-        source = as_far_source(X)
-        if source is None:
-            return False
+    def _partial_fit_source(self, source: Source) -> Self:
+        """Learn from one more source: a copy learns chunk by chunk, and takes the place of this one at the end."""
         begun = hasattr(self, self._MODEL)
         if begun and source.n_features != self.n_features_in_:
             raise ValueError(f"X has {source.n_features} features, but learning began with {self.n_features_in_}")
@@ -421,7 +415,7 @@ class MergingEstimator(ModelEstimator):
             work.feature_names_in_ = np.array(names, dtype=object)
             work._name_features(work._learner)
         self._become(work)
-        return True
+        return self
 
     def _become(self, other: Any) -> None:
         """Take all that another estimator has learned, in one step; parameters stay."""

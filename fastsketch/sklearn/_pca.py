@@ -150,8 +150,8 @@ class SketchedPCA(PrincipalComponents, IncrementalPCA):
         sample_weight (n_samples,), finite and nonnegative, counts rows: 2 is the row twice. A source (``fs.open_rows``,
         a data set of HDF5, ...) is read in chunks, again for the passes that "auto" makes, and takes no weights.
         """
-        if sample_weight is None and self._fit_source(X):
-            return self
+        if sample_weight is None and (source := as_far_source(X)) is not None:
+            return self._fit_source(source)
         rows = self._checked(X, reset=True)
         weights = as_weights(sample_weight, rows.shape[0])
         wanted, size = self._asked(_counted(rows, weights), rows.shape[1])
@@ -199,8 +199,8 @@ class SketchedPCA(PrincipalComponents, IncrementalPCA):
         >>> pca.explained_variance_.round(2), pca.n_samples_seen_
         (array([1.  , 0.24, 0.11]), 1000)
         """
-        if sample_weight is None and check_input and self._partial_fit_source(X):
-            return self
+        if sample_weight is None and check_input and (source := as_far_source(X)) is not None:
+            return self._partial_fit_source(source)
         first = not hasattr(self, "sketch_")
         if not first:
             self._check_parameters()
@@ -357,17 +357,13 @@ class SketchedPCA(PrincipalComponents, IncrementalPCA):
         like = np.broadcast_to(np.zeros(1, dtype or np.float64), (max(1, n_rows or n_features), n_features))
         return self._new_sketch(size, self._in_stream(like, wanted, size), dtype)
 
-    def _fit_source(self, X: Any) -> bool:
-        begun, source = self.sketch_ if hasattr(self, "sketch_") else None, as_far_source(X)
-        if source is None or not super()._fit_source(source):
-            return False
-        sketch = self.sketch_
-        assert sketch is not begun
+    def _fit_source(self, source: Source) -> Self:
+        sketch = super()._fit_source(source).sketch_
         if self.solver == "auto" and source.repeatable and not sketch._is_exact():
             self.n_passes_ = refine(sketch, source, None, self._wanted)[0]
         if not isinstance(self._wanted, int):
             self._view()  # which may warn
-        return True
+        return self
 
     def _own(self) -> Arrays:
         out: Arrays = {"wanted": np.array([float(self._wanted)]), "dtype": np.zeros(0, self._dtype)}

@@ -21,7 +21,7 @@ from fastsketch.ranking import UserSplit, ndcg_at, user_split
 from fastsketch.recommending import SketchedEASE
 from fastsketch.recommending._best_items import Recommendations
 from fastsketch.recommending._item_events import events_of
-from fastsketch.sklearn._estimator import MergingEstimator, checked, seed_of
+from fastsketch.sklearn._estimator import MergingEstimator, as_far_source, checked, seed_of
 
 # What ``score`` shows of a row, and the length of the lists that it counts hits in.
 SHOWN, LENGTH = 0.8, 20
@@ -112,8 +112,8 @@ class EASERecommender(MergingEstimator):
         """
         if (table := table_of(X)) is not None:
             return self._learn_table(table, self._for_table(table), sample_weight)
-        if sample_weight is None and self._fit_source(X):
-            return self
+        if sample_weight is None and (source := as_far_source(X)) is not None:
+            return self._fit_source(source)
         rows = self._checked(X, reset=True)
         return self._learn_rows(rows, self._template(rows.shape[0], rows.shape[1], rows.dtype), sample_weight)
 
@@ -132,8 +132,8 @@ class EASERecommender(MergingEstimator):
             self._check_parameters()
             begun = hasattr(self, "model_")
             return self._learn_table(table, self.model_ if begun else self._for_table(table), sample_weight)
-        if sample_weight is None and self._partial_fit_source(X):
-            return self
+        if sample_weight is None and (source := as_far_source(X)) is not None:
+            return self._partial_fit_source(source)
         first = not hasattr(self, "model_")
         if not first:
             self._check_parameters()

@@ -39,7 +39,7 @@ def stream(n=500, d=30, seed=0, density=0.3):
 
 
 class FixedNumbers:
-    """Stands for a generator: the random numbers of the fast version."""
+    """Generator that draws the random numbers of the fast version."""
 
     def __init__(self, method, tau, d):
         self.setting = papers.AdaptiveSubgradient(tau, method=method)._start(d, sparse=False).setting
@@ -52,7 +52,7 @@ class FixedNumbers:
 
 
 def loss_and_slope(loss, z, y):
-    """The table's formulas at one score."""
+    """Compute the table's formulas at one score."""
     z, y, p = np.array([z]), np.array([y]), as_loss_parameter(loss, None)
     return float(LOSSES[loss].value(z, y, p)[0]), float(LOSSES[loss].slope(z, y, p)[0])
 
@@ -175,7 +175,7 @@ def test_every_loss(method, loss):
 
 
 def basis(model):
-    """V' of a sketched model, (rank, d)."""
+    """Return V' of a sketched model, (rank, d)."""
     learned = model._learned
     held, (rank, rows, old) = learned.held, (int(learned.count[entry]) for entry in (RANK, ROWS, OLD))
     if not learned.sparse:

@@ -36,7 +36,7 @@ BY_SLOT = [name for name in MODELS if name != "oja"]
 
 
 def stream(d=1000, n=150, active=300, seed=0):
-    """Rows of 4 of `active` columns of d, popular ones more often, and labels."""
+    """Draw rows of 4 of `active` columns of d, popular ones more often, and labels."""
     rng = np.random.default_rng(seed)
     columns = np.sort(rng.choice(d, active, replace=False))
     some = np.array([rng.choice(active, 4, replace=False) for _ in range(n)])
@@ -54,7 +54,7 @@ def learned(model, rows, y, *ends):
 
 
 def arrays_of(model):
-    """{name: bytes} of what it knows, less the room after the rows that it keeps, which follows the batches."""
+    """Return {name: bytes} of a model, less the room after the rows that it keeps, which follows the batches."""
     arrays = dict(model._state()[1])
     if "kept_indptr" in arrays:
         held = model._learned.count[ROWS] - (0 if isinstance(model, fs.SketchedNewton) else model._learned.count[OLD])

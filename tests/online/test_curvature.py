@@ -13,7 +13,7 @@ REAL = LOSSES[:3]
 
 
 def stream(n, d, seed=0):
-    """(rows, targets): sparse rows, a linear target with noise."""
+    """Draw (rows, targets): sparse rows, a linear target with noise."""
     rng = np.random.default_rng(seed)
     x = rng.standard_normal((n, d)) * (rng.random((n, d)) < 0.5)
     return x, x @ rng.standard_normal(d) + 0.3 * rng.standard_normal(n)

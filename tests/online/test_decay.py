@@ -113,7 +113,7 @@ def test_newton_models_that_cannot_forget(given):
 @pytest.mark.parametrize("make", [fs.SketchedNewton, fs.AdaptiveSubgradient])
 @pytest.mark.parametrize("k", [2, 3])
 def test_fade_is_decay_by_hand_of_learners_as_they_come(make, k):
-    """With the diagonal learner beside them, and the read-out."""
+    """Fade models with the diagonal learner beside them, and the read-out."""
     rows, _ = stream(200)
     labels = np.arange(200) * 7 % k
     by_itself, by_hand = make(5, decay=0.97).update(rows, labels), make(5)

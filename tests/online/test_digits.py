@@ -27,7 +27,7 @@ def exactly(values):
 
 
 def eigen(a):
-    """(values, rows of vectors) of a symmetric matrix, the largest first: Jacobi's rotations."""
+    """Return (values, rows of vectors) of a symmetric matrix, the largest first, by Jacobi's rotations."""
     n = len(a)
     a, vectors = a.copy(), exactly(np.eye(n))
     least = NOTHING * NOTHING.sqrt() * max([abs(a[i, i]) for i in range(n)], default=Decimal(0))

@@ -14,7 +14,7 @@ ROWS = 20000
 
 
 def alarms(rates, seed):
-    """Rows after which a rise was certain, of 0/1 errors at these rates."""
+    """Return the rows after which a rise was certain, of 0/1 errors at these rates."""
     errors = (np.random.default_rng(seed).random(len(rates)) < rates).astype(float)
     watch, found = start_watch(), []
     for i in range(0, len(errors) - CHECK + 1, CHECK):
@@ -51,7 +51,7 @@ def test_a_model_that_learns_is_no_drift():
 
 # -- models ------------------------------------------------------------------------------------------------------------
 def changing(n=12000, d=20, k=2, seed=0, real=False):
-    """Rows whose truth is exchanged for another in the middle."""
+    """Draw rows whose truth is exchanged for another in the middle."""
     rng = np.random.default_rng(seed)
     rows = rng.standard_normal((n, d)) * (rng.random((n, d)) < 0.2)
     truths = rng.standard_normal((2, max(k, 2), d))

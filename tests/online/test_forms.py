@@ -1,4 +1,4 @@
-"""Whether CSR rows are held as sparse or as dense ones is a matter of the first row: no cut into batches has a say."""
+"""The form of CSR rows, sparse or dense, follows the first row alone, however the stream is cut into batches."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ CUTS = ([0, 1, N], [0, 0, 7, 7, N], [0, 30, 31, N], list(range(N + 1)))
 
 
 def rows_of(first, others):
-    """Rows (60, 40) of which these shares are not zero: of the first, of the others."""
+    """Draw rows (60, 40) of which these shares are not zero: of the first, of the others."""
     rng = np.random.default_rng(0)
     share = np.where(np.arange(N) == 0, first, others)[:, np.newaxis]
     return rng.standard_normal((N, D)) * (np.argsort(rng.random((N, D))) < share * D)
@@ -53,7 +53,7 @@ def test_the_first_row_decides(name, first, others):
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("first", [0.1, 0.9])
 def test_arrays_and_csr_rows_may_follow_each_other(name, first):
-    """As if all had come as the first did; arrays are dense, whatever is in them."""
+    """Mix forms: the bits are those of a stream in the form of its first row."""
     dense = rows_of(first, 0.1)
     rows = sparse.csr_array(dense)
     mixed = learned(MODELS[name], [rows[:20], dense[20:40], rows[40:]])

@@ -21,7 +21,7 @@ FORMS = {"dense": np.asarray, "sparse": sparse.csr_array}
 
 
 def stream(n=120, form="dense", seed=0, density=0.2):
-    """Rows of features of all sizes, and targets that need an intercept."""
+    """Draw rows of features of all sizes, and targets that need an intercept."""
     rng = np.random.default_rng(seed)
     rows = (rng.random((n, D)) < density) * rng.exponential(size=(n, D)) * 10.0 ** rng.integers(-3, 4, D)
     if form == "dense":
@@ -31,7 +31,7 @@ def stream(n=120, form="dense", seed=0, density=0.2):
 
 
 def prepared(rows, *, intercept, scale, joining=None):
-    """The rows as they are to be learned from; joining: how many of them join the moments, the others do not."""
+    """Return the rows as they are to be learned from; joining: how many of them join the moments."""
     n, d = rows.shape
     dense = not sparse.issparse(rows)
     x = rows.copy() if dense else rows.toarray()

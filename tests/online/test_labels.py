@@ -29,7 +29,7 @@ FORMS = {"dense": np.asarray, "sparse": sparse.csr_array}
 
 
 def stream(n=120, k=4, seed=0, form="dense"):
-    """Rows and class numbers, which first appear at any place."""
+    """Draw rows and class numbers, which first appear at any place."""
     rng = np.random.default_rng(seed)
     rows = rng.integers(-2, 3, (n, D)) * (rng.random((n, D)) < 0.25) * 1.0
     numbers = (rows @ rng.standard_normal((D, k))).argmax(axis=1)
@@ -84,7 +84,7 @@ def test_it_is_one_against_the_rest_by_hand(kind, form):
 
 @pytest.mark.parametrize("kind", MAKERS)
 def test_negated_targets_negate_the_coefficients_to_the_bit(kind):
-    """What lets one state serve both of two classes."""
+    """Negate targets: this lets one state serve both of two classes."""
     for form in FORMS:
         rows, numbers = stream(k=2, form=form)
         y = np.where(numbers == 0, 1, -1)

@@ -28,7 +28,7 @@ def of_two(z, y, w=None, *, decay=1.0, cuts=()):
 
 
 def cut(z):
-    """Log odds to seven significant bits within [2^-9, 32): what their AUC is of."""
+    """Cut log odds to seven significant bits within [2^-9, 32), of which their AUC is computed."""
     mantissa, exponent = np.frexp(np.clip(np.abs(z), 2.0**-9, np.nextafter(32, 0)))
     return np.ldexp(np.floor(mantissa * 128), exponent) * np.where(z > 0, 1, -1)
 

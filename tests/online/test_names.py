@@ -22,7 +22,7 @@ MODELS = {
 
 
 def people(n=120, seed=0):
-    """(rows as dicts of numbers and words, with ever new words; labels "no" and "yes")."""
+    """Draw (rows as dicts of numbers and words, with ever new words; labels "no" and "yes")."""
     rng = np.random.default_rng(seed)
     rows, labels = [], []
     for i in range(n):
@@ -40,7 +40,7 @@ def numbered(rows, hash_bits):
 
 
 def same(one, two):
-    """Whether two models know the same; arrays of held rows may have room of their own."""
+    """Return whether two models know the same; arrays of held rows may have room of their own."""
     (state, arrays), (other, others) = one._state(), two._state()
     used = [name for name in arrays if name not in ("kept_data", "kept_indices")]
     return (

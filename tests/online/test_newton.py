@@ -34,7 +34,7 @@ def stream(n=600, d=25, seed=0, density=0.3):
 
 
 class FixedNumbers:
-    """Stands for a generator: the random numbers of the fast version, one row of them a round."""
+    """Generator that draws the random numbers of the fast version, one row of them a round."""
 
     def __init__(self, m):
         model = papers.SketchedNewton(m, method="rp", alpha0=1.0)
@@ -175,7 +175,7 @@ def test_rfd_is_stable_for_any_alpha0(alpha0):
 
 
 def kept_rows(model):
-    """Z' and X of a sketched model, dense."""
+    """Return Z' and X of a sketched model, dense."""
     learned = model._learned
     n = int(learned.count[ROWS])
     if learned.sparse:

@@ -11,7 +11,7 @@ from tests.helpers import same_state
 
 
 def plain(members, numbers, sample_weight, decay=1.0):
-    """Whole Newton steps on the log loss, one row after the other."""
+    """Make whole Newton steps on the log loss, one row after the other."""
     p, k, n = members.shape
     q = p + (k == 1)
     w, h = np.zeros(q), np.eye(q)
@@ -38,7 +38,7 @@ def plain(members, numbers, sample_weight, decay=1.0):
 
 
 def stream(k, n=400, p=2, seed=0):
-    """Scores that are too sure of themselves, and of unlike worth."""
+    """Draw scores that are too sure of themselves, and of unlike worth."""
     rng = np.random.default_rng(seed)
     truth = 2 * rng.standard_normal((k, n))
     if k == 1:
@@ -223,7 +223,7 @@ def test_forgetting_has_the_same_bits_for_any_split(k, size):
 
 
 def test_a_read_out_that_forgets_follows_members_that_turn():
-    """Of two members the second is right at first, and wrong from the middle on."""
+    """Exchange the members: the second is right at first, and wrong from the middle on."""
     rng = np.random.default_rng(1)
     numbers = rng.integers(0, 2, 8000)
     truth = 2.0 * numbers - 1

@@ -12,7 +12,7 @@ BOTH = (fs.AdaptiveSubgradient, fs.SketchedNewton)
 
 
 def stream(n=300, d=8, seed=0):
-    """(rows, targets): features of unlike scales, a linear target with an offset and noise."""
+    """Draw (rows, targets): features of unlike scales, a linear target with an offset and noise."""
     rng = np.random.default_rng(seed)
     sizes = 10.0 ** rng.uniform(-1, 1, d)
     x, w = rng.standard_normal((n, d)), rng.standard_normal(d)

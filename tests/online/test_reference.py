@@ -10,7 +10,7 @@ PAPERS = {"loss": "square", "loss_scale": 2.0}
 
 
 def absolute_loss(rows, targets):
-    """subgradient(t, beta) of |x_t'beta - y_t|."""
+    """Return subgradient(t, beta) of |x_t'beta - y_t|."""
 
     def subgradient(t, beta):
         r = rows[t - 1] @ beta - targets[t - 1]

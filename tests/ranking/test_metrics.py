@@ -39,7 +39,7 @@ TREC = {
 
 
 def stored(lists, n_items):
-    """A list of items per user as CSR."""
+    """Return a list of items per user as CSR."""
     indptr = np.cumsum([0, *map(len, lists)])
     return sparse.csr_array((np.ones(indptr[-1]), np.concatenate(lists).astype(int), indptr), (len(lists), n_items))
 
@@ -80,7 +80,7 @@ def test_values_of_scikit_learn():
 
 
 def by_definition(items, relevant, k):
-    """The five metrics of one list."""
+    """Compute the five metrics of one list."""
     hits = [item in relevant for item in items[:k]]
     n, total, rank = len(relevant), sum(hits), [r for r, hit in enumerate(hits, 1) if hit]
     if not n:
@@ -97,7 +97,7 @@ def by_definition(items, relevant, k):
 
 @st.composite
 def rankings(draw):
-    """(lists (users, c), relevant items of each user, number of items)."""
+    """Draw (lists (users, c), relevant items of each user, number of items)."""
     n = draw(st.integers(1, 12))
     c = draw(st.integers(1, 14))
     users = draw(st.integers(1, 6))

@@ -10,7 +10,7 @@ from fastsketch import ranking
 
 
 def events(seed, users=9, items=7, density=0.4):
-    """Events with values of their own, zeros stored among them; some users have none, some one."""
+    """Draw events with values of their own, zeros stored among them; some users have none, some one."""
     rng = np.random.default_rng(seed)
     seen = rng.random((users, items)) < density
     seen[rng.integers(0, users)] = False

@@ -1,4 +1,4 @@
-"""What SketchedEASE answers, against all scores; and what it refuses."""
+"""Answers of SketchedEASE against all scores, and what it refuses."""
 
 import numpy as np
 import pytest
@@ -16,14 +16,14 @@ def model(request):
 
 
 def active(seed, n):
-    """As users, none of them without an item that the model knows."""
+    """Draw users, none of them without an item that the model knows."""
     rows = users(seed, n).tolil()
     rows[:, 0] = 1.0
     return sparse.csr_array(rows)
 
 
 def wanted(scores, open_items, n):
-    """(items, scores) by a full sort."""
+    """Return (items, scores) by a full sort."""
     z = np.where(open_items, scores.astype(float), -np.inf)
     order = np.argsort(-z, axis=1, kind="stable")[:, :n]
     best = np.take_along_axis(z, order, 1)

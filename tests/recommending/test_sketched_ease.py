@@ -14,7 +14,7 @@ ITEMS = 40
 
 
 def users(seed=0, n=300, items=ITEMS, dtype=np.float64):
-    """CSR rows of users with tastes of their own, popular items first."""
+    """Draw CSR rows of users with tastes of their own, popular items first."""
     rng = np.random.default_rng(seed)
     taste = rng.random((n, 4)) ** 4 @ rng.random((4, items)) ** 3
     likely = np.linspace(1.2, 0.2, items) * taste
@@ -32,7 +32,7 @@ def powers(rows, power):
 
 
 def apart(model, rows, weights):
-    """Largest difference of scores from those of weights (items, items)."""
+    """Return the largest difference of scores from those of weights (items, items)."""
     return np.abs(model.decision_block(rows) - rows @ weights).max()
 
 
@@ -139,7 +139,7 @@ def test_merging_into_an_empty_model_takes_all():
 
 
 def test_users_held_out_are_a_uniform_sample():
-    """Of each of 300 places, over 200 seeds: as many as chance has it; a second part with the same seed differs."""
+    """Count each of 300 places over 200 seeds: as chance has it; a second part with the same seed differs."""
     rows = users()
     able = np.flatnonzero(np.diff(rows.indptr) >= 2)
     counts = np.zeros(300)

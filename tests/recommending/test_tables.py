@@ -19,7 +19,7 @@ def table(start=0, stop=K, kind=str):
 
 
 def in_order(model, block):
-    """Columns of a block in the order of the numbers of their items."""
+    """Return the columns of a block in the order of the numbers of their items."""
     return np.asarray(block)[..., np.argsort(list(model.item_ids))]
 
 

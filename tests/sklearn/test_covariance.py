@@ -30,7 +30,7 @@ def batches(estimator, rows, size=33, weights=None):
 
 
 def near(one, two, scale=1e3):
-    """Equal but for rounding that grows with the condition of the matrices here."""
+    """Compare but for rounding that grows with the condition of the matrices here."""
     return np.allclose(one, two, rtol=tol(np.float64, scale), atol=tol(np.float64, scale) * np.abs(two).max())
 
 

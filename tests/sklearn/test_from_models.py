@@ -63,7 +63,7 @@ def model_of(estimator):
 
 
 def answers(estimator, rows):
-    """What it says of rows, as numbers."""
+    """Return what an estimator says of rows, as numbers."""
     asks = ("decision_function", "predict", "transform", "mahalanobis")
     ask = getattr(estimator, next(name for name in asks if hasattr(estimator, name)))
     return np.asarray(ask(rows), np.float64)
@@ -93,7 +93,7 @@ NAMES = tuple(f"c{column}" for column in range(12))
 
 @pytest.fixture
 def short_chunks(monkeypatch):
-    """Chunks of sources of about twenty rows."""
+    """Set chunks of sources to about twenty rows."""
     monkeypatch.setattr(_source, "CHUNK_BYTES", 20 * 12 * 8)
 
 

@@ -33,7 +33,7 @@ NOT_FOR_ONLINE = {
 
 
 def not_for(estimator):
-    """Checks that are expected to fail."""
+    """Return the checks that are expected to fail."""
     if not isinstance(estimator, SketchedNewtonClassifier | AdaptiveSubgradientClassifier):
         return NOT_FOR_ONLINE
     if isinstance(estimator, AdaptiveSubgradientClassifier) and estimator.method == "ada_diag":

@@ -24,12 +24,12 @@ SPARSE = RNG.standard_normal((90, 70)) * (RNG.random((90, 70)) < 0.1) * np.linsp
 
 
 def through(monkeypatch, way):
-    """Have solver="auto" go one way."""
+    """Make solver="auto" go one way."""
     monkeypatch.setattr(_pca, "choose", lambda *_, **__: Route(way, 0.0, 0.0))
 
 
 def truth(rows, weights=None):
-    """All eigenvalues of the covariance of dense rows, descending."""
+    """Return all eigenvalues of the covariance of dense rows, descending."""
     w = np.ones(len(rows)) if weights is None else weights
     moved = (rows - w @ rows / w.sum()) * np.sqrt(w)[:, np.newaxis]
     return np.linalg.svd(moved.astype(np.float64), compute_uv=False) ** 2 / (w.sum() - 1)

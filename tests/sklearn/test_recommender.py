@@ -41,7 +41,7 @@ def test_estimator_check(estimator, check):
 
 
 def users(n=400, items=80, seed=0):
-    """(rows of users CSR who like one fifth of the items each, which of the items each likes)."""
+    """Draw (rows of users CSR who like one fifth of the items each, which of the items each likes)."""
     rng = np.random.default_rng(seed)
     taste = rng.integers(5, size=(n, 1)) == np.arange(items) % 5
     return sparse.csr_array((rng.random((n, items)) < np.where(taste, 0.5, 0.05)).astype(float)), taste
@@ -108,7 +108,7 @@ def test_fit_forgets_and_partial_fit_does_not():
 
 
 def test_the_score_is_ndcg_of_what_was_hidden():
-    """Of rows of five items one is hidden: by hand, with the list that is recommended without it."""
+    """Hide one of five items of each row: by hand, with the list that is recommended without it."""
     rows, _ = users(60, 40, seed=3)
     model = EASERecommender(16, ridge=5.0).fit(X[:, :40])
     five = sparse.csr_array(rows.toarray() * (np.cumsum(rows.toarray(), axis=1) <= 5))

@@ -25,7 +25,7 @@ def stream(d=24, n=400, seed=0, rank=None):
 
 
 def run(optimizer, w, rows, y, first=0):
-    """Online absolute loss through torch's gradients; the losses."""
+    """Run the online absolute loss through torch's gradients; return the losses."""
     losses = []
     for x, target in zip(rows[first:], y[first:], strict=True):
         optimizer.zero_grad()

@@ -9,7 +9,8 @@ At point k of the grid of (learning rate eta, delta) the model is w = scale (bas
 base and steps; dual averaging keeps the sum of gradients in base, scale = -eta / delta.
 
 Rows of C are dense; or C = [F Z'; X] with Z (d x r) feature-major and X sparse, as in _kernels/online/basis.pxd, and a round
-costs the nonzeros of x; d then stands for slots of columns. The arrays are those of fastsketch.online._sketched.SketchedState:
+costs the nonzeros of x; d then stands for slots of columns. The arrays are those of
+fastsketch.online._adaptive_state.SketchedState:
 
     turn (most, cap)    T'                      lam (most,)         descending
     gram (cap, cap)     C C', from the products of the rounds
@@ -42,7 +43,7 @@ join()
 # -- the loops ---------------------------------------------------------------------------------------------------------
 cdef Py_ssize_t dense_loop(Model* s, Py_ssize_t n, const double* x, const double* targets, const double* sample_weight,
                            double* extra, double* scores) noexcept nogil:
-    """How many rows were learned from: fewer than n if the next has no finite score."""
+    """Run rounds and return how many rows were learned from: fewer than n if the next has no finite score."""
     cdef Py_ssize_t i
     for i in range(n):
         if not dense_round(s, x + i * s.d, targets[i], sample_weight[i], extra, scores + i):
@@ -53,7 +54,7 @@ cdef Py_ssize_t dense_loop(Model* s, Py_ssize_t n, const double* x, const double
 cdef Py_ssize_t sparse_loop(Model* s, Py_ssize_t first, Py_ssize_t n, const double* values, const int32_t* places,
                             const int64_t* indptr, const double* targets, const double* sample_weight,
                             double* scores, int* status) noexcept nogil:
-    """The same for rows from `first` on, which may also stop for lack of room."""
+    """Run rounds for sparse rows from `first` on, which may also stop for lack of room."""
     cdef Py_ssize_t i, before
     for i in range(first, n):
         before = s.c.seen
@@ -102,7 +103,7 @@ cdef Sizes lay_out(Model* s, double* doubles, int32_t* integers, Py_ssize_t poin
 
 
 def space_sizes(most, cap, width, points):
-    """Elements of the arrays space (float64) and ints (int32) of a model."""
+    """Return the sizes of the arrays space (float64) and ints (int32) of a model."""
     cdef Model s
     s.t.most, s.t.cap, s.width = most, cap, width
     cdef Sizes sizes = lay_out(&s, NULL, NULL, points)
@@ -110,15 +111,16 @@ def space_sizes(most, cap, width, points):
 
 
 def extra_size(d, most, cap, phi):
-    """Elements of the array extra of a model with dense rows: one row, or the workspace of step_l1."""
+    """Return the size of the array extra of a model with dense rows: one row, or the workspace of step_l1."""
     return 3 * d + 6 * most + PACKED * cap if phi == L1_PENALTY else d
 
 
 @cython.auto_pickle(False)
 cdef class Rounds:
-    """The arrays of a SketchedState as its rounds take them, good until one of them is replaced.
+    """Pointers to the arrays of a SketchedState as its rounds take them, good until one of them is replaced.
 
-    state: of fastsketch.online._sketched, whose fields are read here by name; setting: a SketchedSetting. A state with
+    state: of fastsketch.online._adaptive_state, whose fields are read here by name; setting: a SketchedSetting. A
+    state with
     dense rows needs `total` for phi = L1_PENALTY in the dual form.
     """
 

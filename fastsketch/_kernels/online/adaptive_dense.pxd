@@ -16,7 +16,7 @@ from fastsketch._kernels.pool cimport fs_blas_alone
 
 
 cdef inline void rebase_dense(Model* s) noexcept nogil:
-    """C <- T'C, its first RANK rows; base takes steps in."""
+    """Rebase: C <- T'C, its first RANK rows; steps are added to base."""
     cdef Py_ssize_t n = s.t.count[RANK], rows = s.t.count[ROWS], k, i, j, width
     cdef double* made = s.t.small + s.t.most * s.t.most
     fs_blas_alone(1)
@@ -44,7 +44,7 @@ cdef inline void rebase_dense(Model* s) noexcept nogil:
 
 
 cdef inline void explicit_dense(Model* s, const double* x, double* v) noexcept nogil:
-    """The new part of x, orthonormalised twice, becomes a row of C if it is more than rounding."""
+    """Append the new part of x, orthonormalised twice, as a row of C if it is more than rounding."""
     cdef Py_ssize_t rows = s.t.count[ROWS], rank = s.t.count[RANK], i, _again
     cdef double* p = s.f + s.t.most
     cdef double size
@@ -69,7 +69,7 @@ cdef inline void explicit_dense(Model* s, const double* x, double* v) noexcept n
 
 
 cdef inline void dense_products(Model* s, const double* x) noexcept nogil:
-    """p = C x and base_x of a dense row."""
+    """Compute p = C x and base_x of a dense row."""
     fs_dots_d(1, s.t.count[ROWS], s.d, x, s.d, s.rows, s.d, s.p, s.t.cap, False)
     fs_dots_d(1, s.points, s.d, x, s.d, s.base, s.d, s.base_x, s.points, False)
 

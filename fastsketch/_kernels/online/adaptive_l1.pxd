@@ -25,7 +25,8 @@ cdef inline void turned_down(Model* s, const double* v, const double* root, doub
 cdef inline double l1_dual(Model* s, const double* alpha, const double* root, const double* start,
                            const double* aw, double delta, double bound, double* u, double* w,
                            double* gap) noexcept nogil:
-    """u = start - A'alpha / delta, w = soft(u, bound), gap = alpha + aw - A w, the gradient of the value returned."""
+    """Compute u = start - A'alpha / delta, w = soft(u, bound), gap = alpha + aw - A w, the gradient of the value
+    returned."""
     cdef Py_ssize_t i, rank = s.t.count[RANK], rows = s.t.count[ROWS]
     cdef double* p = s.f + s.t.most
     cdef double value = 0, total = 0
@@ -46,7 +47,7 @@ cdef inline double l1_dual(Model* s, const double* alpha, const double* root, co
 
 
 cdef inline void step_l1(Model* s, Py_ssize_t k, const double* x, double* space) noexcept nogil:
-    """w <- argmin <g, w> + bound delta |w|_1 + |w - w0|_H^2 / 2 by Newton steps on its dual of RANK variables.
+    """Set w <- argmin <g, w> + bound delta |w|_1 + |w - w0|_H^2 / 2 by Newton steps on its dual of RANK variables.
 
     With H = delta I + A'A the dual is smooth, convex and piecewise quadratic (Becker and Fadili 2012); its gradient is
     brought below 1e-12 of its terms. space: 3 d + 6 most + PACKED cap.

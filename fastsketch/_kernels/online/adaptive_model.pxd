@@ -45,7 +45,7 @@ cdef struct Model:
 
 
 cdef inline void turn_inner(Model* s) noexcept nogil:
-    """inner of the new C from that of the old one, where steps has gone into base."""
+    """Compute inner of the new C from that of the old one, where steps has gone into base."""
     cdef Py_ssize_t k, i
     for k in range(s.points):
         for i in range(s.t.count[RANK]):
@@ -54,7 +54,7 @@ cdef inline void turn_inner(Model* s) noexcept nogil:
 
 
 cdef inline void give_up_steps(Model* s) noexcept nogil:
-    """inner += C C'steps / scale: its value once base has taken steps in (mirror descent)."""
+    """Add C C'steps / scale to inner: its value once steps are added to base (mirror descent)."""
     cdef Py_ssize_t k, i
     for k in range(s.points):
         for i in range(s.t.count[ROWS]):
@@ -63,7 +63,7 @@ cdef inline void give_up_steps(Model* s) noexcept nogil:
 
 # -- one round -----------------------------------------------------------------------------------------------------------
 cdef inline bint predict(Model* s, double y, double weight) noexcept nogil:
-    """Predictions and slopes of all points, nothing else changed; False if one is not finite."""
+    """Compute predictions and slopes of all points; return False if one is not finite."""
     cdef Py_ssize_t k
     cdef double z
     for k in range(s.points):
@@ -83,7 +83,7 @@ cdef inline bint predict(Model* s, double y, double weight) noexcept nogil:
 
 
 cdef inline void count_losses(Model* s, double y, double weight) noexcept nogil:
-    """The row is learned from: its losses, and what came before counts less."""
+    """Count a row that is learned from: its losses, and less weight for earlier rows."""
     cdef Py_ssize_t k
     cdef double slope
     s.t.count[ROUND] += 1
@@ -100,12 +100,13 @@ cdef inline void count_losses(Model* s, double y, double weight) noexcept nogil:
 
 
 cdef inline double sketch_slope(Model* s, double weight) noexcept nogil:
-    """The slope that the sketch takes: of the absolute loss it does not depend on w, not even at a tie."""
+    """Return the slope that the sketch takes: of the absolute loss it does not depend on w, not even at a tie."""
     return weight if s.loss == ABSOLUTE else s.slopes[0] / s.unit
 
 
 cdef inline void take_row(Model* s, const double* products, double corner, double rest, bint unit) noexcept nogil:
-    """C gets a row: its products with the others and itself, base_x that with base; the rest as of new_direction."""
+    """Append a row to C by its products with the others and itself, base_x that with base; the rest as of
+    new_direction."""
     cdef Py_ssize_t rows = s.t.count[ROWS], k
     border(&s.t, products, corner)
     for k in range(s.points):
@@ -115,19 +116,19 @@ cdef inline void take_row(Model* s, const double* products, double corner, doubl
 
 
 cdef inline void take_x(Model* s, double rest) noexcept nogil:
-    """x itself becomes a row of C, `rest` of its square being new."""
+    """Append x itself as a row of C, `rest` of its square being new."""
     s.p[s.t.count[ROWS]] = s.x_square
     take_row(s, s.p, s.x_square, sqrt(rest), False)
 
 
 cdef inline void sketch(Model* s, double a) noexcept nogil:
-    """S'S gets the gradient a x, whose y = V'x is complete; y is then that of the new V."""
+    """Add the gradient a x to S'S, whose y = V'x is complete; y is then that of the new V."""
     take_gradient(&s.t, a * a / sqrt(<double> s.t.count[ROUND]) if s.fade else a * a)
     project(&s.t, s.p)
 
 
 cdef inline void step(Model* s) noexcept nogil:
-    """w moves; x itself goes to base by the caller, times slopes[k]."""
+    """Move w; the caller adds x itself to base, times slopes[k]."""
     cdef Py_ssize_t k, i, rows = s.t.count[ROWS], rank = s.t.count[RANK]
     cdef double a, eta, delta, ratio
     for k in range(s.points):
@@ -169,12 +170,12 @@ cdef inline void step(Model* s) noexcept nogil:
 
 
 cdef inline bint idle(Model* s, double weight) noexcept nogil:
-    """Whether a round changes nothing: no gradient, no regulariser that pulls, no shrink that w is to follow."""
+    """Return whether a round changes nothing: no gradient, no regulariser that pulls, no shrink that w is to follow."""
     return s.phi == NO_PENALTY and (flat(sketch_slope(s, weight)) or s.x_square == 0) and not (s.dual and full(&s.t))
 
 
 cdef inline void keep_scale(Model* s, Py_ssize_t k) noexcept nogil:
-    """Where the scale of a point goes to zero, what it stands before takes it in."""
+    """Multiply what a scale stands before by it, where the scale of a point goes to zero."""
     cdef Py_ssize_t i
     if s.dual or not s.scale[k] < 1e-100:
         return

@@ -27,7 +27,7 @@ cdef inline double noise() noexcept nogil:
 
 
 cdef inline void rebase_sparse(Model* s) noexcept nogil:
-    """C <- T'C as [F Z'] with new F, touching nonzeros of X only where F stays well-conditioned; else F = I."""
+    """Rebase: C <- T'C as [F Z'] with new F, touching nonzeros of X only where F stays well-conditioned; else F = I."""
     cdef Py_ssize_t n = s.t.count[RANK], old = s.t.count[OLD], fresh = s.t.count[ROWS] - old, width = s.width, i, j, k
     cdef double* moved = s.t.small + s.t.most * s.t.most       # n x old
     cdef double* mix = moved + s.t.most * width            # n x (n + fresh)
@@ -79,7 +79,7 @@ cdef inline void rebase_sparse(Model* s) noexcept nogil:
 
 
 cdef inline bint explicit_sparse(Model* s, const double* values, const int32_t* places, Py_ssize_t nonzeros) noexcept nogil:
-    """As explicit_dense; False, with nothing changed, where X has no room for it."""
+    """Append the new part of x as explicit_dense does; return False, with nothing changed, where X has no room."""
     cdef Py_ssize_t rows = s.t.count[ROWS], old = s.t.count[OLD], rank = s.t.count[RANK], i, j, c, k, again
     cdef int64_t used = s.c.indptr[rows - old], q
     cdef double* v = s.c.work
@@ -141,7 +141,7 @@ cdef inline bint explicit_sparse(Model* s, const double* values, const int32_t* 
 
 
 cdef inline void sparse_products(Model* s, const double* values, const int32_t* places, Py_ssize_t nonzeros) noexcept nogil:
-    """p = C x, x_square and base_x of a sparse row."""
+    """Compute p = C x, x_square and base_x of a sparse row."""
     cdef Py_ssize_t old = s.t.count[OLD], i, k
     cdef double* g = s.t.small
     s.x_square = row_products(&s.c, old, s.t.count[ROWS] - old, values, places, nonzeros, g, s.p + old)

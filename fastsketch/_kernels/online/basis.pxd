@@ -78,7 +78,7 @@ cdef inline Py_ssize_t seen_with(Py_ssize_t seen, const int32_t* places, Py_ssiz
 
 cdef inline double row_products(const Basis* c, Py_ssize_t old, Py_ssize_t fresh, const double* values,
                                 const int32_t* places, Py_ssize_t nonzeros, double* zx, double* gx) noexcept nogil:
-    """zx = Z'x (old,), gx = X x (fresh,); returns x'x."""
+    """Compute zx = Z'x (old,) and gx = X x (fresh,); return x'x."""
     cdef Py_ssize_t i, j
     cdef int64_t q
     cdef double total = 0, x_square = 0
@@ -108,7 +108,7 @@ cdef inline void keep_row(const Basis* c, Py_ssize_t fresh, const double* values
 
 cdef inline void add_kept_to_z(const Basis* c, Py_ssize_t fresh, Py_ssize_t n, const double* mix,
                                Py_ssize_t ld) noexcept nogil:
-    """Z[:, :n] += X'mix', mix (n, fresh) with leading dimension ld."""
+    """Add X'mix' to Z[:, :n], mix (n, fresh) with leading dimension ld."""
     cdef Py_ssize_t i, j
     cdef int64_t q
     cdef double* row
@@ -120,7 +120,7 @@ cdef inline void add_kept_to_z(const Basis* c, Py_ssize_t fresh, Py_ssize_t n, c
 
 
 cdef inline bint solve_small(Py_ssize_t n, double* a, double* right, Py_ssize_t m) noexcept nogil:
-    """right (n, m) <- a^-1 right by Gauss with row pivots, both row-major; whether a is regular."""
+    """Set right (n, m) <- a^-1 right by Gauss with row pivots, both row-major; return whether a is regular."""
     cdef Py_ssize_t i, j, c, pivot
     cdef double f, least = 0
     for i in range(n * n):
@@ -152,7 +152,8 @@ cdef inline bint solve_small(Py_ssize_t n, double* a, double* right, Py_ssize_t 
 
 cdef inline bint take_in(const Basis* c, Py_ssize_t n, Py_ssize_t fresh, const double* moved, double* mix,
                          double* copy, double most) noexcept nogil:
-    """[moved Z' + mix X] as moved (Z' + S X): Z gets the nonzeros of X, moved becomes F. False if that has a condition above `most`.
+    """Write [moved Z' + mix X] as moved (Z' + S X): Z gets the nonzeros of X, moved becomes F. False if that has a
+    condition above `most`.
 
     moved (n, n); mix (n, n + fresh): the first n columns are overwritten, the others become S = moved^-1 mix where
     the answer is True and are lost where it is not. copy: n * n. A model Z b then has grown by X'S'b.
@@ -180,7 +181,7 @@ cdef inline bint take_in(const Basis* c, Py_ssize_t n, Py_ssize_t fresh, const d
 cdef inline void recompute(const Basis* c, Py_ssize_t n, Py_ssize_t old, Py_ssize_t fresh, const double* moved,
                            const double* mix, Py_ssize_t ld, double* copy, Py_ssize_t points, const double* b,
                            double* base, Py_ssize_t ld_base) noexcept nogil:
-    """Z <- Z moved' + X'mix', moved (n, old), mix (n, fresh) with leading dimension ld; copy: SOME * n.
+    """Set Z <- Z moved' + X'mix', moved (n, old), mix (n, fresh) with leading dimension ld; copy: SOME * n.
 
     Before it base (points, ld_base) += b Z', b (points, width): in the same pass, for all of Z comes from memory.
     """

@@ -30,7 +30,7 @@ cdef enum:
 @cython.final
 @cython.auto_pickle(False)
 cdef class ColumnMap:
-    """From columns, integers in [0, 2**31), to slots.
+    """Map from columns, integers in [0, 2**31), to slots.
 
     columns: those of the first slots, (n,) int64, distinct: ValueError if they are not.
     """
@@ -68,7 +68,7 @@ cdef class ColumnMap:
         return self.n
 
     cdef inline uint64_t* place_of(self, int32_t column) noexcept nogil:
-        """The entry of a column, or the empty place that it is to have."""
+        """Return the entry of a column, or the empty place that it is to have."""
         cdef uint32_t key = <uint32_t> column
         cdef uint64_t mask = (<uint64_t> 1 << self.bits) - 1
         cdef uint64_t at = <uint32_t> ((key ^ (key >> 15)) * <uint32_t> 2654435769) >> (32 - self.bits)
@@ -77,7 +77,7 @@ cdef class ColumnMap:
         return self.table + at
 
     cdef bint make_table(self, int bits) noexcept nogil:
-        """A table of 2**bits places, with the columns in the order of their slots; False if there is no memory."""
+        """Make a table of 2**bits places, with the columns in the order of their slots; False if there is no memory."""
         cdef uint64_t* table = <uint64_t*> calloc(<size_t> 1 << bits, sizeof(uint64_t))
         cdef int32_t* columns = <int32_t*> realloc(self.columns, (<size_t> 1 << (bits - 1)) * sizeof(int32_t))
         cdef Py_ssize_t i
@@ -94,7 +94,7 @@ cdef class ColumnMap:
         return True
 
     cdef bint make_narrow(self, uint32_t column) noexcept nogil:
-        """Room for a column in the plain table; False if there is no memory."""
+        """Make room for a column in the plain table; return False if there is no memory."""
         cdef uint32_t size = max(<uint32_t> 1 << FEWEST_BITS, self.n_narrow)
         cdef int32_t* narrow
         while size <= column:
@@ -109,7 +109,7 @@ cdef class ColumnMap:
         return True
 
     cdef int32_t new_narrow(self, uint32_t column) noexcept nogil:
-        """The next slot for a column of the plain table; -1 if there is no memory."""
+        """Return the next slot for a column of the plain table; -1 if there is no memory."""
         if column >= self.n_narrow and not self.make_narrow(column):
             return -1
         if self.n == self.room and (self.bits == 31 or not self.make_table(self.bits + 1)):
@@ -120,7 +120,7 @@ cdef class ColumnMap:
         return <int32_t> self.n - 1
 
     cdef inline int32_t slot_of(self, int32_t column) noexcept nogil:
-        """The slot of a column, the next one if it has none; -1 if there is no memory."""
+        """Return the slot of a column, the next one if it has none; -1 if there is no memory."""
         cdef uint64_t* place
         if <uint32_t> column < self.n_narrow and self.narrow[column]:
             return self.narrow[column] - 1
@@ -164,7 +164,7 @@ cdef class ColumnMap:
             slots[i] = <int32_t> found - 1 if 0 < found <= <uint32_t> known else known
 
     def add(self, const Index[::1] indices):
-        """The slots of columns (n,) int32 or int64, (n,) int32; a column that comes for the first time gets the next."""
+        """Return the slots (n,) int32 of columns (n,) int32 or int64; a column that is new gets the next."""
         cdef Py_ssize_t n = indices.shape[0]
         out = np.empty(n, np.int32)
         cdef int32_t[::1] slots = out
@@ -181,7 +181,7 @@ cdef class ColumnMap:
         return out
 
     def find(self, const Index[::1] indices, Py_ssize_t known):
-        """The slots of columns (n,), (n,) int32: `known` for those that have none below it. Changes nothing."""
+        """Return the slots (n,) int32 of columns (n,): `known` for those that have none below it."""
         cdef Py_ssize_t n = indices.shape[0]
         out = np.empty(n, np.int32)
         cdef int32_t[::1] slots = out
@@ -202,7 +202,7 @@ cdef class ColumnMap:
                 self.place_of(self.columns[self.n])[0] = 0
 
     def array(self):
-        """The columns in the order of their slots, (n,) int64."""
+        """Return the columns in the order of their slots, (n,) int64."""
         out = np.empty(self.n, np.int64)
         cdef int64_t[::1] columns = out
         cdef Py_ssize_t i
@@ -212,7 +212,8 @@ cdef class ColumnMap:
 
 
 def row_scores(const double[::1] data, const int32_t[::1] slots, const int64_t[::1] indptr, const double[::1] coef):
-    """x'w of CSR rows in slots, (n,), each sum in the order of its entries; slots from len(coef) on count nothing."""
+    """Compute x'w of CSR rows in slots, (n,), each sum in the order of its entries; slots from len(coef) on count
+    nothing."""
     cdef Py_ssize_t n = indptr.shape[0] - 1, known = coef.shape[0], i
     cdef int64_t j
     cdef double total

@@ -2,8 +2,8 @@
 
 A round of a sparse row costs its nonzeros: H and the gradient of every other coordinate stay, and the effect of a
 regulariser on it has a closed form, made up for when the coordinate is needed (ADAM's moments decay everywhere, so
-that its rounds cost all slots seen). The arrays are those of fastsketch.online._diagonal.DiagonalState; of sparse rows
-d is a number of slots (basis.pxd):
+that its rounds cost all slots seen). The arrays are those of fastsketch.online._adaptive_state.DiagonalState; of sparse
+rows d is a number of slots (basis.pxd):
 
     base (points, d)     w of mirror descent, the sum of gradients of dual averaging
     squares (d,)         sum of squared gradients; ADAM's second moment
@@ -38,8 +38,6 @@ join()
 cdef enum:
     SIDE_BY_SIDE = 4             # models whose sums are made together: none waits for its own last product
     LEAST = 100000               # coordinates of a part: about 100 us
-
-cdef enum:
     SOME = 64                    # steps at a time
 
 cdef double BETA1 = 0.9
@@ -73,7 +71,7 @@ cdef struct Model:
 
 
 cdef inline double pulled(int phi, double w, double amount) noexcept nogil:
-    """w after the regulariser: soft threshold (L1_PENALTY), or a factor whose logarithm is -amount (L2_PENALTY)."""
+    """Return w after the regulariser: soft threshold (L1_PENALTY), or w times exp(-amount) (L2_PENALTY)."""
     if phi == L1_PENALTY:
         return w - amount if w > amount else w + amount if w < -amount else 0.0
     return w * exp(-amount)
@@ -84,7 +82,7 @@ cdef inline double diagonal(Model* s, Py_ssize_t k, Py_ssize_t j) noexcept nogil
 
 
 cdef inline double amount_of(Model* s, Py_ssize_t k, Py_ssize_t j, double units) noexcept nogil:
-    """The pull of `units` of the clock: rounds (DIAGONAL), or the sum of the pulls of GRADIENT's rounds."""
+    """Return the pull of `units` of the clock: rounds (DIAGONAL), or the sum of the pulls of GRADIENT's rounds."""
     cdef double rate = s.eta[k] * s.strength
     if s.method == GRADIENT:
         return units
@@ -92,7 +90,7 @@ cdef inline double amount_of(Model* s, Py_ssize_t k, Py_ssize_t j, double units)
 
 
 cdef inline double coef_of(Model* s, Py_ssize_t k, Py_ssize_t j) noexcept nogil:
-    """w_j as it is now; mirror descent stores it."""
+    """Return w_j as it is now; mirror descent stores it."""
     cdef Py_ssize_t at = k * s.d + j
     cdef double t, h, g
     if s.dual:
@@ -110,7 +108,7 @@ cdef inline double coef_of(Model* s, Py_ssize_t k, Py_ssize_t j) noexcept nogil:
 
 
 cdef inline void fade(Model* s) noexcept nogil:
-    """What came before counts decay of what it did: squares stay, and their factor is kept beside them."""
+    """Multiply the weight of earlier rows by decay: squares stay, and their factor is kept beside them."""
     cdef Py_ssize_t j
     s.fading[0] *= s.decay
     if s.fading[0] < 1e-100:
@@ -172,7 +170,7 @@ cdef void move(Model* s, const double* values, const int32_t* places, Py_ssize_t
 
 cdef void move_plainly(Model* s, const double* values, const int32_t* places, Py_ssize_t nonzeros,
                        double h_slope) noexcept nogil:
-    """``move`` of DIAGONAL where base is w: the same operations, quotients and roots several at a time."""
+    """Move as ``move`` of DIAGONAL where base is w: the same operations, quotients and roots several at a time."""
     cdef Py_ssize_t i, k, first, n
     cdef double fading = s.fading[0], grown = 1.0 / fading, g, delta
     cdef double* squares = s.squares
@@ -198,7 +196,7 @@ cdef void move_plainly(Model* s, const double* values, const int32_t* places, Py
 
 cdef inline double score(Model* s, Py_ssize_t k, const double* values, const int32_t* places,
                          Py_ssize_t nonzeros, bint plain, double* x_square) noexcept nogil:
-    """w'x at point k, and x'x. plain: base is w."""
+    """Compute w'x at point k, and x'x. plain: base is w."""
     cdef Py_ssize_t j
     cdef double z = 0, square = 0
     cdef const double* base = s.base + k * s.d
@@ -301,7 +299,7 @@ cdef inline bint is_plain(const Model* s) noexcept nogil:
 
 cdef inline double side_by_side(const double* values, const int32_t* places, Py_ssize_t nonzeros, double** w,
                                 double* z) noexcept nogil:
-    """z[k] = w[k]'x, each summed in its own order; returns x'x."""
+    """Compute z[k] = w[k]'x, each summed in its own order; return x'x."""
     cdef double x_square = 0, z0 = 0, z1 = 0, z2 = 0, z3 = 0, x
     cdef const double* w0 = w[0]
     cdef const double* w1 = w[1]
@@ -334,7 +332,7 @@ cdef inline void plain_move(Model* s, const double* values, const int32_t* place
 
 
 cdef void plain_loop(const Rows* rows, Lesson* models, Py_ssize_t n_models) noexcept nogil:
-    """Up to SIDE_BY_SIDE models learn from the same rows; one that is refused a row learns no more."""
+    """Let up to SIDE_BY_SIDE models learn from the same rows; one that is refused a row learns no more."""
     cdef double* w[SIDE_BY_SIDE]
     cdef double[SIDE_BY_SIDE] z
     cdef Py_ssize_t i, k, nonzeros
@@ -345,8 +343,6 @@ cdef void plain_loop(const Rows* rows, Lesson* models, Py_ssize_t n_models) noex
     cdef Model* s
     for k in range(SIDE_BY_SIDE):
         w[k] = models[min(k, n_models - 1)].s.base
-    for k in range(n_models):
-        models[k].done = 0
     for i in range(rows.n):
         if rows.indptr != NULL:
             values, places = rows.data + rows.indptr[i], rows.indices + rows.indptr[i]
@@ -390,12 +386,10 @@ cdef inline void all_parts(Lessons* a, Py_ssize_t n_threaded) noexcept nogil:
 
 cdef int fill(Model* s, state, setting) except -1:
     cdef double[:, ::1] base = state.base, last = state.last, first
-    cdef double[::1] fading = state.fading
-    cdef double[::1] squares = state.squares, clock = state.clock, losses = state.losses
-    cdef double[::1] slopes = state.slopes, scores = state.scores
+    cdef double[::1] fading = state.fading, squares = state.squares, clock = state.clock, losses = state.losses
+    cdef double[::1] slopes = state.slopes, scores = state.scores, residuals
     cdef const double[::1] eta = state.learning_rate, delta = state.delta
     cdef int64_t[::1] mistakes = state.mistakes, count = state.count, seen = state.seen
-    cdef double[::1] residuals
     s.residuals = NULL
     if state.residuals is not None:
         residuals = state.residuals
@@ -463,13 +457,10 @@ def rounds_together(list states, setting, const double[::1] data, const int32_t[
         return [0] * n_models
     if targets.strides[1] != sizeof(double) or scores.strides[1] != sizeof(double):
         raise ValueError("rows of targets and scores must be contiguous")
-    a.rows.n, a.rows.sample_weight, a.rows.data, a.rows.indices, a.rows.indptr = n, &sample_weight[0], NULL, NULL, NULL
-    if some:
-        a.rows.data = &data[0]
-    if indptr is not None:
-        a.rows.indptr = &indptr[0]
-        if some:
-            a.rows.indices = &indices[0]
+    a.rows.n, a.rows.sample_weight = n, &sample_weight[0]
+    a.rows.data = &data[0] if some else NULL
+    a.rows.indices = &indices[0] if indptr is not None and some else NULL
+    a.rows.indptr = &indptr[0] if indptr is not None else NULL
     a.n_models, a.n_parts = n_models, (n_models + SIDE_BY_SIDE - 1) // SIDE_BY_SIDE
     a.each = <Lesson*> malloc(n_models * sizeof(Lesson))
     if a.each == NULL:
@@ -477,7 +468,7 @@ def rounds_together(list states, setting, const double[::1] data, const int32_t[
     try:
         for k in range(n_models):
             fill(&a.each[k].s, states[k], setting)
-            a.each[k].targets, a.each[k].scores = &targets[k, 0], &scores[k, 0]
+            a.each[k].targets, a.each[k].scores, a.each[k].done = &targets[k, 0], &scores[k, 0], 0
             if not is_plain(&a.each[k].s):
                 raise ValueError("these models are not plain ones of one point")
         n_threaded = fs_pool_parts(<double> n_models * data.shape[0], LEAST)
@@ -496,7 +487,7 @@ def rounds_together(list states, setting, const double[::1] data, const int32_t[
 
 
 def coef_now(state, setting):
-    """w (points, slots seen); the pull that a regulariser still owes is applied to base, which changes no score."""
+    """Return w (points, slots seen); the pull that a regulariser still owes is applied to base first."""
     import numpy as np
 
     cdef Model s

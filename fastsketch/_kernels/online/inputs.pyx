@@ -31,7 +31,7 @@ cdef enum:
 # -- a column that is always 1 -----------------------------------------------------------------------------------------
 def append_column(const double[::1] data, const int32_t[::1] indices, const int64_t[::1] indptr, int32_t column,
                   double value):
-    """(data, indices, indptr) of the rows with one more entry at the end of each."""
+    """Return (data, indices, indptr) of the rows with one more entry at the end of each."""
     cdef Py_ssize_t n = indptr.shape[0] - 1, i, nonzeros, start
     cdef Py_ssize_t total = indptr[n] - indptr[0] + n
     out_data, out_indices, out_indptr = np.empty(total), np.empty(total, np.int32), np.empty(n + 1, np.int64)
@@ -114,7 +114,7 @@ def scale_sparse(double[::1] data, const int32_t[::1] slots, const int64_t[::1] 
 
 
 def sizes(const double[::1] squares, const double[::1] counts, double rows):
-    """What a value of each slot is divided by, (slots,)."""
+    """Return the divisor of the values of each slot, (slots,)."""
     cdef Py_ssize_t i
     cdef double[::1] out = np.empty(squares.shape[0])
     for i in range(out.shape[0]):
@@ -160,7 +160,7 @@ cdef Py_ssize_t dense_loop(Py_ssize_t n, Py_ssize_t d, Py_ssize_t ld, double* ou
 
 def scale_dense(double[:, ::1] out, Py_ssize_t d, double[::1] means, double[::1] spreads, double[::1] totals,
                 bint joins):
-    """As scale_sparse, of the first d columns."""
+    """Scale dense rows as scale_sparse does sparse ones, in the first d columns."""
     cdef Py_ssize_t n = out.shape[0], done
     if n == 0:
         return 0

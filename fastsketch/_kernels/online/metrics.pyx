@@ -62,7 +62,7 @@ cdef inline Py_ssize_t bin_of(double z) noexcept nogil:
 
 
 cdef inline double fade(double* sums, double decay, double* bins) noexcept nogil:
-    """What the next row counts."""
+    """Return the weight of the next row."""
     cdef double unit = sums[UNIT]
     cdef Py_ssize_t i
     if decay == 1:
@@ -86,14 +86,14 @@ cdef inline double fade(double* sums, double decay, double* bins) noexcept nogil
 
 
 cdef inline double chance(double z, int how) noexcept nogil:
-    """The probability that a score stands for."""
+    """Return the probability that a score stands for."""
     if how == HALVES:
         return 0.5 + 0.5 * min(max(z, -1.0), 1.0)
     return 1 / (1 + exp(-z)) if z > 0 else exp(z) / (1 + exp(z))
 
 
 cdef inline double surprise(double z, int how) noexcept nogil:
-    """-log of the probability of the class that came, z being its score."""
+    """Return -log of the probability of the true class, z being its score."""
     if how == HALVES:
         # the ends without their logarithms
         return 0.0 if z >= 1 else most_log_odds() if z <= -1 else -log(max(chance(z, how), least()))
@@ -173,7 +173,7 @@ def take_two(double[::1] sums, double[:, ::1] bins, const double[::1] scores, co
 
 
 def take_one(double[::1] sums, double[:, ::1] bins, double score, double target, double weight, double decay, int how):
-    """``take_two`` or ``take_real`` of a single row."""
+    """Add a single row as ``take_two`` or ``take_real`` does."""
     if how == REAL:
         loop_real(&sums[0], 1, &score, &target, &weight, decay)
     else:

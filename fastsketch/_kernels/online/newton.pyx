@@ -103,7 +103,7 @@ cdef void some_products(void* context, ptrdiff_t part, void* _scratch) noexcept 
 
 cdef int dense_loop(Model* s, Py_ssize_t n_rows, const double* x, const double* targets, const double* sample_weight,
                     const double* rho, double* scores) noexcept nogil:
-    """Blocks of rows that end with a shrink: all inner products of a block at once, each in an order of its own."""
+    """Run blocks of rows that end with a shrink: all inner products of a block at once, each in an order of its own."""
     cdef Py_ssize_t done = 0, block, held, r, n, i, j, m = s.m, d = s.d, ld = 1 + 5 * m
     cdef double* products
     cdef Products p
@@ -145,7 +145,7 @@ cdef int dense_loop(Model* s, Py_ssize_t n_rows, const double* x, const double* 
 
 cdef int full_loop(Model* s, Py_ssize_t n_rows, const double* x, const double* targets, const double* sample_weight,
                    double* scores) noexcept nogil:
-    """FULL-ON on C-ordered rows: inverse (d, d) is H^-1, changed by one term a round."""
+    """Run FULL-ON on C-ordered rows: inverse (d, d) is H^-1, changed by one term a round."""
     cdef Py_ssize_t d = s.d, i
     cdef double z = 0, at, slope, h = 0, c, f
     for i in range(n_rows):
@@ -255,7 +255,8 @@ cdef Py_ssize_t lay_out(Model* s, double* first, bint sparse) noexcept nogil:
 # -- the door ----------------------------------------------------------------------------------------------------------
 @cython.auto_pickle(False)
 cdef class Rounds:
-    """The arrays of a NewtonState as its rounds take them, good until one of them is replaced; and their scratch.
+    """Pointers to the arrays of a NewtonState as its rounds take them, good until one of them is replaced; and their
+    scratch.
 
     state: a SketchState or FullState of fastsketch.online._newton_state, whose fields are read here by name.
     """
@@ -297,7 +298,7 @@ cdef class Rounds:
             PyBuffer_Release(&self.views[i])
 
     cdef void* of(self, array, bytes kind) except? NULL:
-        """The first element of an array, which stays where it is."""
+        """Return the address of the first element of an array, which stays where it is."""
         cdef Py_buffer* view = &self.views[self.n_views]
         PyObject_GetBuffer(array, view, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | PyBUF_WRITABLE)
         self.n_views += 1
@@ -353,7 +354,7 @@ cdef class Rounds:
         return 0
 
     def fade(self, double factor):
-        """What came before counts `factor` of what it did, in a state of "rfd", "fd" or "pfd" with alpha > 0."""
+        """Multiply the weight of earlier rows by `factor`, in a state of "rfd", "fd" or "pfd" with alpha > 0."""
         if not fade(&self.s, factor):
             raise np.linalg.LinAlgError("the small space has no factorisation")
 

@@ -18,7 +18,7 @@ cdef inline void mixed_times(Model* s, Py_ssize_t n) noexcept nogil:
 
 
 cdef inline void add_mixed(Model* s, double scale, Py_ssize_t n) noexcept nogil:
-    """w += scale * (L [Z'; X])'q."""
+    """Add scale * (L [Z'; X])'q to w."""
     cdef Py_ssize_t i
     for i in range(s.m):
         add(s.m, scale * s.q[i], s.frame + i * 3 * s.m, s.b)
@@ -26,7 +26,8 @@ cdef inline void add_mixed(Model* s, double scale, Py_ssize_t n) noexcept nogil:
 
 
 cdef inline bint mixed_solve(Model* s, double* h) noexcept nogil:
-    """q = M B x, h = x'H^-1 x, for B with K = small (random projection), or B = (steps lam)^(1/2) V, bx = V x (Oja)."""
+    """Compute q = M B x and h = x'H^-1 x, for B with K = small (random projection), or B = (steps lam)^(1/2) V, bx = V
+    x (Oja)."""
     cdef Py_ssize_t m = s.m, i, j
     cdef double alpha = s.scalar[ALPHA], square
     cdef int info
@@ -53,7 +54,8 @@ cdef inline bint mixed_solve(Model* s, double* h) noexcept nogil:
 
 
 cdef inline int mixed_round(Model* s, double y, double weight, const double* rho, double* out) noexcept nogil:
-    """One example for sketches whose rows all change every round: B = L [Z'; X], L = frame dense; out[0] its score.
+    """Learn from one example with sketches whose rows all change every round: B = L [Z'; X], L = frame dense; out[0]
+    its score.
 
     Random projection: B += rho (a g)'. Oja, s-th gradient: lam = (1 - 1/s) lam + (V a g)^2 / s, V += (V a g)(a g)' / s,
     made orthonormal; B = (s lam)^(1/2) V. s.rank becomes m when X is full.
@@ -122,7 +124,7 @@ cdef inline int mixed_round(Model* s, double y, double weight, const double* rho
 
 
 cdef inline bint mixed_settle(Model* s, const double* gram) noexcept nogil:
-    """After Z has become L [Z'; X]: its Gram matrix is K; Oja's is the identity, whose rounding `frame` takes away."""
+    """Settle Z after it has become L [Z'; X]: its Gram matrix is K, or Oja's identity, rounded away by `frame`."""
     cdef Py_ssize_t m = s.m, i
     cdef bint failed
     memset(s.frame, 0, 3 * m * m * sizeof(double))

@@ -122,7 +122,7 @@ cdef inline void transposed_times(Py_ssize_t rows, Py_ssize_t n, const double* a
 
 
 cdef inline void times_basis(Model* s, Py_ssize_t n, double* out) noexcept nogil:
-    """out = B x."""
+    """Compute out = B x."""
     cdef Py_ssize_t r = s.count[RANK], j
     matrix_times(r, r, s.frame, s.k, s.zx, out)
     for j in range(n):
@@ -130,7 +130,7 @@ cdef inline void times_basis(Model* s, Py_ssize_t n, double* out) noexcept nogil
 
 
 cdef inline void add_basis(Model* s, double scale, const double* v, Py_ssize_t n) noexcept nogil:
-    """w += scale * B'v."""
+    """Add scale * B'v to w."""
     cdef Py_ssize_t r = s.count[RANK], j
     transposed_times(r, r, s.frame, s.k, v, s.line)
     for j in range(r):

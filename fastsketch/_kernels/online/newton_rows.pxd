@@ -16,7 +16,8 @@ cdef enum:
 
 
 cdef inline double* mixture(Model* s, double* moved, Py_ssize_t gap, Py_ssize_t* ld) noexcept nogil:
-    """B after a shrink is moved Z' + mix X: moved = N1 F (rank, r), mix = N2 C (rank, n) behind `gap` free columns."""
+    """Compute the parts of B after a shrink, moved Z' + mix X: moved = N1 F (rank, r), mix = N2 C (rank, n) behind
+    `gap` free columns."""
     cdef Py_ssize_t r = s.count[RANK], n = s.count[ROWS], rank = s.rank, i, j
     cdef double* mix = moved + rank * r
     ld[0] = gap + n
@@ -33,7 +34,7 @@ cdef inline double* mixture(Model* s, double* moved, Py_ssize_t gap, Py_ssize_t*
 
 
 cdef inline void settle(Model* s) noexcept nogil:
-    """No rows since the last shrink."""
+    """Forget the rows since the last shrink."""
     memset(s.factors, 0, s.k * sizeof(double))
     memset(s.e, 0, s.k * sizeof(double))
     s.count[RANK], s.count[ROWS] = s.rank, 0
@@ -48,7 +49,7 @@ cdef inline void identity_frame(Model* s) noexcept nogil:
 
 
 cdef inline bint rebase_sparse(Model* s) noexcept nogil:
-    """Z takes the new rows in, touching nonzeros only, where F stays well-conditioned; else it is recomputed."""
+    """Add the new rows to Z, touching nonzeros only, where F stays well-conditioned; else it is recomputed."""
     cdef Py_ssize_t r = s.count[RANK], n = s.count[ROWS], rank = s.rank, i, j, ld
     cdef double* moved = s.copy + max(rank, <Py_ssize_t> SOME) * rank
     cdef double* mix
@@ -112,7 +113,7 @@ cdef inline void rebase_columns(void* context, ptrdiff_t part, void* scratch) no
 
 
 cdef inline bint rebase_dense(Model* s) noexcept nogil:
-    """Z' <- moved Z' + mix X, some columns at a time; base takes b and e in."""
+    """Set Z' <- moved Z' + mix X, some columns at a time; b and e are added to base."""
     cdef Py_ssize_t r = s.count[RANK], n = s.count[ROWS], rank = s.rank
     cdef Columns c
     c.s, c.moved = s, s.copy + rank * WIDE

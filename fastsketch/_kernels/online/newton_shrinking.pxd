@@ -54,7 +54,7 @@ cdef inline bint lift(Model* s) noexcept nogil:
 
 
 cdef inline bint fade(Model* s, double factor) noexcept nogil:
-    """What came before counts `factor` of what it did: H = factor H, but for the floor of alpha.
+    """Multiply the weight of earlier rows by `factor`: H = factor H, but for the floor of alpha.
 
     B, K and M stay as they are, and their factor is kept beside them.
     """
@@ -90,7 +90,7 @@ cdef inline int project_ahead(Model* s, double z) noexcept nogil:
 
 
 cdef inline int flat_step(Model* s, double slope, double z) noexcept nogil:
-    """The step with the pseudo-inverse of H = B'B, B having its new row."""
+    """Make the step with the pseudo-inverse of H = B'B, B having its new row."""
     cdef Py_ssize_t n = s.count[ROWS], k = s.count[RANK] + n
     cdef double h
     cdef double out[3]
@@ -109,7 +109,8 @@ cdef inline int flat_step(Model* s, double slope, double z) noexcept nogil:
 
 
 cdef inline Py_ssize_t shrink_small(Model* s, Py_ssize_t k) noexcept nogil:
-    """Eigenvectors of K with the squared lengths that a shrink leaves; returns the rank, or -1 if there are none.
+    """Compute the eigenvectors of K with the squared lengths that a shrink leaves; return the rank, or -1 if there are
+    none.
 
     Rows of turn[:rank, :k] combine the rows of B into the new ones; small[:rank, :rank] becomes their Gram matrix.
     """
@@ -147,7 +148,7 @@ cdef inline void add_turned(Model* s, double scale, const double* v) noexcept no
 
 
 cdef inline int shrunk_step(Model* s, double slope, double z) noexcept nogil:
-    """B is full: it shrinks in the small space, and the step is made with what is left."""
+    """Shrink B, which is full, in the small space, and make the step with what is left."""
     cdef Py_ssize_t n = s.count[ROWS], k = s.count[RANK] + n, rank = shrink_small(s, k), i
     cdef double alpha = s.scalar[ALPHA], h, step
     cdef double out[3]
@@ -181,7 +182,7 @@ cdef inline int shrunk_step(Model* s, double slope, double z) noexcept nogil:
 
 
 cdef inline int shrinking_round(Model* s, double y, double weight, double* out) noexcept nogil:
-    """One example from its inner products, out[0] its score.
+    """Learn from one example by its inner products, out[0] its score.
 
     If a row is appended, ROWS has grown: gx must have room for it. If B is then full, s.rank becomes the new rank, turn
     combines the old rows of B into the new ones, and the step is made with the H of the shrunk sketch.

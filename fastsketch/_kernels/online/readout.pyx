@@ -9,7 +9,7 @@ contradicts a sure model moves it by a bounded amount. Every row leaves `decay` 
 Of real targets there are two members a and b, and the score is a + share (b - a): the share, within [0, 1], of least
 squares in the rows so far. Nothing in it depends on the scale of the targets or on what is added to them.
 
-The arrays are those of fastsketch.online._readout.ReadOut.
+The arrays are those of fastsketch.online._class_states.ReadOut.
 """
 
 from libc.math cimport exp, sqrt
@@ -41,7 +41,8 @@ cdef inline void fade(Py_ssize_t q, double decay, double* h) noexcept nogil:
 
 
 cdef void step(Py_ssize_t q, double* h, const double* g, double* w) noexcept nogil:
-    """w -= H^-1 g by Cholesky factors of the lower half, which is mirrored; directions that rounding has lost stay."""
+    """Subtract H^-1 g from w by Cholesky factors of the lower half, which is mirrored; directions that rounding has
+    lost stay."""
     cdef double[MOST][MOST] low
     cdef double[MOST] x
     cdef Py_ssize_t i, j, k
@@ -183,7 +184,7 @@ def blend_numbers(const double[:, ::1] members, const double[::1] targets, const
 
 
 def share_now(const double[::1] sums):
-    """The share of the second member."""
+    """Return the share of the second member."""
     return share_of(&sums[0])
 
 

@@ -92,7 +92,7 @@ cdef inline void alone(Py_ssize_t multiplications, int enter) noexcept nogil:
 
 
 cdef inline void rank_one(Turning* t, double weight) noexcept nogil:
-    """V diag(lam) V' += weight (V y)(V y)': new lam and T, descending."""
+    """Add weight (V y)(V y)' to V diag(lam) V': new lam and T, descending."""
     cdef Py_ssize_t n = t.count[RANK], rows = t.count[ROWS], i, j, k, c, gone, room = t.most + FS_ROOTS
     cdef ptrdiff_t n_turns
     cdef double* d = t.secular
@@ -172,7 +172,8 @@ cdef inline void rank_one(Turning* t, double weight) noexcept nogil:
 
 
 cdef inline void polish(Turning* t) noexcept nogil:
-    """T' <- (3/2 I - 1/2 E) T' with E = T'(C C')T = V'V: one Newton step for orthonormality, which squares the error."""
+    """Set T' <- (3/2 I - 1/2 E) T' with E = T'(C C')T = V'V: one Newton step for orthonormality, which squares the
+    error."""
     cdef Py_ssize_t n = t.count[RANK], rows = t.count[ROWS], i
     cdef double* e = t.small
     cdef double* half = e + t.most * t.most
@@ -205,7 +206,8 @@ cdef inline bint full(Turning* t) noexcept nogil:
 
 
 cdef inline bint must_rebase(Turning* t) noexcept nogil:
-    """Whether C must be rebased before a gradient is added; lam and the rank are then those of the shrunk sketch."""
+    """Return whether C must be rebased before a gradient is added; lam and the rank are then those of the shrunk
+    sketch."""
     cdef Py_ssize_t i, rank = t.count[RANK]
     cdef double least
     if full(t):
@@ -219,7 +221,7 @@ cdef inline bint must_rebase(Turning* t) noexcept nogil:
 
 
 cdef inline void new_direction(Turning* t, double rest, bint unit) noexcept nogil:
-    """C has a new row: x itself, of which a part of length `rest` is new (unit: the new direction itself)."""
+    """Append a row to C: x itself, of which a part of length `rest` is new (unit: the new direction itself)."""
     cdef Py_ssize_t rank = t.count[RANK], rows = t.count[ROWS], i
     cdef double* fresh = t.turn + rank * t.cap
     memset(fresh, 0, t.cap * sizeof(double))
@@ -239,7 +241,7 @@ cdef inline void new_direction(Turning* t, double rest, bint unit) noexcept nogi
 
 
 cdef inline void border(Turning* t, const double* products, double corner) noexcept nogil:
-    """gram for a row of C that is to come."""
+    """Extend gram for a row of C that is to come."""
     cdef Py_ssize_t rows = t.count[ROWS], i
     for i in range(rows):
         t.gram[rows * t.cap + i] = t.gram[i * t.cap + rows] = products[i]
@@ -247,7 +249,7 @@ cdef inline void border(Turning* t, const double* products, double corner) noexc
 
 
 cdef inline void take_gradient(Turning* t, double weight) noexcept nogil:
-    """S'S += weight x x' for y = V'x, then what the rule asks for in every round."""
+    """Add weight x x' to S'S for y = V'x, then what the rule asks for in every round."""
     cdef Py_ssize_t rank = t.count[RANK], i
     cdef double least
     rank_one(t, weight)

@@ -19,7 +19,7 @@ MOST_TURNS = POLISH
 
 @cython.auto_pickle(False)
 cdef class SmallSpace:
-    """turn (most, cap), lam (most,), gram (cap, cap): T', the eigenvalues and C C', which its methods change in place.
+    """Small space of turn (most, cap), lam (most,), gram (cap, cap): T', the eigenvalues and C C', changed in place.
 
     With n_rows rows of C and rank directions held. A vector p is C x for some x; y = V'x is that of the last project().
     """
@@ -66,7 +66,7 @@ cdef class SmallSpace:
         return 0
 
     def project(self, const double[::1] p):
-        """y = T'p; returns y'y."""
+        """Compute y = T'p; return y'y."""
         self.check(p)
         if p.shape[0] == 0:
             return 0.0
@@ -74,7 +74,7 @@ cdef class SmallSpace:
         return dot(self.count[RANK], self.t.y, self.t.y)
 
     def within(self, const double[::1] p, delta=None):
-        """T T'p (n_rows,), the part of x in the span as a combination of rows; of delta, T diag(share) T'p."""
+        """Return T T'p (n_rows,), the part of x in the span as a combination of rows; of delta, T diag(share) T'p."""
         cdef Py_ssize_t i
         cdef double[::1] out = np.zeros(max(self.count[ROWS], 1))
         self.project(p)
@@ -85,19 +85,21 @@ cdef class SmallSpace:
         return np.asarray(out)[:self.count[ROWS]]
 
     def must_rebase(self):
-        """Whether C must be rebased before a gradient is taken in; lam and rank are then those of the shrunk sketch."""
+        """Return whether C must be rebased before a gradient is taken in; lam and rank are then those of the shrunk
+        sketch."""
         return must_rebase(&self.t)
 
     def polish(self):
-        """T is made orthonormal with respect to gram."""
+        """Make T orthonormal with respect to gram."""
         polish(&self.t)
 
     def rebased(self):
-        """C has become V'."""
+        """Set T to the identity: C has become V'."""
         fresh_basis(&self.t)
 
     def append(self, const double[::1] products, double corner, double rest, bint unit=False):
-        """C has got a row: its products with the others and itself, the length of what is new in it; unit: it is all new.
+        """Append a row to C: its products with the others and itself, the length of what is new in it; unit: it is all
+        new.
 
         y is to be that of x, of which the row is made.
         """
@@ -111,6 +113,6 @@ cdef class SmallSpace:
         new_direction(&self.t, rest, unit)
 
     def take_gradient(self, double weight=1.0):
-        """S'S += weight x x' for y = V'x."""
+        """Add weight x x' to S'S for y = V'x."""
         with nogil:
             take_gradient(&self.t, weight)

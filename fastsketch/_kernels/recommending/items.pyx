@@ -54,7 +54,7 @@ cdef void project_part(Work* w, Py_ssize_t part, real* scratch) noexcept nogil:
 
 def project(const int64_t[::1] indptr, const int32_t[::1] indices, const real[::1] data, const real[:, ::1] known,
             turn=None):
-    """X known (k, t) for checked CSR rows X (k, n) and known (n, t); with turn (t, r) X known turn (k, r)."""
+    """Compute X known (k, t) for checked CSR rows X (k, n) and known (n, t); with turn (t, r) X known turn (k, r)."""
     cdef Work w
     cdef const real[:, ::1] turned
     w.k, w.t, w.n = indptr.shape[0] - 1, known.shape[1], known.shape[0]
@@ -103,7 +103,7 @@ cdef void scores_part(Work* w, Py_ssize_t part, real* scratch) noexcept nogil:
 
 
 def scores(const real[:, ::1] own, const real[:, ::1] known, real[:, ::1] out, scale=None):
-    """out (k, n) = own_i . known_j, times scale_j, for own (k, t) and known (n, t)."""
+    """Compute out (k, n) = own_i . known_j, times scale_j, for own (k, t) and known (n, t)."""
     cdef Work w
     cdef const real[::1] scales
     w.k, w.t, w.n = own.shape[0], own.shape[1], known.shape[0]
