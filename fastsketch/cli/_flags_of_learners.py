@@ -19,7 +19,7 @@ from fastsketch.cli._flags import (
 
 # Choices are only shown here: the classes check them. A test compares both.
 NEWTON_METHODS = ("rfd", "fd", "pfd", "rp", "oja", "full")
-ADAPTIVE_METHODS = ("ada_ffd", "ada_fd", "ada_full", "ada_diag", "ada_lr", "radagrad", "fd_son", "ogd", "adam")
+ADAPTIVE_METHODS = ("ada_ffd", "ada_fd", "ada_full", "ada_diag", "fd_son", "ogd", "adam")
 ONLINE_LOSSES = ("square", "logistic", "squared_hinge", "huber", "absolute")
 
 
@@ -61,7 +61,7 @@ def _learn(commands: Any) -> None:
         help="(default logistic; with --regression square)",
     )
     parameter(parser, "loss_scale", type=float, metavar="X", help="factor on every loss (default 1)")
-    seed(parser, "of rp, oja, ada_lr and radagrad")
+    seed(parser, "of rp and oja")
     _rows(parser.add_argument_group("rows and labels"), parser)
     newton = parser.add_argument_group("Newton steps")
     adaptive = parser.add_argument_group("adaptive subgradients")
