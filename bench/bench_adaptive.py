@@ -3,6 +3,7 @@
 import time
 
 import numpy as np
+from adaptive_grid import TOGETHER, AdaptiveGrid
 
 import fastsketch as fs
 from bench_data import matlab, mnist
@@ -75,14 +76,14 @@ def regression(args):
         slow = method in ("ada_full", "ada_lr")
         for seed in seeds if not slow else list(seeds)[:2]:
             rows, y = stream(seed)
-            grid = fs.AdaptiveGrid(RATES, deltas(method, form), sketch_size=20, method=method, form=form)
+            grid = AdaptiveGrid(RATES, deltas(method, form), sketch_size=20, method=method, form=form)
             curve = []
             for start in range(0, len(rows), 500):
                 grid.update(rows[start : start + 500], y[start : start + 500])
                 curve.append(grid.cumulative_loss)
             losses.append(grid.cumulative_loss.min())
             by_eta.setdefault((method, form), []).append(grid.cumulative_loss.min(axis=1))
-            best.append((grid.best().learning_rate, grid.best().delta))
+            best.append(grid.best())
             if seed == 0:
                 i, j = np.unravel_index(np.argmin(curve[-1]), curve[-1].shape)
                 curves[method, form] = [0, *(part[i, j] for part in curve)]
@@ -120,7 +121,11 @@ def regression(args):
 
 
 def _round(rows, y, n, tau=20, **options):
-    """Seconds a round, of n after the first 600, by which a full H is full."""
+    """Seconds a round, of n after the first 600, by which a full H is full; without a model of its own, of the loop."""
+    if options["method"] in TOGETHER and options["method"] != "ada_full":
+        grid = AdaptiveGrid([options["learning_rate"]], [options["delta"]], method=options["method"], sketch_size=tau)
+        grid.update(rows[:1], y[:1])
+        return seconds(lambda: grid.update(rows[1 : n + 1], y[1 : n + 1])) / n
     model = fs.AdaptiveSubgradient(tau, loss="absolute", **PLAIN, **options).update(rows[:600], y[:600])
     return min(seconds(lambda: model.copy().update(rows[:n], y[:n])) for _ in range(3)) / n
 
@@ -158,7 +163,7 @@ def _sizes(args):
                 continue
             start = time.process_time()
             searched = deltas(method, "mirror_descent") if tau == 20 else DELTAS
-            grid = fs.AdaptiveGrid(RATES, searched, sketch_size=tau, method=method).update(rows, y)
+            grid = AdaptiveGrid(RATES, searched, sketch_size=tau, method=method).update(rows, y)
             taken = time.process_time() - start
             best = grid.best()
             one = _round(rows, y, 1000, tau, method=method, learning_rate=best.learning_rate, delta=best.delta)
@@ -228,7 +233,7 @@ def classification(args):
                 start = time.process_time()
                 mistakes, models = _mistakes(x[order], y[order], classes, method, form, *best)
                 taken = time.process_time() - start
-                scores = np.stack([model.decision_function(test) for model in models], axis=1)
+                scores = np.stack([test @ coef for coef in models], axis=1)
                 right = classes[scores.argmax(axis=1)] == truth
                 results.append((mistakes / len(classes), 100 * np.mean(right), taken))
             mistakes, right, taken = zip(*results, strict=True)
@@ -250,8 +255,14 @@ def classification(args):
 
 
 def _mistakes(x, y, classes, method, form, eta, delta):
-    models, total = [], 0
+    """(mistakes of all classes, coefficients of each)."""
+    coefs, total = [], 0
     for label in classes:
+        if method == "radagrad":
+            mistakes, coef = _radagrad(x, np.where(y == label, 1.0, -1.0), eta, delta)
+            total += mistakes
+            coefs.append(coef)
+            continue
         steps = {"method": method, "form": form, "learning_rate": eta, "delta": delta}
         model = fs.AdaptiveSubgradient(20, loss="squared_hinge", **PLAIN, **steps)
         try:
@@ -259,8 +270,28 @@ def _mistakes(x, y, classes, method, form, eta, delta):
             total += round(model.progress["error_rate"] * len(x))
         except FloatingPointError:
             total += len(x)
-        models.append(model)
-    return total, models
+        coefs.append(model.coef)
+    return total, coefs
+
+
+def _radagrad(x, y, eta, delta):
+    """(mistakes, coefficients) of RADAGRAD under the squared hinge, in NumPy."""
+    mistakes = 0
+
+    def subgradient(t, beta):
+        nonlocal mistakes
+        row, target = x[t - 1], y[t - 1]
+        short = max(0.0, 1.0 - target * float(row @ beta))
+        mistakes += short >= 1.0
+        return short * short, -2.0 * short * target * row
+
+    random = np.random.default_rng(0)
+    steps = {"sketch_size": 20, "learning_rate": eta, "delta": delta, "rng": random}
+    try:
+        coef, _ = reference.radagrad(x.shape[1], len(x), subgradient=subgradient, **steps)
+    except np.linalg.LinAlgError:  # the steps have left the range of numbers
+        return len(x), np.zeros(x.shape[1])
+    return mistakes, coef
 
 
 # -- section 5.4 -----------------------------------------------------------------------------------------------------

@@ -44,7 +44,7 @@ MODELS = {
     "SketchedNewton full": "fs.SketchedNewton(method='full', alpha0=1.0).update(X, y)",
     **{
         f"AdaptiveSubgradient {m}": f"fs.AdaptiveSubgradient(8, method={m!r}).update(X, y)"
-        for m in ("ada_ffd", "ada_fd", "ada_full", "ada_diag", "ada_lr", "radagrad", "fd_son", "ogd", "adam")
+        for m in ("ada_ffd", "ada_fd", "ada_full", "ada_diag", "fd_son", "ogd", "adam")
     },
     "AdaptiveSubgradient ada_ffd, CSR": CSR + "fs.AdaptiveSubgradient(8).update(X, y)",
     **{

@@ -24,7 +24,6 @@ _HOME = {
     "SketchQuantizer": "fastsketch.quantizing",
     "SketchedNewton": "fastsketch.online",
     "AdaptiveSubgradient": "fastsketch.online",
-    "AdaptiveGrid": "fastsketch.online",
     "LowRankModel": "fastsketch.lowrank",
     "SketchedEASE": "fastsketch.recommending",
     "open_rows": "fastsketch.sources",

@@ -12,7 +12,6 @@ from fastsketch.jobs import run as run
 from fastsketch.lowrank import LowRankModel as LowRankModel
 from fastsketch.merging import map_merge as map_merge
 from fastsketch.merging import merge as merge
-from fastsketch.online import AdaptiveGrid as AdaptiveGrid
 from fastsketch.online import AdaptiveSubgradient as AdaptiveSubgradient
 from fastsketch.online import SketchedNewton as SketchedNewton
 from fastsketch.quantizing import SketchQuantizer as SketchQuantizer
@@ -42,7 +41,6 @@ from . import sources as sources
 
 __version__: str
 __all__ = [
-    "AdaptiveGrid",
     "AdaptiveSubgradient",
     "CodeIndex",
     "Compressor",

@@ -33,9 +33,7 @@ class Normal(IntEnum):
     COMPLETION = 1
     HYPERPLANES = 2
     OJA_START = 3
-    RADAGRAD = 71
     NEWTON_PROJECTION = 68 << 32
-    ADA_LR = 72 << 32
     PURSUIT = 81 << 32
 
 

@@ -38,8 +38,6 @@ NAMES = (
     "online-named",
     "online-ada-ffd-csr",
     "online-adam",
-    "online-radagrad",
-    "online-grid",
     "online-real-by-loss",
     "completion-low-rank-by-ids",
     "completion-admm",

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch.io import StateError
-from fastsketch.online import AdaptiveGrid, AdaptiveSubgradient, SketchedNewton
+from fastsketch.online import AdaptiveSubgradient, SketchedNewton
 
 LinearLearner = SketchedNewton | AdaptiveSubgradient
 Floats = NDArray[np.float64]
@@ -34,8 +34,6 @@ class Answers:
 
 def as_answers(model: Any, path: str) -> Answers:
     """Return the answers of the model of a file; StateError if it is another kind, or has seen nothing."""
-    if isinstance(model, AdaptiveGrid):
-        model = model.best()
     if not isinstance(model, SketchedNewton | AdaptiveSubgradient):
         raise StateError(f"{path} holds a {type(model).__name__}: models of 'learn' and 'complete' predict")
     if model.n_rows == 0:

@@ -1,24 +1,20 @@
-"""Arrays of the adaptive methods: H sketched or whole, diagonal, or by random projections.
+"""Arrays of the adaptive methods: H sketched or whole, or diagonal.
 
-Every state has points (learning rate, delta), each with a w of its own. The rounds are in _kernels/online/adaptive and
-_kernels/online/diagonal; those of ADA-LR and RADAGRAD, which are here for comparison, are a few LAPACK calls, so that
-NumPy serves.
+The kernels (_kernels/online/adaptive, _kernels/online/diagonal) run rounds for k points (learning rate, delta), each
+with a w of its own; a model has one.
 """
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Self, cast
+from typing import Annotated, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch import _threads
 from fastsketch._kernels.losses import L1_PENALTY, NO_PENALTY
 from fastsketch._kernels.online import adaptive, diagonal
 from fastsketch._kernels.online.numbers import ADAM, COUNTS, DIAGONAL, EVERY_ROUND, NEVER, OLD, RANK, ROUND, ROWS, TURNS
-from fastsketch._losses import LOSSES, as_loss_parameter
-from fastsketch._random import Normal, random_normal
 from fastsketch.io import _checks as checks
 from fastsketch.online._state_arrays import (
     OF_LOSSES,
@@ -35,7 +31,6 @@ from fastsketch.online._state_arrays import (
     Places,
     RowBatch,
     Zeros,
-    fields_of,
 )
 
 
@@ -68,12 +63,6 @@ class PointsState(LearnedState):
         i = self.best()
         return int(self.count[ROUND]), float(self.losses[i]), int(self.mistakes[i])
 
-    def give_point(self, i: int, other: Self) -> None:
-        """Give `other`, the state of one point that has seen nothing, what this one has learned at point i."""
-        names = _names_of_points(self)
-        arrays = self.saved()
-        other.fill({name: (array[i : i + 1] if name in names else array).copy() for name, array in arrays.items()})
-
     def validate_all(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         LearnedState.validate_all(self, arrays)
         (k, _), rounds = self.base.shape, int(arrays["count"][ROUND])
@@ -87,16 +76,6 @@ class PointsState(LearnedState):
             raise ValueError(f"delta must be positive, got {arrays['delta']}")
         if self.residuals is not None:
             checks.not_negative(arrays, "residuals", (2,))
-
-
-def _names_of_points(arrays: Arrays) -> set[str]:
-    """Return the names of the arrays that have one row or entry for each point."""
-    names = {item.name for item in fields_of(type(arrays)) if item.of_points}
-    for item in fields_of(type(arrays)):
-        value = getattr(arrays, item.name)
-        if isinstance(value, Arrays):
-            names |= _names_of_points(value)
-    return names
 
 
 def _fields_of_points(
@@ -390,108 +369,3 @@ def start_diagonal(
         slopes=zeros(k),
         scores=zeros(k),
     )
-
-
-# -- H by random projections -------------------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True)
-class ProjectedSetting:
-    """Parameters of a method by random projections as its rounds take them."""
-
-    method: str
-    loss: str
-    sketch_size: int
-    seed: int
-    in_units: bool = False  # slopes and steps in units of residuals
-
-
-@dataclass(slots=True)
-class ProjectedState(PointsState):
-    """State with H by random projections, of k points in d features."""
-
-    setting: ProjectedSetting
-    products: Floats  # sum of g g' (d, d) of "ada_lr", of g (Pi g)' (d, tau) of "radagrad"
-
-    def learn(self, batch: RowBatch, targets: Floats, sample_weight: Floats, scores: Floats) -> None:
-        """Run rounds of equations 3 and 4 of the ADA-FD paper, for every point."""
-        fixed = projection(self.setting, self.base.shape[1], 0) if self.setting.method == "radagrad" else None
-        with np.errstate(all="ignore"):
-            for i, x in enumerate(cast(Floats, batch)):
-                if not self._round(x, targets[i], sample_weight[i], fixed, scores[i : i + 1]):
-                    return
-
-    @_threads.one_blas_thread
-    def _round(self, x: Floats, target: float, weight: float, fixed: Floats | None, score: Floats) -> bool:
-        """Learn from one row; False, with nothing changed, if a score is not finite."""
-        loss, p = LOSSES[self.setting.loss], as_loss_parameter(self.setting.loss, None)
-        z = self.base @ x
-        y = np.full_like(z, target)
-        losses, slopes = weight * loss.value(z, y, p), weight * loss.slope(z, y, p)
-        if not np.isfinite(z).all() or not np.isfinite(slopes * slopes * (x @ x)).all():
-            return False
-        unit = 1.0
-        if self.residuals is not None and weight > 0:
-            sums = self.residuals + (weight * (z[0] - target) ** 2, weight)
-            if not np.isfinite(sums).all():
-                return False
-            self.residuals[:] = sums
-            unit = float(np.sqrt(sums[0] / sums[1])) or 1.0
-            if self.setting.loss == "absolute" or (self.setting.loss == "huber" and unit > 1):
-                slopes = slopes * unit
-        score[0] = z[0]
-        self.count[ROUND] += 1
-        self.losses += losses
-        self.mistakes += z * target <= 0
-        h_slope = weight if self.setting.loss == "absolute" else slopes[0] / unit
-        if abs(h_slope) > 1e-12 and x.any():
-            self._step(x, h_slope, slopes, fixed)
-        return True
-
-    def _step(self, x: Floats, h_slope: float, slopes: Floats, fixed: Floats | None) -> None:
-        """Update H by the gradient h_slope x, and move w of each point along its own, slope x."""
-        eta, delta, g = self.learning_rate[:, None], self.delta[:, None], h_slope * x
-        if fixed is None:
-            self.products += np.outer(g, g)
-            q = np.linalg.qr(self.products @ projection(self.setting, len(x), int(self.count[ROUND])))[0]
-            _, s, vt = _svd(q.T @ self.products)
-            inner = vt @ x
-            self.base -= eta * slopes[:, None] * ((inner / (np.sqrt(s) + delta)) @ vt)
-            return
-        self.products += np.outer(g, g @ fixed)
-        q = np.linalg.qr(self.products)[0]
-        _, s, wt = _svd(self.products.T @ q)
-        v = q @ wt.T
-        inner = v.T @ x
-        self.base -= eta * slopes[:, None] * ((inner / (np.sqrt(s) + delta)) @ v.T + (x - v @ inner))
-
-    def is_atomic(self) -> bool:
-        return False
-
-    def coefs(self) -> Floats:
-        return self.base.copy()
-
-
-def _svd(matrix: Floats) -> tuple[Floats, Floats, Floats]:
-    if not np.isfinite(matrix).all():  # LAPACK may look for the singular values of infinity for ever
-        raise np.linalg.LinAlgError("the products of the gradients have left the range of numbers")
-    u, s, vt = np.linalg.svd(matrix, full_matrices=False)
-    return u, s, vt
-
-
-def start_projected(
-    setting: ProjectedSetting, learning_rate: Floats, delta: Floats, *, d: int, sparse: bool, zeros: Zeros = np.zeros
-) -> ProjectedState:
-    """Return the state before the first row; with zeros=outline, one of the same shapes that takes no memory."""
-    width = d if setting.method == "ada_lr" else setting.sketch_size
-    return ProjectedState(
-        **_fields_of_points(learning_rate, delta, d=d, sparse=sparse, in_units=setting.in_units, zeros=zeros),
-        setting=setting,
-        products=zeros((d, width)),
-    )
-
-
-def projection(setting: ProjectedSetting, d: int, round_: int) -> Floats:
-    """Return Pi, (d, tau): one for all rounds of RADAGRAD, another in each of ADA-LR."""
-    tau = setting.sketch_size
-    if setting.method == "ada_lr":
-        return random_normal(setting.seed, Normal.ADA_LR + round_, d * tau).reshape(d, tau)
-    return random_normal(setting.seed, Normal.RADAGRAD, d * tau).reshape(tau, d).T / np.sqrt(tau)

@@ -1,38 +1,30 @@
 """Adaptive subgradients: steps measured by a matrix learned from the gradients, sketched so that a round is cheap."""
 
-from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastsketch import _model
-from fastsketch._kernels.guard import reads
 from fastsketch._kernels.losses import L1_PENALTY, L2_PENALTY, NO_PENALTY
 from fastsketch._kernels.online.numbers import ADAM, DIAGONAL, EVERY_ROUND, GRADIENT, NEVER, WHEN_FULL
-from fastsketch._losses import LOSSES, OnlineLossName
-from fastsketch._parameters import choice, flag, integer, parameter, real, seed
+from fastsketch._losses import LOSSES
+from fastsketch._parameters import choice, parameter, real
 from fastsketch._validation import as_real
 from fastsketch.online._adaptive_state import (
     DiagonalSetting,
     PointsState,
-    ProjectedSetting,
     SketchedSetting,
     start_diagonal,
-    start_projected,
     start_sketched,
 )
 from fastsketch.online._class_states import RATE_OF_NUMBERS
-from fastsketch.online._kept import Kept
-from fastsketch.online._labels import ClassWeight, as_class_weight, as_classes
 from fastsketch.online._predictions import OnlineLinear
 from fastsketch.online._state_arrays import Floats, Zeros
 
 RULES = {"ada_fd": EVERY_ROUND, "ada_ffd": WHEN_FULL, "fd_son": WHEN_FULL, "ada_full": NEVER}
-PROJECTED = ("ada_lr", "radagrad")  # no form for penalties, nor for dual averaging
 DIAGONALS = {"ada_diag": DIAGONAL, "ogd": GRADIENT, "adam": ADAM}
 FADING = ("ada_ffd", "ada_fd", "ada_full", "fd_son", "ada_diag")
-METHODS = ("ada_ffd", "ada_fd", "ada_full", "ada_diag", "ada_lr", "radagrad", "fd_son", "ogd", "adam")
+METHODS = ("ada_ffd", "ada_fd", "ada_full", "ada_diag", "fd_son", "ogd", "adam")
 PENALTIES = {None: NO_PENALTY, "l1": L1_PENALTY, "l2": L2_PENALTY}
 
 # Learning rates of labels for rows as scale="moments" makes them, by progressive losses of eleven sets.
@@ -40,7 +32,7 @@ RATES_FOR_SCALED_ROWS = {"ada_ffd": 2.0, "ada_fd": 2.0, "ada_full": 2.0, "ada_di
 # Of real targets, whose steps are in units of residuals: by progressive losses of four sets.
 RATES_IN_UNITS = dict.fromkeys(("ada_ffd", "ada_fd", "ada_full", "ada_diag"), RATE_OF_NUMBERS) | {"ogd": 0.6}
 
-Method = Literal["ada_ffd", "ada_fd", "ada_full", "ada_diag", "ada_lr", "radagrad", "fd_son", "ogd", "adam"]
+Method = Literal["ada_ffd", "ada_fd", "ada_full", "ada_diag", "fd_son", "ogd", "adam"]
 Form = Literal["mirror_descent", "dual_averaging"]
 Penalty = Literal["l1", "l2"] | None
 
@@ -49,114 +41,7 @@ def _as_positive(value: Any, name: str) -> float:
     return as_real(value, name, 0.0, 1e300, low_open=True)
 
 
-def _as_grid(value: Any, name: str) -> tuple[float, ...]:
-    numbers = np.atleast_1d(np.asarray(value)).tolist()
-    if not numbers:
-        raise ValueError(f"{name} must not be empty")
-    return tuple(_as_positive(number, name) for number in numbers)
-
-
-class AdaptiveModel(OnlineLinear[PointsState], abstract=True):
-    """Adaptive method at one point (learning rate, delta), or at a grid of them."""
-
-    method: Method = choice(METHODS, default="ada_ffd")
-    form: Form = choice(("mirror_descent", "dual_averaging"), default="mirror_descent")
-    penalty: Penalty = choice(("l1", "l2", None), default=None)
-    penalty_strength: float = real(default=0.0)
-    seed: int = seed(default=0)
-
-    def _check(self) -> None:
-        super()._check()
-        if self.decay != 1.0:
-            self._check_fading("decay must be 1")
-        if (self.penalty is None) != (self.penalty_strength == 0):
-            raise ValueError(
-                "penalty and penalty_strength go together: "
-                f"got penalty={self.penalty!r}, penalty_strength={self.penalty_strength}"
-            )
-        if self.form == "dual_averaging" and self.method in (*PROJECTED, "ogd", "adam"):
-            raise ValueError(f"method={self.method!r} has form='mirror_descent' alone")
-        if self.penalty is not None and self.method in PROJECTED:
-            raise ValueError(f"method={self.method!r} takes no penalty")
-
-    def _check_fading(self, rule: str) -> None:
-        if self.method not in FADING:
-            raise ValueError(f"{rule} with method={self.method!r}: H fades in {', '.join(FADING)}")
-        if self.form == "dual_averaging":
-            raise ValueError(f"{rule} with form='dual_averaging', whose sum of gradients never fades")
-        if self.penalty is not None and self.method == "ada_diag":
-            raise ValueError(f"{rule} with a penalty and method='ada_diag', whose pulls are made up for later")
-
-    def _points(self) -> tuple[Floats, Floats]:
-        """Return (learning rate, delta) of every point, (k,) each."""
-        raise NotImplementedError
-
-    def _n_points(self) -> int:
-        return 1
-
-    def _in_units(self) -> bool:
-        """Return whether slopes and steps are in units of residuals."""
-        return False
-
-    def _blends_numbers(self) -> bool:
-        return self._in_units()
-
-    def _may_blend(self) -> bool:
-        return self.method not in DIAGONALS
-
-    def _takes_sparse(self) -> bool:
-        # the l1 step needs every coordinate; H of "ada_full" and of the projections is dense
-        return self.method in DIAGONALS or (self.method in RULES and self.method != "ada_full" and self.penalty != "l1")
-
-    def _start(self, d: int, sparse: bool, zeros: Zeros = np.zeros, slots: int | None = None) -> PointsState:
-        slots = d if slots is None else slots
-        loss, phi, dual = LOSSES[self.loss].number, PENALTIES[self.penalty], self.form == "dual_averaging"
-        if self.method in PROJECTED:
-            projected = ProjectedSetting(self.method, self.loss, self.sketch_size, self.seed, self._in_units())
-            return start_projected(projected, *self._points(), d=d, sparse=sparse, zeros=zeros)
-        if self.method in DIAGONALS:
-            diagonal = DiagonalSetting(
-                DIAGONALS[self.method],
-                loss,
-                phi,
-                dual,
-                self.penalty_strength,
-                self.decay,
-                self._in_units(),
-            )
-            return start_diagonal(diagonal, *self._points(), d=slots, sparse=sparse, zeros=zeros)
-        son = self.method == "fd_son"
-        sketched = SketchedSetting(
-            loss=loss,
-            rule=RULES[self.method],
-            phi=phi,
-            dual=dual,
-            root=not son,
-            fade=son,
-            sketch_size=self.sketch_size,
-            strength=self.penalty_strength,
-            decay=self.decay,
-            in_units=self._in_units(),
-        )
-        return start_sketched(sketched, *self._points(), d=d, slots=slots, sparse=sparse, zeros=zeros)
-
-    def _validate(self, state: dict[str, Any], arrays: _model.Arrays) -> None:
-        if "base" in arrays and len(arrays["base"]) != self._n_points():  # before anything of that length is made
-            raise ValueError(
-                f"it has {len(arrays['base'])} sets of coefficients, its parameters say {self._n_points()}"
-            )
-        super()._validate(state, arrays)
-        if self._values["delta"] is not None and "delta" in arrays and (arrays["delta"] != self._points()[1]).any():
-            raise ValueError(f"it has learned with delta = {arrays['delta']}, its parameters say {self._points()[1]}")
-
-    def _cause(self, learned: PointsState) -> str:
-        return (
-            f"learning_rate = {learned.learning_rate.max():g} is too large for the lengths of the rows, or "
-            f"delta = {learned.delta.min():g} too small"
-        )
-
-
-class AdaptiveSubgradient(AdaptiveModel):
+class AdaptiveSubgradient(OnlineLinear[PointsState]):
     """Linear model learned by adaptive subgradient steps, with H from a sketch of the gradients.
 
     Round t: score z = w'x, suffer the loss with subgradient g, G_t = sum g g', H_t = delta I + G_t^(1/2), and
@@ -165,7 +50,7 @@ class AdaptiveSubgradient(AdaptiveModel):
     Parameters
     ----------
     sketch_size : int, default 20
-        tau >= 2, for the methods that sketch or project.
+        tau >= 2, for the methods that sketch.
     loss : {"squared_hinge", "logistic", "square", "huber", "absolute"}, default "logistic"
         Targets of "logistic" and "squared_hinge" are labels, of any kind and number; "square" is (z - y)^2 / 2.
     loss_scale : float, default 1.0
@@ -188,15 +73,13 @@ class AdaptiveSubgradient(AdaptiveModel):
         learning_rate; "huber" and "absolute" are never blended.
     method : str, default "ada_ffd"
         "ada_ffd", "ada_fd": G by fast Frequent Directions, by Frequent Directions; "ada_full": G itself (d x d);
-        "ada_diag": its diagonal; "ada_lr", "radagrad": by random projections; "fd_son": delta I + sum g g' / sqrt(t) by
-        Frequent Directions; "ogd": step eta / sqrt(t); "adam": decay rates 0.9 and 0.999.
+        "ada_diag": its diagonal; "fd_son": delta I + sum g g' / sqrt(t) by Frequent Directions; "ogd": step
+        eta / sqrt(t); "adam": decay rates 0.9 and 0.999.
     form : {"mirror_descent", "dual_averaging"}, default "mirror_descent"
         Composite mirror descent, or dual averaging (the primal-dual subgradient method).
     penalty : {None, "l1", "l2"}
         ``phi(w) = penalty_strength |w|_1`` or ``penalty_strength / 2 |w|^2`` in every round.
     penalty_strength : float, default 0.0
-    seed : int, default 0
-        Of the random projections.
     learning_rate : float, optional
         eta, the factor on every step. If it is not given 0.1, but for labels of rows with scale="moments" 2 for
         "ada_ffd", "ada_fd" and "ada_full", and 1 for "ada_diag". For losses of real targets it is then in units of the
@@ -250,21 +133,20 @@ class AdaptiveSubgradient(AdaptiveModel):
     Notes
     -----
     A round of "ada_ffd" and "ada_fd" costs O(tau d + tau^3) for dense rows and O(tau nnz + tau^3) for sparse ones; once
-    in about tau rounds a shrink costs O(tau^2 d). The diagonal methods cost O(nnz), but "adam" O(d); "ada_full" O(d^3),
-    and every round of "ada_lr" costs O(tau d^2). Of sparse rows d is the number of columns that have occurred. With
-    penalty="l1" a sketched round solves a convex problem of at most 2 tau variables by Newton steps to a relative
-    1e-12, at O(tau^2 d) each, and rows are learned from as dense ones. The penalty is not part of the loss in
-    ``progress``.
+    in about tau rounds a shrink costs O(tau^2 d). The diagonal methods cost O(nnz), but "adam" O(d); "ada_full" O(d^3).
+    Of sparse rows d is the number of columns that have occurred. With penalty="l1" a sketched round solves a convex
+    problem of at most 2 tau variables by Newton steps to a relative 1e-12, at O(tau^2 d) each, and rows are learned
+    from as dense ones. The penalty is not part of the loss in ``progress``.
 
     A gradient adds a direction to the sketch if more than 1e-10 of it is new, 3e-7 where rows are sparse.
 
     At a tie of the absolute loss w does not move, but the sketch takes x x', a subgradient's as well: so H never
-    depends on eta and delta, and AdaptiveGrid is exact.
+    depends on eta and delta.
 
     References
     ----------
-    ADA-FD: Wan, Zhang, IEEE TPAMI 44 (2022), Algorithms 1 to 4. Duchi, Hazan, Singer 2011; Krummenacher et al. 2016;
-    Luo et al. 2016; Zinkevich 2003; Kingma, Ba 2015. Penalty "l1": Becker, Fadili 2012.
+    ADA-FD: Wan, Zhang, IEEE TPAMI 44 (2022), Algorithms 1 to 4. Duchi, Hazan, Singer 2011; Luo et al. 2016; Zinkevich
+    2003; Kingma, Ba 2015. Penalty "l1": Becker, Fadili 2012.
 
     Examples
     --------
@@ -277,8 +159,84 @@ class AdaptiveSubgradient(AdaptiveModel):
     True
     """
 
+    method: Method = choice(METHODS, default="ada_ffd")
+    form: Form = choice(("mirror_descent", "dual_averaging"), default="mirror_descent")
+    penalty: Penalty = choice(("l1", "l2", None), default=None)
+    penalty_strength: float = real(default=0.0)
     learning_rate: float | None = parameter(_as_positive, default=None)
     delta: float | None = parameter(_as_positive, default=None)
+
+    def _check(self) -> None:
+        super()._check()
+        if self.decay != 1.0:
+            self._check_fading("decay must be 1")
+        if (self.penalty is None) != (self.penalty_strength == 0):
+            raise ValueError(
+                "penalty and penalty_strength go together: "
+                f"got penalty={self.penalty!r}, penalty_strength={self.penalty_strength}"
+            )
+        if self.form == "dual_averaging" and self.method in ("ogd", "adam"):
+            raise ValueError(f"method={self.method!r} has form='mirror_descent' alone")
+
+    def _check_fading(self, rule: str) -> None:
+        if self.method not in FADING:
+            raise ValueError(f"{rule} with method={self.method!r}: H fades in {', '.join(FADING)}")
+        if self.form == "dual_averaging":
+            raise ValueError(f"{rule} with form='dual_averaging', whose sum of gradients never fades")
+        if self.penalty is not None and self.method == "ada_diag":
+            raise ValueError(f"{rule} with a penalty and method='ada_diag', whose pulls are made up for later")
+
+    def _blends_numbers(self) -> bool:
+        return self._in_units()
+
+    def _may_blend(self) -> bool:
+        return self.method not in DIAGONALS
+
+    def _takes_sparse(self) -> bool:
+        # the l1 step needs every coordinate; H of "ada_full" is dense
+        return self.method in DIAGONALS or (self.method != "ada_full" and self.penalty != "l1")
+
+    def _start(self, d: int, sparse: bool, zeros: Zeros = np.zeros, slots: int | None = None) -> PointsState:
+        slots = d if slots is None else slots
+        loss, phi, dual = LOSSES[self.loss].number, PENALTIES[self.penalty], self.form == "dual_averaging"
+        if self.method in DIAGONALS:
+            diagonal = DiagonalSetting(
+                DIAGONALS[self.method],
+                loss,
+                phi,
+                dual,
+                self.penalty_strength,
+                self.decay,
+                self._in_units(),
+            )
+            return start_diagonal(diagonal, *self._points(), d=slots, sparse=sparse, zeros=zeros)
+        son = self.method == "fd_son"
+        sketched = SketchedSetting(
+            loss=loss,
+            rule=RULES[self.method],
+            phi=phi,
+            dual=dual,
+            root=not son,
+            fade=son,
+            sketch_size=self.sketch_size,
+            strength=self.penalty_strength,
+            decay=self.decay,
+            in_units=self._in_units(),
+        )
+        return start_sketched(sketched, *self._points(), d=d, slots=slots, sparse=sparse, zeros=zeros)
+
+    def _validate(self, state: dict[str, Any], arrays: _model.Arrays) -> None:
+        if "base" in arrays and len(arrays["base"]) != 1:  # before anything of that length is made
+            raise ValueError(f"it has {len(arrays['base'])} sets of coefficients, a model has 1")
+        super()._validate(state, arrays)
+        if self._values["delta"] is not None and "delta" in arrays and (arrays["delta"] != self._points()[1]).any():
+            raise ValueError(f"it has learned with delta = {arrays['delta']}, its parameters say {self._points()[1]}")
+
+    def _cause(self, learned: PointsState) -> str:
+        return (
+            f"learning_rate = {learned.learning_rate.max():g} is too large for the lengths of the rows, or "
+            f"delta = {learned.delta.min():g} too small"
+        )
 
     def _resolved(self) -> dict[str, Any]:
         rate, delta = self.learning_rate, self.delta
@@ -298,105 +256,3 @@ class AdaptiveSubgradient(AdaptiveModel):
     def _points(self) -> tuple[Floats, Floats]:
         resolved = self._resolved()
         return np.array([resolved["learning_rate"]]), np.array([resolved["delta"]])
-
-
-class AdaptiveGrid(AdaptiveModel):
-    """All of a grid of learning rates and deltas in one pass, under the absolute loss, with one sketch for all points.
-
-    Parameters
-    ----------
-    learning_rate, delta : sequences of float
-        Factors on every step, and multiples of the identity in H.
-    sketch_size, loss_scale, method, form, penalty, penalty_strength, seed, open_columns, hash_bits, decay
-        Those of AdaptiveSubgradient.
-    fit_intercept, scale
-        Likewise, but off.
-
-    Notes
-    -----
-    A subgradient of ``|w'x - y|`` is x or -x, so that the sketch depends neither on the learning rate nor on delta, and
-    every point has the w of AdaptiveSubgradient(loss="absolute", learning_rate=..., delta=...), to rounding.
-    Everything that belongs to one model, such as ``coef``, is that of the best point; ``last_scores`` is that of the
-    first.
-
-    Examples
-    --------
-    >>> import numpy as np, fastsketch as fs
-    >>> rng = np.random.default_rng(0)
-    >>> X = rng.standard_normal((500, 30))
-    >>> grid = fs.AdaptiveGrid([0.01, 0.1, 1.0], [0.1, 1.0]).update(X, X @ rng.standard_normal(30))
-    >>> grid.cumulative_loss.shape, grid.best().learning_rate
-    ((3, 2), 1.0)
-    """
-
-    sketch_size: int = integer(default=20, at_least=2)
-    learning_rate: Sequence[float] = parameter(_as_grid, kw_only=False)
-    delta: Sequence[float] = parameter(_as_grid, kw_only=False)
-    loss: OnlineLossName = choice(("absolute",), default="absolute", init=False)
-    classes: Any = parameter(as_classes, default=None, init=False)
-    class_weight: ClassWeight = parameter(as_class_weight, default=None, init=False)
-    fit_intercept: bool = flag(default=False)
-    scale: Literal["moments"] | None = choice(("moments", None), default=None)
-    calibrate: bool = flag(default=False, init=False)
-    blend: bool | None = flag(default=False, init=False)
-    drift: Literal["restart"] | None = choice((None,), default=None, init=False)
-
-    def _points(self) -> tuple[Floats, Floats]:
-        rates, deltas = np.meshgrid(self.learning_rate, self.delta, indexing="ij")  # learning rates slowest
-        return rates.ravel(), deltas.ravel()
-
-    def _n_points(self) -> int:
-        return len(self.learning_rate) * len(self.delta)
-
-    def compare_with(self, comparator: Any) -> Any:
-        """Raise TypeError: a grid has many regrets, take that of its best().
-
-        Parameters
-        ----------
-        comparator : array_like (d,)
-
-        Raises
-        ------
-        TypeError
-            Always.
-        """
-        raise TypeError("a grid has many regrets: call compare_with of an AdaptiveSubgradient")
-
-    @property
-    @reads
-    def cumulative_loss(self) -> NDArray[np.float64]:
-        """Sum of losses so far, (len(learning_rate), len(delta))."""
-        shape = len(self.learning_rate), len(self.delta)
-        return np.zeros(shape) if self._learned is None else self._learned.losses.reshape(shape).copy()
-
-    @reads
-    def best(self) -> AdaptiveSubgradient:
-        """Return the AdaptiveSubgradient of the smallest cumulative loss, in the state that it has now.
-
-        Examples
-        --------
-        >>> import numpy as np, fastsketch as fs
-        >>> rng = np.random.default_rng(0)
-        >>> X = rng.standard_normal((500, 30))
-        >>> model = fs.AdaptiveGrid([0.01, 1.0], [0.1, 1.0]).update(X, X @ rng.standard_normal(30)).best()
-        >>> type(model).__name__, model.learning_rate, model.delta
-        ('AdaptiveSubgradient', 1.0, 1.0)
-        """
-        i = int(np.argmin(self.cumulative_loss))
-        rates, deltas = self._points()
-        shared = {name: value for name, value in self.parameters.items() if name not in ("learning_rate", "delta")}
-        model = AdaptiveSubgradient(**shared, loss="absolute", learning_rate=float(rates[i]), delta=float(deltas[i]))
-        if self._kept is not None and self._learned is not None:
-            columns, slots = self._kept.columns, self._learned.n_slots
-            single = model._start(columns.most + self.fit_intercept, self._learned.sparse, slots=slots)
-            self._learned.give_point(i, single)
-            inputs = self._kept.inputs.copied(slots)
-            model._kept = Kept[PointsState].beginning(
-                single, None, columns.copied(slots), inputs, model._metrics(), None
-            )
-            model._names = self._names.copied(self.n_rows)
-        return model
-
-    def _facts(self) -> dict[str, Any]:
-        best = self.best()
-        return {"best_learning_rate": best.learning_rate, "best_delta": best.delta, **super()._facts()}

@@ -183,8 +183,6 @@ class AdaptiveSubgradientClassifier(LinearClassifier):
         "balanced": n / (n_classes n_c) of the labels of y in ``fit``, of those so far in ``partial_fit``.
     epochs : int, default 1
         Passes of ``fit``; ``partial_fit`` makes one.
-    random_state : int, RandomState or None, default 0
-        Of the methods "ada_lr" and "radagrad"; an int is the seed itself.
 
     Attributes
     ----------
@@ -229,7 +227,6 @@ class AdaptiveSubgradientClassifier(LinearClassifier):
         blend: bool | None = None,
         class_weight: ClassWeight = None,
         epochs: int = 1,
-        random_state: int | RandomState | None = 0,
     ) -> None:
         self.sketch_size = sketch_size
         self.method: AdaptiveMethod = method
@@ -242,7 +239,6 @@ class AdaptiveSubgradientClassifier(LinearClassifier):
         self.fit_intercept = fit_intercept
         self.scale: Scale = scale
         self.epochs = epochs
-        self.random_state = random_state
         self.calibrate = calibrate
         self.blend = blend
         self.class_weight: ClassWeight = class_weight
@@ -254,7 +250,7 @@ class AdaptiveSubgradientRegressor(LinearRegressor):
 
     Parameters
     ----------
-    sketch_size, method, form, learning_rate, delta, penalty, penalty_strength, fit_intercept, scale, random_state
+    sketch_size, method, form, learning_rate, delta, penalty, penalty_strength, fit_intercept, scale
         As for AdaptiveSubgradientClassifier.
     loss : {"square", "huber", "absolute"}, default "square"
     blend : bool, optional
@@ -300,7 +296,6 @@ class AdaptiveSubgradientRegressor(LinearRegressor):
         scale: Scale = "moments",
         blend: bool | None = None,
         epochs: int = 1,
-        random_state: int | RandomState | None = 0,
     ) -> None:
         self.sketch_size = sketch_size
         self.method: AdaptiveMethod = method
@@ -313,5 +308,4 @@ class AdaptiveSubgradientRegressor(LinearRegressor):
         self.fit_intercept = fit_intercept
         self.scale: Scale = scale
         self.epochs = epochs
-        self.random_state = random_state
         self.blend = blend

@@ -6,7 +6,6 @@
 from typing import Any, Literal, Self
 
 import numpy as np
-from numpy.random import RandomState
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.class_weight import compute_class_weight
@@ -34,14 +33,15 @@ class LinearEstimator(FromModelEstimator):
     fit_intercept: bool
     scale: Scale
     epochs: int
-    random_state: int | RandomState | None
     model_: LinearModel
 
     def _new(self, **more: Any) -> LinearModel:
         """Return a model that has seen nothing, of the parameters that it shares with the estimator, and more."""
         own = vars(self)
         shared = {name: own[name] for name in self._KIND._declared if name in own}
-        model: Any = self._KIND(**{**shared, "seed": seed_of(self.random_state), **more})
+        if "random_state" in own:
+            shared["seed"] = seed_of(own["random_state"])
+        model: Any = self._KIND(**{**shared, **more})
         self._name_features(model)
         self._fix_parameters()
         return model

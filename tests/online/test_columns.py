@@ -30,7 +30,6 @@ MODELS = {
         method="ada_diag", penalty="l1", penalty_strength=0.01, **more
     ),
     "adam": lambda **more: papers.AdaptiveSubgradient(method="adam", **more),
-    "grid": lambda **more: fs.AdaptiveGrid([0.1, 1.0], [1.0, 3.0], sketch_size=3, **more),
 }
 BY_SLOT = [name for name in MODELS if name != "oja"]
 
@@ -204,7 +203,7 @@ def test_open_columns(name):
 def test_open_columns_need_a_form_for_sparse_rows():
     for make in (
         lambda: papers.SketchedNewton(method="full", alpha0=1.0, open_columns=True),
-        lambda: papers.AdaptiveSubgradient(method="ada_lr", open_columns=True),
+        lambda: papers.AdaptiveSubgradient(method="ada_full", open_columns=True),
         lambda: papers.AdaptiveSubgradient(penalty="l1", penalty_strength=0.1, open_columns=True),
     ):
         with pytest.raises(ValueError, match="open_columns needs a form for sparse rows"):

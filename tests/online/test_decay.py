@@ -212,7 +212,6 @@ def test_adaptive_models_that_cannot_forget():
     for given in (
         {"method": "ogd"},
         {"method": "adam"},
-        {"method": "ada_lr"},
         {"method": "ada_ffd", "form": "dual_averaging"},
         {"method": "ada_diag", "penalty": "l2", "penalty_strength": 0.1},
     ):
@@ -229,11 +228,3 @@ def test_adaptive_fade_is_decay_by_hand(method):
     for i in range(200):
         by_hand.fade(0.9).update(rows[i], y[i])
     assert np.allclose(by_itself.coef, by_hand.coef, rtol=1e-9, atol=1e-9)
-
-
-def test_a_grid_forgets_as_its_points_do():
-    rows, y = stream(200)
-    grid = fs.AdaptiveGrid([0.1, 1.0], [0.1], sketch_size=5, decay=0.95).update(rows, y)
-    best = grid.best()
-    alone = papers.AdaptiveSubgradient(5, loss="absolute", learning_rate=best.learning_rate, delta=0.1, decay=0.95)
-    assert best.decay == 0.95 and np.allclose(alone.update(rows, y).coef, best.coef, rtol=1e-9, atol=1e-12)

@@ -23,7 +23,6 @@ MAKERS = {
     "ada-fd-dual": lambda **kw: papers.AdaptiveSubgradient(3, method="ada_fd", form="dual_averaging", **kw),
     "ada-full": lambda **kw: papers.AdaptiveSubgradient(3, method="ada_full", **kw),
     "ada-diag": lambda **kw: papers.AdaptiveSubgradient(method="ada_diag", **kw),
-    "radagrad": lambda **kw: papers.AdaptiveSubgradient(3, method="radagrad", **kw),
 }
 FORMS = {"dense": np.asarray, "sparse": sparse.csr_array}
 

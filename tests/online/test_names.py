@@ -210,15 +210,6 @@ def test_comparators_are_for_numbered_columns():
         fs.SketchedNewton(2).compare_with([1.0]).update([{"a": 1.0}], [1])
 
 
-def test_grids_have_names():
-    rows, labels = people(40)
-    targets = np.where(np.array(labels) == "yes", 1.0, -1.0)
-    grid = fs.AdaptiveGrid([0.1, 1.0], [1.0], sketch_size=4).update(rows, targets)
-    best = grid.best()
-    assert best.vocabulary == grid.vocabulary and len(best.vocabulary) > 10
-    assert best.update(rows, targets).n_rows == 80 and grid.n_rows == 40
-
-
 def test_rows_without_features():
     model = fs.SketchedNewton(2).update([{}], [1]).update([{"a": 1.0}, {}], [1, 0])
     assert fs.from_bytes(model.to_bytes()).to_bytes() == model.to_bytes()

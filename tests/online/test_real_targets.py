@@ -7,7 +7,7 @@ from scipy.sparse import csr_array
 import fastsketch as fs
 from fastsketch._kernels.online.readout import blend_numbers
 
-METHODS = ("ada_ffd", "ada_fd", "ada_full", "ada_diag", "ada_lr", "radagrad", "fd_son", "ogd", "adam")
+METHODS = ("ada_ffd", "ada_fd", "ada_full", "ada_diag", "fd_son", "ogd", "adam")
 BOTH = (fs.AdaptiveSubgradient, fs.SketchedNewton)
 
 

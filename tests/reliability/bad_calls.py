@@ -38,7 +38,7 @@ REFUSALS = (TypeError, ValueError, OverflowError, MemoryError, OSError, Floating
 UNCHECKED = ("fastsketch.reference.", "fastsketch.lowrank.FoldedIn(")
 MEMORY = 6 << 30
 # Good calls that are refused all the same, by the kind of model.
-NEVER = ("AdaptiveGrid.compare_with", "SGH.update", *(f"{kind}.predict_proba" for kind in ("AdaptiveGrid", "ADMML1")))
+NEVER = ("SGH.update", "ADMML1.predict_proba")
 NEVER += tuple(f"{kind}.predict_proba" for kind in ("AISImpute", "AltMin", "WibergL1"))
 NEVER += ("CodeIndex.add_codes",)  # which needs the rows, too, where they are kept
 NEVER += ("Source.chunks_beside", "Source.read_beside")  # no column lies beside these rows
@@ -261,8 +261,6 @@ def _by_call(name, parameter):
         return {"rows": [{"a": 1.0, "b": "x"}, [("c", 2.0), "d"]], "path": _file(".csv")}.get(parameter)
     if "EASE" in name and parameter in ("rows", "X"):
         return np.abs(dense())
-    if name.endswith("AdaptiveGrid") and parameter in ("learning_rate", "delta"):
-        return [0.1, 1.0]
     if name.endswith(("dask.refine", "SecondPass.of")):
         return {"model": _learned(fs.FrequentDirections), "data": [dense]}.get(parameter)
     if name.endswith((".encode", ".fit")) and kind == "dask":

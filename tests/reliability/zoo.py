@@ -319,10 +319,9 @@ SPECIMENS = (
     _online("rfd-csr", fs.SketchedNewton, 3, rows=sparse_rows),
     *(
         _online(method, fs.AdaptiveSubgradient, 3, method=method)
-        for method in ("ada_fd", "ada_ffd", "ada_diag", "ada_full", "radagrad", "adam")
+        for method in ("ada_fd", "ada_ffd", "ada_diag", "ada_full", "adam")
     ),
     _online("ada-ffd-csr", fs.AdaptiveSubgradient, 3, form="dual_averaging", rows=sparse_rows),
-    _online("grid", fs.AdaptiveGrid, [0.1, 1.0], [1.0, 3.0], sketch_size=3),
     _classes("classes", fs.SketchedNewton, 3),
     _classes("classes-csr", fs.SketchedNewton, 3, rows=sparse_rows),
     _classes(
