@@ -106,7 +106,7 @@ BAD = [
     ("x,y\n1,5%\n", r"line 2: column 2 \('y'\): '5%' is no finite decimal number but a percentage: take the percent"),
     ("x,y\n1,€ 5\n", "'€ 5' is .* an amount of money: take the currency away"),
     ("x,y\n1,31.01.2024 12:30\n", "'31.01.2024 12:30' is .* but a date or a time: leave the column out"),
-    ('x,y\n1,"3,50"\n', r"'3,50' is .* but a number with a comma: --decimal , reads it .*decimal=','"),
+    ('x,y\n1,"3,50"\n', r"'3,50' is .* but a number with a comma: --set decimal=, reads it .*decimal=','"),
     ("x,y\n1,1 234.5\n", "'1 234.5' is .* a number with separators: leave them out"),
 ]
 
