@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 import fastsketch as fs
 from fastsketch._model import MergeableModel
 from fastsketch._validation import as_integer
+from fastsketch.cli._by_group import groups
 from fastsketch.cli._flags import flag_of, parameters_of
-from fastsketch.cli._groups import groups
 from fastsketch.cli._in_parts import learn_in_parts, rows_of
 from fastsketch.cli._job import limited
 from fastsketch.cli._models import load_model

@@ -12,7 +12,7 @@ import numpy as np
 from fastsketch._plot import figure
 from fastsketch.demo._anomaly import Anomaly
 from fastsketch.demo._components import PatchComponents
-from fastsketch.demo._learning import STEPS, DigitLearners
+from fastsketch.demo._digits import STEPS, DigitLearners
 from fastsketch.demo._neighbours import SHOWN, PatchNeighbours
 from fastsketch.demo._patches import Patches
 from fastsketch.demo._restoring import DAMAGE, RANK, Restored

@@ -16,7 +16,7 @@ import fastsketch as fs
 from fastsketch._plot import figure, plot_spectrum
 from fastsketch.demo._anomaly import find_anomaly
 from fastsketch.demo._components import find_components
-from fastsketch.demo._learning import learn_digits
+from fastsketch.demo._digits import learn_digits
 from fastsketch.demo._neighbours import find_neighbours
 from fastsketch.demo._page import write_page
 from fastsketch.demo._patches import Patches, photographs
