@@ -360,7 +360,7 @@ def _kinds(annotation: Any) -> set[Any]:
     if isinstance(kind, type):  # dict[str, float]
         return {kind}
     parts = get_args(annotation)
-    return set().union(*map(_kinds, parts)) if parts else {annotation}
+    return set[Any]().union(*map(_kinds, parts)) if parts else {annotation}
 
 
 def _number(text: str, name: str, kind: type, words: str) -> Any:

@@ -74,6 +74,8 @@ def decode(args: Namespace, model: Coder) -> None:
     """Write the rows that codes stand for into one .npy."""
     if len(args.inputs) > 1:
         raise ValueError(f"--what rows takes one file of codes, got {len(args.inputs)}")
+    if args.resume:
+        raise ValueError("--resume does not go with --what rows, which keeps no parts")
     with output_of(args, ".npy") as out:
         codes = matrix(args.inputs[0], np.uint8)
         encoder = model.encoder(factors=True) if isinstance(model, SketchHash) else model.encoder()

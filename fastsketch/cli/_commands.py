@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 import fastsketch as fs
 from fastsketch._model import MergeableModel
 from fastsketch._validation import as_integer
+from fastsketch.cli._by_group import groups
 from fastsketch.cli._flags import flag_of, parameters_of
-from fastsketch.cli._groups import groups
 from fastsketch.cli._in_parts import learn_in_parts, rows_of
 from fastsketch.cli._job import limited
 from fastsketch.cli._models import load_model
@@ -61,9 +61,9 @@ def _refuse(args: Namespace, what: str, names: Iterable[str]) -> None:
     """Raise ValueError for the first of these arguments that is given."""
     for name in names:
         usual = {"passes": 1, "workers": "auto", "engine": "processes", "max_memory": 1e9}.get(name)
-        if name in args.settings or getattr(args, name, usual) not in (usual, False):
-            flag = f"--set {name}" if name in ("max_memory", "folder") else flag_of(args, name)
-            raise ValueError(f"{flag} does not go with {what}")
+        value = getattr(args, name, usual)
+        if name in args.settings or not (value is None or value is False or value == usual):
+            raise ValueError(f"{flag_of(args, name)} does not go with {what}")
 
 
 def _refine(args: Namespace) -> None:

@@ -10,10 +10,10 @@ from scipy import sparse
 
 from fastsketch.cli._flags import parameters_of
 from fastsketch.cli._job import limited
-from fastsketch.cli._names import ids_of, places_of
 from fastsketch.cli._output import output_of
 from fastsketch.cli._reading import columns_of, dialect_of
 from fastsketch.cli._report import report
+from fastsketch.cli._text_ids import ids_of, places_of
 from fastsketch.features._events import read_events
 from fastsketch.features._id_map import ids_of_text
 from fastsketch.io._table import as_dialect

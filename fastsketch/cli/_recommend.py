@@ -13,10 +13,8 @@ from scipy import sparse
 
 from fastsketch._losses import LOSSES
 from fastsketch._validation import as_integer
-from fastsketch.cli._events import Meaning, UserEvents, meaning_of, read_user_events, rows_for
 from fastsketch.cli._flags import flag_of
 from fastsketch.cli._job import limited
-from fastsketch.cli._names import pairs_of
 from fastsketch.cli._output import Output, output_of
 from fastsketch.cli._recommenders import (
     ItemModel,
@@ -27,6 +25,8 @@ from fastsketch.cli._recommenders import (
     warn_of_ratings,
 )
 from fastsketch.cli._report import report
+from fastsketch.cli._text_ids import pairs_of
+from fastsketch.cli._user_events import Meaning, UserEvents, meaning_of, read_user_events, rows_for
 from fastsketch.features._events import read_ids
 from fastsketch.io import SourceError
 

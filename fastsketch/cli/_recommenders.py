@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from fastsketch._model import Model
-from fastsketch.cli._events import Meaning, UserEvents, meaning_in
 from fastsketch.cli._flags import parameters_of
 from fastsketch.cli._models import load_model
-from fastsketch.cli._names import names_of
+from fastsketch.cli._text_ids import names_of
+from fastsketch.cli._user_events import Meaning, UserEvents, meaning_in
 from fastsketch.features._id_map import ids_of_text, positions, taken
 from fastsketch.io import StateError
 from fastsketch.lowrank import LowRankModel

@@ -14,7 +14,7 @@ COMPONENTS = 12
 Array = NDArray[np.floating[Any]]
 
 
-class Components(NamedTuple):
+class PatchComponents(NamedTuple):
     """Results of this part of the demo."""
 
     facts: dict[str, Any]
@@ -24,8 +24,8 @@ class Components(NamedTuple):
     truth: Array  # (k,): exact variances
 
 
-def find_components(patches: Patches, sketch: fs.FrequentDirections, *, spectrum: Array) -> Components:
-    """The leading components by the sketch, and by the sketch refined; `spectrum`: exact eigenvalues of A'A."""
+def find_components(patches: Patches, sketch: fs.FrequentDirections, *, spectrum: Array) -> PatchComponents:
+    """Return the leading components by the sketch, and by the sketch refined; `spectrum`: exact eigenvalues of A'A."""
     k = min(COMPONENTS, sketch.resolved["sketch_size"] - 1)
     once = SketchedPCA.from_sketch(sketch, n_components=k)
     twice = SketchedPCA.from_sketch(sketch.copy().refine(fs.open_rows(patches.stream())), n_components=k)
@@ -42,9 +42,9 @@ def find_components(patches: Patches, sketch: fs.FrequentDirections, *, spectrum
         "widest_interval": widths[0],
         "widest_refined_interval": widths[1],
     }
-    return Components(facts, twice.components_, *ends, truth)
+    return PatchComponents(facts, twice.components_, *ends, truth)
 
 
 def within(ends: Array, truth: Array) -> int:
-    """How many values lie in their intervals."""
+    """Return how many values lie in their intervals."""
     return int(((ends[:, 0] <= truth) & (truth <= ends[:, 1])).sum())

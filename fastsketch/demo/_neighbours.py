@@ -23,7 +23,7 @@ OVERSAMPLE = 10
 HAMMING, RESCORED, TRUE = "Hamming, 64 bits", "codes, then rows", "in truth"
 
 
-class Place(NamedTuple):
+class PatchPlace(NamedTuple):
     """A patch to draw."""
 
     image: int
@@ -31,17 +31,17 @@ class Place(NamedTuple):
     left: int
 
 
-class Found(NamedTuple):
+class PatchNeighbours(NamedTuple):
     """Results of this part of the demo."""
 
     facts: dict[str, Any]
     hashes: fs.SketchHash
     codes: NDArray[np.uint8]
-    shown: list[dict[str, list[Place]]]  # of each query, by way: the query, then its neighbours
+    shown: list[dict[str, list[PatchPlace]]]  # of each query, by way: the query, then its neighbours
 
 
-def find_neighbours(patches: Patches) -> Found:
-    """Codes of all patches, normalised, two ways to search them, and all distances beside."""
+def find_neighbours(patches: Patches) -> PatchNeighbours:
+    """Return codes of all patches, normalised, two ways to search them, and all distances beside."""
     hashes, quantizer, seconds = fs.SketchHash(BITS), fs.SketchQuantizer(CODE_BYTES), 0.0
     for rows in normalised_stream(patches):
         hashes.update(rows)
@@ -85,15 +85,15 @@ def find_neighbours(patches: Patches) -> Found:
         "codes_recall": recall(estimated[len(drawn) :], truth[len(drawn) :]),
         "rescored_recall": recall(few, truth[len(drawn) :]),
     }
-    shown: list[dict[str, list[Place]]] = []
+    shown: list[dict[str, list[PatchPlace]]] = []
     for i, query in enumerate(drawn.tolist()):
         ways = {HAMMING: hamming[i], RESCORED: many[i], TRUE: truth[i]}
         shown.append({name: places(patches, apart(patches, [query, *ids.tolist()])) for name, ids in ways.items()})
-    return Found(facts, hashes, codes, shown)
+    return PatchNeighbours(facts, hashes, codes, shown)
 
 
 def nearest(patches: Patches, queries: Image, k: int) -> NDArray[np.int64]:
-    """The k nearest patches of each query (n, k), nearest first: all distances."""
+    """Return the k nearest patches of each query (n, k), nearest first: all distances."""
     squares = np.concatenate(
         [np.einsum("ij,ij->i", rows, rows) - 2 * (queries @ rows.T) for rows in normalised_stream(patches)], axis=1
     )
@@ -103,13 +103,13 @@ def nearest(patches: Patches, queries: Image, k: int) -> NDArray[np.int64]:
 
 
 def recall(found: NDArray[np.int64], truth: NDArray[np.int64]) -> float:
-    """Share of the NEAREST nearest in truth that are among the first NEAREST found."""
+    """Return the share of the NEAREST nearest in truth that are among the first NEAREST found."""
     pairs = zip(found[:, :NEAREST], truth[:, :NEAREST], strict=True)
     return float(np.mean([np.isin(true, some).mean() for some, true in pairs]))
 
 
 def chosen_queries(patches: Patches) -> NDArray[np.intp]:
-    """In each half of each photograph the patch of the largest contrast, on a grid of its size."""
+    """Return in each half of each photograph the patch of the largest contrast, on a grid of its size."""
     spots, side = patches.places, patches.side
     of_each = QUERIES // len(patches.images)
     out: list[int] = []
@@ -122,7 +122,7 @@ def chosen_queries(patches: Patches) -> NDArray[np.intp]:
 
 
 def apart(patches: Patches, indices: Sequence[int]) -> list[int]:
-    """The first patch, and of the others, in order, those that overlap none before them, SHOWN at most."""
+    """Return the first patch, and of the others, in order, those that overlap none before them, SHOWN at most."""
     spots, kept = patches.places, [indices[0]]
     for i in indices[1:]:
         same = [spots[k] for k in kept if spots[k][0] == spots[i][0]]
@@ -133,6 +133,6 @@ def apart(patches: Patches, indices: Sequence[int]) -> list[int]:
     return kept
 
 
-def places(patches: Patches, indices: Sequence[int]) -> list[Place]:
-    """Where patches are."""
-    return [Place(*patches.places[i].tolist()) for i in indices]
+def places(patches: Patches, indices: Sequence[int]) -> list[PatchPlace]:
+    """Return where patches are."""
+    return [PatchPlace(*patches.places[i].tolist()) for i in indices]

@@ -16,7 +16,7 @@ FLAT = 1.0
 
 
 def photographs() -> list[Image]:
-    """The two sample photographs that scikit-learn installs, float32 in [0, 1]."""
+    """Return the two sample photographs that scikit-learn installs, float32 in [0, 1]."""
     try:
         images: list[NDArray[Any]] = import_module("sklearn.datasets").load_sample_images().images
     except ImportError as error:
@@ -36,21 +36,21 @@ class Patches:
     step: int = 1
 
     def tops(self, image: Image) -> range:
-        """Lines of an image in which patches begin."""
+        """Return the lines of an image in which patches begin."""
         return range(0, image.shape[0] - self.side + 1, self.step)
 
     @property
     def n_rows(self) -> int:
-        """Number of patches."""
+        """Return the number of patches."""
         return sum(len(self.tops(image)) * (image.shape[1] - self.side + 1) for image in self.images)
 
     @property
     def n_features(self) -> int:
-        """Numbers of a patch."""
+        """Return how many numbers a patch has."""
         return self.side * self.side * 3
 
     def stream(self) -> Iterator[Image]:
-        """All patches as rows, one line of pixels of one image at a time."""
+        """Yield all patches as rows, one line of pixels of one image at a time."""
         side = self.side
         for image in self.images:
             width = image.shape[1]
@@ -60,7 +60,7 @@ class Patches:
                 yield strip.transpose(1, 0, 3, 2).reshape(width - side + 1, side * side * 3)
 
     def first(self, n: int) -> Image:
-        """The first n rows of the stream."""
+        """Return the first n rows of the stream."""
         rows: list[Image] = []
         for batch in self.stream():
             rows.append(batch)
@@ -70,7 +70,7 @@ class Patches:
 
     @cached_property
     def places(self) -> NDArray[np.intp]:
-        """(image, top, left) of every patch in the order of the stream, (n_rows, 3)."""
+        """Return (image, top, left) of every patch in the order of the stream, (n_rows, 3)."""
         out: list[NDArray[np.intp]] = []
         for number, image in enumerate(self.images):
             tops: NDArray[np.intp] = np.array(self.tops(image), np.intp)
@@ -80,17 +80,17 @@ class Patches:
         return np.concatenate(out)
 
     def at(self, indices: NDArray[np.intp]) -> Image:
-        """Patches by their number in the stream, as rows."""
+        """Return patches by their number in the stream, as rows."""
         side, places = self.side, cast(list[tuple[int, int, int]], self.places[indices].tolist())
         return np.stack([self.images[i][top : top + side, left : left + side].ravel() for i, top, left in places])
 
 
 def normalised(rows: Image) -> Image:
-    """Patches less their brightness, at about unit length: then likeness is of content, not of light."""
+    """Return patches less their brightness, at about unit length: then likeness is of content, not of light."""
     rows = rows - rows.mean(axis=1, keepdims=True)
     return rows / (np.linalg.norm(rows, axis=1, keepdims=True) + np.float32(FLAT))
 
 
 def normalised_stream(patches: Patches) -> Iterator[Image]:
-    """All patches, normalised."""
+    """Return all patches, normalised."""
     return map(normalised, patches.stream())

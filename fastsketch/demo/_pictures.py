@@ -11,9 +11,9 @@ import numpy as np
 
 from fastsketch._plot import figure
 from fastsketch.demo._anomaly import Anomaly
-from fastsketch.demo._components import Components
-from fastsketch.demo._learning import STEPS, Learned
-from fastsketch.demo._neighbours import SHOWN, Found
+from fastsketch.demo._components import PatchComponents
+from fastsketch.demo._digits import STEPS, DigitLearners
+from fastsketch.demo._neighbours import SHOWN, PatchNeighbours
 from fastsketch.demo._patches import Patches
 from fastsketch.demo._restoring import DAMAGE, RANK, Restored
 
@@ -24,8 +24,8 @@ GAP = 0.35
 WIDTH = SHOWN + 1 + 2
 
 
-def plot_components(found: Components, *, side: int, path: Path) -> None:
-    """The components as patches, and the intervals of their variances with the true values in them."""
+def plot_components(found: PatchComponents, *, side: int, path: Path) -> None:
+    """Draw the components as patches, and the intervals of their variances with the true values in them."""
     k = len(found.truth)
     columns = (k + 1) // 2
     made, whole = figure(figsize=(7.5, 6.6))
@@ -55,8 +55,8 @@ def plot_components(found: Components, *, side: int, path: Path) -> None:
     made.savefig(path, dpi=120, format="png")
 
 
-def plot_neighbours(patches: Patches, found: Found, *, path: Path) -> None:
-    """Of each query three lines: its neighbours by bits, by codes and then rows, and in truth."""
+def plot_neighbours(patches: Patches, found: PatchNeighbours, *, path: Path) -> None:
+    """Draw three lines for each query: its neighbours by bits, by codes and then rows, and in truth."""
     lines = [(name, spots) for ways in found.shown for name, spots in ways.items()]
     ways = len(found.shown[0])
     heights = np.arange(len(lines)) + GAP * (np.arange(len(lines)) // ways)
@@ -85,7 +85,7 @@ def _square(left: float, top: float, width: float, **style: Any) -> Any:
 
 
 def plot_anomaly(found: Anomaly, *, path: Path) -> None:
-    """The photograph, and the distance of the patch at each pixel."""
+    """Draw the photograph, and the distance of the patch at each pixel."""
     made, (left, right) = figure(2, 1, figsize=(6, 7.6))
     left.imshow(found.picture, interpolation="nearest")
     left.set_title("a piece of it has another grain", fontsize=10)
@@ -101,7 +101,7 @@ def plot_anomaly(found: Anomaly, *, path: Path) -> None:
     made.savefig(path, dpi=120, format="png")
 
 
-def plot_learning(learned: Learned, *, path: Path) -> None:
+def plot_learning(learned: DigitLearners, *, path: Path) -> None:
     """Online error against examples, for each learner at its best step size; and the final one against that size."""
     made, (left, right) = figure(2, 1, figsize=(6.5, 7.6))
     for i, (label, curve) in enumerate(learned.curves.items()):
@@ -122,7 +122,7 @@ def plot_learning(learned: Learned, *, path: Path) -> None:
 
 
 def plot_restored(restored: Restored, *, path: Path) -> None:
-    """Grey pictures side by side, each with its peak signal-to-noise ratio."""
+    """Draw grey pictures side by side, each with its peak signal-to-noise ratio."""
     made, axes = figure(2, 2, figsize=(6.5, 5))
     for (name, picture), cell in zip(restored.pictures.items(), axes.flat, strict=True):
         cell.imshow(picture, cmap="gray", vmin=0, vmax=1, interpolation="nearest")

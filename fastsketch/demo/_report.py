@@ -3,7 +3,7 @@
 from typing import Any
 
 from fastsketch.demo._anomaly import GRAIN, PIECE
-from fastsketch.demo._learning import STEPS
+from fastsketch.demo._digits import STEPS
 from fastsketch.demo._page import Section
 from fastsketch.demo._restoring import DAMAGE
 

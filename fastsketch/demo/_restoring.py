@@ -21,7 +21,7 @@ class Restored(NamedTuple):
 
 
 def restore(image: Image) -> Restored:
-    """A grey photograph, damaged, and restored under the square and the absolute loss."""
+    """Return a grey photograph, damaged, and restored under the square and the absolute loss."""
     whole: Image = image.mean(axis=2)[::STEP, ::STEP].astype(np.float32)
     rng = np.random.default_rng(0)
     lost = rng.random(whole.shape) < DAMAGE

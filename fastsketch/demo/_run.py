@@ -16,7 +16,7 @@ import fastsketch as fs
 from fastsketch._plot import figure, plot_spectrum
 from fastsketch.demo._anomaly import find_anomaly
 from fastsketch.demo._components import find_components
-from fastsketch.demo._learning import learn_digits
+from fastsketch.demo._digits import learn_digits
 from fastsketch.demo._neighbours import find_neighbours
 from fastsketch.demo._page import write_page
 from fastsketch.demo._patches import Patches, photographs
@@ -42,7 +42,7 @@ class ShowProgress(Protocol):
     def __call__(self, fraction: float, rows: int, *, final: bool = False) -> None: ...
 
 
-class Sketched(NamedTuple):
+class SketchedPatches(NamedTuple):
     """Results of the first part of the demo."""
 
     facts: dict[str, Any]
@@ -123,12 +123,12 @@ def make_room(folder: Path) -> None:
 
 
 def commands(folder: Path) -> list[str]:
-    """What to try with the models that have been written."""
+    """Return commands to try with the models that have been written."""
     sketch, codes = (shlex.quote(str(folder / name)) for name in ("patches.fsk", "codes.npy"))
     return [f"fastsketch info {sketch}", f"fastsketch info {codes}"]
 
 
-def sketch_patches(patches: Patches, sketch_size: int, *, progress: ShowProgress) -> Sketched:
+def sketch_patches(patches: Patches, sketch_size: int, *, progress: ShowProgress) -> SketchedPatches:
     """Sketch all patches; the exact moment matrix beside it gives the true error.
 
     Speeds, here and of the peer, are of one thread by its processor time: whatever else runs, they can be compared.
@@ -158,11 +158,11 @@ def sketch_patches(patches: Patches, sketch_size: int, *, progress: ShowProgress
         "incremental_pca_rows_per_second": peer,
         "speed_ratio": n / seconds / peer,
     }
-    return Sketched(facts, model, np.linalg.eigvalsh(truth)[::-1])
+    return SketchedPatches(facts, model, np.linalg.eigvalsh(truth)[::-1])
 
 
 def peer_rate(patches: Patches, n_components: int) -> float:
-    """Rows a second of scikit-learn's IncrementalPCA, on one thread."""
+    """Return rows a second of scikit-learn's IncrementalPCA, on one thread."""
     model = import_module("sklearn.decomposition").IncrementalPCA(n_components=n_components)
     rows = patches.first(PEER_ROWS)
     step = 5 * rows.shape[1]  # its own default batch size

@@ -40,6 +40,9 @@ def test_refine_refuses_other_rows(capsys):
     assert "only a sketch is refined" in refused(capsys, "sketch", "rows.npy", "--refine", "hash.fsk", "-o", "out.fsk")
     fs.FrequentDirections(6, decay=0.9).update(ROWS).save("faded.fsk")
     assert "decay" in refused(capsys, "sketch", "rows.npy", "--refine", "faded.fsk", "-o", "out.fsk")
+    for flag, value in (("--by", "0"), ("--passes", "2"), ("-l", "3"), ("--set", "beta=0.5"), ("--workers", "2")):
+        error = refused(capsys, "sketch", "rows.npy", "--refine", "rows.fsk", "-o", "out.fsk", flag, value)
+        assert "does not go with --refine" in error
 
 
 @pytest.mark.parametrize("name", ["sketch", "components", "singular_values", "gram"])

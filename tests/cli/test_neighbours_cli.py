@@ -119,7 +119,7 @@ def test_bad_input(run, quantized, tmp_path):
         (("quantize", "rows.npy", "-b", 0, "-o", "x.fsk"), "n_bytes must be"),
         (("quantize", "rows.npy", "-o", "x.fsk", "--resume"), "nothing to resume"),
         (("quantize", "rows.csv", "-b", 2, "-o", "x.fsk"), "rows.csv, line 2: column 2"),
-        (("transform", "s.fsk", "rows.npy", "-o", "x.npy"), "s.fsk holds a FrequentDirections"),
+        (("search", "s.fsk", "rows.npy", "--codes", "c.npy"), "s.fsk holds a FrequentDirections"),
         (("transform", "q.fsk", "rows.npy", "--factors", "-o", "x.npy"), "--factors is for codes of a hash"),
         ((*search, "--metric", "hamming"), "hamming"),
         ((*search, "--metric", "manhattan"), "metric must be one of"),

@@ -102,13 +102,13 @@ BAD = [
     ("\n \n", "holds no rows"),
     (b"a,\xff\n1,2\n", "line 1: it is no UTF-8"),
     ("id,2019,2020\na7,1,2\n", r"line 1: 'id', '2019', '2020': nothing tells .* \(header=True or header=False\)"),
-    ("a,2020\n3,4\n", "line 1: .* nothing tells whether this is a header: say --header or --no-header"),
+    ("a,2020\n3,4\n", "line 1: .* nothing tells whether this is a header: say --set header=yes or --set header=no"),
     ("4.o,5.o\n1,2\n", "line 1: .* nothing tells"),
     ("anna,,\nbob,1,2\n", "line 1: .* nothing tells"),
     ("x,y\n1,5%\n", r"line 2: column 2 \('y'\): '5%' is no finite decimal number but a percentage: take the percent"),
     ("x,y\n1,€ 5\n", "'€ 5' is .* an amount of money: take the currency away"),
     ("x,y\n1,31.01.2024 12:30\n", "'31.01.2024 12:30' is .* but a date or a time: leave the column out"),
-    ('x,y\n1,"3,50"\n', r"'3,50' is .* but a number with a comma: --decimal , reads it .*decimal=','"),
+    ('x,y\n1,"3,50"\n', r"'3,50' is .* but a number with a comma: --set decimal=, reads it .*decimal=','"),
     ("x,y\n1,1 234.5\n", "'1 234.5' is .* a number with separators: leave them out"),
 ]
 

@@ -25,7 +25,7 @@ TUNED: dict[str, Literal["ada_ffd", "ada_diag", "adam", "ogd"]] = {
 PASSES = 3  # over the stream, for a time that is not all start
 
 
-class Learned(NamedTuple):
+class DigitLearners(NamedTuple):
     """Results of this part of the demo."""
 
     facts: dict[str, Any]
@@ -44,7 +44,7 @@ def digits() -> tuple[Array, Array]:
     return rows, np.where(target[order] == np.arange(10)[:, None], 1.0, -1.0)
 
 
-def learn_digits() -> Learned:
+def learn_digits() -> DigitLearners:
     """The Newton learner, which has no step size, and learners that need one."""
     rows, targets = digits()
 
@@ -73,7 +73,7 @@ def learn_digits() -> Learned:
             label: dict(zip(map(str, STEPS), values, strict=True)) for label, values in errors.items()
         },
     }
-    return Learned(facts, curves, errors)
+    return DigitLearners(facts, curves, errors)
 
 
 def _tuned(method: Literal["ada_ffd", "ada_diag", "adam", "ogd"], step: float) -> Callable[[], fs.AdaptiveSubgradient]:

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from fastsketch.cli._names import Places, places_of
 from fastsketch.cli._reading import columns_of, dialect_of
+from fastsketch.cli._text_ids import Places, places_of
 from fastsketch.features._events import read_events
 from fastsketch.io import SourceError, StateError
 from fastsketch.io._table import as_dialect
