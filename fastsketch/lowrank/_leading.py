@@ -62,9 +62,9 @@ def leading_of_eight(
         nodes = parts.nodes(parts.each(_products, parts.places, *known))
         if (k + 1) % AT_ONCE == 0 and k + 1 < iterations and parts.crew.fetch(nodes)[0].search.value.done:
             break
-    found = _searched(parts.crew.fetch(nodes), TURNED, last=True)
-    triplet = _triplet(gradient, found.right, ()) if found.top > 0 else None
-    return None if triplet is None else (triplet, found.v)
+    end = _searched(parts.crew.fetch(nodes), TURNED, last=True)
+    triplet = _triplet(gradient, end.right, ()) if end.top > 0 else None
+    return None if triplet is None else (triplet, end.v)
 
 
 def _block_start(seed: int, n: int, last: Array | None, extra: Array | None) -> Array:

@@ -229,8 +229,8 @@ class Entries(Partitions):
     @cached_property
     def spread(self) -> tuple[float, float]:
         """Return (standard deviation, largest size) of the values."""
-        found, largest = self.total(_spread, self.places)
-        return found.deviation, largest.value
+        values, largest = self.total(_spread, self.places)
+        return values.deviation, largest.value
 
     @cached_property
     def largest_weight(self) -> float:

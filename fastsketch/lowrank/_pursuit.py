@@ -151,16 +151,18 @@ class Pursuit:
         """Return a direction of its own for every rank: the last v is nearly orthogonal to what is left."""
         return random_normal(self.setting.seed, Normal.PURSUIT + self.rank, self.parts.n)
 
-    def _unscaled(self, found: Triplet) -> Triplet:
+    def _unscaled(self, triplet: Triplet) -> Triplet:
         """Return the vectors in rows and columns as they are."""
-        return Triplet(self.parts.each(_unscaled_rows, self.parts.places, found.u), found.s, found.v * self.parts.right)
+        return Triplet(
+            self.parts.each(_unscaled_rows, self.parts.places, triplet.u), triplet.s, triplet.v * self.parts.right
+        )
 
     # -- smooth losses: Algorithm 2 ----------------------------------------------------------------------------------
     def _add_smooth(self) -> bool:
-        found = self._leading_triplet()
-        if found is None:
+        triplet = self._leading_triplet()
+        if triplet is None:
             return False
-        u, s, v = self._unscaled(found)
+        u, s, v = self._unscaled(triplet)
         there, theta, old = self.parts.put(v), -s / self._lipschitz(), self.coefficients(self.rank)
         refine, rate, keep = self.setting.refine, self.setting.learning_rate, 1.0
         if refine == "full":
@@ -190,11 +192,11 @@ class Pursuit:
             return leading_by_power(gradient, self._direction(), iterations=iterations)
         # of the first search all directions are random
         extra = None if self.block is None else self._direction()
-        found = leading_of_eight(gradient, self.block, extra, seed=self.setting.seed, iterations=iterations)
-        if found is None:
+        search = leading_of_eight(gradient, self.block, extra, seed=self.setting.seed, iterations=iterations)
+        if search is None:
             return None
-        self.block = found[1]
-        return found[0]
+        self.block = search[1]
+        return search[0]
 
     def _lipschitz(self) -> float:
         """Return the constant of the gradient in the scaled coordinates; their scales are at most 1."""
@@ -261,11 +263,11 @@ class Pursuit:
         while len(part) < most:
             # a part of a matrix is of the size of slopes of kinks
             gradient = Gradient(parts, self.state, 0 if part else self.exponent)
-            found = leading_by_power(gradient, start, iterations=setting.max_power_iterations, minus=part)
-            if found is None:
+            triplet = leading_by_power(gradient, start, iterations=setting.max_power_iterations, minus=part)
+            if triplet is None:
                 break
-            part.append(found)
-            rest -= found.s**2
+            part.append(triplet)
+            rest -= triplet.s**2
             if rest <= bound:
                 break
             start = random_normal(setting.seed, Normal.PURSUIT + self.rank + len(part) + 2**31, parts.n)

@@ -67,8 +67,8 @@ class Refinement:
                 return Terms(out[0], out[2:3], out[5:].reshape(1, 1), out[5:])
             return Terms(out[0], out[1:3], out[SECOND], out[3::2])
 
-        found = self._minimised(terms, np.zeros(1) if first else np.array([1.0, 0.0]))
-        return 1.0 if first else float(found[0]), float(found[-1])
+        best = self._minimised(terms, np.zeros(1) if first else np.array([1.0, 0.0]))
+        return 1.0 if first else float(best[0]), float(best[-1])
 
     def dots(self, state: Any, u: Any, v: Any, keep: float, theta: float) -> Floats:
         """Return the sums (6,) of ``entries.five_dots``: objective, slopes and curvatures at (keep, theta)."""

@@ -143,10 +143,10 @@ def _no_factors(place: Partition, rb: Array, level: float) -> Side:
 
 def held_score(parts: Entries, loss: LossSetting, model: Factors) -> Score:
     """Return the mean loss of the entries held out and its standard error; infinite if it overflows."""
-    found: Moments = parts.total(_held_moments, parts.places, loss, model.rows, model.columns_there, model.level)
+    losses: Moments = parts.total(_held_moments, parts.places, loss, model.rows, model.columns_there, model.level)
     with np.errstate(over="ignore", invalid="ignore"):
-        error = found.deviation / float(np.sqrt(found.size))
-    return (found.mean, error) if np.isfinite(found.mean) else (np.inf, np.inf)
+        error = losses.deviation / float(np.sqrt(losses.size))
+    return (losses.mean, error) if np.isfinite(losses.mean) else (np.inf, np.inf)
 
 
 def _held_moments(place: Partition, loss: LossSetting, rows: Side, columns: Side, level: float) -> Moments:
@@ -211,8 +211,8 @@ class ColumnFit:
         if biased:
             a[:, t] = columns.biases
         if setting.loss.name == "square":  # one step from anywhere
-            found = self._moves(At(np.arange(n), np.zeros_like(a), np.ones(n), own))
-            a[found.solved] = found.moves[found.solved]
+            newton = self._moves(At(np.arange(n), np.zeros_like(a), np.ones(n), own))
+            a[newton.solved] = newton.moves[newton.solved]
         else:
             self._descend(a, own, turns)
         a = a.astype(dtype)
@@ -235,10 +235,10 @@ class ColumnFit:
         width: Floats = np.full(n, 64.0 * smooth)
         value: Floats = np.empty(0)
         for turn in range(turns):
-            found = self._moves(At(left, a[left], width[left], own))
-            value = found.values if turn == 0 else value
-            left, value = left[found.solved], value[found.solved]
-            moves, slope = found.moves[found.solved], found.slopes[found.solved]
+            newton = self._moves(At(left, a[left], width[left], own))
+            value = newton.values if turn == 0 else value
+            left, value = left[newton.solved], value[newton.solved]
+            moves, slope = newton.moves[newton.solved], newton.slopes[newton.solved]
             if not len(left):
                 return
             step, better, asked = np.ones(len(left)), np.empty(len(left)), np.arange(len(left))
