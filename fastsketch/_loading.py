@@ -9,6 +9,7 @@ when it is needed; ``Model`` fills ``kinds``, and whatever is saved to a folder 
 import contextlib
 import io
 import re
+import sys
 from collections.abc import Callable
 from importlib import import_module
 from os import PathLike
@@ -68,8 +69,8 @@ def load(source: str | PathLike[str] | BinaryIO) -> Any:
     about, arrays = files.read(source)
     kind, name = about["kind"], name_of(source)
     cls = _class_of(kind, about.get("home"))
-    if cls is None and about.get("home") == "fastsketch.sklearn":
-        raise StateError(f"{name} holds an estimator: read it with fastsketch.sklearn.{kind}.load")
+    if cls is None and hasattr(getattr(sys.modules.get(str(about.get("home"))), kind, None), "load"):
+        raise StateError(f"{name} holds an estimator: read it with {about['home']}.{kind}.load")
     if cls is None:
         raise StateError(
             f"{name} holds a {kind!r}, which this version of fastsketch does not know "
