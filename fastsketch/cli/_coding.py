@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from fastsketch._progress import ProgressLine
 from fastsketch.cli._arrays_in_files import matrix
 from fastsketch.cli._flags import parameters_of
 from fastsketch.cli._in_parts import learn_in_parts, rows_of
@@ -19,7 +20,6 @@ from fastsketch.hashing import SketchHash
 from fastsketch.io import StateError
 from fastsketch.jobs._fields import Spec
 from fastsketch.jobs._outputs import npy_header
-from fastsketch.jobs._progress import Line as Progress
 from fastsketch.quantizing import SketchQuantizer
 
 Coder = SketchHash | SketchQuantizer
@@ -83,7 +83,7 @@ def decode(args: Namespace, model: Coder) -> None:
             raise ValueError(f"{args.inputs[0]} has codes of {codes.shape[1]} bytes, {args.model} of {encoder.width}")
         d = model.n_features or 0
         step = max(1, CHUNK_BYTES // (4 * d))
-        progress, started = Progress(out.title, args.progress), time.perf_counter()
+        progress, started = ProgressLine(out.title, args.progress), time.perf_counter()
         rows_as = Spec(("",), (np.dtype(np.float32).str,), ((d,),))
         with limited(args.threads), out.writing() as file:
             file.write(npy_header(rows_as, len(codes)))

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 import fastsketch as fs
 from fastsketch._model import MergeableModel
+from fastsketch._progress import ProgressLine
 from fastsketch._validation import as_integer
 from fastsketch.cli._by_group import groups
 from fastsketch.cli._flags import flag_of, parameters_of
@@ -25,7 +26,6 @@ from fastsketch.cli._output import output_of
 from fastsketch.cli._reading import rows_in
 from fastsketch.cli._report import SPECTRUM, finite, report
 from fastsketch.io import StateError
-from fastsketch.jobs._progress import Line as Progress
 from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._rows_again import OtherRows
 from fastsketch.sources import Source, comes_once
@@ -124,7 +124,7 @@ class _Watched(Source):
     def read(self, start_row: int = 0) -> Iterator[tuple[Any, int]]:
         """See Source."""
         self._passes += 1
-        progress, self.rows_read = Progress(f"{Path(self.name).name}, pass {self._passes}", self._wanted), 0
+        progress, self.rows_read = ProgressLine(f"{Path(self.name).name}, pass {self._passes}", self._wanted), 0
         for rows, position in self._source.chunks(start_row):
             yield rows, position
             self.rows_read += rows.shape[0]
@@ -270,7 +270,7 @@ def demo(args: Namespace) -> None:
     """Run the main jobs on photographs and handwritten digits."""
     from fastsketch.demo import run_demo
 
-    progress = Progress("sketch")
+    progress = ProgressLine("sketch")
     with limited(args.threads):
         facts = run_demo(
             args.output,

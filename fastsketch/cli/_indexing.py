@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import fastsketch as fs
+from fastsketch._progress import ProgressLine
 from fastsketch.cli._arrays_in_files import matrix, read_ids
 from fastsketch.cli._coding import load_coder
 from fastsketch.cli._job import limited
@@ -19,7 +20,6 @@ from fastsketch.cli._report import report
 from fastsketch.cli._signals import held
 from fastsketch.indexing import IndexConflict
 from fastsketch.indexing._files import MANIFEST, is_ours
-from fastsketch.jobs._progress import Line as Progress
 from fastsketch.sources import naming
 
 GENERATIONS = "generations"
@@ -44,7 +44,7 @@ def _add(args: Namespace) -> None:
         sources = rows_in(args, index.n_features).each()
         ids = read_ids(args.ids) if args.ids else None
         total, before, rows = sum(source.size for source in sources) or 1, 0, 0
-        progress, started = Progress(Path(args.index).name, args.progress), time.perf_counter()
+        progress, started = ProgressLine(Path(args.index).name, args.progress), time.perf_counter()
         with limited(args.threads):
             for source in sources:
                 row = 0

@@ -3,17 +3,13 @@
 # pyright: reportPrivateUsage=false
 # (hooks of the frame for the parts of a job)
 
-import json
-import sys
 import time
-from collections.abc import Callable, Mapping
-from typing import Any, Literal, Self, TextIO, TypedDict
+from collections.abc import Callable
+from typing import Any, Literal, Self, TypedDict
 
+from fastsketch._progress import PAUSE, ProgressLine
 from fastsketch.jobs._parts import JobNode
 from fastsketch.sources import Source
-
-# Seconds between two reports.
-PAUSE = 0.5
 
 
 class Report(TypedDict):
@@ -62,72 +58,13 @@ class Report(TypedDict):
     certificate: dict[str, float]
 
 
-class Line:
-    """Line of progress, ``name: 42 % 1,234,567 rows 56,789 rows/s 0:12 left``, or JSON, at most twice a second.
-
-    rows: those before it began; seconds: since then.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        wanted: bool | Literal["json"] | None = None,
-        *,
-        stream: TextIO | None = None,
-        pause: float = PAUSE,
-        rows: int = 0,
-        seconds: float = 0.0,
-    ) -> None:
-        self._stream = stream or sys.stderr
-        self._shown = self._stream.isatty() if wanted is None else bool(wanted)
-        self._json, self._pause = wanted == "json", pause
-        self._name = name
-        self._last = time.perf_counter()
-        self._start, self._before = self._last - seconds, rows
-        self._first: float | None = None  # fraction at the first call
-
-    def show(self, fraction: float, rows: int, *, final: bool = False, more: Mapping[str, Any] | None = None) -> None:
-        """Show how far the work has come: fraction in [0, 1], rows so far, and what else there is to say."""
-        now = time.perf_counter()
-        self._first = fraction if self._first is None else self._first
-        if not self._shown or (now - self._last < self._pause and not final):
-            return
-        self._last = now
-        seconds = max(now - self._start, 1e-9)
-        rate = (rows - self._before) / seconds
-        if self._json:
-            about = {"name": self._name, "fraction": fraction, "rows": rows, "rows_per_second": rate}
-            self._print(json.dumps(about | {"seconds": seconds, "final": final} | dict(more or {})), "", "\n")
-            return
-        done = fraction - self._first
-        left = f"  {_clock(seconds * (1 - fraction) / done)} left" if done > 0 and not final else ""
-        said = "".join(f"  {name.replace('_', ' ')} {value:.3g}" for name, value in (more or {}).items())
-        terminal = self._stream.isatty()
-        self._print(
-            f"{self._name}: {fraction:4.0%}  {rows:,} rows  {rate:,.0f} rows/s{said}{left}",
-            "\r\x1b[K" if terminal else "",
-            "\n" if final or not terminal else "",
-        )
-
-    def _print(self, text: str, start: str, end: str) -> None:
-        try:
-            print(f"{start}{text}", end=end, file=self._stream, flush=True)
-        except OSError:  # nobody reads it any more
-            self._shown = False
-
-
-def _clock(seconds: float) -> str:
-    minutes, seconds = divmod(int(seconds), 60)
-    return f"{minutes}:{seconds:02d}"
-
-
 class Printed:
     """Printer of reports; `last` is the last one."""
 
     def __init__(self, name: str, wanted: bool | Literal["json"] | None = None, *, passes: int = 1) -> None:
         self._name, self._passes = name, passes
         self._wanted: bool | Literal["json"] | None = wanted
-        self._line: Line | None = None
+        self._line: ProgressLine | None = None
         self.last: Report | None = None
 
     def __call__(self, report: Report) -> None:
@@ -136,7 +73,7 @@ class Printed:
             which = "" if self._passes == 1 else f", pass {report['number']} of {self._passes}"
             before, rate = report["rows_before"], report["rows_per_second"]
             seconds = (report["rows"] - before) / rate if rate else 0.0
-            self._line = Line(f"{self._name}{which}", self._wanted, pause=0.0, rows=before, seconds=seconds)
+            self._line = ProgressLine(f"{self._name}{which}", self._wanted, pause=0.0, rows=before, seconds=seconds)
         self.last = report
         more: dict[str, Any] = dict(report["certificate"])
         if self._wanted == "json":

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from fastsketch._kernels.sketching import groups as kernel
+from fastsketch._progress import ProgressLine
 from fastsketch._validation import as_real, as_rows, is_sparse, natural_dtype, not_finite
-from fastsketch.jobs._progress import Line
 from fastsketch.sketching._groups._gathering import Gathering
 from fastsketch.sketching._groups._keys import KeyMap, kind_of
 from fastsketch.sketching._groups._rows import KeyedRows, keyed
@@ -156,7 +156,7 @@ class _Told:
         if not (wanted is None or isinstance(wanted, bool) or callable(wanted)):
             raise TypeError(f"progress must be True, False, None or a function, got {type(wanted).__name__}")
         self._call = wanted if callable(wanted) else None
-        self._line = Line(source.name, False if callable(wanted) else wanted)
+        self._line = ProgressLine(source.name, False if callable(wanted) else wanted)
         self._size, self._started = source.size, perf_counter()
 
     def say(self, n_rows: int, position: int, n_groups: int, *, spilled: bool, final: bool = False) -> None:

@@ -1,0 +1,69 @@
+"""Line of progress on a terminal, or of JSON for machines."""
+
+import json
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any, Literal, TextIO
+
+# Seconds between two lines.
+PAUSE = 0.5
+
+
+class ProgressLine:
+    """Line of progress, ``name: 42 % 1,234,567 rows 56,789 rows/s 0:12 left``, or JSON, at most twice a second.
+
+    rows: those before it began; seconds: since then.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        wanted: bool | Literal["json"] | None = None,
+        *,
+        stream: TextIO | None = None,
+        pause: float = PAUSE,
+        rows: int = 0,
+        seconds: float = 0.0,
+    ) -> None:
+        self._stream = stream or sys.stderr
+        self._shown = self._stream.isatty() if wanted is None else bool(wanted)
+        self._json, self._pause = wanted == "json", pause
+        self._name = name
+        self._last = time.perf_counter()
+        self._start, self._before = self._last - seconds, rows
+        self._first: float | None = None  # fraction at the first call
+
+    def show(self, fraction: float, rows: int, *, final: bool = False, more: Mapping[str, Any] | None = None) -> None:
+        """Show how far the work has come: fraction in [0, 1], rows so far, and what else there is to say."""
+        now = time.perf_counter()
+        self._first = fraction if self._first is None else self._first
+        if not self._shown or (now - self._last < self._pause and not final):
+            return
+        self._last = now
+        seconds = max(now - self._start, 1e-9)
+        rate = (rows - self._before) / seconds
+        if self._json:
+            about = {"name": self._name, "fraction": fraction, "rows": rows, "rows_per_second": rate}
+            self._print(json.dumps(about | {"seconds": seconds, "final": final} | dict(more or {})), "", "\n")
+            return
+        done = fraction - self._first
+        left = f"  {_clock(seconds * (1 - fraction) / done)} left" if done > 0 and not final else ""
+        said = "".join(f"  {name.replace('_', ' ')} {value:.3g}" for name, value in (more or {}).items())
+        terminal = self._stream.isatty()
+        self._print(
+            f"{self._name}: {fraction:4.0%}  {rows:,} rows  {rate:,.0f} rows/s{said}{left}",
+            "\r\x1b[K" if terminal else "",
+            "\n" if final or not terminal else "",
+        )
+
+    def _print(self, text: str, start: str, end: str) -> None:
+        try:
+            print(f"{start}{text}", end=end, file=self._stream, flush=True)
+        except OSError:  # nobody reads it any more
+            self._shown = False
+
+
+def _clock(seconds: float) -> str:
+    minutes, seconds = divmod(int(seconds), 60)
+    return f"{minutes}:{seconds:02d}"
