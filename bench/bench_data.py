@@ -74,7 +74,7 @@ SVMLIGHT = {"a9a": "a9a.gz", "a9a.t": "a9a.t.gz", "w8a": "w8a.gz", "mushrooms": 
 
 def svmlight(name):
     """Return (CSR rows, labels) of a set of LIBSVM; "a9a.t" is the part of a9a for tests."""
-    from fastsketch.io import load_svmlight
+    from fastsketch.data import load_svmlight
 
     path = located(name, f"{name.partition('.')[0]}/{SVMLIGHT[name]}", f"LIBSVM {name}")
     if path is None or (bench_tools.tiny and path.suffix == ".bz2"):

@@ -85,7 +85,7 @@ def job(folder, work, engine, workers):
     if engine == "dask":
         from distributed import Client, LocalCluster
 
-        from fastsketch.dask._engine import keeping_memory
+        from fastsketch.jobs.dask._engine import keeping_memory
 
         with keeping_memory():  # as docs/jobs/many-cores.md says
             client = Client(LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None))

@@ -106,7 +106,7 @@ def main():
         from dask import delayed
         from distributed import Client, wait
 
-        import fastsketch.dask as fsd
+        import fastsketch.jobs.dask as fsd
         from bench_lowdask import load as loader  # by the name that workers know
 
         with Client(address) as client:

@@ -7,7 +7,7 @@ import numpy as np
 
 import fastsketch as fs
 from bench_tools import few, least, rival, table
-from fastsketch.features import NameHash, TableRows, Vocabulary
+from fastsketch.data import NameHash, TableRows, Vocabulary
 
 # Six numbers and eight categories a row, as in the census table that a9a was made of.
 CATEGORIES = (9, 16, 7, 15, 6, 5, 2, 42)

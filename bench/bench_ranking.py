@@ -24,7 +24,7 @@ from bench_data import movielens_100k, signed_links
 from bench_lowrank_sets import ratings_of
 from bench_ranking_methods import METHODS, OURS, SIZES, TOP, WEIGHTED
 from bench_tools import table
-from fastsketch.ranking import ndcg_at, recall_at
+from fastsketch.recommending.ranking import ndcg_at, recall_at
 
 SPLITS = 5
 ASKED = 4000  # users asked about at most, where there are more

@@ -6,7 +6,7 @@ and nothing else; the one by squared length reads all, for their lengths and the
 
 import numpy as np
 
-from fastsketch.summaries._rotation import itq_rotation, random_rotation
+from fastsketch.neighbours.summaries._rotation import itq_rotation, random_rotation
 
 
 class Rival:

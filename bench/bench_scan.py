@@ -10,7 +10,7 @@ from fastsketch._kernels.codes import scan as kernel
 
 
 class Number:
-    """A factor of a code, as the kernel reads it: fastsketch.codes has the checked form."""
+    """A factor of a code, as the kernel reads it: fastsketch.neighbours.codes has the checked form."""
 
     def __init__(self, n_bytes=0, mantissa_bits=0, unit=1.0):
         self.n_bytes, self.mantissa_bits, self.unit = n_bytes, mantissa_bits, unit

@@ -18,7 +18,7 @@ import json, sys, time
 from pathlib import Path
 import numpy as np
 import fastsketch as fs
-from fastsketch.sources import open_rows
+from fastsketch.data import open_rows
 
 way, kind, where, rows_at_once = sys.argv[1], sys.argv[2], Path(sys.argv[3]), int(sys.argv[4])
 columns = "embedding" if kind == "embedding" else None

@@ -11,7 +11,7 @@ import fastsketch as fs
 from bench_data import located
 from bench_tools import few, interleaved, seconds, table
 from benchmarks.rows import random_csr
-from fastsketch.io import load_svmlight
+from fastsketch.data import load_svmlight
 
 
 def _per_second(step, batch, n, budget):

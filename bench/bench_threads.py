@@ -12,7 +12,7 @@ import fastsketch as fs
 from bench_tools import few, seconds, table
 from benchmarks.rows import frosh_rows, random_csr
 from fastsketch._kernels import cpus, pool
-from fastsketch.io import load_svmlight
+from fastsketch.data import load_svmlight
 
 # Numbers of threads whose results must have the same bits, and the cores that Amdahl is asked about.
 SAME, MANY = (1, 2, 3, 8), 64

@@ -6,7 +6,7 @@ from dask.delayed import delayed
 from dask.distributed import Client, LocalCluster
 
 import fastsketch as fs
-import fastsketch.dask as fsd
+import fastsketch.jobs.dask as fsd
 
 
 def rows(block):

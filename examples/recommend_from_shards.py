@@ -7,7 +7,7 @@ import numpy as np
 from scipy import sparse
 
 import fastsketch as fs
-from fastsketch import ranking
+from fastsketch.recommending import ranking
 
 N_ITEMS, N_GENRES = 500, 20
 SKETCH_SIZE = 48

@@ -7,7 +7,7 @@ tells type checkers and editors where each of them is.
 from importlib import import_module
 from typing import Any
 
-from fastsketch import _registry
+from fastsketch._core import registry as _registry
 
 __version__ = "0.1.0"
 
@@ -17,47 +17,31 @@ _HOME = {
     "Compressor": "fastsketch.sketching",
     "sketch_groups": "fastsketch.sketching",
     "GroupSketches": "fastsketch.sketching",
-    "SketchHash": "fastsketch.hashing",
-    "CodeIndex": "fastsketch.indexing",
-    "hamming_distances": "fastsketch.codes",
-    "hamming_topk": "fastsketch.codes",
-    "SketchQuantizer": "fastsketch.quantizing",
+    "SketchHash": "fastsketch.neighbours",
+    "CodeIndex": "fastsketch.neighbours",
+    "hamming_distances": "fastsketch.neighbours",
+    "hamming_topk": "fastsketch.neighbours",
+    "SketchQuantizer": "fastsketch.neighbours",
     "SketchedNewton": "fastsketch.online",
     "AdaptiveSubgradient": "fastsketch.online",
     "LowRankModel": "fastsketch.lowrank",
     "SketchedEASE": "fastsketch.recommending",
-    "open_rows": "fastsketch.sources",
+    "open_rows": "fastsketch.data",
     "run": "fastsketch.jobs",
     "map_rows": "fastsketch.jobs",
-    "merge": "fastsketch.merging",
-    "map_merge": "fastsketch.merging",
-    "load": "fastsketch._loading",
-    "from_bytes": "fastsketch._loading",
-    "StateError": "fastsketch.io",
-    "thread_limit": "fastsketch._threads",
+    "merge": "fastsketch.jobs",
+    "map_merge": "fastsketch.jobs",
+    "load": "fastsketch._frame.loading",
+    "from_bytes": "fastsketch._frame.loading",
+    "StateError": "fastsketch.data",
+    "thread_limit": "fastsketch._core.threads",
     "show_config": "fastsketch._show_config",
 }
-_ROOMS = (
-    "codes",
-    "features",
-    "hashing",
-    "indexing",
-    "io",
-    "jobs",
-    "lowrank",
-    "merging",
-    "online",
-    "quantizing",
-    "ranking",
-    "recommending",
-    "reference",
-    "sketching",
-    "sources",
-)
+_ROOMS = ("data", "jobs", "lowrank", "neighbours", "online", "recommending", "reference", "sketching")
 
 __all__ = [*_HOME, *_ROOMS, "__version__"]  # pyright: ignore[reportUnsupportedDunderAll]  __init__.pyi has them
 
-_registry.provide("engine dask", "fastsketch.dask", "engine")
+_registry.provide("engine dask", "fastsketch.jobs.dask", "engine")
 
 
 def __getattr__(name: str) -> Any:

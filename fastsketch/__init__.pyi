@@ -1,43 +1,36 @@
-from fastsketch._loading import from_bytes as from_bytes
-from fastsketch._loading import load as load
+from fastsketch._core.threads import thread_limit as thread_limit
+from fastsketch._frame.loading import from_bytes as from_bytes
+from fastsketch._frame.loading import load as load
 from fastsketch._show_config import show_config as show_config
-from fastsketch._threads import thread_limit as thread_limit
-from fastsketch.codes import hamming_distances as hamming_distances
-from fastsketch.codes import hamming_topk as hamming_topk
-from fastsketch.hashing import SketchHash as SketchHash
-from fastsketch.indexing import CodeIndex as CodeIndex
-from fastsketch.io import StateError as StateError
+from fastsketch.data import StateError as StateError
+from fastsketch.data import open_rows as open_rows
+from fastsketch.jobs import map_merge as map_merge
 from fastsketch.jobs import map_rows as map_rows
+from fastsketch.jobs import merge as merge
 from fastsketch.jobs import run as run
 from fastsketch.lowrank import LowRankModel as LowRankModel
-from fastsketch.merging import map_merge as map_merge
-from fastsketch.merging import merge as merge
+from fastsketch.neighbours import CodeIndex as CodeIndex
+from fastsketch.neighbours import SketchHash as SketchHash
+from fastsketch.neighbours import SketchQuantizer as SketchQuantizer
+from fastsketch.neighbours import hamming_distances as hamming_distances
+from fastsketch.neighbours import hamming_topk as hamming_topk
 from fastsketch.online import AdaptiveSubgradient as AdaptiveSubgradient
 from fastsketch.online import SketchedNewton as SketchedNewton
-from fastsketch.quantizing import SketchQuantizer as SketchQuantizer
 from fastsketch.recommending import SketchedEASE as SketchedEASE
 from fastsketch.sketching import Compressor as Compressor
 from fastsketch.sketching import FrequentDirections as FrequentDirections
 from fastsketch.sketching import GroupSketches as GroupSketches
 from fastsketch.sketching import RobustFrequentDirections as RobustFrequentDirections
 from fastsketch.sketching import sketch_groups as sketch_groups
-from fastsketch.sources import open_rows as open_rows
 
-from . import codes as codes
-from . import features as features
-from . import hashing as hashing
-from . import indexing as indexing
-from . import io as io
+from . import data as data
 from . import jobs as jobs
 from . import lowrank as lowrank
-from . import merging as merging
+from . import neighbours as neighbours
 from . import online as online
-from . import quantizing as quantizing
-from . import ranking as ranking
 from . import recommending as recommending
 from . import reference as reference
 from . import sketching as sketching
-from . import sources as sources
 
 __version__: str
 __all__ = [
@@ -54,31 +47,24 @@ __all__ = [
     "SketchedNewton",
     "StateError",
     "__version__",
-    "codes",
-    "features",
+    "data",
     "from_bytes",
     "hamming_distances",
     "hamming_topk",
-    "hashing",
-    "indexing",
-    "io",
     "jobs",
     "load",
     "lowrank",
     "map_merge",
     "map_rows",
     "merge",
-    "merging",
+    "neighbours",
     "online",
     "open_rows",
-    "quantizing",
-    "ranking",
     "recommending",
     "reference",
     "run",
     "show_config",
     "sketch_groups",
     "sketching",
-    "sources",
     "thread_limit",
 ]

@@ -6,8 +6,8 @@ from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any, Literal, overload
 
+from fastsketch._core.validation import as_choice
 from fastsketch._kernels import level, pool
-from fastsketch._validation import as_choice
 
 
 @overload

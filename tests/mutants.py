@@ -1,10 +1,11 @@
 """Changes one place of a room at a time and tells which changes its tests let pass: mutants.py ROOM [N] [SEED].
 
-N places of fastsketch/ROOM and fastsketch/_kernels/ROOM are drawn by the seed: operators, comparisons, `and` and `or`,
-`not`, min and max, constants, statements that are left out. Every change is made in a copy of the package in a
-temporary folder, with its module compiled anew where it is Cython, and the tests of the room run until one fails: first
-the files that name the changed module or what it defines. A change that no test minds has survived: a test is missing,
-or nobody can see it. One that makes tests run without end is killed; one that does not compile is undecided.
+N places of a room of fastsketch/ (or of a wing like data/files) and of its kernels are drawn by the seed: operators,
+comparisons, `and` and `or`, `not`, min and max, constants, statements that are left out. Every change is made in a copy
+of the package in a temporary folder, with its module compiled anew where it is Cython, and the tests of the room run
+until one fails: first the files that name the changed module or what it defines. A change that no test minds has
+survived: a test is missing, or nobody can see it. One that makes tests run without end is killed; one that does not
+compile is undecided.
 """
 
 import ast
@@ -24,16 +25,27 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 TESTS = ROOT / "tests"
-# What holds a room beside the tests of its name. "frame" are the files that are in no room.
+# What holds a room beside the tests of its name. A wing is a room, too.
 BESIDE = {
-    "frame": ["test_model.py", "test_guards.py", "test_sparse.py", "test_losses.py", "test_threads.py", "test_pool.py"],
-    "codes": ["hashing", "quantizing/test_books.py", "quantizing/test_one_length.py", "kernels/test_quantize.py"],
-    "io": ["sources/test_table.py", "cli/test_outputs.py", "cli/test_recommend_cli.py", "cli/test_tables_cli.py"],
-    "jobs": ["merging", "cli/test_map_jobs_cli.py", "cli/test_jobs.py"],
-    "linalg": ["kernels"],
+    "_core": ["test_sparse.py", "test_losses.py", "test_threads.py", "test_pool.py"],
+    "_frame": ["test_model.py", "test_guards.py", "test_defaults.py"],
+    "neighbours/codes": [
+        "neighbours/hashing",
+        "neighbours/quantizing/test_books.py",
+        "neighbours/quantizing/test_one_length.py",
+        "kernels/test_quantize.py",
+    ],
+    "data/files": [
+        "data/sources/test_table.py",
+        "cli/test_outputs.py",
+        "cli/test_recommend_cli.py",
+        "cli/test_tables_cli.py",
+    ],
+    "data/sources": ["data/files/test_sources.py", "data/files/test_damaged.py"],
+    "jobs": ["cli/test_map_jobs_cli.py", "cli/test_jobs.py"],
+    "_kernels/linalg": ["kernels"],
     "recommending": ["kernels/test_items.py", "sklearn/test_recommender.py", "cli/test_recommend_cli.py"],
     "sketching": ["reliability/test_certificate.py"],
-    "sources": ["io/test_sources.py", "io/test_damaged.py"],
 }
 # A run of tests may take this many times as long as with nothing changed, and these seconds more.
 SLOWER, MORE = 4, 60
@@ -203,10 +215,8 @@ def verdict(folder, path, changed, times):
 # -- a room ------------------------------------------------------------------------------------------------------------
 def places_of(room):
     """All places of a room: (file, start, stop, what stands there instead)."""
-    if room == "frame":
-        files = (ROOT / "fastsketch").glob("*.py")
-    else:
-        files = [file for wing in (room, f"_kernels/{room}") for file in (ROOT / "fastsketch" / wing).rglob("*.p[yx]*")]
+    wings = (room, f"_kernels/{Path(room).name}")
+    files = [file for wing in wings for file in (ROOT / "fastsketch" / wing).rglob("*.p[yx]*")]
     for file in sorted(file for file in files if file.suffix in (".py", ".pyx", ".pxd")):
         text = file.read_text()
         for place in sorted(set(of_python(text) if file.suffix == ".py" else of_cython(text))):
@@ -235,7 +245,7 @@ def main(room, number="20", seed="0"):
     """Print what became of every change, with the line before and after."""
     places, files = list(places_of(room)), tests_of(room)
     if not places or not files:
-        sys.exit(f"{room!r} is no room of fastsketch/ with tests: take the name of a folder, or frame")
+        sys.exit(f"{room!r} is no room of fastsketch/ with tests: take the name of a folder")
     drawn = random.Random(int(seed)).sample(places, min(int(number), len(places)))
     count = Counter()
     with tempfile.TemporaryDirectory(prefix="mutants-") as name:

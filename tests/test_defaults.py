@@ -109,22 +109,7 @@ def defaults(item):
 # -- classes and functions -----------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     "room",
-    [
-        "",
-        "codes",
-        "hashing",
-        "indexing",
-        "io",
-        "jobs",
-        "lowrank",
-        "merging",
-        "online",
-        "quantizing",
-        "recommending",
-        "reference.baselines",
-        "sketching",
-        "sources",
-    ],
+    ["", "data.files", "data.sources", *fs._ROOMS[1:], "reference.baselines"],
 )
 def test_classes(room):
     for cls in public_classes(room):

@@ -11,22 +11,7 @@ import pytest
 import fastsketch as fs
 
 ROOT = Path(__file__).parents[1]
-ROOMS = (
-    "",
-    "dask",
-    "features",
-    "hashing",
-    "indexing",
-    "io",
-    "jobs",
-    "lowrank",
-    "merging",
-    "online",
-    "quantizing",
-    "ranking",
-    "recommending",
-)
-ROOMS += ("reference", "reference.baselines", "sketching", "sources")
+ROOMS = ("", *fs._ROOMS, "recommending.ranking", "reference.baselines", "jobs.dask")
 FACES = ("sklearn", "torch")
 # Names for which the table has another one.
 OTHER_WORDS = {
@@ -48,7 +33,7 @@ def exported(rooms=ROOMS):
     for room in rooms:
         if room == "torch":
             pytest.importorskip("torch")
-        if room == "dask":
+        if room == "jobs.dask":
             pytest.importorskip("dask")
         module = importlib.import_module(f"fastsketch.{room}" if room else "fastsketch")
         for name in getattr(module, "__all__", dir(module)):
@@ -149,6 +134,6 @@ def test_every_word_has_one_row():
 
 def test_every_word_is_a_name():
     known = {parameter for _, signature in signatures((*ROOMS, *FACES)) for parameter in signature.parameters}
-    known |= {attribute for _, attribute in attributes((*ROOMS, *FACES))} | set(fs.__all__) | set(fs.features.__all__)
+    known |= {attribute for _, attribute in attributes((*ROOMS, *FACES))} | set(fs.__all__) | set(fs.data.__all__)
     known |= {"last_scores"}  # set on the instance
     assert set(words()) <= known, set(words()) - known

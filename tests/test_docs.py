@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 
 import fastsketch
-from fastsketch._parameters import Parameter
+from fastsketch._frame.parameters import Parameter
 
 PAGES = Path(__file__).parents[1] / "docs" / "api"
-ROOMS = ("", *(f".{room}" for room in fastsketch._ROOMS), ".reference.baselines", ".sklearn", ".torch", ".dask", ".cli")
-NEEDS = {"fastsketch.torch": "torch", "fastsketch.dask": "dask"}
+ROOMS = (*fastsketch._ROOMS, "recommending.ranking", "reference.baselines", "jobs.dask", "sklearn", "torch", "cli")
+ROOMS = ("", *(f".{room}" for room in ROOMS))
+NEEDS = {"fastsketch.torch": "torch", "fastsketch.jobs.dask": "dask"}
 
 
 def is_there(module):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fastsketch as fs
-from fastsketch.io import read_header
+from fastsketch.data import read_header
 from tests import golden
 from tests.reliability.zoo import SPECIMENS
 
@@ -30,7 +30,7 @@ def test_a_file_loads_and_its_model_says_what_it_said(name):
 
 @pytest.mark.parametrize("name", golden.NAMES)
 def test_what_is_written_today_has_the_form_of_the_file(name, tmp_path):
-    """Another form is another schema: see ``fastsketch.io._state.SCHEMA``."""
+    """Another form is another schema: see ``fastsketch.data.files._state.SCHEMA``."""
     golden.learned(name).save(tmp_path / "now.fsk")
     then, now = read_header(golden.path_of(name)), read_header(tmp_path / "now.fsk")
     forms = [

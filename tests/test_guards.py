@@ -16,8 +16,8 @@ import pytest
 
 import fastsketch as fs
 from fastsketch._kernels.guard import Guard, changes, reads
-from fastsketch.hashing._hasher import Hasher
 from fastsketch.lowrank._answers import LowRankAnswers
+from fastsketch.neighbours.hashing._hasher import Hasher
 from fastsketch.reference.baselines._completion import Completion
 from tests.reliability.zoo import SPECIMENS, dense_rows
 

@@ -1,81 +1,48 @@
-"""Imports go down only and never in a circle, and importing the package is cheap."""
+"""Imports go down only and never in a circle, strings counted, and importing the package is cheap."""
 
 import ast
-import re
 import subprocess
 import sys
-from collections import defaultdict
-from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 import fastsketch
+from tests.house import circle, imported_names, imports, module_graph, module_of, names_in_strings, room_graph, room_of
 
 # The tree beside the tests, not the installed package: a wheel holds no .pyx.
 ROOT = Path(__file__).parents[1] / "fastsketch"
-# A module may import rooms of its own floor or below.
+# A module may name rooms of its own floor or below, in imports or in strings.
 FLOORS = [
     {"_kernels"},
-    {
-        "_batches",
-        "_keywords",
-        "_loading",
-        "_losses",
-        "_model",
-        "_parameters",
-        "_random",
-        "_registry",
-        "_sparse",
-        "_threads",
-        "_validation",
-    }
-    | {"features", "io", "sources", "merging", "jobs"},
-    {"codes", "sketching", "summaries", "hashing", "quantizing", "online", "lowrank", "ranking", "recommending"}
-    | {"indexing"},
-    {"_plot", "_show_config", "sklearn", "torch", "dask", "cli", "demo", "reference", "__main__", ""},
+    {"_core"},
+    {"data"},
+    {"_frame"},
+    {"sketching", "online", "lowrank", "torch"},
+    {"neighbours", "recommending"},
+    {"jobs", "sklearn", "reference"},
+    {"cli", "_show_config", "__main__", ""},
 ]
 FLOOR = {room: level for level, rooms in enumerate(FLOORS) for room in rooms}
 
 
-def imported_names(node, where):
-    """Absolute names that an import statement of the package asks for."""
-    if isinstance(node, ast.Import):
-        names = [alias.name for alias in node.names]
-    else:
-        assert node.level == 0, f"{where}: relative import"
-        names = [f"{node.module}.{alias.name}" for alias in node.names]
-    return [name for name in names if name.split(".")[0] == "fastsketch"]
+def named_rooms(path):
+    """Yield the rooms that a module names; "" where it names what the package itself offers."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    names = [name for node in imports(tree, annotations=True) for name in imported_names(node, path)]
+    for name in names + names_in_strings(tree):
+        room = room_of(name)
+        yield room if room in FLOOR else ""
 
 
-def imports(tree, annotations):
-    """Import statements of a syntax tree, those inside functions too; under TYPE_CHECKING only if `annotations`."""
-    for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            yield node
-        elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test) and not annotations:
-            for other in node.orelse:
-                yield from imports(other, annotations)
-        else:
-            yield from imports(node, annotations)
-
-
-def imported_rooms(path):
-    for node in imports(ast.parse(path.read_text(encoding="utf-8")), annotations=True):
-        for name in imported_names(node, path):
-            parts = name.split(".")
-            yield parts[1] if len(parts) > 1 else ""
-
-
-def test_imports_go_down_only():
+def test_rooms_name_those_below_only():
     checked = 0
     for path in ROOT.rglob("*.py"):
         room = room_of(module_of(path, ROOT))
-        for target in imported_rooms(path):
-            target = target if target in FLOOR else ""
+        for target in named_rooms(path):
             if target == "" and FLOOR[room] == len(FLOORS) - 1:
                 continue  # faces use the public names
-            assert FLOOR[target] <= FLOOR[room], f"{path.relative_to(ROOT)} imports {target or 'fastsketch'}"
+            assert FLOOR[target] <= FLOOR[room], f"{path.relative_to(ROOT)} names {target or 'fastsketch'}"
             checked += 1
     assert checked > 30
 
@@ -90,51 +57,6 @@ def test_kernels_import_nothing_above():
                 assert line.startswith("from fastsketch._kernels"), f"{path.name}: {line}"
                 checked += 1
     assert checked > 5
-
-
-def circle(graph):
-    """Nodes of one circle of {node: nodes it points to}, the first again at the end; [] if there is none."""
-    try:
-        TopologicalSorter(graph).prepare()
-    except CycleError as error:
-        return error.args[1][::-1]  # graphlib walks from what is needed to who needs it
-    return []
-
-
-def module_of(path, root):
-    """fastsketch.io._state for fastsketch/io/_state.py, fastsketch.io for fastsketch/io/__init__.py."""
-    parts = path.relative_to(root.parent).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
-def room_of(module):
-    return module.split(".")[1] if "." in module else ""
-
-
-def module_graph(root):
-    """{module: modules that it imports, anywhere in its text}; imports for annotations alone never run."""
-    files = [path for path in root.rglob("*") if path.suffix in (".py", ".pyx", ".pxd")]
-    modules = {module_of(path, root) for path in files}
-    graph = defaultdict(set)
-    for path in files:
-        text, module = path.read_text(encoding="utf-8"), module_of(path, root)
-        if path.suffix == ".py":
-            names = [n for node in imports(ast.parse(text), annotations=False) for n in imported_names(node, path)]
-        else:
-            found = re.findall(r"^\s*from ([\w.]+) c?import (\w+)", text, re.MULTILINE)
-            names = [f"{home}.{name}" for home, name in found]
-        for name in names:
-            target = name if name in modules else name.rpartition(".")[0]
-            if target in modules and (target != module or path.suffix == ".py"):  # a .pyx may name its own .pxd
-                graph[module].add(target)
-    return graph
-
-
-def room_graph(modules):
-    graph = defaultdict(set)
-    for module, targets in modules.items():
-        graph[room_of(module)] |= {room_of(target) for target in targets} - {room_of(module)}
-    return graph
 
 
 def test_a_circle_is_found():
@@ -171,7 +93,9 @@ def test_a_circle_of_files_is_found(tmp_path):
 
 @pytest.mark.parametrize("level", ["modules", "rooms"])
 def test_no_import_circles(level):
-    graph = module_graph(ROOT)
+    """Strings count: a registry that a room above fills has no need of them."""
+    graph = module_graph(ROOT, strings=True)
+    graph.pop("fastsketch")  # names what it offers, from all rooms
     assert len(graph) > 30
     found = circle(graph if level == "modules" else room_graph(graph))
     assert not found, " -> ".join(found)

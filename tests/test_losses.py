@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fastsketch._kernels import losses as numbers
-from fastsketch._losses import (
+from fastsketch._core.losses import (
     LOSSES,
     ONLINE_LOSSES,
     LossName,
@@ -19,6 +18,7 @@ from fastsketch._losses import (
     as_targets,
     expected,
 )
+from fastsketch._kernels import losses as numbers
 
 SCORES = (0.0, 1e-8, -1e-8, 0.2, -0.3, 0.5, -0.5, 1.0, -1.0, 1.5, -2.0, 3.0, -7.0, 30.0, -40.0)
 HUGE = (1e3, -1e3, 1e8, -1e8, 1e150, -1e150)

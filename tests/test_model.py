@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 import fastsketch as fs
+from fastsketch._frame.model import Arrays, MergeableModel
+from fastsketch._frame.parameters import choice, flag, float_dtype, integer, parameter, real, seed
 from fastsketch._kernels.guard import changes
-from fastsketch._model import Arrays, MergeableModel
-from fastsketch._parameters import choice, flag, float_dtype, integer, parameter, real, seed
 from fastsketch.cli import main
-from fastsketch.sources import Source, _source
-from fastsketch.sources._arrays import ArraySource
+from fastsketch.data.sources import Source, _source
+from fastsketch.data.sources._arrays import ArraySource
 
 
 class Total(MergeableModel):
@@ -352,12 +352,12 @@ def test_names_of_columns_are_checked():
 
 
 def test_names_in_a_file_are_checked():
-    about, arrays = fs.io._state.read(io.BytesIO(learned().update(named_rows(AB)).to_bytes()))
+    about, arrays = fs.data.files._state.read(io.BytesIO(learned().update(named_rows(AB)).to_bytes()))
     about = {name: about[name] for name in ("kind", "home", "parameters", "notes", "state", "feature_names")}
-    assert fs.from_bytes(fs.io._state.pack(about, arrays)).feature_names == AB
+    assert fs.from_bytes(fs.data.files._state.pack(about, arrays)).feature_names == AB
     for names in (["a"], "ab", [1, 2], {"a": 0, "b": 1}):
         with pytest.raises(fs.StateError, match="feature_names must be"):
-            fs.from_bytes(fs.io._state.pack({**about, "feature_names": names}, arrays))
+            fs.from_bytes(fs.data.files._state.pack({**about, "feature_names": names}, arrays))
 
 
 def test_tables_have_names():

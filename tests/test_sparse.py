@@ -5,7 +5,7 @@ import pytest
 from scipy import sparse
 
 import fastsketch as fs
-from fastsketch._sparse import as_csr
+from fastsketch._core.sparse import as_csr
 from tests.broken import BROKEN, LYING, whole
 from tests.helpers import papers
 

@@ -12,7 +12,7 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import fastsketch as fs
-from fastsketch import _threads
+from fastsketch._core import threads as _threads
 
 
 def pools():

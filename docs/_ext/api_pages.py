@@ -17,7 +17,7 @@ from sphinx.ext.autosummary import import_by_name
 from sphinx.util.docutils import SphinxDirective
 from without_torch import stand_in
 
-from fastsketch._parameters import Parameter
+from fastsketch._frame.parameters import Parameter
 
 PROPERTIES = (property, functools.cached_property)
 # a name in a list of autosummary, indented and alone on its line

@@ -1,4 +1,4 @@
-# Losses as the Cython loops compute them: the numbers of all losses (fastsketch/_losses.py is the table;
+# Losses as the Cython loops compute them: the numbers of all losses (fastsketch/_core/losses.py is the table;
 # _kernels/lowrank/losses_jit.py the same formulas for Numba), regularisers, and what the loops share.
 #
 # A new loss: a number here, its three lines below, three lines in losses_jit.py, an entry in the table.

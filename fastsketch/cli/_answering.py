@@ -16,12 +16,12 @@ from fastsketch.cli._output import Output, output_of
 from fastsketch.cli._report import report
 from fastsketch.cli._row_by_row import InTurn, job_of, named_output, suffix_of, timed, write_answers
 from fastsketch.cli._scoring import scorer_of
+from fastsketch.data.sources import Source, naming
 from fastsketch.jobs._engines import tell
 from fastsketch.jobs._mapping import check_names, in_parts, length
 from fastsketch.jobs._parts import JobNode
 from fastsketch.jobs._progress import Reporter
 from fastsketch.lowrank import LowRankModel
-from fastsketch.sources import Source, naming
 
 # Rows whose answers are formed at a time, whatever the number of labels.
 ROWS_AT_A_TIME = 4096

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch.io import StateError
+from fastsketch.data.files import StateError
 from fastsketch.online import AdaptiveSubgradient, SketchedNewton
 
 LinearLearner = SketchedNewton | AdaptiveSubgradient

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch.io import SourceError
-from fastsketch.sources._npy import read_npy_header
+from fastsketch.data.files import SourceError
+from fastsketch.data.sources._npy import read_npy_header
 
 
 def matrix(path: str, dtype: Any = None) -> NDArray[Any]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from fastsketch._progress import ProgressLine
+from fastsketch._core.progress import ProgressLine
 from fastsketch.cli._arrays_in_files import matrix
 from fastsketch.cli._flags import parameters_of
 from fastsketch.cli._in_parts import learn_in_parts, rows_of
@@ -16,11 +16,11 @@ from fastsketch.cli._output import output_of
 from fastsketch.cli._reading import rows_in
 from fastsketch.cli._report import report
 from fastsketch.cli._row_by_row import named_output, suffix_of, timed, write_answers
-from fastsketch.hashing import SketchHash
-from fastsketch.io import StateError
+from fastsketch.data.files import StateError
 from fastsketch.jobs._fields import Spec
 from fastsketch.jobs._outputs import npy_header
-from fastsketch.quantizing import SketchQuantizer
+from fastsketch.neighbours.hashing import SketchHash
+from fastsketch.neighbours.quantizing import SketchQuantizer
 
 Coder = SketchHash | SketchQuantizer
 # Bytes of a code, unless it is to be of bits.

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import fastsketch as fs
-from fastsketch._model import MergeableModel
-from fastsketch._progress import ProgressLine
-from fastsketch._validation import as_integer
+from fastsketch._core.progress import ProgressLine
+from fastsketch._core.validation import as_integer
+from fastsketch._frame.model import MergeableModel
 from fastsketch.cli._by_group import groups
 from fastsketch.cli._flags import flag_of, parameters_of
 from fastsketch.cli._in_parts import learn_in_parts, rows_of
@@ -25,11 +25,11 @@ from fastsketch.cli._models import load_model
 from fastsketch.cli._output import output_of
 from fastsketch.cli._reading import rows_in
 from fastsketch.cli._report import SPECTRUM, finite, report
-from fastsketch.io import StateError
+from fastsketch.data.files import StateError
+from fastsketch.data.sources import Source, comes_once
+from fastsketch.data.sources._source import Place
 from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._rows_again import OtherRows
-from fastsketch.sources import Source, comes_once
-from fastsketch.sources._source import Place
 
 # The note of an item model that says what its events mean, which models must have in common to be merged.
 EVENTS = "events"
@@ -192,7 +192,7 @@ def info(args: Namespace) -> None:
     if args.plot:
         if SPECTRUM not in facts:
             raise ValueError(f"--plot draws the spectrum of a sketch; {args.input} holds a {facts['kind']}")
-        from fastsketch._plot import plot_spectrum
+        from fastsketch.cli._plot import plot_spectrum
 
         plot_spectrum({**facts, **({"spectrum": intervals} if intervals else {})}, args.plot)
     if args.json:
@@ -254,7 +254,7 @@ def of_quantizer(model: object) -> dict[str, Any]:
     """Return how a quantizer uses the bytes of a code, as far as it has learned; nothing for other models."""
     if not isinstance(model, fs.SketchQuantizer) or not model.n_rows:
         return {}
-    from fastsketch.quantizing._book_encoder import BookEncoder
+    from fastsketch.neighbours.quantizing._book_encoder import BookEncoder
 
     encoder = model.encoder()
     assert isinstance(encoder, BookEncoder)
@@ -268,7 +268,7 @@ def of_quantizer(model: object) -> dict[str, Any]:
 
 def demo(args: Namespace) -> None:
     """Run the main jobs on photographs and handwritten digits."""
-    from fastsketch.demo import run_demo
+    from fastsketch.cli.demo import run_demo
 
     progress = ProgressLine("sketch")
     with limited(args.threads):

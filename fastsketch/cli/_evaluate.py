@@ -8,15 +8,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch import ranking
-from fastsketch._validation import as_integer
+from fastsketch._core.validation import as_integer
 from fastsketch.cli._flags import parameters_of
 from fastsketch.cli._job import limited
 from fastsketch.cli._output import Output
 from fastsketch.cli._recommenders import MODELS, Recommender, learned
 from fastsketch.cli._report import report
 from fastsketch.cli._user_events import UserEvents, levels_of, meaning_of, read_user_events
-from fastsketch.recommending import SketchedEASE
+from fastsketch.recommending import SketchedEASE, ranking
 
 # Of the result, as the table shows them.
 COLUMNS = {

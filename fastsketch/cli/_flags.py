@@ -6,19 +6,19 @@ from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from fastsketch._parameters import annotation_of, described, from_text, names_in, unknown_keyword
+from fastsketch._frame.parameters import annotation_of, described, from_text, names_in, unknown_keyword
 
 # The value of --progress without one.
 LINE = "line"
 # What --set says of how rows are read: where that is documented, and the default.
 READING: dict[str, tuple[str, Any]] = {
-    "n_features": ("fastsketch.sources.open_rows", None),
-    "zero_based": ("fastsketch.sources.open_rows", False),
-    "key": ("fastsketch.sources.open_rows", None),
-    "header": ("fastsketch.sources.open_rows", None),
-    "separator": ("fastsketch.sources.open_rows", None),
-    "decimal": ("fastsketch.sources.open_rows", None),
-    "missing": ("fastsketch.features.TableRows", "feature"),
+    "n_features": ("fastsketch.data.open_rows", None),
+    "zero_based": ("fastsketch.data.open_rows", False),
+    "key": ("fastsketch.data.open_rows", None),
+    "header": ("fastsketch.data.open_rows", None),
+    "separator": ("fastsketch.data.open_rows", None),
+    "decimal": ("fastsketch.data.open_rows", None),
+    "missing": ("fastsketch.data.TableRows", "feature"),
     "max_memory": ("fastsketch.sketching.sketch_groups", 1e9),
     "folder": ("fastsketch.sketching.sketch_groups", None),
 }

@@ -12,11 +12,11 @@ from fastsketch.cli._job import limited
 from fastsketch.cli._output import Output
 from fastsketch.cli._reading import rows_in
 from fastsketch.cli._signals import held
+from fastsketch.data.sources import Source, comes_once
 from fastsketch.jobs import Report
 from fastsketch.jobs._progress import Printed
 from fastsketch.jobs._resuming import Difference, OtherJob, in_words, kept, remove, shown
 from fastsketch.jobs._run import InOrder, Learning
-from fastsketch.sources import Source, comes_once
 
 # Arguments that are no parameters of the model, and that two runs of one job have in common.
 SWITCHES = (

@@ -11,16 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 import fastsketch as fs
-from fastsketch._progress import ProgressLine
+from fastsketch._core.progress import ProgressLine
 from fastsketch.cli._arrays_in_files import matrix, read_ids
 from fastsketch.cli._coding import load_coder
 from fastsketch.cli._job import limited
 from fastsketch.cli._reading import rows_in
 from fastsketch.cli._report import report
 from fastsketch.cli._signals import held
-from fastsketch.indexing import IndexConflict
-from fastsketch.indexing._files import MANIFEST, is_ours
-from fastsketch.sources import naming
+from fastsketch.data.sources import naming
+from fastsketch.neighbours.index import IndexConflict
+from fastsketch.neighbours.index._files import MANIFEST, is_ours
 
 GENERATIONS = "generations"
 

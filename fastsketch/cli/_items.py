@@ -7,18 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from fastsketch._validation import is_sparse
+from fastsketch._core.validation import is_sparse
 from fastsketch.cli._flags import parameters_of
 from fastsketch.cli._in_parts import learn_in_parts, rows_of
 from fastsketch.cli._output import output_of
 from fastsketch.cli._report import report
-from fastsketch.io import SourceError
-from fastsketch.io._input import InputFile, whole_lines
-from fastsketch.io._table import BYTE_ORDER_MARK
+from fastsketch.data.files import SourceError
+from fastsketch.data.files._input import InputFile, whole_lines
+from fastsketch.data.files._table import BYTE_ORDER_MARK
+from fastsketch.data.sources import Source
+from fastsketch.data.sources._select import Derived
 from fastsketch.recommending import SketchedEASE
 from fastsketch.recommending._item_events import set_item_ids
-from fastsketch.sources import Source
-from fastsketch.sources._select import Derived
 
 # Of the file of names: a line is a name.
 BLOCK_BYTES, LONGEST_NAME = 1 << 20, 1 << 20

@@ -4,7 +4,7 @@ import contextlib
 from typing import Any
 
 import fastsketch as fs
-from fastsketch._validation import as_integer
+from fastsketch._core.validation import as_integer
 
 
 def limited(n: int | None) -> contextlib.AbstractContextManager[Any]:

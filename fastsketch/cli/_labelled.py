@@ -7,20 +7,20 @@ from typing import Any, cast
 
 from numpy.typing import NDArray
 
-from fastsketch._parameters import TRUTH
+from fastsketch._frame.parameters import TRUTH
 from fastsketch.cli._flags import as_column, flag_of
 from fastsketch.cli._reading import dialect_of, open_all
 from fastsketch.cli._row_by_row import InTurn
-from fastsketch.features import TableRows
-from fastsketch.features._cells import ARROW, PARQUET, open_cells
-from fastsketch.io import SourceError, StateError
-from fastsketch.io._svmlight import MOST_FEATURES
-from fastsketch.io._table import Dialect
-from fastsketch.sources import Source, comes_once
-from fastsketch.sources._identity import of_file
-from fastsketch.sources._joined import joined
-from fastsketch.sources._source import Place
-from fastsketch.sources._svmlight import SvmlightSource
+from fastsketch.data.files import SourceError, StateError
+from fastsketch.data.files._svmlight import MOST_FEATURES
+from fastsketch.data.files._table import Dialect
+from fastsketch.data.names import TableRows
+from fastsketch.data.names._cells import ARROW, PARQUET, open_cells
+from fastsketch.data.sources import Source, comes_once
+from fastsketch.data.sources._identity import of_file
+from fastsketch.data.sources._joined import joined
+from fastsketch.data.sources._source import Place
+from fastsketch.data.sources._svmlight import SvmlightSource
 
 TABLES = (".csv", ".tsv", *PARQUET, *ARROW)
 COMPRESSED = (".gz", ".bz2", ".xz")

@@ -5,8 +5,8 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any, cast, get_args
 
-from fastsketch._losses import LOSSES
-from fastsketch._validation import as_integer
+from fastsketch._core.losses import LOSSES
+from fastsketch._core.validation import as_integer
 from fastsketch.cli._answering import scored
 from fastsketch.cli._answers import Answers, LinearLearner
 from fastsketch.cli._flags import flag_of, parameters_of
@@ -15,9 +15,9 @@ from fastsketch.cli._job import limited
 from fastsketch.cli._labelled import is_table, reading_as_learned, reading_to_learn
 from fastsketch.cli._output import Output, output_of
 from fastsketch.cli._report import report
-from fastsketch.io._input import InputFile, SourceError
+from fastsketch.data.files._input import InputFile, SourceError
+from fastsketch.data.sources import open_rows
 from fastsketch.online import AdaptiveSubgradient, SketchedNewton
-from fastsketch.sources import open_rows
 
 # Defaults with --regression: those of the regressors in fastsketch.sklearn. A test compares both.
 REGRESSION: dict[str, Any] = {"loss": "square"}

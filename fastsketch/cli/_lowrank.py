@@ -14,9 +14,9 @@ from fastsketch.cli._output import output_of
 from fastsketch.cli._reading import columns_of, dialect_of
 from fastsketch.cli._report import report
 from fastsketch.cli._text_ids import ids_of, places_of
-from fastsketch.features._events import read_events
-from fastsketch.features._id_map import ids_of_text
-from fastsketch.io._table import as_dialect
+from fastsketch.data.files._table import as_dialect
+from fastsketch.data.names._events import read_events
+from fastsketch.data.names._id_map import ids_of_text
 from fastsketch.lowrank import LowRankModel
 from fastsketch.lowrank._fitted import HistoryLine
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import fastsketch as fs
 from fastsketch.cli._output import STANDARD
-from fastsketch.io import StateError
+from fastsketch.data.files import StateError
 
 
 def load_model(name: str) -> Any:

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, Protocol, TextIO, cast
 
 from fastsketch.cli._signals import held
-from fastsketch.io._lock import lock_name, locked
-from fastsketch.io._replacing import pour, regular_target, replacing, spooled, straight, sweep
+from fastsketch.data.files._lock import lock_name, locked
+from fastsketch.data.files._replacing import pour, regular_target, replacing, spooled, straight, sweep
 
 STANDARD = "-"
 

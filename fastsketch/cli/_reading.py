@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import Any
 
 from fastsketch.cli._flags import as_column
-from fastsketch.sources import Source, comes_once, open_rows
+from fastsketch.data.sources import Source, comes_once, open_rows
 
 
 def dialect_of(args: Namespace) -> dict[str, Any]:

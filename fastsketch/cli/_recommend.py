@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from fastsketch._losses import LOSSES
-from fastsketch._validation import as_integer
+from fastsketch._core.losses import LOSSES
+from fastsketch._core.validation import as_integer
 from fastsketch.cli._flags import flag_of
 from fastsketch.cli._job import limited
 from fastsketch.cli._output import Output, output_of
@@ -27,8 +27,8 @@ from fastsketch.cli._recommenders import (
 from fastsketch.cli._report import report
 from fastsketch.cli._text_ids import pairs_of
 from fastsketch.cli._user_events import Meaning, UserEvents, meaning_of, read_user_events, rows_for
-from fastsketch.features._events import read_ids
-from fastsketch.io import SourceError
+from fastsketch.data.files import SourceError
+from fastsketch.data.names._events import read_ids
 
 # How a state file begins: it is a zip.
 STATE = b"PK\x03\x04"

@@ -9,16 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from fastsketch._model import Model
+from fastsketch._frame.model import Model
 from fastsketch.cli._flags import parameters_of
 from fastsketch.cli._models import load_model
 from fastsketch.cli._text_ids import names_of
 from fastsketch.cli._user_events import Meaning, UserEvents, meaning_in
-from fastsketch.features._id_map import ids_of_text, positions, taken
-from fastsketch.io import StateError
+from fastsketch.data.files import StateError
+from fastsketch.data.names._id_map import ids_of_text, positions, taken
 from fastsketch.lowrank import LowRankModel
-from fastsketch.ranking import top_items
 from fastsketch.recommending import SketchedEASE
+from fastsketch.recommending.ranking import top_items
 
 MODELS = ("item", "ratings", "popularity")
 

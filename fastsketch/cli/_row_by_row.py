@@ -10,12 +10,12 @@ from typing import Any
 from fastsketch.cli._in_parts import engine_of
 from fastsketch.cli._job import limited
 from fastsketch.cli._output import Output
+from fastsketch.data.sources import Source
+from fastsketch.data.sources._joined import Joined
 from fastsketch.jobs import MapResult
 from fastsketch.jobs._mapping import Job, written
 from fastsketch.jobs._outputs import Csv, Npy, Parquet, Sink
 from fastsketch.jobs._progress import Printed
-from fastsketch.sources import Source
-from fastsketch.sources._joined import Joined
 
 PARQUET = ".parquet"
 

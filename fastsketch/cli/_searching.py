@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch._validation import as_integer
+from fastsketch._core.validation import as_integer
 from fastsketch.cli._arrays_in_files import matrix, read_ids
 from fastsketch.cli._coding import Coder, as_coder
 from fastsketch.cli._job import limited
@@ -17,8 +17,8 @@ from fastsketch.cli._models import load_model
 from fastsketch.cli._output import Output, output_of
 from fastsketch.cli._reading import how_read
 from fastsketch.cli._report import report
-from fastsketch.indexing import CodeIndex
-from fastsketch.sources import naming, open_rows
+from fastsketch.data.sources import naming, open_rows
+from fastsketch.neighbours.index import CodeIndex
 
 Neighbours = tuple[NDArray[Any], NDArray[np.int64]]
 

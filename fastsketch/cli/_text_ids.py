@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from fastsketch.features import IdMap
-from fastsketch.features._events import read_events
-from fastsketch.io import SourceError
-from fastsketch.io._table import Dialect
+from fastsketch.data.files import SourceError
+from fastsketch.data.files._table import Dialect
+from fastsketch.data.names import IdMap
+from fastsketch.data.names._events import read_events
 from fastsketch.lowrank import LowRankModel
 from fastsketch.recommending import SketchedEASE
 

@@ -10,11 +10,11 @@ from fastsketch.cli._output import output_of
 from fastsketch.cli._reading import rows_in
 from fastsketch.cli._report import report
 from fastsketch.cli._row_by_row import named_output, suffix_of, timed, write_answers
-from fastsketch.hashing import SketchHash
-from fastsketch.io import StateError, read_header
-from fastsketch.quantizing import SketchQuantizer
+from fastsketch.data.files import StateError, read_header
+from fastsketch.data.sources import comes_once
+from fastsketch.neighbours.hashing import SketchHash
+from fastsketch.neighbours.quantizing import SketchQuantizer
 from fastsketch.sketching import FrequentDirections
-from fastsketch.sources import comes_once
 
 # What --what may ask of a model of codes, by its functions here, and of an estimator, by its methods.
 OF_CODES = {"codes": encode, "rows": decode}

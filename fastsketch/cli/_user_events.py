@@ -11,9 +11,9 @@ from scipy import sparse
 
 from fastsketch.cli._reading import columns_of, dialect_of
 from fastsketch.cli._text_ids import Places, places_of
-from fastsketch.features._events import read_events
-from fastsketch.io import SourceError, StateError
-from fastsketch.io._table import as_dialect
+from fastsketch.data.files import SourceError, StateError
+from fastsketch.data.files._table import as_dialect
+from fastsketch.data.names._events import read_events
 
 # Values that are all larger are seconds since some day in 1973: nobody rates like this.
 OLDEST_TIME = 1e8

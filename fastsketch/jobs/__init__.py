@@ -2,7 +2,8 @@
 
 from fastsketch.jobs._engines import Engine, WorkerLost
 from fastsketch.jobs._mapping import MapResult, map_rows
+from fastsketch.jobs._merge import map_merge, merge
 from fastsketch.jobs._progress import Report
 from fastsketch.jobs._run import run
 
-__all__ = ["Engine", "MapResult", "Report", "WorkerLost", "map_rows", "run"]
+__all__ = ["Engine", "MapResult", "Report", "WorkerLost", "map_merge", "map_rows", "merge", "run"]

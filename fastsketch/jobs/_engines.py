@@ -12,9 +12,9 @@ from contextlib import ExitStack
 from multiprocessing import get_context
 from typing import Any, Literal, Protocol, Self, cast
 
-from fastsketch import _threads
-from fastsketch._registry import provided
-from fastsketch._validation import as_choice
+from fastsketch._core import threads as _threads
+from fastsketch._core.registry import provided
+from fastsketch._core.validation import as_choice
 from fastsketch.jobs._worker import Lost, Shared, Worker
 
 EngineName = Literal["serial", "threads", "processes", "dask"]

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch._validation import is_sparse
+from fastsketch._core.validation import is_sparse
 
 Fields = dict[str, NDArray[Any]]
 Method = Callable[..., Any]

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, cast
 
-from fastsketch.io._replacing import replacing
-from fastsketch.io._state import SCHEMA, StateError
+from fastsketch.data.files._replacing import replacing
+from fastsketch.data.files._state import SCHEMA, StateError
 
 JournalLine = dict[str, Any]
 

@@ -16,8 +16,11 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch._threads import blas_limit
-from fastsketch._validation import as_choice, as_flag, as_integer
+from fastsketch._core.threads import blas_limit
+from fastsketch._core.validation import as_choice, as_flag, as_integer
+from fastsketch.data.sources import Source, open_rows
+from fastsketch.data.sources._naming import naming
+from fastsketch.data.sources._source import length
 from fastsketch.jobs._engines import NAMES, Engine, Serial, engine_of, tell
 from fastsketch.jobs._fields import Fields, Method, Spec, as_fields, name_of, spec_of, unwrapped
 from fastsketch.jobs._outputs import Npy, Parquet, Sink, Writer
@@ -27,9 +30,6 @@ from fastsketch.jobs._resuming import Identity, check_unchanged, identity_of
 from fastsketch.jobs._tree import Span
 from fastsketch.jobs._unfinished import Unfinished
 from fastsketch.jobs._workers import useful
-from fastsketch.sources import Source, open_rows
-from fastsketch.sources._naming import naming
-from fastsketch.sources._source import length
 
 # Bytes of rows in a part: what is done again after a kill, and of Parquet what becomes one file.
 PART_BYTES = 64 << 20
@@ -91,7 +91,7 @@ def map_rows(
         A bound method of a model, an encoder or an estimator, as ``model.encode``, ``pca.transform``,
         ``learner.predict_proba`` or ``neighbours.kneighbors``; or a function of rows (n, d). For processes it must be
         importable: defined in a module, not in a lambda; ``functools.partial`` gives it more arguments.
-    source : path, glob, folder, array, ... or fastsketch.sources.Source
+    source : path, glob, folder, array, ... or fastsketch.data.Source
         Whatever ``fs.open_rows`` takes. A column that is read beside the rows, ``open_rows(..., beside="id")``, stands
         beside their answers too.
     output : path

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch.io._replacing import replacing
+from fastsketch.data.files._replacing import replacing
 from fastsketch.jobs._fields import Fields, Method, Spec, column_names
 
 # Bytes of answers in one row group of Parquet: what readers take at a time; smaller ones cost them, larger ones memory.

@@ -9,13 +9,13 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch._loading import from_bytes
-from fastsketch.io._input import SourceError
-from fastsketch.io._state import StateError
+from fastsketch._frame.loading import from_bytes
+from fastsketch.data.files._input import SourceError
+from fastsketch.data.files._state import StateError
+from fastsketch.data.sources import Source
+from fastsketch.data.sources._naming import naming
+from fastsketch.data.sources._source import length
 from fastsketch.jobs._engines import tell
-from fastsketch.sources import Source
-from fastsketch.sources._naming import naming
-from fastsketch.sources._source import length
 
 
 class JobNode(NamedTuple):

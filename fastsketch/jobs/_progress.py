@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable
 from typing import Any, Literal, Self, TypedDict
 
-from fastsketch._progress import PAUSE, ProgressLine
+from fastsketch._core.progress import PAUSE, ProgressLine
+from fastsketch.data.sources import Source
 from fastsketch.jobs._parts import JobNode
-from fastsketch.sources import Source
 
 
 class Report(TypedDict):

@@ -18,15 +18,15 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any, NamedTuple, Self, cast
 
-from fastsketch._loading import from_bytes
-from fastsketch.io._input import SourceError
-from fastsketch.io._lock import locked
-from fastsketch.io._replacing import replacing, sweep
-from fastsketch.io._state import StateError
+from fastsketch._frame.loading import from_bytes
+from fastsketch.data.files._input import SourceError
+from fastsketch.data.files._lock import locked
+from fastsketch.data.files._replacing import replacing, sweep
+from fastsketch.data.files._state import StateError
+from fastsketch.data.sources import Source
 from fastsketch.jobs._journal import JournalLine, add_line, begin, contents, is_foreign
 from fastsketch.jobs._parts import JobNode
 from fastsketch.jobs._tree import Span
-from fastsketch.sources import Source
 
 JOURNAL = "manifest.jsonl"
 

@@ -12,10 +12,11 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
 
-from fastsketch._model import Model, plain
-from fastsketch._threads import blas_limit
-from fastsketch._validation import as_choice, as_flag, as_integer
-from fastsketch.io._state import StateError
+from fastsketch._core.threads import blas_limit
+from fastsketch._core.validation import as_choice, as_flag, as_integer
+from fastsketch._frame.model import Model, plain
+from fastsketch.data.files._state import StateError
+from fastsketch.data.sources import Source, open_rows
 from fastsketch.jobs import _parts
 from fastsketch.jobs._engines import NAMES, Engine, EngineName, Serial, engine_of
 from fastsketch.jobs._parts import JobNode
@@ -23,7 +24,6 @@ from fastsketch.jobs._progress import Reporter, Wanted
 from fastsketch.jobs._resuming import Checkpoint, Identity, as_written, check_unchanged, identity_of
 from fastsketch.jobs._tree import Span, Tree, climbed
 from fastsketch.jobs._workers import automatic
-from fastsketch.sources import Source, open_rows
 
 M = TypeVar("M")
 
@@ -192,7 +192,7 @@ class Learning:
         kind, update = type(template).__name__, getattr(template, "update", None)
         if not (isinstance(template, Model) and update):
             whole = isinstance(template, Model) and hasattr(template, "fit")
-            instead = ": its fit takes all rows, fastsketch.dask.fit their partitions" if whole else ""
+            instead = ": its fit takes all rows, fastsketch.jobs.dask.fit their partitions" if whole else ""
             raise TypeError(f"model must be a model that learns by update, got {kind}{instead}")
         self.why_in_order: str | None = template._in_order()
         self.learns_targets = self.why_in_order is not None and "targets" in signature(update).parameters

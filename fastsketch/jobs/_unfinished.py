@@ -11,9 +11,9 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Any, Self
 
-from fastsketch.io._lock import locked
-from fastsketch.io._replacing import LONGEST_STEM, regular_target, sweep, temporary_name
-from fastsketch.io._state import StateError
+from fastsketch.data.files._lock import locked
+from fastsketch.data.files._replacing import LONGEST_STEM, regular_target, sweep, temporary_name
+from fastsketch.data.files._state import StateError
 from fastsketch.jobs._fields import Spec
 from fastsketch.jobs._journal import add_line, begin, contents
 from fastsketch.jobs._outputs import Sink

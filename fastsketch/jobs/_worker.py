@@ -11,8 +11,8 @@ import warnings
 from collections.abc import Generator
 from typing import Any
 
-from fastsketch import _threads
-from fastsketch.io._state import StateError
+from fastsketch._core import threads as _threads
+from fastsketch.data.files._state import StateError
 
 # Seconds that an idle process may take to end by itself.
 PATIENCE = 5.0

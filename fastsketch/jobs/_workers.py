@@ -7,8 +7,8 @@ from typing import Any
 
 from fastsketch._kernels import pool
 from fastsketch._kernels.cpus import groups_of
-from fastsketch.sources import Source
-from fastsketch.sources._source import CHUNK_BYTES
+from fastsketch.data.sources import Source
+from fastsketch.data.sources._source import CHUNK_BYTES
 
 # Bytes of rows for which a worker is worth its start, of about a second: less, and the job stays in its process, where
 # models have threads of their own.

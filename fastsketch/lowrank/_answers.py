@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastsketch._model import Model
-from fastsketch._validation import Rows, as_integer
-from fastsketch.features._triples import Table
+from fastsketch._core.validation import Rows, as_integer
+from fastsketch._frame.model import Model
+from fastsketch.data.names._triples import Table
 from fastsketch.lowrank._data import Array
 from fastsketch.lowrank._fitted import Fitted
 from fastsketch.lowrank._ids import Ids, left_out

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch._core.losses import LOSSES
 from fastsketch._kernels.lowrank import fits
-from fastsketch._losses import LOSSES
 from fastsketch.lowrank._data import Array, Observed
 from fastsketch.lowrank._order import least_reaching
 from fastsketch.lowrank._partitions import Entries, Moments, Partition, moments

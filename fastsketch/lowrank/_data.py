@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch._core.losses import as_targets
+from fastsketch._core.sparse import as_csr
+from fastsketch._core.validation import is_sparse
 from fastsketch._kernels.lowrank import entries
-from fastsketch._losses import as_targets
-from fastsketch._sparse import as_csr
-from fastsketch._validation import is_sparse
 from fastsketch.lowrank._setting import LossSetting
 
 Array = NDArray[Any]  # float32 or float64, the same one throughout a fit

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple, Self, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch._core.validation import as_dtype, as_integer, as_real
 from fastsketch._kernels.lowrank import dense
-from fastsketch._validation import as_dtype, as_integer, as_real
-from fastsketch.io import _checks as checks
-from fastsketch.io._checks import as_figure
+from fastsketch.data.files import _checks as checks
+from fastsketch.data.files._checks import as_figure
 from fastsketch.lowrank._data import Array
 from fastsketch.lowrank._setting import Ridges
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fastsketch._validation import as_integer
+from fastsketch._core.validation import as_integer
 from fastsketch.lowrank._biases import Biases, constant_score, fit_biases, no_biases, parameter_from_data
 from fastsketch.lowrank._choose import BIAS_RIDGES, along, choose
 from fastsketch.lowrank._fitted import Fitted, HistoryLine, SelectionLine, Side

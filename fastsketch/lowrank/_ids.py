@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch.features._events import ColumnNames
-from fastsketch.features._id_map import (
+from fastsketch.data.names._events import ColumnNames
+from fastsketch.data.names._id_map import (
     IdMap,
     array_names,
     arrays_of,
@@ -19,7 +19,7 @@ from fastsketch.features._id_map import (
     read_ids,
     taken,
 )
-from fastsketch.features._triples import Triples, as_triples, placed, repeated
+from fastsketch.data.names._triples import Triples, as_triples, placed, repeated
 from fastsketch.lowrank._data import Array
 from fastsketch.lowrank._queries import as_indices, of_one_shape
 

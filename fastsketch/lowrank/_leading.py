@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch._core.random import Key, Normal, as_normal, raw_numbers
 from fastsketch._kernels.linalg.block import BLOCK, gram_block, leading_of_block, next_block, orthonormal_block
 from fastsketch._kernels.lowrank import entries
 from fastsketch._kernels.lowrank import gradients as kernel
-from fastsketch._random import Key, Normal, as_normal, raw_numbers
 from fastsketch.lowrank._data import Array
 from fastsketch.lowrank._partitions import Entries, First, Largest, Partition, added
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch._losses import LOSSES, as_targets
+from fastsketch._core.losses import LOSSES, as_targets
 from fastsketch.lowrank._data import Array, Observed, observed
 from fastsketch.lowrank._partitions import Crew, Each, Entries, EntriesInMemory, Here, Partition, Partitions, Smallest
 from fastsketch.lowrank._setting import FitSetting, as_share

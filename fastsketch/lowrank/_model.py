@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
+from fastsketch._core.losses import LOSSES, LossName, as_loss_parameter
+from fastsketch._core.validation import Rows, as_integer, as_real
+from fastsketch._frame.model import Arrays
+from fastsketch._frame.parameters import choice, flag, float_dtype, integer, parameter, real, seed
 from fastsketch._kernels.guard import changes
-from fastsketch._losses import LOSSES, LossName, as_loss_parameter
-from fastsketch._model import Arrays
-from fastsketch._parameters import choice, flag, float_dtype, integer, parameter, real, seed
-from fastsketch._validation import Rows, as_integer, as_real
-from fastsketch.features._events import ColumnNames
-from fastsketch.features._id_map import IdMap
-from fastsketch.features._triples import Table, naming_ids
-from fastsketch.io import _checks as checks
+from fastsketch.data.files import _checks as checks
+from fastsketch.data.names._events import ColumnNames
+from fastsketch.data.names._id_map import IdMap
+from fastsketch.data.names._triples import Table, naming_ids
 from fastsketch.lowrank._answers import LowRankAnswers
 from fastsketch.lowrank._data import observed
 from fastsketch.lowrank._fitted import Fitted, HistoryLine, SelectionLine, Side, validate
@@ -185,14 +185,14 @@ class LowRankModel(LowRankAnswers):
         Parameters
         ----------
         X : scipy.sparse (m, n), array (m, n) with NaN for what is missing, or a table
-            A table is ``fastsketch.features.Triples`` of rows, columns and values, by ids of any type; or {row id:
+            A table is ``fastsketch.data.Triples`` of rows, columns and values, by ids of any type; or {row id:
             {column id: value}}; or, where `columns` says so, a data frame or the path of a file. Its ids, in ascending
             order, become rows and columns. A pair has one value: one that comes twice is an error.
         columns : (row, column, value), optional
             X is a data frame or a file, and these are the names, or numbers from 0, of its columns. Without them a
             data frame is a matrix, and refused if it has three columns or fewer, or names such as "user" and "item".
         row_ids, column_ids : vectors of ids (m,) and (n,), optional
-            Ids of the rows and columns of a matrix X: integers or strings, see ``fastsketch.features.IdMap``.
+            Ids of the rows and columns of a matrix X: integers or strings, see ``fastsketch.data.IdMap``.
         sample_weight : as X, optional
             Weight of each observation: nonnegative, stored where X is; (n_lines,) if X is a table.
         validation : float in (0, 1), or scipy.sparse (m, n), or a table if X is one, optional

@@ -1,7 +1,7 @@
 """The observed entries of a fit, in partitions of rows that stay where they are: functions go there, sums come back.
 
 A fit knows of its surroundings only what `Crew` says: in this process (`Here`), where a matrix in memory is one
-partition, or on the workers of a cluster (fastsketch/dask). The functions can be imported and change nothing that they
+partition, or on the workers of a cluster (jobs/dask). The functions can be imported and change nothing that they
 are given, so that whoever lost a worker calls them again; `in_place` tells those whose state would be copied in vain.
 Bits depend on the partitions, not on who computes them.
 """

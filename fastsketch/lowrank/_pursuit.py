@@ -10,9 +10,9 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch._core.random import Normal, random_normal
 from fastsketch._kernels.lowrank import entries
 from fastsketch._kernels.lowrank import gradients as kernel
-from fastsketch._random import Normal, random_normal
 from fastsketch.lowrank._biases import Biases
 from fastsketch.lowrank._data import Array, Observed
 from fastsketch.lowrank._fitted import Fitted, Side

@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fastsketch._core.losses import LOSSES, expected
+from fastsketch._core.sparse import as_csr
+from fastsketch._core.validation import Rows, as_integer, as_subset, is_sparse
 from fastsketch._kernels.linalg.best import best_columns
 from fastsketch._kernels.lowrank import dense
-from fastsketch._losses import LOSSES, expected
-from fastsketch._sparse import as_csr
-from fastsketch._validation import Rows, as_integer, as_subset, is_sparse
-from fastsketch.features._id_map import IdMap, taken
-from fastsketch.features._triples import Table, Triples, as_triples, placed
+from fastsketch.data.names._id_map import IdMap, taken
+from fastsketch.data.names._triples import Table, Triples, as_triples, placed
 from fastsketch.lowrank._data import Array
 from fastsketch.lowrank._fitted import Half
 

@@ -6,8 +6,8 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
-from fastsketch._losses import LOSSES, Loss
-from fastsketch._validation import as_integer, as_real
+from fastsketch._core.losses import LOSSES, Loss
+from fastsketch._core.validation import as_integer, as_real
 
 # Parameters of losses that are taken from the data where they are not given, as multiples of the robust spread of what
 # biases leave (for normal residuals, their standard deviation).

@@ -29,8 +29,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch._core.losses import LOSSES
 from fastsketch._kernels.lowrank import dense
-from fastsketch._losses import LOSSES
 from fastsketch.lowrank._data import Observed
 from fastsketch.lowrank._fitted import Side
 from fastsketch.lowrank._partitions import Entries, Partition

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from fastsketch._kernels.losses import L1_PENALTY, NO_PENALTY
 from fastsketch._kernels.online import adaptive, diagonal
 from fastsketch._kernels.online.numbers import ADAM, COUNTS, DIAGONAL, EVERY_ROUND, NEVER, OLD, RANK, ROUND, ROWS, TURNS
-from fastsketch.io import _checks as checks
+from fastsketch.data.files import _checks as checks
 from fastsketch.online._state_arrays import (
     OF_LOSSES,
     OF_POINTS,

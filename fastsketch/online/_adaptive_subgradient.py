@@ -4,12 +4,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fastsketch import _model
+from fastsketch._core.losses import LOSSES
+from fastsketch._core.validation import as_real
+from fastsketch._frame import model as _model
+from fastsketch._frame.parameters import choice, parameter, real
 from fastsketch._kernels.losses import L1_PENALTY, L2_PENALTY, NO_PENALTY
 from fastsketch._kernels.online.numbers import ADAM, DIAGONAL, EVERY_ROUND, GRADIENT, NEVER, WHEN_FULL
-from fastsketch._losses import LOSSES
-from fastsketch._parameters import choice, parameter, real
-from fastsketch._validation import as_real
 from fastsketch.online._adaptive_state import (
     DiagonalSetting,
     PointsState,

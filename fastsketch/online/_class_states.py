@@ -19,10 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, softmax
 
+from fastsketch._core.losses import LOSSES
 from fastsketch._kernels.losses import NO_PENALTY
 from fastsketch._kernels.online import readout
 from fastsketch._kernels.online.numbers import DIAGONAL
-from fastsketch._losses import LOSSES
 from fastsketch.online._adaptive_state import DiagonalSetting, DiagonalState, start_diagonal
 from fastsketch.online._state_arrays import Arrays, Counts, Csr, Floats, LearnedState, RowBatch, Zeros
 

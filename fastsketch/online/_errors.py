@@ -15,10 +15,10 @@ from typing import Annotated, Any, TypedDict, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch._core.losses import LOSSES
 from fastsketch._kernels.online import metrics as kernel
 from fastsketch._kernels.online.metrics import ABSOLUTE, BINS, LOG_LOSS, METRIC_SUMS, RIGHT, SQUARED, UNIT, WEIGHT
-from fastsketch._losses import LOSSES
-from fastsketch.io import _checks as checks
+from fastsketch.data.files import _checks as checks
 from fastsketch.online._state_arrays import GROWS, Arrays, Counts, Floats, Zeros
 
 # UNIT is at most this, and then made 1 again: see the kernel.

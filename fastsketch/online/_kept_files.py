@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch._validation import as_flag
-from fastsketch.io import _checks as checks
+from fastsketch._core.validation import as_flag
+from fastsketch.data.files import _checks as checks
 from fastsketch.online._class_states import NAMES, NAMES_OF_BLEND, Blend, States, n_states, start_readout
 from fastsketch.online._errors import DriftWatch, Metrics
 from fastsketch.online._kept import Kept

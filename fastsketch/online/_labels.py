@@ -10,8 +10,8 @@ from typing import Any, Literal, NamedTuple, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastsketch._validation import as_real
-from fastsketch.io import _checks as checks
+from fastsketch._core.validation import as_real
+from fastsketch.data.files import _checks as checks
 from fastsketch.online._state_arrays import Counts, Floats
 
 Label = bool | int | float | str

@@ -12,12 +12,8 @@ from typing import Any, Generic, Literal, Self, TypeVar, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastsketch._batches import is_table, names_of
-from fastsketch._kernels.guard import changes
-from fastsketch._losses import LOSSES, ONLINE_LOSSES, OnlineLossName, as_loss_parameter
-from fastsketch._model import Arrays, Model
-from fastsketch._parameters import choice, flag, integer, parameter, real
-from fastsketch._validation import (
+from fastsketch._core.losses import LOSSES, ONLINE_LOSSES, OnlineLossName, as_loss_parameter
+from fastsketch._core.validation import (
     Rows,
     as_flag,
     as_numbers,
@@ -27,8 +23,12 @@ from fastsketch._validation import (
     check_finite,
     is_sparse,
 )
-from fastsketch.features._columns import MOST_BITS
-from fastsketch.io import _checks as checks
+from fastsketch._frame.batches import is_table, names_of
+from fastsketch._frame.model import Arrays, Model
+from fastsketch._frame.parameters import choice, flag, integer, parameter, real
+from fastsketch._kernels.guard import changes
+from fastsketch.data.files import _checks as checks
+from fastsketch.data.names._columns import MOST_BITS
 from fastsketch.online._class_states import Unlearned, n_states, start_beside
 from fastsketch.online._errors import DriftWatch, Metrics, start_metrics, start_watch
 from fastsketch.online._kept import Examples, Kept
@@ -182,7 +182,7 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         rows : array_like (n, d) or (d,), or scipy.sparse (n, d), or rows with names
             Real and finite. The first row decides between the dense form and the sparse one, which is for CSR rows with
             at most 30% of their columns; later rows may come as either. Rows with names are a dict {name: value}, or a
-            list of dicts, or of lists of names and pairs (name, value), as ``fastsketch.features.Vocabulary`` reads
+            list of dicts, or of lists of names and pairs (name, value), as ``fastsketch.data.Vocabulary`` reads
             them; a model takes either these or numbered columns.
         targets : array_like (n,), or one for one row
             For loss="squared_hinge" and "logistic" labels: integers, bools or strings, two classes or more. New ones

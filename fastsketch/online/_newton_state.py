@@ -7,6 +7,7 @@ from typing import Annotated, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch._core.random import Normal, random_normal
 from fastsketch._kernels.online.newton import NewtonRounds, together
 from fastsketch._kernels.online.numbers import (
     ALPHA,
@@ -29,8 +30,7 @@ from fastsketch._kernels.online.numbers import (
     TAKEN,
     UNCONSTRAINED,
 )
-from fastsketch._random import Normal, random_normal
-from fastsketch.io import _checks as checks
+from fastsketch.data.files import _checks as checks
 from fastsketch.online._state_arrays import (
     OF_LOSSES,
     SLOT_ROWS,

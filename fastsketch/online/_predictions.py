@@ -6,14 +6,14 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch._batches import FeatureNames
-from fastsketch._kernels.guard import reads
-from fastsketch._kernels.online.columns import INTERCEPT
-from fastsketch._losses import LOSSES, expected
-from fastsketch._validation import (
+from fastsketch._core.losses import LOSSES, expected
+from fastsketch._core.validation import (
     as_integer,
 )
-from fastsketch.features import Vocabulary
+from fastsketch._frame.batches import FeatureNames
+from fastsketch._kernels.guard import reads
+from fastsketch._kernels.online.columns import INTERCEPT
+from fastsketch.data.names import Vocabulary
 from fastsketch.online._class_states import probabilities
 from fastsketch.online._errors import MetricFigures
 from fastsketch.online._kept import Kept

@@ -13,15 +13,15 @@ from typing import Annotated, Any, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch._core.sparse import MOST_COLUMNS
+from fastsketch._core.validation import Rows, as_flag, as_integer, as_rows, in_place, is_sparse
 from fastsketch._kernels.online import inputs as kernel
 from fastsketch._kernels.online.columns import INTERCEPT, ColumnMap, row_scores
 from fastsketch._kernels.online.inputs import LENGTHS, LONG, ROWS, TOTALS
-from fastsketch._sparse import MOST_COLUMNS
-from fastsketch._validation import Rows, as_flag, as_integer, as_rows, in_place, is_sparse
-from fastsketch.features._naming import HashedNames, KeptNames, Parts, as_list, is_named
-from fastsketch.io import _checks as checks
+from fastsketch.data.files import _checks as checks
+from fastsketch.data.names._naming import HashedNames, KeptNames, Parts, as_list, is_named
+from fastsketch.data.sources._formats import refuse_lazy
 from fastsketch.online._state_arrays import SLOTS, Arrays, Counts, Csr, Floats, RowBatch, Zeros
-from fastsketch.sources._formats import refuse_lazy
 
 # -- names -------------------------------------------------------------------------------------------------------------
 NUMBERED = "this model learns from rows whose columns have numbers: dicts and lists of names do not go with them"
@@ -31,7 +31,7 @@ NAMED = (
 )
 WORDS = (
     "rows with words are dicts, as frame.to_dict('records') gives them;"
-    " fastsketch.features.TableRows(file, label=...) reads such rows and their labels from a table"
+    " fastsketch.data.TableRows(file, label=...) reads such rows and their labels from a table"
 )
 
 

@@ -5,10 +5,10 @@ from typing import Any, Literal
 
 import numpy as np
 
+from fastsketch._core.losses import LOSSES
+from fastsketch._core.validation import as_real
+from fastsketch._frame.parameters import choice, parameter, real, seed
 from fastsketch._kernels.online.numbers import ALPHA
-from fastsketch._losses import LOSSES
-from fastsketch._parameters import choice, parameter, real, seed
-from fastsketch._validation import as_real
 from fastsketch.online._newton_state import (
     CONSTRAINTS,
     SHARE_BY_LOSS,

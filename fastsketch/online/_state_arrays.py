@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch._kernels.online.numbers import ROUND
-from fastsketch.io import _checks as checks
+from fastsketch.data.files import _checks as checks
 
 Floats = NDArray[np.float64]
 Counts = NDArray[np.int64]

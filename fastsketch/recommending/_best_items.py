@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch._core.threads import one_blas_thread
+from fastsketch._core.validation import in_place
 from fastsketch._kernels.linalg.best import best_columns
-from fastsketch._threads import one_blas_thread
-from fastsketch._validation import in_place
 from fastsketch.recommending._item_events import owners
 from fastsketch.recommending._item_weights import ItemWeights
 

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch._random import Key, raw_numbers
-from fastsketch.io import _checks as checks
+from fastsketch._core.random import Key, raw_numbers
+from fastsketch.data.files import _checks as checks
 from fastsketch.recommending._item_events import owners
 
 Keys = NDArray[np.uint64]

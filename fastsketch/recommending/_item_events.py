@@ -13,10 +13,10 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from fastsketch._validation import Rows, as_rows, is_sparse, no_mask
-from fastsketch.features._id_map import IdMap, array_names, as_id_map, no_ids, read_ids, taken
-from fastsketch.features._triples import Triples, as_triples, pair_of, placed
-from fastsketch.io import _checks as checks
+from fastsketch._core.validation import Rows, as_rows, is_sparse, no_mask
+from fastsketch.data.files import _checks as checks
+from fastsketch.data.names._id_map import IdMap, array_names, as_id_map, no_ids, read_ids, taken
+from fastsketch.data.names._triples import Triples, as_triples, pair_of, placed
 
 # Powers of a decay are undone up to this factor.
 MOST_UNDONE = 1e12
@@ -173,7 +173,7 @@ def events_of(
         got = repr(rows)[:60] if isinstance(rows, str) else "strings"
         raise TypeError(
             f"{name} must be events, got {got}: the model keeps items and no users; give those of each user as {{user: "
-            "[items]}, or a table (fastsketch.features.Triples, or a file that is there)"
+            "[items]}, or a table (fastsketch.data.Triples, or a file that is there)"
         )
     table = as_triples(rows, None, name)
     if table is None:

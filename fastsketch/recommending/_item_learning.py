@@ -8,16 +8,16 @@ from typing import Any, Literal, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from fastsketch._batches import Batch
+from fastsketch._core.threads import one_blas_thread
+from fastsketch._core.validation import as_real, as_weights
+from fastsketch._frame.batches import Batch
+from fastsketch._frame.model import Arrays, MergeableModel
+from fastsketch._frame.parameters import choice, float_dtype, integer, real, seed
 from fastsketch._kernels.guard import changes
-from fastsketch._model import Arrays, MergeableModel
-from fastsketch._parameters import choice, float_dtype, integer, real, seed
-from fastsketch._threads import one_blas_thread
-from fastsketch._validation import as_real, as_weights
-from fastsketch.features._events import ColumnNames
-from fastsketch.features._id_map import IdMap, arrays_of, own_ids
-from fastsketch.features._triples import Table, as_triples
-from fastsketch.io import _checks as checks
+from fastsketch.data.files import _checks as checks
+from fastsketch.data.names._events import ColumnNames
+from fastsketch.data.names._id_map import IdMap, arrays_of, own_ids
+from fastsketch.data.names._triples import Table, as_triples
 from fastsketch.recommending import _held_out as held_out
 from fastsketch.recommending._held_out import HeldOut
 from fastsketch.recommending._item_events import (
@@ -135,7 +135,7 @@ class ItemLearner(MergeableModel, abstract=True):
             stored twice are added up, zeros are no events. A row without events counts in ``n_rows`` and, with decay,
             ages what came before: nothing else.
 
-            A table is ``fastsketch.features.Triples`` of users, items and perhaps values, by ids of any type; or
+            A table is ``fastsketch.data.Triples`` of users, items and perhaps values, by ids of any type; or
             {user: [items]}; or, where `columns` says so, a data frame or the path of a file. Its users, in the order in
             which they appear, are rows: all events of a user must come in one table, for who comes again in another
             update is another row. Its items that are new to the model become columns at the end.
@@ -145,7 +145,7 @@ class ItemLearner(MergeableModel, abstract=True):
             `rows` are a data frame or a file, and these are the names, or numbers from 0, of its columns. Without them
             a data frame is a matrix, and refused if it has three columns or fewer, or names such as "user" and "item".
         item_ids : vector of ids (items,), optional
-            What the columns of a matrix are called: integers or strings, see ``fastsketch.features.IdMap``. The first
+            What the columns of a matrix are called: integers or strings, see ``fastsketch.data.IdMap``. The first
             batch has them or none has; later ones may leave them out.
 
         Returns

@@ -20,12 +20,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch._core.threads import one_blas_thread
+from fastsketch._core.validation import in_place
 from fastsketch._kernels.linalg.best import best_columns
 from fastsketch._kernels.recommending import items as kernel
-from fastsketch._threads import one_blas_thread
-from fastsketch._validation import in_place
-from fastsketch.ranking import ndcg_at
 from fastsketch.recommending._item_events import owners
+from fastsketch.recommending.ranking import ndcg_at
 from fastsketch.sketching._by_feature import reads_by_feature
 from fastsketch.sketching._engines import AnyEngine, SparseEngine
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fastsketch._core.sparse import as_csr
+from fastsketch._core.validation import Rows, as_flag, as_integer, as_numbers, is_sparse
 from fastsketch._kernels.guard import changes, reads
-from fastsketch._sparse import as_csr
-from fastsketch._validation import Rows, as_flag, as_integer, as_numbers, is_sparse
-from fastsketch.features._triples import Table
+from fastsketch.data.names._triples import Table
 from fastsketch.recommending import _held_out as held_out
 from fastsketch.recommending._best_items import Explanation, Limits, Recommendations, explained, recommend, similar
 from fastsketch.recommending._held_out import HeldOut

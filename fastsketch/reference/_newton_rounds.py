@@ -10,7 +10,7 @@ is multiplied with after every round. Every function returns (w, losses, scores)
 
 import numpy as np
 
-from fastsketch._losses import LOSSES, as_loss_parameter
+from fastsketch._core.losses import LOSSES, as_loss_parameter
 from fastsketch.reference._curvatures import RANK, Array, Curvature
 
 MU = 0.125

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch._core.threads import one_blas_thread
 from fastsketch._kernels.linalg.products import add_gram, product
-from fastsketch._threads import one_blas_thread
 from fastsketch.sketching._engines import AnyEngine, ExactEngine, Known, SparseEngine, to_read
 from fastsketch.sketching._methods import Method
 

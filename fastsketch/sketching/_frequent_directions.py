@@ -7,10 +7,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastsketch._batches import Batch
+from fastsketch._core.validation import as_real, as_rows, as_weights, natural_dtype
+from fastsketch._frame.batches import Batch
+from fastsketch._frame.parameters import choice, real
 from fastsketch._kernels.guard import changes
-from fastsketch._parameters import choice, real
-from fastsketch._validation import as_real, as_rows, as_weights, natural_dtype
 from fastsketch.sketching._engines import (
     AnyEngine,
     MappedEngine,

@@ -5,8 +5,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch._core.validation import Rows, as_integer, in_place
 from fastsketch._kernels.linalg import hadamard as kernel
-from fastsketch._validation import Rows, as_integer, in_place
 from fastsketch.sketching._random_maps import Compressor
 
 Array = TypeVar("Array", bound=NDArray[Any])

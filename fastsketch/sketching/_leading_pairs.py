@@ -5,10 +5,10 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch._core.threads import one_blas_thread
 from fastsketch._kernels.linalg.products import product, symmetric_product
 from fastsketch._kernels.sketching.shrink import top_eigh
 from fastsketch._kernels.sketching.state import ROUNDING_PER_SHRINK
-from fastsketch._threads import one_blas_thread
 
 Matrix = NDArray[np.float64]
 

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch._core.validation import natural_dtype, not_finite
+from fastsketch._frame.model import Arrays
 from fastsketch._kernels.sketching import random_map as kernel
-from fastsketch._model import Arrays
-from fastsketch._validation import natural_dtype, not_finite
-from fastsketch.io import _checks as checks
+from fastsketch.data.files import _checks as checks
 from fastsketch.sketching._plain_rows import plain_rows
 from fastsketch.sketching._scalars import scalars, set_scalars
 from fastsketch.sketching._sized_map import SizedMap

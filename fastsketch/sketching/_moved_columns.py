@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch._model import Arrays
+from fastsketch._frame.model import Arrays
 from fastsketch.sketching._frequent_directions import FrequentDirections
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch._validation import in_place
+from fastsketch._core.validation import in_place
 
 
 def lies_well(rows: Any, dtype: np.dtype[Any]) -> bool:

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from numpy.typing import NDArray
 
-from fastsketch._validation import Rows, as_choice, as_integer, as_rows, as_seed
+from fastsketch._core.validation import Rows, as_choice, as_integer, as_rows, as_seed
 from fastsketch.sketching._mapped_block import map_once
 from fastsketch.sketching._sized_map import MAP_KINDS, MapKind, SizedMap
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Self, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastsketch._batches import Batch
+from fastsketch._core.validation import as_rows, as_weights
+from fastsketch._frame.batches import Batch
+from fastsketch._frame.loading import from_bytes
+from fastsketch._frame.model import Arrays, MergeableModel
 from fastsketch._kernels.guard import changes, reads
-from fastsketch._loading import from_bytes
-from fastsketch._model import Arrays, MergeableModel
-from fastsketch._validation import as_rows, as_weights
-from fastsketch.io import _checks as checks
+from fastsketch.data.files import _checks as checks
 from fastsketch.sketching._rows_again import Product, StoredForm, blocks_of
 from fastsketch.sketching._second_reads import SecondReads
 

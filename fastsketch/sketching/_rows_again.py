@@ -9,11 +9,11 @@ from typing import Any, NamedTuple, Self, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastsketch._batches import FeatureNames, WeightedChunks, agreed, as_source, names_of
+from fastsketch._core.validation import Rows, as_rows, check_finite, in_place, is_sparse
+from fastsketch._frame.batches import FeatureNames, WeightedChunks, agreed, as_source, names_of
 from fastsketch._kernels.linalg.products import product, settled
 from fastsketch._kernels.sketching.csr_products import rows_times, turned_rows_times
-from fastsketch._validation import Rows, as_rows, check_finite, in_place, is_sparse
-from fastsketch.sources import Source, naming, open_rows
+from fastsketch.data.sources import Source, naming, open_rows
 
 # Bytes of rows that are made dense, centred and multiplied at a time.
 BLOCK_BYTES = 4 << 20

@@ -7,11 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cholesky, qr, solve_triangular, svd
 
+from fastsketch._core.threads import one_blas_thread
+from fastsketch._frame.model import Arrays
 from fastsketch._kernels.linalg.products import product
 from fastsketch._kernels.sketching.state import SketchState
-from fastsketch._model import Arrays
-from fastsketch._threads import one_blas_thread
-from fastsketch.io import _checks as checks
+from fastsketch.data.files import _checks as checks
 from fastsketch.sketching._rows_again import Product
 
 Matrix = NDArray[np.float64]

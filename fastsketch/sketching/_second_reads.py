@@ -7,9 +7,9 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fastsketch._core.validation import as_real
 from fastsketch._kernels.guard import changes, reads
 from fastsketch._kernels.sketching.state import ROUNDING_PER_SHRINK
-from fastsketch._validation import as_real
 from fastsketch.sketching._audit import Audit, spectral_norm
 from fastsketch.sketching._engines import AnyEngine, Known, MappedEngine, put_known, to_read
 from fastsketch.sketching._read_out import allowance

@@ -1,6 +1,6 @@
 """A random map Phi (q x m) with all its sizes known: its random numbers, and its sizes in the kernel.
 
-Every number is a function of (kind, seed, index of the block, place within it): see fastsketch._random.
+Every number is a function of (kind, seed, index of the block, place within it): see fastsketch._core.random.
 """
 
 from dataclasses import dataclass
@@ -10,8 +10,8 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch._core.random import Key, as_normal, raw_numbers
 from fastsketch._kernels.sketching import random_map as kernel
-from fastsketch._random import Key, as_normal, raw_numbers
 
 MapKind = Literal["srht", "countsketch", "sparse", "gaussian", "sampling"]
 MAP_KINDS: Final[tuple[str, ...]] = get_args(MapKind)

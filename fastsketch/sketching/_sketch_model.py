@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from fastsketch._model import Arrays, MergeableModel
-from fastsketch._parameters import choice, flag, float_dtype, integer, parameter, real
-from fastsketch._validation import as_choice, as_dtype, as_integer
-from fastsketch.io import _checks as checks
+from fastsketch._core.validation import as_choice, as_dtype, as_integer
+from fastsketch._frame.model import Arrays, MergeableModel
+from fastsketch._frame.parameters import choice, flag, float_dtype, integer, parameter, real
+from fastsketch.data.files import _checks as checks
 from fastsketch.sketching._engines import (
     AnyEngine,
     EngineSetting,

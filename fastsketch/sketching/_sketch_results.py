@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fastsketch._core.validation import as_real, as_vector
 from fastsketch._kernels.guard import reads
 from fastsketch._kernels.linalg.products import product
-from fastsketch._validation import as_real, as_vector
 from fastsketch.sketching._by_feature import ByFeature, by_feature
 from fastsketch.sketching._engines import ExactEngine, Growth
 from fastsketch.sketching._operators import gram_operator, inverse_operator, solve_gram

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch._threads import one_blas_thread
+from fastsketch._core.threads import one_blas_thread
 from fastsketch.sketching._engines import AnyEngine, ExactEngine, Known, MappedEngine, to_read
 from fastsketch.sketching._leading_pairs import leading_rounding
 from fastsketch.sketching._methods import Method

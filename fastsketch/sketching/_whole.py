@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch._core.validation import is_sparse
 from fastsketch._kernels.linalg.products import add_gram, column_sums, product, settled
 from fastsketch._kernels.sketching import dense
 from fastsketch._kernels.sketching.shrink import top_eigh
 from fastsketch._kernels.sketching.state import SketchState
-from fastsketch._validation import is_sparse
 from fastsketch.sketching._engines import (
     DenseEngine,
     EngineSetting,

@@ -11,15 +11,15 @@ from scipy.sparse import csr_matrix
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from fastsketch._batches import Batch
-from fastsketch._keywords import named_keywords
-from fastsketch._validation import Rows, as_choice, as_flag, as_integer
-from fastsketch.hashing import SketchHash
-from fastsketch.hashing._sketch_hash import Method as HashMethod
-from fastsketch.hashing._sketch_hash import Rotation
-from fastsketch.quantizing import SketchQuantizer
+from fastsketch._core.validation import Rows, as_choice, as_flag, as_integer
+from fastsketch._frame.batches import Batch
+from fastsketch._frame.keywords import named_keywords
+from fastsketch.neighbours.hashing import SketchHash
+from fastsketch.neighbours.hashing._sketch_hash import Method as HashMethod
+from fastsketch.neighbours.hashing._sketch_hash import Rotation
+from fastsketch.neighbours.quantizing import SketchQuantizer
+from fastsketch.neighbours.summaries._learner import Method as CodeMethod
 from fastsketch.sklearn._estimator import MergingEstimator, as_far_source, seed_of
-from fastsketch.summaries._learner import Method as CodeMethod
 
 # Bytes of a code unless n_bytes is given, where 8 bits for every feature are more.
 DEFAULT_BYTES = 16

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from fastsketch._keywords import named_keywords
-from fastsketch._losses import LossName
-from fastsketch._validation import Rows
-from fastsketch.features import IdMap
-from fastsketch.features._triples import table_of
+from fastsketch._core.losses import LossName
+from fastsketch._core.validation import Rows
+from fastsketch._frame.keywords import named_keywords
+from fastsketch.data.names import IdMap
+from fastsketch.data.names._triples import table_of
 from fastsketch.lowrank import LowRankModel
 from fastsketch.sklearn._estimator import FromModelEstimator, checked, seed_of
 
@@ -41,13 +41,13 @@ class LowRankCompleter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromMo
     rank_ : int
     components_ : ndarray (rank, n_features)
     n_features_in_ : int
-    column_ids_ : fastsketch.features.IdMap or None
+    column_ids_ : fastsketch.data.IdMap or None
         Ids of the columns, if X was a table of them.
 
     Notes
     -----
     Every stored entry of a sparse X is an observation, zeros too; in a dense X NaN is missing. X may also be a table by
-    ids, ``fastsketch.features.Triples`` or {row: {column: value}}: its rows are the samples, in ``transform`` in the
+    ids, ``fastsketch.data.Triples`` or {row: {column: value}}: its rows are the samples, in ``transform`` in the
     order in which they appear. ``transform`` gives the
     factors of each row and its bias as last column.
 

@@ -16,17 +16,17 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from fastsketch._batches import WeightedChunks, agreed, as_source, is_table
+from fastsketch._core.sparse import as_csr
+from fastsketch._core.validation import as_real, as_seed, is_sparse
+from fastsketch._frame.batches import WeightedChunks, agreed, as_source, is_table
+from fastsketch._frame.loading import INCONSISTENT, from_bytes
+from fastsketch._frame.model import Model, plain
 from fastsketch._kernels.guard import Guard, changes, reads
-from fastsketch._loading import INCONSISTENT, from_bytes
-from fastsketch._model import Model, plain
-from fastsketch._sparse import as_csr
-from fastsketch._validation import as_real, as_seed, is_sparse
-from fastsketch.io import _state as files
-from fastsketch.io._state import StateError
+from fastsketch.data.files import _state as files
+from fastsketch.data.files._state import StateError
+from fastsketch.data.sources import Source, naming
 from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._engines._engine_setting import EXACT_OFFSET, EXACT_SLOPE
-from fastsketch.sources import Source, naming
 
 Arrays = dict[str, NDArray[Any]]
 

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch.io import _checks as checks
+from fastsketch.data.files import _checks as checks
 
 # Rows shifted at a time: small enough to stay in the cache at a thousand columns.
 ROWS_IN_CACHE = 256

@@ -7,9 +7,9 @@ from typing import ClassVar
 
 from numpy.random import RandomState
 
-from fastsketch._keywords import named_keywords
-from fastsketch._losses import OnlineLossName
-from fastsketch._model import Model
+from fastsketch._core.losses import OnlineLossName
+from fastsketch._frame.keywords import named_keywords
+from fastsketch._frame.model import Model
 from fastsketch.online import AdaptiveSubgradient, SketchedNewton
 from fastsketch.online._adaptive_subgradient import Form, Penalty
 from fastsketch.online._adaptive_subgradient import Method as AdaptiveMethod

@@ -12,8 +12,8 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
-from fastsketch._losses import LOSSES, OnlineLossName
-from fastsketch._validation import Rows, as_integer
+from fastsketch._core.losses import LOSSES, OnlineLossName
+from fastsketch._core.validation import Rows, as_integer
 from fastsketch.online import AdaptiveSubgradient, SketchedNewton
 from fastsketch.online._labels import ClassWeight
 from fastsketch.sklearn._estimator import FromModelEstimator, checked, seed_of

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
-from fastsketch._validation import Rows
+from fastsketch._core.validation import Rows
 from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._read_out import upright
 from fastsketch.sketching._spectrum import SpectrumOverview

@@ -11,16 +11,16 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
-from fastsketch._batches import Batch
-from fastsketch._keywords import named_keywords
-from fastsketch._validation import Rows
-from fastsketch.features import IdMap, Triples
-from fastsketch.features._id_map import positions
-from fastsketch.features._triples import table_of
-from fastsketch.ranking import UserSplit, ndcg_at, user_split
+from fastsketch._core.validation import Rows
+from fastsketch._frame.batches import Batch
+from fastsketch._frame.keywords import named_keywords
+from fastsketch.data.names import IdMap, Triples
+from fastsketch.data.names._id_map import positions
+from fastsketch.data.names._triples import table_of
 from fastsketch.recommending import SketchedEASE
 from fastsketch.recommending._best_items import Recommendations
 from fastsketch.recommending._item_events import events_of
+from fastsketch.recommending.ranking import UserSplit, ndcg_at, user_split
 from fastsketch.sklearn._estimator import MergingEstimator, as_far_source, checked, seed_of
 
 # What ``score`` shows of a row, and the length of the lists that it counts hits in.
@@ -49,7 +49,7 @@ class EASERecommender(MergingEstimator):
     n_features_in_, n_samples_seen_ : int
     feature_names_in_ : ndarray of str
         Names of the items, if X was a data frame: ``feature_names_in_[items]``.
-    item_ids_ : fastsketch.features.IdMap or None
+    item_ids_ : fastsketch.data.IdMap or None
         Ids of the items, if X was a table of them: then answers are ids.
 
     Raises
@@ -60,7 +60,7 @@ class EASERecommender(MergingEstimator):
     Notes
     -----
     A sample is a user, a feature an item, a value how much a user has had of an item: 0, not stored, for nothing.
-    CSR rows stay sparse. X may also be a table by ids, ``fastsketch.features.Triples`` or {user: [items]}: its users
+    CSR rows stay sparse. X may also be a table by ids, ``fastsketch.data.Triples`` or {user: [items]}: its users
     are the samples, in the order in which they appear. The model has the dtype of X: float32 takes half the memory, and
     loses nothing that a recommendation would show. There is no y: cross-validation splits users, so a model is scored
     on users that it has never seen, by what it guesses of each one's row from the rest of it (``score``).

@@ -7,7 +7,7 @@ again: what counts is their ratio. A model that is off by a third moves a border
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from fastsketch._validation import is_sparse
+from fastsketch._core.validation import is_sparse
 from fastsketch.sketching._engines import stays_sparse
 from fastsketch.sketching._leading_pairs import steps, takes_lanczos
 from fastsketch.sketching._whole import BLOCK_BYTES, column_steps, row_steps

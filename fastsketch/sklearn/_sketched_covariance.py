@@ -11,10 +11,11 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.covariance import EmpiricalCovariance
 from sklearn.utils.validation import check_is_fitted
 
-from fastsketch._batches import Batch
+from fastsketch._core.validation import Rows, as_choice, as_flag, as_integer, as_real, as_weights
+from fastsketch._frame.batches import Batch
+from fastsketch._frame.keywords import named_keywords
 from fastsketch._kernels.guard import changes
-from fastsketch._keywords import named_keywords
-from fastsketch._validation import Rows, as_choice, as_flag, as_integer, as_real, as_weights
+from fastsketch.data.sources import Source
 from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._engines import SolverName
 from fastsketch.sketching._methods import METHODS, MethodName
@@ -32,7 +33,6 @@ from fastsketch.sklearn._gaussian import (
     tail_shrunk,
 )
 from fastsketch.sklearn._moments import FourthMoment
-from fastsketch.sources import Source
 
 SOLVERS = ("auto", "gram", "svd", "exact")
 SHRINKAGES = ("auto", "ledoit-wolf", "oas")

@@ -13,11 +13,12 @@ from sklearn.decomposition import IncrementalPCA
 from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
-from fastsketch._batches import Batch
+from fastsketch._core.validation import as_choice, as_integer, as_real, as_weights
+from fastsketch._frame.batches import Batch
+from fastsketch._frame.keywords import named_keywords
 from fastsketch._kernels.guard import changes
-from fastsketch._keywords import named_keywords
-from fastsketch._validation import as_choice, as_integer, as_real, as_weights
-from fastsketch.io import _checks as checks
+from fastsketch.data.files import _checks as checks
+from fastsketch.data.sources import Source
 from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._engines import SolverName, merge_engines
 from fastsketch.sketching._methods import METHODS, MethodName
@@ -27,7 +28,6 @@ from fastsketch.sklearn._estimator import Arrays, as_far_source
 from fastsketch.sklearn._moments import FeatureVariance
 from fastsketch.sklearn._principal_components import PrincipalComponents, count_for, first_of, refine
 from fastsketch.sklearn._routes import choose, problem_of, sums_in_stream
-from fastsketch.sources import Source
 
 SOLVERS = ("auto", "gram", "svd", "exact")
 # Parameters in which the sketches of two ways may differ.

@@ -9,9 +9,9 @@ from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.optimizer import ParamsT
 
+from fastsketch._core.validation import as_integer, as_real
+from fastsketch._frame.keywords import named_keywords
 from fastsketch._kernels.guard import Guard, changes
-from fastsketch._keywords import named_keywords
-from fastsketch._validation import as_integer, as_real
 from fastsketch.torch import _sketch
 
 # Elements of one tensor's sketch above which "auto" takes the diagonal: 256 MB of float32.

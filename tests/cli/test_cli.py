@@ -15,8 +15,8 @@ import pytest
 from scipy import sparse
 
 import fastsketch as fs
-from fastsketch._model import Model
-from fastsketch._parameters import parameter
+from fastsketch._frame.model import Model
+from fastsketch._frame.parameters import parameter
 from fastsketch.cli import main
 from fastsketch.cli._parser import parse
 from fastsketch.cli._verbs import VERBS

@@ -9,8 +9,8 @@ import fastsketch as fs
 from fastsketch.cli import main
 from fastsketch.cli._parser import parser_of
 from fastsketch.cli._verbs import METRICS
-from fastsketch.codes import _search
-from fastsketch.indexing import _index
+from fastsketch.neighbours.codes import _search
+from fastsketch.neighbours.index import _index
 from tests.helpers import stream
 
 ROWS = (stream("signal", np.random.default_rng(0), 1200, 24) + 2).astype(np.float32)

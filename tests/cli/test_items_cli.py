@@ -9,8 +9,8 @@ from scipy import sparse
 
 import fastsketch as fs
 from fastsketch.cli import main
+from fastsketch.data.sources import _source
 from fastsketch.jobs import _run
-from fastsketch.sources import _source
 from tests.helpers import same_state
 
 ITEMS = 40

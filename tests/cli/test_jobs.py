@@ -15,12 +15,12 @@ import pytest
 
 import fastsketch as fs
 from fastsketch.cli import main
-from fastsketch.io import _owner
-from fastsketch.io._lock import _Content, lock_name
+from fastsketch.data.files import _owner
+from fastsketch.data.files._lock import _Content, lock_name
+from fastsketch.data.sources import _source
 from fastsketch.jobs import _run
 from fastsketch.jobs._resuming import kept
 from fastsketch.sketching import FrequentDirections
-from fastsketch.sources import _source
 from tests.helpers import IN_SMALL_PARTS
 
 ROWS = np.random.default_rng(0).standard_normal((400, 30))
@@ -215,7 +215,7 @@ def test_labels_mean_the_same_in_every_piece(run, monkeypatch, pair, first):
 
 
 def read(path):
-    return fs.io.load_svmlight(path)[0]
+    return fs.data.load_svmlight(path)[0]
 
 
 def test_one_label_alone(run):
@@ -293,7 +293,7 @@ def test_a_signal_leaves_a_partial_result(run, monkeypatch, tmp_path, by):
 
 @pytest.mark.skipif(os.name != "posix", reason="signals")
 def test_more_signals_while_a_result_is_written_change_nothing(run, monkeypatch):
-    from fastsketch.io import _replacing
+    from fastsketch.data.files import _replacing
 
     fsync = os.fsync
 

@@ -145,7 +145,7 @@ def say(capsys, *argv):
     out = capsys.readouterr()
     if status:
         assert status == 2 and "Traceback" not in out.err
-        raise fs.io.SourceError(out.err.strip().splitlines()[-1])
+        raise fs.data.SourceError(out.err.strip().splitlines()[-1])
     return out.out
 
 
@@ -198,7 +198,7 @@ RUN = dict(
 def right(tmp_path_factory):
     """The right numbers: of arrays and dicts in memory, and of {user: {item: value}}."""
     events = {who: {what: score for user, what, score, _ in ROWS if user == who} for who in WHO}
-    low_rank = fs.LowRankModel(1, dtype="float32").fit(fs.features.Triples.of(events))
+    low_rank = fs.LowRankModel(1, dtype="float32").fit(fs.data.Triples.of(events))
     return {
         "sketch": NUMBERS.T @ NUMBERS,
         "open_rows": NUMBERS,

@@ -168,7 +168,7 @@ def test_outputs_that_cannot_be_written_are_known_at_once(here, capfd, monkeypat
 
 
 def test_a_disk_that_is_full_at_the_end_loses_nothing(here, capfd, monkeypatch):
-    from fastsketch.io import _replacing
+    from fastsketch.data.files import _replacing
 
     fsync, full = os.fsync, []
 

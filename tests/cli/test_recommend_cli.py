@@ -238,12 +238,12 @@ def test_a_header_is_never_an_event(folder, capsys):
     (folder / "when.csv").write_text("who,product,when\nanna,soap,a\nanna,towel,b\nbob,soap,c\n")
     for name, flags in (("de.csv", ()), ("when.csv", ("--columns", "0,1"))):
         assert f"{name}, line 1: '" in fails(capsys, "recommend", name, *flags)
-        with pytest.raises(fs.io.SourceError, match=r"line 1: .* nothing tells .*header=True or header=False"):
+        with pytest.raises(fs.data.SourceError, match=r"line 1: .* nothing tells .*header=True or header=False"):
             fs.SketchedEASE().update(folder / name)
         entries = found(capsys, name, *flags, "--set", "header=yes", "--include-seen")
         assert [entry["id"] for entry in entries] == ["anna", "bob"]
         assert {item for entry in entries for item in entry["items"]} == {"soap", "towel"}
-    model = fs.SketchedEASE().update(fs.features.Triples.of(folder / "de.csv", header=True))
+    model = fs.SketchedEASE().update(fs.data.Triples.of(folder / "de.csv", header=True))
     assert (model.n_rows, list(model.item_ids)) == (2, ["soap", "towel"])
     # with both files in one
     (folder / "two.csv").write_text(f"Kunde,Artikel\n{lines}Kunde,Artikel\n{lines}")

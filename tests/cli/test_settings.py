@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import fastsketch as fs
-from fastsketch._parameters import described, from_text
+from fastsketch._frame.parameters import described, from_text
 from fastsketch.cli import main
 
 

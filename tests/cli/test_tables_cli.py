@@ -12,7 +12,7 @@ import pytest
 
 import fastsketch as fs
 from fastsketch.cli import main
-from fastsketch.features import TableRows
+from fastsketch.data import TableRows
 from tests.cli.test_jobs import stopped
 
 CITIES = ("Oslo", "Paris", "Rome")
@@ -33,7 +33,7 @@ def make(path, n, seed, delimiter=","):
 @pytest.fixture
 def run(capfd, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("fastsketch.features._table_rows.ROWS_AT_A_TIME", 50)
+    monkeypatch.setattr("fastsketch.data.names._table_rows.ROWS_AT_A_TIME", 50)
     monkeypatch.setattr("fastsketch.jobs._run.EXAMPLES_AT_A_TIME", 50)
     make("train.csv", 600, 0)
     make("test.csv", 200, 1)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fastsketch as fs
-from fastsketch import ranking
+from fastsketch.recommending import ranking
 from tests.docs.blocks import blocks, run_page
 
 DOCS = Path(__file__).parents[2] / "docs"

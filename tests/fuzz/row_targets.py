@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 import fastsketch as fs
-from fastsketch.io import SourceError
+from fastsketch.data import SourceError
 
 FILL = -77.25
 # The first byte of a table says how it is to be read.
@@ -110,7 +110,7 @@ def by_pyarrow(data):
     opened = pa.ipc.open_file if is_file else pa.ipc.open_stream
     types = opened(buffer).schema.types
     if any(pa.types.is_nested(kind) or pa.types.is_decimal(kind) for kind in types):
-        return None  # the rows tell how wide lists are: tests/sources holds that
+        return None  # the rows tell how wide lists are: tests/data/sources holds that
     kinds = (pa.types.is_floating, pa.types.is_integer, pa.types.is_boolean)
     kept = [k for k, kind in enumerate(types) if any(holds(kind) for holds in kinds)]
     reader = opened(buffer, options=pa.ipc.IpcReadOptions(included_fields=kept))

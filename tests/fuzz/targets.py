@@ -12,12 +12,12 @@ import numpy as np
 
 import fastsketch as fs
 from fastsketch._kernels.io.svmlight import parse_block
-from fastsketch.features._events import events_of
-from fastsketch.io import SourceError
-from fastsketch.io._input import InputFile
-from fastsketch.io._state import pack
-from fastsketch.io._svmlight import read_blocks
-from fastsketch.io._table import Dialect, text_cells
+from fastsketch.data import SourceError
+from fastsketch.data.files._input import InputFile
+from fastsketch.data.files._state import pack
+from fastsketch.data.files._svmlight import read_blocks
+from fastsketch.data.files._table import Dialect, text_cells
+from fastsketch.data.names._events import events_of
 from tests.fuzz.row_targets import ROW_TARGETS
 
 CORPUS = Path(__file__).parents[1] / "data" / "corpus"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fastsketch.sources import Source
+from fastsketch.data import Source
 
 
 class Watched(Source):

@@ -16,8 +16,8 @@ import pytest
 from scipy import sparse
 
 import fastsketch as fs
-from fastsketch.io import _owner
-from fastsketch.io._lock import LockHeld, locked
+from fastsketch.data.files import _owner
+from fastsketch.data.files._lock import LockHeld, locked
 from fastsketch.jobs import _resuming, _run
 from fastsketch.jobs._journal import contents
 from tests.helpers import same_state
@@ -126,7 +126,7 @@ def test_models_in_order_go_on(tmp_path, monkeypatch, seconds):
     """From the row that they are at, in the middle of a source, after an interrupt or a kill."""
     monkeypatch.setattr(_run, "SECONDS", seconds)
     monkeypatch.setattr(_run, "SHARE", 0)
-    monkeypatch.setattr("fastsketch.sources._source.CHUNK_BYTES", PART * D * 8)
+    monkeypatch.setattr("fastsketch.data.sources._source.CHUNK_BYTES", PART * D * 8)
     model, rows = fs.FrequentDirections(5, solver="gram", decay=0.999), rows_of(0, ROWS, D)
     monkeypatch.setattr("fastsketch.jobs._progress.PAUSE", 0.0)
     reports = []
@@ -183,7 +183,7 @@ def test_learners_go_on_in_the_middle_of_a_file(tmp_path, monkeypatch, form, upd
 
 
 def test_words_of_targets_are_numbers_if_the_first_ones_are(tmp_path, monkeypatch):
-    monkeypatch.setattr("fastsketch.sources._source.CHUNK_BYTES", 2000)
+    monkeypatch.setattr("fastsketch.data.sources._source.CHUNK_BYTES", 2000)
     path = tmp_path / "t.csv"
     lines = [f"{i % 7},{i % 3},{i % 2}" for i in range(400)]
     path.write_text("\n".join(["a,b,y", *lines]) + "\n")
@@ -194,7 +194,7 @@ def test_words_of_targets_are_numbers_if_the_first_ones_are(tmp_path, monkeypatc
         ("", "missing"),
     ]:
         path.write_text("\n".join(["a,b,y", *lines[:350], f"1,2,{cell}", *lines[350:]]) + "\n")
-        with pytest.raises(fs.io.SourceError, match=match):
+        with pytest.raises(fs.data.SourceError, match=match):
             fs.run(fs.SketchedNewton(), path, target="y")
 
 
@@ -347,7 +347,7 @@ def test_a_folder_that_cannot_be_made(tmp_path):
 
 
 def test_a_full_disk_ends_the_job_and_leaves_what_was_there(tmp_path, whole, monkeypatch):
-    from fastsketch.io._replacing import replacing
+    from fastsketch.data.files._replacing import replacing
 
     calls = []
 

@@ -15,7 +15,7 @@ import pytest
 from scipy import sparse
 
 import fastsketch as fs
-from fastsketch.io._lock import LockHeld, locked
+from fastsketch.data.files._lock import LockHeld, locked
 from fastsketch.jobs import WorkerLost, _mapping
 from fastsketch.jobs import _outputs as outputs
 from fastsketch.jobs import _unfinished as unfinished
@@ -342,7 +342,7 @@ def test_a_source_that_changes_meanwhile(folder):
         np.save(folder / "rows.npy", np.vstack([ROWS, ROWS]))
         return rows[:, 0]
 
-    with pytest.raises(fs.io.SourceError, match="has changed"):
+    with pytest.raises(fs.data.SourceError, match="has changed"):
         in_parts(grows, folder / "rows.npy", folder / "out.npy", engine="threads")
     assert not (folder / "out.npy").exists()
 
@@ -350,7 +350,7 @@ def test_a_source_that_changes_meanwhile(folder):
 def test_one_killed_before_its_journal_had_a_name_is_in_nobodys_way(folder):
     place = folder / "out.npy.partial"
     place.mkdir()
-    left = "import sys; from pathlib import Path; from fastsketch.io._replacing import temporary_name as name\n"
+    left = "import sys; from pathlib import Path; from fastsketch.data.files._replacing import temporary_name as name\n"
     left += f"name(Path(sys.argv[1]) / {unfinished.JOURNAL!r}).touch()"
     subprocess.run([sys.executable, "-P", "-c", left, str(place)], env=environment(), check=True)
     assert list(place.iterdir())

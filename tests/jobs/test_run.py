@@ -164,7 +164,7 @@ def test_a_file_that_is_written_to_meanwhile(tmp_path):
         if not report["final"]:
             np.save(path, ROWS[::-1])
 
-    with pytest.raises(fs.io.SourceError, match=r"a\.npy has changed"):
+    with pytest.raises(fs.data.SourceError, match=r"a\.npy has changed"):
         fs.run(fs.FrequentDirections(5), path, progress=meddle)
 
 

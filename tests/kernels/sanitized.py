@@ -20,16 +20,16 @@ CHECKS = "-fsanitize=address,undefined"
 # every kind of model.
 TESTS = (
     "kernels",
-    "codes",
-    "io",
-    "sources/test_table.py",
-    "features/test_ids.py",
+    "neighbours/codes",
+    "data/files",
+    "data/sources/test_table.py",
+    "data/names/test_ids.py",
     "sketching/test_groups.py",
     "reliability/test_certificate.py",
     "sketching/test_input.py",
     "sketching/test_tracked.py",
     "test_golden.py",
-    "summaries/test_summary.py",
+    "neighbours/summaries/test_summary.py",
     "test_guards.py",
 )
 AT_A_TIME = 2

@@ -5,9 +5,9 @@ import pytest
 from scipy import sparse
 
 import fastsketch as fs
+from fastsketch._core.validation import in_place
 from fastsketch._kernels.linalg import hadamard
 from fastsketch._kernels.sketching import dense
-from fastsketch._validation import in_place
 from fastsketch.sketching import _hadamard
 from tests.helpers import papers
 

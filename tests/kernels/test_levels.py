@@ -135,7 +135,13 @@ def test_the_environment_chooses_the_level(name):
 
 @pytest.mark.parametrize("name", ["neon" if "sse2" in level.supported() else "avx512", "AVX2", "best", " "])
 @pytest.mark.parametrize(
-    "code", ["fastsketch.FrequentDirections", "fastsketch.io", "import fastsketch.hashing", "fastsketch.show_config"]
+    "code",
+    [
+        "fastsketch.FrequentDirections",
+        "fastsketch.data.files",
+        "import fastsketch.neighbours.hashing",
+        "fastsketch.show_config",
+    ],
 )
 def test_a_level_that_this_cpu_lacks_is_refused_at_first_use(name, code):
     done = run(f"import fastsketch; {code}", FASTSKETCH_LEVEL=name)

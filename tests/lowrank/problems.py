@@ -5,7 +5,7 @@ from scipy import sparse
 from scipy.special import expit
 
 import fastsketch as fs
-from fastsketch._losses import LOSSES
+from fastsketch._core.losses import LOSSES
 
 SMOOTH = [name for name, about in LOSSES.items() if about.smooth]
 ROUGH = [name for name, about in LOSSES.items() if not about.smooth]

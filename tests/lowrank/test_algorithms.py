@@ -6,7 +6,7 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 from fastsketch import reference
-from fastsketch._losses import LOSSES
+from fastsketch._core.losses import LOSSES
 from tests.lowrank.problems import ROUGH, SMOOTH, made, numpy_loss, penalties, problem, stored
 
 

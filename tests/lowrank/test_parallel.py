@@ -6,9 +6,9 @@ from scipy import sparse
 from threadpoolctl import threadpool_limits
 
 import fastsketch as fs
+from fastsketch._core.losses import LOSSES, as_loss_parameter
 from fastsketch._kernels import pool
 from fastsketch._kernels.lowrank import entries
-from fastsketch._losses import LOSSES, as_loss_parameter
 from tests.helpers import tol
 from tests.lowrank.problems import PARAMETER
 

@@ -5,8 +5,8 @@ import pytest
 from scipy import sparse
 
 import fastsketch as fs
+from fastsketch._core.losses import LOSSES
 from fastsketch._kernels.linalg.block import leading_of_block
-from fastsketch._losses import LOSSES
 from fastsketch.lowrank import _leading, _pursuit
 from fastsketch.lowrank._biases import smoothing_from
 from fastsketch.lowrank._data import observed

@@ -6,9 +6,9 @@ from scipy import sparse
 from scipy.optimize import minimize
 
 import fastsketch as fs
+from fastsketch._core.losses import LOSSES, as_loss_parameter
 from fastsketch._kernels import pool
 from fastsketch._kernels.lowrank import coefficients
-from fastsketch._losses import LOSSES, as_loss_parameter
 from fastsketch.lowrank._data import observed
 from fastsketch.lowrank._refine import Refinement
 from tests.helpers import tol

@@ -5,7 +5,7 @@ import pytest
 from scipy import sparse
 
 import fastsketch as fs
-from fastsketch.features import Triples
+from fastsketch.data import Triples
 
 M, N = 30, 20
 RNG = np.random.default_rng(0)

@@ -13,9 +13,9 @@ from scipy import sparse
 
 import fastsketch as fs
 from fastsketch import reference
+from fastsketch._core.losses import LOSSES, ONLINE_LOSSES, as_loss_parameter
 from fastsketch._kernels.online.numbers import OLD, RANK, ROWS
-from fastsketch._losses import LOSSES, ONLINE_LOSSES, as_loss_parameter
-from fastsketch.io import load_svmlight
+from fastsketch.data import load_svmlight
 from fastsketch.online._adaptive_subgradient import METHODS
 from fastsketch.online._kept import Kept
 from fastsketch.online._row_inputs import ColumnSlots, start_inputs

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fastsketch as fs
-from fastsketch.features import NameHash, Vocabulary
+from fastsketch.data import NameHash, Vocabulary
 
 MODELS = {
     "newton": lambda **more: fs.SketchedNewton(4, **more),
@@ -266,7 +266,7 @@ def test_top_features_of_numbered_columns():
 
 def test_stranger_files():
     """Names that do not fit are refused when a file is read."""
-    from fastsketch.io import _state as files
+    from fastsketch.data.files import _state as files
 
     rows, labels = people(20)
     model = fs.SketchedNewton(4).update(rows, labels)

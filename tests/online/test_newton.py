@@ -11,11 +11,11 @@ from scipy import sparse
 
 import fastsketch as fs
 from fastsketch import reference
+from fastsketch._core.losses import LOSSES, ONLINE_LOSSES
+from fastsketch._core.random import Normal, random_normal
 from fastsketch._kernels import pool
 from fastsketch._kernels.online.numbers import RANK, ROWS
-from fastsketch._losses import LOSSES, ONLINE_LOSSES
-from fastsketch._random import Normal, random_normal
-from fastsketch.io import load_svmlight
+from fastsketch.data import load_svmlight
 from fastsketch.online._newton_state import random_rows
 from tests.helpers import papers, same_state
 

@@ -5,7 +5,7 @@ import pytest
 from scipy import sparse
 
 import fastsketch as fs
-from fastsketch.features import Triples
+from fastsketch.data import Triples
 
 K, N = 240, 40
 USERS, ITEMS = np.nonzero(np.random.default_rng(0).random((K, N)) < 0.15)

@@ -6,11 +6,11 @@ from decimal import Decimal
 import numpy as np
 
 import fastsketch as fs
-from fastsketch.features import _three_columns
-from fastsketch.io._table import Dialect
-from fastsketch.sources import open_rows
+from fastsketch.data import open_rows
+from fastsketch.data.files._table import Dialect
+from fastsketch.data.names import _three_columns
+from tests.data.sources.foreign import Column, Table
 from tests.reliability.structures import FILL, Case, chosen, dense, edited, extreme, same, sketching
-from tests.sources.foreign import Column, Table
 
 NUMBERS, LISTS = ["float", "int", "bool", "decimal", "half"], ["list", "large", "fixed"]
 OTHERS = ["text", "code", "struct", "lists", "runs", "union", "map", "view"]
@@ -162,7 +162,7 @@ def arrow(form):
             try:
                 found = pa.Table.from_batches(batches())
             except (pa.ArrowException, OSError, ValueError, KeyError) as error:  # pyarrow's own refusal
-                raise fs.io.SourceError(f"{named.name}: {' '.join(str(error).split())}") from error
+                raise fs.data.SourceError(f"{named.name}: {' '.join(str(error).split())}") from error
             if form == "table":
                 return rows_beside(found, columns, beside)
             return [dense(found.to_reader(), columns=columns, fill=FILL), []]

@@ -25,8 +25,8 @@ import numpy as np
 from scipy import sparse
 
 import fastsketch as fs
-from fastsketch.codes._code_factors import Minifloat
-from fastsketch.codes._layout import Layout
+from fastsketch.neighbours.codes._code_factors import Minifloat
+from fastsketch.neighbours.codes._layout import Layout
 from tests.broken import BROKEN, LYING, whole
 from tests.reliability.zoo import SPECIMENS
 from tests.test_dialect import FACES, ROOMS, exported
@@ -211,7 +211,7 @@ GOOD = {
 def _by_call(name, parameter):
     """A good argument where that of the name alone would not do."""
     kind = name.split(".")[-2]
-    if name.startswith("fastsketch.sources") and parameter in ("source", "row"):
+    if name.startswith("fastsketch.data.sources") and parameter in ("source", "row"):
         return 3 if parameter == "row" else fs.open_rows(dense())
     if name.endswith((".run", ".map_rows", ".sketch_groups")) and parameter in ("source", "engine"):
         return "threads" if parameter == "engine" else dense()
@@ -254,10 +254,10 @@ def _by_call(name, parameter):
         if "part" in getattr(kept, "parameters", {}):  # two models of one part hold the same block
             return type(kept)(**{**kept.parameters, "part": 1}).update(dense())
         return copy.deepcopy(kept)
-    if name.startswith(("fastsketch.features.IdMap", "fastsketch.features.Triples")):
+    if name.startswith(("fastsketch.data.IdMap", "fastsketch.data.Triples")):
         own = {"ids": ["a", "b"], "users": [1, 2], "items": ["x", "y"], "table": [("a", "x"), ("b", "x")]}
         return own.get(parameter)
-    if name.startswith("fastsketch.features."):
+    if name.startswith("fastsketch.data.names."):
         return {"rows": [{"a": 1.0, "b": "x"}, [("c", 2.0), "d"]], "path": _file(".csv")}.get(parameter)
     if "EASE" in name and parameter in ("rows", "X"):
         return np.abs(dense())
@@ -306,11 +306,11 @@ def _learned(cls):
         out = cls([_tensor()])
         out.step()
         return out
-    if cls is fs.sources.Source:
+    if cls is fs.data.Source:
         return fs.open_rows(_file(".npy"))
     if cls is fs.Compressor:
         return cls("srht", 4)
-    if cls.__module__.startswith("fastsketch.features"):
+    if cls.__module__.startswith("fastsketch.data.names"):
         arguments = {"Vocabulary": {}, "NameHash": {"hash_bits": 8}, "TableRows": {"path": _file(".csv")}}
         arguments |= {"IdMap": {"ids": ["a", "b"]}, "Triples": {"users": [1, 2], "items": ["x", "y"]}}
         return cls(**arguments[cls.__name__])

@@ -21,10 +21,9 @@ from scipy import sparse
 import fastsketch as fs
 from fastsketch.cli import main
 from fastsketch.cli._searching import matrix
-from fastsketch.features._events import read_events
-from fastsketch.io import SourceError, StateError, load_svmlight
-from fastsketch.io._table import Dialect
-from fastsketch.sources import open_rows
+from fastsketch.data import SourceError, StateError, load_svmlight, open_rows
+from fastsketch.data.files._table import Dialect
+from fastsketch.data.names._events import read_events
 from tests.fuzz.targets import reference, reference_table
 
 SECONDS, BYTES = 30, 6 << 30  # what one case may take, and what the child may map

@@ -82,7 +82,7 @@ def waited(pid, delay=None, by=signal.SIGKILL):
 
 def small_pieces():
     """Files come in pieces of 4 kB, so that a short job has many checkpoints."""
-    from fastsketch.sources import _source
+    from fastsketch.data.sources import _source
 
     _source.CHUNK_BYTES = 4 << 10
 
@@ -125,7 +125,7 @@ def of_command(about, rng, seen):
         for file in partial.glob("node-*.fsk"):
             try:
                 fs.load(file)
-            except fs.io.StateError:
+            except fs.data.StateError:
                 seen["damaged"] += 1
         tries = 0
         while not Path(name).exists() or tries == 0:
@@ -191,7 +191,7 @@ def of_saving(about, rng, seen):
         seen["runs_killed"] += waited(forked(lambda last=last: save_for_ever(last)), delay) == -signal.SIGKILL
         try:
             seen["damaged"] += fs.load("state.fsk").to_bytes() not in allowed
-        except fs.io.StateError:
+        except fs.data.StateError:
             seen["damaged"] += 1
         seen["files_found"] += len(list(Path().iterdir())) - 1
     states[0].save("state.fsk")
@@ -201,8 +201,8 @@ def of_saving(about, rng, seen):
 if __name__ == "__main__":
     import scipy.linalg  # noqa: F401  once, not in every fork
 
-    import fastsketch.hashing
     import fastsketch.lowrank
+    import fastsketch.neighbours
     import fastsketch.online  # noqa: F401
 
     # Numba is loaded, and its functions are compiled: kills are to come while a command learns

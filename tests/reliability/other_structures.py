@@ -8,10 +8,9 @@ import zlib
 import numpy as np
 
 import fastsketch as fs
-from fastsketch.indexing import _files
-from fastsketch.io import StateError
-from fastsketch.sources import open_rows
-from tests.indexing.toy import toy
+from fastsketch.data import StateError, open_rows
+from fastsketch.neighbours.index import _files
+from tests.neighbours.index.toy import toy
 from tests.reliability.structures import Case, changed, chosen, edited, extreme, sketching, triples_of
 
 WORDS = [

@@ -19,7 +19,7 @@ import numpy as np
 from scipy import sparse
 
 import fastsketch as fs
-from fastsketch.io import _state as files
+from fastsketch.data.files import _state as files
 from tests.reliability.zoo import SPECIMENS
 
 # Rows seen: a few, so that buffers are not full; past a shrink; as many as fill buffers and blocks to the last row.

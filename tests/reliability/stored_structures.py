@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fastsketch.sources import open_rows
+from fastsketch.data import open_rows
 from tests.reliability.structures import (
     FILL,
     Case,

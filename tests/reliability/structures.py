@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fastsketch.sources import open_rows
+from fastsketch.data import open_rows
 
 FILL = -7.25
 EXTREMES = [-(2**63), -(2**31), -8, -2, -1, 0, 1, 2, 3, 7, 255, 2**31 - 1, 2**31, 2**32 + 1, 2**40, 2**62, 2**63 - 1]

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 import fastsketch as fs
-from fastsketch import _threads
-from fastsketch._model import MergeableModel
+from fastsketch._core import threads as _threads
+from fastsketch._frame.model import MergeableModel
 from fastsketch.cli import main
+from fastsketch.data.sources import _source
 from fastsketch.jobs import _run
-from fastsketch.sources import _source
 from tests.reliability.figures import report
 from tests.reliability.zoo import SPECIMENS
 
@@ -232,7 +232,7 @@ def test_saves(tmp_path, amount):
             try:
                 found = fs.load(path).to_bytes()
                 counts["half_done"] += found not in (old.to_bytes(), new.to_bytes())
-            except fs.io.StateError:
+            except fs.data.StateError:
                 counts["half_done"] += 1
             # a file without its name may be left between two lines, and goes with the process that made it
             for file in tmp_path.iterdir():

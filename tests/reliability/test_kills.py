@@ -16,7 +16,7 @@ import pytest
 
 import fastsketch as fs
 from tests.helpers import same_state
-from tests.merging import tasks
+from tests.jobs import tasks
 from tests.reliability.figures import report
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and SIGKILL")
@@ -147,7 +147,7 @@ def test_killed_workers_of_a_merge(amount):
         try:
             found = fs.map_merge(slow_part, range(tasks.BLOCKS), engine="processes", workers=2)
             counts["other_results"] += not same_state(found, whole)
-        except fs.merging.WorkerLost:
+        except fs.jobs.WorkerLost:
             counts["jobs_lost"] += 1  # three kills are fewer than a task may lose
         finally:
             done.set()
@@ -158,13 +158,13 @@ def test_killed_workers_of_a_merge(amount):
     report("killed workers of a merge", f"{shots} kills in {amount(1, 6)} merges", **never)
 
 
-@pytest.mark.long  # tests/dask kills workers, too
+@pytest.mark.long  # tests/jobs/dask kills workers, too
 def test_killed_workers_of_dask():
     distributed = pytest.importorskip("distributed")
     import dask.array as da
     from dask import delayed
 
-    import fastsketch.dask as fsd
+    import fastsketch.jobs.dask as fsd
 
     rows = np.random.default_rng(0).standard_normal((960, 10))
     template = fs.SketchHash(4, block_rows=80)

@@ -12,7 +12,7 @@ import numpy as np
 from scipy import sparse
 
 import fastsketch as fs
-from fastsketch._model import MergeableModel
+from fastsketch._frame.model import MergeableModel
 from fastsketch.jobs import _run
 from tests.reliability.figures import report
 from tests.reliability.zoo import N_FEATURES, SPECIMENS, Specimen, numbers_of

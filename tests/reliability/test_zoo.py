@@ -7,8 +7,8 @@ import pytest
 from threadpoolctl import threadpool_info
 
 import fastsketch as fs
+from fastsketch._frame.loading import kinds
 from fastsketch._kernels import pool
-from fastsketch._loading import kinds
 from tests.reliability.zoo import SPECIMENS
 
 

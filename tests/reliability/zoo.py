@@ -9,9 +9,9 @@ import numpy as np
 from scipy import sparse
 
 import fastsketch as fs
+from fastsketch.data.sources._arrays import ArraySource
 from fastsketch.reference import baselines
 from fastsketch.sketching import SecondPass
-from fastsketch.sources._arrays import ArraySource
 
 N_FEATURES = 12
 

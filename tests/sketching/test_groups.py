@@ -14,8 +14,8 @@ from scipy import sparse
 
 import fastsketch as fs
 from fastsketch import reference
+from fastsketch.data.sources import _source
 from fastsketch.sketching._groups import _gathering, _shelf
-from fastsketch.sources import _source
 from tests.helpers import stream, tol
 
 L = 6

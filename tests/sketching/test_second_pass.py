@@ -7,9 +7,9 @@ import pytest
 from scipy import sparse
 
 import fastsketch as fs
+from fastsketch.data.sources import _source
 from fastsketch.reference import second_pass
 from fastsketch.sketching import SecondPass
-from fastsketch.sources import _source
 from tests.helpers import DTYPES, KINDS, error_interval, some, stream, tol
 
 ALL = ("fd", "pfd", "cfd", "isvd", "rfd", "tfd")

@@ -11,7 +11,7 @@ from sklearn.base import clone  # noqa: E402
 from sklearn.utils.estimator_checks import parametrize_with_checks  # noqa: E402
 
 import fastsketch as fs  # noqa: E402
-from fastsketch.features import Triples  # noqa: E402
+from fastsketch.data import Triples  # noqa: E402
 from fastsketch.sklearn import LowRankCompleter  # noqa: E402
 
 

@@ -432,7 +432,7 @@ def test_files_that_are_none(tmp_path):
         SketchedCovariance.load(path)
     with pytest.raises(NotFittedError):
         SketchedCovariance().save(path)
-    from fastsketch.io import _state as files
+    from fastsketch.data.files import _state as files
 
     fitted = SketchedCovariance(8).fit(X)
     fitted.save(path)

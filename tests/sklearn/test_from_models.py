@@ -12,6 +12,8 @@ from sklearn.exceptions import NotFittedError  # noqa: E402
 
 import fastsketch as fs  # noqa: E402
 import fastsketch.sklearn as estimators  # noqa: E402
+from fastsketch.data.sources import Source, _source  # noqa: E402
+from fastsketch.data.sources._arrays import ArraySource  # noqa: E402
 from fastsketch.sklearn import (  # noqa: E402
     AdaptiveSubgradientClassifier,
     EASERecommender,
@@ -23,8 +25,6 @@ from fastsketch.sklearn import (  # noqa: E402
     SketchedPCA,
     SketchHasher,
 )
-from fastsketch.sources import Source, _source  # noqa: E402
-from fastsketch.sources._arrays import ArraySource  # noqa: E402
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((300, 12)) * np.linspace(3.0, 0.5, 12) + np.linspace(0.0, 2.0, 12)
@@ -166,11 +166,11 @@ def test_a_file_has_all_that_was_learned(cls, tmp_path):
         next(kind for kind in ALL if kind is not cls).load(tmp_path / "e.fsk")
     with pytest.raises(fs.StateError, match="estimator"):
         fs.load(tmp_path / "e.fsk")
-    about, arrays = fs.io._state.read(tmp_path / "e.fsk")
+    about, arrays = fs.data.files._state.read(tmp_path / "e.fsk")
     wrong = fs.FrequentDirections(4) if cls is not SketchedPCA else fs.SketchHash(2)
     arrays["sketch"] = np.frombuffer(wrong.to_bytes(), np.uint8)
     with pytest.raises(fs.StateError, match="not consistent"):
-        cls.load(io.BytesIO(fs.io._state.pack(about, arrays)))
+        cls.load(io.BytesIO(fs.data.files._state.pack(about, arrays)))
 
 
 def test_a_random_state_is_saved_as_the_seed_that_it_gave(tmp_path):

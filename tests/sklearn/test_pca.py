@@ -425,7 +425,7 @@ def test_files_and_pickles(monkeypatch, tmp_path, way, components):
 def test_a_damaged_file_is_refused(tmp_path):
     path = tmp_path / "pca.fsk"
     SketchedPCA(3).fit(X).save(path)
-    about, arrays = fs.io._state.read(path)
+    about, arrays = fs.data.files._state.read(path)
     for name, array in {
         "wanted": np.array([99]),
         "dtype": np.zeros(0, np.int32),
@@ -434,7 +434,7 @@ def test_a_damaged_file_is_refused(tmp_path):
         "sketch": np.zeros(5, np.uint8),
     }.items():
         with pytest.raises(fs.StateError, match="not consistent"):
-            SketchedPCA.load(io.BytesIO(fs.io._state.pack(about, {**arrays, name: array})))
+            SketchedPCA.load(io.BytesIO(fs.data.files._state.pack(about, {**arrays, name: array})))
 
 
 @pytest.mark.parametrize("one", WAYS)

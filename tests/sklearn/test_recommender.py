@@ -16,8 +16,8 @@ from sklearn.preprocessing import Binarizer  # noqa: E402
 from sklearn.utils.estimator_checks import parametrize_with_checks  # noqa: E402
 
 import fastsketch as fs  # noqa: E402
-from fastsketch.features import Triples  # noqa: E402
-from fastsketch.ranking import ndcg_at  # noqa: E402
+from fastsketch.data import Triples  # noqa: E402
+from fastsketch.recommending.ranking import ndcg_at  # noqa: E402
 from fastsketch.sklearn import EASERecommender  # noqa: E402
 from tests.helpers import same_state  # noqa: E402
 

@@ -1,4 +1,4 @@
-"""Losses as the Numba loops compute them; the numbers come from losses.pxd, the table is fastsketch/_losses.py.
+"""Losses as the Numba loops compute them; the numbers come from losses.pxd, the table is fastsketch/_core/losses.py.
 
 Numba keeps a compiled loop until the file of that loop changes: after a change here, touch products.py.
 """

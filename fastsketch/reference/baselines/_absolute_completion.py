@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from fastsketch._parameters import integer, real, seed
+from fastsketch._frame.parameters import integer, real, seed
 from fastsketch.lowrank._data import Observed
 from fastsketch.reference.baselines._completion import Below, Completion, Floats, Step, residual, row_numbers
 

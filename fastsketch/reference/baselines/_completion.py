@@ -9,13 +9,13 @@ from typing import Any, NamedTuple, Self, TypedDict
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fastsketch._core.losses import LOSSES
+from fastsketch._core.validation import Rows, as_real
+from fastsketch._frame.model import Arrays, Model
+from fastsketch._frame.parameters import flag, integer, real
 from fastsketch._kernels.guard import changes
-from fastsketch._losses import LOSSES
-from fastsketch._model import Arrays, Model
-from fastsketch._parameters import flag, integer, real
-from fastsketch._validation import Rows, as_real
-from fastsketch.io import _checks as checks
-from fastsketch.io._checks import as_figure
+from fastsketch.data.files import _checks as checks
+from fastsketch.data.files._checks import as_figure
 from fastsketch.lowrank._biases import constant_score, fit_biases
 from fastsketch.lowrank._data import Observed, observed
 from fastsketch.lowrank._fitted import MOST

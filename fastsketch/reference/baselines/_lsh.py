@@ -5,15 +5,15 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch._batches import Batch
+from fastsketch._core.random import Normal, random_normal
+from fastsketch._core.validation import as_rows, check_finite, is_sparse
+from fastsketch._frame.batches import Batch
+from fastsketch._frame.model import Arrays, MergeableModel
+from fastsketch._frame.parameters import seed
 from fastsketch._kernels.guard import changes
-from fastsketch._model import Arrays, MergeableModel
-from fastsketch._parameters import seed
-from fastsketch._random import Normal, random_normal
-from fastsketch._validation import as_rows, check_finite, is_sparse
-from fastsketch.hashing._hasher import LinearHasher
-from fastsketch.hashing._sign_encoder import LinearSignEncoder, SignEncoder
-from fastsketch.io import _checks as checks
+from fastsketch.data.files import _checks as checks
+from fastsketch.neighbours.hashing._hasher import LinearHasher
+from fastsketch.neighbours.hashing._sign_encoder import LinearSignEncoder, SignEncoder
 
 # Rows that are added up at a time.
 BLOCK = 256

@@ -1,8 +1,8 @@
 """Exact principal components, as they are and with the ITQ rotation learned on all rows."""
 
-from fastsketch._parameters import choice, integer
-from fastsketch.hashing import SketchHash
-from fastsketch.hashing._sketch_hash import METHODS, RESERVOIR_ROWS, ROTATIONS, Method, Rotation
+from fastsketch._frame.parameters import choice, integer
+from fastsketch.neighbours.hashing import SketchHash
+from fastsketch.neighbours.hashing._sketch_hash import METHODS, RESERVOIR_ROWS, ROTATIONS, Method, Rotation
 
 # More rows than any stream has: the reservoir keeps them all.
 ALL_ROWS = 2**40

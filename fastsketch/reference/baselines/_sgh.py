@@ -6,14 +6,14 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fastsketch._core.random import Key, raw_numbers
+from fastsketch._core.validation import Rows, as_flag, as_integer, as_real, as_rows, check_finite, is_sparse
+from fastsketch._frame.model import Arrays
+from fastsketch._frame.parameters import integer, seed
 from fastsketch._kernels.guard import changes
-from fastsketch._model import Arrays
-from fastsketch._parameters import integer, seed
-from fastsketch._random import Key, raw_numbers
-from fastsketch._validation import Rows, as_flag, as_integer, as_real, as_rows, check_finite, is_sparse
-from fastsketch.hashing._hasher import Hasher
-from fastsketch.hashing._sign_encoder import SeenRows, SignEncoder
-from fastsketch.io import _checks as checks
+from fastsketch.data.files import _checks as checks
+from fastsketch.neighbours.hashing._hasher import Hasher
+from fastsketch.neighbours.hashing._sign_encoder import SeenRows, SignEncoder
 
 Array = NDArray[np.float64]
 

@@ -6,9 +6,9 @@ from typing import Any, Literal
 import numpy as np
 from scipy import sparse
 
+from fastsketch._core.losses import LOSSES
+from fastsketch._frame.parameters import choice, integer, real, seed
 from fastsketch._kernels.lowrank import entries
-from fastsketch._losses import LOSSES
-from fastsketch._parameters import choice, integer, real, seed
 from fastsketch.lowrank._data import Observed
 from fastsketch.lowrank._units import noise_unit
 from fastsketch.reference.baselines._completion import Below, Completion, Floats, Step, row_numbers, value_and_slopes

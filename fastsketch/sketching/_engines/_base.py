@@ -13,13 +13,13 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch import _threads
+from fastsketch._core import threads as _threads
+from fastsketch._core.validation import not_finite
+from fastsketch._frame.model import Arrays
 from fastsketch._kernels.sketching.dense import move_mean
 from fastsketch._kernels.sketching.ledger import Ledger
 from fastsketch._kernels.sketching.state import NOTHING_SEEN, REFRESH, SketchState
-from fastsketch._model import Arrays
-from fastsketch._validation import not_finite
-from fastsketch.io import _checks as checks
+from fastsketch.data.files import _checks as checks
 from fastsketch.sketching._engines._engine_setting import EngineSetting
 from fastsketch.sketching._engines._growth import squares_of
 from fastsketch.sketching._engines._ledger import (

@@ -6,11 +6,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch._frame.model import Arrays
 from fastsketch._kernels.sketching import dense as kernel
 from fastsketch._kernels.sketching.groups import scan as scan_by_row
 from fastsketch._kernels.sketching.state import EXACT, GRAM, SVD
-from fastsketch._model import Arrays
-from fastsketch.io import _checks as checks
+from fastsketch.data.files import _checks as checks
 from fastsketch.sketching._engines._base import SHARED_ARRAYS, SketchEngine, check_gains
 from fastsketch.sketching._engines._engine_setting import EngineSetting
 from fastsketch.sketching._engines._ledger import LEDGER_ARRAYS

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from fastsketch._validation import is_sparse
+from fastsketch._core.validation import is_sparse
 from fastsketch.sketching._engines._dense_engine import DenseEngine
 from fastsketch.sketching._engines._engine_setting import EngineSetting, exact_pays
 from fastsketch.sketching._engines._exact_engine import dense_form

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch._frame.model import Arrays
 from fastsketch._kernels.sketching.shrink import top_eigh
 from fastsketch._kernels.sketching.state import ROUNDING_PER_SHRINK
-from fastsketch._model import Arrays
-from fastsketch.io import _checks as checks
+from fastsketch.data.files import _checks as checks
 from fastsketch.sketching._engines._base import AnyBuffer
 from fastsketch.sketching._engines._dense_engine import DenseEngine
 from fastsketch.sketching._engines._engine_setting import EngineSetting

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch import _threads
+from fastsketch._core import threads as _threads
 from fastsketch.sketching._engines._dense_engine import DenseEngine
 from fastsketch.sketching._engines._engine_choice import AnyEngine
 from fastsketch.sketching._engines._engine_setting import exact_pays

@@ -12,9 +12,9 @@ from typing import Any, Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch._core.threads import one_blas_thread
 from fastsketch._kernels.sketching.shrink import top_eigh
 from fastsketch._kernels.sketching.state import ROUNDING_PER_SVD
-from fastsketch._threads import one_blas_thread
 
 Reference = Literal["squared_norm", "largest_eigenvalue"]
 

@@ -9,10 +9,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch._core.threads import one_blas_thread
+from fastsketch._frame.model import Arrays
 from fastsketch._kernels.sketching.ledger import Ledger
-from fastsketch._model import Arrays
-from fastsketch._threads import one_blas_thread
-from fastsketch.io import _checks as checks
+from fastsketch.data.files import _checks as checks
 
 Matrix = NDArray[np.float64]
 

@@ -7,10 +7,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch import _threads
+from fastsketch._core import threads as _threads
+from fastsketch._frame.model import Arrays
 from fastsketch._kernels.sketching.dense import move_mean
-from fastsketch._model import Arrays
-from fastsketch.io import _checks as checks
+from fastsketch.data.files import _checks as checks
 from fastsketch.sketching._engines._engine_setting import EngineSetting
 from fastsketch.sketching._engines._exact_engine import dense_form
 from fastsketch.sketching._engines._ledger import Known

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch._core.validation import in_place, is_sparse
+from fastsketch._frame.model import Arrays
 from fastsketch._kernels.sketching import sparse as kernel
 from fastsketch._kernels.sketching.sparse_state import SparseState
-from fastsketch._model import Arrays
-from fastsketch._validation import in_place, is_sparse
-from fastsketch.io import _checks as checks
+from fastsketch.data.files import _checks as checks
 from fastsketch.sketching._engines._base import SHARED_ARRAYS, SketchEngine, check_gains
 from fastsketch.sketching._engines._dense_engine import DenseEngine
 from fastsketch.sketching._engines._engine_setting import EngineSetting

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
-from fastsketch.sources._foreign import needs
+from fastsketch.data.sources._foreign import needs
 
 if TYPE_CHECKING:
     from fastsketch.sketching._groups._sketches import GroupSketches

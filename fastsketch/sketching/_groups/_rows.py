@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastsketch._validation import as_integer
+from fastsketch._core.validation import as_integer
+from fastsketch.data.sources import Source, open_rows
 from fastsketch.sketching._groups._keys import KeyError_, as_keys
-from fastsketch.sources import Source, open_rows
 
 # (rows, their keys, the number of the first row, position after them)
 Keyed = Iterator[tuple[Any, list[Any], int, int]]

@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from fastsketch._core.progress import ProgressLine
+from fastsketch._core.validation import as_real, as_rows, is_sparse, natural_dtype, not_finite
 from fastsketch._kernels.sketching import groups as kernel
-from fastsketch._progress import ProgressLine
-from fastsketch._validation import as_real, as_rows, is_sparse, natural_dtype, not_finite
+from fastsketch.data.sources import Source, naming
 from fastsketch.sketching._groups._gathering import Gathering
 from fastsketch.sketching._groups._keys import KeyMap, kind_of
 from fastsketch.sketching._groups._rows import KeyedRows, keyed
 from fastsketch.sketching._groups._sketches import GroupMethod, GroupSketches
 from fastsketch.sketching._plain_rows import plain_rows
-from fastsketch.sources import Source, naming
 
 # Sparse rows are made dense so many bytes at a time.
 DENSE_BYTES = 4 << 20

@@ -9,14 +9,14 @@ from typing import Any, BinaryIO, Literal, get_args
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from fastsketch._core.validation import as_choice, as_dtype, as_integer
+from fastsketch._frame.model import Arrays, MergeableModel, about_of
+from fastsketch._frame.parameters import choice, flag, float_dtype, integer, real
 from fastsketch._kernels.guard import reads
 from fastsketch._kernels.sketching.state import NOTHING_SEEN, REFRESH, SketchState
-from fastsketch._model import Arrays, MergeableModel, about_of
-from fastsketch._parameters import choice, flag, float_dtype, integer, real
-from fastsketch._validation import as_choice, as_dtype, as_integer
-from fastsketch.io import _checks as checks
-from fastsketch.io import _state as files
-from fastsketch.io._replacing import replacing
+from fastsketch.data.files import _checks as checks
+from fastsketch.data.files import _state as files
+from fastsketch.data.files._replacing import replacing
 from fastsketch.sketching._engines import EngineSetting, exponent_for
 from fastsketch.sketching._frequent_directions import FrequentDirections
 from fastsketch.sketching._groups._keys import Key, key_arrays, keys_from, kind_of

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch import _threads
+from fastsketch._core import threads as _threads
 from fastsketch._kernels.sketching import groups as kernel
 from fastsketch._kernels.sketching.state import NOTHING_SEEN, SketchState
 from fastsketch.sketching._engines import DenseEngine, EngineSetting

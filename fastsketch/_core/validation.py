@@ -1,0 +1,245 @@
+"""The public door: what comes in is checked and converted here, once, with messages that name the argument."""
+
+import math
+import numbers
+import sys
+from collections.abc import Iterable
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from fastsketch._core.sparse import as_csr
+
+
+class SparseRows(Protocol):
+    """A scipy.sparse container, or what converts itself to CSR as they do."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Rows and columns."""
+        ...
+
+    def tocsr(self) -> Any:
+        """The same as CSR."""
+        ...
+
+
+# Rows as they come in at a public door.
+Rows = ArrayLike | SparseRows
+
+_BOOL: tuple[type, ...] = (bool, np.bool_)
+
+
+def as_integer(value: Any, name: str, minimum: int, below: int | None = None) -> int:
+    """Return value as int, or raise TypeError / ValueError naming the argument."""
+    if isinstance(value, _BOOL) or not isinstance(value, numbers.Integral):
+        raise TypeError(f"{name} must be an integer, got {value!r}")
+    value = int(value)
+    if below == minimum + 2 and not minimum <= value < below:
+        raise ValueError(f"{name} must be {minimum} or {minimum + 1}, got {value}")
+    if value < minimum:
+        raise ValueError(f"{name} must be at least {minimum}, got {value}")
+    if below is not None and value >= below:
+        power = below.bit_length() - 1
+        limit = f"2**{power}" if below == 1 << power and power > 9 else str(below)
+        raise ValueError(f"{name} must be below {limit}, got {value}")
+    return value
+
+
+def as_seed(value: Any, name: str = "seed") -> int:
+    """An integer in [0, 2**64): a seed of any generator of the library."""
+    return as_integer(value, name, 0, 1 << 64)
+
+
+def as_flag(value: Any, name: str) -> bool:
+    """True or False, and nothing that merely counts as one of them."""
+    if not isinstance(value, _BOOL):
+        raise TypeError(f"{name} must be True or False, got {value!r}")
+    return bool(value)
+
+
+def as_real(
+    value: Any, name: str, low: float, high: float, *, low_open: bool = False, high_open: bool = False
+) -> float:
+    """Return value as float within [low, high] (without an end that is open), or raise naming the argument."""
+    if isinstance(value, _BOOL) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{name} must be a real number, got {value!r}")
+    value = float(value)
+    above, below = low < value if low_open else low <= value, value < high if high_open else value <= high
+    if not (above and below) or math.isinf(value):
+        interval = f"{'(' if low_open else '['}{low:g}, {high:g}{')' if high_open else ']'}"
+        excluded = ", both excluded" if low_open and high_open else ""
+        raise ValueError(f"{name} must lie in {interval}{excluded}, got {value:g}")
+    return value
+
+
+def as_choice(value: Any, name: str, choices: Iterable[str | None]) -> str:
+    """Return value if it is one of the choices, or raise naming the argument."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be a string, got {value!r}")
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}")
+    return value
+
+
+def as_dtype(dtype: Any, name: str = "dtype") -> np.dtype[Any]:
+    """float32 or float64, in the byte order of this machine."""
+    try:
+        found = np.dtype(dtype)
+    except TypeError as error:
+        raise TypeError(f"{name} must be float32 or float64, got {dtype!r}") from error
+    if found not in (np.dtype(np.float32), np.dtype(np.float64)):
+        raise ValueError(f"{name} must be float32 or float64, got {found}")
+    return found.newbyteorder("=")
+
+
+def is_sparse(value: Any) -> bool:
+    """Whether value is a scipy.sparse container, without importing scipy.sparse."""
+    module = sys.modules.get("scipy.sparse")
+    return module is not None and module.issparse(value)
+
+
+def natural_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype a sketch takes from its first batch: float32 and float16 stay narrow, all else is float64."""
+    return np.dtype(np.float32) if dtype.kind == "f" and dtype.itemsize <= 4 else np.dtype(np.float64)
+
+
+def as_rows(rows: Any, n_features: int | None = None, name: str = "rows") -> Any:
+    """A 2-d ndarray of real numbers, or a CSR container in canonical form; nothing is copied that need not be.
+
+    Entries are not looked at here: the kernels check them for NaN and infinity slice by slice.
+    """
+    if is_sparse(rows):
+        out = as_csr(rows, name)
+    else:
+        if isinstance(rows, np.ma.MaskedArray):
+            raise TypeError(f"{name} must not be a masked array: fill the masked entries or leave their rows out")
+        try:
+            out = np.asarray(rows)
+        except ValueError as error:
+            raise ValueError(f"{name} must be a rectangular array of numbers: {error}") from None
+        if out.ndim == 1:
+            out = out[np.newaxis]
+        if out.ndim != 2:
+            here = ": of a file take what `for rows in fs.open_rows(...)` gives" if out.dtype.kind in "USO" else ""
+            raise ValueError(f"{name} must have one row or be two-dimensional, got {out.ndim} dimensions{here}")
+    if out.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must hold real numbers, got dtype {out.dtype}")
+    if out.shape[1] == 0:
+        raise ValueError(f"{name} must have at least one column, got shape {out.shape}")
+    if n_features is not None and out.shape[1] != n_features:
+        raise ValueError(f"{name} must have {n_features} columns as the rows before, got {out.shape[1]}")
+    return out
+
+
+def as_weights(weights: Any, n_rows: int, name: str = "sample_weight") -> NDArray[np.float64] | None:
+    """None, or a contiguous float64 vector of n_rows finite numbers >= 0; a scalar is one weight for every row."""
+    if weights is None:
+        return None
+    out = _as_column(weights, n_rows, name, fill=True)
+    good = np.isfinite(out) & (out >= 0)
+    if not good.all():
+        first = int(np.argmin(good))
+        raise ValueError(f"{name} must be finite and not negative, got {out[first]} for row {first}")
+    return out
+
+
+def as_numbers(values: Any, n_rows: int, name: str = "targets") -> NDArray[np.float64]:
+    """A contiguous float64 vector of n_rows finite numbers; a scalar will do for one row."""
+    if n_rows == 1 and isinstance(values, float) and math.isfinite(values):
+        return np.array([values])  # a stream of single rows: numpy's checks would take longer than the row
+    out = _as_column(values, n_rows, name, fill=n_rows == 1)
+    if not all_finite(out):
+        raise ValueError(f"{name} must be finite: entry {int(np.argmin(np.isfinite(out)))} is not")
+    return out
+
+
+def _as_column(values: Any, n_rows: int, name: str, *, fill: bool) -> NDArray[np.float64]:
+    """A contiguous float64 vector (n_rows,); `fill`: a scalar stands for all of its entries."""
+    if isinstance(values, np.ma.MaskedArray):
+        raise TypeError(f"{name} must not be a masked array")
+    try:
+        out: NDArray[Any] = np.asarray(values)
+    except ValueError as error:
+        raise ValueError(f"{name} must be a vector of numbers: {error}") from None
+    if out.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must hold real numbers, got dtype {out.dtype}")
+    if out.ndim == 0 and fill:
+        out = np.full(n_rows, float(out))
+    if out.shape != (n_rows,):
+        raise ValueError(f"{name} must have one entry for each of the {n_rows} rows, got shape {out.shape}")
+    return in_place(out, np.dtype(np.float64))
+
+
+def as_vector(v: Any, n_features: int, name: str = "v") -> NDArray[Any]:
+    """A float64 copy-free view of a finite vector (d,) or matrix (d, k)."""
+    out = np.asarray(v)
+    if out.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must hold real numbers, got dtype {out.dtype}")
+    if out.ndim not in (1, 2) or out.shape[0] != n_features:
+        raise ValueError(f"{name} must have shape ({n_features},) or ({n_features}, k), got {out.shape}")
+    if not np.isfinite(out).all():
+        raise ValueError(f"{name} must be finite")
+    return out
+
+
+def no_mask(values: NDArray[Any]) -> str:
+    """Return what an error adds where indices are asked for and a mask came."""
+    return ": np.flatnonzero gives those of a mask" if values.dtype.kind == "b" else ""
+
+
+def as_subset(values: ArrayLike, size: int, name: str) -> NDArray[np.int64]:
+    """Different indices in [0, size), ascending; IndexError names those that are outside."""
+    out: NDArray[Any] = np.asarray(values)
+    if out.ndim != 1:
+        raise ValueError(f"{name} must be a vector, got shape {out.shape}")
+    if out.size == 0:
+        return np.zeros(0, np.int64)
+    if out.dtype.kind not in "iu":
+        raise TypeError(f"{name} must be integers, got dtype {out.dtype}{no_mask(out)}")
+    outside = np.unique(out[(out < 0) | (out >= size)])
+    if outside.size:
+        shown = ", ".join(map(str, outside[:5].tolist())) + (", ..." if outside.size > 5 else "")
+        raise IndexError(f"{name} must lie in [0, {size}), got {shown}")
+    return np.unique(out.astype(np.int64))
+
+
+def not_finite(row: int, dtype: Any = None, name: str = "rows", column: int | None = None) -> ValueError:
+    """The error for a row that holds a NaN or an infinity (perhaps only as float32): the one place of its message."""
+    narrow = " (as float32)" if dtype == np.float32 else ""
+    where = "" if column is None else f" in column {column}"
+    return ValueError(f"{name} must be finite: row {row} holds a NaN or an infinity{narrow}{where}")
+
+
+# Entries up to which one inner product answers sooner than two passes of numpy with an array between them.
+FEW = 4096
+
+
+def all_finite(values: NDArray[Any]) -> bool:
+    """Whether every entry is finite."""
+    if values.size <= FEW and values.dtype.char in "fd" and math.isfinite(np.vdot(values, values)):
+        return True
+    return bool(np.isfinite(values).all())
+
+
+def check_finite(rows: Any, name: str = "rows", offset: int = 0) -> None:
+    """Raise ValueError naming row (counted from offset) and column of what is not finite in an array or CSR rows."""
+    dense = not is_sparse(rows)
+    values: NDArray[Any] = np.asarray(rows if dense else rows.data)
+    if values.dtype.kind != "f" or all_finite(values):
+        return
+    if dense:
+        row = int(np.argmin(np.isfinite(values).all(axis=1)))
+        column = int(np.argmin(np.isfinite(values[row])))
+    else:
+        entry = int(np.argmin(np.isfinite(values)))
+        row = int(np.searchsorted(rows.indptr, entry, side="right")) - 1
+        column = int(rows.indices[entry])
+    raise not_finite(offset + row, name=name, column=column)
+
+
+def in_place(array: Any, dtype: DTypeLike) -> NDArray[Any]:
+    """Return an array as a kernel can read it: of this dtype, C-contiguous and aligned; itself if it is so."""
+    out: NDArray[Any] = np.ascontiguousarray(array, dtype)  # which leaves what is not aligned where it is
+    return out if out.flags.aligned else out.copy()

@@ -1,0 +1,1 @@
+"""What every model is: declared parameters, batches that are taken whole or not at all, states and merges."""

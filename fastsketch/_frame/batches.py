@@ -1,0 +1,152 @@
+"""What comes at the door of a model that learns: rows in memory, tables with names, rows that are read in chunks.
+
+Arrays, sparse matrices and lists are what they are. Everything else that has columns, a table or an array that lies
+elsewhere (in a file, on other machines), is a source (``fastsketch.data.sources``), and read a chunk at a time.
+"""
+
+from collections.abc import Iterator, Sequence
+from os import PathLike
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fastsketch._core.validation import Rows, as_weights, is_sparse
+from fastsketch.data.sources import Source, open_rows
+from fastsketch.data.sources._formats import refuse_lazy
+
+FeatureNames = tuple[str, ...]
+# What ``update`` takes; tables and arrays that lie elsewhere are arrays to a type checker.
+Batch: TypeAlias = Rows | Source
+
+IN_MEMORY = (list, tuple, dict, bytes, memoryview)
+# Names that a message lists at most.
+SHOWN = 3
+
+
+def as_source(rows: Any) -> Source | None:
+    """Rows that are read a chunk at a time, as a source; None for rows in memory.
+
+    What offers its memory (arrays of any library) is an array; what has columns or a shape and slices, and does not, is
+    read piece by piece: tables, data sets of HDF5 and Zarr, dask arrays, memory-mapped files. A name is that of files.
+    """
+    if isinstance(rows, str | PathLike):
+        return open_rows(rows)
+    if type(rows) is np.ndarray or isinstance(rows, IN_MEMORY) or is_sparse(rows):  # as most are
+        return None
+    if isinstance(rows, Source):
+        return rows
+    if isinstance(rows, np.ndarray):
+        mapped = isinstance(rows, np.memmap) and rows.ndim == 2
+        return open_rows(rows) if mapped else None
+    refuse_lazy(rows)
+    if is_table(rows):
+        return _opened_table(rows)
+    shape: Any = getattr(rows, "shape", None)
+    lies_elsewhere = hasattr(rows, "__getitem__") and isinstance(shape, tuple) and len(cast("Any", shape)) == 2
+    in_memory = hasattr(rows, "__array_interface__") or hasattr(rows, "__dlpack__")
+    return open_rows(rows) if lies_elsewhere and not in_memory else None
+
+
+def is_table(rows: Any) -> bool:
+    """Whether rows are a table with columns of their own types: of pandas, polars, pyarrow and their like."""
+    return hasattr(rows, "__arrow_c_stream__") or (hasattr(rows, "iloc") and hasattr(rows, "columns"))
+
+
+def _opened_table(rows: Any) -> Source | None:
+    try:
+        return open_rows(rows)
+    except ImportError:  # of a package that reads such tables: it is what NumPy makes of it, whole
+        return None
+
+
+def names_of(rows: Any) -> FeatureNames | None:
+    """Names of the columns of a table, where they are strings; TypeError if only some are."""
+    if not is_table(rows):
+        return None
+    columns: Any = getattr(rows, "column_names", None) or getattr(rows, "columns", ())
+    named = [isinstance(name, str) for name in columns]
+    if all(named) and named:
+        return tuple(str(name) for name in columns)
+    if any(named):
+        raise TypeError("rows must have names of columns that are all strings, or none: rename those that are not")
+    return None
+
+
+def agreed(names: FeatureNames | None, before: FeatureNames | None, whose: str = "rows") -> FeatureNames | None:
+    """The names of both, of which one may have none; ValueError that says what differs, and what to do."""
+    if names is None or before is None or names == before:
+        return before if names is None else names
+    if len(names) != len(before):
+        extra = [name for name in names if name not in set(before)]
+        missing = [name for name in before if name not in set(names)]
+        what = "; ".join(
+            f"{text} {_listed(found)}" for text, found in (("unknown are", extra), ("missing are", missing)) if found
+        )
+        raise ValueError(
+            f"{whose} must have the {len(before)} columns that came before, got {len(names)}{': ' if what else ''}"
+            f"{what}: choose them by name, as open_rows(rows, columns=model.feature_names)"
+        )
+    place = next(at for at, (mine, theirs) in enumerate(zip(before, names, strict=True)) if mine != theirs)
+    same = sorted(names) == sorted(before)
+    advice = (
+        "give the columns in that order, as open_rows(rows, columns=model.feature_names)"
+        if same
+        else "these are not the columns that the model has learned from: rename them, or choose others"
+    )
+    raise ValueError(
+        f"{whose} must have the columns that came before{', in their order' if same else ''}: column {place} is "
+        f"{names[place]!r}, it was {before[place]!r}; {advice}"
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, names[:SHOWN])) + (", ..." if len(names) > SHOWN else "")
+
+
+def as_names(names: Any, n_features: int | None) -> FeatureNames | None:
+    """Names out of a file; ValueError for what are none of so many features."""
+    if names is None:
+        return None
+    if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in cast("list[Any]", names)):
+        raise ValueError("feature_names must be a list of strings")
+    found = tuple(cast("list[str]", names))
+    if n_features is not None and len(found) != n_features:
+        raise ValueError(f"feature_names must be {n_features}, one for each column, got {len(found)}")
+    return found
+
+
+class WeightedChunks:
+    """The rows of a source with their weights, a chunk at a time; ``row`` is the first of the chunk at hand."""
+
+    def __init__(self, source: Source, sample_weight: ArrayLike | None) -> None:
+        self.source = source
+        self._weights: NDArray[np.float64] | None = None
+        self._each: ArrayLike | None = None  # one weight for every row
+        if sample_weight is not None and np.ndim(sample_weight) == 0:
+            self._each = sample_weight
+        elif sample_weight is not None:
+            n = len(np.asarray(sample_weight)) if source.n_rows is None else source.n_rows
+            self._weights = as_weights(sample_weight, n)
+        self.row = 0
+
+    def __iter__(self) -> "Iterator[tuple[Any, Any]]":
+        self.row = 0
+        for rows in self.source:
+            n = rows.shape[0]
+            weights: Any = None
+            if self._each is not None:
+                weights = as_weights(self._each, n)
+            elif self._weights is not None:
+                weights = self._weights[self.row : self.row + n]
+                if len(weights) < n:
+                    raise ValueError(
+                        f"sample_weight must have one entry for each row of {self.source.name}, which has more than "
+                        f"the {len(self._weights)} given"
+                    )
+            yield rows, weights
+            self.row += n
+        if self._weights is not None and len(self._weights) != self.row:
+            raise ValueError(
+                f"sample_weight must have one entry for each of the {self.row} rows, got {len(self._weights)}"
+            )

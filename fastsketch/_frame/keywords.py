@@ -1,0 +1,29 @@
+"""Unknown keywords of the constructor of an estimator or optimiser: the error names the nearest one that there is."""
+
+import functools
+import inspect
+from typing import Any, TypeVar
+
+from fastsketch._frame.parameters import bare_names, unknown_keyword
+
+Face = TypeVar("Face")
+
+
+def named_keywords(cls: type[Face]) -> type[Face]:
+    """Decorate a class: an unknown keyword raises TypeError naming the parameter that it may stand for.
+
+    ``get_params`` and ``clone`` see the same signature as before.
+    """
+    init: Any = cls.__init__
+    known = dict(list(inspect.signature(init).parameters.items())[1:])
+
+    @functools.wraps(init)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        for key in kwargs:
+            if key not in known:
+                raise TypeError(unknown_keyword(f"{cls.__name__}()", key, known))
+        init(self, *args, **kwargs)
+
+    bare_names(cls)
+    setattr(cls, "__init__", __init__)  # noqa: B010  type checkers keep the constructor that they have seen
+    return cls

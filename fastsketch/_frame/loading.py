@@ -1,0 +1,177 @@
+"""Models read back from files and bytes: which class a file is of, and what makes its content a model again.
+
+A class is known once its module is imported. The file says which module that is, and a room of the library is imported
+when it is needed; ``Model`` fills ``kinds``, and whatever is saved to a folder enters its reader in ``folder_readers``.
+"""
+
+# pyright: reportPrivateUsage=false
+# (the functions of this module are part of the frame)
+import contextlib
+import io
+import re
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from os import PathLike
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastsketch.data.files import _state as files
+from fastsketch.data.files._state import StateError
+
+kinds: dict[tuple[str, str], type[Any]] = {}  # classes of models by home and name
+# The file that says what a folder holds, and by the kind in it what reads the folder.
+MANIFEST = "index.fsk"
+folder_readers: dict[str, Callable[[Path], Any]] = {}
+
+# What parameters, state or arrays raise that make no model; the last one where they ask for more than there is.
+INCONSISTENT = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, MemoryError)
+
+
+def load(source: str | PathLike[str] | BinaryIO) -> Any:
+    """Read any model of the library from a path or an open binary file.
+
+    Parameters
+    ----------
+    source : str, path or binary file
+
+    Returns
+    -------
+    model
+        Of the kind that was saved; it continues with the same bits. ``SomeModel.load`` reads one kind alone. Of a
+        folder the index that was saved to it, memory-mapped: see ``CodeIndex.load``.
+
+    Raises
+    ------
+    StateError
+        If it is missing, empty, truncated, damaged, of another format or kind, from a newer version, or of a build
+        before the first release.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np, fastsketch as fs
+    >>> sketch = fs.FrequentDirections(8).update(np.eye(10))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     sketch.save(Path(folder, "rows.fsk"))
+    ...     again = fs.load(Path(folder, "rows.fsk"))
+    >>> again
+    <FrequentDirections(sketch_size=8): 10 rows of 10 features>
+    >>> bool((again.sketch() == sketch.sketch()).all())
+    True
+    """
+    if isinstance(source, str | PathLike) and Path(source).is_dir():
+        return _of_folder(Path(source))
+    about, arrays = files.read(source)
+    kind, name = about["kind"], name_of(source)
+    cls = _class_of(kind, about.get("home"))
+    if cls is None and hasattr(getattr(sys.modules.get(str(about.get("home"))), kind, None), "load"):
+        raise StateError(f"{name} holds an estimator: read it with {about['home']}.{kind}.load")
+    if cls is None:
+        raise StateError(
+            f"{name} holds a {kind!r}, which this version of fastsketch does not know "
+            "(a model of your own: import the module that defines it first)"
+        )
+    try:
+        parameters, notes, state = (dict(about[key]) for key in ("parameters", "notes", "state"))
+        return cls._built(parameters, notes, state, arrays, feature_names=about.get("feature_names"), trusted=False)
+    except INCONSISTENT as error:
+        raise StateError(f"{name}: the {kind} in it is not consistent: {error}") from error
+
+
+def _of_folder(folder: Path) -> Any:
+    path = folder / MANIFEST
+    if not path.exists():
+        raise StateError(f"{folder} cannot be read: it is no index, {MANIFEST} is missing")
+    about = files.read_header(path)
+    import_home(about.get("home"))
+    if about["kind"] not in folder_readers:
+        raise StateError(f"{path} is no manifest of an index: it holds a {about['kind']}")
+    return folder_readers[about["kind"]](folder)
+
+
+def from_bytes(content: bytes | bytearray | memoryview) -> Any:
+    """Read any model of the library from the bytes that its ``to_bytes`` returned.
+
+    Parameters
+    ----------
+    content : bytes, bytearray or memoryview
+
+    Returns
+    -------
+    model
+        Of the kind that was saved; it continues with the same bits.
+
+    Raises
+    ------
+    TypeError
+        If content is not bytes.
+    StateError
+        As for ``load``.
+
+    Examples
+    --------
+    >>> import numpy as np, fastsketch as fs
+    >>> sketch = fs.FrequentDirections(8).update(np.eye(10))
+    >>> fs.from_bytes(sketch.to_bytes())
+    <FrequentDirections(sketch_size=8): 10 rows of 10 features>
+    """
+    if not isinstance(content, bytes | bytearray | memoryview):
+        raise TypeError(f"content must be bytes, got {type(content).__name__}")
+    return load(io.BytesIO(content))
+
+
+def received(
+    cls: type[Any],
+    parameters: dict[str, Any],
+    notes: dict[str, Any],
+    state: dict[str, Any],
+    arrays: dict[str, NDArray[Any]],
+    feature_names: Any,
+) -> Any:
+    """Return the model that ``__reduce__`` took apart, here or in another process; StateError if it is inconsistent."""
+    # copies: what a pickle protocol hands over may be read-only, or the memory of another model
+    own = {name: np.array(array) for name, array in arrays.items()}
+    try:
+        return cls._built(parameters, notes, state, own, feature_names=feature_names, trusted=False)
+    except MemoryError:
+        raise
+    except INCONSISTENT as error:
+        raise StateError(f"the {cls.__name__} that was sent or pickled is not consistent: {error}") from error
+
+
+def _class_of(kind: str, home: Any) -> type[Any] | None:
+    """Return the class of a kind, whose home is imported if need be; None for one that is not known.
+
+    A model of a script is found under the module's own name, too, and the other way round.
+    """
+    if not isinstance(home, str):
+        return None
+    if not home.startswith("fastsketch."):
+        named = [cls for (where, name), cls in kinds.items() if name == kind and not where.startswith("fastsketch.")]
+        return kinds.get((home, kind)) or (named[-1] if named else None)
+    if (home, kind) not in kinds:
+        import_home(home)
+    return kinds.get((home, kind))
+
+
+def home_of(cls: type) -> str:
+    """Return the name of the module whose import makes a class known: of the library the public package."""
+    public = cls.__module__.partition("._")[0]
+    return public if public.startswith("fastsketch.") else cls.__module__
+
+
+def import_home(home: Any) -> None:
+    """Import a public package of the library, and nothing else: the name may come from a stranger's file."""
+    if isinstance(home, str) and re.fullmatch(r"fastsketch(\.[a-z]+){1,2}", home):
+        with contextlib.suppress(ImportError):
+            import_module(home)
+
+
+def name_of(source: files.Source) -> str:
+    """Return what messages call a source."""
+    return "the state" if isinstance(source, io.IOBase) else str(source)

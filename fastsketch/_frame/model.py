@@ -1,0 +1,489 @@
+"""The frame of every model: parameters, notes, names of columns, copies, bytes, files, facts, merges, threads.
+
+A model declares its parameters (``_parameters``) and defines what the frame asks for:
+
+    class Total(MergeableModel):
+        '''Weighted sum of the rows.'''
+
+        scale: float = real(default=1.0)
+
+        @changes                                # one thread at a time
+        def update(self, rows, sample_weight=None):
+            return self._take_rows(rows, sample_weight)
+
+        def _update(self, rows, sample_weight): # what can be an array, or is CSR: all of it or nothing
+            ...
+
+        def _begin(self):                       # the state before the first row
+            self._total, self._n = None, 0
+
+        def _state(self):                       # what json can write, and arrays by name
+            return {"n": self._n}, {} if self._total is None else {"total": self._total}
+
+        def _restore(self, state, arrays):      # the inverse, on a model that has just begun
+            self._total, self._n = arrays.get("total"), state["n"]
+
+        def _validate(self, state, arrays):     # ValueError for what is none, though a stranger's file may hold it
+            as_integer(state["n"], "n", 0)
+
+        n_rows and n_features as properties; _merge(other) if it merges.
+
+It then has a keyword constructor that checks and completes, readable parameters, ``copy``, ``deepcopy``, ``pickle``,
+``save``, ``to_bytes``, ``load``, ``facts``, ``repr`` and ``merge``; and ``fastsketch info`` shows it. ``_take_rows``
+gives it ``feature_names``, and sources of rows (_batches.py), which are learned from whole or not at all. Methods that
+change it are decorated with ``changes``, methods that read what those change in place with ``reads``
+(_kernels/guard.pyx).
+"""
+
+# pyright: reportPrivateUsage=false
+# (the functions of this module are part of the frame)
+import contextlib
+import copy
+from collections.abc import Generator, Sequence
+from os import PathLike
+from typing import Any, BinaryIO, ClassVar, Self, dataclass_transform
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastsketch._frame.batches import FeatureNames, WeightedChunks, agreed, as_names, as_source, is_table, names_of
+from fastsketch._frame.loading import home_of, kinds, load, name_of, received
+from fastsketch._frame.parameters import (
+    Parametrized,
+    choice,
+    flag,
+    float_dtype,
+    integer,
+    parameter,
+    plain,
+    real,
+    same,
+    seed,
+)
+from fastsketch._kernels.guard import Guard, changes, reads
+from fastsketch.data.files import _state as files
+from fastsketch.data.files._state import StateError
+from fastsketch.data.sources import Source, naming
+
+Arrays = dict[str, NDArray[Any]]
+
+
+@dataclass_transform(kw_only_default=True, field_specifiers=(choice, flag, float_dtype, integer, parameter, real, seed))
+class Model(Parametrized, abstract=True):
+    """Base of the models: what they learn from rows, keep in files, and tell of themselves."""
+
+    notes: dict[str, Any]
+
+    def __init_subclass__(cls, *, abstract: bool = False, **kwargs: Any) -> None:
+        """Make the constructor; `abstract` classes are no kind of state file."""
+        super().__init_subclass__(abstract=abstract, **kwargs)
+        if not abstract:
+            kinds[home_of(cls), cls.__name__] = cls
+
+    def _set_up(self, given: dict[str, Any]) -> None:
+        """Check and keep the arguments, then begin."""
+        super()._set_up(given)
+        self.notes = {}
+        self._guard = Guard()
+        self._feature_names: FeatureNames | None = None
+        self._begin()
+
+    # -- what a subclass defines -----------------------------------------------------------------------------------
+    def _begin(self) -> None:
+        """Set the attributes of a model that has seen nothing."""
+        raise NotImplementedError
+
+    def _state(self) -> tuple[dict[str, Any], Arrays]:
+        """Return what a file holds beside parameters and notes: what json can write, and arrays (views will do)."""
+        raise NotImplementedError
+
+    def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
+        """Take what ``_state`` gave, on a model that has just begun; the arrays are its own to keep."""
+        raise NotImplementedError
+
+    def _validate(self, state: dict[str, Any], arrays: Arrays) -> None:
+        """Raise ValueError unless a model of these parameters could have this state (nothing is checked by default).
+
+        Asked once for what comes from a file or from another process, on a model that has just begun, before
+        ``_restore``: nothing in it can be trusted, and no more memory may be taken than the arrays themselves have.
+        """
+
+    def _keep_in_memory(self, other: Any) -> None:
+        """Give a copy what no file holds (nothing by default)."""
+
+    def _facts(self) -> dict[str, Any]:
+        """Return what ``facts`` adds to the counts and the parameters."""
+        return {}
+
+    def _in_order(self) -> str | None:
+        """Return why rows must come in their order, one after another, as a clause for a message; None if need not."""
+        return f"a {type(self).__name__} does not merge"
+
+    def _certificate(self) -> dict[str, float]:
+        """Return what is known at no cost of how good the model is, summed over parts in reports (default: nothing)."""
+        return {}
+
+    @property
+    def n_rows(self) -> int:
+        """Return the number of rows seen."""
+        raise NotImplementedError
+
+    @property
+    def n_features(self) -> int | None:
+        """Return the number of columns; None before the first row."""
+        raise NotImplementedError
+
+    # -- rows, and the names of their columns ----------------------------------------------------------------------
+    @property
+    @reads
+    def feature_names(self) -> FeatureNames | None:
+        """Return the names of the columns, from the first rows that had them (a table, a source); None before."""
+        return self._feature_names
+
+    def _update(self, rows: Any, sample_weight: Any) -> Any:
+        """Learn from rows in memory, all or nothing, for a model whose ``update`` is ``_take_rows``."""
+        raise NotImplementedError
+
+    def _take_rows(self, rows: Any, sample_weight: Any = None) -> Self:
+        """Call ``_update`` as all models do: names are checked, and sources are read chunk by chunk.
+
+        Rows of a source of more than one chunk go to a copy of the state, which takes its place at the end: what is
+        refused or interrupted has changed nothing.
+        """
+        if type(rows) is np.ndarray:
+            self._update(rows, sample_weight)
+            return self
+        source = as_source(rows)
+        if source is None:
+            with self._named(names_of(rows), "rows"):
+                self._update(rows, sample_weight)
+            return self
+        names = agreed(source.feature_names, self._feature_names, source.name)
+        if self.n_features is not None and source.n_features != self.n_features:
+            raise ValueError(
+                f"{source.name} must have {self.n_features} columns as the rows before, got {source.n_features}"
+            )
+        work: Self | None = None
+        chunks = WeightedChunks(source, sample_weight)
+        for part, weights in chunks:
+            alone = work is None and part.shape[0] == source.n_rows
+            if work is None and not alone:
+                work = self._copied()
+            with naming(source, chunks.row):
+                if work is not None:
+                    work._update(part, weights)
+                    continue
+                with self._named(names, source.name):
+                    self._update(part, weights)
+        if work is not None:
+            work._feature_names = names
+            # in one step: an interrupt finds the state before or the state after
+            vars(self).update({name: value for name, value in vars(work).items() if name not in ("notes", "_guard")})
+        return self
+
+    def _require_columns(self, rows: Any) -> None:
+        """Raise ValueError if rows that are only read are a table of other columns, or in another order."""
+        if type(rows) is not np.ndarray and self._feature_names is not None and is_table(rows):
+            agreed(names_of(rows), self._feature_names)
+
+    def _name_columns(self, source: Source) -> None:
+        """Take the names of a source whose rows come next, on a model that nobody else has yet."""
+        self._feature_names = agreed(source.feature_names, self._feature_names, source.name)
+
+    @contextlib.contextmanager
+    def _named(self, names: FeatureNames | None, whose: str) -> Generator[None]:
+        """Name the columns while rows are taken in, or not: ValueError if the columns before had others."""
+        seen, before = self.n_rows, self._feature_names
+        self._feature_names = agreed(names, before, whose)
+        try:
+            yield
+        except BaseException:
+            if self.n_rows == seen:
+                self._feature_names = before
+            raise
+
+    # -- facts -------------------------------------------------------------------------------------------------
+    @reads
+    def facts(self) -> dict[str, Any]:
+        """Return what there is to know at a glance, as json can write it: kind, counts, parameters in use, and more.
+
+        Returns
+        -------
+        dict
+            "kind", "n_rows", "n_features", every parameter in use that is not None, and what the kind adds.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> facts = fs.FrequentDirections(8).update(np.eye(10)).facts()
+        >>> facts["kind"], facts["n_rows"], facts["n_features"], facts["solver"]
+        ('FrequentDirections', 10, 10, 'exact')
+        """
+        settled = {name: plain(value) for name, value in self.resolved.items() if value is not None}
+        counts = {"kind": type(self).__name__, "n_rows": self.n_rows, "n_features": self.n_features}
+        names = {} if self._feature_names is None else {"feature_names": list(self._feature_names)}
+        return {**counts, **names, **settled, **plain(self._facts())}
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}({self._given()}): {self._seen()}>"
+
+    def _seen(self) -> str:
+        return "no rows yet" if self.n_features is None else f"{self.n_rows} rows of {self.n_features} features"
+
+    # -- keeping it ------------------------------------------------------------------------------------------------
+    @reads
+    def copy(self) -> Self:
+        """Return an independent model in the same state.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> first = fs.FrequentDirections(8).update(np.eye(10))
+        >>> second = first.copy().update(np.eye(10))
+        >>> first.n_rows, second.n_rows
+        (10, 20)
+        """
+        return self._copied()
+
+    def _copied(self) -> Self:
+        """Return a copy, for a call that is at work in the model itself."""
+        state, arrays = self._state()
+        other = type(self)._built(
+            self.parameters,
+            copy.deepcopy(self.notes),
+            copy.deepcopy(state),
+            {name: array.copy() for name, array in arrays.items()},
+            feature_names=self._feature_names,
+        )
+        self._keep_in_memory(other)
+        return other
+
+    def __copy__(self) -> Self:
+        return self.copy()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self.copy()
+
+    @reads
+    def to_bytes(self) -> bytes:
+        """Return the state as bytes; ``fs.from_bytes`` reads it back, and continues with the same bits.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> content = fs.FrequentDirections(8).update(np.eye(10)).to_bytes()
+        >>> fs.from_bytes(content).n_rows
+        10
+        """
+        state, arrays = self._state()
+        return files.pack(about_of(self, state), arrays)
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the state to a file that ``fs.load`` reads: whole or not at all, whatever happens meanwhile.
+
+        Parameters
+        ----------
+        path : str or path
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> import numpy as np, fastsketch as fs
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     fs.FrequentDirections(8).update(np.eye(10)).save(Path(folder, "rows.fsk"))
+        ...     print(fs.load(Path(folder, "rows.fsk")).n_rows)
+        10
+        """
+        files.write(path, self.to_bytes())
+
+    @classmethod
+    def load(cls, source: str | PathLike[str] | BinaryIO) -> Self:
+        """Read a model of this class, as ``fs.load`` reads any.
+
+        Parameters
+        ----------
+        source : str, path or binary file
+
+        Raises
+        ------
+        StateError
+            Also if the file holds a model of another kind.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> import numpy as np, fastsketch as fs
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     fs.FrequentDirections(8).update(np.eye(10)).save(Path(folder, "rows.fsk"))
+        ...     print(fs.FrequentDirections.load(Path(folder, "rows.fsk")).n_rows)
+        10
+        """
+        found = load(source)
+        if not isinstance(found, cls):
+            raise StateError(f"{name_of(source)} holds a {type(found).__name__}, not a {cls.__name__}")
+        return found
+
+    @reads
+    def __reduce__(self) -> tuple[Any, ...]:
+        state, arrays = self._state()
+        # copies: pickle reads them when this call has ended, and somebody else may change the model
+        own = {name: array.copy() for name, array in arrays.items()}
+        about = copy.deepcopy(self.notes), copy.deepcopy(state)
+        return received, (type(self), self.parameters, *about, own, self._feature_names)
+
+    @classmethod
+    def _built(
+        cls,
+        parameters: dict[str, Any],
+        notes: dict[str, Any],
+        state: dict[str, Any],
+        arrays: Arrays,
+        *,
+        feature_names: Any = None,
+        trusted: bool = True,
+    ) -> Self:
+        model = cls(**parameters)
+        model.notes = notes
+        if not trusted:
+            model._validate(state, arrays)
+        model._restore(state, arrays)
+        model._feature_names = feature_names if trusted else as_names(feature_names, model.n_features)
+        return model
+
+
+class MergeableModel(Model, abstract=True):
+    """A model of which two, that have seen different rows, can become one."""
+
+    # Parameters in which two models may differ and still merge.
+    _MAY_DIFFER: ClassVar[frozenset[str]] = frozenset({"dtype"})
+
+    # Any stands for Self in these two: type checkers refuse an override of a method with an argument of type Self
+    def _merge(self, other: Any) -> None:
+        """Add the rows of `other`; both have seen some, of one width and dtype. All or nothing; `other` stays."""
+        raise NotImplementedError
+
+    def _joins_columns(self, other: Any) -> bool:
+        """Return whether rows of another width can be added, because both know their columns by names."""
+        return False
+
+    def _must_agree(self) -> dict[str, Any]:
+        """Return the parameters in which two models must agree to merge."""
+        return {name: value for name, value in self._values.items() if name not in self._MAY_DIFFER}
+
+    @changes
+    def merge(self, other: Self) -> Self:
+        """Add what another model has seen, as if its rows had passed through this one.
+
+        Parameters
+        ----------
+        other : model
+            Of the same kind, parameters, width and dtype; it is not changed.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the two do not belong together; this model is then as it was.
+        RuntimeError
+            If another thread is at work in either of them, as for every method that changes or reads what changes.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> rows = np.random.default_rng(0).standard_normal((500, 40))
+        >>> here, there = fs.FrequentDirections(8).update(rows[:200]), fs.FrequentDirections(8).update(rows[200:])
+        >>> here.merge(there)
+        <FrequentDirections(sketch_size=8): 500 rows of 40 features>
+        """
+        family = next(base for base in type(self).__mro__ if "_merge" in vars(base))
+        if not isinstance(other, family):
+            raise TypeError(f"other must be a {family.__name__}, got {type(other).__name__}")
+        if other is self:  # which no other call can be at work in
+            self._take(self)
+        else:
+            other._give_to(self)
+        return self
+
+    @reads
+    def _give_to(self, other: Any) -> None:
+        other._take(self)
+
+    def _take(self, other: Any) -> None:
+        """Add what `other` has seen, if the two belong together."""
+        mine, theirs = self._must_agree(), other._must_agree()
+        for name in {**mine, **theirs}:
+            if not same(theirs.get(name), mine.get(name)):
+                raise ValueError(
+                    f"other has {name}={plain(theirs.get(name))!r}, this model has {plain(mine.get(name))!r}: "
+                    "they cannot be merged"
+                )
+        if other.n_features is None:
+            return
+        wanted = self.resolved.get("dtype")
+        if wanted is not None and other.resolved.get("dtype") != wanted:
+            raise ValueError(f"other has dtype {plain(other.resolved['dtype'])}, this model has {plain(wanted)}")
+        joins = self._joins_columns(other)
+        if self.n_features not in (None, other.n_features) and not joins:
+            raise ValueError(f"other has n_features={other.n_features}, this model has {self.n_features}")
+        with self._named(None if joins else other._feature_names, "the columns of other"):
+            if self.n_features is None:
+                self._adopt(other)
+            else:
+                self._merge(other)
+
+    # -- parts of a job, learned apart and merged --------------------------------------------------------------------
+    def _first_blocks(self, lengths: Sequence[int], n_features: int) -> list[int] | None:
+        """Return the first block of each piece of a stream, if pieces of these lengths merge to the bits of one pass.
+
+        None (the default) if they do not: then each piece is a part of its own.
+        """
+        return None
+
+    def _in_order(self) -> str | None:
+        return None
+
+    def _part_rows(self, n_features: int) -> int:
+        """Return the number of which the rows of a part must be a multiple for ``_first_blocks``."""
+        return 1
+
+    def _state_bytes(self, n_features: int) -> int:
+        """Estimate what a part's model takes in memory once its rows are in; 0 if that is little (the default)."""
+        return 0
+
+    def _check_second_pass(self) -> None:
+        """Raise ValueError unless models of these parameters can read their rows again."""
+        raise ValueError(f"passes must be 1 for a {type(self).__name__}: it has no use for a second pass")
+
+    def _second_pass(self) -> Any:
+        """Return a model that reads the rows again, and whose ``finish()`` gives a better one; None if it is exact."""
+        return None
+
+    def _for_part(self, part: int, first_block: int = 0) -> Self:
+        """Return an empty model of the same parameters for a part of a job, or for its blocks from this one on."""
+        return type(self)(**self.parameters)
+
+    def _complete_part(self) -> None:
+        """Say that all rows of a part are in: what is kept only for rows to come may go (nothing by default)."""
+
+    def _adopt(self, other: Any) -> None:
+        """Take over the state of a model of the same parameters; this one has seen nothing."""
+        state, arrays = other._state()
+        self._restore(state, {name: array.copy() for name, array in arrays.items()})
+
+
+def about_of(model: Model, state: dict[str, Any]) -> dict[str, Any]:
+    """Return the header of a model's file."""
+    about = {
+        "kind": type(model).__name__,
+        "home": home_of(type(model)),
+        "parameters": plain(model.parameters),
+        "notes": model.notes,
+        "state": state,
+    }
+    names = model._feature_names  # a vocabulary is in the state
+    return about if names is None else {**about, "feature_names": list(names)}

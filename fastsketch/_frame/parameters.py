@@ -1,0 +1,397 @@
+"""Declared parameters: type, default and check of a constructor's argument in one line of its class.
+
+    class Mean(Model):
+        scale: float = real(default=1.0, low=0.0)
+
+declares the argument ``scale`` of ``Mean(scale=1.0)`` and the read-only attribute ``Mean.scale``. Type checkers read
+the annotation (PEP 681), the frame in ``_model`` builds the constructor, and the command line takes its flags from the
+declarations: ``from_text`` reads a value as a person types it, ``described`` finds what the docstring says of it.
+"""
+
+import csv
+import difflib
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, is_dataclass
+from functools import partial
+from inspect import Parameter as Argument
+from inspect import Signature, get_annotations, getdoc, unwrap
+from types import FunctionType
+from typing import Any, ClassVar, Final, TypeVar, cast, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastsketch._core.validation import as_choice, as_dtype, as_flag, as_integer, as_real, as_seed
+
+Check = Callable[[Any, str], Any]
+Owner = TypeVar("Owner")
+
+# Stands for "no default": the argument must be given.
+REQUIRED: Final = object()
+
+
+class Parameter:
+    """One argument of a model's constructor, and the attribute that reads it."""
+
+    def __init__(
+        self,
+        check: Check,
+        default: Any,
+        positional: bool,
+        fixed: bool,
+        reads: str | None = None,
+        choices: tuple[str | None, ...] = (),
+    ) -> None:
+        self.check = check
+        self.choices = choices
+        self.reads = reads  # a method of the model that says what its attribute shows, where that is more
+        self.default = default
+        self.positional = positional
+        self.fixed = fixed  # no argument: a subclass has settled the value
+        self.name = ""
+        self.__doc__ = ""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+        self.__doc__ = f"The parameter {name}, as it was given."
+
+    def __get__(self, instance: Any, owner: type) -> Any:
+        if instance is not None:
+            return instance._values[self.name] if self.reads is None else getattr(instance, self.reads)()
+        if self.default is REQUIRED:
+            raise AttributeError(f"type object {owner.__name__!r} has no default for {self.name!r}")
+        return self.default  # as of a dataclass
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        raise AttributeError(f"{self.name} does not change after construction: make a new {type(instance).__name__}")
+
+    def checked(self, value: Any) -> Any:
+        """Return the value in the type that is kept; None is allowed where it is the default."""
+        return None if value is None and self.default is None else self.check(value, self.name)
+
+
+# What follows are field specifiers in the sense of PEP 681: hence `default`, `kw_only` and `init` by these names, and
+# the return type Any, which lets the annotation of the class speak.
+
+
+def parameter(
+    check: Check, *, default: Any = REQUIRED, reads: str | None = None, kw_only: bool = True, init: bool = True
+) -> Any:
+    """Declare an argument with a check of its own: check(value, name) returns the value to keep, or raises.
+
+    reads: a method of the model that says what its attribute shows: what has become of it, where that is more.
+    """
+    return Parameter(check, default, not kw_only, not init, reads=reads)
+
+
+def integer(
+    *, default: Any = REQUIRED, at_least: int = 0, below: int | None = None, kw_only: bool = True, init: bool = True
+) -> Any:
+    """Declare an integer of at least `at_least`, and below `below` if that is given."""
+    return Parameter(partial(as_integer, minimum=at_least, below=below), default, not kw_only, not init)
+
+
+def real(
+    *,
+    default: Any = REQUIRED,
+    low: float = 0.0,
+    high: float = 1e300,
+    low_open: bool = False,
+    high_open: bool = False,
+    kw_only: bool = True,
+    init: bool = True,
+) -> Any:
+    """Declare a float within [low, high]; without low with low_open, without high with high_open."""
+    check = partial(as_real, low=low, high=high, low_open=low_open, high_open=high_open)
+    return Parameter(check, default, not kw_only, not init)
+
+
+def choice(
+    choices: tuple[str | None, ...],
+    *,
+    default: Any = REQUIRED,
+    kw_only: bool = True,
+    init: bool = True,
+) -> Any:
+    """Declare one of several strings, or None where that is one of the choices."""
+
+    def check(value: Any, name: str) -> str | None:
+        return None if value is None and None in choices else as_choice(value, name, choices)
+
+    known = check if None in choices else partial(as_choice, choices=choices)
+    return Parameter(known, default, not kw_only, not init, choices=choices)
+
+
+def flag(*, default: Any = REQUIRED, kw_only: bool = True, init: bool = True) -> Any:
+    """Declare a flag: True or False."""
+    return Parameter(as_flag, default, not kw_only, not init)
+
+
+def seed(*, default: Any = 0, kw_only: bool = True, init: bool = True) -> Any:
+    """Declare a seed: an integer in [0, 2**64)."""
+    return Parameter(as_seed, default, not kw_only, not init)
+
+
+def float_dtype(*, default: Any = None, kw_only: bool = True, init: bool = True) -> Any:
+    """Declare a dtype: float32, float64, or None for that of the first batch."""
+    return Parameter(as_dtype, default, not kw_only, not init)
+
+
+# -- the class that has them ---------------------------------------------------------------------------------------
+class Parametrized:
+    """Base of the classes whose constructor takes what they declare, by keyword, and checks it."""
+
+    _declared: ClassVar[dict[str, Parameter]] = {}
+
+    def __init_subclass__(cls, *, abstract: bool = False, **kwargs: Any) -> None:
+        """Collect the declared parameters into a constructor."""
+        super().__init_subclass__(**kwargs)
+        own = _own_parameters(cls)
+        if "__init__" in vars(cls):
+            raise TypeError(f"{cls.__name__} must not define __init__: declare its parameters")
+        inherited = {name: item for base in reversed(cls.__mro__) for name, item in _own_parameters(base).items()}
+        for name in inherited:
+            if name in vars(cls) and name not in own:
+                raise TypeError(f"{cls.__name__}.{name} is a parameter: declare it to give it another default")
+        declared = {**inherited, **own}
+        cls._declared = dict(sorted(declared.items(), key=lambda item: not item[1].positional))  # as in the signature
+        if own or not abstract:
+            cls.__init__ = constructor(cls, cls._declared)  # type: ignore[method-assign]
+        bare_names(cls)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        raise TypeError(f"{type(self).__name__} is no model of its own")  # pragma: no cover  subclasses replace it
+
+    def _set_up(self, given: dict[str, Any]) -> None:
+        """Check the arguments, and keep them."""
+        self._values: dict[str, Any] = {}
+        for name, declared in self._declared.items():
+            self._values[name] = declared.checked(given.get(name, declared.default))
+        self._check()
+
+    def _check(self) -> None:
+        """Raise ValueError for parameters that do not go together; each by itself has passed its own check."""
+
+    def _resolved(self) -> dict[str, Any]:
+        """Return the values in use for parameters that were None or "auto"."""
+        return {}
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Return the arguments of the constructor: ``type(model)(**model.parameters)`` is a new model like this one.
+
+        Examples
+        --------
+        >>> import fastsketch as fs
+        >>> fs.SketchHash(16).parameters["sketch_size"], fs.SketchHash(16).parameters["n_bits"]
+        (None, 16)
+        """
+        return {name: self._values[name] for name, declared in self._declared.items() if not declared.fixed}
+
+    @property
+    def resolved(self) -> dict[str, Any]:
+        """Return the parameters with the value in use for each that was None or "auto", as soon as that is decided.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> s = fs.FrequentDirections(8).update(np.eye(10, dtype=np.float32))
+        >>> s.parameters["solver"], s.resolved["solver"], s.resolved["dtype"]
+        ('auto', 'exact', dtype('float32'))
+        """
+        return {**self._values, **self._resolved()}
+
+    def _given(self) -> str:
+        """Return the arguments that are not their default, as they would be written."""
+        return ", ".join(
+            f"{name}={plain(value)!r}"
+            for name, value in self.parameters.items()
+            if not same(value, self._declared[name].default)
+        )
+
+
+def _own_parameters(cls: type) -> dict[str, Parameter]:
+    return {name: value for name, value in vars(cls).items() if isinstance(value, Parameter)}
+
+
+# -- constructors --------------------------------------------------------------------------------------------------
+def constructor(cls: type, all_declared: Mapping[str, Parameter]) -> Any:
+    """Return __init__ of a model's class, with the signature that its declared parameters give it.
+
+    It hands the arguments by name to ``_set_up``, or raises TypeError naming what is unknown, missing or too much.
+    """
+    declared = {name: item for name, item in all_declared.items() if not item.fixed}
+    positional = [name for name, item in declared.items() if item.positional]
+    if len(positional) > 2:
+        raise TypeError(f"{cls.__name__} has more than two positional parameters: {', '.join(positional)}")
+
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        name = type(self).__name__
+        if len(args) > len(positional):
+            allowed = (
+                f"at most {len(positional)} positional ({', '.join(positional)})" if positional else "keywords alone"
+            )
+            raise TypeError(f"{name}() takes {allowed}, got {len(args)}")
+        given = dict(zip(positional, args, strict=False))
+        for key, value in kwargs.items():
+            if key not in declared:
+                raise TypeError(unknown_keyword(f"{name}()", key, declared))
+            if key in given:
+                raise TypeError(f"{name}() got {key!r} twice")
+            given[key] = value
+        for key, item in declared.items():
+            if item.default is REQUIRED and key not in given:
+                raise TypeError(f"{name}() needs {key}")
+        self._set_up(given)
+
+    arguments = [Argument("self", Argument.POSITIONAL_ONLY)]
+    for name, item in sorted(declared.items(), key=lambda entry: not entry[1].positional):
+        kind = Argument.POSITIONAL_OR_KEYWORD if item.positional else Argument.KEYWORD_ONLY
+        default = Argument.empty if item.default is REQUIRED else item.default
+        arguments.append(Argument(name, kind, default=default, annotation=annotation_of(cls, name)))
+    # required keywords may follow optional ones, required positional ones may not: the declarations see to that
+    __init__.__signature__ = Signature(arguments)  # type: ignore[attr-defined]
+    __init__.__qualname__ = f"{cls.__qualname__}.__init__"
+    __init__.__module__ = cls.__module__
+    return __init__
+
+
+def bare_names(cls: type[Owner]) -> type[Owner]:
+    """Decorate a class: errors name the methods that it inherits from ours without the bases that they stand in."""
+    for base in cls.__mro__[1:]:
+        for method in vars(base).values() if base.__module__.startswith("fastsketch.") else ():
+            function = unwrap(getattr(method, "__func__", method))
+            if isinstance(function, FunctionType):
+                function.__qualname__ = function.__name__
+    return cls
+
+
+def annotation_of(cls: type, name: str) -> Any:
+    """Return the type that a class, or the first of its bases that has one, declares for a name."""
+    for base in cls.__mro__:
+        declared = get_annotations(base)
+        if name in declared:
+            return declared[name]
+    return Argument.empty
+
+
+def unknown_keyword(what: str, key: str, known: Mapping[str, Any]) -> str:
+    """Return the message for a keyword that is not known, with the nearest one that is."""
+    near = difflib.get_close_matches(key, list(known), 1, 0.65)
+    return f"{what} has no parameter {key!r}" + (f": did you mean {near[0]!r}?" if near else "")
+
+
+# -- values ------------------------------------------------------------------------------------------------------
+def plain(value: Any) -> Any:
+    """Return a value as json can write it: dtypes by name, dataclasses as dicts, NumPy numbers as Python's."""
+    if isinstance(value, np.dtype):
+        return value.name
+    if is_dataclass(value) and not isinstance(value, type):
+        return plain(asdict(value))
+    if isinstance(value, Mapping):
+        items = list(cast("Mapping[Any, Any]", value).items())
+        if not all(isinstance(key, str) for key, _ in items):
+            return [[plain(key), plain(item)] for key, item in items]  # keys that are no strings stay what they are
+        return {str(key): plain(item) for key, item in items}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in cast("list[Any]", value)]
+    if isinstance(value, np.generic | np.ndarray):
+        return cast("NDArray[Any]", value).tolist()
+    return value
+
+
+def same(one: Any, two: Any) -> bool:
+    """Return whether two values are equal and of one type."""
+    return type(one) is type(two) and bool(one == two)
+
+
+# -- parameters as text ------------------------------------------------------------------------------------------------
+TRUTH: Final = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+NUMBERS: Final = {int: "a whole number", float: "a number"}
+
+
+def from_text(text: str, name: str, annotation: Any) -> Any:
+    """Return the value that a text stands for where one of this type is expected; its check comes later.
+
+    "none" is None, "yes" and "no" are True and False, sequences and pairs have commas between their items, and a dict
+    is A=X,B=Y with numbers X, Y.
+
+    Raises
+    ------
+    ValueError
+        If the text is no such value.
+    """
+    kinds = _kinds(annotation)
+    if text in kinds:  # one of several words
+        return text
+    if text == "none" and kinds & {None, type(None)}:
+        return None
+    if str in kinds:
+        return text
+    if bool in kinds:
+        if text.lower() not in TRUTH:
+            raise ValueError(f"{name} must be yes or no, got {text!r}")
+        return TRUTH[text.lower()]
+    for kind, words in NUMBERS.items():
+        if kind in kinds:
+            return _number(text, name, kind, words)
+    if dict in kinds:
+        return _numbers_by_name(text, name) if "=" in text else text
+    if tuple in kinds:
+        return tuple(_number(item, name, float, "numbers between commas") for item in text.split(","))
+    return names_in(text, name) if list in kinds or annotation is Any else text
+
+
+def names_in(text: str, name: str) -> list[str]:
+    """Return the names between commas; one that holds commas stands in double quotes."""
+    try:
+        (names,) = csv.reader([text], strict=True, skipinitialspace=True)
+    except (csv.Error, ValueError) as error:
+        raise ValueError(f"{name} must be names between commas, got {text!r} ({error})") from None
+    names = [item.strip() for item in names]
+    if not all(names):
+        raise ValueError(f"{name}: names between commas must not be empty, got {text!r}")
+    return names
+
+
+def _kinds(annotation: Any) -> set[Any]:
+    """Return the types and words that an annotation allows: those of a union, and the choices of a Literal."""
+    kind = getattr(annotation, "__origin__", None)
+    if isinstance(kind, type):  # dict[str, float]
+        return {kind}
+    parts = get_args(annotation)
+    return set[Any]().union(*map(_kinds, parts)) if parts else {annotation}
+
+
+def _number(text: str, name: str, kind: type, words: str) -> Any:
+    try:
+        return kind(text)
+    except ValueError:
+        raise ValueError(f"{name} must be {words}, got {text!r}") from None
+
+
+def _numbers_by_name(text: str, name: str) -> dict[str, float]:
+    numbers: dict[str, float] = {}
+    for part in names_in(text, name):
+        key, _, number = part.rpartition("=")
+        if not key.strip():
+            raise ValueError(f"{name}: {part!r} is not NAME=NUMBER")
+        numbers[key.strip()] = _number(number, f"{name}: {key.strip()}", float, "a number")
+    return numbers
+
+
+def described(item: Any) -> dict[str, str]:
+    """Return what the docstring of a class or a function says of each parameter: {name: "name : type" and text}."""
+    _, _, section = (getdoc(item) or "").partition("Parameters\n----------\n")
+    texts: dict[str, str] = {}
+    names: list[str] = []
+    lines = section.splitlines()
+    for line, below in zip(lines, [*lines[1:], ""], strict=False):
+        if below and set(below) == {"-"}:
+            break  # the next section
+        if line and not line.startswith(" "):
+            names = [name.strip() for name in line.split(" : ")[0].split(",")]
+        if line:
+            for name in names:
+                texts[name] = f"{texts[name]}\n{line}" if name in texts else line
+    return texts

@@ -1,0 +1,173 @@
+"""One writer of a name at a time: a lock file beside it, which counts for as long as its owner lives."""
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+from fastsketch.data.files._owner import Owner, this_process
+from fastsketch.data.files._replacing import sweep, temporary_name
+
+# How long two who find the lock of a dead owner may get into each other's way.
+TRIES, PAUSE = 500, 0.01
+
+
+class LockHeld(OSError):
+    """Another job writes the same file.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np, fastsketch as fs
+    >>> rows = np.random.default_rng(0).standard_normal((100, 16))
+    >>> model = fs.SketchHash(16).update(rows)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder, "codes.npy")
+    ...     def again(report):  # while the first job is at work
+    ...         try:
+    ...             fs.map_rows(model.encode, rows, output=path)
+    ...         except fs.neighbours.LockHeld:
+    ...             print("held by the job before")
+    ...     result = fs.map_rows(model.encode, rows, output=path, progress=again)
+    held by the job before
+    """
+
+
+class _Content(NamedTuple):
+    """Contents of a lock file."""
+
+    key: str  # of this lock alone: an owner may hold several, one after another
+    owner: Owner
+
+    def text(self) -> str:
+        return json.dumps({"fastsketch": "lock", "key": self.key, **self.owner._asdict()}) + "\n"
+
+
+def lock_name(target: Path) -> Path:
+    """The lock file of a file."""
+    return target.with_name(f"{target.name}.lock")
+
+
+@contextlib.contextmanager
+def locked(target: Path) -> Generator[None]:
+    """Hold `target`, a path without links, for this block.
+
+    Raises
+    ------
+    LockHeld
+        If a living job holds it, in this process or another one. A job on another machine counts as living: the message
+        says what to remove if it is not.
+    OSError
+        If no file can be made in its folder.
+    """
+    with _held(lock_name(target), target):
+        yield
+
+
+def forget_own(target: Path) -> None:
+    """Remove the lock of `target` if this process holds it: for a caller who knows that no call of it is at work.
+
+    An interrupt between two lines of such a call may leave one, and this process lives.
+    """
+    lock = lock_name(target)
+    with contextlib.suppress(OSError):  # LockHeld among them: whoever cannot read it will say so
+        found = _read(lock)
+        if found is not None and found.owner == this_process():
+            lock.unlink()
+
+
+@contextlib.contextmanager
+def _held(lock: Path, target: Path) -> Generator[None]:
+    mine = _taken(lock, target)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            if _read(lock) == mine:  # removed by hand, it may be another's now
+                lock.unlink()
+
+
+def _taken(lock: Path, target: Path) -> _Content:
+    mine = _Content(os.urandom(8).hex(), this_process())
+    sweep(lock)
+    # complete before it has its name: nobody sees a lock without its owner
+    fresh = temporary_name(lock)
+    try:
+        fresh.write_text(mine.text(), encoding="utf-8")
+        for _ in range(TRIES):
+            if _put(fresh, lock, mine):
+                return mine
+            found = _read(lock)
+            if found is None:
+                continue  # it has just been released
+            if found.owner.may_live():
+                raise LockHeld(_why(found.owner, lock, target))
+            with contextlib.suppress(LockHeld):
+                if _succeeded(found, fresh, lock, target):
+                    return mine
+            time.sleep(PAUSE)
+        raise LockHeld(f"{target}: its lock {lock} cannot be had; if no job writes it, remove that file")
+    finally:
+        fresh.unlink(missing_ok=True)
+
+
+def _put(fresh: Path, lock: Path, mine: _Content) -> bool:
+    """Give the lock its name unless it is taken: all of it at once, where the file system has links."""
+    try:
+        os.link(fresh, lock)
+    except FileExistsError:
+        return False
+    except (OSError, NotImplementedError):
+        try:
+            with lock.open("x", encoding="utf-8") as file:
+                file.write(mine.text())
+        except FileExistsError:
+            return False
+    return True
+
+
+def _succeeded(dead: _Content, fresh: Path, lock: Path, target: Path) -> bool:
+    """Put our lock in the place of a dead owner's.
+
+    Two may have found the same dead owner. Whoever holds the claim on that very lock, by its key, may replace it, if it
+    is still there; nobody else touches it meanwhile, as only its owner would.
+    """
+    with _held(lock.with_name(f".{lock.name}.{dead.key}.claim"), target):
+        if _read(lock) != dead:
+            return False
+        fresh.replace(lock)
+    # Claims on locks that are gone may have been left by those who died here: they count for nothing.
+    with contextlib.suppress(OSError):
+        for path in lock.parent.iterdir():
+            if path.name.startswith(f".{lock.name}.") and path.name.endswith(".claim"):
+                path.unlink(missing_ok=True)
+    return True
+
+
+def _read(lock: Path) -> _Content | None:
+    """Return the contents of a lock file; None if there is none."""
+    try:
+        text = lock.read_text(encoding="utf-8")
+        about = cast(dict[str, Any], json.loads(text))
+        owner = Owner(int(about["pid"]), str(about["started"]), str(about["place"]), str(about["host"]))
+        return _Content(str(about["key"]), owner)
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError, OSError):
+        raise LockHeld(f"the lock {lock} cannot be read; if no job writes beside it, remove that file") from None
+
+
+def _why(owner: Owner, lock: Path, target: Path) -> str:
+    if owner.is_here():
+        return (
+            f"{target} is being written by another job, process {owner.pid}: wait for it, or choose another output "
+            f"(if that process is no job, remove {lock})"
+        )
+    return (
+        f"{target} is held by a job on another machine, process {owner.pid} on {owner.host}, whose end cannot be seen "
+        f"from here: if it has ended, remove {lock}"
+    )

@@ -1,0 +1,163 @@
+"""Files that are the old one or the new one, even if writing is interrupted, and what is no regular file.
+
+A file is written under another name beside its own and renamed. That name says which process writes it, so that the
+next writer removes what a killed one has left. A symbolic link stays, and its target is replaced. A device, a pipe or
+an open descriptor (/dev/stdout) cannot be replaced: it gets the bytes when all of them are there.
+"""
+
+import contextlib
+import errno
+import os
+import re
+import shutil
+import stat
+import tempfile
+from collections.abc import Generator
+from hashlib import blake2b
+from os import PathLike
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from fastsketch.data.files._owner import of_mark, this_process
+
+# Bytes that wait in memory, not in a temporary file, for a target that is no regular file.
+SPOOL_BYTES = 64 << 20
+# Longer names are shortened in those of temporary files: most systems allow 255 bytes.
+LONGEST_STEM = 180
+# Links that the kernel follows before it speaks of a circle.
+MOST_LINKS = 40
+DESCRIPTORS = re.compile(r"/dev/fd|/proc/(?P<pid>self|\d+)(/task/\d+)?/fd")
+
+
+@contextlib.contextmanager
+def replacing(path: str | PathLike[str]) -> Generator[BinaryIO]:
+    """Open a binary file that takes the place of `path` when the block ends, and is gone if it fails.
+
+    Raises
+    ------
+    OSError
+        If `path` is a directory, a circle of links, or cannot be written.
+    """
+    target = regular_target(path)
+    if target is None:
+        with spooled() as file:
+            yield file
+            with straight(path) as sink:
+                pour(file, sink)
+        return
+    sweep(target)
+    mode = _mode(target)
+    temporary = temporary_name(target)
+    try:
+        with _created(temporary, 0o666 if mode is None else mode) as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        if mode is not None:  # what was private stays private
+            with contextlib.suppress(OSError):
+                temporary.chmod(mode)
+        temporary.replace(target)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    with contextlib.suppress(OSError):  # not every file system lets a directory be synchronised
+        directory = os.open(target.parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+
+# -- where a name leads --------------------------------------------------------------------------------------------
+def regular_target(path: str | PathLike[str]) -> Path | None:
+    """The regular file, there or not yet, that a name leads to by its links; None if it leads to something else."""
+    place = _followed(path)
+    if _is_descriptor(place):
+        return None
+    try:
+        found = place.stat().st_mode
+    except FileNotFoundError:
+        return place
+    if stat.S_ISDIR(found):
+        raise IsADirectoryError(errno.EISDIR, "is a directory", str(path))
+    return place if stat.S_ISREG(found) else None
+
+
+def _followed(path: str | PathLike[str]) -> Path:
+    """The end of a chain of links. A link among the open descriptors of a process is an end: it leads to no name."""
+    place = Path(path)
+    for _ in range(MOST_LINKS):
+        place = Path(os.path.realpath(place.parent)) / place.name if place.name else place
+        if _is_descriptor(place) or not place.is_symlink():
+            return place
+        place = place.parent / place.readlink()
+    raise OSError(errno.ELOOP, "is a circle of links", str(path))
+
+
+def _is_descriptor(place: Path) -> bool:
+    return DESCRIPTORS.fullmatch(place.parent.as_posix()) is not None
+
+
+@contextlib.contextmanager
+def straight(path: str | PathLike[str]) -> Generator[BinaryIO]:
+    """Open a pipe or device to be written as it is; nothing is cut off."""
+    place = _followed(path)
+    found = DESCRIPTORS.fullmatch(place.parent.as_posix())
+    own = found and place.name.isdigit() and found["pid"] in (None, "self", str(os.getpid()))
+    # our own descriptor as it stands: opened anew, a file behind it would lose what it has
+    with os.fdopen(os.dup(int(place.name)), "wb") if own else place.open("wb") as file:
+        yield file
+        file.flush()
+
+
+def spooled() -> contextlib.AbstractContextManager[BinaryIO]:
+    """A binary file without a name, in memory as long as it is small."""
+    return cast("contextlib.AbstractContextManager[BinaryIO]", tempfile.SpooledTemporaryFile(SPOOL_BYTES))
+
+
+def pour(file: BinaryIO, sink: BinaryIO) -> None:
+    """Copy all bytes of a file into another."""
+    file.seek(0)
+    shutil.copyfileobj(file, sink, 1 << 20)
+    sink.flush()
+
+
+# -- temporary files -----------------------------------------------------------------------------------------------
+def temporary_name(target: Path) -> Path:
+    """A new name beside `target`, with the mark of this process."""
+    return target.with_name(f".{_stem(target)}.{this_process().mark}.{os.urandom(4).hex()}.tmp")
+
+
+def sweep(target: Path) -> None:
+    """Remove what was to become `target`, and whose writer has ended."""
+    mine = re.compile(re.escape(f".{_stem(target)}.") + r"(?P<mark>.*)\.[0-9a-f]{8}\.tmp", re.DOTALL)
+    with contextlib.suppress(OSError), os.scandir(target.parent) as entries:
+        for entry in entries:
+            found = mine.fullmatch(entry.name)
+            owner = of_mark(found["mark"]) if found else None
+            if owner is not None and not owner.may_live():
+                with contextlib.suppress(OSError):
+                    Path(entry.path).unlink()
+
+
+def _stem(target: Path) -> str:
+    name = target.name
+    return name if len(os.fsencode(name)) <= LONGEST_STEM else blake2b(os.fsencode(name), digest_size=16).hexdigest()
+
+
+def _mode(target: Path) -> int | None:
+    """The permissions of a file that is there."""
+    try:
+        return stat.S_IMODE(target.stat().st_mode) & 0o777
+    except FileNotFoundError:
+        return None
+
+
+def _created(temporary: Path, mode: int) -> BinaryIO:
+    def opener(name: str, flags: int) -> int:
+        return os.open(name, flags, mode)
+
+    try:
+        return open(temporary, "xb", opener=opener)
+    except FileNotFoundError as error:
+        raise FileNotFoundError(error.errno, "the folder does not exist", str(temporary.parent)) from None

@@ -1,0 +1,316 @@
+"""State files: one npz of plain arrays and a JSON header, the same format for every model of the library.
+
+Member ``header`` (uint8, JSON) comes first: format, schema version, kind, the model's own parameters, and for every
+other member its shape, dtype and crc32. Arrays are little-endian, stored without compression, never pickled. A
+reader checks the header and all sizes against the file's length before it allocates an array.
+
+A file is written beside its final name, flushed to the disk and renamed: a reader sees the old file or the new one.
+"""
+
+import contextlib
+import io
+import json
+import math
+import os
+import struct
+import tokenize
+import zipfile
+import zlib
+from collections.abc import Callable, Generator, Iterator, Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastsketch._core.validation import as_integer
+from fastsketch.data.files._npy import read_header as read_npy_header
+from fastsketch.data.files._replacing import replacing
+
+FORMAT = "fastsketch state"
+# Raised whenever an older reader could misread a file; readers accept every version up to their own. Builds before the
+# first release wrote 2, 3, and a 1 with "params" in its header: the next number is 4.
+SCHEMA = 1
+BEFORE_THE_RELEASE = (2, 3)
+
+# Bytes of JSON: the ids of ten million rows, in the notes of a model, and no more memory than a machine has.
+LONGEST_HEADER = 1 << 28
+
+Source = str | PathLike[str] | BinaryIO
+
+# Bytes read at a time: what was read is in the cache when its checksum is taken.
+PIECE = 1 << 20
+
+# Raised by zipfile, json and numpy for damaged bytes: also "encrypted", "compression method", nested too deeply, and
+# for headers that are no Python literals.
+DAMAGE = (
+    zipfile.BadZipFile,
+    RuntimeError,
+    EOFError,
+    ValueError,
+    LookupError,
+    TypeError,
+    OverflowError,
+    SyntaxError,
+    struct.error,
+    tokenize.TokenError,
+    zlib.error,
+)
+
+
+class StateError(ValueError):
+    """A state file or byte string that cannot be read: missing, damaged, of another format or too new.
+
+    Examples
+    --------
+    >>> import fastsketch as fs
+    >>> try:
+    ...     fs.from_bytes(b"no model")
+    ... except fs.StateError as error:
+    ...     print(error)
+    the state is not a fastsketch state, or is cut short (File is not a zip file)
+    """
+
+
+class Pieces(NamedTuple):
+    """An array that is not in memory as a whole: C order, read twice, a piece after the other."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    read: Callable[[], Iterator[NDArray[Any]]]
+
+
+def pack(about: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> bytes:
+    """Bytes of a state file; `about` (values that json can write) becomes part of its header.
+
+    Raises
+    ------
+    MemoryError
+        If there is no room for them.
+    """
+    out = io.BytesIO()
+    pack_into(out, about, arrays)
+    return out.getvalue()
+
+
+def pack_into(out: BinaryIO, about: dict[str, Any], arrays: Mapping[str, NDArray[Any] | Pieces]) -> None:
+    """Write a state file; of arrays in pieces, one piece at a time is in memory."""
+    members = {name: array if isinstance(array, Pieces) else _portable(array) for name, array in arrays.items()}
+    header = {
+        "format": FORMAT,
+        "schema": SCHEMA,
+        **about,
+        "arrays": {
+            name: {"shape": list(a.shape), "dtype": a.dtype.newbyteorder("<").str, "crc32": _checksum(a)}
+            for name, a in members.items()
+        },
+    }
+    text = np.frombuffer(json.dumps(header).encode(), np.uint8)
+    archive = zipfile.ZipFile(out, "w", zipfile.ZIP_STORED)
+    try:
+        for name, array in {"header": text, **members}.items():
+            # A fixed date makes equal states equal bytes.
+            with archive.open(zipfile.ZipInfo(f"{name}.npy", (1980, 1, 1, 0, 0, 0)), "w", force_zip64=True) as member:
+                if isinstance(array, Pieces):
+                    _write_pieces(member, array)
+                else:
+                    np.lib.format.write_array(member, array, allow_pickle=False)
+        archive.close()
+    except BaseException as error:
+        archive.fp = None  # closing it would hide an interrupt behind an error of its own: a member is open
+        _raise_lack_of_memory(error)
+        raise
+
+
+def _checksum(array: NDArray[Any] | Pieces) -> int:
+    if not isinstance(array, Pieces):
+        return zlib.crc32(array.data)
+    found = 0
+    for piece in array.read():
+        found = zlib.crc32(_portable(piece).data, found)
+    return found
+
+
+def _write_pieces(member: Any, array: Pieces) -> None:
+    head = {"descr": array.dtype.newbyteorder("<").str, "fortran_order": False, "shape": array.shape}
+    np.lib.format.write_array_header_1_0(member, head)
+    for piece in array.read():
+        member.write(_portable(piece).reshape(-1).view(np.uint8).data)
+
+
+def _raise_lack_of_memory(error: BaseException | None) -> None:
+    """Raise the MemoryError behind an error, if there is one: closing half an archive hides it behind another."""
+    while error is not None:
+        if isinstance(error, MemoryError):
+            raise error from None
+        error = error.__cause__ or error.__context__
+
+
+def write(path: str | PathLike[str], content: bytes) -> None:
+    """Write bytes so that path holds either its old content or all of the new one, even after an interrupt."""
+    with replacing(path) as file:
+        file.write(content)
+
+
+def read(source: Source) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """(header, arrays) of a state file, checked against its length and checksums; StateError for anything else."""
+    with _opened(source) as (archive, size, name):
+        header = _header(archive, size, name)
+        return header, {key: _array(archive, key, about, name) for key, about in header["arrays"].items()}
+
+
+def read_header(source: Source) -> dict[str, Any]:
+    """The checked header of a state file as a dict, without its arrays.
+
+    Parameters
+    ----------
+    source : str, path or binary file
+
+    Returns
+    -------
+    dict
+        "kind", "home", "parameters", "notes", "state", and of each of the "arrays" shape, dtype and crc32.
+
+    Raises
+    ------
+    StateError
+        As for ``fs.load``.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np, fastsketch as fs
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     fs.FrequentDirections(8).update(np.eye(10)).save(Path(folder, "rows.fsk"))
+    ...     header = fs.data.read_header(Path(folder, "rows.fsk"))
+    >>> header["kind"], header["parameters"]["sketch_size"]
+    ('FrequentDirections', 8)
+    """
+    with _opened(source) as (archive, size, name):
+        return _header(archive, size, name)
+
+
+def _portable(array: NDArray[Any]) -> NDArray[Any]:
+    array = np.asarray(array, order="C")
+    return array.astype(array.dtype.newbyteorder("<"), copy=False)
+
+
+@contextlib.contextmanager
+def _opened(source: Source) -> Generator[tuple[zipfile.ZipFile, int, str]]:
+    if not isinstance(source, str | PathLike) and not hasattr(source, "seek"):
+        raise TypeError(f"source must be a path or an open binary file, got {type(source).__name__}")
+    name = str(source) if isinstance(source, str | PathLike) else "the state"
+    try:
+        with contextlib.ExitStack() as stack:
+            if isinstance(source, str | PathLike) and Path(source).is_fifo():  # to open one may take for ever
+                raise StateError(f"{name} is a pipe, and a state is read from a file")
+            file = stack.enter_context(Path(source).open("rb")) if isinstance(source, str | PathLike) else source
+            size = file.seek(0, os.SEEK_END)
+            file.seek(0)
+            if size == 0:
+                raise StateError(f"{name} is empty")
+            archive = stack.enter_context(zipfile.ZipFile(file))
+            _check_members(archive, size)
+            yield archive, size, name
+    except StateError:
+        raise
+    except OSError as error:
+        raise StateError(f"{name} cannot be read: {error.strerror or error}") from error
+    except DAMAGE as error:
+        raise StateError(f"{name} is not a fastsketch state, or is cut short ({error})") from error
+
+
+def _check_members(archive: zipfile.ZipFile, size: int) -> None:
+    """Refuse members of one name, or that overlap: together they are no larger than the file."""
+    members = archive.infolist()
+    if len({info.filename for info in members}) < len(members):
+        raise ValueError("two of its members have one name")
+    if members and min(info.header_offset for info in members) > 0:
+        # a state within a state that is cut short: its own list of members would be taken for the whole file's
+        raise ValueError("it does not begin with its first member")
+    if sum(info.file_size for info in members) > size:
+        raise ValueError("its members are larger than the file")
+
+
+def _member(archive: zipfile.ZipFile, key: str, name: str) -> zipfile.ZipInfo:
+    try:
+        info = archive.getinfo(f"{key}.npy")
+    except KeyError:
+        reason = "not a fastsketch state" if key == "header" else f"damaged: array {key!r} is missing"
+        raise StateError(f"{name} is {reason}") from None
+    if info.compress_type != zipfile.ZIP_STORED:
+        raise StateError(f"{name} is damaged: member {key!r} is compressed")
+    return info
+
+
+def _header(archive: zipfile.ZipFile, size: int, name: str) -> dict[str, Any]:
+    info = _member(archive, "header", name)
+    if info.file_size > min(size, LONGEST_HEADER):
+        raise StateError(f"{name} is damaged: its header claims {info.file_size} bytes")
+    try:
+        with archive.open(info) as member:
+            head = read_npy_header(member)
+            text = member.read()
+        if head.dtype != np.uint8 or head.shape != (len(text),):
+            raise ValueError("its header is no text")
+        header = json.loads(text, object_pairs_hook=_unlike_pairs)
+        if header["format"] != FORMAT:
+            raise KeyError("format")
+        schema = as_integer(header["schema"], "schema", 1)
+        if not isinstance(header["kind"], str) or not isinstance(header["arrays"], dict):
+            raise KeyError("types")
+    except DAMAGE as error:
+        raise StateError(f"{name} is not a fastsketch state") from error
+    if schema in BEFORE_THE_RELEASE or "params" in header:
+        raise StateError(f"{name} was written by a build before the first release, and is not read: make it anew")
+    if schema > SCHEMA:
+        raise StateError(f"{name} was written by a newer version (schema {schema}; this one reads up to {SCHEMA})")
+    return header
+
+
+def _unlike_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object: a name that comes twice could be read one way here and another way elsewhere."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name comes twice")
+    return found
+
+
+def _array(archive: zipfile.ZipFile, key: str, about: Any, name: str) -> NDArray[Any]:
+    info = _member(archive, key, name)
+    try:
+        shape = tuple(as_integer(n, "size", 0) for n in about["shape"])
+        dtype, crc = np.dtype(str(about["dtype"])), about["crc32"]
+        if dtype.hasobject or dtype.itemsize == 0 or dtype.str != about["dtype"]:
+            raise ValueError("its dtype is none that a state has")
+    except DAMAGE as error:
+        raise StateError(f"{name} is damaged: the header of array {key!r} is not readable") from error
+    bytes_wanted = math.prod(shape) * dtype.itemsize
+    if not bytes_wanted <= info.file_size <= bytes_wanted + 4096:
+        raise StateError(f"{name} is damaged: array {key!r} does not have the size that its header states")
+    try:
+        with archive.open(info) as member:
+            if read_npy_header(member)[:3] != (shape, False, dtype):
+                raise ValueError("shape, order or dtype differ")
+            content, found = _content(member, bytes_wanted)
+        if found != crc:
+            raise ValueError("it fails its checksum")
+        return content.view(dtype).reshape(shape).astype(dtype.newbyteorder("="), copy=False)
+    except DAMAGE as error:
+        raise StateError(f"{name} is damaged: array {key!r}: {error}") from error
+
+
+def _content(member: Any, n: int) -> tuple[NDArray[np.uint8], int]:
+    """The n bytes that a member must have left, and their checksum."""
+    out = np.empty(n, np.uint8)
+    crc = at = 0
+    while piece := member.read(PIECE):
+        if at + len(piece) > n:
+            raise ValueError("it is longer than its header states")
+        out[at : at + len(piece)] = np.frombuffer(piece, np.uint8)
+        crc, at = zlib.crc32(piece, crc), at + len(piece)
+    if at < n:
+        raise ValueError("it is shorter than its header states")
+    return out, crc

@@ -1,0 +1,381 @@
+"""Tables in text: lines, their cells, and whether the first line is a header: read strictly, and never guessed."""
+
+import logging
+import math
+import re
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fastsketch._core.validation import as_flag
+from fastsketch.data.files._input import InputFile, SourceError, whole_lines
+
+LOGGER = logging.getLogger("fastsketch")
+BLOCK_BYTES = 1 << 20
+# Ids, a number and what else stands beside them: a longer line has lost its end.
+LONGEST_LINE = 1 << 20
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+# Lines that tell what divides columns, whether there is a header, and what a column holds.
+DECIDING_LINES = 1000
+
+# Of a column's cells, the share that may be words by mistake: whether it is one of numbers is asked then.
+MISTAKES = 0.05
+# Cells with digits that tell what has none from them; whole numbers that are pointed out if each is another.
+CODES, MANY = 10, 20
+# Cells that stand for a number that is not there (csrc/fs_table.h).
+MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})
+_NUMBER = re.compile(r"[ \t]*[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[ \t]*").fullmatch
+_DIGIT = re.compile(r"\d").search
+_POINT_FOR_COMMA = str.maketrans(".,", ",.")
+_INF = ("inf", "infinity")
+
+# What stands in digits and is no number that is read, by name, and what to do about it.
+NUMBER, DATE, WORD = "a number", "a date or a time", "a word"
+_DIGITS = r"[+-]?[0-9][0-9.,' \u00a0\u202f]*"
+_MONEY = r"(?:[$\u00a2-\u00a5\u20a0-\u20cf]|EUR|USD|GBP|CHF|JPY|CNY|INR)"
+_CLOCK = r"[0-9]{1,2}:[0-9]{2}(?::[0-9]{2}(?:[.,][0-9]+)?)?(?: ?[AaPp][Mm])?(?:Z| ?[+-][0-9]{2}:?[0-9]{2})?"
+_MONTH = r"[^\W\d_]{3,9}"
+_DAY = (
+    r"(?:[0-9]{4}([-/.])[0-9]{1,2}\1[0-9]{1,2}|[0-9]{1,2}([-/.])[0-9]{1,2}\2(?:[0-9]{4}|[0-9]{2})"
+    rf"|[0-9]{{1,2}}[-. ]{{1,2}}{_MONTH}[-., ]{{1,2}}(?:[0-9]{{4}}|[0-9]{{2}})|{_MONTH}\.? [0-9]{{1,2}}, [0-9]{{4}})"
+)
+_FIGURES = {
+    DATE: (rf"{_DAY}(?:[T ,]{{1,2}}{_CLOCK})?|{_CLOCK}", "leave the column out"),
+    "a percentage": (rf"{_DIGITS} ?%", "take the percent sign away"),
+    "an amount of money": (rf"{_MONEY} ?{_DIGITS}|{_DIGITS} ?{_MONEY}", "take the currency away"),
+    "a number with a comma": (
+        r"[+-]?(?:[0-9]+|[0-9]{1,3}(?:\.[0-9]{3})+),[0-9]+",
+        "--set decimal=, reads it as the point (decimal=',')",
+    ),
+    "a number with a point": (r"[+-]?[0-9]+\.[0-9]+", "it is read without --set decimal=, (decimal=',')"),
+    "a number with separators": (r"[+-]?[0-9]{1,3}(?:[ ,'\u00a0\u202f][0-9]{3})+(?:\.[0-9]+)?", "leave them out"),
+}
+_PATTERNS = [(kind, re.compile(pattern).fullmatch) for kind, (pattern, _) in _FIGURES.items()]
+
+Row = tuple[int, list[str]]  # (number of its line, cells)
+
+
+class Dialect(NamedTuple):
+    """How a table is written, as far as somebody has said it: the first lines tell the rest."""
+
+    header: bool | None = None
+    separator: str | None = None
+    decimal: str = "."
+    known: Container[str] = ()  # ids that a model has: a row that holds one is no header
+
+
+def as_dialect(header: Any = None, separator: Any = None, decimal: Any = ".") -> Dialect:
+    """Return checked arguments as a dialect; TypeError or ValueError names one that is none."""
+    one = isinstance(separator, str) and len(separator) == 1 and separator.isascii() and not separator.isalnum()
+    if separator is not None and (not one or separator in '"+-.\r\n\0'):
+        raise ValueError(f"separator must be one character that stands in no number or word, got {separator!r}")
+    if decimal not in (".", ","):
+        raise ValueError(f"decimal must be '.' or ',', got {decimal!r}")
+    return Dialect(None if header is None else as_flag(header, "header"), separator, decimal)
+
+
+# -- rows of cells -----------------------------------------------------------------------------------------------------
+class Cells:
+    """The rows of a table as cells of text, without its header; iterating gives (number of the line, cells), once.
+
+    Parameters
+    ----------
+    name : str
+        Of the file, in messages.
+    rows : iterator of Row
+        All of one length, the header among them.
+    dialect : Dialect
+    position : callable
+        Gives how much has been read, in the units of ``size``.
+    size : int
+    unit : str, default "line"
+        What a row is in messages.
+    wanted : int, default 1
+        Cells that a row has at least.
+
+    Attributes
+    ----------
+    names : list of str or None
+        The cells of the header, without the blanks around them.
+    first : list of Row
+        The first rows, at most DECIDING_LINES of them.
+    width, begins : int
+        Cells of a row; the line of the first, be it a header. 0 if there is none.
+
+    Raises
+    ------
+    SourceError
+        If rows are too short, or nothing tells whether the first is a header.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        rows: Iterator[Row],
+        dialect: Dialect,
+        *,
+        position: Callable[[], int] = lambda: 0,
+        size: int = 0,
+        unit: str = "line",
+        wanted: int = 1,
+    ) -> None:
+        self.name, self.unit, self.position, self.size = name, unit, position, size
+        self.decimal = dialect.decimal
+        self.first = list(islice(rows, DECIDING_LINES))
+        self._rest: Iterator[Row] = rows
+        self._head: list[str] | None = None
+        self.names: list[str] | None = None
+        self.width = self.begins = 0
+        if not self.first:
+            return
+        self.begins, self.width = self.first[0][0], len(self.first[0][1])
+        if self.width < wanted:
+            divided = "" if self.width > 1 else f"; {UNDIVIDED}"
+            raise self.error(self.begins, f"{wanted} columns are needed, there are {self.width}{divided}")
+        if self._has_header(dialect):
+            self._head = self.first.pop(0)[1]
+            self.names = [cell.strip() for cell in self._head]
+            for number, cells in self.first:
+                self._check(number, cells)
+
+    def _has_header(self, dialect: Dialect) -> bool:
+        if dialect.header is not None:
+            return dialect.header
+        head = self.first[0][1]
+        if any(cell.strip() in dialect.known for cell in head):
+            return False
+        found = tell_header([cells for _, cells in self.first], dialect.decimal)
+        if found is None:
+            divided = "" if self.width > 1 else f"; {UNDIVIDED}"
+            raise self.error(self.begins, f"{listed(head)}: {UNTOLD}{divided}")
+        if found:
+            say_header(f"{self.name}, {self.unit} {self.begins}", head)
+        return found
+
+    def __iter__(self) -> Iterator[Row]:
+        yield from self.first
+        for number, cells in self._rest:
+            self._check(number, cells)
+            yield number, cells
+
+    def _check(self, number: int, cells: list[str]) -> None:
+        if cells == self._head:
+            raise self.error(number, AGAIN)
+
+    def error(self, number: int, why: object) -> SourceError:
+        """Return the error for a row."""
+        return SourceError(f"{self.name}, {self.unit} {number}: {why}")
+
+    def called(self, column: int) -> str:
+        """Return how messages name a column, which is counted from 0."""
+        name = f" ({self.names[column]!r})" if self.names and self.names[column] else ""
+        return f"column {column + 1}{name}"
+
+
+RETURN = "a carriage return within the line (lines end in \\n or \\r\\n)"
+AGAIN = "the header stands there again: leave the line out"
+UNDIVIDED = "tabs, semicolons and commas divide columns, or what --set separator=X says (separator=...)"
+UNTOLD = "nothing tells whether this is a header: say --set header=yes or --set header=no (header=True or header=False)"
+
+
+def text_cells(file: InputFile, dialect: Dialect, *, size: int = 0, wanted: int = 1) -> Cells:
+    """Return the rows of a table in text, of an open file.
+
+    UTF-8 with tabs, semicolons, commas or what `dialect` has between columns; every line has as many as the first. A
+    cell that begins with a quote ends with one on the same line, and "" within it is a quote; no other cell holds
+    quotes. Lines that are blank are skipped.
+    """
+    lines = _lines(file)
+    first = list(islice(lines, DECIDING_LINES))
+    separator = dialect.separator or separator_of(str(file.path), first, dialect.decimal)
+    rows = _split(file, chain(first, lines), separator)
+    return Cells(str(file.path), rows, dialect, position=lambda: file.place, size=size, wanted=wanted)
+
+
+def _split(file: InputFile, lines: Iterator[tuple[int, str]], separator: str) -> Iterator[Row]:
+    width = 0
+    for number, line in lines:
+        try:
+            cells = cells_of(line, separator)
+            width = width or len(cells)
+            if len(cells) != width:
+                raise ValueError(f"there are {len(cells)} columns, in the first line {width}")
+        except ValueError as error:
+            raise SourceError(f"{file.path}, line {number}: {error}") from None
+        yield number, cells
+
+
+def _lines(file: InputFile) -> Iterator[tuple[int, str]]:
+    """The lines that are not blank, without their ends, and their numbers from 1."""
+    number = 0
+    for piece in whole_lines(file, BLOCK_BYTES, LONGEST_LINE):
+        block = bytes(piece) if number else bytes(piece).removeprefix(BYTE_ORDER_MARK)
+        if (at := block.find(b"\0")) >= 0:
+            raise _no_text(file.path, number + 1 + block.count(b"\n", 0, at), "holds a NUL byte")
+        try:
+            text = block.decode()
+        except UnicodeDecodeError as error:
+            place = number + 1 + block.count(b"\n", 0, error.start)
+            raise _no_text(file.path, place, f"holds the byte 0x{block[error.start]:02x}, which is no UTF-8") from None
+        for line in text[:-1].split("\n"):
+            number += 1
+            if "\r" in line:
+                line = line.rstrip("\r")
+                if "\r" in line:
+                    raise SourceError(f"{file.path}, line {number}: {RETURN}")
+            if line and not line.isspace():
+                yield number, line
+
+
+def _no_text(path: Path, line: int, why: str) -> SourceError:
+    return SourceError(f"{path} is not text: line {line} {why} (iconv -t UTF-8 makes such text of other encodings)")
+
+
+def separator_of(name: str, lines: Sequence[tuple[int, str]], decimal: str = ".") -> str:
+    """Return what divides the columns of these lines: tabs, semicolons or commas.
+
+    Where the first line holds semicolons and commas, it is semicolons if commas stand in numbers, or the one that
+    divides all lines into as many columns: else SourceError.
+    """
+    plain = [re.sub(r'"[^"]*"', "", line) for _, line in lines]
+    if not plain or "\t" in plain[0]:
+        return "\t" if plain else ","
+    if ";" not in plain[0] or "," not in plain[0]:
+        return ";" if ";" in plain[0] else ","
+    even = [mark for mark in (";" if decimal == "," else ";,") if len({line.count(mark) for line in plain}) == 1]
+    if len(even) != 1:
+        raise SourceError(
+            f"{name}, line {lines[0][0]}: semicolons or commas may divide it: say which by --set 'separator=;' or "
+            "--set separator=, (separator=...)"
+        )
+    return even[0]
+
+
+def cells_of(line: str, separator: str) -> list[str]:
+    """Return the cells of a line; ValueError for quotes that do not enclose one."""
+    if '"' not in line:
+        return line.split() if separator == " " else line.split(separator)
+    found: list[str] = []
+    at = 0
+    while True:
+        start = at + len(line[at:]) - len(line[at:].lstrip(" "))
+        if line[start : start + 1] == '"':
+            text, at = _quoted(line, start, len(found) + 1)
+            end = at + len(line[at:]) - len(line[at:].lstrip(" "))
+            if end < len(line) and line[end] != separator and separator != " ":
+                raise ValueError(f"column {len(found) + 1} goes on after its closing quote")
+        else:
+            end = line.find(separator, at)
+            end = len(line) if end < 0 else end
+            text = line[at:end]
+            if '"' in text:
+                raise ValueError(f'column {len(found) + 1} holds a quote: write it as "..." with "" for each quote')
+        found.append(text)
+        if end >= len(line):
+            return found
+        at = end + 1
+
+
+def _quoted(line: str, start: int, column: int) -> tuple[str, int]:
+    """(text of the quoted column that begins at start, place after its closing quote)."""
+    at = start + 1
+    while (end := line.find('"', at)) >= 0:
+        if line[end + 1 : end + 2] != '"':
+            return line[start + 1 : end].replace('""', '"'), end + 1
+        at = end + 2
+    raise ValueError(f"the quote that opens column {column} does not close on this line: a cell holds no line ends")
+
+
+# -- headers -----------------------------------------------------------------------------------------------------------
+def tell_header(rows: Sequence[Sequence[str]], decimal: str = ".") -> bool | None:
+    """Return whether the first row is a header, None if nothing tells.
+
+    It is one if a name in it stands above a column of numbers, dates and the like, or a name without digits above
+    CODES or more cells that all hold some (ids), and none if a figure stands in it, or what is no name above figures,
+    or if each of its cells stands again below it, in another row. With both nothing tells.
+    """
+    head, *others = rows
+    columns = list(zip(*(row for row in others if row != head), strict=True)) or [()] * len(head)
+    pairs = [(cell.strip(), column) for cell, column in zip(head, columns, strict=True)]
+    others_than_names = [(cell, column) for cell, column in pairs if cell and not is_name(cell, decimal)]
+    row = any(kind_of(cell, decimal) not in (None, WORD) for cell, _ in others_than_names)
+    row = row or any(_of_figures(cell, column, decimal) for cell, column in others_than_names)
+    names = [(cell, column) for cell, column in pairs if is_name(cell, decimal)]
+    if any(_of_codes(cell, column) or _of_figures(cell, column, decimal) for cell, column in names):
+        return None if row else True
+    return False if row or all(cell in map(str.strip, column) or not cell for cell, column in pairs) else None
+
+
+def _of_codes(name: str, column: Sequence[str]) -> bool:
+    return not _DIGIT(name) and len(column) >= CODES and all(map(_DIGIT, column))
+
+
+def _of_figures(name: str, column: Sequence[str], decimal: str) -> bool:
+    """Whether a column holds figures, but for mistakes, and not what stands above it."""
+    known = words = 0
+    for cell in column:
+        kind = kind_of(cell, decimal)
+        known, words = known + (kind is not None), words + (kind == WORD)
+        if words > MISTAKES * len(column):
+            return False
+    return known > 0 and words <= MISTAKES * known and name not in column
+
+
+def is_name(cell: str, decimal: str = ".") -> bool:
+    """Return whether a cell may be the name of a column: a word that does not begin as a number does (4.o)."""
+    text = cell.strip().lower()
+    return kind_of(text, decimal) == WORD and not text[0].isdigit() and text[0] not in "+-." and text not in _INF
+
+
+def say_header(where: str, head: Sequence[str]) -> None:
+    """Tell whoever listens to this logger, as the command line does, that a row was taken for a header."""
+    LOGGER.info("%s is taken for a header: %s (--set header=no if it is none)", where, listed(head))
+
+
+def say_ids(of: str, name: str, cells: Sequence[str]) -> None:
+    """Tell that a column is read as numbers which may be ids: whole ones, each another, in many rows."""
+    if len(cells) >= MANY and len(set(cells)) == len(cells) and all(cell.strip().isdecimal() for cell in cells):
+        LOGGER.info("%s: column %r holds another whole number in every row, and is read as numbers", of, name)
+
+
+def listed(cells: Sequence[str]) -> str:
+    """Return the first cells of a row as a message shows them."""
+    return ", ".join(repr(cell.strip()[:40]) for cell in cells[:4]) + (", ..." if len(cells) > 4 else "")
+
+
+# -- cells -------------------------------------------------------------------------------------------------------------
+def as_number(text: str, decimal: str = ".") -> float:
+    """Return a cell as a decimal number that is finite; ValueError says what it is if it is none."""
+    plain = text if decimal == "." else text.translate(_POINT_FOR_COMMA)
+    if _NUMBER(plain) and math.isfinite(value := float(plain)):
+        return value
+    raise ValueError(no_number(text, decimal))
+
+
+def no_number(text: str, decimal: str = ".") -> str:
+    """Return what is wrong with a cell that is no number, and what to do if it is something known."""
+    kind = kind_of(text, decimal)
+    hint = f" but {kind}: {remedy(kind)}" if kind in _FIGURES else ""
+    return f"{text.strip()[:40]!r} is no finite decimal number{hint}"
+
+
+def remedy(kind: str) -> str:
+    """Return what to do about a figure of this kind that is no number."""
+    return _FIGURES[kind][1]
+
+
+def is_numeric(cells: Iterable[str], decimal: str) -> bool:
+    """Return whether a column holds numbers, and nothing else but for mistakes."""
+    kinds = [kind for kind in (kind_of(cell, decimal) for cell in cells) if kind is not None]
+    return len(kinds) > 0 and len(kinds) - kinds.count(NUMBER) <= MISTAKES * len(kinds)
+
+
+def kind_of(text: str, decimal: str = ".") -> str | None:
+    """Return what a cell holds: NUMBER, DATE, another figure by its name, or WORD; None if it is missing."""
+    text = text.strip()
+    if text.lower() in MISSING:
+        return None
+    if _NUMBER(text if decimal == "." else text.translate(_POINT_FOR_COMMA)):
+        return NUMBER
+    return next((kind for kind, fits in _PATTERNS if fits(text)), WORD)

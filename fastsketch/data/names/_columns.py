@@ -1,0 +1,162 @@
+"""Columns for features with names: in order of first appearance, or by a hash of the name."""
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fastsketch._core.validation import as_choice, as_flag, as_integer
+from fastsketch.data.names._naming import UNKNOWN, HashedNames, KeptNames, NamedRows, Parts, as_list
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+# 2**30 columns are the most that a power of two offers below 2**31 - 1.
+MOST_BITS = 30
+
+
+def _as_matrix(parts: Parts, width: int) -> "csr_array[np.float64]":
+    from scipy.sparse import csr_array
+
+    indptr, indices, data = parts
+    out: Any = csr_array((data, indices, indptr), shape=(len(indptr) - 1, width))
+    return out
+
+
+class Vocabulary:
+    """Columns of features by name, in order of first appearance.
+
+    A row is a dict {name: value}, or a list of names and of pairs (name, value). A value is a finite number, True (1),
+    False (0), or a string: {"city": "Paris"} is the feature "city=Paris" with value 1. What occurs twice in a row is
+    added up. None and NaN are refused: what is missing is left out of a row.
+
+    Parameters
+    ----------
+    names : sequence of str, default ()
+        The names of columns 0, 1, ...
+    unknown : {"add", "ignore", "refuse"}, default "add"
+        What becomes of a name without a column: it gets the next one, it is left out, or the rows are refused.
+
+    Examples
+    --------
+    >>> from fastsketch.data.names import Vocabulary
+    >>> vocabulary = Vocabulary()
+    >>> vocabulary.encode([{"age": 3, "city": "Paris"}, {"city": "Rome"}]).toarray()
+    array([[3., 1., 0.],
+           [0., 0., 1.]])
+    >>> list(vocabulary)
+    ['age', 'city=Paris', 'city=Rome']
+    """
+
+    def __init__(self, names: Iterable[str] = (), *, unknown: str = "add") -> None:
+        self.unknown = as_choice(unknown, "unknown", tuple(UNKNOWN))
+        self._kept = KeptNames()
+        if isinstance(names, str):
+            raise TypeError(f"names must be a sequence of strings, got {names!r}: [{names!r}] is one")
+        try:
+            found = list(names)
+        except TypeError:
+            raise TypeError(f"names must be a sequence of strings, got {type(names).__name__}") from None
+        for name in found:
+            if not isinstance(name, str):
+                raise TypeError(f"names must be strings, got {name!r}")
+        self._kept.add(found)
+
+    def __len__(self) -> int:
+        return len(self._kept.columns)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._kept.columns)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._kept.columns
+
+    def __getitem__(self, name: str) -> int:
+        return self._kept.columns[name]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Vocabulary) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"<Vocabulary(unknown={self.unknown!r}): {len(self)} names>"
+
+    def encode(self, rows: NamedRows, *, unknown: str | None = None) -> "csr_array[np.float64]":
+        """Rows as CSR, one column for each name of the vocabulary.
+
+        Parameters
+        ----------
+        rows : dict, or list of dicts, of names and of pairs
+        unknown : {"add", "ignore", "refuse"}, optional
+            In place of the vocabulary's own.
+
+        Returns
+        -------
+        scipy.sparse.csr_array (n, len(vocabulary)), float64
+
+        Raises
+        ------
+        TypeError, ValueError
+            For rows that cannot serve, naming row and feature; the vocabulary is then as it was.
+        """
+        unknown = self.unknown if unknown is None else as_choice(unknown, "unknown", tuple(UNKNOWN))
+        parts = self._kept.parts(as_list(rows), unknown)
+        return _as_matrix(parts, len(self))
+
+
+class NameHash:
+    """Columns of features by a hash of the name: none is kept, and nothing grows.
+
+    The hash is MurmurHash3 (x86, 32 bits, seed 0) of the UTF-8 text, taken as a signed integer h: the column is
+    ``|h| mod 2**hash_bits``, the sign that of h. So do scikit-learn's ``FeatureHasher(2**hash_bits)`` and these agree.
+    Rows are those of ``Vocabulary``.
+
+    Parameters
+    ----------
+    hash_bits : int
+        In [1, 30]: there are 2**hash_bits columns.
+    signed : bool, default True
+        Whether a value is multiplied by the sign: names that share a column then cancel on average.
+
+    Examples
+    --------
+    >>> from fastsketch.data.names import NameHash
+    >>> rows = NameHash(18).encode([{"age": 3, "city": "Paris"}])
+    >>> rows.shape, rows.nnz
+    ((1, 262144), 2)
+    """
+
+    def __init__(self, hash_bits: int, *, signed: bool = True) -> None:
+        self.hash_bits = as_integer(hash_bits, "hash_bits", 1, MOST_BITS + 1)
+        self.signed = as_flag(signed, "signed")
+        self._hashed = HashedNames(self.hash_bits, signed=self.signed)
+
+    def __repr__(self) -> str:
+        return f"NameHash({self.hash_bits}, signed={self.signed})"
+
+    def __len__(self) -> int:
+        return 1 << self.hash_bits
+
+    def __getitem__(self, name: str) -> int:
+        if not isinstance(name, str):
+            raise TypeError(f"names of features must be strings, got {name!r}")
+        return int(self._hashed.parts([[name]], "add")[1][0])
+
+    def encode(self, rows: NamedRows) -> "csr_array[np.float64]":
+        """Rows as CSR.
+
+        Parameters
+        ----------
+        rows : dict, or list of dicts, of names and of pairs
+
+        Returns
+        -------
+        scipy.sparse.csr_array (n, 2**hash_bits), float64
+
+        Raises
+        ------
+        TypeError, ValueError
+            For rows that cannot serve, naming row and feature.
+        """
+        return _as_matrix(self._hashed.parts(as_list(rows), "add"), len(self))

@@ -1,0 +1,203 @@
+"""Tables of user, item and, if there are such columns, a value and a time, as text has them; and lists of ids."""
+
+import datetime
+import sys
+import warnings
+from collections.abc import Callable, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastsketch.data.files._input import InputFile, SourceError
+from fastsketch.data.files._table import DATE, MISSING, Cells, Dialect, as_number, kind_of, text_cells
+from fastsketch.data.names._cells import open_cells
+
+# Names, or numbers from 0.
+ColumnNames = Sequence[str | int]
+
+
+class Events(NamedTuple):
+    """Events in the order of their lines; ids without the blanks around them."""
+
+    users: list[str]
+    items: list[str]
+    values: NDArray[np.float64] | None  # (n,), None if there is no column of values
+    times: NDArray[np.float64] | None  # (n,), None if they were not asked for; seconds since 1970 for dates
+    lines: NDArray[np.int64]  # (n,) where each of them stands
+
+
+def read_events(
+    table: Any,
+    dialect: Dialect,
+    *,
+    columns: ColumnNames | None = None,
+    values: bool | None = None,
+    time: str | int | None = None,
+) -> Events:
+    """Read the rows of a table as events.
+
+    Parameters
+    ----------
+    table : str, path or data frame
+        See open_cells.
+    dialect : Dialect
+        There is a header where a column is given by its name.
+    columns : sequence of str or int, optional
+        Names, or numbers from 0, of the columns of users, items and, if there are any, values: by default the first.
+    values : bool, optional
+        Whether there is a column of values. By default it is the third, unless there is none, it is that of times, or
+        it holds dates, which a warning says.
+    time : str or int, optional
+        Name, or number from 0, of a column that holds a number or an ISO date in every line.
+
+    Raises
+    ------
+    SourceError
+        If the file is missing, damaged or empty, or a line has no ids, or no number where one is to be; the message
+        names line and column.
+    ValueError
+        If there is no such column.
+    """
+    wanted = max(3 if values else 2, time + 1 if isinstance(time, int) else 0)
+    if any(isinstance(column, str) for column in (*(columns or ()), time)):
+        if dialect.header is False:
+            raise ValueError("columns has names, and with header=False there are none: give numbers")
+        dialect = dialect._replace(header=True)
+    elif columns is not None:
+        wanted = max(wanted, 1 + max(column for column in columns if isinstance(column, int)))
+    with open_cells(table, dialect, wanted=wanted, held=True) as cells:
+        return events_of(cells, columns=columns, values=values, time=time)
+
+
+def events_of(
+    cells: Cells,
+    *,
+    columns: ColumnNames | None = None,
+    values: bool | None = None,
+    time: str | int | None = None,
+) -> Events:
+    """Read the rows of an open table as events: see read_events."""
+    if not cells.first:
+        raise SourceError(f"{cells.name} holds no {cells.unit}s")
+    names: Sequence[Any] = range(cells.width) if cells.names is None else cells.names
+    try:
+        places = list(range(min(3, cells.width))) if columns is None else places_of(columns, names)
+        at = None if time is None else places_of([time], names)[0]
+    except ValueError as error:
+        raise cells.error(cells.begins, error) from None
+    value = places[2] if len(places) > 2 and places[2] != at and values is not False else None
+    if value is not None and values is None and columns is None and _holds_dates(cells, value):
+        warnings.warn(f"{cells.name}: {cells.called(value)} holds {DATE}, and no values", UserWarning, stacklevel=3)
+        value = None
+    hint = "--columns names others, columns=" if values else "--columns of two (columns=) leaves the column out"
+    return _read(cells, places[0], places[1], value, at, hint)
+
+
+def places_of(columns: ColumnNames, names: Sequence[Any]) -> list[int]:
+    """Return the numbers of columns that are given by name or number; ValueError for one that is not there."""
+    places: list[int] = []
+    for column in columns:
+        if isinstance(column, bool) or not isinstance(column, str | int):
+            raise TypeError(f"columns must hold names or numbers of columns, got {column!r}")
+        if isinstance(column, int) and column not in names:
+            if not 0 <= column < len(names):
+                raise ValueError(f"columns: there is no column {column}, they are numbered from 0 to {len(names) - 1}")
+            places.append(column)
+        elif names.count(column) != 1:
+            many = "no column is" if column not in names else "several columns are"
+            listed = ", ".join(map(repr, names[:20])) + (", ..." if len(names) > 20 else "")
+            raise ValueError(f"columns: {many} named {column!r}; there are {listed}")
+        else:
+            places.append(names.index(column))
+    if len(set(places)) < len(places):
+        raise ValueError(f"columns must be different ones, got {columns!r}")
+    return places
+
+
+def _holds_dates(cells: Cells, column: int) -> bool:
+    kinds = {kind_of(row[column], cells.decimal) for _, row in cells.first} - {None}
+    return kinds == {DATE}
+
+
+def _read(cells: Cells, user: int, item: int, value: int | None, at: int | None, hint: str) -> Events:
+    held: dict[str, str] = {}  # each id once
+    users: list[str] = []
+    items: list[str] = []
+    numbers: list[float] = []
+    times: list[float] = []
+    lines: list[int] = []
+    as_time: Callable[[str], float] | None = None
+    for number, row in cells:
+        column = user
+        try:
+            users.append(_as_id(row[user], held))
+            column = item
+            items.append(_as_id(row[item], held))
+            if value is not None:
+                column = value
+                numbers.append(_as_value(row[value], cells.decimal, hint))
+            if at is not None:
+                column, text = at, row[at].strip()
+                as_time = as_time or (_as_date if _is_date(text) else as_number)
+                times.append(as_time(text))
+        except ValueError as error:
+            raise cells.error(number, f"{cells.called(column)}: {error}") from None
+        lines.append(number)
+    if odd := sorted(name for name in held if name.lower() in MISSING):
+        known = [ids.index(odd[0]) if odd[0] in ids else len(ids) for ids in (users, items)]
+        first = cells.error(lines[min(known)], f"the id {odd[0]!r} is read as one like any other")
+        warnings.warn(str(first), UserWarning, stacklevel=3)
+    return Events(
+        users,
+        items,
+        None if value is None else np.array(numbers),
+        None if at is None else np.array(times),
+        np.array(lines),
+    )
+
+
+def _as_id(text: str, held: dict[str, str]) -> str:
+    name = text.strip()
+    if not name:
+        raise ValueError("an id must not be empty")
+    return held.setdefault(name, name)
+
+
+def read_ids(path: str | PathLike[str]) -> dict[str, int]:
+    """The ids in the first column of a file, each with the line that it first stands in; there is no header."""
+    path, found = Path(path), dict[str, int]()
+    with InputFile(path, sys.stdin.buffer if str(path) == "-" else None).held() as file:
+        for number, fields in text_cells(file, Dialect(header=False)):
+            if not (name := fields[0].strip()):
+                raise SourceError(f"{path}, line {number}: column 1 is empty")
+            found.setdefault(name, number)
+    if not found:
+        raise SourceError(f"{path} holds no lines")
+    return found
+
+
+def _as_value(text: str, decimal: str, hint: str) -> float:
+    try:
+        return as_number(text, decimal)
+    except ValueError as error:
+        raise ValueError(f"{error} ({hint})") from None
+
+
+def _is_date(text: str) -> bool:
+    try:
+        datetime.datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return not text.isdecimal()  # 20240131 may be anything
+
+
+def _as_date(text: str) -> float:
+    """Seconds since 1970, in UTC where nothing else is said."""
+    try:
+        when = datetime.datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"{text[:40]!r} is no date like 2024-01-31 or 2024-01-31T12:00:00") from None
+    return (when if when.tzinfo else when.replace(tzinfo=datetime.UTC)).timestamp()

@@ -1,0 +1,165 @@
+"""What models do with names: which rows have them, and which columns these get."""
+
+from collections.abc import Mapping, Sequence
+from itertools import islice
+from typing import Any, Protocol, TypeGuard, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastsketch._core.validation import is_sparse
+from fastsketch._kernels.features import names as kernel
+from fastsketch.data.files import _checks as checks
+
+# indptr (n + 1,) int64, indices (nnz,) int32, data (nnz,) float64; in each row columns ascend
+Parts = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]
+# A row with names.
+NamedRow = Mapping[str, float | str] | Sequence[str | tuple[str, float | str]]
+NamedRows = NamedRow | Sequence[NamedRow]
+
+# 2**30 columns are the most that a power of two offers below 2**31 - 1.
+MOST_BITS = 30
+# What becomes of a name without a column.
+UNKNOWN = {"add": kernel.ADD, "ignore": kernel.IGNORE, "refuse": kernel.REFUSE}
+
+
+def is_named(rows: Any) -> bool:
+    """Whether rows have names: a dict, or a list of dicts, of names or of pairs, as its first entry says."""
+    if type(rows) is dict:  # a stream of single rows
+        return True
+    if isinstance(rows, dict):
+        return not is_sparse(rows)  # scipy's matrices of keys are dicts
+    if isinstance(rows, list | tuple):
+        for row in cast("Sequence[Any]", rows):
+            if isinstance(row, Mapping):
+                return True
+            if not isinstance(row, list | tuple):
+                return False
+            if row:
+                return _is_entry(cast("Sequence[Any]", row)[0])
+        return False
+    return (isinstance(rows, Mapping) and not is_sparse(rows)) or _holds_dicts(rows)
+
+
+def _is_entry(item: Any) -> bool:
+    """Whether it is a name, or a pair (name, value)."""
+    if isinstance(item, list | tuple):
+        pair = cast("Sequence[Any]", item)
+        return len(pair) == 2 and isinstance(pair[0], str)
+    return isinstance(item, str)
+
+
+def _holds_dicts(rows: Any) -> TypeGuard[NDArray[Any]]:
+    if not isinstance(rows, np.ndarray):
+        return False
+    array = cast("NDArray[Any]", rows)
+    return array.dtype == object and array.ndim == 1 and array.size > 0 and isinstance(array[0], Mapping)
+
+
+def as_list(rows: Any) -> Sequence[Any]:
+    """Rows with names one after another: one dict is one row."""
+    if isinstance(rows, Mapping):  # scipy's dok_array calls itself one
+        one = cast("Mapping[str, Any]", rows)
+        if not is_sparse(one):
+            return (one,)
+    if isinstance(rows, list | tuple):
+        return cast("Sequence[Any]", rows)
+    if _holds_dicts(rows):
+        return rows.tolist()
+    kind = type(cast("Any", rows)).__name__
+    raise TypeError(f"rows must be a dict, or a list of dicts, of names or of pairs, got {kind}")
+
+
+class Naming(Protocol):
+    """Names to columns."""
+
+    width: int | None  # columns that there are; None: one for each name
+
+    def __len__(self) -> int:
+        """Names that are kept."""
+        ...
+
+    def parts(self, rows: Sequence[Any], unknown: str) -> Parts:
+        """The arrays of CSR rows; TypeError or ValueError names row and feature, and nothing is then kept."""
+        ...
+
+    def cut(self, size: int) -> None:
+        """Forget all names but the first ones."""
+        ...
+
+
+class KeptNames:
+    """Columns in order of first appearance."""
+
+    width: int | None = None
+
+    def __init__(self) -> None:
+        self.columns: dict[str, int] = {}
+        self._pairs: dict[str, dict[str, int]] = {}
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    def parts(self, rows: Sequence[Any], unknown: str) -> Parts:
+        """See Naming; a refused or interrupted batch leaves no names."""
+        before = len(self.columns)
+        try:
+            return kernel.encode(rows, kernel.by_vocabulary(self.columns, self._pairs, UNKNOWN[unknown]))
+        except BaseException:
+            self.cut(before)
+            raise
+
+    def cut(self, size: int) -> None:
+        """See Naming."""
+        if len(self.columns) > size:
+            self._pairs.clear()  # which would still know them
+            while len(self.columns) > size:
+                self.columns.popitem()
+
+    def add(self, names: Sequence[str]) -> None:
+        """Add columns for new names; ValueError if one of them has a column."""
+        before = len(self.columns)
+        self.parts([names], "add")
+        if len(self.columns) < before + len(names):
+            self.cut(before)
+            raise ValueError("names must be different: one of them stands twice")
+
+    def arrays(self, size: int | None = None) -> dict[str, NDArray[Any]]:
+        """The first names, or all, as arrays: their UTF-8 text, and where each ends."""
+        texts = [name.encode() for name in islice(self.columns, size)]
+        ends = np.cumsum(np.array([len(text) for text in texts], np.int64))
+        return {"names": np.frombuffer(b"".join(texts), np.uint8), "name_ends": ends.astype(np.int64)}
+
+    @classmethod
+    def of_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> "KeptNames":
+        """The inverse of ``arrays``; ValueError for what is none."""
+        ends = checks.array_of(arrays, "name_ends", (arrays["name_ends"].size,), checks.INT64)
+        text = checks.array_of(arrays, "names", (arrays["names"].size,), np.uint8).tobytes()
+        starts = np.concatenate([[0], ends[:-1]]) if ends.size else ends
+        if (ends < starts).any() or (ends[-1] if ends.size else 0) != len(text):
+            raise ValueError("array 'name_ends' does not fit array 'names'")
+        try:
+            names = [text[a:b].decode() for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
+        except UnicodeDecodeError as error:
+            raise ValueError(f"array 'names' holds no UTF-8 text: {error}") from None
+        out = cls()
+        out.add(names)
+        return out
+
+
+class HashedNames:
+    """Columns by a hash of the name."""
+
+    def __init__(self, hash_bits: int, *, signed: bool = True) -> None:
+        self.width: int | None = 1 << hash_bits
+        self._columns = kernel.by_hash(hash_bits, signed)
+
+    def __len__(self) -> int:
+        return 0
+
+    def parts(self, rows: Sequence[Any], unknown: str) -> Parts:
+        """See Naming; no name is unknown."""
+        return kernel.encode(rows, self._columns)
+
+    def cut(self, size: int) -> None:
+        """See Naming."""

@@ -1,0 +1,406 @@
+"""Rows of a table in text as rows with names: numbers by their column, words as "column=word"."""
+
+import re
+from collections import Counter
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import islice
+from math import isfinite
+from os import PathLike
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastsketch._core.validation import as_choice, as_integer
+from fastsketch.data.files._input import SourceError
+from fastsketch.data.files._table import (
+    LOGGER,
+    MISSING,
+    MISTAKES,
+    NUMBER,
+    UNDIVIDED,
+    WORD,
+    Cells,
+    Row,
+    as_dialect,
+    as_number,
+    kind_of,
+    remedy,
+    say_ids,
+)
+from fastsketch.data.names._cells import open_cells
+
+ROWS_AT_A_TIME = 4096
+
+# Characters of numbers, of many cells at once.
+_OF_NUMBERS = re.compile(r"[0-9.eE+\- \t\n]*").fullmatch
+
+NUMERIC, CATEGORICAL = "numeric", "categorical"
+Named = dict[str, float | str]
+
+
+class _Column(NamedTuple):
+    """A column that is read."""
+
+    name: str
+    place: int  # in the line
+    numeric: bool
+
+
+class TableRows:
+    """Rows of a table with words as dicts, one piece after another in constant memory.
+
+    UTF-8 text (.gz, .bz2, .xz too), as ``fs.open_rows`` reads it; files of Parquet and Arrow (extra: arrow), and data
+    frames. A cell of a numeric column is its number, of a categorical column its word, without the blanks around it:
+    {"age": 39.0, "city": "Paris"}, which models read as the features "age" and "city=Paris".
+
+    A column is numeric if the first 1,000 rows have numbers in it and nothing else but empty cells (or NA, n/a, NaN,
+    null, none, ?, in letters of any case); it is categorical if more than one in twenty of its other cells are no
+    numbers, or none is there. In between it may be either: that is an error which names a cell. So are columns of
+    dates, times, percentages and amounts of money that nobody has called categorical.
+
+    Parameters
+    ----------
+    path : str, path or data frame
+        "-" is standard input, which can be read once.
+    label : str, optional
+        The column of labels; without it there are none.
+    categorical, numeric, ignore : sequences of str
+        Columns that are so whatever they hold, and columns that are not read.
+    header : bool, optional
+        Whether the first line has the names of the columns; by default it has where one of them is given above, and
+        else where a word in it stands above numbers or dates: where nothing tells, that is an error. A column without a
+        name, and all columns without a header, are called by their numbers: "1", "2", ...
+    separator : str, optional
+        What divides columns of text: by default tabs, semicolons or commas, as the first lines have them.
+    decimal : {".", ","}, default "."
+        The decimal point of text.
+    missing : {"feature", "refuse"}, default "feature"
+        What an empty cell becomes: the word "", of numeric columns too, so that a model has a weight for it; or an
+        error. Of a label it is always an error.
+    schema : dict, optional
+        That of other TableRows, which says what each column is in place of the first rows: for more rows of one
+        table, or rows to be predicted. Other columns are not read.
+
+    Attributes
+    ----------
+    schema : dict
+        "columns": {name: "numeric" or "categorical"}, "label": name or None, "label_kind": one of these two or None;
+        as json can write it.
+    header : bool
+        Whether there is one.
+    size : int
+        Of the table, in the units of the positions that ``chunks`` gives: bytes of text, else rows.
+
+    Raises
+    ------
+    SourceError
+        If the file is missing, damaged or empty, or a cell is not what its column says: with file, line and column.
+    TypeError, ValueError
+        If an argument is none of these, or names no column.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from fastsketch.data.names import TableRows
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> path = Path(folder.name, "people.csv")
+    >>> _ = path.write_text("age,city,buys\\n31,Paris,yes\\n44,Rome,no\\n,Rome,no\\n")
+    >>> table = TableRows(path, label="buys")
+    >>> table.schema["columns"]
+    {'age': 'numeric', 'city': 'categorical'}
+    >>> for rows, labels, position in table.chunks():
+    ...     print(rows, labels)
+    [{'age': 31.0, 'city': 'Paris'}, {'age': 44.0, 'city': 'Rome'}, {'age': '', 'city': 'Rome'}] ['yes' 'no' 'no']
+    >>> folder.cleanup()
+    """
+
+    def __init__(
+        self,
+        path: str | PathLike[str] | Any,
+        *,
+        label: str | None = None,
+        categorical: Iterable[str] = (),
+        numeric: Iterable[str] = (),
+        ignore: Iterable[str] = (),
+        header: bool | None = None,
+        separator: str | None = None,
+        decimal: str = ".",
+        missing: str = "feature",
+        schema: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.path: Any = Path(cast("str", path)) if isinstance(path, str | PathLike) else path
+        self._dialect, self._said = as_dialect(header, separator, decimal), header is not None
+        self._refuses = as_choice(missing, "missing", ("feature", "refuse")) == "refuse"
+        if label is not None and not isinstance(label, str):
+            raise TypeError(f"label must be the name of a column, got {label!r}")
+        given = {"categorical": _names(categorical, "categorical"), "numeric": _names(numeric, "numeric")}
+        given["ignore"] = _names(ignore, "ignore")
+        if header is None and (label is not None or any(given.values()) or schema is not None):
+            self._dialect = self._dialect._replace(header=True)
+        if isinstance(self.path, Path) and self.path.exists() and not (self.path.is_file() or self.path.is_dir()):
+            raise SourceError(f"{path} is no regular file: rows may be read twice; save them to a file first")
+        self._once: Cells | None = None
+        with open_cells(self.path, self._dialect) as cells:
+            self.name, self.size, self.header = cells.name, cells.size, cells.names is not None
+            self._names = self._names_in(cells)
+            self._dialect = self._dialect._replace(header=self.header)
+            if schema is None:
+                kinds = self._decide(cells, label, given)
+                label_kind = kinds.pop(label) if label is not None else None
+            else:
+                _must_be_empty(given)
+                kinds, label_kind = _of_schema(schema, label)
+            if self._is_input():
+                self._once = cells
+        self._columns = [_Column(name, self._place(name), kind == NUMERIC) for name, kind in kinds.items()]
+        self._label = None if label is None else _Column(label, self._place(label), label_kind == NUMERIC)
+        self.schema: dict[str, Any] = {"columns": kinds, "label": label, "label_kind": label_kind}
+
+    def chunks(self, start_row: int = 0) -> "Iterator[tuple[list[Named], NDArray[Any] | None, int]]":
+        """The rows from start_row on in pieces, as (rows, labels, position).
+
+        Parameters
+        ----------
+        start_row : int, default 0
+
+        Yields
+        ------
+        rows : list of dict
+        labels : ndarray (n,) of float64 or of str, or None
+        position : int
+            Bytes of the file that have been read.
+
+        Raises
+        ------
+        SourceError
+            For a line that does not fit, with its number and column.
+        """
+        start_row = as_integer(start_row, "start_row", 0)
+        with self._reading() as cells:
+            rest = islice(cells, start_row, None)
+            while held := list(islice(rest, ROWS_AT_A_TIME)):
+                rows = self._at_once(held) or self._one_by_one(held, cells)
+                yield rows, self._labels(held, cells), cells.position()
+
+    @contextmanager
+    def _reading(self) -> Generator[Cells]:
+        """Yield the rows from the first on; those of standard input once."""
+        if self._is_input():
+            cells, self._once = self._once, None
+            if cells is None:
+                raise SourceError("standard input can be read only once: save it to a file first")
+            yield cells
+            return
+        with open_cells(self.path, self._dialect) as cells:
+            if self._names_in(cells) != self._names:
+                raise SourceError(f"{self.name}: the header has changed since the file was opened")
+            yield cells
+
+    def line_of(self, row: int) -> int | None:
+        """The line of a row, both counted as messages count them: rows from 0, lines from 1; None if it has none."""
+        if self._is_input():
+            return None
+        with open_cells(self.path, self._dialect) as cells:  # another reading of it may be on its way
+            return next((number for number, _ in islice(cells, row, None)), None) if cells.unit == "line" else None
+
+    def _at_once(self, lines: list[Row]) -> list[Named] | None:
+        """The rows column by column; None if a number is missing, or a cell is to be refused."""
+        if self._dialect.decimal != ".":
+            return None
+        cells = list(zip(*(fields for _, fields in lines), strict=True))
+        columns: list[list[float] | list[str]] = []
+        for _, place, numeric in self._columns:
+            if numeric:
+                # of these characters float() reads what as_number does, and no word
+                if not _OF_NUMBERS("\n".join(cells[place])):
+                    return None
+                try:
+                    numbers = list(map(float, cells[place]))
+                except ValueError:
+                    return None
+                if not all(map(isfinite, numbers)):
+                    return None
+                columns.append(numbers)
+            else:
+                words = [text.strip() for text in cells[place]]
+                if self._refuses and "" in words:
+                    return None
+                columns.append(words)
+        names = [column.name for column in self._columns]
+        return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+
+    def _one_by_one(self, lines: list[Row], of: Cells) -> list[Named]:
+        """The rows line by line, so that the first one that is refused is named."""
+        rows: list[Named] = []
+        for number, fields in lines:
+            try:
+                rows.append(self._row(fields))
+                if self._label is not None:
+                    _label(self._label, fields[self._label.place], of.decimal)
+            except ValueError as error:
+                raise of.error(number, error) from None
+        return rows
+
+    def _labels(self, lines: list[Row], of: Cells) -> NDArray[Any] | None:
+        if self._label is None:
+            return None
+        labels: list[float | str] = []
+        for number, fields in lines:
+            try:
+                labels.append(_label(self._label, fields[self._label.place], of.decimal))
+            except ValueError as error:
+                raise of.error(number, error) from None
+        return np.array(labels, np.float64 if self._label.numeric else np.str_)
+
+    def _row(self, fields: list[str]) -> Named:
+        row: Named = {}
+        for name, place, numeric in self._columns:
+            text = fields[place].strip()
+            if not numeric:
+                if not text and self._refuses:
+                    raise ValueError(f"column {name!r} is empty")
+                row[name] = text
+                continue
+            try:
+                row[name] = as_number(text, self._dialect.decimal)
+            except ValueError as error:
+                if text.lower() not in MISSING:
+                    hint = f"--categorical {name}, categorical={[name]!r}, reads words"
+                    raise ValueError(f"column {name!r}: {error} ({hint})") from None
+                if self._refuses:
+                    raise ValueError(f"column {name!r} is {'empty' if not text else repr(text)}") from None
+                row[name] = ""
+        return row
+
+    def _is_input(self) -> bool:
+        return isinstance(self.path, Path) and str(self.path) == "-"
+
+    # -- columns ---------------------------------------------------------------------------------------------------
+    def _place(self, name: str) -> int:
+        if name not in self._names:
+            divided = "" if len(self._names) > 1 else f" ({UNDIVIDED})"
+            raise SourceError(f"{self.name} has no column {name!r}: it has {_listed(self._names)}{divided}")
+        return self._names.index(name)
+
+    def _names_in(self, cells: Cells) -> list[str]:
+        if not cells.width:
+            raise SourceError(f"{cells.name} holds no rows")
+        names = [name or str(place) for place, name in enumerate(cells.names or [""] * cells.width, 1)]
+        for place, name in enumerate(cells.names or (), 1):
+            if not self._said and cells.unit == "line" and kind_of(name) == NUMBER:
+                hint = "is there no header? (--set header=no, header=False)"
+                raise cells.error(cells.begins, f"column {place} is called {name!r}: {hint}")
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise cells.error(cells.begins, f"two columns are called {twice!r}: rename one of them")
+        return names
+
+    def _decide(self, cells: Cells, label: str | None, given: dict[str, list[str]]) -> dict[str, str]:
+        """{name: kind} of all columns that are read, the label last."""
+        for argument, names in given.items():
+            for name in names:
+                if name not in self._names:
+                    raise ValueError(f"{argument}: {self.name} has no column {name!r}: it has {_listed(self._names)}")
+        both = set(given["categorical"]) & set(given["numeric"])
+        if both:
+            raise ValueError(f"column {min(both)!r} stands in categorical and in numeric")
+        if label is not None:
+            self._place(label)
+        if label in given["ignore"]:
+            raise ValueError(f"ignore: {label!r} is the column of labels")
+        if not cells.first:
+            raise SourceError(f"{self.name} holds a header and no rows")
+        last = [] if label is None else [label]
+        wanted = [name for name in self._names if name not in given["ignore"] and name != label]
+        if not wanted:
+            raise SourceError(f"{self.name} has no column of features")
+        return {name: self._kind(name, cells, given) for name in (*wanted, *last)}
+
+    def _kind(self, name: str, cells: Cells, given: dict[str, list[str]]) -> str:
+        for kind in (CATEGORICAL, NUMERIC):
+            if name in given[kind]:
+                return kind
+        place = self._names.index(name)
+        kinds = [kind_of(fields[place], cells.decimal) for _, fields in cells.first]
+        counts = Counter(kind for kind in kinds if kind is not None)
+        words = counts.total() - counts[NUMBER]
+        for kind, count in counts.items():
+            if kind not in (NUMBER, WORD) and 2 * count > counts.total():
+                number, fields = cells.first[kinds.index(kind)]
+                raise cells.error(
+                    number,
+                    f"column {name!r} holds {fields[place].strip()[:40]!r}, {kind}: {remedy(kind)}; --ignore {name} "
+                    f"leaves it out (ignore={[name]!r}), --categorical {name} reads words (categorical={[name]!r})",
+                )
+        if 0 < words <= MISTAKES * counts.total():
+            number, fields = next(
+                row for row, kind in zip(cells.first, kinds, strict=True) if kind not in (None, NUMBER)
+            )
+            raise cells.error(
+                number,
+                f"column {name!r} holds {fields[place].strip()[:40]!r}, but numbers in most others: say which "
+                f"it is, --numeric {name} or --categorical {name} (numeric={[name]!r}, categorical={[name]!r})",
+            )
+        if words and counts[NUMBER]:
+            LOGGER.info("%s: column %r holds words beside numbers, and is read as words", self.name, name)
+        if words or not counts[NUMBER]:
+            return CATEGORICAL
+        say_ids(self.name, name, [fields[place] for _, fields in cells.first])
+        return NUMERIC
+
+
+def _names(names: Iterable[str], argument: str) -> list[str]:
+    if isinstance(names, str):
+        raise TypeError(f"{argument} must be a sequence of names, got {names!r}: [{names!r}] is one")
+    try:
+        found = list(names)
+    except TypeError:
+        raise TypeError(f"{argument} must be a sequence of names, got {names!r}") from None
+    for name in found:
+        if not isinstance(name, str):
+            raise TypeError(f"{argument} must hold names of columns, got {name!r}")
+    return found
+
+
+def _must_be_empty(given: dict[str, list[str]]) -> None:
+    for argument, names in given.items():
+        if names:
+            raise ValueError(f"{argument} does not go with schema, which says what each column is")
+
+
+def _of_schema(schema: Mapping[str, Any], label: str | None) -> tuple[dict[str, str], str | None]:
+    """({name: kind} of the features, kind of the label)."""
+    if not isinstance(schema, Mapping):
+        raise TypeError(f"schema must be that of other TableRows, a dict, got {type(schema).__name__}")
+    try:
+        kinds, known, kind = dict(schema["columns"]), schema["label"], schema["label_kind"]
+    except (TypeError, KeyError, ValueError):
+        raise ValueError("schema must be that of other TableRows: columns, label, label_kind") from None
+    for name, found in [*kinds.items(), *([] if known is None else [(known, kind)])]:
+        if not isinstance(name, str) or found not in (NUMERIC, CATEGORICAL):
+            raise ValueError(f"schema must say 'numeric' or 'categorical' of each column, got {name!r}: {found!r}")
+    if label is not None and label != known:
+        raise ValueError(f"label={label!r} is not the label of the schema, which is {known!r}")
+    if not kinds:
+        raise ValueError("schema must have a column")
+    return kinds, None if label is None else kind
+
+
+def _label(column: _Column, cell: str, decimal: str) -> float | str:
+    text = cell.strip()
+    if not text:
+        raise ValueError(f"column {column.name!r}, the label, is empty")
+    if not column.numeric:
+        return text
+    try:
+        return as_number(text, decimal)
+    except ValueError as error:
+        raise ValueError(f"column {column.name!r}, the label: {error}") from None
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(map(repr, names[:20])) + (", ..." if len(names) > 20 else "")

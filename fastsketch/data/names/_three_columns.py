@@ -1,0 +1,168 @@
+"""Columns of users, items and values out of what holds them: data frames, files, tuples, dicts."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import import_module
+from os import PathLike
+from pathlib import Path
+from typing import Any, NamedTuple, TypeGuard, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastsketch._core.validation import is_sparse
+from fastsketch.data.files._input import SourceError
+from fastsketch.data.files._table import Dialect
+from fastsketch.data.names._cells import ARROW, PARQUET, column_of, names_of
+from fastsketch.data.names._events import ColumnNames, places_of, read_events
+from fastsketch.data.sources._formats import refuse_lazy
+
+# How the names of columns of ids may begin, in a data frame that is refused where a matrix is wanted.
+_USERS = ("user", "customer", "visitor", "member", "session", "person", "client", "account", "uid", "row")
+_ITEMS = ("item", "movie", "film", "product", "article", "track", "song", "artist", "book", "page", "sku", "column")
+
+
+class Three(NamedTuple):
+    """Columns of a table, of one length."""
+
+    users: Any
+    items: Any
+    values: Any  # None: there are none
+    lines: NDArray[np.int64] | None = None  # where each entry stands in a file of text
+    all_users: list[Any] | None = None  # those without a line too, in order
+
+
+# -- data frames -------------------------------------------------------------------------------------------------------
+def is_frame(table: Any) -> bool:
+    """Whether it is a table with columns of several types: of pandas, polars, pyarrow and what is like them."""
+    if isinstance(table, np.ndarray | Mapping) or is_sparse(table) or getattr(table, "ndim", 2) != 2:
+        return False
+    refuse_lazy(table)
+    named = hasattr(table, "columns") or hasattr(table, "column_names")
+    return (named and hasattr(table, "__getitem__")) or (hasattr(table, "__arrow_c_stream__") and not _is_column(table))
+
+
+def _is_column(table: Any) -> bool:
+    """Return whether an object is a column of polars or pyarrow, which have no ndim."""
+    return hasattr(table, "to_numpy") and not hasattr(table, "columns")
+
+
+def looks_like_triples(frame: Any) -> bool:
+    """Whether nobody could mean a matrix without saying so: three columns at most, or names of ids in front."""
+    return _only_arrow(frame) or len(names_of(frame)) <= 3 or has_names_of_ids(frame)
+
+
+def has_names_of_ids(frame: Any) -> bool:
+    """Whether it is a data frame whose first two columns have such names."""
+    names = [str(name).lower() for name in names_of(frame)] if is_frame(frame) and not _only_arrow(frame) else []
+    named = len(names) > 1 and names[0].startswith(_USERS) and names[1].startswith(_ITEMS)
+    return named and not re.search(r"\d", "".join(names[:2]))
+
+
+def _only_arrow(frame: Any) -> bool:
+    return not (hasattr(frame, "columns") or hasattr(frame, "column_names"))
+
+
+def of_frame(frame: Any, columns: ColumnNames | None) -> Three:
+    """The columns of a data frame: those that are named, or all, which are two or three then."""
+    if _only_arrow(frame):
+        frame = _pyarrow("a table with __arrow_c_stream__ alone").table(frame)
+    names = names_of(frame)
+    if columns is None:
+        if len(names) not in (2, 3):
+            raise ValueError(f"columns must say which are users, items and values: there are {len(names)}")
+        places = list(range(len(names)))
+    else:
+        places = _three(columns, names)
+    return Three(*_filled([column_of(frame, place) for place in places]))
+
+
+def _three(columns: ColumnNames, names: Sequence[Any]) -> list[int]:
+    """The numbers of the columns that are asked for."""
+    _check_columns(columns)
+    return places_of(columns, names)
+
+
+def _check_columns(columns: Any) -> None:
+    if isinstance(columns, str) or not isinstance(columns, Sequence) or len(cast("Any", columns)) not in (2, 3):
+        raise ValueError(f"columns must name those of users, items and, if there are any, values, got {columns!r}")
+
+
+def _filled(found: list[Any]) -> list[Any]:
+    return found if len(found) == 3 else [*found, None]
+
+
+# -- files -------------------------------------------------------------------------------------------------------------
+def of_file(path: str | PathLike[str], columns: ColumnNames | None, dialect: Dialect) -> Three:
+    """The columns of a file, by its suffix; SourceError for what cannot be read."""
+    path = Path(path)
+    if path.suffix in (*PARQUET, *ARROW):
+        return _of_arrow_file(path, columns)
+    return _of_text(path, columns, dialect)
+
+
+def _pyarrow(what: str) -> Any:
+    try:
+        return import_module("pyarrow")
+    except ImportError:
+        raise ImportError(f"{what} is read by pyarrow: pip install 'fastsketch[arrow]'") from None
+
+
+def _of_arrow_file(path: Path, columns: ColumnNames | None) -> Three:
+    arrow = _pyarrow(str(path))
+    try:
+        if path.suffix in PARQUET:
+            parquet = import_module("pyarrow.parquet")
+            names = parquet.read_schema(path).names
+            chosen = names if columns is None else [names[place] for place in _three(columns, names)]
+            if len(chosen) > 3:
+                raise ValueError(f"{path}: columns must say which are users, items and values: there are {len(names)}")
+            return of_frame(parquet.read_table(path, columns=chosen).select(chosen), None)
+        return of_frame(import_module("pyarrow.feather").read_table(path), columns)
+    except OSError as error:
+        raise SourceError(f"{path} cannot be read: {error.strerror or error}") from error
+    except (arrow.lib.ArrowException, UnicodeDecodeError) as error:  # the latter for names of columns
+        raise SourceError(f"{path} cannot be read: {error}") from error
+
+
+def _of_text(path: Path, columns: ColumnNames | None, dialect: Dialect) -> Three:
+    """Text by the rules of ``fastsketch.data.files``; ids are strings, without the blanks around them."""
+    if columns is not None:
+        _check_columns(columns)
+    found = read_events(path, dialect, columns=columns)
+    return Three(found.users, found.items, found.values, found.lines)
+
+
+def is_mapping(table: Any) -> TypeGuard[Mapping[Any, Any]]:
+    """Whether it is a dict; scipy's matrices of keys are some."""
+    return isinstance(table, Mapping) and not is_sparse(table)
+
+
+# -- Python's own ------------------------------------------------------------------------------------------------------
+def of_mapping(table: Mapping[Any, Any]) -> Three:
+    """{user: [items]} or {user: {item: value}}; users without items have no line, and are users."""
+    users: list[Any] = []
+    items: list[Any] = []
+    values: list[Any] = []
+    valued = False
+    for user, held in table.items():
+        if isinstance(held, str | bytes) or not isinstance(held, Iterable):
+            raise TypeError(f"a table as a dict is {{user: [items]}} or {{user: {{item: value}}}}, got {held!r:.60}")
+        found = list(cast("Iterable[Any]", held))
+        users += [user] * len(found)
+        items += found
+        if isinstance(held, Mapping):
+            valued = True
+            values += cast("Mapping[Any, Any]", held).values()
+        else:
+            values += [1.0] * len(found)
+    return Three(users, items, values if valued else None, all_users=list(table))
+
+
+def of_tuples(table: Sequence[Any]) -> Three:
+    """[(user, item)] or [(user, item, value)]."""
+    widths = {len(cast("Sequence[Any]", line)) if isinstance(line, tuple | list) else 0 for line in table}
+    if len(widths) > 1 or not widths <= {2, 3}:
+        raise ValueError("a table as a list must hold tuples (user, item), or (user, item, value), all of one length")
+    columns = [list(column) for column in zip(*table, strict=True)] or [[], []]
+    return Three(*_filled(columns))

@@ -1,0 +1,275 @@
+"""Tables of user, item and value, with ids of any type, and the sparse matrices that they stand for."""
+
+import re
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from os import PathLike
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastsketch.data.files._input import SourceError
+from fastsketch.data.files._table import as_dialect
+from fastsketch.data.names._events import ColumnNames
+from fastsketch.data.names._id_map import IdMap, no_ids
+from fastsketch.data.names._three_columns import (
+    Three,
+    has_names_of_ids,
+    is_frame,
+    is_mapping,
+    looks_like_triples,
+    of_file,
+    of_frame,
+    of_mapping,
+    of_tuples,
+)
+
+Index = NDArray[Any]
+
+
+class Triples:
+    """A table whose lines are (user, item, value), or (user, item): a sparse matrix users x items, by ids.
+
+    Models take it in place of a matrix: ``fs.LowRankModel(10).fit(triples)``, ``fs.SketchedEASE().update(triples)``.
+    Users are rows and items columns, whatever they are called elsewhere; ``IdMap`` says what can be an id.
+
+    Parameters
+    ----------
+    users, items : sequence, array or column of a data frame, (n,)
+        Ids; None and NaN are refused.
+    values : array_like (n,), optional
+        Finite real numbers; without them every line counts 1.
+
+    Attributes
+    ----------
+    user_ids, item_ids : IdMap
+        Each id once, in order of first appearance: the rows and columns of ``matrix()``.
+    users, items : ndarray (n,) of int32
+        The places of every line's ids in them.
+    values : ndarray (n,) of float32 or float64, or None
+
+    Raises
+    ------
+    TypeError, ValueError
+        For what is no id or no number, naming the entry, and for columns of different lengths.
+
+    Examples
+    --------
+    >>> import fastsketch as fs
+    >>> table = fs.data.Triples(["ann", "bob", "ann"], ["Heat", "Heat", "Alien"], values=[5, 3, 4])
+    >>> table.matrix().toarray()
+    array([[5., 4.],
+           [3., 0.]])
+    >>> list(table.user_ids), list(table.item_ids)
+    (['ann', 'bob'], ['Heat', 'Alien'])
+    """
+
+    user_ids: IdMap
+    item_ids: IdMap
+    users: NDArray[np.int32]
+    items: NDArray[np.int32]
+    values: NDArray[Any] | None
+
+    def __init__(self, users: Any, items: Any, *, values: Any = None) -> None:
+        self.user_ids, rows = no_ids().extended(users, "users")
+        self.item_ids, columns = no_ids().extended(items, "items")
+        if len(rows) != len(columns):
+            raise ValueError(f"users and items must have one entry a line each, got {len(rows)} and {len(columns)}")
+        self.users, self.items = rows.astype(np.int32), columns.astype(np.int32)
+        self.values = None if values is None else _as_values(values, self)
+
+    @classmethod
+    def of(
+        cls,
+        table: Any,
+        *,
+        columns: ColumnNames | None = None,
+        header: bool | None = None,
+        separator: str | None = None,
+        decimal: str = ".",
+    ) -> "Triples":
+        """A table from what holds one.
+
+        Parameters
+        ----------
+        table : data frame, path, list of tuples, or dict
+            A data frame (pandas, polars, pyarrow, or whatever has ``__arrow_c_stream__``); a path to text (csv or tsv,
+            .gz, .bz2 and .xz too), whose ids are strings, or to .parquet, .arrow, .feather or .ipc, with pyarrow; a
+            list of (user, item) or (user, item, value); {user: [items]} or {user: {item: value}}.
+        columns : sequence of str or int, optional
+            Of a data frame or file: the names, or numbers from 0, of the columns of users, items and, if there are any,
+            values. If not given, all of a data frame, which has two or three then, and the first two or three of text,
+            of which a third that holds dates is left out, with a warning.
+        header : bool, optional
+            Whether the first line of text is one. If not given, it is where `columns` holds names, or a word in it
+            stands above numbers, dates or ids with digits; it is none where it holds figures itself, or its ids come
+            again below it. Where nothing tells, that is an error.
+        separator : str, optional
+            What divides columns of text: by default tabs, semicolons or commas, as the first lines have them.
+        decimal : {".", ","}, default "."
+            The decimal point of text.
+
+        Raises
+        ------
+        TypeError, ValueError
+            For what is no such table, naming column and entry, or the line.
+        SourceError
+            For a file that cannot be read.
+        ImportError
+            For a file that takes pyarrow, which is not there.
+        """
+        if columns is not None and not (isinstance(table, str | PathLike) or is_frame(table)):
+            raise ValueError(f"columns names those of a data frame or a file, got {type(table).__name__}")
+        dialect = as_dialect(header, separator, decimal)
+        if isinstance(table, Triples):
+            return table
+        if isinstance(table, str | PathLike):
+            path = cast("str | PathLike[str]", table)
+            found = of_file(path, columns, dialect)
+            with _in_file(path, found):
+                return cls(found.users, found.items, values=found.values)
+        if is_frame(table):
+            found = of_frame(table, columns)
+        elif is_mapping(table):
+            found = of_mapping(table)
+        elif isinstance(table, Sequence):
+            found = of_tuples(cast("Sequence[Any]", table))
+        else:
+            raise TypeError(
+                "table must be a data frame, a path, a list of (user, item, value) or {user: [items]}, got "
+                f"{type(table).__name__}"
+            )
+        out = cls(found.users, found.items, values=found.values)
+        if found.all_users is not None and len(found.all_users) > len(out.user_ids):
+            out.user_ids = IdMap(found.all_users)
+            out.users = out.user_ids.places(found.users).astype(np.int32)
+        return out
+
+    # -- as a matrix -------------------------------------------------------------------------------------------------
+    def __len__(self) -> int:
+        return len(self.users)
+
+    def __repr__(self) -> str:
+        return f"<Triples: {len(self):,} lines of {len(self.user_ids):,} users and {len(self.item_ids):,} items>"
+
+    def matrix(self) -> Any:
+        """The table as CSR (users, items) in the order of its ids; values of one pair are added up."""
+        shape = len(self.user_ids), len(self.item_ids)
+        return placed(self, np.arange(shape[0]), np.arange(shape[1]), shape)
+
+
+def placed(
+    table: Triples, rows: Index, columns: Index, shape: tuple[int, int], values: NDArray[Any] | None = None
+) -> Any:
+    """The table as CSR of this shape, in an order of somebody's: values of one pair are added up.
+
+    rows (users,), columns (items,): where each of the ids goes; -1 leaves its lines out. values (n,): in place of
+    the table's own.
+    """
+    from scipy.sparse import coo_array
+
+    values = table.values if values is None else values
+    data = np.ones(len(table)) if values is None else values
+    i, j = rows.astype(np.int32)[table.users], columns.astype(np.int32)[table.items]
+    known = (i >= 0) & (j >= 0)
+    if not known.all():
+        i, j, data = i[known], j[known], data[known]
+    return coo_array((data, (i, j)), shape=shape).tocsr()
+
+
+def repeated(table: Triples) -> str | None:
+    """How a message names the first pair that has two lines; None if there is none."""
+    pairs = table.users.astype(np.int64) * len(table.item_ids) + table.items
+    order = np.argsort(pairs, kind="stable")
+    again = order[1:][np.diff(pairs[order]) == 0]
+    return pair_of(table, int(again.min())) if len(again) else None
+
+
+def pair_of(table: Triples, line: int) -> str:
+    """How a message names a line's ids."""
+    return f"the pair ({table.user_ids[int(table.users[line])]}, {table.item_ids[int(table.items[line])]})"
+
+
+# What a model takes in place of a matrix, beside data frames.
+Table: TypeAlias = Triples | Mapping[Any, Any] | str | PathLike[str]
+
+
+def as_triples(table: Any, columns: ColumnNames | None, name: str = "X") -> Triples | None:
+    """Return a model's input as Triples if it is a table; None if it is a matrix.
+
+    A data frame whose columns nobody has named could be meant either way where it is narrow: that is an error.
+    """
+    if isinstance(table, Triples) or columns is not None:
+        return Triples.of(table, columns=columns)
+    if isinstance(table, str | PathLike) or is_mapping(table):
+        return Triples.of(table)
+    if is_frame(table) and looks_like_triples(table):
+        raise ValueError(
+            f"{name} is a data frame that may be a table of users, items and values, or a matrix: fastsketch.data."
+            "Triples.of(it, columns=(user, item, value)), with the names of its columns, is the table, .to_numpy() the "
+            "matrix"
+        )
+    return None
+
+
+def table_of(X: Any) -> Triples | None:
+    """What an estimator is given, if it is a table; None if it is a matrix, as any data frame is to scikit-learn.
+
+    A data frame whose columns are named as those of users and items would be fitted as numbers: that is an error.
+    """
+    if isinstance(X, Triples) or is_mapping(X):
+        return Triples.of(X)
+    return as_triples(X, None) if has_names_of_ids(X) else None
+
+
+def _as_values(values: Any, table: Triples) -> NDArray[Any]:
+    if isinstance(values, np.ma.MaskedArray):
+        raise TypeError("values must not be a masked array")
+    try:
+        out: NDArray[Any] = np.asarray(values)
+        if out.dtype.kind == "O":  # as data frames keep missing ones beside integers
+            entries = cast("list[Any]", out.tolist())
+            out = np.array([np.nan if _is_missing(value) else value for value in entries])
+    except ValueError as error:
+        raise ValueError(f"values must be a vector of numbers: {error}") from None
+    if out.dtype.kind not in "fiub":
+        raise TypeError(f"values must hold real numbers, got dtype {out.dtype}")
+    if out.shape != table.users.shape:
+        raise ValueError(f"values must have one entry for each of the {len(table)} lines, got shape {out.shape}")
+    out = np.ascontiguousarray(out, out.dtype if out.dtype.name in ("float32", "float64") else np.float64)
+    good = np.isfinite(out)
+    if not good.all():
+        at = int(np.argmin(good))
+        raise ValueError(f"values must be finite: entry {at}, {pair_of(table, at)}, has {out[at]}")
+    return out
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or type(value).__name__ in ("NAType", "NaTType")
+
+
+@contextmanager
+def _in_file(path: str | PathLike[str], found: Three) -> Generator[None]:
+    """Let errors that name an entry name the file and, in text, the line."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        at = re.search(r"entry (\d+)", str(error))
+        if at is None or found.lines is None:
+            raise SourceError(f"{path}: {error}") from None
+        raise SourceError(f"{path}, line {found.lines[int(at[1])]}: {error}") from None
+
+
+@contextmanager
+def naming_ids(rows: IdMap | None, columns: IdMap | None) -> Generator[None]:
+    """Let errors that name an entry by its indices name it by its ids, where there are any."""
+    try:
+        yield
+    except ValueError as error:
+        message = str(error)
+        found = re.search(r"entry \((\d+), (\d+)\)", message)
+        if found is None or (rows is None and columns is None):
+            raise
+        i, j = (ids[int(at)] if ids else int(at) for ids, at in ((rows, found[1]), (columns, found[2])))
+        raise type(error)(message.replace(found[0], f"the pair ({i}, {j})")) from None

@@ -1,0 +1,82 @@
+"""Batches of rows as they come out of an iterator: read once, in order."""
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from fastsketch.data.files._input import SourceError
+from fastsketch.data.sources._names import check_names
+from fastsketch.data.sources._source import Place, Source
+
+
+class BatchSource(Source):
+    """Arrays, sparse matrices or dataframes, one after another, of one width and dtype.
+
+    The first batch is asked for at once: it says how wide rows are. `opened` makes a source of a batch; `dtype`: what
+    all are converted to in any case.
+    """
+
+    repeatable = waits = False
+    n_rows: int | None = None
+
+    def __init__(self, batches: Iterable[Any], opened: Callable[[Any], Source], *, any_dtype: bool = False) -> None:
+        self.name = f"the {type(batches).__name__}"
+        self._opened, self._any_dtype = opened, any_dtype
+        rest = iter(batches)
+        first = next(rest, None)
+        if first is None:
+            raise SourceError(f"{self.name} gives no batches of rows")
+        self._batches: Iterator[Any] | None = chain([first], rest)
+        source = self._source(first, 0)
+        self.n_features, self.feature_names = source.n_features, source.feature_names
+        self.dtype, self.sparse = source.dtype, source.sparse
+        self._starts: list[int] = []  # rows before each batch that has been read
+
+    def _source(self, batch: Any, number: int) -> Source:
+        if isinstance(batch, tuple):
+            raise SourceError(f"{self.name}: batch {number} is a tuple: give the rows alone")
+        try:
+            return self._opened(batch)
+        except (ValueError, TypeError) as error:
+            raise SourceError(f"{self.name}: batch {number}: {error}") from error
+
+    def read(self, start_row: int = 0) -> Iterator[tuple[Any, int]]:
+        """See Source."""
+        if self._batches is None:
+            raise SourceError(f"{self.name} has been read: an iterator gives its rows once")
+        batches, self._batches = self._batches, None
+        row = 0
+        for number, batch in enumerate(batches):
+            source = self._source(batch, number)
+            self._check(source, number)
+            self._starts.append(row)
+            for rows, _ in source.read():
+                row += rows.shape[0]
+                skipped = max(0, start_row - (row - rows.shape[0]))
+                if skipped < rows.shape[0]:
+                    kept = rows[skipped:] if skipped else rows
+                    kept = kept if self.dtype is None or self._any_dtype else kept.astype(self.dtype, copy=False)
+                    yield kept, 0
+
+    def _check(self, source: Source, number: int) -> None:
+        of = f"{self.name}: batch {number}"
+        if source.n_features != self.n_features:
+            raise SourceError(f"{of} has {source.n_features} columns, those before {self.n_features}")
+        if source.feature_names is not None and self.feature_names is not None:
+            check_names(source.feature_names, self.feature_names, of, "those before")
+        if self._any_dtype or self.dtype is None or source.dtype is None:
+            return
+        if not np.can_cast(source.dtype, self.dtype, "safe"):
+            raise SourceError(f"{of} holds {source.dtype}, those before {self.dtype}: give the dtype of all")
+
+    def identity(self) -> dict[str, Any]:
+        """See Source: SourceError."""
+        raise SourceError(f"{self.name} gives its rows once")
+
+    def place(self, row: int) -> Place:
+        """See Source: the batch, and the row within it."""
+        number = max(0, sum(start <= row for start in self._starts) - 1)
+        start = self._starts[number] if self._starts else 0
+        return Place(f"{self.name}, batch {number}", row - start, None)

@@ -1,0 +1,61 @@
+"""What sources of files have in common: a path, and a look at whether the file is still the one that was opened."""
+
+from pathlib import Path
+from typing import Any
+
+from fastsketch.data.files._input import SourceError
+from fastsketch.data.sources._identity import of_file
+from fastsketch.data.sources._source import Source
+
+
+class FileSource(Source):
+    """Rows of one regular file."""
+
+    path: Path
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.name = path, str(path)
+        with reading(path):
+            about = path.stat()
+        self._stamp = about.st_size, about.st_mtime_ns
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "path": self.path.absolute()}  # another process may stand in another folder
+
+    @property
+    def file_bytes(self) -> int:
+        """Length of the file when it was opened."""
+        return self._stamp[0]
+
+    def check_unchanged(self) -> None:
+        """SourceError if the file is gone, or is another one than when it was opened."""
+        try:
+            about = self.path.stat()
+        except OSError as error:
+            raise SourceError(f"{self.name} is gone: it was there when it was opened ({error.strerror})") from None
+        size, modified = self._stamp
+        if about.st_size != size:
+            raise SourceError(
+                f"{self.name} has changed since it was opened: it had {size:,} bytes and has {about.st_size:,}"
+            )
+        if about.st_mtime_ns != modified:
+            raise SourceError(f"{self.name} has changed since it was opened: it was written to")
+
+    def identity(self) -> dict[str, Any]:
+        """See Source."""
+        self.check_unchanged()
+        return of_file(self.path)
+
+
+class reading:  # noqa: N801  it stands in a with statement
+    """Errors of the system while a file is opened or read, as SourceError that names it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
+        if isinstance(error, OSError):
+            raise SourceError(f"{self._path} cannot be read: {error.strerror or error}") from error

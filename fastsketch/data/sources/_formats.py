@@ -1,0 +1,137 @@
+"""Which function opens what: files by the suffix of their name, objects by what they are.
+
+A function is named "module.function" of this room and imported when it is needed. One of a file is called with
+(path, options), one of an object with (object, options): Options has what was asked for. It gives a Source; `columns`,
+`dtype` and `fill` are applied to that by ``open_rows``, unless the source takes the columns itself (``only``).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fastsketch.data.files._input import DECOMPRESSORS
+from fastsketch.data.files._table import Dialect
+from fastsketch.data.sources._source import Source
+
+
+@dataclass(frozen=True)
+class Options:
+    """Arguments of open_rows that a format may look at."""
+
+    columns: tuple[str | int, ...] | None = None
+    numeric: bool = False  # all columns that hold numbers, in place of `columns`
+    dtype: np.dtype[Any] | None = None
+    n_features: int | None = None
+    zero_based: bool = False
+    key: str | None = None
+    dialect: Dialect = Dialect()
+    beside: str | int | None = None  # see _beside.py
+    max_unpacked: int | None = None  # see most_unpacked of io/_input.py
+
+
+# Files by suffix.
+BY_SUFFIX = {
+    ".npy": "_opening.npy",
+    ".npz": "_opening.npz",
+    ".parquet": "_parquet.open_parquet",
+    ".pq": "_parquet.open_parquet",
+    ".arrow": "_ipc.open_ipc",
+    ".feather": "_ipc.open_ipc",
+    ".ipc": "_ipc.open_ipc",
+    ".arrows": "_ipc.open_ipc",
+    ".h5": "_hdf5.open_hdf5",
+    ".hdf5": "_hdf5.open_hdf5",
+    ".hdf": "_hdf5.open_hdf5",
+    ".h5ad": "_anndata.open_h5ad",
+    ".zarr": "_zarr.open_zarr",
+}
+# Text that may be compressed, by the suffix before that of compression.
+TEXT_BY_SUFFIX = {
+    ".csv": "_opening.table",
+    ".tsv": "_opening.table",
+    ".mtx": "_opening.market",
+    ".svm": "_opening.svmlight",
+    ".svmlight": "_opening.svmlight",
+    ".libsvm": "_opening.svmlight",
+}
+# Names that end in one of these are folders which are one source, not folders of files.
+FOLDERS_OF_ONE = frozenset({".zarr"})
+# Any other name: by the first lines.
+ANY_TEXT = "_opening.text"
+
+# Streams by their first bytes; called with (a stream, options). Others are text, or compressed.
+STREAMS_BY_START: dict[bytes, str] = {}
+TEXT_STREAMS = {
+    "svmlight": "_opening.svmlight_stream",
+    "table": "_opening.table_stream",
+    "market": "_opening.market_stream",
+}
+
+# Objects: (whether it is one, what opens it); the first that knows an object has it. The tests import nothing.
+Test = Callable[[Any], bool]
+
+
+def known_as(module: str, *names: str) -> Test:
+    """A test for objects whose class, or a class it descends from, has this name in this package."""
+
+    def test(x: Any) -> bool:
+        return any(kind.__module__.split(".")[0] == module and kind.__name__ in names for kind in type(x).__mro__)
+
+    return test
+
+
+def _gives_batches(x: Any) -> bool:
+    return hasattr(x, "__arrow_c_stream__") or known_as("pyarrow", "RecordBatch")(x)
+
+
+BY_KIND: list[tuple[Test, str]] = [
+    (known_as("pandas", "DataFrame"), "_pandas.open_frame"),
+    (known_as("h5py", "Dataset"), "_hdf5.open_dataset"),
+    (known_as("zarr", "Array"), "_zarr.open_array"),
+    (known_as("anndata", "AnnData"), "_anndata.open_object"),
+    (known_as("dask", "Array"), "_dask_array.open_dask"),
+    (_gives_batches, "_dataframes.open_table"),
+]
+
+
+# What holds rows, and is none: (whether it is one, what to give in its place).
+INSTEAD: list[tuple[Test, str]] = [
+    (known_as("polars", "LazyFrame"), "collect() it, or name the files"),
+    (known_as("pyarrow", "Dataset"), "take its to_table(), or name the files"),
+    (known_as("dask", "DataFrame"), "take its to_dask_array(lengths=True), or name the files"),
+    (known_as("dask_expr", "DataFrame"), "take its to_dask_array(lengths=True), or name the files"),
+    (known_as("h5py", "Group", "File"), "take a data set of it, x[key], or name the file and its key"),
+    (known_as("zarr", "Group"), "take an array of it, x[key], or name the folder and its key"),
+]
+
+
+def function(name: str) -> Callable[[Any, Options], Source]:
+    """Return the function that "module.function" of this room names."""
+    module, attribute = name.split(".")
+    return getattr(import_module(f"fastsketch.data.sources.{module}"), attribute)
+
+
+def of_file(path: Path) -> str:
+    """The name of the function that opens a file of this name."""
+    suffix = path.suffix.lower()
+    if suffix in BY_SUFFIX:
+        return BY_SUFFIX[suffix]
+    if suffix in DECOMPRESSORS:
+        suffix = path.with_suffix("").suffix.lower()
+    return TEXT_BY_SUFFIX.get(suffix, ANY_TEXT)
+
+
+def refuse_lazy(x: Any) -> None:
+    """Raise TypeError for an object that stands for rows and has none by itself, with what to give in its place."""
+    for test, advice in INSTEAD:
+        if test(x):
+            raise TypeError(f"a {type(x).__name__} cannot be read a chunk at a time: {advice}")
+
+
+def of_object(x: Any) -> str | None:
+    """The name of the function that opens an object; None if no one knows it."""
+    return next((name for test, name in BY_KIND if test(x)), None)

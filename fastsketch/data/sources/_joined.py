@@ -1,0 +1,181 @@
+"""Several sources of one width, one after another."""
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastsketch.data.files._input import SourceError
+from fastsketch.data.sources._names import common_names
+from fastsketch.data.sources._select import picked
+from fastsketch.data.sources._source import Place, Source, length, rows_of_part
+from fastsketch.data.sources._svmlight import SvmlightSource
+
+
+def joined(sources: Sequence[Source]) -> Source:
+    """Sources as one, itself where there is one.
+
+    Raises
+    ------
+    SourceError
+        If they differ in their number of columns, or in the names of these.
+    """
+    sources = _of_one_width([one for source in sources for one in source.each()])
+    if len(sources) == 1:
+        return sources[0]
+    return Joined(sources)
+
+
+def _of_one_width(sources: list[Source]) -> list[Source]:
+    """svmlight text is as wide as the widest of all; other sources have the width that they have."""
+    widths = {source.n_features for source in sources}
+    if len(widths) == 1:
+        return sources
+    width = max(widths)
+    fixed = [source for source in sources if not isinstance(source, SvmlightSource)]
+    other = next((source for source in fixed if source.n_features != fixed[0].n_features), None)
+    if other is not None:
+        common_names(fixed)  # which names the column
+        raise SourceError(
+            f"the inputs differ in their number of columns: {fixed[0].name} has {fixed[0].n_features}, {other.name} "
+            f"has {other.n_features}"
+        )
+    if fixed and fixed[0].n_features != width:
+        wide = next(source for source in sources if source.n_features == width)
+        raise SourceError(
+            f"the inputs differ in their number of columns: {fixed[0].name} has {fixed[0].n_features}, {wide.name} has "
+            f"{width}"
+        )
+    return [source.widened(width) if isinstance(source, SvmlightSource) else source for source in sources]
+
+
+class Joined(Source):
+    """The rows of several sources, one after another."""
+
+    def __init__(self, sources: Sequence[Source]) -> None:
+        self.sources = list(sources)
+        first = self.sources[0]
+        self.name = f"{first.name} and {len(self.sources) - 1} more"
+        self.n_features = first.n_features
+        self.feature_names = common_names(self.sources)
+        dtypes = [source.dtype for source in self.sources]
+        known = [dtype for dtype in dtypes if dtype is not None]
+        self.dtype = np.result_type(*known) if len(known) == len(dtypes) else None
+        self.complete = all(source.complete for source in self.sources)
+        self.beside, self.taken = first.beside, first.taken
+        self.labelled = all(source.labelled for source in self.sources)
+        self.sparse = any(source.sparse for source in self.sources)
+        self.repeatable = all(source.repeatable for source in self.sources)
+        self.waits = self.repeatable and any(source.waits for source in self.sources)
+        rows = [source.n_rows for source in self.sources]
+        counts = [n for n in rows if n is not None]
+        self.n_rows = sum(counts) if len(counts) == len(rows) else None
+        self.size = sum(source.size for source in self.sources)
+        # rows before each source, as far as they are known; of text they are when it has been read
+        self._before: list[int] = [0, *accumulate(counts)]
+        self._counted: dict[int, int] = {k: row for k, row in enumerate(rows) if row is not None}
+
+    @property
+    def n_bytes(self) -> int:
+        """See Source."""
+        return sum(source.n_bytes for source in self.sources)
+
+    def read(self, start_row: int = 0) -> Iterator[tuple[Any, int]]:
+        """See Source."""
+        return cast("Any", self._each(start_row, lambda source, row: source.read(row)))
+
+    def read_beside(self, start_row: int = 0) -> Iterator[tuple[Any, NDArray[Any], int]]:
+        """See Source."""
+        return cast("Any", self._each(start_row, lambda source, row: source.read_beside(row)))
+
+    def _each(self, start_row: int, read: Callable[[Source, int], Iterator[Any]]) -> Iterator[tuple[Any, ...]]:
+        """Yield what `read` gives of one source after another, with positions counted through all of them."""
+        before = first = 0
+        for k, source in enumerate(self.sources):
+            known = self._counted.get(k)
+            if known is None or first + known > start_row:
+                skip = max(0, start_row - first)
+                # of a source that does not say how many rows it has, only reading shows where it ends
+                left, rows_here = (skip, 0) if known is None else (0, skip)
+                for rows, *values, position in read(source, skip - left):
+                    n = length(rows)
+                    gone = min(left, n)
+                    left, rows_here = left - gone, rows_here + n
+                    if gone:
+                        rows, values = rows[gone:], [column[gone:] for column in values]
+                    if gone < n:
+                        yield self._cast(rows), *values, before + position
+                known = self._counted[k] = rows_here
+            first, before = first + known, before + source.size
+
+    def _cast(self, rows: Any) -> Any:
+        return rows if self.dtype is None or rows.dtype == self.dtype else rows.astype(self.dtype)
+
+    def between(self, start: int, stop: int) -> Source:
+        """See Source."""
+        found: list[Source] = []
+        first = max(0, bisect_right(self._before, start) - 1)
+        for source, before in zip(self.sources[first:], self._before[first:], strict=False):
+            if before >= stop:
+                break
+            low, high = max(start - before, 0), min(stop - before, source.n_rows or 0)
+            if low < high:
+                found.append(source if high - low == source.n_rows else source.between(low, high))
+        part = self._part(found or self.sources[first : first + 1])
+        part.first_row = self.first_row + start
+        return part
+
+    def _part(self, sources: list[Source]) -> "Joined":
+        part = Joined(sources)
+        part.dtype, part.feature_names, part.sparse = self.dtype, self.feature_names, self.sparse
+        return part
+
+    def each(self) -> list[Source]:
+        """See Source."""
+        return self.sources
+
+    def only(self, columns: Sequence[int]) -> Source:
+        """See Source."""
+        return Joined([picked(source, columns) for source in self.sources])
+
+    def parts(self, n_bytes: int, *, multiple: int = 1) -> list[Source]:
+        """See Source: rows are counted through all sources, or, where they do not say how many they have, their own
+        parts, small ones together.
+        """
+        if not self.repeatable:
+            return [self]
+        if self.n_rows is not None and (multiple > 1 or all(map(_can_be_cut, self.sources))):
+            step = rows_of_part(self, n_bytes, multiple)
+            cuts = range(0, max(1, self.n_rows), step)
+            return [self.between(start, min(start + step, self.n_rows)) for start in cuts]
+        groups: list[list[Source]] = []
+        held = 0
+        for part in (part for source in self.sources for part in source.parts(n_bytes, multiple=multiple)):
+            if groups and held + part.n_bytes <= n_bytes:
+                groups[-1].append(part)
+                held += part.n_bytes
+            else:
+                groups.append([part])
+                held = part.n_bytes
+        return [self._part(group) for group in groups]
+
+    def identity(self) -> dict[str, Any]:
+        """See Source."""
+        return {"sources": [source.identity() for source in self.sources]}
+
+    def place(self, row: int) -> Place:
+        """See Source."""
+        for k, source in enumerate(self.sources):
+            known = self._counted.get(k)
+            if known is None or row < known or k == len(self.sources) - 1:
+                return source.place(row)
+            row -= known
+        raise IndexError(row)
+
+
+def _can_be_cut(source: Source) -> bool:
+    """Whether a source can be cut at any row, for no more than its rows cost."""
+    return type(source).parts is Source.parts

@@ -1,0 +1,41 @@
+"""Errors of a model about the rows of a batch, with the place in the source that these came from."""
+
+import contextlib
+import re
+from collections.abc import Generator
+
+from fastsketch.data.sources._source import Source
+
+
+@contextlib.contextmanager
+def naming(source: Source, start_row: int) -> Generator[None]:
+    """Let a model's errors about rows from start_row of a source on name the file, its row and, in text, the line.
+
+    Parameters
+    ----------
+    source : Source
+    start_row : int
+        Where the rows stand in it.
+
+    Examples
+    --------
+    >>> import numpy as np, fastsketch as fs
+    >>> source = fs.open_rows(np.array([[0.0, 1.0], [2.0, np.inf]]))
+    >>> try:
+    ...     with fs.data.naming(source, start_row=1000):
+    ...         fs.FrequentDirections(2).update(next(iter(source)))
+    ... except ValueError as error:
+    ...     print(error)
+    the rows: rows must be finite: row 1001 holds a NaN or an infinity
+    """
+    try:
+        yield
+    except ValueError as error:
+        message = str(error)
+        found = re.search(r"\b(row|entry) (\d+)\b", message)
+        if found is None:
+            raise ValueError(f"{source.name}, after row {start_row}: {message}") from None
+        name, row, line = source.place(start_row + int(found[2]))
+        before = name if line is None else f"{name}, line {line}"
+        named = "that row" if row is None else f"row {row}"
+        raise ValueError(f"{before}: {message[: found.start()]}{named}{message[found.end() :]}") from None

@@ -1,0 +1,203 @@
+"""open_rows: anything that has rows, as a source."""
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from fastsketch._core.validation import as_dtype, as_flag, as_integer, as_real, is_sparse
+from fastsketch.data.files._input import SourceError
+from fastsketch.data.files._svmlight import MOST_FEATURES
+from fastsketch.data.files._table import as_dialect
+from fastsketch.data.sources import _formats
+from fastsketch.data.sources._arrays import ArraySource
+from fastsketch.data.sources._batches import BatchSource
+from fastsketch.data.sources._beside import set_apart
+from fastsketch.data.sources._files import reading
+from fastsketch.data.sources._formats import Options
+from fastsketch.data.sources._joined import joined
+from fastsketch.data.sources._memmap import open_memmap
+from fastsketch.data.sources._paths import comes_once, files_of, is_name
+from fastsketch.data.sources._select import chosen, picked, positions
+from fastsketch.data.sources._sliced import SlicedSource, has_slices
+from fastsketch.data.sources._source import Source
+from fastsketch.data.sources._streams import open_stream
+
+
+def open_rows(
+    x: Any,
+    *,
+    columns: str | Sequence[str | int] | None = None,
+    dtype: DTypeLike | None = None,
+    fill: float | None = None,
+    n_features: int | None = None,
+    zero_based: bool = False,
+    key: str | None = None,
+    header: bool | None = None,
+    separator: str | None = None,
+    decimal: str = ".",
+    beside: str | int | None = None,
+    max_unpacked: int | None = None,
+) -> Source:
+    """Rows from wherever they are, as a source that is read a chunk at a time.
+
+    Parameters
+    ----------
+    x : path, glob, folder, "-", array, table, ... or a list of these
+        Files: .npy, .npz of scipy (CSR, CSC, COO), .csv, .tsv, .mtx and svmlight text (any other name), text as .gz,
+        .bz2, .xz too; .parquet, .arrow, .feather and .ipc (extra: arrow), .h5, .hdf5 and .h5ad (hdf5), .zarr (zarr). A
+        folder is its files in the order of their names, but for hidden ones and those that begin with "_"; a list
+        is its items, one after another. "-" is standard input; it and other pipes are known by their first bytes, and
+        read once.
+        Objects: arrays, sparse matrices, memory maps, anything with a shape and slices (h5py, Zarr), AnnData, dask
+        arrays, data frames (what offers ``__arrow_c_stream__``), iterators of batches, and sources.
+    columns : str, or sequence of str or int, optional
+        Names or positions of the columns that are read, in this order; "numeric": all that hold numbers (of text, in
+        its first lines). One of lists of numbers (an embedding) is as many columns as the lists are long.
+    dtype : {float32, float64}, optional
+        Of the rows. By default that of the data, for columns of several types the smallest that holds all of them.
+    fill : float, optional
+        What stands in the place of missing numbers (NaN, nulls, empty cells). By default they are an error.
+    n_features : int, optional
+        Columns of svmlight text; without it files are read once before, and streams need it.
+    zero_based : bool, default False
+        Whether the features of svmlight text count from 0.
+    key : str, optional
+        The data set within an HDF5 file or a Zarr group, the layer of AnnData; needed where there are several.
+    header : bool, optional
+        Whether the first line of a table of text has names. By default it has where a column is asked for by name, or a
+        word in it stands above numbers or dates; where it holds words and nothing tells, that is an error.
+    separator : str, optional
+        What divides the columns of a table of text: by default tabs, semicolons or commas, as the first lines have
+        them.
+    decimal : {".", ","}, default "."
+        The decimal point of a table of text.
+    beside : str or int, optional
+        A column that is read beside the rows, of any type, and is none of theirs: see ``Source.chunks_beside``.
+    max_unpacked : int, optional
+        Bytes that a compressed file may unpack to whose matrix is held as a whole (.npz, .mtx.gz). By default 16 MiB
+        and 32 times its length: more is an error.
+
+    Returns
+    -------
+    source : fastsketch.data.Source
+        An iterable of chunks: arrays (k, d), or CSR, of one dtype and width, each good until the next is read. It has
+        ``n_rows`` (None if only the end shows it), ``n_features``, ``feature_names``, ``parts``. Reading runs on a
+        thread, two chunks ahead at most.
+
+    Raises
+    ------
+    SourceError
+        If there is nothing, or what there is is damaged, of another format, or has other columns than the files before;
+        while it is read, for a number that is missing, and for a file that has changed since it was opened. The message
+        names the file, and the row, line and column where there are such.
+    ImportError
+        If a format needs a package that is not installed: the message names the extra.
+    TypeError, ValueError
+        If an argument is none.
+
+    Examples
+    --------
+    >>> import numpy as np, fastsketch as fs
+    >>> source = fs.open_rows([np.zeros((3, 2)), np.ones((4, 2))])
+    >>> source.n_rows, source.n_features
+    (7, 2)
+    >>> float(sum(rows.sum() for rows in source))
+    8.0
+    """
+    if n_features is not None:
+        n_features = as_integer(n_features, "n_features", 1, MOST_FEATURES + 1)
+    numeric = isinstance(columns, str) and columns == "numeric"
+    options = Options(
+        columns=None if columns is None or numeric else _as_columns(columns),
+        numeric=numeric,
+        dtype=None if dtype is None else as_dtype(dtype),
+        n_features=n_features,
+        zero_based=as_flag(zero_based, "zero_based"),
+        key=key,
+        dialect=as_dialect(header, separator, decimal),
+        max_unpacked=None if max_unpacked is None else as_integer(max_unpacked, "max_unpacked", 1),
+        beside=beside if beside is None or isinstance(beside, str) else as_integer(beside, "beside", -MOST_FEATURES),
+    )
+    if fill is not None:
+        fill = as_real(fill, "fill", -float("inf"), float("inf"))
+    source = _opened(x, options)
+    if options.beside is not None:
+        source = set_apart(source, options.beside)
+    # a table takes its columns where it is opened: others may hold no numbers, and one may hold several a row
+    columns = None if source.taken is not None and source.taken == options.columns else options.columns
+    return chosen(source, columns=columns, dtype=options.dtype, fill=fill)
+
+
+def _as_columns(columns: str | Sequence[str | int]) -> tuple[str | int, ...]:
+    if isinstance(columns, str):
+        return (columns,)
+    found: list[str | int] = []
+    for column in columns:
+        found.append(column if isinstance(column, str) else as_integer(column, "columns", -MOST_FEATURES))
+    if not found:
+        raise ValueError("columns must name a column")
+    return tuple(found)
+
+
+def _opened(x: Any, options: Options) -> Source:
+    if isinstance(x, Source):
+        return x
+    if is_name(x):
+        if comes_once(x):
+            return open_stream(Path(x), options)
+        return _joined([_of_file(path, options) for path in files_of(x)], options)
+    if isinstance(x, list | tuple) and x and all(map(_is_one, cast("Any", x))):
+        return _joined([_opened(item, options) for item in cast("Iterable[Any]", x)], options)
+    return _of_object(x, options)
+
+
+def _joined(sources: list[Source], options: Options) -> Source:
+    """Sources as one; where some have taken their columns, the others take theirs before they are joined."""
+    wanted = options.columns
+    if wanted is not None and any(source.taken is not None for source in sources):
+        sources = [
+            source if source.taken == wanted else picked(source, positions(source, wanted)) for source in sources
+        ]
+        out = joined(sources)
+        out.taken = wanted
+        return out
+    return joined(sources)
+
+
+def _is_one(item: Any) -> bool:
+    """Whether an item of a list is a source by itself, and no row."""
+    return is_name(item) or isinstance(item, Source) or len(getattr(item, "shape", ())) == 2
+
+
+def _of_object(x: Any, options: Options, *, batches: bool = True) -> Source:
+    if type(x) is np.ndarray:
+        return ArraySource(x)
+    _formats.refuse_lazy(x)
+    if (name := _formats.of_object(x)) is not None:
+        return _formats.function(name)(x, options)
+    if isinstance(x, np.memmap):
+        return open_memmap(cast("Any", x))
+    if isinstance(x, np.ndarray | list | tuple) or is_sparse(x):
+        return ArraySource(x)
+    if has_slices(x):
+        return SlicedSource(x)
+    if hasattr(x, "__array__"):
+        return ArraySource(x)
+    if batches and hasattr(x, "__iter__") and type(x) not in (bytes, bytearray, dict):
+        one = partial(_of_object, options=options, batches=False)
+        return BatchSource(x, one, any_dtype=options.dtype is not None)
+    if not batches:
+        raise TypeError(f"it must be an array, a sparse matrix or a table, got {type(x).__name__}")
+    raise TypeError(f"rows must be a path, an array, an iterator of batches or another source, got {type(x).__name__}")
+
+
+def _of_file(path: Path, options: Options) -> Source:
+    with reading(path):
+        if path.is_file() and path.stat().st_size == 0:
+            raise SourceError(f"{path} is empty")
+        path.stat()
+        return _formats.function(_formats.of_file(path))(path, options)

@@ -1,0 +1,83 @@
+"""Names of files: globs and folders as the files that they stand for, in the order of their names."""
+
+import glob
+import os
+from os import PathLike
+from pathlib import Path
+from typing import Any, TypeGuard
+
+from fastsketch.data.files._input import SourceError
+from fastsketch.data.sources._formats import FOLDERS_OF_ONE
+
+STANDARD_INPUT = "-"
+
+
+def is_name(x: Any) -> TypeGuard[str | PathLike[str]]:
+    """Whether x names files."""
+    return isinstance(x, str | PathLike)
+
+
+def comes_once(path: str | PathLike[str]) -> bool:
+    """Whether a name is that of a pipe or another stream: its rows come once.
+
+    Parameters
+    ----------
+    path : str or path
+        "-" is standard input.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> from fastsketch.data.sources import comes_once
+    >>> comes_once("-"), comes_once("rows.npy")
+    (True, False)
+    """
+    if os.fspath(path) == STANDARD_INPUT:
+        return True
+    path = Path(path)
+    return path.exists() and not path.is_file() and not path.is_dir()
+
+
+def files_of(name: str | PathLike[str]) -> list[Path]:
+    """The files that a name stands for: itself, those of a folder, or those that a glob matches.
+
+    Raises
+    ------
+    SourceError
+        If there are none.
+    """
+    path = Path(name)
+    if not os.fspath(name):  # of a variable that is not set; as a path it is this folder
+        raise SourceError("the name of a file must not be empty")
+    if _is_one(path):
+        return [path]
+    if path.is_dir():
+        return _of_folder(path)
+    text = os.fspath(name)
+    if not path.exists() and glob.has_magic(text):
+        matches = sorted(glob.glob(text, recursive=True))  # noqa: PTH207  Path.glob takes no absolute ones
+        found = list(map(Path, matches))
+        files = [file for match in found for file in ([match] if _is_one(match) or match.is_file() else [])]
+        if not files:
+            raise SourceError(f"no file matches {text}" + (": only folders do" if found else ""))
+        return files
+    return [path]
+
+
+def _is_one(path: Path) -> bool:
+    return path.suffix in FOLDERS_OF_ONE and path.is_dir()
+
+
+def _of_folder(folder: Path) -> list[Path]:
+    """All files of a folder and those within it, but for hidden ones and marks of what has been written (_SUCCESS)."""
+    found: list[Path] = []
+    for place, folders, files in os.walk(folder):
+        one = [name for name in folders if Path(name).suffix in FOLDERS_OF_ONE]
+        folders[:] = [name for name in folders if not name.startswith((".", "_")) and name not in one]
+        found += [Path(place, name) for name in (*files, *one) if not name.startswith((".", "_"))]
+    if not found:
+        raise SourceError(f"{folder} is a folder without files")
+    return sorted(found, key=lambda path: path.parts)

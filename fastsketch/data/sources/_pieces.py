@@ -1,0 +1,190 @@
+"""Rows of tables, batch after batch and column by column, as chunks of rows."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastsketch._kernels.io.arrow import Batch
+from fastsketch.data.files._input import SourceError
+from fastsketch.data.sources import _source
+from fastsketch.data.sources._ahead import Spaces
+from fastsketch.data.sources._table_columns import Chosen
+
+
+class Piece(Protocol):
+    """Consecutive rows that lie in memory in some form."""
+
+    @property
+    def n_rows(self) -> int:
+        """How many."""
+        ...
+
+    def put(self, first: int, out: NDArray[Any]) -> None:
+        """Rows first .. first + len(out) - 1 as rows of out."""
+        ...
+
+
+class Ragged(ValueError):
+    """A list of another length than those before it: the row within its piece, and what is wrong with it."""
+
+    def __init__(self, row: int, text: str) -> None:
+        super().__init__(text)
+        self.row = row
+
+    def at(self, name: str, row: int) -> SourceError:
+        """The same, with the row within the source of that name."""
+        return SourceError(f"{name}, row {row}: {self}")
+
+
+class OfBatch:
+    """The rows of one batch of a table.
+
+    Parameters
+    ----------
+    batch : Batch
+    chosen : Chosen
+        The columns, with positions in the batch.
+    """
+
+    def __init__(self, batch: Batch, chosen: Chosen) -> None:
+        self._batch, self._chosen = batch, chosen
+        self._columns, self._widths = np.array(chosen.columns, np.intp), np.array(chosen.widths, np.intp)
+        self._places = chosen.places()
+        self.n_rows = batch.n_rows
+
+    def put(self, first: int, out: NDArray[Any]) -> None:
+        """See Piece; nulls become NaN."""
+        found = self._batch.to_rows(first, self._columns, self._places, self._widths, out)
+        if found is not None:
+            row, column, length = found
+            k = self._chosen.columns.index(column)
+            width = self._chosen.widths[k]
+            has = f"{length} entries" if length >= 0 else "a list that lies outside its entries"
+            raise Ragged(row, f"column {self._chosen.names[k]!r} has {has}, in the rows before it has {width}")
+
+
+def believed(batch: Any) -> Batch:
+    """A batch of pyarrow, once that has held its counts, offsets and codes against the length of its buffers."""
+    batch.validate(full=True)
+    return Batch(*batch.__arrow_c_array__())
+
+
+class OfArray:
+    """Rows that are rows."""
+
+    def __init__(self, rows: NDArray[Any]) -> None:
+        self._rows, self.n_rows = rows, len(rows)
+
+    def put(self, first: int, out: NDArray[Any]) -> None:
+        """See Piece."""
+        np.copyto(out, self._rows[first : first + len(out)], casting="unsafe")
+
+
+class SideBySide:
+    """Pieces of the same rows, each with some of the columns."""
+
+    def __init__(self, pieces: "list[tuple[slice, OfArray]]", n_rows: int) -> None:
+        self._pieces, self.n_rows = pieces, n_rows
+
+    def put(self, first: int, out: NDArray[Any]) -> None:
+        """See Piece."""
+        for columns, piece in self._pieces:
+            piece.put(first, out[:, columns])
+
+
+def rows_of_chunk(n_features: int, dtype: np.dtype[Any]) -> int:
+    """Rows of a chunk."""
+    return max(1, _source.CHUNK_BYTES // (n_features * dtype.itemsize))
+
+
+def chunks_of(
+    pieces: Iterable[Piece],
+    *,
+    skip: int,
+    n_rows: int | None,
+    n_features: int,
+    dtype: np.dtype[Any],
+    name: str,
+    first: int,
+) -> Iterator[NDArray[Any]]:
+    """Chunks of the rows of pieces: without the first `skip`, and at most n_rows after these (None: all there are).
+
+    Row `first` of the source called `name` is the first that is given: where a list has another length, SourceError
+    names its row; where there are fewer rows than n_rows, the last one.
+    """
+    spaces, step = Spaces(), rows_of_chunk(n_features, dtype)
+    step = step if n_rows is None else min(step, n_rows)
+    out, filled, given = None, 0, 0
+    for piece in pieces:
+        place = min(skip, piece.n_rows)
+        skip -= place
+        while place < piece.n_rows and (n_rows is None or given < n_rows):
+            if out is None:
+                out, filled = spaces.next((step, n_features), dtype), 0
+            count = min(step - filled, piece.n_rows - place)
+            if n_rows is not None:
+                count = min(count, n_rows - given)
+            try:
+                piece.put(place, out[filled : filled + count])
+            except Ragged as error:
+                raise error.at(name, first + given + error.row - place) from None
+            place, filled, given = place + count, filled + count, given + count
+            if filled == step:
+                yield out
+                out = None
+    if out is not None and filled:
+        yield out[:filled]
+    if n_rows is not None and given < n_rows:
+        raise too_short(name, first + given, first + n_rows)
+
+
+def too_short(name: str, found: int, stated: int) -> SourceError:
+    """Return the error of a file with fewer rows than it states."""
+    return SourceError(f"{name} is damaged: its rows end after {found:,}, it states {stated:,} and more")
+
+
+def values_of(column: Any) -> NDArray[Any]:
+    """The values of an array of pyarrow: objects, None among them, where they are no numbers or some are missing."""
+    column.validate(full=True)  # where strings begin and end, and the codes of a dictionary: pyarrow follows them
+    if _is_number(column) and column.null_count == 0:
+        return column.to_numpy(zero_copy_only=False)
+    out = np.empty(len(column), object)
+    out[:] = column.to_pylist()
+    return out
+
+
+def _is_number(column: Any) -> bool:
+    return str(column.type) in ("bool", "float", "double", "halffloat") or str(column.type).lstrip("u").startswith(
+        "int"
+    )
+
+
+class Values:
+    """Values of a column beside rows: arrays one after another, as many values at a time as are asked for."""
+
+    def __init__(self, arrays: Iterator[NDArray[Any]], skip: int) -> None:
+        self._arrays, self._left = arrays, np.empty(0)
+        while skip:
+            self._left = self._more()
+            gone = min(skip, len(self._left))
+            self._left, skip = self._left[gone:], skip - gone
+
+    def _more(self) -> NDArray[Any]:
+        found = next(self._arrays, None)
+        if found is None:  # StopIteration would end the rows
+            raise ValueError("the column beside the rows is shorter than they are")
+        return found
+
+    def next(self, count: int) -> NDArray[Any]:
+        """The next values."""
+        found: list[NDArray[Any]] = []
+        while count:
+            if len(self._left) == 0:
+                self._left = self._more()
+                continue
+            found.append(self._left[:count])
+            count -= len(found[-1])
+            self._left = self._left[len(found[-1]) :]
+        return found[0] if len(found) == 1 else np.concatenate(found)

@@ -1,0 +1,235 @@
+"""Some columns of a source, in another dtype, with a number in the place of what is missing."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastsketch._core.validation import is_sparse
+from fastsketch.data.files._input import SourceError
+from fastsketch.data.sources._ahead import Spaces
+from fastsketch.data.sources._source import Place, Source
+
+
+def chosen(
+    source: Source,
+    *,
+    columns: Sequence[str | int] | None = None,
+    dtype: np.dtype[Any] | None = None,
+    fill: float | None = None,
+) -> Source:
+    """A source with these columns in this order, in this dtype, and fill in the place of each NaN.
+
+    Without fill a NaN is an error that names its place when it is read.
+    """
+    if columns is not None:
+        places = positions(source, columns)
+        if places != list(range(source.n_features)):
+            source = picked(source, places)
+    no_nan = source.complete or (source.dtype is not None and source.dtype.kind != "f")
+    if no_nan and (dtype is None or dtype == source.dtype):
+        return source
+    return Checked(source, dtype, fill)
+
+
+def picked(source: Source, columns: Sequence[int]) -> Source:
+    """Columns by position."""
+    return source.only(columns) or Picked(source, columns)
+
+
+def positions(source: Source, columns: Sequence[str | int], argument: str = "columns") -> list[int]:
+    """Positions of columns that are given by name or position; ValueError names one that there is not, or is twice."""
+    found: list[int] = []
+    names = source.feature_names
+    for column in columns:
+        if isinstance(column, str):
+            if names is None:
+                raise ValueError(f"{argument}: {source.name} has no names of columns, got {column!r}: give positions")
+            if column not in names:
+                known = ", ".join(map(repr, names[:20])) + (", ..." if len(names) > 20 else "")
+                raise ValueError(f"{argument}: {source.name} has no column {column!r}: it has {known}")
+            place = names.index(column)
+        else:
+            place = column + source.n_features if column < 0 else column
+            if not 0 <= place < source.n_features:
+                raise ValueError(f"{argument}: {source.name} has {source.n_features} columns, got position {column}")
+        if place in found:
+            raise ValueError(f"{argument}: {column!r} stands there twice")
+        found.append(place)
+    return found
+
+
+class Derived(Source):
+    """A source whose rows are made of those of another one, row by row."""
+
+    def __init__(self, source: Source) -> None:
+        self._of = source
+        self.name, self.n_rows, self.n_features = source.name, source.n_rows, source.n_features
+        self.feature_names, self.dtype, self.sparse = source.feature_names, source.dtype, source.sparse
+        self.size, self.repeatable, self.waits = source.size, source.repeatable, source.waits
+        self.first_row, self.complete = source.first_row, source.complete
+        self.beside, self.labelled = source.beside, source.labelled
+
+    def like(self, source: Source) -> Source:
+        """The same made of another source: of a part."""
+        raise NotImplementedError
+
+    @property
+    def made_of(self) -> Source:
+        """The other source."""
+        return self._of
+
+    def each(self) -> list[Source]:
+        """See Source."""
+        return [self.like(source) for source in self._of.each()]
+
+    @property
+    def n_bytes(self) -> int:
+        """See Source."""
+        return self._of.n_bytes
+
+    def between(self, start: int, stop: int) -> Source:
+        """See Source."""
+        return self.like(self._of.between(start, stop))
+
+    def parts(self, n_bytes: int, *, multiple: int = 1) -> list[Source]:
+        """See Source."""
+        return [self.like(part) for part in self._of.parts(n_bytes, multiple=multiple)]
+
+    def identity(self) -> dict[str, Any]:
+        """See Source."""
+        return self._of.identity()
+
+    def place(self, row: int) -> Place:
+        """See Source."""
+        return self._of.place(row)
+
+
+class Picked(Derived):
+    """Some columns of a source that reads them all."""
+
+    def __init__(self, source: Source, columns: Sequence[int]) -> None:
+        super().__init__(source)
+        self._columns = np.array(columns, np.intp)
+        self.n_features = len(columns)
+        names = source.feature_names
+        self.feature_names = None if names is None else tuple(names[k] for k in columns)
+
+    def like(self, source: Source) -> Source:
+        """See Derived."""
+        return Picked(source, self._columns.tolist())
+
+    @property
+    def n_bytes(self) -> int:
+        """See Source."""
+        return self._of.n_bytes * self.n_features // self._of.n_features if self.n_rows is not None else self.size
+
+    def read(self, start_row: int = 0) -> Iterator[tuple[Any, int]]:
+        """See Source."""
+        spaces = Spaces()
+        for rows, position in self._of.read(start_row):
+            yield self._picked(rows, spaces), position
+
+    def read_beside(self, start_row: int = 0) -> Iterator[tuple[Any, NDArray[Any], int]]:
+        """See Source."""
+        spaces = Spaces()
+        for rows, values, position in self._of.read_beside(start_row):
+            yield self._picked(rows, spaces), values, position
+
+    def _picked(self, rows: Any, spaces: Spaces) -> Any:
+        if is_sparse(rows):
+            return rows[:, self._columns]
+        out = spaces.next((rows.shape[0], self.n_features), rows.dtype)
+        np.take(cast("NDArray[Any]", rows), self._columns, axis=1, out=out)
+        return out
+
+    def identity(self) -> dict[str, Any]:
+        """See Source."""
+        return {**self._of.identity(), "columns": self._columns.tolist()}
+
+
+class Checked(Derived):
+    """The rows of a source in one dtype, without a NaN."""
+
+    def __init__(self, source: Source, dtype: np.dtype[Any] | None, fill: float | None) -> None:
+        while isinstance(source, Checked):
+            dtype = source._dtype if dtype is None else dtype
+            fill = source._fill if fill is None else fill
+            source = source._of
+        super().__init__(source)
+        self._dtype: np.dtype[Any] | None = dtype
+        self._fill: float | None = fill
+        self.dtype = source.dtype if dtype is None else dtype
+        self.complete = True
+
+    def like(self, source: Source) -> Source:
+        """See Derived."""
+        return Checked(source, self._dtype, self._fill)
+
+    @property
+    def n_bytes(self) -> int:
+        """See Source."""
+        if self.n_rows is None or self.sparse or self.dtype is None:
+            return self._of.n_bytes
+        return self.n_rows * self.n_features * self.dtype.itemsize
+
+    def only(self, columns: Sequence[int]) -> Source:
+        """See Source."""
+        return self.like(picked(self._of, columns))
+
+    def read(self, start_row: int = 0) -> Iterator[tuple[Any, int]]:
+        """See Source."""
+        spaces = Spaces()
+        row = start_row
+        for rows, position in self._of.read(start_row):
+            yield self._made(rows, row, spaces), position
+            row += rows.shape[0]
+
+    def read_beside(self, start_row: int = 0) -> Iterator[tuple[Any, NDArray[Any], int]]:
+        """See Source."""
+        spaces = Spaces()
+        row = start_row
+        for rows, values, position in self._of.read_beside(start_row):
+            yield self._made(rows, row, spaces), values, position
+            row += rows.shape[0]
+
+    def _made(self, rows: Any, first: int, spaces: Spaces) -> Any:
+        values: NDArray[Any] = rows.data if is_sparse(rows) else rows
+        out = values
+        if self._dtype is not None and values.dtype != self._dtype:
+            out = spaces.next(values.shape, self._dtype)
+            np.copyto(out, values, casting="unsafe")
+        if out.dtype.kind == "f" and out.size and np.isnan(out.max()):
+            missing = np.isnan(out)
+            if self._fill is None:
+                self._refuse(rows, missing, first)
+            if out is values:
+                out = spaces.next(values.shape, values.dtype)
+                np.copyto(out, values)
+            out[missing] = self._fill
+        if out is values or not is_sparse(rows):
+            return rows if out is values else out
+        return type(rows)((out, rows.indices, rows.indptr), shape=rows.shape)
+
+    def _refuse(self, rows: Any, missing: NDArray[np.bool_], first: int) -> None:
+        if is_sparse(rows):
+            entry = int(np.argmax(missing))
+            row = int(np.searchsorted(rows.indptr, entry, side="right")) - 1
+            column = int(rows.indices[entry])
+        else:
+            row, column = divmod(int(np.argmax(missing)), missing.shape[1])
+        name, number, line = self._of.place(first + row)
+        name = name if line is None else f"{name}, line {line}"
+        where = "it" if number is None else f"row {number}"
+        called = f"{column}" if self.feature_names is None else f"{column} ({self.feature_names[column]!r})"
+        raise SourceError(
+            f"{name}: rows must be finite: {where} holds a NaN in column {called}: leave such rows or the column "
+            "out (columns= of fs.open_rows, --columns), or give a number in its place (fill=, --fill)"
+        )
+
+    def identity(self) -> dict[str, Any]:
+        """See Source."""
+        found = self._of.identity()
+        found |= {} if self._dtype is None else {"dtype": str(self._dtype)}
+        return found if self._fill is None else {**found, "fill": self._fill}

@@ -1,0 +1,239 @@
+"""What every source of rows is."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastsketch._core.validation import as_integer
+from fastsketch.data.sources._ahead import ahead
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+    _Rows: TypeAlias = "NDArray[Any] | csr_array[Any]"
+
+# One chunk read at a time: long enough that a read costs nothing beside the work on it, small beside any memory.
+CHUNK_BYTES = 8 << 20
+
+
+class Place(NamedTuple):
+    """Position of a row: file, row and line."""
+
+    name: str  # of the file or object
+    row: int | None  # counted from 0 within it; None where rows before it would have to be counted
+    line: int | None  # of text, counted from 1; None if it cannot be read again
+
+    def __str__(self) -> str:
+        row = None if self.row is None else f"row {self.row}"
+        line = None if self.line is None else f"line {self.line}"
+        return ", ".join(filter(None, (self.name, line, row)))
+
+
+class Source(ABC):
+    """Rows of one width from somewhere, a chunk at a time.
+
+    A source whose rows can be read again (``repeatable``) is a description: it opens what it names only while it is
+    read, pickles as its names and numbers, and may be read by several threads or processes at once. ``parts`` cuts it
+    into sources of consecutive rows, by the data alone.
+
+    A format implements ``read`` and, where it knows its rows, ``between``; or ``parts``, where it cuts in another way.
+
+    Attributes
+    ----------
+    name : str
+        In messages: a path, "standard input", the type of an object.
+    n_rows : int or None
+        None if only the end of the rows shows it.
+    n_features : int
+    feature_names : tuple of str or None
+        Names of the columns, in their order; None if they have none.
+    dtype : dtype or None
+        Of the rows that are given; None if it is not known before.
+    sparse : bool
+        Whether rows are CSR.
+    size : int
+        In the units of the positions that ``chunks`` gives: rows, or bytes of text; 0 if it is not known.
+    repeatable : bool
+        Whether rows can be read more than once, and from another process.
+    first_row : int
+        Where the rows of a part begin in the source that was cut; 0 otherwise, and where that is not known (text).
+
+    Examples
+    --------
+    >>> import numpy as np, fastsketch as fs
+    >>> source = fs.open_rows(np.arange(12.0).reshape(6, 2))
+    >>> isinstance(source, fs.data.Source), source.n_rows, source.n_features
+    (True, 6, 2)
+    >>> [part.n_rows for part in source.parts(n_bytes=64)]
+    [4, 2]
+    >>> source.between(4, 6).where(1)
+    'the rows, row 5'
+    >>> sum(len(rows) for rows in source)
+    6
+    """
+
+    repeatable: bool = True
+    # Whether rows have to be waited for (a disk, a decompressor), so that reading runs ahead on a thread.
+    waits: bool = True
+
+    name: str
+    n_rows: int | None
+    n_features: int
+    feature_names: tuple[str, ...] | None = None
+    dtype: np.dtype[Any] | None = None
+    sparse: bool = False
+    size: int = 0
+    first_row: int = 0
+    # Whether no entry can be missing: rows need not be looked at for NaN.
+    complete: bool = False
+
+    @abstractmethod
+    def read(self, start_row: int = 0) -> "Iterator[tuple[_Rows, int]]":
+        """Yield (rows, position) in the calling thread; their memory is used again for the third chunk after them.
+
+        Parameters
+        ----------
+        start_row : int, default 0
+        """
+
+    def chunks(self, start_row: int = 0) -> "Iterator[tuple[_Rows, int]]":
+        """Rows from start_row on, as (rows, position after them); rows hold until the next chunk is read.
+
+        Where rows have to be waited for, a thread reads at most two chunks ahead; it ends with the iterator.
+
+        Parameters
+        ----------
+        start_row : int, default 0
+        """
+        if self.waits and (self.n_rows is None or self.n_bytes > CHUNK_BYTES):
+            return ahead(self.read(start_row))
+        return self.read(start_row)
+
+    # The columns as they were asked for, of a format that takes them where it is opened.
+    taken: tuple[str | int, ...] | None = None
+    # The column, by name or position, that lies beside the rows, which lack it: the key of a group, a target.
+    beside: str | int | None = None
+    # Whether labels lie beside the rows that are no column: of svmlight text.
+    labelled: bool = False
+
+    def read_beside(self, start_row: int = 0) -> "Iterator[tuple[_Rows, NDArray[Any], int]]":
+        """Yield (rows, values, position) with the values (n,) of the column beside the rows; otherwise like ``read``.
+
+        Numbers, strings, or objects; what is missing is None or NaN. ValueError if no column lies beside the rows.
+
+        Parameters
+        ----------
+        start_row : int, default 0
+        """
+        raise ValueError(f"{self.name}: no column lies beside these rows: open_rows(..., beside=...) sets one apart")
+
+    def chunks_beside(self, start_row: int = 0) -> "Iterator[tuple[_Rows, NDArray[Any], int]]":
+        """Return an iterator like ``chunks``, with the values (n,) of the column beside the rows.
+
+        Parameters
+        ----------
+        start_row : int, default 0
+        """
+        if self.waits and (self.n_rows is None or self.n_bytes > CHUNK_BYTES):
+            return ahead(self.read_beside(start_row))
+        return self.read_beside(start_row)
+
+    def __repr__(self) -> str:
+        shape = f"{'?' if self.n_rows is None else self.n_rows} x {self.n_features}"
+        kind = f"{', sparse' if self.sparse else ''}{'' if self.dtype is None else f', {self.dtype}'}"
+        return f"<source of {self.name}: {shape}{kind}>"
+
+    def __iter__(self) -> "Iterator[_Rows]":
+        """The rows, a chunk at a time; each chunk holds until the next one is read."""
+        for rows, _ in self.chunks():
+            yield rows
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of the rows in memory, about; of text, those of the text; 0 if it is not known."""
+        if self.n_rows is None:
+            return 0
+        return self.n_rows * self.n_features * (8 if self.dtype is None else self.dtype.itemsize)
+
+    def between(self, start: int, stop: int) -> "Source":
+        """The rows [start, stop) as a source; of sources with n_rows that are repeatable alone.
+
+        Parameters
+        ----------
+        start, stop : int
+            Rows, counted from 0 within this source.
+        """
+        raise NotImplementedError(f"{type(self).__name__} cannot be cut by rows")
+
+    def parts(self, n_bytes: int, *, multiple: int = 1) -> "list[Source]":
+        """Consecutive sources of about n_bytes of rows in memory, all but the last with a multiple of `multiple` rows.
+
+        The cuts depend on the data and on the two numbers alone. A source that cannot be cut, or not there, gives
+        itself or longer parts; parts whose n_rows is None, or no multiple, come of sources that know no better.
+
+        Parameters
+        ----------
+        n_bytes : int
+            Of the rows of a part, about.
+        multiple : int, default 1
+        """
+        if self.n_rows is None or not self.repeatable or type(self).between is Source.between:
+            return [self]
+        step = rows_of_part(self, n_bytes, multiple)
+        if step >= self.n_rows:
+            return [self]
+        return [self.between(start, min(start + step, self.n_rows)) for start in range(0, self.n_rows, step)]
+
+    def varied(self, **fields: Any) -> Self:
+        """The same source with other values of some attributes.
+
+        Parameters
+        ----------
+        **fields
+            Attributes and their values.
+        """
+        other = object.__new__(type(self))
+        for name, value in {**vars(self), **fields}.items():
+            setattr(other, name, value)
+        return other
+
+    def only(self, columns: Sequence[int]) -> "Source | None":
+        """Return a source that reads these columns alone, in this order; None of formats that read all."""
+        return None
+
+    def each(self) -> "list[Source]":
+        """The sources that this one joins, itself if it joins none."""
+        return [self]
+
+    def identity(self) -> dict[str, Any]:
+        """Return JSON values that tell these rows from others: names, sizes, times, digests of samples.
+
+        Raises
+        ------
+        SourceError
+            If the rows come once.
+        """
+        raise NotImplementedError
+
+    def place(self, row: int) -> Place:
+        """Where a row stands, counted from 0 within this source."""
+        return Place(self.name, self.first_row + row, None)
+
+    def where(self, row: int) -> str:
+        """How a message names a row, counted from 0 within this source: the file, the row and, in text, the line."""
+        return str(self.place(row))
+
+
+def length(rows: Any) -> int:
+    """Return the number of rows of a matrix, or of a list of rows with names."""
+    return int(rows.shape[0]) if hasattr(rows, "shape") else len(rows)
+
+
+def rows_of_part(source: Source, n_bytes: int, multiple: int) -> int:
+    """Rows of n_bytes of a source, a multiple of `multiple` and at least so many."""
+    n_bytes, multiple = as_integer(n_bytes, "n_bytes", 1), as_integer(multiple, "multiple", 1)
+    bytes_of_row = max(1, source.n_bytes // max(1, source.n_rows or 0))
+    return max(1, n_bytes // (bytes_of_row * multiple)) * multiple

@@ -1,0 +1,159 @@
+"""Standard input, pipes and other streams: rows that come once, in a format that their first bytes show."""
+
+import io
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from fastsketch.data.files._input import InputFile, SourceError
+from fastsketch.data.files._npy import MAGIC, read_header
+from fastsketch.data.sources import _formats, _source
+from fastsketch.data.sources._ahead import Spaces
+from fastsketch.data.sources._files import reading
+from fastsketch.data.sources._formats import Options
+from fastsketch.data.sources._paths import STANDARD_INPUT
+from fastsketch.data.sources._select import positions
+from fastsketch.data.sources._source import Source
+from fastsketch.data.sources._starts import COMPRESSED, NOT_STREAMED, TABLE, text_format
+
+# Enough of the start of a stream to see what it is: a header of .npy, lines of text.
+HEAD_BYTES = 64 << 10
+
+
+class Stream(io.RawIOBase):
+    """Bytes that are read once, decompressed where they are compressed, after a look at the first of them."""
+
+    def __init__(self, path: Path, *, suffix: str = "", file: Any = None) -> None:
+        super().__init__()
+        self.path = path
+        self.name = "standard input" if str(path) == STANDARD_INPUT else str(path)
+        self._opened: Any = file
+        if file is None:
+            with reading(path):
+                file = sys.stdin.buffer if str(path) == STANDARD_INPUT else path.open("rb", buffering=0)  # noqa: SIM115
+            self._opened = None if file is sys.stdin.buffer else file
+        self._text = InputFile(path, file, suffix=suffix)
+        self._head = b""
+
+    def close(self) -> None:
+        """Close what was opened here; not standard input."""
+        if not self.closed and self._opened is not None:
+            self._opened.close()
+        super().close()
+
+    def held(self, most: int | None) -> Self:
+        """See InputFile."""
+        self._text.held(most)
+        return self
+
+    def readable(self) -> bool:
+        """See RawIOBase."""
+        return True
+
+    def head(self, size: int, *, lines: int = 0) -> bytes:
+        """The first bytes, which will be read again; of text no more than end so many lines are waited for."""
+        while len(self._head) < size and not (lines and self._head.count(b"\n") >= lines):
+            more = self._text.read_some(size - len(self._head))
+            if not more:
+                break
+            self._head += more
+        return self._head[:size]
+
+    def read(self, size: int = -1, /) -> bytes:
+        """The next bytes, fewer than size at the end only."""
+        taken, self._head = self._head[:size], self._head[size:]
+        return taken + self._text.read(size - len(taken)) if len(taken) < size else taken
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Fill a buffer with what is there."""
+        with memoryview(buffer).cast("B") as view:
+            if self._head:
+                taken, self._head = self._head[: len(view)], self._head[len(view) :]
+                view[: len(taken)] = taken
+                return len(taken)
+            return self._text.read_into(view)
+
+
+def open_stream(path: Path, options: Options) -> Source:
+    """The rows of a stream, by its first bytes; it is closed where it is refused."""
+    with ExitStack() as stack:
+        source = of_stream(stack.enter_context(Stream(path)), options)
+        if options.columns is not None and source.taken is None:
+            positions(source, options.columns)
+        stack.pop_all()
+        return source
+
+
+def of_stream(stream: Stream, options: Options) -> Source:
+    """The rows of a stream of which nothing has been read."""
+    start = stream.head(8)
+    if not start:
+        raise SourceError(f"{stream.name} is empty")
+    for magic, suffix in COMPRESSED.items():
+        if start.startswith(magic):
+            return of_stream(Stream(stream.path, suffix=suffix, file=stream), options)
+    if start.startswith(MAGIC):
+        return StreamedMatrix(stream)
+    for magic, what in NOT_STREAMED.items():
+        if start.startswith(magic):
+            raise SourceError(f"{stream.name} is {what}, which is not read from a stream: save it to a file first")
+    for magic, name in _formats.STREAMS_BY_START.items():
+        if start.startswith(magic):
+            return _formats.function(name)(stream, options)
+    kind = TABLE if options.dialect.separator else text_format(stream.head(HEAD_BYTES, lines=1))
+    return _formats.function(_formats.TEXT_STREAMS[kind])(stream, options)
+
+
+class StreamedMatrix(Source):
+    """An .npy matrix that is read once."""
+
+    repeatable = waits = False
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream: Stream | None = stream
+        self.name = stream.name
+        try:
+            header = read_header(stream)
+        except ValueError as error:
+            raise SourceError(f"{self.name} is no .npy file ({error})") from error
+        if header.dtype.kind not in "fiub":
+            raise SourceError(f"{self.name} must hold real numbers, got dtype {header.dtype}")
+        if len(header.shape) != 2 or header.shape[1] == 0:
+            raise SourceError(f"{self.name} must hold a matrix with at least one column, got shape {header.shape}")
+        self.size, self.n_features = header.shape
+        self.n_rows = self.size
+        self._item = self.dtype = header.dtype
+        if header.fortran and min(header.shape) > 1:
+            raise SourceError(
+                f"{self.name} holds a matrix column by column, which is not read from a stream: save it to a file"
+            )
+
+    def read(self, start_row: int = 0) -> Iterator[tuple[Any, int]]:
+        """See Source."""
+        stream, self._stream = self._stream, None
+        if stream is None:
+            raise SourceError(f"{self.name} can be read only once: save it to a file first")
+        dtype, width = self._item, self.n_features * self._item.itemsize
+        spaces, step = Spaces(), max(1, _source.CHUNK_BYTES // width)
+        for start in range(0, self.size, step):
+            stop = min(start + step, self.size)
+            rows = spaces.next((stop - start, self.n_features), dtype)
+            view, done = rows.reshape(-1).view(np.uint8).data, 0
+            while done < len(view) and (count := stream.readinto(view[done:])):
+                done += count
+            if done < len(view):
+                raise SourceError(f"{self.name} is cut short: it ends in row {start + done // width} of {self.size:,}")
+            if stop > start_row:
+                yield rows[max(0, start_row - start) :], stop
+        more = stream.head(1)
+        stream.close()
+        if more:
+            raise SourceError(f"{self.name} goes on after the {self.size:,} rows that its header states")
+
+    def identity(self) -> dict[str, Any]:
+        """See Source: SourceError."""
+        raise SourceError(f"{self.name} can be read only once")

@@ -1,0 +1,287 @@
+"""Tables of numbers in text (.csv, .tsv): dense rows, their columns named by a header."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastsketch._kernels.io import table as kernel
+from fastsketch.data.files._input import InputFile, SourceError, whole_lines
+from fastsketch.data.files._svmlight import LONGEST_LINE
+from fastsketch.data.files._table import (
+    AGAIN,
+    BYTE_ORDER_MARK,
+    DECIDING_LINES,
+    LOGGER,
+    RETURN,
+    UNDIVIDED,
+    UNTOLD,
+    WORD,
+    Dialect,
+    Row,
+    cells_of,
+    is_name,
+    is_numeric,
+    kind_of,
+    listed,
+    no_number,
+    say_header,
+    say_ids,
+    separator_of,
+    tell_header,
+)
+from fastsketch.data.sources import _source
+from fastsketch.data.sources._formats import Options
+from fastsketch.data.sources._select import positions
+from fastsketch.data.sources._streams import Stream
+from fastsketch.data.sources._table_columns import CHOOSE
+from fastsketch.data.sources._text import TextSource
+
+# Of text that is looked at to tell columns and header.
+LOOK_BYTES = 64 << 10
+
+
+class TableText(TextSource):
+    """Rows of numbers in text, with tabs, semicolons, commas or what `dialect` says between columns.
+
+    A number is decimal and finite; a cell that is empty, or NA, n/a, NaN, null, none or ?, is missing: NaN. Columns
+    that are not asked for may hold anything. The first line is a header if `dialect` says so, if a column is asked for
+    by its name, or by what stands in the first lines (``tell_header``); where that does not tell, it is an error.
+    """
+
+    dtype = np.dtype(np.float64)
+
+    def __init__(self, path: Path, options: Options, *, file: Stream | None = None) -> None:
+        super().__init__(path, file)
+        beside, dialect = options.beside, options.dialect
+        self._decimal = dialect.decimal
+        self._delimiter, rows = self._first_rows(dialect, file)
+        if dialect.header is None and any(isinstance(column, str) for column in (beside, *(options.columns or ()))):
+            dialect = dialect._replace(header=True)
+        self._dialect, self._width = dialect, len(rows[0][1])
+        if self._width == 1 and rows[1:] and all(kind_of(cells[0], self._decimal) == WORD for _, cells in rows[1:]):
+            raise SourceError(f"{self.name}, line {rows[0][0]}: {listed(rows[0][1])}: {UNDIVIDED}")
+        self._header = self._is_header(rows)
+        names = _names(rows[0][1], f"{self.name}, line {rows[0][0]}") if self._header else None
+        self.feature_names, self.n_features = names, self._width
+        self._columns: list[int] = list(range(self._width))
+        self._beside: int | None = None
+        if beside is not None:
+            self._beside = positions(self, [beside], "beside")[0]
+            self._columns.remove(self._beside)
+            if not self._columns:
+                raise SourceError(f"{self.name} has no column but {beside!r}")
+            self.beside = beside
+        if options.numeric:
+            self._columns = self._numeric(rows[self._header :], names)
+        if names is not None and options.columns is None:
+            below = [cells for _, cells in rows[1:] if len(cells) == self._width]
+            for k in self._columns:
+                say_ids(self.name, names[k], [cells[k] for cells in below])
+        self._all_names = names
+        self._set_columns()
+
+    def _set_columns(self) -> None:
+        names = self._all_names
+        self.n_features = len(self._columns)
+        self.feature_names = None if names is None else tuple(names[k] for k in self._columns)
+        places = np.full(self._width, kernel.SKIP, np.int32)
+        places[self._columns] = np.arange(len(self._columns), dtype=np.int32)
+        if self._beside is not None:
+            places[self._beside] = kernel.BESIDE
+        self._places: NDArray[np.int32] = places
+
+    def only(self, columns: Sequence[int]) -> Self:
+        """See Source."""
+        part = self.varied(_columns=[self._columns[k] for k in columns])
+        part._set_columns()
+        return part
+
+    def _numeric(self, rows: list[Row], names: Sequence[str] | None) -> list[int]:
+        """The columns that hold numbers in the first lines; SourceError names what stands there if there are none."""
+        for number, cells in rows:
+            if len(cells) != self._width:
+                raise SourceError(f"{self.name}, line {number}: {len(cells)} columns, in the first line {self._width}")
+        found = [k for k in self._columns if is_numeric((cells[k] for _, cells in rows), self._decimal)]
+        if not found:
+            odd = [(number, k, text) for number, cells in rows for k, text in enumerate(cells) if text.strip()]
+            odd.sort(key=lambda cell: kind_of(cell[2], self._decimal) == WORD)  # figures first
+            said = [f": line {n}, column {k + 1}: {no_number(text, self._decimal)}" for n, k, text in odd[:1]]
+            raise SourceError(f"{self.name} has no columns of numbers{''.join(said)}")
+        left = [str(k) if names is None else names[k] for k in self._columns if k not in found]
+        if left:
+            LOGGER.info("%s: columns that hold no numbers are left out: %s", self.name, listed(left))
+        return found
+
+    # -- the first lines -------------------------------------------------------------------------------------------
+    def _first_rows(self, dialect: Dialect, file: Stream | None) -> tuple[str, list[Row]]:
+        """(what divides columns, cells of the first line, of the second and of others that are at hand)."""
+        lines: list[tuple[int, str]] = []
+        for number, line in self._look(file):
+            try:
+                text = line.rstrip(b"\r").decode()
+            except UnicodeDecodeError as error:
+                if len(lines) > 1:
+                    break  # it is named where it is read
+                raise SourceError(
+                    f"{self.name}, line {number}: it is no UTF-8 ({error.reason}): iconv -t UTF-8 makes such text of it"
+                ) from None
+            if not text.strip():
+                continue
+            if not lines and ("\r" in text or "\0" in text):  # lines below are looked at where they are read
+                why = RETURN if "\r" in text else "a NUL byte: it is no text"
+                raise SourceError(f"{self.name}, line {number}: {why}")
+            lines.append((number, text))
+        if not lines:
+            raise SourceError(f"{self.name} holds no rows")
+        separator = dialect.separator or separator_of(self.name, lines, dialect.decimal)
+        rows: list[Row] = []
+        for number, text in lines:
+            try:
+                rows.append((number, cells_of(text, separator)))
+            except ValueError as error:
+                if len(rows) > 1:
+                    break
+                raise SourceError(f"{self.name}, line {number}: {error}") from None
+        return separator, rows
+
+    def _look(self, file: Stream | None) -> Iterator[tuple[int, bytes]]:
+        """The first lines, and their numbers; of a stream as many as are needed, and they will be read again."""
+        if file is None:
+            with InputFile(self.path) as text:
+                number = seen = 0
+                for block in whole_lines(text, LOOK_BYTES, LONGEST_LINE):
+                    for line in bytes(block).removesuffix(b"\n").split(b"\n"):
+                        number += 1
+                        seen += bool(line.strip())
+                        yield number, line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line
+                        if seen == DECIDING_LINES:
+                            return
+                    if seen > 1:
+                        return
+            return
+        size = LOOK_BYTES
+        while True:
+            head = file.head(size, lines=2)
+            full = len(head) < size or head.count(b"\n") >= 2
+            if full or size > LONGEST_LINE:
+                break
+            size *= 2
+        yield from enumerate(head.removeprefix(BYTE_ORDER_MARK).split(b"\n")[:3], 1)
+
+    def _is_header(self, rows: list[Row]) -> bool:
+        if self._dialect.header is not None:
+            return self._dialect.header
+        number, head = rows[0]
+        found = tell_header([cells for _, cells in rows if len(cells) == len(head)], self._decimal)
+        if found is None and all(is_name(cell, self._decimal) for cell in head):
+            found = True  # as a row it would be refused
+        if not found and WORD in (kind_of(cell, self._decimal) for cell in head):
+            raise SourceError(f"{self.name}, line {number}: {listed(head)}: {UNTOLD}")
+        if found:
+            say_header(f"{self.name}, line {number}", head)
+        return bool(found)
+
+    # -- rows ------------------------------------------------------------------------------------------------------
+    def read(self, start_row: int = 0) -> Iterator[tuple[NDArray[np.float64], int]]:
+        """See Source."""
+        for rows, _, position in self._blocks(start_row):
+            yield rows, position
+
+    def read_beside(self, start_row: int = 0) -> Iterator[tuple[NDArray[np.float64], NDArray[Any], int]]:
+        """See Source: the values are str, None where a cell is empty."""
+        for rows, values, position in self._blocks(start_row):
+            yield rows, np.empty(0, object) if values is None else values, position
+
+    def _blocks(self, start_row: int) -> Iterator[tuple[NDArray[np.float64], NDArray[Any] | None, int]]:
+        # numbers of text take more room than their digits: of "0," four times
+        row, line, block_bytes = 0, 0, max(1, _source.CHUNK_BYTES // 4)
+        left_out = self._header and not self._from
+        with self.opened() as file:
+            for piece in whole_lines(file, block_bytes, LONGEST_LINE):
+                text = piece
+                if not line and not self._from and bytes(piece[:3]) == BYTE_ORDER_MARK:
+                    text = piece[3:]
+                while left_out and len(text):
+                    end = bytes(text[: 1 << 12]).find(b"\n")
+                    end = bytes(text).find(b"\n") if end < 0 else end
+                    left_out = not bytes(text[:end]).strip()
+                    rest, line = text[end + 1 :], line + 1
+                    if text is not piece:
+                        text.release()
+                    text = rest
+                rows, values, newlines = self._parsed(text, line)
+                line += newlines
+                first, row = row, row + len(rows)
+                if text is not piece:
+                    text.release()  # or the buffer that it stands in cannot change its length
+                if row <= start_row:
+                    continue
+                skipped = max(0, start_row - first)
+                position = min(self.size, file.place) if self.repeatable else file.place
+                yield rows[skipped:], None if values is None else values[skipped:], position
+
+    def _parsed(self, text: Any, line: int) -> tuple[NDArray[np.float64], NDArray[Any] | None, int]:
+        beside = self._beside is not None
+        try:
+            rows, cells, _, newlines = kernel.parse_block(
+                text, ord(self._delimiter), self._places, self.n_features, beside=beside, decimal=ord(self._decimal)
+            )
+        except kernel.BadCell as error:
+            before, column, why = error.args
+            where = "" if column is None else self._column_words(column)
+            hint = ""
+            if error.cell is not None:
+                why = no_number(error.cell, self._decimal)
+                if self._all_names and column is not None and error.cell == self._all_names[column]:
+                    why = AGAIN
+                elif len(self._columns) == self._width:
+                    hint = f": {CHOOSE}, unless this is one"
+            raise SourceError(f"{self.name}, line {self.line_at(line + before)}: {where}{why}{hint}") from None
+        if cells is None:
+            return rows, None, newlines
+        values = np.empty(len(rows), object)
+        content = bytes(text)
+        for k, (start, length) in enumerate(cells.tolist()):
+            cell = content[start : start + length].replace(b'""', b'"')
+            try:
+                values[k] = cell.decode() or None
+            except UnicodeDecodeError:
+                number = self.line_at(line + content.count(b"\n", 0, start))
+                raise SourceError(
+                    f"{self.name}, line {number}: {self._column_words(self._beside or 0)}no UTF-8"
+                ) from None
+        return rows, values, newlines
+
+    def _column_words(self, column: int) -> str:
+        name = f" ({self._all_names[column]!r})" if self._all_names else ""
+        return f"column {column + 1}{name}: "
+
+    # -- lines -----------------------------------------------------------------------------------------------------
+    def is_row(self, line: bytes) -> bool:
+        """See TextSource."""
+        return bool(line.strip(b" \r\n" if self._delimiter == "\t" else None))
+
+    def line_of(self, row: int) -> int | None:
+        """See TextSource."""
+        return super().line_of(row + int(self._header and not self._from))
+
+    def identity(self) -> dict[str, Any]:
+        """See Source."""
+        found = super().identity()
+        found |= {"header": self._header}
+        found |= {} if self._decimal == "." else {"decimal": self._decimal}
+        found |= {} if self._dialect.separator is None else {"separator": self._delimiter}
+        everything = self._columns == list(range(self._width))
+        return found if everything else {**found, "columns": self._columns, "beside": self._beside}
+
+
+def _names(cells: Sequence[str], of: str) -> tuple[str, ...]:
+    """Names of columns: those without one are called by their numbers."""
+    names = [cell.strip() or str(place) for place, cell in enumerate(cells, 1)]
+    if len(set(names)) < len(names):
+        twice = next(name for place, name in enumerate(names) if name in names[:place])
+        raise SourceError(f"{of}: two columns are called {twice!r}: rename one of them")
+    return tuple(names)

@@ -1,0 +1,143 @@
+"""Zarr: an array of two dimensions, by its path, that of its group, or as an object of zarr."""
+
+import os
+import stat
+from collections.abc import Iterator
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastsketch.data.files._input import SourceError
+from fastsketch.data.sources._foreign import damaged, needs
+from fastsketch.data.sources._formats import Options
+from fastsketch.data.sources._hdf5 import the_only_one
+from fastsketch.data.sources._source import Source
+from fastsketch.data.sources._stored import InChunks, check_matrix, read_dataset
+
+WHAT = "Zarr array"
+
+
+def open_zarr(path: Path, options: Options) -> Source:
+    """An array: the path itself, the one called `key` in a group, or the only one of two dimensions there."""
+    zarr = needs("zarr", "Zarr arrays")
+    with damaged(path, WHAT):
+        stamp = stamp_of(path)
+        found = _opened(zarr, path)
+        key = ""
+        if not isinstance(found, zarr.Array):
+            candidates = _arrays(found)
+            key = options.key if options.key is not None else the_only_one(list(candidates), str(path), "array")
+            if key.strip("/") not in candidates:
+                known = ", ".join(map(repr, list(candidates)[:20])) or "none"
+                raise SourceError(f"{path}: there is no array {key!r} of two dimensions; there are: {known}")
+            found, key = candidates[key.strip("/")], key.strip("/")
+        elif options.key is not None:
+            raise SourceError(f"{path} is an array, and no group: there is no key={options.key!r}")
+        return ZarrSource(path, key, found, stamp)
+
+
+def open_array(x: Any, options: Options) -> Source:
+    """An array of zarr: by its path, where it has one, or as it is."""
+    from fastsketch.data.sources._sliced import SlicedSource
+
+    name = f"the Zarr array {x.name or ''!r}"
+    check_matrix(x.shape, x.dtype, name)
+    root = getattr(x.store, "root", None)
+    if type(x.store).__name__ == "LocalStore" and root is not None and Path(root, x.path).is_dir():
+        return ZarrSource(Path(root, x.path), "", x)
+    return SlicedSource(x, name=name, step=_chunk_rows(x))
+
+
+def _opened(zarr: Any, path: Path) -> Any:
+    if not path.exists():
+        raise SourceError(f"{path} cannot be read: there is no such folder")
+    return zarr.open(store=str(path), mode="r")
+
+
+def _arrays(group: Any) -> dict[str, Any]:
+    """Arrays of two dimensions that hold numbers, by name."""
+    found: dict[str, Any] = {}
+    for name, item in group.members(max_depth=None):
+        if hasattr(item, "shape") and len(item.shape) == 2 and getattr(item.dtype, "kind", "O") in "fiub":
+            found[name] = item
+    return dict(sorted(found.items()))
+
+
+def _chunk_rows(x: Any) -> int:
+    """Rows that are stored together: of a shard, where there are shards."""
+    return int((getattr(x, "shards", None) or x.chunks)[0])
+
+
+class ZarrSource(InChunks):
+    """The rows of an array in a folder or a zip file."""
+
+    def __init__(self, path: Path, key: str, found: Any, stamp: str | None = None) -> None:
+        self.path, self._key = path, key
+        self.name = f"{path}, {key}" if key else str(path)
+        self.dtype = self._dtype = check_matrix(found.shape, found.dtype, self.name)
+        self.size, self.n_features = (int(size) for size in found.shape)
+        self.n_rows = self._length = self.size
+        self._chunk_rows = _chunk_rows(found)
+        self._stamp = stamp_of(path) if stamp is None else stamp
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "path": self.path.absolute()}
+
+    def check_unchanged(self) -> None:
+        """SourceError if a file of the array is gone, new or written to: a chunk that is not there reads as zeros."""
+        if stamp_of(self.path) != self._stamp:
+            raise SourceError(f"{self.name} has changed since it was opened, or is gone")
+
+    def identity(self) -> dict[str, Any]:
+        """See Source."""
+        self.check_unchanged()
+        found = {"path": str(self.path.resolve()), "format": ".zarr", "key": self._key, "digest": self._stamp}
+        return found if self.size == self._length else {**found, "rows": [self.first_row, self.size]}
+
+    def read(self, start_row: int = 0) -> Iterator[tuple[NDArray[Any], int]]:
+        """See Source."""
+        if start_row >= self.size:
+            return
+        self.check_unchanged()
+        zarr = needs("zarr", "Zarr arrays")
+        with damaged(self.path, WHAT, self.check_unchanged):
+            found = _opened(zarr, self.path)
+            found = found[self._key] if self._key else found
+            for rows in read_dataset(
+                lambda start, stop: np.ascontiguousarray(found[start:stop], self._dtype),
+                self.first_row + start_row,
+                self.size - start_row,
+                self._chunk_rows,
+                n_features=self.n_features,
+                dtype=self._dtype,
+                name=self.name,
+            ):
+                start_row += len(rows)
+                yield rows, start_row
+        self.check_unchanged()
+
+
+def stamp_of(path: Path) -> str:
+    """A digest of the names, sizes and times of all files of an array; SourceError for a pipe among them."""
+    digest = blake2b(digest_size=16)
+    folders = [str(path)] if path.is_dir() else []
+    if not folders and path.exists():
+        about = path.stat()
+        digest.update(f"{about.st_size} {about.st_mtime_ns}".encode())
+    files: list[str] = []
+    while folders:
+        with os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                if entry.is_dir():
+                    folders.append(entry.path)
+                else:
+                    about = entry.stat()
+                    if not stat.S_ISREG(about.st_mode):  # to open one may take for ever
+                        raise SourceError(f"{entry.path} is no regular file")
+                    files.append(f"{os.path.relpath(entry.path, path)}\0{about.st_size} {about.st_mtime_ns}")
+    for line in sorted(files):
+        digest.update(line.encode("utf-8", "surrogateescape") + b"\n")
+    return digest.hexdigest()

@@ -1,5 +1,0 @@
-"""Binary codes learned from a stream: FROSH, OSH and relatives."""
-
-from fastsketch.hashing._sketch_hash import SketchHash
-
-__all__ = ["SketchHash"]

@@ -1,0 +1,109 @@
+"""Arguments of a search: ids of codes, the codes that may be found, and their number."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fastsketch._core.validation import as_integer
+
+Places = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+# Less than one of so many codes is few.
+FEW = 16
+
+
+def as_ids(ids: ArrayLike | None, n: int, name: str = "ids") -> Places | None:
+    """Return int64 (n,) without duplicates, or None; TypeError or ValueError names the first fault."""
+    if ids is None:
+        return None
+    out = _integers(ids, name)
+    if len(out) != n:
+        raise ValueError(f"{name} must have one entry for each of the {n} codes, got {len(out)}")
+    _refuse_duplicates(out, name)
+    return out
+
+
+def allowed(allow: ArrayLike | None, n: int, ids: Places | None, name: str = "allow") -> Mask | None:
+    """Return which of n codes may be found, bool (n,), from a mask or from different ids; None for all of them."""
+    if allow is None:
+        return None
+    if isinstance(allow, np.ma.MaskedArray):
+        raise TypeError(f"{name} must not be a masked array")
+    given: NDArray[Any] = np.asarray(allow)
+    if given.dtype.kind == "b":
+        if given.shape != (n,):
+            raise ValueError(f"{name} as a mask must have one entry for each of the {n} codes, got shape {given.shape}")
+        return np.ascontiguousarray(given)
+    wanted = _integers(given, name)
+    _refuse_duplicates(wanted, name)
+    mask = np.zeros(n, np.bool_)
+    mask[_places(wanted, n, ids, name)] = True
+    return mask
+
+
+def as_k(k: int, n: int, allow: Mask | None) -> int:
+    """Return k, which must be 1 at least and at most the number of the n codes that may be found."""
+    k = as_integer(k, "k", 1)
+    most = n if allow is None else int(np.count_nonzero(allow))
+    if k > most:
+        of = "of the collection" if allow is None else "that are allowed"
+        raise ValueError(f"k must be at most the {most} codes {of}, got {k}")
+    return k
+
+
+def few(allow: Mask | None) -> Places | None:
+    """Return the places of the codes that may be found, if they are so few that they are better taken out."""
+    return np.flatnonzero(allow) if allow is not None and FEW * np.count_nonzero(allow) < len(allow) else None
+
+
+def bits_of(allow: Mask | None) -> NDArray[np.uint8] | None:
+    """Return a mask as the kernels read it."""
+    return None if allow is None else np.packbits(allow, bitorder="little")
+
+
+def ascending(values: Places) -> bool:
+    """Return whether each is larger than the one before."""
+    return bool((values[1:] > values[:-1]).all())
+
+
+def _places(wanted: Places, n: int, ids: Places | None, name: str) -> Places:
+    """Return where the wanted ids are; ValueError names one that is nowhere."""
+    if ids is None:
+        known, places = (wanted >= 0) & (wanted < n), wanted
+    else:
+        order = None if ascending(ids) else np.argsort(ids, kind="stable")
+        at = np.searchsorted(ids, wanted, sorter=order)
+        inside = np.minimum(at, max(n - 1, 0))
+        places = inside if order is None else order[inside]
+        known = ids[places] == wanted if n else np.zeros(len(wanted), np.bool_)
+    if not known.all():
+        what = f"places of the {n} codes" if ids is None else "ids of the codes"
+        raise ValueError(f"{name} must hold {what}, got {int(wanted[np.argmin(known)])}")
+    return places
+
+
+def _integers(values: ArrayLike, name: str) -> Places:
+    """Return int64 (n,)."""
+    if isinstance(values, np.ma.MaskedArray):
+        raise TypeError(f"{name} must not be a masked array")
+    out: NDArray[Any] = np.asarray(values)
+    if out.ndim != 1:
+        raise ValueError(f"{name} must be a vector, got shape {out.shape}")
+    if out.size == 0:
+        return np.zeros(0, np.int64)
+    if out.dtype.kind not in "iu":
+        raise TypeError(f"{name} must be integers, got dtype {out.dtype}")
+    if out.dtype.kind == "u" and out.max() > np.iinfo(np.int64).max:
+        raise ValueError(f"{name} must be below 2**63, got {out.max()}")
+    return np.ascontiguousarray(out, np.int64)
+
+
+def _refuse_duplicates(values: Places, name: str) -> None:
+    if ascending(values):
+        return
+    ordered = np.sort(values)
+    same = ordered[1:] == ordered[:-1]
+    if same.any():
+        raise ValueError(f"{name} must be different, got {int(ordered[1:][same][0])} more than once")

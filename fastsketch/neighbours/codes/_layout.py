@@ -1,0 +1,110 @@
+"""Where things are in a code: nibbles, each with a table of a query, then two factors."""
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastsketch._core.validation import as_integer
+from fastsketch.neighbours.codes._code_factors import NOTHING, Factors, Minifloat
+
+Codes = NDArray[np.uint8]
+
+# Tables of one code, at most: kernels count bytes and tables of a block with 32 bits.
+MOST_TABLES = 1 << 16
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The bytes of a code: ceil(n_tables / 2) of nibbles, the low one of a byte first, then offset and scale.
+
+    A row's estimate for a query is made of t = sum over j of T[j, nibble j], T (n_tables, 16) the query's tables, and
+    of the row's offset (0 without bytes for it) and scale (1 without): offset - 2 scale t plus a constant of the query
+    is the squared distance, scale t plus a constant the inner product.
+
+    Parameters
+    ----------
+    n_tables : int
+    offset, scale : Minifloat
+    """
+
+    n_tables: int
+    offset: Minifloat = NOTHING
+    scale: Minifloat = NOTHING
+
+    def __post_init__(self) -> None:
+        as_integer(self.n_tables, "n_tables", 1, MOST_TABLES + 1)
+
+    @property
+    def nibble_bytes(self) -> int:
+        """Return the bytes before the factors."""
+        return (self.n_tables + 1) // 2
+
+    @property
+    def width(self) -> int:
+        """Return the bytes of a code."""
+        return self.nibble_bytes + self.offset.n_bytes + self.scale.n_bytes
+
+    def nibbles(self, codes: Codes) -> Codes:
+        """Return uint8 (n, n_tables), each below 16, of codes (n, width)."""
+        body = codes[:, : self.nibble_bytes]
+        out = np.empty((len(codes), 2 * self.nibble_bytes), np.uint8)
+        out[:, ::2], out[:, 1::2] = body & 15, body >> 4
+        return out[:, : self.n_tables]
+
+    def offsets(self, codes: Codes) -> Factors | None:
+        """Return the offsets of codes, float32 (n,), or None if a code has none."""
+        start = self.nibble_bytes
+        return self._factor(self.offset, codes[:, start : start + self.offset.n_bytes])
+
+    def scales(self, codes: Codes) -> Factors | None:
+        """Return the scales of codes, float32 (n,), or None if a code has none."""
+        return self._factor(self.scale, codes[:, self.width - self.scale.n_bytes :])
+
+    @staticmethod
+    def _factor(kind: Minifloat, data: Codes) -> Factors | None:
+        return kind.decode(data) if kind.n_bytes else None
+
+    def packed(self, nibbles: Codes, offset: Any = None, scale: Any = None) -> Codes:
+        """Return codes (n, width) of nibbles (n, n_tables), each below 16, and of the layout's factors (n,)."""
+        n = len(nibbles)
+        pairs = np.zeros((n, 2 * self.nibble_bytes), np.uint8)
+        pairs[:, : self.n_tables] = nibbles
+        out = np.empty((n, self.width), np.uint8)
+        out[:, : self.nibble_bytes] = pairs[:, ::2] | (pairs[:, 1::2] << 4)
+        self.put_factors(out, offset, scale)
+        return out
+
+    def put_factors(self, codes: Codes, offset: Any, scale: Any) -> None:
+        """Write the factors (n,) that the layout has into codes (n, width)."""
+        start = self.nibble_bytes
+        if self.offset.n_bytes:
+            codes[:, start : start + self.offset.n_bytes] = self.offset.encode(offset)
+        if self.scale.n_bytes:
+            codes[:, start + self.offset.n_bytes :] = self.scale.encode(scale)
+
+    def state(self) -> dict[str, Any]:
+        """Return what json can write."""
+        return {
+            "n_tables": self.n_tables,
+            **{
+                name: [kind.n_bytes, kind.mantissa_bits, kind.unit]
+                for name, kind in (("offset", self.offset), ("scale", self.scale))
+            },
+        }
+
+    @classmethod
+    def of_state(cls, state: Any) -> "Layout":
+        """Return the inverse of ``state``; TypeError or ValueError for what is none."""
+        if not isinstance(state, dict) or set(cast("dict[Any, Any]", state)) != {"n_tables", "offset", "scale"}:
+            raise ValueError(f"a layout has n_tables, offset and scale, got {state!r}")
+        found = cast("dict[str, Any]", state)
+        return cls(found["n_tables"], *(Minifloat(*_three(found[name], name)) for name in ("offset", "scale")))
+
+
+def _three(value: Any, name: str) -> list[Any]:
+    out = cast("list[Any]", value) if isinstance(value, list) else []
+    if len(out) != 3:
+        raise ValueError(f"{name} of a layout must be [bytes, mantissa bits, unit], got {value!r}")
+    return out

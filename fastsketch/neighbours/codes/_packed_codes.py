@@ -1,0 +1,131 @@
+"""Packed binary codes, in the little bit order of numpy.packbits(z > 0, bitorder="little") and of faiss; search."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fastsketch._kernels.hashing import hamming as kernel
+from fastsketch.neighbours.codes._chosen import Mask, Places, allowed, as_ids, as_k, bits_of, few
+
+Codes = NDArray[np.uint8]
+
+
+def code_width(n_bits: int) -> int:
+    """Return the bytes of a code."""
+    return -(-n_bits // 8)
+
+
+def pack(bits: NDArray[np.bool_]) -> Codes:
+    """Return uint8 (n, ceil(r / 8)) of a boolean (n, r)."""
+    return np.packbits(bits, axis=1, bitorder="little")
+
+
+def as_codes(codes: ArrayLike, name: str, *, width: int | None = None) -> Codes:
+    """Return a contiguous uint8 matrix of packed codes, or TypeError / ValueError naming the argument."""
+    if isinstance(codes, np.ma.MaskedArray):
+        raise TypeError(f"{name} must not be a masked array")
+    out: NDArray[Any] = np.asarray(codes)
+    if out.dtype != np.uint8:
+        raise TypeError(f"{name} must be packed codes of dtype uint8, got {out.dtype}")
+    if out.ndim == 1:
+        out = out[np.newaxis]
+    if out.ndim != 2 or out.shape[1] == 0:
+        raise ValueError(f"{name} must have shape (n, bytes), got {out.shape}")
+    if width is not None and out.shape[1] != width:
+        raise ValueError(f"{name} must have {width} bytes a code as the codes, got {out.shape[1]}")
+    return np.ascontiguousarray(out)
+
+
+def hamming_distances(queries: ArrayLike, codes: ArrayLike) -> NDArray[np.int32]:
+    """Count the bits in which packed codes differ.
+
+    Parameters
+    ----------
+    queries : array_like of uint8 (m, b)
+    codes : array_like of uint8 (n, b)
+        b bytes a code; any b >= 1.
+
+    Returns
+    -------
+    ndarray int32 (m, n)
+
+    Raises
+    ------
+    TypeError, ValueError
+        If either is no matrix of uint8, or the codes differ in length.
+
+    Examples
+    --------
+    >>> import numpy as np, fastsketch as fs
+    >>> fs.hamming_distances(np.uint8([[3]]), np.uint8([[0], [1], [3], [255]]))
+    array([[2, 1, 0, 6]], dtype=int32)
+    """
+    collection = as_codes(codes, "codes")
+    return kernel.distances(as_codes(queries, "queries", width=collection.shape[1]), collection)
+
+
+def hamming_topk(
+    queries: ArrayLike,
+    codes: ArrayLike,
+    *,
+    k: int = 10,
+    ids: ArrayLike | None = None,
+    allow: ArrayLike | None = None,
+) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+    """Find the k codes of the least Hamming distance to every query, exactly.
+
+    Parameters
+    ----------
+    queries : array_like of uint8 (m, b)
+    codes : array_like of uint8 (n, b)
+        The collection, b bytes a code; any b >= 1.
+    k : int, default 10
+        At most the number of codes that may be found.
+    ids : array_like of int64 (n,), optional
+        Different numbers by which codes are called, in the result and in `allow`; default 0 to n - 1.
+    allow : array_like of ids, or of bool (n,), optional
+        The codes that may be found.
+
+    Returns
+    -------
+    distances : ndarray int32 (m, k), ascending
+    indices : ndarray int64 (m, k)
+        Ids; among equal distances the smaller comes first.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If either is no matrix of uint8, the codes differ in length, or k exceeds the codes that may be found; if ids
+        are not n different integers, or `allow` holds others or is a mask of another length.
+
+    Notes
+    -----
+    A linear scan with the vector unit's population count, without the interpreter lock, on the threads that
+    ``fs.thread_limit`` governs if it is long enough. Queries given together share the pass over the collection.
+
+    Examples
+    --------
+    >>> import numpy as np, fastsketch as fs
+    >>> fs.hamming_topk(np.uint8([[3]]), np.uint8([[0], [1], [3], [255]]), k=2)
+    (array([[0, 1]], dtype=int32), array([[2, 1]]))
+    """
+    collection = as_codes(codes, "codes")
+    asked = as_codes(queries, "queries", width=collection.shape[1])
+    n = len(collection)
+    names = as_ids(ids, n)
+    mask = allowed(allow, n, names)
+    k = as_k(k, n, mask)
+    distances, places = nearest_bits(asked, collection, k=k, ids=names, allow=mask)
+    return distances, places if names is None else names[places]
+
+
+def nearest_bits(
+    queries: Codes, codes: Codes, *, k: int, ids: Places | None, allow: Mask | None
+) -> tuple[NDArray[np.int32], Places]:
+    """Return distances (m, k) and places (m, k) of checked codes; among equal distances the smaller id comes first."""
+    some = few(allow)
+    if some is not None:
+        codes, allow, ids = codes[some], None, None if ids is None else ids[some]
+    distances, places = kernel.topk(queries, codes, k, allow=bits_of(allow), ids=ids)
+    return distances, places if some is None else some[places]

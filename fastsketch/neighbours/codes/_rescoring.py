@@ -1,0 +1,152 @@
+"""Candidates ranked again by exact distances to the rows themselves, wherever those are."""
+
+from collections.abc import Callable
+from os import PathLike
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastsketch._core.validation import Rows, as_rows, check_finite, is_sparse
+
+Places = NDArray[np.int64]
+Source = Rows | Callable[[Places], Rows]
+
+# Bytes of rows that are read at a time, and of differences to queries made of them: beside the caches, not the memory.
+PIECE_BYTES = 16 << 20
+
+
+class RowsAt(NamedTuple):
+    """Rows (n, d) by their places: an array, CSR, or a function of their ids."""
+
+    source: Any
+    n: int
+    n_features: int
+
+
+def checked_source(source: Source, n: int, n_features: int, name: str = "rescore") -> RowsAt:
+    """Return n rows of n_features columns; TypeError or ValueError names the argument. A function is checked later."""
+    if not callable(source):
+        refuse_names(source, name)
+        if not isinstance(source, np.ndarray) or source.ndim != 2:
+            source = as_rows(source, name=name)
+        else:
+            as_rows(source[:0], name=name)  # its kind, not its entries: they may lie on a disk
+        found: tuple[int, ...] = source.shape  # type: ignore[union-attr]
+        if found != (n, n_features):
+            raise ValueError(f"{name} must have shape ({n}, {n_features}) as the rows that were encoded, got {found}")
+    return RowsAt(source, n, n_features)
+
+
+def refuse_names(source: Any, name: str) -> None:
+    """Raise for what is often given instead of rows: the name of their file, or True."""
+    if isinstance(source, str | bytes | bool | np.bool_ | PathLike):
+        raise TypeError(
+            f"{name} must be the rows (an array, np.load(..., mmap_mode='r'), CSR) or a function of ids that returns "
+            f"them, got {source!r}"
+        )
+
+
+def rescored(
+    queries: Any, places: Places, rows: RowsAt, *, metric: str, k: int, ids: Places | None = None
+) -> tuple[NDArray[np.float64], Places]:
+    """Return exact keys (m, k), ascending, and places (m, k) of the k best of candidates (m, c); ties by id.
+
+    Rows are read in the order of their places, a piece at a time, each once for all queries.
+    """
+    keys = exact_keys(queries, places, rows, metric=metric, ids=ids)
+    names = places if ids is None else ids[places]
+    order = np.lexsort((names, keys), axis=1)[:, :k]
+    return np.take_along_axis(keys, order, axis=1), np.take_along_axis(places, order, axis=1)
+
+
+def exact_keys(
+    queries: Any, places: Places, rows: RowsAt, *, metric: str, ids: Places | None = None
+) -> NDArray[np.float64]:
+    """Return keys (m, c) of candidates (m, c) by their rows: see ``_search``."""
+    m, c = places.shape
+    keys = np.empty(m * c)
+    order = np.argsort(places, axis=None, kind="stable")  # pairs of a query and a candidate, row by row
+    of_query = order // max(c, 1)
+    wanted, first = np.unique(places.reshape(-1)[order], return_index=True)
+    ends = np.append(first[1:], m * c)
+    step = max(1, PIECE_BYTES // (8 * rows.n_features))
+    for start in range(0, len(wanted), step):
+        some = wanted[start : start + step]
+        piece = _read(rows, some, ids)
+        pairs = slice(int(first[start]), int(ends[min(start + step, len(wanted)) - 1]))
+        row_of_pair = np.repeat(np.arange(len(some)), (ends - first)[start : start + step])
+        keys[order[pairs]] = _keys(queries, of_query[pairs], piece, row_of_pair, metric=metric)
+    if np.isnan(keys).any():
+        raise ValueError("the inner products of queries and rows leave the range of numbers: divide both by a number")
+    return keys.reshape(m, c)
+
+
+def _read(rows: RowsAt, places: Places, ids: Places | None) -> Any:
+    """Return rows at ascending places, float64 (len(places), d) or CSR, checked."""
+    if callable(rows.source):
+        names = places if ids is None else ids[places]
+        found = as_rows(rows.source(names.copy()), name="the rows that rescore returned")
+        expected = (len(places), rows.n_features)
+        if found.shape != expected:
+            raise ValueError(f"rescore must return rows of shape {expected} for {len(places)} ids, got {found.shape}")
+        try:
+            check_finite(found, "the rows that rescore returned")
+        except ValueError as error:
+            raise ValueError(f"{error}, of the ids from {names[0]} to {names[-1]}") from None
+    else:
+        found = rows.source[places]
+        if not _finite(found):
+            for place in places:
+                check_finite(rows.source[place : place + 1], "rescore", offset=int(place))
+    return found if is_sparse(found) else np.asarray(found, np.float64)
+
+
+def _finite(rows: Any) -> bool:
+    values: NDArray[Any] = rows.data if is_sparse(rows) else np.asarray(rows)
+    return values.dtype.kind != "f" or bool(np.isfinite(values).all())
+
+
+def _keys(queries: Any, of_query: Places, rows: Any, of_row: Places, *, metric: str) -> NDArray[np.float64]:
+    """Return keys of pairs of a query and a row."""
+    out = np.empty(len(of_query))
+    step = max(1, PIECE_BYTES // (8 * rows.shape[1]))
+    for start in range(0, len(out), step):
+        part = slice(start, start + step)
+        x, q = rows[of_row[part]], queries[of_query[part]]
+        if is_sparse(x) != is_sparse(q):
+            x, q = (y.toarray() if is_sparse(y) else y for y in (x, q))
+        if is_sparse(x):
+            x, q = x.astype(np.float64), q.astype(np.float64)
+        with np.errstate(over="ignore", invalid="ignore"):
+            out[part] = _of_pairs(x, q, metric)
+    return out
+
+
+def _of_pairs(x: Any, q: Any, metric: str) -> NDArray[np.float64]:
+    """Return keys of rows and queries (p, d), both dense or both CSR."""
+    if metric == "euclidean":
+        return _dots(x - q, x - q)
+    if metric == "inner_product":
+        return 0.0 - _dots(x, q)
+    x, q = _scaled(x), _scaled(q)
+    lengths = np.sqrt(_dots(x, x)) * np.sqrt(_dots(q, q))
+    return 0.0 - _dots(x, q) / np.where(lengths > 0, lengths, 1.0)
+
+
+def _dots(x: Any, y: Any) -> NDArray[np.float64]:
+    """Return inner products of the rows of two matrices, (p,)."""
+    if is_sparse(x):
+        return np.asarray(x.multiply(y).sum(axis=1), np.float64).reshape(-1)
+    return np.einsum("ij,ij->i", x, y, dtype=np.float64)
+
+
+def _scaled(x: Any) -> Any:
+    """Return rows divided by their largest magnitude, whose squares can then be summed."""
+    if is_sparse(x):
+        from scipy import sparse
+
+        top = np.asarray(abs(x).max(axis=1).toarray(), np.float64).reshape(-1)
+        return sparse.diags_array(1.0 / np.where(top > 0, top, 1.0)).tocsr() @ x
+    top = np.abs(x).max(axis=1, keepdims=True)
+    return x / np.where(top > 0, top, 1.0)

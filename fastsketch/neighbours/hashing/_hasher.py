@@ -1,0 +1,188 @@
+"""Common to all hashes: codes, scores, search."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fastsketch._core.validation import Rows, as_flag, as_rows, check_finite, natural_dtype
+from fastsketch._frame.model import Model
+from fastsketch._frame.parameters import integer
+from fastsketch._kernels.guard import reads
+from fastsketch.neighbours.codes._packed_codes import Codes, as_codes, code_width, pack
+from fastsketch.neighbours.codes._search import CodeSearch
+from fastsketch.neighbours.hashing._linear_scores import Scores, fill
+from fastsketch.neighbours.hashing._sign_encoder import FACTOR_BYTES, SignEncoder
+
+# Rows encoded at a time by a hash that is not linear: their scores stay in the cache.
+ENCODE_ROWS = 2048
+
+
+class Hasher(CodeSearch, Model, abstract=True):
+    """Base of the hashes: a subclass learns, and defines ``_scores`` or is linear."""
+
+    n_bits: int = integer(at_least=1, kw_only=False)
+
+    def _scores(self, rows: Any) -> Scores:
+        """Return signed distances (n, n_bits) of checked float rows, in their dtype; rows of the model's width."""
+        raise NotImplementedError
+
+    @reads
+    def decision_function(self, rows: Rows) -> NDArray[np.floating[Any]]:
+        """Return signed distances of rows to the hyperplanes of the code: bit k is set where entry k is positive.
+
+        Parameters
+        ----------
+        rows : array_like or scipy.sparse (n, d), or one row (d,)
+
+        Returns
+        -------
+        ndarray (n, n_bits)
+            float32 for float32 rows, else float64.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the model has learned nothing, or rows are no finite real matrix of its width.
+        """
+        checked = self._checked(rows)
+        out = np.empty((checked.shape[0], self.n_bits), natural_dtype(checked.dtype))
+        self._fill(checked, scores=out)
+        return out
+
+    @reads
+    def encode(self, rows: Rows, *, factors: bool = False) -> Codes:
+        """Return binary codes of rows.
+
+        Parameters
+        ----------
+        rows : array_like or scipy.sparse (n, d), or one row (d,)
+        factors : bool, default False
+            Add two numbers of every row to its bits, four bytes: its distance from the mean and a correction. Searches
+            by real queries (``search``) then find far more; Hamming distances know only of the bits.
+
+        Returns
+        -------
+        ndarray uint8 (n, ceil(n_bits / 8)), or (n, ceil(n_bits / 8) + 4) with factors
+            np.packbits(decision_function(rows) > 0, axis=1, bitorder="little"), unused bits zero; then the factors.
+
+        Raises
+        ------
+        TypeError, ValueError
+            As for ``decision_function``.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> rows = np.random.default_rng(0).standard_normal((1000, 100))
+        >>> model = fs.SketchHash(32).update(rows)
+        >>> model.encode(rows).shape, model.encode(rows, factors=True).shape
+        ((1000, 4), (1000, 8))
+        """
+        if as_flag(factors, "factors"):
+            return self.encoder(factors=True).encode(rows)
+        checked = self._checked(rows)
+        out = np.empty((checked.shape[0], code_width(self.n_bits)), np.uint8)
+        self._fill(checked, codes=out)
+        return out
+
+    @reads
+    def encoder(self, *, factors: bool = False) -> SignEncoder:
+        """Freeze what has been learned so far: it encodes, decodes and searches as the model does now, for ever.
+
+        Parameters
+        ----------
+        factors : bool, default False
+            Whether its codes have factors: see ``encode``.
+
+        Returns
+        -------
+        fastsketch.neighbours.Encoder
+
+        Raises
+        ------
+        ValueError
+            If the model has seen no rows.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> rows = np.random.default_rng(0).standard_normal((1000, 100))
+        >>> model = fs.SketchHash(32).update(rows)
+        >>> encoder = model.encoder()
+        >>> bool((encoder.encode(rows) == model.encode(rows)).all())
+        True
+        """
+        self._require_rows()
+        return self._encoder(factors=as_flag(factors, "factors"))
+
+    def _encoder(self, *, factors: bool) -> SignEncoder:
+        raise NotImplementedError
+
+    def _encoder_for(self, codes: Codes) -> SignEncoder:
+        return self.encoder(factors=self._has_factors(codes))
+
+    def _has_factors(self, codes: Codes) -> bool:
+        """Return whether codes of this width have factors; ValueError for a width that this model does not make."""
+        plain, got = code_width(self.n_bits), codes.shape[1]
+        if got not in (plain, plain + FACTOR_BYTES):
+            raise ValueError(
+                f"codes must have {plain} bytes, or {plain + FACTOR_BYTES} with factors, as this model makes them, "
+                f"got {got}"
+            )
+        return got != plain
+
+    def to_faiss(self, codes: ArrayLike | None = None) -> Any:
+        """Return a faiss.IndexBinaryFlat of this code length, with `codes` in it if they are given (extra: faiss).
+
+        Raises
+        ------
+        ImportError
+            Without faiss.
+        TypeError, ValueError
+            If codes are not of this length.
+        """
+        try:
+            import faiss
+        except ImportError as error:
+            raise ImportError("to_faiss needs faiss: pip install 'fastsketch[faiss]'") from error
+
+        width = code_width(self.n_bits)
+        index = faiss.IndexBinaryFlat(8 * width)
+        if codes is not None:
+            packed = as_codes(codes, "codes")
+            if self._has_factors(packed):
+                raise ValueError(f"faiss takes bits alone: encode without factors, or give codes[:, :{width}]")
+            index.add(packed)
+        return index
+
+    def _require_rows(self) -> None:
+        if not self.n_rows:
+            raise ValueError("the model has seen no rows: call update first")
+
+    def _checked(self, rows: Rows) -> Any:
+        self._require_rows()
+        self._require_columns(rows)
+        return as_rows(rows, self.n_features)
+
+    def _fill(self, rows: Any, *, scores: Scores | None = None, codes: Codes | None = None) -> None:
+        """Fill in the one that is given, for rows whose shape and kind are checked."""
+        for start in range(0, rows.shape[0], ENCODE_ROWS):
+            piece = rows[start : start + ENCODE_ROWS]
+            check_finite(piece, offset=start)
+            found = self._scores(piece.astype(natural_dtype(piece.dtype), copy=False))
+            if scores is not None:
+                scores[start : start + ENCODE_ROWS] = found
+            if codes is not None:
+                codes[start : start + ENCODE_ROWS] = pack(found > 0)
+
+
+class LinearHasher(Hasher, abstract=True):
+    """Bits are signs of rows @ projection - offsets."""
+
+    def _linear(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return projection (d, n_bits) and offsets (n_bits,)."""
+        raise NotImplementedError
+
+    def _fill(self, rows: Any, *, scores: Scores | None = None, codes: Codes | None = None) -> None:
+        fill(rows, *self._linear(), scores=scores, codes=codes)

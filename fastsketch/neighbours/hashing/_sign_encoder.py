@@ -1,0 +1,251 @@
+"""Signs of scores as codes, and what a real-valued query still learns from them."""
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from itertools import product
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fastsketch._core.validation import Rows, as_flag, as_real, check_finite, is_sparse, natural_dtype
+from fastsketch._kernels.hashing.encode import rows_of_part
+from fastsketch.data.files import _checks as checks
+from fastsketch.neighbours.codes import Encoder
+from fastsketch.neighbours.codes._code_factors import NOTHING, Minifloat
+from fastsketch.neighbours.codes._encoder import Arrays, Estimate, Tables
+from fastsketch.neighbours.codes._layout import Codes, Layout
+from fastsketch.neighbours.codes._packed_codes import as_codes, pack
+from fastsketch.neighbours.hashing._linear_scores import fill
+
+Array = NDArray[np.float64]
+
+# A factor has two bytes: its error is below 2^-10 of it, and from 2^-64 to 2^64 units no row of any set saturates. Two
+# factors of one byte each (16 powers of two around the mean) took 0.005 from a recall of 0.597 (sift5k, 128 bits).
+FACTOR = Minifloat(2, 9, 2.0**-64)
+FACTOR_BYTES = 2 * FACTOR.n_bytes
+# Rows whose scores are made at a time.
+PIECE_ROWS = 2048
+# Binary exponents of the unit of length.
+MOST_EXPONENT = 500
+# Signs of the four directions of a nibble, (16, 4).
+SIGNS = np.array([signs[::-1] for signs in product((-1.0, 1.0), repeat=4)])
+
+
+class SeenRows(NamedTuple):
+    """Rows as an encoder sees them, in units of length: scores (n, n_bits), squared distances from the mean (n,)."""
+
+    scores: Array
+    squares: Array
+
+
+class SignEncoder(Encoder):
+    """Codes are signs s of scores z, with `factors` two numbers of every row beside them: a length and a correction.
+
+    A row x is taken for mu + scale P s, P the directions of the scores. With factors, offset = ||x - mu||^2 and
+    scale = ||z||^2 / ||z||_1 if P is orthonormal (`spans`), ||x - mu||^2 / ||z||_1 else: the estimate of an inner
+    product is right for the row itself as query (the estimator of RaBitQ, in learned directions). Without factors a row
+    is taken to be as long as the query, and as well aligned with its signs: what remains is the angle.
+
+    A subclass has ``n_features``, ``length``, ``spans``, and calls ``_set_up``.
+    """
+
+    has_bits: ClassVar[bool] = True
+
+    n_bits: int
+    factors: bool
+    spans: bool
+
+    def _set_up(self, n_bits: int, *, factors: bool) -> None:
+        factor = FACTOR if factors else NOTHING
+        self.n_bits, self.factors = n_bits, factors
+        self.layout = Layout(-(-n_bits // 4), factor, factor)
+
+    @abstractmethod
+    def _view(self, rows: Any) -> SeenRows:
+        """Return what checked float rows look like."""
+
+    @abstractmethod
+    def _from_origin(self, rows: Any) -> tuple[Array, Array]:
+        """Return scores of checked float rows without the mean, (n, n_bits), and their products with the mean, (n,)."""
+
+    def bits(self, rows: Any) -> Codes:
+        """Return signs of the scores of checked rows alone, uint8 (n, ceil(n_bits / 8))."""
+        out = np.empty((rows.shape[0], self.layout.nibble_bytes), np.uint8)
+        for part, piece in self._pieces(rows):
+            out[part] = pack(self._view(piece).scores > 0)
+        return out
+
+    def encode(self, rows: Rows) -> Codes:
+        """Return codes uint8 (n, width) of rows, array_like or scipy.sparse (n, d), or of one row (d,)."""
+        checked = self.checked(rows)
+        if not self.factors:
+            return self.bits(checked)
+        out = np.empty((checked.shape[0], self.width), np.uint8)
+        for part, piece in self._pieces(checked):
+            view = self._view(piece)
+            out[part, : self.layout.nibble_bytes] = pack(view.scores > 0)
+            self.layout.put_factors(out[part], view.squares, self._scale(view))
+        return out
+
+    def _piece_rows(self) -> int:
+        return PIECE_ROWS
+
+    def _pieces(self, rows: Any) -> Iterator[tuple[slice, Any]]:
+        """Yield checked rows as finite float rows, a piece at a time."""
+        step = self._piece_rows()
+        for start in range(0, rows.shape[0], step):
+            piece = rows[start : start + step]
+            check_finite(piece, offset=start)
+            yield slice(start, start + step), piece.astype(natural_dtype(piece.dtype), copy=False)
+
+    def _scale(self, view: SeenRows) -> Array:
+        """Return (n,): squares / ||z||_1, 0 for a row at the mean."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            squares = _row_sums(view.scores * view.scores) if self.spans else view.squares
+            sums = _row_sums(np.abs(view.scores))
+            out = squares / np.where(sums > 0, sums, 1.0)
+        return np.where(np.isnan(out), np.inf, out)
+
+    def tables(self, queries: Any, metric: Estimate) -> Tables:
+        with np.errstate(over="ignore", invalid="ignore"):
+            queries = queries.astype(np.float64)
+            view = self._view(queries)
+            scores, constant = (view.scores, view.squares) if metric == "euclidean" else self._from_origin(queries)
+            if not self.factors:
+                scores = scores * self._scale(view)[:, np.newaxis]
+                constant = 2.0 * constant if metric == "euclidean" else constant
+            return Tables(_tables(scores), constant)
+
+
+def _row_sums(values: Array) -> Array:
+    """Return the sum of every row, (n,), in an order that its length alone decides."""
+    return np.ascontiguousarray(values).sum(axis=1)
+
+
+def _tables(scores: Array) -> NDArray[np.float32]:
+    """Return T (m, n_tables, 16): sums of four of the scores (m, n_bits), with the signs of a nibble."""
+    m, n_bits = scores.shape
+    n_tables = -(-n_bits // 4)
+    groups = np.zeros((m, n_tables, 4))
+    groups.reshape(m, 4 * n_tables)[:, :n_bits] = scores
+    # T = groups @ SIGNS.T, summed in one order
+    out = groups[:, :, 0, np.newaxis] * SIGNS[:, 0]
+    for b in range(1, 4):
+        out += groups[:, :, b, np.newaxis] * SIGNS[:, b]
+    limit = float(np.finfo(np.float32).max)
+    return np.clip(out, -limit, limit).astype(np.float32)
+
+
+class LinearSignEncoder(SignEncoder):
+    """Scores are (x - mean) @ projection.
+
+    Parameters
+    ----------
+    projection : ndarray float64 (d, n_bits)
+    mean : ndarray float64 (d,)
+    offsets : ndarray float64 (n_bits,)
+        mean @ projection.
+    factors : bool
+    spans : bool
+        Whether the columns of the projection are orthonormal.
+    length : float
+        A power of two near the distance of rows from their mean; 1 if it is not known.
+    """
+
+    def __init__(
+        self, projection: Array, mean: Array, offsets: Array, *, factors: bool, spans: bool, length: float = 1.0
+    ) -> None:
+        self.n_features = len(projection)
+        self.projection, self.mean, self.offsets = projection, mean, offsets
+        self.spans, self.length = spans, length
+        self._set_up(len(offsets), factors=factors)
+
+    def bits(self, rows: Any) -> Codes:
+        """Return signs of the scores of checked rows alone, uint8 (n, ceil(n_bits / 8))."""
+        out = np.empty((rows.shape[0], self.layout.nibble_bytes), np.uint8)
+        fill(rows, self.projection, self.offsets, codes=out)
+        return out
+
+    def _piece_rows(self) -> int:  # whole parts of the kernel: the bits are those of all rows in one call
+        part = rows_of_part(self.n_features, self.n_bits)
+        return max(1, PIECE_ROWS // part) * part
+
+    def _view(self, rows: Any) -> SeenRows:
+        return SeenRows(self._scores(rows, self.offsets), self._squares(rows))
+
+    def _from_origin(self, rows: Any) -> tuple[Array, Array]:
+        centre = np.ascontiguousarray(self.mean[:, np.newaxis])
+        found = np.empty((rows.shape[0], 1), rows.dtype)
+        fill(rows, centre, np.zeros(1), scores=found)
+        return self._scores(rows, np.zeros(self.n_bits)), found[:, 0] / self.length / self.length
+
+    def _scores(self, rows: Any, offsets: Array) -> Array:
+        out = np.empty((rows.shape[0], self.n_bits), rows.dtype)
+        fill(rows, self.projection, offsets, scores=out)
+        return out / self.length
+
+    def _squares(self, rows: Any) -> Array:
+        """Return ||x - mean||^2 of each."""
+        with np.errstate(over="ignore"):
+            if not is_sparse(rows):
+                centred = (rows - self.mean) / self.length
+                return _row_sums(centred * centred)
+            # mean'mean + sum over the entries of (x - mean)^2 - mean^2: nothing is expanded
+            there = self.mean[rows.indices]
+            x, mu = (rows.data - there) / self.length, there / self.length
+            out = np.full(rows.shape[0], float(_row_sums((self.mean / self.length)[np.newaxis] ** 2)[0]))
+            lengths: NDArray[np.int64] = np.diff(rows.indptr)
+            n: int = rows.shape[0]
+            entries = np.repeat(np.arange(n), lengths)
+            out += np.bincount(entries, weights=x * x - mu * mu, minlength=rows.shape[0])
+            return np.maximum(out, 0.0)
+
+    def decode(self, codes: ArrayLike) -> NDArray[np.float32]:
+        """Return mean + scale P s, float32 (n, d); TypeError without factors or orthonormal directions."""
+        if not (self.factors and self.spans):
+            what = "with factors alone" if self.spans else "of orthonormal directions alone"
+            raise TypeError(f"signs stand for rows {what}: these codes cannot be decoded")
+        packed = as_codes(codes, "codes", width=self.width)
+        body = packed[:, : self.layout.nibble_bytes]
+        signs = 2.0 * np.unpackbits(body, axis=1, count=self.n_bits, bitorder="little") - 1.0
+        scale = self.layout.scales(packed)
+        assert scale is not None  # it has factors
+        weighted = signs * (scale.astype(np.float64) * self.length)[:, np.newaxis]
+        return (self.mean + weighted @ self.projection.T).astype(np.float32)
+
+    def state(self) -> tuple[dict[str, Any], Arrays]:
+        arrays = {"projection": self.projection, "mean": self.mean, "offsets": self.offsets}
+        return {"factors": self.factors, "spans": self.spans, "length": self.length}, arrays
+
+    @classmethod
+    def of_state(cls, state: dict[str, Any], arrays: Arrays) -> Self:
+        checks.only(arrays, "projection", "mean", "offsets")
+        d, n_bits = arrays["mean"].size, arrays["offsets"].size
+        checks.number_within(d, "n_features", 1, checks.MOST_COLUMNS)
+        checks.number_within(n_bits, "n_bits", 1, checks.MOST_COLUMNS)
+        for name, shape in (("projection", (d, n_bits)), ("mean", (d,)), ("offsets", (n_bits,))):
+            checks.finite(arrays, name, shape)
+        return cls(
+            arrays["projection"],
+            arrays["mean"],
+            arrays["offsets"],
+            factors=as_flag(state["factors"], "factors"),
+            spans=as_flag(state["spans"], "spans"),
+            length=as_length(state["length"]),
+        )
+
+
+def as_length(value: Any) -> float:
+    """Return a unit of length: a power of two whose square is a number too."""
+    length = as_real(value, "length", 2.0**-MOST_EXPONENT, 2.0**MOST_EXPONENT)
+    if np.frexp(length)[0] != 0.5:
+        raise ValueError(f"length must be a power of two, got {length}")
+    return length
+
+
+def length_near(size: float) -> float:
+    """Return the power of two not above a root of a mean square; 1 if there is none."""
+    if not (size > 0 and np.isfinite(size)):
+        return 1.0
+    return float(np.ldexp(1.0, int(np.clip(np.frexp(size)[1] - 1, -MOST_EXPONENT, MOST_EXPONENT))))

@@ -1,0 +1,277 @@
+"""Hash functions learned from a stream by sketching: FROSH, OSH and their relatives in one class."""
+
+from typing import Any, Final, Literal, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fastsketch._core.threads import one_blas_thread
+from fastsketch._frame.model import Arrays
+from fastsketch._frame.parameters import choice
+from fastsketch._kernels.guard import changes, reads
+from fastsketch.data.files import _checks as checks
+from fastsketch.neighbours.hashing._hasher import LinearHasher
+from fastsketch.neighbours.hashing._sign_encoder import LinearSignEncoder, SignEncoder, length_near
+from fastsketch.neighbours.summaries._block_summary import SummarySetting
+from fastsketch.neighbours.summaries._directions import top_of_moment, top_of_rows
+from fastsketch.neighbours.summaries._forest import BlockNode
+from fastsketch.neighbours.summaries._learner import METHODS, RESERVOIR_ROWS, Method, SummaryModel
+from fastsketch.neighbours.summaries._rotation import aligned, itq_rotation, random_rotation
+
+__all__ = ["METHODS", "RESERVOIR_ROWS", "ROTATIONS", "Method", "Rotation", "SketchHash"]
+
+Array = NDArray[np.float64]
+Rotation = Literal["random", "itq"] | None
+ROTATIONS: Final = ("itq", "random", None)
+
+
+class _LearnedHash(NamedTuple):
+    """The hash functions, learned from the rows seen so far."""
+
+    node: BlockNode
+    components: Array  # W as (n_bits, d)
+    projection: Array  # (d, n_bits)
+    offsets: Array  # (n_bits,) mu'P
+
+
+class SketchHash(LinearHasher, SummaryModel):
+    """Binary codes learned from a stream of rows in one pass: FROSH, OSH and relatives.
+
+    The code of a row a is sgn((a - mu) W R): mu the mean of all rows, W (d x r) the top right singular vectors of a
+    sketch of the centred rows, R a rotation.
+
+    Parameters
+    ----------
+    n_bits : int
+        r >= 1, bits of a code; at most the number of features.
+    method : {"srht", "fd", "exact", "countsketch", "sparse", "gaussian", "sampling", "auto"}, default "srht"
+        "srht" is FROSH: blocks of m rows become l / 2 by a subsampled randomized Hadamard transform, and Frequent
+        Directions joins them. "fd" is OSH: Frequent Directions alone. "exact" sums A'A (d x d). "countsketch",
+        "sparse", "gaussian" and "sampling" are other random maps in the place of the SRHT. "auto" takes "exact" where
+        it is also the fastest (d <= 2 l), else "srht".
+    sketch_size : int, optional
+        l, default 2 n_bits. n_bits is at most l // 2 for random maps, l - 1 for "fd".
+    block_rows : int, optional
+        m, rows of a block, at least l // 2; default 4 d. The error of a random map grows with m, its cost falls.
+    rotation : {"itq", "random", None}, default "itq"
+        R. "itq" is learned on ``reservoir_size`` rows sampled from the stream; "random", the papers' choice, is fixed
+        by the seed; with None the bits are of very different worth, worse than hyperplanes at random from 64 bits on.
+    seed : int, default 0
+    part, first_block : int, default 0
+        Which blocks of a distributed job this model sees: see the notes.
+    reservoir_size : int, default 2000
+    dtype : float32 or float64, optional
+        Of the sketch; by default that of the first batch.
+
+    Attributes
+    ----------
+    n_rows, n_features : int
+    resolved : dict
+        The parameters with the value in use for each that was None or "auto".
+    notes : dict
+        Anything that json can write; saved with the state.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a parameter is out of range.
+
+    Notes
+    -----
+    The result is a function of the rows, their order and the parameters: batches of any sizes, and models that saw
+    different blocks and were merged in any order, give the same bits, as long as every block but the last of a part is
+    complete. Memory: blocks join like the digits of a binary counter, l / 2 rows (d x d for "exact") a digit.
+
+    Merging: two models of the same ``part`` are pieces of one stream; they merge to the model of the whole stream if
+    each begins at a multiple of ``block_rows`` rows, ``first_block`` times that many. Models of different parts are
+    complete: merging seals them, and no more rows of these parts can be added but to the merged model. The bits depend
+    neither on the order nor on the grouping of merges.
+
+    The model learns on: ``encode`` uses what was learned so far. Codes made before and after more rows stay comparable
+    as far as W stays; ``anchor`` keeps them so by an orthogonal alignment.
+
+    References
+    ----------
+    FROSH: Chen, Yang, Zhao, King, Lyu, *Making Online Sketching Hashing Even Faster*, Algorithms 1 to 3. OSH: Leng, Wu,
+    Cheng, Bai, Lu, CVPR 2015. ITQ: Gong, Lazebnik, CVPR 2011.
+
+    Examples
+    --------
+    >>> import numpy as np, fastsketch as fs
+    >>> rows = np.random.default_rng(0).standard_normal((5000, 100))
+    >>> model = fs.SketchHash(16).update(rows)
+    >>> codes = model.encode(rows)
+    >>> codes.shape
+    (5000, 2)
+    >>> distances, found = model.search(rows[:1], codes, k=1, metric="hamming")
+    >>> int(distances[0, 0])
+    0
+    >>> distances, found = model.search(rows[:1], model.encode(rows, factors=True), k=1, rescore=rows, oversample=20)
+    >>> int(found[0, 0]), float(distances[0, 0])
+    (0, 0.0)
+    """
+
+    rotation: Rotation = choice(ROTATIONS, default="itq")
+
+    def _check(self) -> None:
+        size = self._size
+        kept = {"fd": size - 1, "exact": self.n_bits}.get(self.method, size // 2)
+        if self.n_bits > kept:
+            raise ValueError(
+                f"n_bits must be at most {kept}, the rows that method={self.method!r} keeps with sketch_size={size}, "
+                f"got {self.n_bits}"
+            )
+        if self.method not in ("fd", "exact") and self.block_rows is not None and self.block_rows < size // 2:
+            raise ValueError(f"block_rows must be at least sketch_size // 2 = {size // 2}, got {self.block_rows}")
+
+    @property
+    def _size(self) -> int:
+        """Return the l in use."""
+        size = 2 * self.n_bits if self.sketch_size is None else self.sketch_size
+        return max(size, 3) if self.method == "fd" and self.n_bits == 1 else size
+
+    def _method_for(self, d: int) -> str:
+        """Return the method in use for rows of d features: exact where it is also the fastest."""
+        if self.method != "auto":
+            return self.method
+        return "exact" if d <= 2 * self._size else "srht"
+
+    def _setting(self, d: int) -> SummarySetting:
+        if self.n_bits > d:
+            raise ValueError(f"n_bits must be at most the {d} features of the rows, got {self.n_bits}")
+        return SummarySetting(
+            method=self._method_for(d),
+            n_directions=self.n_bits,
+            sketch_size=self._size,
+            block_rows=self.block_rows,
+            seed=self.seed,
+            place=self._place,
+            reservoir_size=self.reservoir_size if self.rotation == "itq" else None,
+        )
+
+    def _merge(self, other: Self) -> None:
+        self._merge_summary(other)
+
+    # -- reading: never changes the state --------------------------------------------------------------------------
+    @reads
+    def _total(self) -> BlockNode | None:
+        """Return all rows as one node; None before the first."""
+        if self._learned is not None:
+            return self._learned.node
+        return None if self._summary is None else self._summary.total()
+
+    @reads
+    def _read(self) -> _LearnedHash:
+        """Return the hash functions, or ValueError without rows."""
+        if self._learned is None:
+            self._learned = self._learned_from(self._require_total())
+        return self._learned
+
+    @one_blas_thread
+    def _learned_from(self, node: BlockNode) -> _LearnedHash:
+        find = top_of_moment if self._method_for(len(node.mean)) == "exact" else top_of_rows
+        components = find(node.rows, self.n_bits, seed=self.seed)
+        projection = self._rotated(components.T, node.mean)
+        return _LearnedHash(node, components, projection, node.mean @ projection)
+
+    def _rotated(self, basis: Array, mean: Array) -> Array:
+        """Return the projection (d, n_bits) from W (d, n_bits)."""
+        if self._anchor is not None:
+            return aligned(basis, self._anchor)
+        if self.rotation is None:
+            return basis.copy()
+        rotation = random_rotation(self.n_bits, self.seed)
+        if self.rotation == "itq" and self._summary is not None:
+            centred = np.subtract(self._summary.sample(), mean, dtype=np.float64)
+            rotation = itq_rotation(centred @ basis, rotation)
+        return basis @ rotation
+
+    def _linear(self) -> tuple[Array, Array]:
+        learned = self._read()
+        return learned.projection, learned.offsets
+
+    def _encoder(self, *, factors: bool) -> SignEncoder:
+        learned = self._read()
+        node = learned.node
+        exact = self._method_for(len(node.mean)) == "exact"
+        top = (
+            1.0 if exact else float(np.abs(node.rows).max(initial=0.0)) or 1.0
+        )  # squares of what it divides are numbers
+        squares = np.trace(node.rows) if exact else np.square(node.rows / top, dtype=np.float64).sum()
+        return LinearSignEncoder(
+            learned.projection,
+            node.mean,
+            learned.offsets,
+            factors=factors,
+            spans=True,
+            length=length_near(top * float(np.sqrt(squares / node.n_rows))),
+        )
+
+    def anchor(self, projection: ArrayLike | None = None) -> Self:
+        """Keep codes comparable from here on: later projections are turned to lie nearest to the present one.
+
+        W moves while rows arrive, and where singular values are close its vectors change places; the code of a row then
+        changes though its meaning does not. With an anchor P0 the projection is W Q, Q the rotation that brings it
+        nearest to P0 (orthogonal Procrustes), instead of W R.
+
+        Parameters
+        ----------
+        projection : array_like (d, n_bits), optional
+            P0, the present ``projection`` if not given: so that models of one job can share an anchor.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If there is no present projection, or the one given is no finite matrix of this shape.
+        """
+        if projection is None:
+            anchor = self.projection
+        else:
+            anchor = np.array(projection, np.float64)
+            if anchor.ndim != 2 or anchor.shape != (self.n_features or anchor.shape[0], self.n_bits):
+                raise ValueError(f"projection must have shape ({self.n_features}, {self.n_bits}), got {anchor.shape}")
+            if not np.isfinite(anchor).all():
+                raise ValueError("projection must be finite")
+        return self._anchor_at(anchor)
+
+    @changes
+    def _anchor_at(self, anchor: Array) -> Self:
+        self._anchor, self._learned = anchor, None
+        return self
+
+    @property
+    def components(self) -> Array:
+        """Return W as (n_bits, d) float64: orthonormal principal directions, the most important first."""
+        return self._read().components.copy()
+
+    @property
+    def projection(self) -> Array:
+        """Return (d, n_bits) float64, orthonormal columns: W R, or W turned to the anchor."""
+        return self._read().projection.copy()
+
+    # -- keeping it ------------------------------------------------------------------------------------------------
+    def _state(self) -> tuple[dict[str, Any], Arrays]:
+        state, arrays = self._summary_state()
+        return state, arrays if self._anchor is None else {**arrays, "anchor": self._anchor}
+
+    def _validate(self, state: dict[str, Any], arrays: Arrays) -> None:
+        anchor = arrays.get("anchor")
+        if anchor is not None:
+            rows = len(anchor) if anchor.ndim else 0
+            checks.finite(arrays, "anchor", (rows, self.n_bits))
+        if not state:
+            checks.only(arrays, "anchor")
+            return
+        d = self._validate_summary(state, {name: array for name, array in arrays.items() if name != "anchor"})
+        if anchor is not None and len(anchor) != d:
+            raise ValueError(f"the anchor must have {d} rows, got {len(anchor)}")
+
+    def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
+        if "anchor" in arrays:
+            self.anchor(arrays["anchor"])
+        if state:
+            self._restore_summary(state, arrays)

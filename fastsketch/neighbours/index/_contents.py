@@ -1,0 +1,211 @@
+"""Contents of an index: segments in the order of their rows. Every change makes new ones and leaves the old."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fastsketch._core.validation import no_mask
+from fastsketch.data.files._checks import MOST_COUNT
+from fastsketch.neighbours.codes import Encoder
+from fastsketch.neighbours.index._places import Ids, Positions, ascends
+from fastsketch.neighbours.index._room import CodedBatch, SegmentRoom, empty_room
+from fastsketch.neighbours.index._segment import SEGMENT_ROWS, Segment, joined
+
+# Ids that an error names.
+SHOWN = 5
+
+
+class Contents(NamedTuple):
+    """Segments that nobody adds to, and the one with room for more, of the present encoder."""
+
+    sealed: tuple[Segment, ...]
+    room: SegmentRoom
+    next_id: int  # above all that were ever given
+
+    @property
+    def encoder(self) -> Encoder:
+        """Return the encoder of what is added."""
+        return self.room.segment.encoder
+
+    @property
+    def segments(self) -> tuple[Segment, ...]:
+        """Return the segments that have rows."""
+        last = self.room.segment
+        return (*self.sealed, last) if len(last) else self.sealed
+
+    @property
+    def n_live(self) -> int:
+        """Return the number of rows that count."""
+        return sum(segment.n_live for segment in self.segments)
+
+    @property
+    def live_ids(self) -> Ids:
+        """Return the ids of the rows that count, in the order of the rows."""
+        return np.concatenate([np.empty(0, np.int64), *(segment.live_ids for segment in self.segments)])
+
+    # -- where rows are ------------------------------------------------------------------------------------------------
+    def locate(self, ids: Ids) -> tuple[NDArray[np.int64], Positions]:
+        """Return (number of the segment, position in it) of the rows of ids; -1, -1 where there is none."""
+        which, where = np.full(len(ids), -1, np.int64), np.full(len(ids), -1, np.int64)
+        for number, segment in enumerate(self.segments):
+            found = segment.find(ids)
+            hit = found >= 0
+            which[hit], where[hit] = number, found[hit]
+        return which, where
+
+    def located(self, ids: Ids, name: str) -> tuple[NDArray[np.int64], Positions]:
+        """Return what ``locate`` does; IndexError for ids that are not there."""
+        which, where = self.locate(ids)
+        if (which < 0).any():
+            raise IndexError(f"{name} must be in the index: {shown(ids[which < 0])} not found")
+        return which, where
+
+    # -- what rows that come need --------------------------------------------------------------------------------------
+    def new_ids(self, ids: ArrayLike | None, n: int) -> Ids:
+        """Return ids for n rows that come: those given, int64 and new, or the next ones; TypeError or ValueError."""
+        if ids is None:
+            if self.next_id + n > MOST_COUNT:
+                raise ValueError("there are no ids above those in the index: pass ids")
+            return np.arange(self.next_id, self.next_id + n)
+        out = as_ids(ids)
+        if len(out) != n:
+            raise ValueError(f"ids must have one entry for each of the {n} rows, got {len(out)}")
+        different(out)
+        if n and int(out.min()) < self.next_id:
+            which, _ = self.locate(out)
+            if (which >= 0).any():
+                raise ValueError(f"ids must be new: {shown(out[which >= 0])} in the index already (remove them first)")
+        return out.copy()
+
+    def encoder_of(self, fingerprint: Any) -> Encoder:
+        """Return the encoder of a fingerprint, of any generation; TypeError or ValueError if there is none."""
+        if not isinstance(fingerprint, str):
+            raise TypeError(f"fingerprint must be a string, got {type(fingerprint).__name__}")
+        for encoder in (self.encoder, *(segment.encoder for segment in self.segments)):
+            if encoder.fingerprint == fingerprint:
+                return encoder
+        raise ValueError(
+            f"the codes are of another model: its fingerprint is {fingerprint[:12]!r}, that of the present encoder "
+            f"{self.encoder.fingerprint[:12]!r} (renew(model) first, or add the rows)"
+        )
+
+    # -- changes -------------------------------------------------------------------------------------------------------
+    def with_rows(self, batches: Iterable[CodedBatch], coming: int) -> "Contents":
+        """Return contents with `coming` rows in all, encoded by the present encoder, whose ids are not there yet."""
+        contents = self
+        for batch in batches:
+            start, n = 0, len(batch.ids)
+            while start < n:
+                if contents.room.left == 0:
+                    contents = contents.closed()
+                stop = min(n, start + contents.room.left)
+                piece = batch.part(start, stop)
+                contents = contents._replace(
+                    room=contents.room.with_batch(piece, coming),
+                    next_id=max(contents.next_id, 1 + int(piece.ids.max())),
+                )
+                coming, start = coming - (stop - start), stop
+        return contents
+
+    def closed(self, encoder: Encoder | None = None) -> "Contents":
+        """Return contents with room for a new segment, of another encoder if one is given."""
+        last = self.room.segment
+        room = empty_room(type(last.codes), encoder or self.encoder, None if last.rows is None else last.rows.dtype)
+        sealed = (*self.sealed, replace(last, codes=last.codes.own())) if len(last) else self.sealed
+        return self._replace(sealed=sealed, room=room)
+
+    def with_segment(self, segment: Segment) -> "Contents":
+        """Return contents with rows of any encoder, whose ids are not there yet."""
+        next_id = max(self.next_id, 1 + int(segment.ids.max()))
+        return self.closed()._replace(sealed=(*self.segments, segment), next_id=next_id)
+
+    def without(self, ids: Ids) -> "Contents":
+        """Return contents without the rows of ids; IndexError if one is not there."""
+        which, where = self.located(ids, "ids")
+        last = self.room.segment
+        segments = [
+            segment.without(where[which == number]) if (which == number).any() else segment
+            for number, segment in enumerate((*self.sealed, last))
+        ]
+        return self._replace(sealed=tuple(segments[:-1]), room=self.room._replace(segment=segments[-1]))
+
+    def of_segments(self, segments: Iterable[Segment]) -> "Contents":
+        """Return contents with other segments in place of all, for the same rows."""
+        return self.closed()._replace(sealed=tuple(segments))
+
+    def compacted(self) -> "Contents":
+        """Return contents in few segments, without the rows that do not count."""
+        found = _merged(self.segments, lambda before, after: True)
+        return self.of_segments(joined([segment]) if segment.n_removed else segment for segment in found)
+
+    def tidied(self) -> "Contents":
+        """Return contents for a save: small segments joined, and those made anew that lost a share of their rows."""
+        found = _merged(self.segments, lambda before, after: before < 2 * after)
+        return self.of_segments(
+            joined([segment]) if REMOVED_SHARE * segment.n_removed >= len(segment) else segment for segment in found
+        )
+
+
+# -- when segments are made anew ---------------------------------------------------------------------------------------
+# One row in so many removed, and the segment is written anew by the next save.
+REMOVED_SHARE = 4
+
+
+def _merged(segments: Iterable[Segment], worth: Callable[[int, int], bool]) -> list[Segment]:
+    """Join neighbours of one encoder as long as they fit and it is worth it, by the rows before and those behind.
+
+    If that is where the former are fewer than twice the latter, lengths at least halve from one segment to the next:
+    there are few files however many saves, and a row is written anew as often as its segment grows by half.
+    """
+    groups: list[tuple[int, list[Segment]]] = []
+    for segment in segments:
+        n, group = segment.n_live, [segment]
+        while n and groups:
+            before, others = groups[-1]
+            if others[-1].encoder != segment.encoder or before + n > SEGMENT_ROWS or not worth(before, n):
+                break
+            groups.pop()
+            n, group = before + n, others + group
+        if n:
+            groups.append((n, group))
+    return [group[0] if len(group) == 1 else joined(group) for _, group in groups]
+
+
+# -- ids ---------------------------------------------------------------------------------------------------------------
+def shown(ids: Ids) -> str:
+    """Return the first of some ids, for an error."""
+    return ", ".join(map(str, ids[:SHOWN].tolist())) + (", ..." if len(ids) > SHOWN else "")
+
+
+def as_ids(ids: ArrayLike, name: str = "ids") -> Ids:
+    """Return int64 (n,) of one id or many; TypeError or ValueError for what is none."""
+    if isinstance(ids, np.ma.MaskedArray):
+        raise TypeError(f"{name} must not be a masked array")
+    out: NDArray[Any] = np.atleast_1d(np.asarray(ids))
+    if out.ndim != 1:
+        raise ValueError(f"{name} must be a vector, got shape {out.shape}")
+    if out.size == 0:
+        return np.empty(0, np.int64)
+    if out.dtype.kind not in "iu":
+        raise TypeError(f"{name} must be integers, got dtype {out.dtype}{no_mask(out)}")
+    if out.min() < 0 or out.max() >= MOST_COUNT:
+        wrong = out[(out < 0) | (out >= MOST_COUNT)]
+        raise ValueError(f"{name} must lie in [0, 2**62), got {shown(wrong)}")
+    return np.ascontiguousarray(out, np.int64)
+
+
+def different(ids: Ids, name: str = "ids") -> Ids:
+    """Return the same ids; ValueError if one comes twice."""
+    if not ascends(ids):
+        ordered = np.sort(ids)
+        twice = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
+        if len(twice):
+            raise ValueError(f"{name} must differ: {shown(twice)} {_come(twice)} more than once")
+    return ids
+
+
+def _come(ids: Ids) -> str:
+    return "comes" if len(ids) == 1 else "come"

@@ -1,0 +1,83 @@
+"""Generations of an index: what its rows were encoded by, and how old ones are brought forward."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastsketch._core.validation import check_finite, is_sparse
+from fastsketch.neighbours.codes import Encoder
+from fastsketch.neighbours.hashing._hasher import Hasher
+from fastsketch.neighbours.index._contents import Contents
+from fastsketch.neighbours.index._segment import CODES, Segment, pieces
+from fastsketch.neighbours.quantizing import SketchQuantizer
+
+Rows = NDArray[np.floating[Any]]
+
+
+def as_encoder(model: Any, *, metric: str) -> Encoder:
+    """Return the encoder of a model as it has learned so far, or itself; of a hash with factors if they count."""
+    if isinstance(model, Encoder):
+        return model
+    if isinstance(model, Hasher):
+        return model.encoder(factors=metric != "hamming")
+    if isinstance(model, SketchQuantizer):
+        return model.encoder()
+    raise TypeError(f"model must be a hash, a quantizer or the encoder of one, got {type(model).__name__}")
+
+
+def facts(contents: Contents) -> list[dict[str, Any]]:
+    """Return facts of each encoder that rows in the index have, the oldest first, and of the present one."""
+    found: dict[str, dict[str, Any]] = {}
+    for encoder in (*(segment.encoder for segment in contents.segments), contents.encoder):
+        about = {"fingerprint": encoder.fingerprint, "kind": type(encoder).__name__, "width": encoder.width}
+        about["factor_bytes"] = encoder.layout.offset.n_bytes + encoder.layout.scale.n_bytes
+        found.setdefault(encoder.fingerprint, {**about, "n_rows": 0, "n_removed": 0, "current": False})
+    for segment in contents.segments:
+        found[segment.encoder.fingerprint]["n_rows"] += segment.n_live
+        found[segment.encoder.fingerprint]["n_removed"] += segment.n_removed
+    found[contents.encoder.fingerprint]["current"] = True
+    return list(found.values())
+
+
+# -- rows on their way in ----------------------------------------------------------------------------------------------
+def as_kept(rows: Any, dtype: np.dtype[Any], *, offset: int = 0) -> Rows:
+    """Return rows in the dtype they are kept in; ValueError for what it does not hold."""
+    check_finite(rows, offset=offset)
+    dense: NDArray[Any] = rows.toarray() if is_sparse(rows) else rows
+    with np.errstate(over="ignore"):
+        out = dense.astype(dtype)
+    if not np.isfinite(out).all():
+        row = int(np.argmin(np.isfinite(out).all(axis=1)))
+        wider = ': keep them as rows="float32"' if dtype == np.float16 else ""
+        raise ValueError(
+            f"rows must be numbers that {dtype} holds: row {offset + row} has one that is too large{wider}"
+        )
+    return out
+
+
+# -- bringing old ones forward -----------------------------------------------------------------------------------------
+def brought_forward(contents: Contents, rows_of: Callable[[Segment, NDArray[np.int64]], Any]) -> Contents:
+    """Return all rows encoded by the present encoder; rows_of(segment, positions) gives the rows of old ones."""
+    encoder = contents.encoder
+    segments = (
+        segment if segment.encoder == encoder else _again(segment, encoder, rows_of) for segment in contents.segments
+    )
+    return contents.of_segments(segments)
+
+
+def _again(segment: Segment, encoder: Encoder, rows_of: Callable[[Segment, NDArray[np.int64]], Any]) -> Segment:
+    codes = segment.codes.empty(len(segment), encoder.layout)
+    for piece in pieces(len(segment)):
+        start, stop, _ = piece.indices(len(segment))
+        live = np.arange(start, stop, dtype=np.int64)
+        if segment.live is not None:
+            live = live[segment.live[piece]]
+        some = np.zeros((stop - start, encoder.width), np.uint8)
+        if len(live):
+            some[live - start] = encoder.encode(rows_of(segment, live))
+        codes.put(start, some)
+    written = {name: file for name, file in segment.written.items() if name != CODES}
+    return replace(segment, encoder=encoder, codes=codes, written=written, derived={})

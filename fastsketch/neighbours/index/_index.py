@@ -1,0 +1,484 @@
+"""An index: codes of rows that come and go, found by real-valued queries, saved whole or not at all."""
+
+import os
+from collections.abc import Iterator
+from os import PathLike
+from pathlib import Path
+from typing import Any, Final, Literal, Self, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fastsketch._core.validation import Rows, as_choice, as_flag, as_rows
+from fastsketch._frame.parameters import bare_names
+from fastsketch._kernels.guard import Guard, changes
+from fastsketch.neighbours.codes._packed_codes import as_codes
+from fastsketch.neighbours.codes._rescoring import Source
+from fastsketch.neighbours.codes._search import Metric, as_metric, check_width
+from fastsketch.neighbours.index import _generations, _saving
+from fastsketch.neighbours.index._contents import Contents, as_ids, different
+from fastsketch.neighbours.index._index_search import given_rows
+from fastsketch.neighbours.index._manifest import ROW_TYPES
+from fastsketch.neighbours.index._places import Ids, with_run
+from fastsketch.neighbours.index._readable_index import ReadableIndex
+from fastsketch.neighbours.index._room import CodedBatch, empty_room
+from fastsketch.neighbours.index._segment import Segment, kind_for, pieces
+
+KeptRows = Literal["float16", "float32"] | None
+KEPT: Final = (None, *ROW_TYPES)
+
+
+@bare_names
+class CodeIndex(ReadableIndex):
+    """Codes of rows that are added, removed and found again, in memory and in a folder.
+
+    Rows are encoded by what a model has learned when the index is made (``model.encoder()``). A model that has learned
+    on is taken over by ``renew``: that begins a new generation. Codes of earlier generations stay as they are and are
+    found by tables of their own encoder; estimates of distances are in the units of the rows, so that answers of all
+    generations are ranked together.
+
+    Parameters
+    ----------
+    model : SketchHash, SketchQuantizer, another hash that has learned, or the encoder of one
+    rows : {None, "float16", "float32"}, default None
+        Whether, and as what, the rows themselves are kept, to rank candidates by exact distances (``rescore``) and to
+        encode them again (``reencode``): 2 or 4 bytes a feature, in memory until the index is saved and loaded
+        memory-mapped.
+    metric : {"euclidean", "inner_product", "cosine", "hamming"}, default "euclidean"
+        What ``search`` ranks by. "hamming" is for hashes alone.
+
+    Attributes
+    ----------
+    metric, rows
+        As given.
+    encoder : Encoder
+        What rows are encoded by now.
+    n_features : int
+    ids : ndarray int64 (len(index),)
+        In the order in which the rows were added.
+    generations : list of dict
+        For each encoder that rows of the index have, and for the present one: "fingerprint", "kind", "width" (bytes of
+        a code), "factor_bytes" (of them), "n_rows", "n_removed" (rows that wait to be cleared away), "current".
+
+    Raises
+    ------
+    TypeError, ValueError
+        If model is none of these or has seen no rows, or a parameter is none of its values.
+
+    Notes
+    -----
+    An answer depends on the rows in the index and on their ids, neither on the batches in which they came nor on saves.
+    Ids are integers in [0, 2**62). Memory: the bytes of the codes, 8 of an id, the kept rows, 4 more a row where ids do
+    not ascend, 1 where some were removed; 4 for cosines, once they were searched for; the last segment (of at most
+    2**20 rows) has room for a quarter more. Codes lie as they are scanned, in memory and in files, for which they are
+    filled to whole fours of bytes (but for metric="hamming"): no search begins with packing them.
+
+    One thread at a time changes an index; a second one is refused with a RuntimeError. Any number may search it, also
+    meanwhile: each sees it before the change or after it. What fails or is interrupted has changed nothing.
+
+    Examples
+    --------
+    >>> import numpy as np, fastsketch as fs
+    >>> rows = np.random.default_rng(0).standard_normal((5000, 32)) * np.geomspace(3, 0.1, 32)
+    >>> index = fs.CodeIndex(fs.SketchHash(16).update(rows), rows="float16")
+    >>> index.add(rows)[:3]
+    array([0, 1, 2])
+    >>> distances, ids = index.search(rows[7], k=2)
+    >>> int(ids[0, 0])
+    7
+    >>> index.remove([7])
+    >>> len(index), 7 in index
+    (4999, False)
+    """
+
+    def __init__(self, model: Any, *, rows: KeptRows = None, metric: Metric = "euclidean") -> None:
+        if rows is not None:
+            if not isinstance(rows, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise TypeError(f"rows must be None or as what they are kept, a string, got {type(rows).__name__}")
+            as_choice(rows, "rows", ROW_TYPES)
+        as_choice(metric, "metric", get_args(Metric))
+        encoder = _generations.as_encoder(model, metric=metric)
+        as_metric(metric, encoder)
+        room = empty_room(kind_for(metric), encoder, None if rows is None else ROW_TYPES[rows])
+        self._set_up(rows, metric, Contents((), room, 0))
+
+    def _set_up(self, rows: str | None, metric: str, contents: Contents) -> None:
+        self._rows, self._metric = rows, metric
+        self._contents = contents
+        self._stamps: dict[Path, tuple[str, ...]] = {}  # of saves that this index was read from or has made
+        self._memory_map = False
+        self._guard = Guard()
+
+    # -- rows that come ------------------------------------------------------------------------------------------------
+    @changes
+    def add(self, rows: Rows, ids: ArrayLike | None = None) -> Ids:
+        """Encode rows and add them.
+
+        Parameters
+        ----------
+        rows : array_like or scipy.sparse (n, d), or one row (d,)
+            Real and finite.
+        ids : array_like of int (n,), optional
+            Different, in [0, 2**62), and none that the index has; by default the next ones above all that it ever had.
+
+        Returns
+        -------
+        ndarray int64 (n,)
+            The ids.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If rows are no finite real matrix of this width (or do not fit in the float16 that they are kept as), or ids
+            are none, not as many, not different or already in the index. The index is then as it was.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> rows = np.random.default_rng(0).standard_normal((1000, 32)) * np.geomspace(3, 0.1, 32)
+        >>> model = fs.SketchQuantizer(8).update(rows)
+        >>> index = fs.CodeIndex(model)
+        >>> index.add(rows[:3]), index.add(rows[3:5], ids=[100, 50]), index.add(rows[5])
+        (array([0, 1, 2]), array([100,  50]), array([101]))
+        """
+        contents = self._contents
+        checked = as_rows(rows, contents.encoder.n_features)
+        n = checked.shape[0]
+        given = contents.new_ids(ids, n)
+
+        def batches() -> Iterator[CodedBatch]:
+            for piece in pieces(n):
+                some = checked[piece]
+                kept = None if self._rows is None else self._kept(some, offset=piece.start)
+                yield CodedBatch(self._encoded(some, offset=piece.start), given[piece], kept)
+
+        self._contents = contents.with_rows(batches(), n)
+        return given
+
+    def _encoded(self, rows: Any, *, offset: int) -> NDArray[np.uint8]:
+        _generations.check_finite(rows, offset=offset)
+        return self._contents.encoder.encode(rows)
+
+    def _kept(self, rows: Any, *, offset: int = 0) -> NDArray[np.floating[Any]]:
+        assert self._rows is not None
+        return _generations.as_kept(rows, ROW_TYPES[self._rows], offset=offset)
+
+    @changes
+    def add_codes(
+        self, codes: ArrayLike, ids: ArrayLike | None = None, *, fingerprint: str, rows: Rows | None = None
+    ) -> Ids:
+        """Add codes that were made elsewhere, by an encoder of this index.
+
+        Parameters
+        ----------
+        codes : array_like of uint8 (n, width)
+        ids : array_like of int (n,), optional
+            As for ``add``.
+        fingerprint : str
+            ``model.encoder().fingerprint`` of the model that has made the codes: that of the present encoder or of an
+            earlier generation.
+        rows : array_like or scipy.sparse (n, d), optional
+            The rows themselves, if the index keeps them.
+
+        Returns
+        -------
+        ndarray int64 (n,)
+            The ids.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the codes are those of a model that the index does not know, no matrix of uint8 of its width, or ids or
+            rows are not as ``add`` wants them. The index is then as it was.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> rows = np.random.default_rng(0).standard_normal((1000, 32)) * np.geomspace(3, 0.1, 32)
+        >>> model = fs.SketchQuantizer(8).update(rows)
+        >>> index = fs.CodeIndex(model)
+        >>> index.add_codes(model.encode(rows[:3]), fingerprint=model.encoder().fingerprint)
+        array([0, 1, 2])
+        """
+        contents = self._contents
+        encoder = contents.encoder_of(fingerprint)
+        checked = as_codes(codes, "codes")
+        check_width(checked, encoder)
+        if (rows is None) != (self._rows is None):
+            wanted = "the rows of the codes, which it keeps" if rows is None else "rows=None: it keeps none"
+            raise ValueError(f"this index needs {wanted}")
+        kept = None
+        if rows is not None:
+            dense = as_rows(rows, encoder.n_features)
+            if dense.shape[0] != len(checked):
+                raise ValueError(f"rows must be as many as the {len(checked)} codes, got {dense.shape[0]}")
+            kept = self._kept(dense)
+        given = contents.new_ids(ids, len(checked))
+        if not len(given):
+            return given
+        if encoder == contents.encoder:
+            self._contents = contents.with_rows([CodedBatch(checked, given, kept)], len(given))
+        else:
+            held = kind_for(self._metric).of(checked, encoder.layout)
+            segment = Segment(encoder, held, given, kept, runs=with_run((), given))
+            self._contents = contents.with_segment(segment)
+        return given
+
+    # -- rows that go --------------------------------------------------------------------------------------------------
+    @changes
+    def remove(self, ids: ArrayLike) -> None:
+        """Remove rows; their space is reclaimed by ``compact``, and by a save once a quarter of a segment is gone.
+
+        Parameters
+        ----------
+        ids : array_like of int (n,), or one
+
+        Raises
+        ------
+        IndexError
+            If one is not in the index, which is then as it was.
+        TypeError, ValueError
+            If they are no integers, or one comes twice.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> rows = np.random.default_rng(0).standard_normal((1000, 32)) * np.geomspace(3, 0.1, 32)
+        >>> model = fs.SketchQuantizer(8).update(rows)
+        >>> index = fs.CodeIndex(model)
+        >>> _ = index.add(rows)
+        >>> index.remove([3, 5])
+        >>> len(index), 3 in index, 4 in index
+        (998, False, True)
+        """
+        wanted = different(as_ids(ids))
+        if len(wanted):
+            self._contents = self._contents.without(wanted)
+
+    @changes
+    def compact(self) -> Self:
+        """Clear removed rows away and join small segments; what is mapped from files is read where that is needed.
+
+        Returns
+        -------
+        self
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> rows = np.random.default_rng(0).standard_normal((1000, 32)) * np.geomspace(3, 0.1, 32)
+        >>> model = fs.SketchQuantizer(8).update(rows)
+        >>> index = fs.CodeIndex(model)
+        >>> _ = index.add(rows)
+        >>> index.remove(np.arange(500))
+        >>> index.facts()["n_removed"], index.compact().facts()["n_removed"]
+        (500, 0)
+        """
+        self._contents = self._contents.compacted()
+        return self
+
+    # -- generations ---------------------------------------------------------------------------------------------------
+    @changes
+    def renew(self, model: Any) -> Self:
+        """Encode what is added from now on by another model, or by what this one has learned since.
+
+        Codes that are there stay as they are; ``reencode`` brings them forward.
+
+        Parameters
+        ----------
+        model : as for the index itself
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        TypeError, ValueError
+            If it is none, of rows of another width, or its codes have no distances of this index's metric.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> rows = np.random.default_rng(0).standard_normal((1000, 32)) * np.geomspace(3, 0.1, 32)
+        >>> model = fs.SketchQuantizer(8).update(rows)
+        >>> index = fs.CodeIndex(model)
+        >>> _ = index.add(rows)
+        >>> _ = index.renew(model.update(rows + 1)).add(rows[:10])
+        >>> len(index.generations)
+        2
+        """
+        encoder = _generations.as_encoder(model, metric=self._metric)
+        as_metric(self._metric, encoder)
+        if encoder.n_features != self.n_features:
+            raise ValueError(f"model must be of rows of {self.n_features} features, got {encoder.n_features}")
+        known = {segment.encoder.fingerprint: segment.encoder for segment in self._contents.segments}
+        if encoder != self.encoder:
+            self._contents = self._contents.closed(known.get(encoder.fingerprint, encoder))
+        return self
+
+    @changes
+    def reencode(self, rows: Source | None = None, *, decoded: bool = False) -> Self:
+        """Encode the rows of earlier generations by the present encoder.
+
+        Parameters
+        ----------
+        rows : array_like (n, d) or callable, optional
+            As ``rescore`` of ``search``; not needed if rows are kept.
+        decoded : bool, default False
+            Without rows, encode what the old codes stand for. What those had lost stays lost, and the new codes lose
+            more: distances are then estimated with the errors of both.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        TypeError, ValueError
+            If there are no rows to encode and decoded is not asked for, or they are too few, not finite or of another
+            width. The index is then as it was.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> rows = np.random.default_rng(0).standard_normal((1000, 32)) * np.geomspace(3, 0.1, 32)
+        >>> model = fs.SketchQuantizer(8).update(rows)
+        >>> index = fs.CodeIndex(model, rows="float16")
+        >>> _ = index.add(rows)
+        >>> _ = index.renew(model.update(rows + 1)).add(rows[:10])
+        >>> len(index.generations), len(index.reencode().generations)
+        (2, 1)
+        """
+        as_flag(decoded, "decoded")
+        contents = self._contents
+        given = None if rows is None else given_rows(rows, self.n_features, contents, name="rows")
+        if given is not None and decoded:
+            raise ValueError("decoded=True is for an index without rows: rows were given")
+        if given is None and self._rows is None and not decoded:
+            raise ValueError(
+                "reencode needs the rows, which this index does not keep: pass them, or a function of ids, or say "
+                "decoded=True for what the old codes stand for"
+            )
+
+        def rows_of(segment: Segment, positions: NDArray[np.int64]) -> Any:
+            if given is not None:
+                order = np.argsort(segment.ids[positions])
+                found = given(segment.ids[positions][order], order, order)
+                return found[np.argsort(order)]
+            if segment.rows is not None:
+                return segment.rows[positions]
+            return segment.encoder.decode(segment.codes.take(positions))
+
+        self._contents = _generations.brought_forward(contents, rows_of)
+        return self
+
+    # -- keeping it ----------------------------------------------------------------------------------------------------
+    @changes
+    def save(self, path: str | PathLike[str], *, overwrite: bool = False) -> None:
+        """Save to a folder, whole or not at all, whatever happens meanwhile.
+
+        What an earlier save has written there is not written again. Small segments are joined, and those written anew
+        of which a quarter or more is removed.
+
+        Parameters
+        ----------
+        path : str or path
+            A folder, made if it is not there.
+        overwrite : bool, default False
+            Whether to replace an index in it that is not this one as it was read or saved last.
+
+        Raises
+        ------
+        IndexConflict
+            If the folder has an index that is not this one: another one, or what somebody else has saved since.
+        OSError
+            If something else is there or it cannot be written; LockHeld if another process is saving to it.
+        RuntimeError
+            If another thread is.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> import numpy as np, fastsketch as fs
+        >>> rows = np.random.default_rng(0).standard_normal((1000, 32)) * np.geomspace(3, 0.1, 32)
+        >>> model = fs.SketchQuantizer(8).update(rows)
+        >>> index = fs.CodeIndex(model)
+        >>> _ = index.add(rows)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     index.save(Path(folder, "shop.index"))
+        ...     print(len(fs.CodeIndex.load(Path(folder, "shop.index"), memory_map=False)))
+        1000
+        """
+        as_flag(overwrite, "overwrite")
+        folder = _saving.place_of(path)
+        stamp = os.urandom(16).hex()
+        known = self._stamps.get(folder, ())
+        setting = _saving.Setting(self._metric, self._rows)
+
+        def job() -> Contents:
+            # before it is there: a save that is interrupted when all is done was ours
+            self._stamps = {**self._stamps, folder: (*known, stamp)}
+            return _saving.save(
+                folder,
+                self._contents.tidied(),
+                setting,
+                stamp=stamp,
+                known=known,
+                overwrite=overwrite,
+                memory_map=self._memory_map,
+            )
+
+        self._contents = _saving.alone(folder, job)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str], *, memory_map: bool = True, verify: bool | None = None) -> "CodeIndex":
+        """Read an index that was saved.
+
+        Parameters
+        ----------
+        path : str or path
+            The folder.
+        memory_map : bool, default True
+            Read codes, ids and kept rows from the files when they are needed, not into memory; the same for what later
+            saves write. Nobody but an index may change these files meanwhile: it never does, it writes new ones.
+        verify : bool, optional
+            Whether kept rows are read and held against their checksums, as everything else is in any case. By default
+            they are unless they are mapped.
+
+        Returns
+        -------
+        CodeIndex
+
+        Raises
+        ------
+        StateError
+            If there is no index, or a file of it is missing, cut short, changed, of a newer version or none that
+            belongs to it.
+        """
+        as_flag(memory_map, "memory_map")
+        check = not memory_map if verify is None else as_flag(verify, "verify")
+        folder = _saving.place_of(path)
+        saved = _saving.read(folder, memory_map=memory_map, verify=check)
+        index = cls.__new__(cls)
+        index._set_up(saved.rows, saved.metric, saved.contents)
+        index._stamps, index._memory_map = {folder: (saved.stamp,)}, memory_map
+        return index
+
+    def copy(self) -> "CodeIndex":
+        """Return an independent index with the same rows; it shares the arrays that never change."""
+        other = type(self).__new__(type(self))
+        # a room of its own: rows to come are written into it
+        other._set_up(self._rows, self._metric, self._contents.closed())
+        other._stamps, other._memory_map = self._stamps, self._memory_map
+        return other
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_contents": self._contents.closed()}  # without room that nobody has written to
+
+    def __copy__(self) -> "CodeIndex":
+        return self.copy()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "CodeIndex":
+        return self.copy()

@@ -1,0 +1,346 @@
+"""A frozen quantizer: a basis, words of every nibble in blocks of its directions, and the rule of a row's offset."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fastsketch._core.validation import Rows, as_integer, as_real, in_place, is_sparse, natural_dtype, not_finite
+from fastsketch._kernels.codes import quantize as kernel
+from fastsketch.data.files import _checks as checks
+from fastsketch.neighbours.codes._encoder import Arrays, Encoder, Estimate, Tables
+from fastsketch.neighbours.codes._layout import Codes, Layout
+from fastsketch.neighbours.codes._packed_codes import as_codes
+from fastsketch.sketching._plain_rows import plain_rows
+
+Array = NDArray[np.float64]
+Narrow = NDArray[np.float32]
+Places = NDArray[np.int32]
+
+NARROW: Final = np.dtype(np.float32)
+
+# Rows of one call of the kernel, which an interrupt has to wait for; what cannot be read in place is copied.
+SLICE_BYTES: Final = 32 << 20
+# Nibbles of one block: their words are tried in all combinations.
+MOST_NIBBLES: Final = 2
+# Binary exponents of the unit of length.
+MOST_EXPONENT: Final = 1000
+# Of a number that a file has for a word, a weight, or a part of the offset.
+MOST_NUMBER: Final = 1e6
+# Numbers of all words over all directions, which tables are made of: 1 GB.
+MOST_WORD_ENTRIES: Final = 1 << 28
+
+
+@dataclass(frozen=True, eq=False)
+class Books:
+    """Vectors that nibbles stand for.
+
+    The directions of the basis are cut into blocks: block b has directions start[b] : start[b + 1], g of them, and
+    nibbles first[b] : first[b + 1]. Each nibble has 16 words, vectors of g numbers; the decoded directions of a block
+    are the sum of one word of each of its nibbles, those with the least sum of weight_i (z_i - r_i)^2.
+
+    Parameters
+    ----------
+    start, first : ndarray int32 (n_blocks + 1,)
+        From 0, ascending.
+    words : ndarray float32
+        (16, g) of every nibble, one after the other.
+    weights : ndarray float32 (r,)
+        Positive.
+    squares : ndarray float32 (n_nibbles, 16)
+        What stands for the square of a word in estimates of distances: 0 where rows have offsets.
+    """
+
+    start: Places
+    first: Places
+    words: Narrow
+    weights: Narrow
+    squares: Narrow
+
+    def blocks(self) -> list[tuple[slice, list[Narrow]]]:
+        """Return (directions, words (16, g) of each nibble) of every block."""
+        out: list[tuple[slice, list[Narrow]]] = []
+        at = 0
+        for b in range(len(self.start) - 1):
+            g, n = int(self.start[b + 1] - self.start[b]), int(self.first[b + 1] - self.first[b])
+            held = self.words[at : at + n * 16 * g].reshape(n, 16, g)
+            at += n * 16 * g
+            out.append((slice(int(self.start[b]), int(self.start[b + 1])), list(held)))
+        return out
+
+    @property
+    def n_nibbles(self) -> int:
+        """Return the nibbles of a code."""
+        return int(self.first[-1])
+
+    def bits(self) -> Array:
+        """Return the bits of a code that each direction has, (r,): those of a block are shared by its directions."""
+        return np.repeat(4.0 * np.diff(self.first) / np.diff(self.start), np.diff(self.start))
+
+    def by_nibble(self) -> tuple[NDArray[np.int64], Narrow]:
+        """Return directions of every nibble (n_nibbles, g), g the most of any, and words (n_nibbles, 16, g)."""
+        most = int(np.diff(self.start).max())
+        directions, words = np.zeros((self.n_nibbles, most), np.int64), np.zeros((self.n_nibbles, 16, most), np.float32)
+        at = 0
+        for part, of_block in self.blocks():
+            for word in of_block:
+                directions[at, : word.shape[1]] = np.arange(part.start, part.stop)
+                words[at, :, : word.shape[1]] = word
+                at += 1
+        return directions, words
+
+    def decode(self, nibbles: Codes) -> Narrow:
+        """Return r float32 (n, r) of nibbles (n, n_nibbles)."""
+        out = np.zeros((len(nibbles), len(self.weights)), np.float32)
+        for b, (part, words) in enumerate(self.blocks()):
+            for k, word in enumerate(words):
+                out[:, part] += word[nibbles[:, int(self.first[b]) + k]]
+        return out
+
+
+@dataclass(frozen=True, eq=False)
+class OffsetRule:
+    """Rule of the offset: ||x - mean||^2 in an estimated distance, less what the decoded row gets wrong near queries.
+
+    With n2 = ||x - mean||^2, z and r a row's coordinates and the decoded ones,
+    offset = n2 - 2 outside (n2 - z'z) - 2 sum over j of inside_j z_j (z_j - r_j) - lowest.
+
+    What words cannot reach must not look near, as it would by what they get wrong of it: a row of n2 above `reach` is
+    coded as the point on the way to it where n2 = reach; it, and a row whose offset comes out below 0, has n2 - lowest.
+
+    Parameters
+    ----------
+    inside : ndarray float32 (r,)
+    outside, lowest, reach : float
+    """
+
+    inside: Narrow
+    outside: float
+    lowest: float
+    reach: float
+
+    def offsets(self, n2: Array, z: Array, decoded: Array) -> Array:
+        """Return offsets (n,) of squares (n,), coordinates (n, r) and what stands for them (n, r)."""
+        lost = (z * (z - decoded)) @ self.inside
+        return n2 - 2.0 * self.outside * (n2 - np.einsum("ij,ij->i", z, z)) - 2.0 * lost - self.lowest
+
+    def coefficients(self) -> Array:
+        """Return the coefficients of 1, n2, z'z, z'r, r'r and the sum, as the kernel takes them."""
+        return np.array([-self.lowest, 1.0 - 2.0 * self.outside, 2.0 * self.outside, 0.0, 0.0, -2.0])
+
+
+class BookEncoder(Encoder):
+    """A frozen ``SketchQuantizer``: codes of rows by the basis, the words and the offsets of one moment.
+
+    Attributes
+    ----------
+    n_features, width : int
+    layout : Layout
+        Nibbles, and the bytes of the offset.
+    length : float
+        The power of two that all numbers but mean and basis are in units of.
+    """
+
+    def __init__(
+        self,
+        mean: Array,
+        basis: Narrow,
+        books: Books,
+        rule: OffsetRule,
+        layout: Layout,
+        *,
+        length: float,
+        norm: float | None = None,
+    ) -> None:
+        self.n_features, self.layout, self.length, self.norm = len(mean), layout, length, norm
+        self._mean, self._basis, self._books, self._rule = mean, basis, books, rule
+        self._by_nibble = books.by_nibble()
+        self._kernel = self._about(mean)
+
+    @cached_property
+    def _from_origin(self) -> kernel.Quantizer:
+        """Return the kernel that gives coordinates of rows that are not centred, for products."""
+        return self._about(np.zeros(self.n_features))
+
+    def _about(self, mean: Array) -> kernel.Quantizer:
+        books, rule, kind = self._books, self._rule, self.layout.offset
+        return kernel.Quantizer(
+            mean,
+            self._basis,
+            length=self.length,
+            groups=[(part.start, words) for part, words in books.blocks()],
+            first=(kind.n_bytes, kind.mantissa_bits, kind.unit),
+            second=(0, 0, 1.0),
+            offset=rule.coefficients(),
+            above=np.zeros(6),
+            below=np.zeros(6),
+            weights=books.weights,
+            slope=rule.inside,
+        )
+
+    @property
+    def mean(self) -> Array:
+        """Return (d,) float64: what rows are centred by."""
+        return self._mean.copy()
+
+    @property
+    def basis(self) -> Narrow:
+        """Return (d, r) float32, orthonormal columns: the directions that codes are about."""
+        return self._basis.copy()
+
+    def turned(self, basis: Array) -> "BookEncoder":
+        """Return the same mean, words and rule in another basis (d, r)."""
+        narrow = basis.astype(np.float32)
+        return BookEncoder(self._mean, narrow, self._books, self._rule, self.layout, length=self.length, norm=self.norm)
+
+    # -- codes of rows ---------------------------------------------------------------------------------------------
+    @property
+    def bits_of_directions(self) -> Array:
+        """Return float64 (r,): bits of a code that each direction has, those of a nibble shared by its directions."""
+        return self._books.bits()
+
+    def encode(self, rows: Rows) -> Codes:
+        checked = self.checked(rows)
+        (n, d), dtype = checked.shape, natural_dtype(checked.dtype)
+        out = np.empty((n, self.width), np.uint8)
+        step = max(1, SLICE_BYTES // (d * dtype.itemsize))
+        for start in range(0, n, step):
+            bad = self._encode(checked[start : start + step], dtype, out[start : start + step])
+            if bad >= 0:
+                raise not_finite(start + bad)
+        return out
+
+    def _encode(self, rows: Any, dtype: Any, out: Codes) -> int:
+        """Encode rows; return the first row that is not finite, or -1."""
+        square = np.empty(len(out))
+        if is_sparse(rows):
+            bad = kernel.csr(
+                self._kernel,
+                in_place(rows.indptr, np.int64),
+                in_place(rows.indices, np.int32),
+                in_place(rows.data, dtype),
+                codes=out,
+                square=square,
+            )
+        else:
+            rows = plain_rows(rows, dtype)
+            bad = kernel.dense(self._kernel, rows, codes=out, square=square)
+        if bad < 0:
+            far = np.flatnonzero(~(square <= self._rule.reach))
+            if len(far):
+                out[far] = self._pulled(rows[far].toarray() if is_sparse(rows) else rows[far], square[far])
+            if self.layout.offset.n_bytes:
+                end = self.layout.nibble_bytes
+                low = np.flatnonzero(~out[:, end:].any(axis=1) | ~(square <= self._rule.reach))
+                held = out[low]
+                self.layout.put_factors(held, np.minimum(square[low], self._rule.reach) - self._rule.lowest, None)
+                out[low] = held
+        return bad
+
+    def _pulled(self, rows: Any, square: Array) -> Codes:
+        """Return codes of rows (n, d), of squares beyond the reach (n,), on the way to them."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            share = np.sqrt(self._rule.reach / square)[:, np.newaxis]
+            near = self._mean + np.where(share > 0, (rows - self._mean) * share, 0.0)
+        codes = np.empty((len(near), self.width), np.uint8)
+        kernel.dense(self._kernel, np.ascontiguousarray(near), codes=codes)
+        return codes
+
+    def decode(self, codes: ArrayLike) -> Narrow:
+        checked = as_codes(codes, "codes")
+        if checked.shape[1] != self.width:
+            raise ValueError(f"codes must have {self.width} bytes, as this model makes them, got {checked.shape[1]}")
+        out = np.empty((len(checked), self.n_features), np.float32)
+        step = max(1, SLICE_BYTES // (4 * self.n_features))
+        for start in range(0, len(checked), step):
+            kernel.decode(self._kernel, checked[start : start + step], out[start : start + step])
+        return out
+
+    # -- search ----------------------------------------------------------------------------------------------------
+    def tables(self, queries: Any, metric: Estimate) -> Tables:
+        # sums in one order, whatever the batch and the machine: answers are the same
+        wide = plain_rows(queries, np.dtype(np.float64))
+        z, square = np.empty((len(wide), self._basis.shape[1]), np.float32), np.empty(len(wide))
+        if metric == "euclidean":
+            kernel.dense(self._kernel, wide, z=z, square=square)
+            constant = square + self._rule.lowest
+        else:
+            kernel.dense(self._from_origin, wide, z=z, square=square)
+            with np.errstate(over="ignore"):
+                constant = np.ascontiguousarray(wide / self.length * (self._mean / self.length)).sum(axis=1)
+        table = np.zeros((len(wide), self.layout.n_tables, 16), np.float32)
+        directions, words = self._by_nibble
+        for g in range(directions.shape[1]):
+            table += z[:, directions[:, g], np.newaxis] * words[:, :, g]
+        if metric == "euclidean":
+            table -= np.float32(0.5) * self._books.squares
+        return Tables(table, constant)
+
+    # -- keeping it ------------------------------------------------------------------------------------------------
+    def state(self) -> tuple[dict[str, Any], Arrays]:
+        books, rule = self._books, self._rule
+        state = {
+            "n_features": self.n_features,
+            "length": self.length,
+            "outside": rule.outside,
+            "lowest": rule.lowest,
+            "reach": rule.reach,
+            "layout": self.layout.state(),
+        }
+        if self.norm is not None:
+            state["norm"] = self.norm
+        return state, {
+            "mean": self._mean,
+            "basis": self._basis,
+            "start": books.start,
+            "first": books.first,
+            "words": books.words,
+            "weights": books.weights,
+            "squares": books.squares,
+            "inside": rule.inside,
+        }
+
+    @classmethod
+    def of_state(cls, state: dict[str, Any], arrays: Arrays) -> Self:
+        d = as_integer(state["n_features"], "n_features", 1, checks.MOST_COLUMNS)
+        length = as_real(state["length"], "length", 2.0**-MOST_EXPONENT, 2.0**MOST_EXPONENT)
+        if np.frexp(length)[0] != 0.5:
+            raise ValueError(f"length must be a power of two, got {length}")
+        outside, lowest = (as_real(state[name], name, -MOST_NUMBER, MOST_NUMBER) for name in ("outside", "lowest"))
+        reach = as_real(state["reach"], "reach", 0.0, MOST_NUMBER)
+        norm = state.get("norm")
+        norm = None if norm is None else as_real(norm, "norm", 2.0**-MOST_EXPONENT, 2.0**MOST_EXPONENT)
+        layout = Layout.of_state(state["layout"])
+        checks.only(arrays, "mean", "basis", "start", "first", "words", "weights", "squares", "inside")
+        start, first = (_ascending(arrays, name) for name in ("start", "first"))
+        if len(start) != len(first):
+            raise ValueError(f"{len(start) - 1} blocks of directions cannot have {len(first) - 1} of nibbles")
+        r, n = int(start[-1]), int(first[-1])
+        if n != layout.n_tables or layout.scale.n_bytes:
+            raise ValueError(f"{n} nibbles and an offset are no code of this layout")
+        checks.number_within(r, "directions of the basis", 1, min(d, MOST_WORD_ENTRIES // (16 * n)))
+        widest = int(np.diff(first.astype(np.int64)).max())
+        checks.number_within(widest, "nibbles of a block", 1, MOST_NIBBLES)
+        n_words = 16 * sum(int(g) * int(m) for g, m in zip(np.diff(start), np.diff(first), strict=True))
+        checks.finite(arrays, "mean", (d,))
+        numbers = {"basis": (d, r), "words": (n_words,), "weights": (r,), "squares": (n, 16), "inside": (r,)}
+        for name, shape in numbers.items():
+            checks.finite(arrays, name, shape, NARROW)
+            checks.number_within(float(np.abs(arrays[name]).max()), f"the largest number of {name}", 0, MOST_NUMBER)
+        if not (arrays["weights"] > 0).all():
+            raise ValueError("weights of directions must be positive")
+        books = Books(start, first, arrays["words"], arrays["weights"], arrays["squares"])
+        rule = OffsetRule(arrays["inside"], outside, lowest, reach)
+        return cls(arrays["mean"], arrays["basis"], books, rule, layout, length=length, norm=norm)
+
+
+def _ascending(arrays: Arrays, name: str) -> Places:
+    """Return the array of this name: int32, from 0 in steps of at least 1."""
+    found = arrays.get(name)
+    if found is None or found.ndim != 1 or len(found) < 2 or found.dtype != np.int32:
+        raise ValueError(f"array {name!r} must be int32 (n_blocks + 1,)")
+    if found[0] != 0 or (found[1:] <= found[:-1]).any():
+        raise ValueError(f"array {name!r} must ascend from 0")
+    return found

@@ -1,0 +1,310 @@
+"""The state of a stream: blocks that are complete, the one being filled, a sample of the rows."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastsketch._core import threads as _threads
+from fastsketch._core.validation import as_integer
+from fastsketch._kernels.sketching.random_map import BlockState
+from fastsketch._kernels.sketching.state import SketchState
+from fastsketch.data.files import _checks as checks
+from fastsketch.neighbours.summaries._forest import (
+    PART_LEVEL,
+    BlockNode,
+    Forest,
+    Join,
+    join_moments,
+    join_rows,
+    stated_node,
+    validate_nodes,
+)
+from fastsketch.neighbours.summaries._leaf import Arrays, EngineLeaf, Leaf, MappedLeaf
+from fastsketch.neighbours.summaries._reservoir import Reservoir
+from fastsketch.sketching._engines import EngineSetting, dense_form
+from fastsketch.sketching._mapped_block import MappedBlock
+from fastsketch.sketching._plain_rows import plain_rows
+from fastsketch.sketching._random_maps import ROWS_PER_FEATURE
+from fastsketch.sketching._sized_map import SizedMap
+
+# Rows of a step: checked and used while they are in the cache.
+SLICE_BYTES = 4 << 20
+# A block of the exact sum is a d x d matrix: few of them, of at least this many rows a feature.
+EXACT_ROWS_PER_FEATURE = 64
+
+
+@dataclass(frozen=True, slots=True)
+class SummarySetting:
+    """Checked parameters of a summary."""
+
+    method: str  # never "auto"
+    n_directions: int  # that are wanted of it
+    sketch_size: int
+    block_rows: int | None  # None: a default for the method and the width
+    seed: int
+    place: int  # of the first block
+    reservoir_size: int | None  # None: no sample
+
+
+class _Held(NamedTuple):
+    """The state. A summary replaces it in one step, so that an interrupt finds the old one or the new one."""
+
+    leaf: Leaf
+    forest: Forest
+    reservoir: Reservoir | None
+
+    def copy(self) -> "_Held":
+        return _Held(self.leaf.copy(), self.forest.copy(), None if self.reservoir is None else self.reservoir.copy())
+
+    def closed(self) -> "_Held":
+        """Return a copy in which the block being filled, if it holds rows, is a node."""
+        out = self.copy()
+        if out.leaf.n_rows:
+            out._next_block()
+        return out
+
+    def take(self, rows: NDArray[Any], offset: int) -> None:
+        """Put rows in, block after block; after an error the state is of no use."""
+        leaf, block_rows, done = self.leaf, self.leaf.block_rows, 0
+        while done < len(rows):
+            before = leaf.n_rows
+            taken = leaf.add(rows[done:], offset=offset + done)
+            if self.reservoir is not None:
+                piece = rows[done : done + taken]
+                self.reservoir.take(piece, block=leaf.index, first=before, block_rows=block_rows)
+            done += taken
+            if before + taken == block_rows:
+                self._next_block()
+
+    def _next_block(self) -> None:
+        index = self.leaf.index
+        self.forest.add(self.leaf.node())
+        self.leaf.restart(index + 1)
+
+
+class BlockSummary:
+    """Sketch, mean and sample of a stream, a function of the rows and their places in blocks alone.
+
+    It takes rows, merges with others and is read; every call is all or nothing.
+    """
+
+    def __init__(self, setting: SummarySetting, n_features: int, *, dtype: np.dtype[Any]) -> None:
+        self.n_features, self.dtype = n_features, dtype
+        leaf, join = _leaf_and_join(setting, n_features, dtype=dtype)
+        reservoir = None
+        if setting.reservoir_size is not None:
+            reservoir = Reservoir(setting.reservoir_size, n_features, dtype=dtype, seed=setting.seed)
+        self._held = _Held(leaf, Forest(join), reservoir)
+
+    @property
+    def n_rows(self) -> int:
+        """Return the number of rows seen."""
+        return sum(node.n_rows for node in self._held.forest.nodes) + self._held.leaf.n_rows
+
+    @property
+    def block_rows(self) -> int:
+        """Return the rows of a block."""
+        return self._held.leaf.block_rows
+
+    @property
+    def n_nodes(self) -> int:
+        """Return how many matrices are held beside the block being filled."""
+        return len(self._held.forest.nodes)
+
+    # -- learning --------------------------------------------------------------------------------------------------
+    def update(self, rows: Any) -> None:
+        """Take all rows of a batch, checked but for finite entries (array or CSR, (n, d)), or none.
+
+        Raises
+        ------
+        ValueError
+            If a row is not finite, or too large for the method.
+        """
+        n = rows.shape[0]
+        step = max(1, SLICE_BYTES // (self.n_features * self.dtype.itemsize))
+        dtype: Any = rows.dtype
+        in_place = isinstance(rows, np.ndarray) and bool(dtype == self.dtype)
+        if (in_place or n <= step) and self._held.leaf.atomic(n):
+            self._update_in_place(plain_rows(rows, self.dtype))
+            return
+        new = self._held.copy()
+        try:
+            for start in range(0, n, step):
+                new.take(plain_rows(rows[start : start + step], self.dtype), start)
+        except BaseException:
+            _threads.settle()
+            raise
+        self._held = new
+
+    def _update_in_place(self, rows: NDArray[Any]) -> None:
+        """Take rows into the leaf in one step: nothing is copied but the list of the sample's pieces."""
+        held = leaf, forest, reservoir = self._held
+        before = leaf.n_rows
+        try:
+            if reservoir is not None:
+                reservoir = reservoir.copy()
+                reservoir.take(rows, block=leaf.index, first=before, block_rows=leaf.block_rows)
+                self._held = _Held(leaf, forest, reservoir)
+            leaf.add(rows)
+        except BaseException:
+            if leaf.n_rows == before:  # an interrupt may also come when the rows are in
+                self._held = held
+            _threads.settle()
+            raise
+
+    def merge(self, other: "BlockSummary") -> None:
+        """Add the blocks of another summary of the same setting, width and dtype; of another part: seal both.
+
+        Raises
+        ------
+        ValueError
+            If both hold the same block.
+        """
+        mine, theirs = self._held.closed(), other._held.closed()
+        parts = mine.forest.parts(), theirs.forest.parts()
+        if all(parts) and len(parts[0] | parts[1]) > 1:
+            mine.forest.seal()
+            theirs.forest.seal()
+        mine.forest.merge(theirs.forest)
+        if mine.reservoir is not None and theirs.reservoir is not None:
+            mine.reservoir.merge(theirs.reservoir)
+        stop = mine.forest.nodes[-1].stop if mine.forest.nodes else 0
+        mine.leaf.restart(max(mine.leaf.index, theirs.leaf.index, stop))
+        self._held = mine
+
+    def beside(self, other: "BlockSummary") -> "BlockSummary":
+        """Return a copy that holds no block of another summary: where both hold one, this one's parts move on."""
+        mine, theirs = self._held.closed(), other._held.closed()
+        if mine.forest.overlaps(theirs.forest):
+            mine.forest.moved_behind(theirs.forest)
+            mine.leaf.restart(mine.forest.nodes[-1].stop)
+        return self._with(mine)
+
+    def seal(self) -> None:
+        """Make every part one node: no block may follow in it."""
+        new = self._held.closed()
+        new.forest.seal()
+        if new.forest.nodes:
+            new.leaf.restart(new.forest.nodes[-1].stop)
+        self._held = new
+
+    def copy(self) -> "BlockSummary":
+        """Return an independent summary in the same state."""
+        return self._with(self._held.copy())
+
+    def closed(self) -> "BlockSummary":
+        """Return a copy in which the block being filled is complete, as in a merge."""
+        return self._with(self._held.closed())
+
+    def _with(self, held: _Held) -> "BlockSummary":
+        other = object.__new__(BlockSummary)
+        other.n_features, other.dtype, other._held = self.n_features, self.dtype, held
+        return other
+
+    # -- reading: never changes the state --------------------------------------------------------------------------
+    def total(self) -> BlockNode | None:
+        """Return everything as one node; None before the first row."""
+        return self._held.closed().forest.summary()
+
+    def sample(self) -> NDArray[Any]:
+        """Return the sampled rows (n, d), in a random order; none without a reservoir."""
+        reservoir = self._held.reservoir
+        return np.empty((0, self.n_features), self.dtype) if reservoir is None else reservoir.copy().settled()[0]
+
+    # -- keeping it ------------------------------------------------------------------------------------------------
+    def state(self) -> tuple[dict[str, Any], Arrays]:
+        """Return entries for json, and arrays."""
+        leaf, forest, reservoir = self._held
+        state = {
+            "n_features": self.n_features,
+            "dtype": self.dtype.name,
+            "index": leaf.index,
+            "nodes": [
+                {"start": n.start, "level": n.level, "n_rows": n.n_rows, "shrinkage": n.shrinkage} for n in forest.nodes
+            ],
+        }
+        arrays = {f"leaf_{name}": array for name, array in leaf.arrays().items()}
+        for number, node in enumerate(forest.nodes):
+            arrays[f"rows_{number}"], arrays[f"mean_{number}"] = node.rows, node.mean
+        if reservoir is not None:
+            # of a copy: to settle is to change, and several threads may read
+            arrays["reservoir_rows"], arrays["reservoir_priority"] = reservoir.copy().settled()
+        return state, arrays
+
+    def restore(self, state: dict[str, Any], arrays: Arrays) -> None:
+        """Restore what ``state`` gave and ``validate`` has passed, on a new summary of the same setting."""
+        leaf, forest, reservoir = self._held
+        leaf.restore(_of_leaf(arrays), state["index"])
+        forest.restore([stated_node(about, arrays, number) for number, about in enumerate(state["nodes"])])
+        if reservoir is not None:
+            reservoir.restore(arrays["reservoir_rows"], arrays["reservoir_priority"])
+
+
+def validate(
+    state: dict[str, Any], arrays: Arrays, setting: SummarySetting, n_features: int, *, dtype: np.dtype[Any]
+) -> None:
+    """Raise ValueError unless such a summary could have this state; takes no memory of its size."""
+    d, plan = n_features, _plan(setting, n_features)
+    leaf = _of_leaf(arrays)
+    if isinstance(plan.block, SizedMap):
+        MappedBlock.validate(leaf, plan.block, d, dtype=dtype, center=True)
+        counts = BlockState.COUNTS
+    else:
+        dense_form(plan.block).validate(leaf, plan.block, d, dtype=dtype)
+        counts = SketchState.COUNTS
+    begun = checks.named_numbers(leaf, "count", counts, np.dtype(np.int64))["n_rows"]
+    checks.number_within(begun, "rows of the block being filled", 0, plan.block_rows - 1)
+    exact, keep = plan.keep is None, plan.keep or 0
+    stop = validate_nodes(
+        state["nodes"],
+        arrays,
+        shape=(d if exact else None, d),
+        most_rows=d if exact else 2 * keep,
+        block_rows=plan.block_rows,
+        dtype=np.dtype(np.float64) if exact else dtype,
+    )
+    # the block being filled comes after all others; so many more may follow
+    index = as_integer(state["index"], "index", max(setting.place, stop), 1 << 63)
+    checks.number_within(index, "index", 0, 2.0**63 - 2.0 ** (PART_LEVEL + 1))
+    n_rows = checks.as_count(begun + sum(node["n_rows"] for node in state["nodes"]), "n_rows")
+    names = [f"{what}_{number}" for number in range(len(state["nodes"])) for what in ("rows", "mean")]
+    if setting.reservoir_size is not None:
+        names += ["reservoir_rows", "reservoir_priority"]
+        sample = Reservoir(setting.reservoir_size, d, dtype=dtype, seed=setting.seed)
+        sample.validate(arrays["reservoir_rows"], arrays["reservoir_priority"], n_rows=n_rows)
+    checks.only({name: array for name, array in arrays.items() if not name.startswith("leaf_")}, *names)
+
+
+def _of_leaf(arrays: Arrays) -> Arrays:
+    return {name.removeprefix("leaf_"): array for name, array in arrays.items() if name.startswith("leaf_")}
+
+
+class _Plan(NamedTuple):
+    """Parts of a summary."""
+
+    block: EngineSetting | SizedMap  # what takes the rows of a block
+    block_rows: int
+    keep: int | None  # rows that a join of two nodes leaves; None: nodes are exact sums (d, d)
+
+
+def _plan(setting: SummarySetting, n_features: int) -> _Plan:
+    d, size, block_rows = n_features, setting.sketch_size, setting.block_rows
+    if setting.method == "exact":
+        engine = EngineSetting(max(2, setting.n_directions), solver="exact", center=True)
+        return _Plan(engine, block_rows or EXACT_ROWS_PER_FEATURE * d, None)
+    if setting.method == "fd":
+        return _Plan(EngineSetting(size, solver="gram", center=True), block_rows or max(4 * d, 8 * size), size - 1)
+    q = size // 2
+    block_rows = block_rows or max(ROWS_PER_FEATURE * d, 2 * q)
+    return _Plan(SizedMap(setting.method, q, block_rows, setting.seed), block_rows, q)
+
+
+def _leaf_and_join(setting: SummarySetting, n_features: int, *, dtype: np.dtype[Any]) -> tuple[Leaf, Join]:
+    """Return an empty leaf, and how nodes join."""
+    plan, place = _plan(setting, n_features), setting.place
+    join = join_moments if plan.keep is None else join_rows(plan.keep)
+    if isinstance(plan.block, SizedMap):
+        return MappedLeaf(plan.block, n_features, dtype=dtype, index=place), join
+    return EngineLeaf(plan.block, n_features, block_rows=plan.block_rows, dtype=dtype, index=place), join

@@ -1,0 +1,70 @@
+"""Top principal directions of the rows behind a sketch."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastsketch._core.random import Normal, random_normal
+
+Array = NDArray[np.float64]
+
+# Squared singular values below this share of the largest are lost in the rounding of a Gram matrix.
+GRAM_PRECISION = 1e-9
+
+
+def top_of_rows(rows: NDArray[Any], n: int, *, seed: int) -> Array:
+    """Return the top n <= d right singular vectors of rows (m, d) as (n, d) float64, completed if the rank is lower."""
+    from scipy.linalg import eigh, svd
+
+    rows = rows.astype(np.float64, copy=False)
+    top = _largest(rows)
+    if top == 0:
+        return _completed(np.empty((0, rows.shape[1])), n, seed=seed)
+    rows = rows / top
+    m, d = rows.shape
+    if 1 < m <= d:  # one number: scipy 1.13.0 gives this driver too little memory
+        values, left = eigh(rows @ rows.T, check_finite=False, overwrite_a=True, driver="evd")
+        values, left = values[::-1][:n], left[:, ::-1][:, :n]
+        if values[-1] > GRAM_PRECISION * values[0]:
+            return _completed(_signed((left.T @ rows) / np.sqrt(values)[:, np.newaxis]), n, seed=seed)
+    _, s, vt = svd(rows, full_matrices=False, check_finite=False)
+    rank = int(np.count_nonzero(s > s[0] * max(m, d) * np.finfo(float).eps))
+    return _completed(_signed(vt[: min(n, rank)]), n, seed=seed)
+
+
+def top_of_moment(moment: Array, n: int, *, seed: int) -> Array:
+    """Return the same for a symmetric (d, d) sum of squares."""
+    from scipy.linalg import eigh
+
+    top = _largest(moment)
+    if top == 0:
+        return _completed(np.empty((0, len(moment))), n, seed=seed)
+    d = len(moment)
+    values, vectors = eigh(moment / top, subset_by_index=(d - n, d - 1), check_finite=False)
+    rank = int(np.count_nonzero(values > values[-1] * d * np.finfo(float).eps))
+    return _completed(_signed(vectors.T[::-1][:rank]), n, seed=seed)
+
+
+def _largest(matrix: NDArray[Any]) -> float:
+    """Return the largest magnitude of an entry; LAPACK may look for the eigenvalues of infinity for ever."""
+    top = float(np.abs(matrix).max(initial=0.0))
+    if not np.isfinite(top):
+        raise np.linalg.LinAlgError("the sums of the rows have left the range of numbers")
+    return top
+
+
+def _signed(vt: Array) -> Array:
+    """Return vectors whose largest component is positive: the same signs from every solver."""
+    return vt * np.where(vt[np.arange(len(vt)), np.abs(vt).argmax(axis=1)] < 0, -1.0, 1.0)[:, np.newaxis]
+
+
+def _completed(vt: Array, n: int, *, seed: int) -> Array:
+    """Complete vt by orthonormal rows up to n: directions that no row has, a function of the seed."""
+    missing = n - len(vt)
+    if missing == 0:
+        return vt
+    extra = random_normal(seed, Normal.COMPLETION, missing * vt.shape[1]).reshape(missing, -1)
+    for _ in range(2):  # the second time removes the rounding errors of the first
+        extra = extra - (extra @ vt.T) @ vt
+    return np.vstack([vt, np.linalg.qr(extra.T)[0].T])

@@ -1,0 +1,205 @@
+"""A sketch of blocks of rows that depends neither on which machine saw which block nor on the order of merges.
+
+Block i of a stream becomes a leaf. Two neighbours of the same size join into one node, as the digits of a binary
+counter carry: blocks 0 and 1, then 2 and 3, then the two pairs. Which nodes ever join, and with which, is a matter of
+their places alone; so a stream in one pass, or its blocks on many machines, merged in any order and any grouping, give
+the same bits (FROSH Algorithm 3 along a tree). At most two nodes of a size wait for their neighbours.
+
+Places: part p of a job holds blocks p 2^32, p 2^32 + 1, ... A part that is sealed is one node of level 32.
+"""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastsketch._core.validation import as_integer, as_real
+from fastsketch.data.files import _checks as checks
+from fastsketch.sketching._engines import shrink_rows
+
+PART_LEVEL = 32
+
+
+class BlockNode(NamedTuple):
+    """Summary of the blocks start .. start + 2^level - 1; its arrays are never changed."""
+
+    start: int
+    level: int
+    rows: NDArray[Any]  # (r, d): rows'rows approximates the centred sum of squares; or (d, d) that sum itself
+    mean: NDArray[np.float64]  # (d,)
+    n_rows: int
+    shrinkage: float
+
+    @property
+    def stop(self) -> int:
+        """Return the block after the last."""
+        return self.start + (1 << self.level)
+
+
+def validate_nodes(
+    entries: Any,
+    arrays: dict[str, NDArray[Any]],
+    *,
+    shape: tuple[int | None, int],
+    most_rows: int,
+    block_rows: int,
+    dtype: Any,
+) -> int:
+    """Raise ValueError unless a model could have these nodes; returns the block after the last.
+
+    shape: of a node's rows, (None, d) for up to `most_rows` of them; block_rows: rows that a block takes.
+    """
+    stop, (wanted, d) = 0, shape
+    if not isinstance(entries, list):
+        raise TypeError(f"nodes must be a list, got {type(entries).__name__}")
+    for number, about in enumerate(cast("list[Any]", entries)):
+        node = stated_node(about, arrays, number)
+        checks.finite(arrays, f"rows_{number}", (len(node.rows) if wanted is None else wanted, d), dtype)
+        checks.finite(arrays, f"mean_{number}", (d,))
+        checks.number_within(len(node.rows), f"rows of node {number}", 0, most_rows)
+        checks.number_within(node.n_rows, "n_rows of a node", 1, min(block_rows << node.level, checks.MOST_COUNT))
+        if node.start < stop:
+            raise ValueError("two nodes hold the same block, or their places are not in order")
+        if node.start & ((1 << node.level) - 1):
+            raise ValueError(f"a node of level {node.level} cannot begin with block {node.start}")
+        stop = node.stop
+    return stop
+
+
+def stated_node(about: dict[str, Any], arrays: dict[str, NDArray[Any]], number: int) -> BlockNode:
+    """Return a node from the entries of a file; TypeError or ValueError if they are none."""
+    return BlockNode(
+        as_integer(about["start"], "start", 0, 1 << 63),
+        as_integer(about["level"], "level", 0, 2 * PART_LEVEL),
+        arrays[f"rows_{number}"],
+        arrays[f"mean_{number}"],
+        as_integer(about["n_rows"], "n_rows", 1),
+        as_real(about["shrinkage"], "shrinkage", 0.0, np.finfo(float).max),
+    )
+
+
+# (left, right) -> rows and shrinkage of the node that they become
+Join = Callable[[BlockNode, BlockNode], tuple[NDArray[Any], float]]
+
+
+def correction_row(left: BlockNode, right: BlockNode) -> NDArray[np.float64]:
+    """Return sqrt(W h / (W + h)) (mu' - mu), FROSH Algorithm 3, step 9: the row that centring by one mean adds."""
+    w, h = left.n_rows, right.n_rows
+    return np.sqrt(w / (w + h)) * np.sqrt(h) * (right.mean - left.mean)
+
+
+def joined_mean(left: BlockNode, right: BlockNode) -> NDArray[np.float64]:
+    """Return mean of the rows of both."""
+    return left.mean + right.n_rows / (left.n_rows + right.n_rows) * (right.mean - left.mean)
+
+
+def join_rows(keep: int) -> Join:
+    """Return a join of nodes of rows into one of at most 2 keep rows: beyond that, one shrink to `keep`."""
+    return partial(_join_rows, keep=keep)
+
+
+def _join_rows(left: BlockNode, right: BlockNode, *, keep: int) -> tuple[NDArray[Any], float]:
+    row = correction_row(left, right).astype(left.rows.dtype)
+    rows, delta = np.vstack([left.rows, right.rows, row]), 0.0
+    if len(rows) > 2 * keep:
+        rows, delta = shrink_rows(rows, keep + 1)
+    return rows, left.shrinkage + right.shrinkage + delta
+
+
+def join_moments(left: BlockNode, right: BlockNode) -> tuple[NDArray[Any], float]:
+    """Join exact sums of squares (d, d)."""
+    row = correction_row(left, right)
+    return left.rows + right.rows + np.outer(row, row), 0.0
+
+
+class Forest:
+    """The nodes that a model holds, in the order of their places."""
+
+    def __init__(self, join: Join, nodes: Iterable[BlockNode] = ()) -> None:
+        self._join = join
+        self.nodes = list(nodes)
+
+    def copy(self) -> "Forest":
+        """Return an independent forest: nodes are shared, as none changes."""
+        return Forest(self._join, self.nodes)
+
+    def restore(self, nodes: list[BlockNode]) -> None:
+        """Take the nodes of another forest."""
+        self.nodes = nodes
+
+    def add(self, node: BlockNode) -> None:
+        """Put one node in and let neighbours join; ValueError if its blocks are there already."""
+        self.nodes = self._carried([*self.nodes, node])
+
+    def merge(self, other: "Forest") -> None:
+        """Put all nodes of another forest in."""
+        self.nodes = self._carried([*self.nodes, *other.nodes])
+
+    def _carried(self, nodes: list[BlockNode]) -> list[BlockNode]:
+        done: list[BlockNode] = []
+        for node in sorted(nodes, key=lambda node: (node.start, node.level)):
+            if done and node.start < done[-1].stop:
+                raise ValueError(
+                    f"{_place(node.start)} has already been merged: give every model of a job its own part, or "
+                    "its own first_block"
+                )
+            done.append(node)
+            while len(done) > 1 and _siblings(done[-2], done[-1]):
+                right, left = done.pop(), done.pop()
+                done.append(self._joined(left, right)._replace(start=left.start, level=left.level + 1))
+        return done
+
+    def _joined(self, left: BlockNode, right: BlockNode) -> BlockNode:
+        rows, shrinkage = self._join(left, right)
+        return BlockNode(left.start, left.level, rows, joined_mean(left, right), left.n_rows + right.n_rows, shrinkage)
+
+    def seal(self) -> None:
+        """Make every part one node: no block may follow in it, and its neighbours can join it."""
+        parts: dict[int, list[BlockNode]] = {}
+        for node in self.nodes:
+            place = node.start if node.level >= PART_LEVEL else node.start >> PART_LEVEL << PART_LEVEL
+            parts.setdefault(place, []).append(node)
+        self.nodes = self._carried(
+            [
+                nodes[0]
+                if nodes[0].level >= PART_LEVEL
+                else self._folded(nodes)._replace(start=place, level=PART_LEVEL)
+                for place, nodes in parts.items()
+            ]
+        )
+
+    def parts(self) -> set[int]:
+        """Return the first and the last of the parts that hold nodes."""
+        return {self.nodes[0].start >> PART_LEVEL, (self.nodes[-1].stop - 1) >> PART_LEVEL} if self.nodes else set()
+
+    def overlaps(self, other: "Forest") -> bool:
+        """Return whether the two hold the same block."""
+        return any(a.start < b.stop and b.start < a.stop for a in self.nodes for b in other.nodes)
+
+    def moved_behind(self, other: "Forest") -> None:
+        """Seal every part and give it the place of another, the first ones behind those of the other forest."""
+        self.seal()
+        top = max(node.level for node in self.nodes)  # a node begins where its own size says
+        step = ((other.nodes[-1].stop - self.nodes[0].start >> top) + 1) << top
+        self.nodes = [node._replace(start=node.start + step) for node in self.nodes]
+
+    def summary(self) -> BlockNode | None:
+        """Return all nodes as one; None without any."""
+        return self._folded(self.nodes) if self.nodes else None
+
+    def _folded(self, nodes: list[BlockNode]) -> BlockNode:
+        """Join nodes from the last, which are the small ones in a stream, to the first."""
+        total = nodes[-1]
+        for node in nodes[-2::-1]:
+            total = self._joined(node, total)
+        return total
+
+
+def _siblings(left: BlockNode, right: BlockNode) -> bool:
+    return left.level == right.level and left.stop == right.start and not left.start >> left.level & 1
+
+
+def _place(start: int) -> str:
+    return f"block {start & (1 << PART_LEVEL) - 1} of part {start >> PART_LEVEL}"

@@ -1,0 +1,140 @@
+"""The block that a model is filling: by a random map, by Frequent Directions, or as an exact sum."""
+
+from math import frexp, ldexp
+from typing import Any, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastsketch.neighbours.summaries._forest import BlockNode
+from fastsketch.sketching._engines import EngineSetting, ExactEngine, dense_form
+from fastsketch.sketching._mapped_block import MappedBlock
+from fastsketch.sketching._sized_map import SizedMap
+
+Arrays = dict[str, NDArray[Any]]
+
+# Binary exponent up to which squares, and sums of many, stay in the range of a double.
+MOST_EXPONENT = 400
+
+
+class Leaf(Protocol):
+    """A block that is being filled with at most `block_rows` rows."""
+
+    @property
+    def index(self) -> int:
+        """Return the place of the block."""
+        ...
+
+    @property
+    def n_rows(self) -> int:
+        """Return the number of rows taken so far."""
+        ...
+
+    @property
+    def block_rows(self) -> int:
+        """Return the rows of a complete block."""
+        ...
+
+    def atomic(self, n: int) -> bool:
+        """Return whether a batch of n rows is taken or refused as a whole, and leaves room."""
+        ...
+
+    def add(self, rows: NDArray[Any], *, offset: int = 0) -> int:
+        """Take rows until the block is complete; return how many.
+
+        Raises ValueError naming the first row, counted from -offset, that cannot be taken.
+        """
+        ...
+
+    def node(self) -> BlockNode:
+        """Return the block as a node; the leaf is used up until it restarts."""
+        ...
+
+    def restart(self, index: int) -> None:
+        """Begin another block."""
+        ...
+
+    def copy(self) -> Self:
+        """Return an independent leaf in the same state."""
+        ...
+
+    def arrays(self) -> Arrays:
+        """Return everything that a resume needs, by name: views."""
+        ...
+
+    def restore(self, arrays: Arrays, index: int) -> None:
+        """Take the arrays that another leaf gave."""
+        ...
+
+
+class MappedLeaf(MappedBlock):
+    """A block that becomes q rows by a random map: FROSH and its relatives."""
+
+    def __init__(self, sized_map: SizedMap, n_features: int, *, dtype: np.dtype[Any], index: int) -> None:
+        super().__init__(sized_map, n_features, dtype=dtype, center=True, index=index)
+        self.block_rows = sized_map.block_rows
+
+    def atomic(self, n: int) -> bool:
+        return n < self.room and self.fits_step(n)
+
+    def node(self) -> BlockNode:
+        found = self.close()
+        assert found.mean is not None  # the block is centred
+        return BlockNode(self.index, 0, found.rows, found.mean, found.n_rows, 0.0)
+
+
+class EngineLeaf:
+    """A block that a sketching engine takes: Frequent Directions (OSH), or the exact sum of squares."""
+
+    def __init__(
+        self, setting: EngineSetting, n_features: int, *, block_rows: int, dtype: np.dtype[Any], index: int
+    ) -> None:
+        self.block_rows, self.index = block_rows, index
+        self._setting = setting
+        self._engine = dense_form(setting)(setting, n_features, dtype=dtype)
+
+    @property
+    def n_rows(self) -> int:
+        return self._engine.n_rows
+
+    def atomic(self, n: int) -> bool:
+        return n < self.block_rows - self.n_rows  # the engine sees to it
+
+    def add(self, rows: NDArray[Any], *, offset: int = 0) -> int:
+        rows = rows[: self.block_rows - self.n_rows]
+        if isinstance(self._engine, ExactEngine):
+            top = frexp(float(np.abs(rows).max(initial=0.0)))[1]  # a NaN or an infinity is left to the engine
+            if abs(top) > MOST_EXPONENT:
+                raise ValueError(
+                    f"rows must lie between 2**-{MOST_EXPONENT} and 2**{MOST_EXPONENT} in magnitude for "
+                    f"method='exact': the largest of rows {offset} to {offset + len(rows) - 1} does not"
+                )
+        self._engine.update(rows, offset=offset)
+        return len(rows)
+
+    def node(self) -> BlockNode:
+        engine = self._engine
+        n, unit = engine.n_rows, ldexp(1.0, engine.exponent)
+        with np.errstate(over="ignore", under="ignore"):
+            if isinstance(engine, ExactEngine):
+                rows, lost = engine.gram() * unit * unit, 0.0
+            else:
+                rows = (engine.reduce() * unit).astype(engine.dtype)
+                lost = engine.shrinkage * unit * unit
+        return BlockNode(self.index, 0, rows, engine.mean * unit, n, lost)
+
+    def restart(self, index: int) -> None:
+        self.index = index
+        self._engine = type(self._engine)(self._setting, self._engine.n_features, dtype=self._engine.dtype)
+
+    def copy(self) -> "EngineLeaf":
+        other = object.__new__(EngineLeaf)
+        other.__dict__.update(self.__dict__, _engine=self._engine.clone())
+        return other
+
+    def arrays(self) -> Arrays:
+        return self._engine.arrays()
+
+    def restore(self, arrays: Arrays, index: int) -> None:
+        self.index = index
+        self._engine.restore(arrays)

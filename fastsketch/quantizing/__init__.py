@@ -1,5 +1,0 @@
-"""Codes that stand for rows: words for every nibble in a basis learned from a stream, and an offset a row."""
-
-from fastsketch.quantizing._sketch_quantizer import SketchQuantizer
-
-__all__ = ["SketchQuantizer"]

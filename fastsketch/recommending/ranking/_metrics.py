@@ -1,0 +1,482 @@
+"""Metrics of a list of recommendations, a value for every user.
+
+All of them take the same two arrays:
+
+- ``recommended`` (users, c) integers: items of each user, best first; -1 stands for no item, at the end of a list that
+  is shorter than others. A list names no item twice. As ``recommend`` of every model returns them.
+- ``relevant`` (users, items), scipy.sparse or an array: what is stored and not zero is relevant to the user. Values say
+  no more than that: relevance is yes or no. Leave out of it what no recommendation may name (the items already seen).
+
+and ``k``, the length of the lists that counts (all c by default). They return float64 (users,), NaN for a user without
+any relevant item: nothing can be said about those, whatever they were recommended. So a mean is ``np.nanmean``, and two
+models are compared user by user: ``mean_of(ndcg_at(a, relevant) - ndcg_at(b, relevant))``.
+
+With h_r = 1 if the r-th item of the list is relevant (r from 1), n the number of the user's relevant items:
+
+| metric | of one user |
+|---|---|
+| precision | sum_{r <= k} h_r / k |
+| recall | sum_{r <= k} h_r / n; with `capped` / min(k, n) |
+| NDCG | sum_{r <= k} h_r / log2(r + 1), over the same of min(k, n) hits at the front |
+| MAP | sum_{r <= k} h_r (h_1 + ... + h_r) / r, over min(k, n) |
+| MRR | 1 / r of the first hit, 0 if there is none among k |
+
+References
+----------
+K. Jarvelin and J. Kekalainen, Cumulated gain-based evaluation of IR techniques, ACM TOIS 20 (2002) (NDCG); C. Buckley
+and E. Voorhees, Retrieval system evaluation, in TREC (2005) (MAP, MRR).
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fastsketch._core.sparse import as_csr
+from fastsketch._core.validation import Rows, as_flag, as_integer, as_rows, check_finite, is_sparse
+
+Values = NDArray[np.float64]
+Places = NDArray[np.int64]
+
+
+def precision_at(recommended: ArrayLike, relevant: Rows, *, k: int | None = None) -> Values:
+    """Measure the share of each user's first k recommendations that are relevant.
+
+    A list of fewer than k items counts as k: what is missing is no hit.
+
+    Parameters
+    ----------
+    recommended : (users, c) array of int
+        Items of each user, best first, each once; -1 stands for no item.
+    relevant : (users, items), scipy.sparse or array
+        What is stored and not zero is relevant.
+    k : int, optional
+        The first k recommendations count, 1 <= k <= c; all c by default.
+
+    Returns
+    -------
+    (users,) array of float64
+        In [0, 1]; NaN for a user without relevant items.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        If the lists are not such; the message names the user and the item.
+
+    Examples
+    --------
+    >>> from fastsketch.recommending import ranking
+    >>> recommended = [[2, 0, 3], [1, 3, 0]]
+    >>> relevant = [[0, 0, 1, 1], [1, 0, 0, 0]]  # items 2 and 3; item 0
+    >>> ranking.precision_at(recommended, relevant).round(3).tolist()  # two of three, one of three
+    [0.667, 0.333]
+    >>> ranking.precision_at(recommended, relevant, k=1).tolist()
+    [1.0, 0.0]
+    """
+    hits, n = _hits(recommended, relevant, k)
+    return hits.sum(axis=1) / hits.shape[1] + _undefined(n)
+
+
+def recall_at(recommended: ArrayLike, relevant: Rows, *, k: int | None = None, capped: bool = False) -> Values:
+    """Measure the share of each user's relevant items that stand among the first k recommendations.
+
+    Parameters
+    ----------
+    recommended : (users, c) array of int
+        Items of each user, best first, each once; -1 stands for no item.
+    relevant : (users, items), scipy.sparse or array
+        What is stored and not zero is relevant.
+    k : int, optional
+        The first k recommendations count, 1 <= k <= c; all c by default.
+    capped : bool, default False
+        The share is of all n relevant items, so that a user with n > k has at most k / n. With `capped` it is of
+        min(k, n), and the best list of k has 1; papers print both under the name recall.
+
+    Returns
+    -------
+    (users,) array of float64
+        In [0, 1]; NaN for a user without relevant items.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        If the lists are not such; the message names the user and the item.
+
+    Examples
+    --------
+    One item is recommended to a user who would like either of two: half of them is found, and no list of one item finds
+    more.
+
+    >>> from fastsketch.recommending import ranking
+    >>> relevant = [[0, 0, 1, 1]]
+    >>> ranking.recall_at([[2, 0, 3]], relevant, k=1).tolist()
+    [0.5]
+    >>> ranking.recall_at([[2, 0, 3]], relevant, k=1, capped=True).tolist()
+    [1.0]
+    """
+    hits, n = _hits(recommended, relevant, k)
+    most = np.minimum(n, hits.shape[1]) if as_flag(capped, "capped") else n
+    return hits.sum(axis=1) / np.maximum(most, 1) + _undefined(n)
+
+
+def ndcg_at(recommended: ArrayLike, relevant: Rows, *, k: int | None = None) -> Values:
+    """Measure how far in front the hits among the first k recommendations are (NDCG).
+
+    Normalised discounted cumulative gain, relevance being yes or no: a hit in place r gains 1 / log2(r + 1); the sum is
+    divided by that of min(k, n) hits in front, which is the best that a user with n relevant items can have.
+
+    Parameters
+    ----------
+    recommended : (users, c) array of int
+        Items of each user, best first, each once; -1 stands for no item.
+    relevant : (users, items), scipy.sparse or array
+        What is stored and not zero is relevant.
+    k : int, optional
+        The first k recommendations count, 1 <= k <= c; all c by default.
+
+    Returns
+    -------
+    (users,) array of float64
+        In [0, 1]; NaN for a user without relevant items.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        If the lists are not such; the message names the user and the item.
+
+    References
+    ----------
+    K. Jarvelin and J. Kekalainen, Cumulated gain-based evaluation of IR techniques, ACM TOIS 20 (2002).
+
+    Examples
+    --------
+    Hits in places 1 and 3 gain 1 / log2(2) = 1 and 1 / log2(4) = 0.5; in places 1 and 2 they would gain 1 and 0.63.
+
+    >>> from fastsketch.recommending import ranking
+    >>> relevant = [[0, 0, 1, 1]]
+    >>> ranking.ndcg_at([[2, 0, 3]], relevant).round(3).tolist()
+    [0.92]
+    >>> round(1.5 / (1 + 0.6309), 3)
+    0.92
+    >>> ranking.ndcg_at([[2, 3, 0]], relevant).tolist()
+    [1.0]
+    """
+    hits, n = _hits(recommended, relevant, k)
+    gains = 1.0 / np.log2(np.arange(2, hits.shape[1] + 2, dtype=np.float64))
+    best = np.cumsum(gains)[np.clip(n, 1, hits.shape[1]) - 1]
+    return np.where(hits, gains, 0.0).sum(axis=1) / best + _undefined(n)
+
+
+def average_precision_at(recommended: ArrayLike, relevant: Rows, *, k: int | None = None) -> Values:
+    """Average the precision at each hit among the first k recommendations; its mean over users is MAP.
+
+    Divided by min(k, n), the most hits that there can be. TREC's map_cut divides by n: it is this times min(k, n) / n.
+
+    Parameters
+    ----------
+    recommended : (users, c) array of int
+        Items of each user, best first, each once; -1 stands for no item.
+    relevant : (users, items), scipy.sparse or array
+        What is stored and not zero is relevant.
+    k : int, optional
+        The first k recommendations count, 1 <= k <= c; all c by default.
+
+    Returns
+    -------
+    (users,) array of float64
+        In [0, 1]; NaN for a user without relevant items.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        If the lists are not such; the message names the user and the item.
+
+    References
+    ----------
+    C. Buckley and E. Voorhees, Retrieval system evaluation, in TREC (2005).
+
+    Examples
+    --------
+    Of two relevant items the first is in place 1, where the precision is 1, the other in place 3, where it is 2 / 3.
+
+    >>> from fastsketch.recommending import ranking
+    >>> relevant = [[0, 0, 1, 1]]
+    >>> ranking.average_precision_at([[2, 0, 3]], relevant).round(3).tolist(), round((1 + 2 / 3) / 2, 3)
+    ([0.833], 0.833)
+    """
+    hits, n = _hits(recommended, relevant, k)
+    length = hits.shape[1]
+    precision = np.cumsum(hits, axis=1) / np.arange(1, length + 1, dtype=np.float64)
+    return np.where(hits, precision, 0.0).sum(axis=1) / np.clip(n, 1, length) + _undefined(n)
+
+
+def reciprocal_rank_at(recommended: ArrayLike, relevant: Rows, *, k: int | None = None) -> Values:
+    """Take one over the place of the first hit among the first k recommendations; its mean over users is MRR.
+
+    Parameters
+    ----------
+    recommended : (users, c) array of int
+        Items of each user, best first, each once; -1 stands for no item.
+    relevant : (users, items), scipy.sparse or array
+        What is stored and not zero is relevant.
+    k : int, optional
+        The first k recommendations count, 1 <= k <= c; all c by default.
+
+    Returns
+    -------
+    (users,) array of float64
+        1 / place, 0 without a hit; NaN for a user without relevant items.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        If the lists are not such; the message names the user and the item.
+
+    References
+    ----------
+    C. Buckley and E. Voorhees, Retrieval system evaluation, in TREC (2005).
+
+    Examples
+    --------
+    The first of four users has a hit in front, the next in place 3, the third none; of the last nothing can be said.
+
+    >>> import numpy as np
+    >>> from fastsketch.recommending import ranking
+    >>> relevant = [[1, 0, 0, 0], [0, 0, 0, 1], [0, 0, 1, 0], [0, 0, 0, 0]]
+    >>> found = ranking.reciprocal_rank_at([[0, 1, 3]] * 4, relevant)
+    >>> found.round(3).tolist()
+    [1.0, 0.333, 0.0, nan]
+    >>> round(float(np.nanmean(found)), 3)
+    0.444
+    """
+    hits, n = _hits(recommended, relevant, k)
+    return np.where(hits.any(axis=1), 1.0 / (np.argmax(hits, axis=1) + 1), 0.0) + _undefined(n)
+
+
+def coverage_at(recommended: ArrayLike, n_items: int, *, k: int | None = None) -> float:
+    """Measure the share of all items that stand among the first k recommendations of at least one user.
+
+    Parameters
+    ----------
+    recommended : (users, c) array of int
+        Items of each user, best first, each once; -1 stands for no item.
+    n_items : int
+        How many items there are: those recommended are in [0, n_items).
+    k : int, optional
+        The first k recommendations count, 1 <= k <= c; all c by default.
+
+    Returns
+    -------
+    float
+        In [0, 1].
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        If the lists are not such; the message names the user and the item.
+
+    Examples
+    --------
+    Lists of the most popular items name the same few to everybody.
+
+    >>> from fastsketch.recommending import ranking
+    >>> ranking.coverage_at([[0, 1], [0, 1], [0, 1]], n_items=8)
+    0.25
+    >>> ranking.coverage_at([[0, 1], [2, 3], [4, 0]], n_items=8)
+    0.625
+    """
+    n_items = as_integer(n_items, "n_items", 1)
+    lists = as_lists(recommended, n_items, k)
+    return len(np.unique(lists[lists >= 0])) / n_items
+
+
+# -- input -------------------------------------------------------------------------------------------------------------
+def as_lists(recommended: ArrayLike, n_items: int, k: int | None = None) -> Places:
+    """Return the first k recommendations (users, k), int64; errors name the user and the item."""
+    lists: NDArray[Any] = np.asarray(recommended)
+    if lists.ndim != 2:
+        raise ValueError(f"recommended must have shape (users, k), got {lists.shape}")
+    if lists.dtype.kind not in "iu" and lists.size:
+        raise TypeError(f"recommended must hold integers, got dtype {lists.dtype}")
+    if lists.shape[1] == 0:
+        raise ValueError(f"recommended must hold at least one item for a user, got shape {lists.shape}")
+    if k is not None:
+        if as_integer(k, "k", 1) > lists.shape[1]:
+            raise ValueError(f"k must be at most the {lists.shape[1]} recommendations of a user, got {k}")
+        lists = lists[:, :k]
+    wrong = (lists < -1) | (lists >= n_items)
+    if wrong.any():
+        user, place = np.unravel_index(int(np.argmax(wrong)), lists.shape)
+        raise IndexError(
+            f"recommended must hold items in [0, {n_items}), or -1 for none: user {user} has {lists[user, place]}"
+        )
+    lists = lists.astype(np.int64)
+    ordered = np.sort(lists, axis=1)
+    twice = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
+    if twice.any():
+        user, place = np.unravel_index(int(np.argmax(twice)), twice.shape)
+        raise ValueError(f"recommended must name an item once: user {user} has {ordered[user, place]} twice")
+    return lists
+
+
+def as_relevant(relevant: Rows) -> tuple[NDArray[np.intp], NDArray[np.intp], tuple[int, int]]:
+    """Return (users, items, shape) of what is stored and not zero, user by user, items ascending."""
+    if is_sparse(relevant):
+        csr = as_csr(relevant, "relevant")
+        check_finite(csr, "relevant")
+        users, kept = np.repeat(np.arange(csr.shape[0], dtype=np.intp), np.diff(csr.indptr)), csr.data != 0
+        return users[kept], csr.indices[kept].astype(np.intp), csr.shape
+    rows: NDArray[Any] = as_rows(relevant, name="relevant")
+    check_finite(rows, "relevant")
+    users, items = np.nonzero(rows)
+    return users, items, (rows.shape[0], rows.shape[1])
+
+
+def _hits(recommended: ArrayLike, relevant: Rows, k: int | None) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
+    """Return (whether each of the first k recommendations is relevant (users, k), relevant items of each user)."""
+    users, items, (m, n) = as_relevant(relevant)
+    lists = as_lists(recommended, n, k)
+    if len(lists) != m:
+        raise ValueError(f"recommended and relevant must have the same users, got {len(lists)} and {m} rows")
+    # pairs as one number, ascending: fewer than 2**31 columns, so that 2**32 rows would fit
+    known = users.astype(np.int64) * n + items
+    asked = np.arange(m)[:, np.newaxis] * n + lists
+    place = np.searchsorted(known, asked)
+    hits = (lists >= 0) & (np.append(known, -1)[place] == asked)
+    return hits, np.bincount(users, minlength=m)
+
+
+def _undefined(n: NDArray[np.intp]) -> Values:
+    """Return NaN for users without relevant items, 0 for the others."""
+    return np.where(n > 0, 0.0, np.nan)
+
+
+# -- means over users --------------------------------------------------------------------------------------------------
+class Mean(NamedTuple):
+    """Mean over users, and its standard error.
+
+    Attributes
+    ----------
+    mean : float
+        NaN if there are no users.
+    standard_error : float
+        Standard deviation (ddof=1) / sqrt(n_users); NaN for fewer than two users.
+    n_users : int
+        Users that have a value.
+
+    Examples
+    --------
+    >>> from fastsketch.recommending import ranking
+    >>> precision = ranking.mean_of([0.2, 0.4, 0.6, 0.8])
+    >>> f"{precision.mean:.2f} +- {precision.standard_error:.2f} over {precision.n_users} users"
+    '0.50 +- 0.13 over 4 users'
+    """
+
+    mean: float
+    standard_error: float
+    n_users: int
+
+
+class Ranking(NamedTuple):
+    """Metrics of recommendations, over the users who have relevant items; coverage over all.
+
+    Attributes
+    ----------
+    precision, recall, ndcg, average_precision, reciprocal_rank : Mean
+        Of the metric of the same name.
+    coverage : float
+        Share of the items that are recommended to anybody.
+
+    Examples
+    --------
+    >>> from fastsketch.recommending import ranking
+    >>> found = ranking.evaluate([[0, 1], [1, 2]], [[0, 1, 0], [1, 1, 0]])
+    >>> found.precision.mean, found.reciprocal_rank.mean, found.coverage
+    (0.5, 0.75, 1.0)
+    >>> [name for name, value in found._asdict().items() if isinstance(value, ranking.Mean)]
+    ['precision', 'recall', 'ndcg', 'average_precision', 'reciprocal_rank']
+    """
+
+    precision: Mean
+    recall: Mean
+    ndcg: Mean
+    average_precision: Mean
+    reciprocal_rank: Mean
+    coverage: float
+
+
+def mean_of(values: ArrayLike) -> Mean:
+    """Average a value per user, with its standard error; NaN entries are users that say nothing.
+
+    Parameters
+    ----------
+    values : (users,) array of float64
+        What a metric returns, or a difference of two.
+
+    Returns
+    -------
+    Mean
+        (mean, standard_error, n_users).
+
+    Examples
+    --------
+    Of differences between two models it is a paired comparison, which tells more than two means side by side: here each
+    user is served a little better by the first.
+
+    >>> import numpy as np
+    >>> from fastsketch.recommending import ranking
+    >>> first, second = np.array([0.9, 0.5, 0.1, np.nan]), np.array([0.8, 0.4, 0.1, np.nan])
+    >>> better = ranking.mean_of(first - second)
+    >>> round(better.mean, 3), round(better.standard_error, 3), better.n_users
+    (0.067, 0.033, 3)
+    >>> round(ranking.mean_of(first).standard_error, 3)  # of one model alone
+    0.231
+    """
+    one = np.asarray(values, np.float64).reshape(-1)
+    one = one[~np.isnan(one)]
+    n = len(one)
+    mean = float(one.mean()) if n else float("nan")
+    return Mean(mean, float(one.std(ddof=1)) / n**0.5 if n > 1 else float("nan"), n)
+
+
+def evaluate(recommended: ArrayLike, relevant: Rows, *, k: int | None = None) -> Ranking:
+    """Compute every metric of recommendations, means over users with standard errors.
+
+    Parameters
+    ----------
+    recommended : (users, c) array of int
+        Items of each user, best first, -1 where there is none.
+    relevant : (users, items), scipy.sparse or array
+        What is stored and not zero is relevant.
+    k : int, optional
+        The first k recommendations count, 1 <= k <= c; all c by default.
+
+    Returns
+    -------
+    Ranking
+        A Mean of precision, recall, ndcg, average_precision and reciprocal_rank, and the coverage.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        If the lists are not such; the message names the user and the item.
+
+    Examples
+    --------
+    >>> from scipy import sparse
+    >>> from fastsketch.recommending import ranking
+    >>> relevant = sparse.csr_array([[0, 1, 1, 0], [1, 0, 0, 0], [0, 0, 0, 0]])
+    >>> found = ranking.evaluate([[1, 3], [2, 0], [0, 1]], relevant)
+    >>> found.recall.mean, found.recall.n_users  # a half and a whole; the third user has nothing to find
+    (0.75, 2)
+    >>> found.coverage
+    1.0
+    """
+    return Ranking(
+        precision=mean_of(precision_at(recommended, relevant, k=k)),
+        recall=mean_of(recall_at(recommended, relevant, k=k)),
+        ndcg=mean_of(ndcg_at(recommended, relevant, k=k)),
+        average_precision=mean_of(average_precision_at(recommended, relevant, k=k)),
+        reciprocal_rank=mean_of(reciprocal_rank_at(recommended, relevant, k=k)),
+        coverage=coverage_at(recommended, as_relevant(relevant)[2][1], k=k),
+    )

@@ -1,0 +1,368 @@
+"""Splits of (users, items) matrices into a part to learn from and a part to measure recommendations on.
+
+Every split takes X (users, items), scipy.sparse; its stored entries are events, zeros among them too. Entries stored
+twice are added up, and rows are put in order: a split depends on what X holds and on the seed, not on how it is stored.
+Every event goes to exactly one part, with its value and dtype. Parts are CSR arrays. To what counts as relevant a split
+says nothing: ``test >= 4`` is one way.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fastsketch._core.random import Key, raw_numbers
+from fastsketch._core.sparse import as_csr
+from fastsketch._core.validation import as_integer, as_real, as_seed, is_sparse
+
+Places = NDArray[np.intp]
+
+
+class Split(NamedTuple):
+    """The two parts of an X, both of its shape.
+
+    Attributes
+    ----------
+    train : scipy.sparse CSR (users, items)
+        What a model may learn from.
+    test : scipy.sparse CSR (users, items)
+        What its recommendations are held against.
+
+    Examples
+    --------
+    It is a tuple: its parts may be named as they are unpacked.
+
+    >>> from scipy import sparse
+    >>> from fastsketch.recommending import ranking
+    >>> train, test = ranking.leave_one_out(sparse.csr_array([[1, 1, 1], [1, 0, 1]]))
+    >>> train.nnz, test.nnz, train.shape == test.shape
+    (3, 2, True)
+    """
+
+    train: Any
+    test: Any
+
+
+class TimeSplit(NamedTuple):
+    """The two parts of an X, both of its shape, before and after one moment.
+
+    Attributes
+    ----------
+    train : scipy.sparse CSR (users, items)
+        Events up to `time`.
+    test : scipy.sparse CSR (users, items)
+        Later events.
+    time : number or datetime64
+        Of the last event of train.
+
+    Examples
+    --------
+    >>> from scipy import sparse
+    >>> from fastsketch.recommending import ranking
+    >>> split = ranking.time_split(sparse.csr_array([[1, 1], [1, 1]]), [2001, 2004, 2002, 2003], share=0.5)
+    >>> int(split.time), split.test.toarray().tolist()  # the events of 2003 and 2004
+    (2002, [[0, 1], [0, 1]])
+    """
+
+    train: Any
+    test: Any
+    time: Any
+
+
+class UserSplit(NamedTuple):
+    """Users to learn from, and users who are new to the model, with items that are shown and items to guess.
+
+    Attributes
+    ----------
+    train : scipy.sparse CSR (m - h, items)
+        All events of the users to learn from.
+    shown : scipy.sparse CSR (h, items)
+        Some events of the h new users.
+    hidden : scipy.sparse CSR (h, items)
+        Other events of the same users.
+    train_users : (m - h,) array of intp
+        The rows in X of the users to learn from, ascending.
+    users : (h,) array of intp
+        Those of shown and hidden.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy import sparse
+    >>> from fastsketch.recommending import ranking
+    >>> split = ranking.user_split(sparse.csr_array(np.ones((10, 5))), users=2)
+    >>> split.train.shape, split.shown.shape, split.hidden.shape
+    ((8, 5), (2, 5), (2, 5))
+    >>> sorted([*split.train_users.tolist(), *split.users.tolist()]) == list(range(10))
+    True
+    """
+
+    train: Any
+    shown: Any
+    hidden: Any
+    train_users: Places
+    users: Places
+
+
+def random_split(X: Any, share: float = 0.2, *, seed: int = 0) -> Split:
+    """Hold out a share of all events, each as likely as any other.
+
+    A user of few events may lose all of them, or none: such a user is new to the model, or has nothing to be measured
+    on (NaN in the metrics).
+
+    Parameters
+    ----------
+    X : scipy.sparse (users, items)
+        Stored entries are events.
+    share : float in (0, 1), default 0.2
+        round(share nnz) events are held out, at least one and not all.
+    seed : int, default 0
+        Of the choice.
+
+    Returns
+    -------
+    Split
+        (train, test), CSR of the shape of X.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If X is not sparse or has fewer than two events, or share is out of range.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy import sparse
+    >>> from fastsketch.recommending import ranking
+    >>> X = sparse.csr_array(np.arange(1.0, 21.0).reshape(4, 5))
+    >>> train, test = ranking.random_split(X, 0.25)
+    >>> train.nnz, test.nnz
+    (15, 5)
+    >>> bool(((train + test) != X).nnz == 0)  # every event is in one part, with its value
+    True
+    """
+    csr = _events(X)
+    held = np.zeros(csr.nnz, bool)
+    held[_first(_keys(seed, 0, csr.nnz), _number(share, csr.nnz, "events"))] = True
+    return _parts(csr, held)
+
+
+def leave_one_out(X: Any, seed: int = 0, *, times: ArrayLike | None = None) -> Split:
+    """Hold out one event of every user: any one, or with `times` the newest.
+
+    A user with a single event keeps it: their row of the test part is empty. Of events of one time the one with the
+    last item is the newest.
+
+    Parameters
+    ----------
+    X : scipy.sparse (users, items)
+        Stored entries are events.
+    seed : int, default 0
+        Of the choice, without times.
+    times : (nnz,) array of numbers or datetime64, optional
+        When each event was, in the order of X.data: X must be CSR, CSC or COO then, and hold no event twice.
+
+    Returns
+    -------
+    Split
+        (train, test), CSR of the shape of X.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If X is not sparse, or times are not one finite moment for each event.
+
+    Examples
+    --------
+    The first user's newest event is that with item 0; the second has one event, which is learned from.
+
+    >>> from scipy import sparse
+    >>> from fastsketch.recommending import ranking
+    >>> X = sparse.csr_array([[1, 1, 1], [0, 1, 0]])
+    >>> split = ranking.leave_one_out(X, times=[2026, 2024, 2025, 2026])
+    >>> split.train.toarray().tolist(), split.test.toarray().tolist()
+    ([[0, 1, 1], [0, 1, 0]], [[1, 0, 0], [0, 0, 0]])
+    """
+    csr, when = (_events(X), None) if times is None else _timed(X, times)
+    seed = as_seed(seed)
+    users = _users(csr)
+    order = np.lexsort((_keys(seed, 1, csr.nnz), users) if when is None else (when, users))
+    several = np.diff(csr.indptr) > 1
+    held = np.zeros(csr.nnz, bool)
+    held[order[csr.indptr[1:][several] - 1]] = True
+    return _parts(csr, held)
+
+
+def time_split(X: Any, times: ArrayLike, *, share: float = 0.2) -> TimeSplit:
+    """Hold out the newest events of all users: what comes after one moment, as it would be in use.
+
+    Events of one moment stay together, on the side of the older ones: the test part is at most the share of all events.
+    A user whose events are all later has an empty row in train, and one whose events are all earlier in test.
+
+    Parameters
+    ----------
+    X : scipy.sparse (users, items), CSR, CSC or COO
+        Stored entries are events, none of them stored twice.
+    times : (nnz,) array of numbers or datetime64
+        When each event was, in the order of X.data.
+    share : float in (0, 1), default 0.2
+        At most round(share nnz) events are held out.
+
+    Returns
+    -------
+    TimeSplit
+        (train, test, time): CSR of the shape of X, and the moment of the last event of train.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If X is not sparse, if times are not one finite moment for each event, or if the newest share of the events is
+        of one moment.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy import sparse
+    >>> from fastsketch.recommending import ranking
+    >>> X = sparse.csr_array([[1, 1], [1, 1]])
+    >>> days = np.array(["2026-03-01", "2026-03-04", "2026-03-02", "2026-03-03"], "datetime64[D]")
+    >>> train, test, day = ranking.time_split(X, days, share=0.25)
+    >>> str(day), test.toarray().tolist()  # the one event after the third of March
+    ('2026-03-03', [[0, 1], [0, 0]])
+    """
+    csr, when = _timed(X, times)
+    number = _number(share, csr.nnz, "events")
+    last = np.sort(when)[csr.nnz - number - 1]
+    held = when > last
+    if not held.any():
+        raise ValueError(f"times: the newest {number} of {csr.nnz} events are all of one moment, {last}")
+    return TimeSplit(*_parts(csr, held), last)
+
+
+def user_split(X: Any, users: float = 0.2, *, shown: float = 0.8, seed: int = 0) -> UserSplit:
+    """Hold out users, and of each of them show some events and hide the others.
+
+    Parameters
+    ----------
+    X : scipy.sparse (users, items)
+        Stored entries are events.
+    users : float in (0, 1) or int, default 0.2
+        A share of the users (float), or how many. Only users of two events or more are held out: others cannot show
+        one and hide one, and are learned from.
+    shown : float in (0, 1), default 0.8
+        The share of each one's events that is shown, at least one and not all.
+    seed : int, default 0
+        Of the choice of users and of events.
+
+    Returns
+    -------
+    UserSplit
+        (train, shown, hidden, train_users, users).
+
+    Raises
+    ------
+    TypeError, ValueError
+        If X is not sparse, a share is out of range, or fewer users have two events than are wanted.
+
+    Examples
+    --------
+    The way to measure lists for users whom the model has never seen:
+
+    >>> import numpy as np
+    >>> from scipy import sparse
+    >>> import fastsketch as fs
+    >>> from fastsketch.recommending import ranking
+    >>> liked = np.kron(np.eye(2), np.ones((20, 6)))  # users of one half of the items, users of the other
+    >>> train, shown, hidden, _, _ = ranking.user_split(sparse.csr_array(liked), users=8, shown=0.5)
+    >>> items = fs.SketchedEASE(4).update(train).recommend(shown, 3).items
+    >>> ranking.recall_at(items, hidden).tolist()  # three events of each are hidden, and all are found
+    [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]
+    """
+    csr = _events(X)
+    seed = as_seed(seed)
+    counts = np.diff(csr.indptr)
+    several = np.flatnonzero(counts > 1)
+    m = csr.shape[0]
+    whole = isinstance(users, (int, np.integer)) and not isinstance(users, bool)
+    wanted = as_integer(users, "users", 1, max(m, 2)) if whole else _number(users, m, "users", name="users")
+    if wanted > len(several):
+        raise ValueError(f"users: {wanted} are to be held out, and {len(several)} of {m} have two events or more")
+    shown = as_real(shown, "shown", 0.0, 1.0, low_open=True, high_open=True)
+    chosen = np.sort(several[_first(_keys(seed, 2, m)[several], wanted)])
+    rest = np.setdiff1d(np.arange(m, dtype=np.intp), chosen)
+    held = csr[chosen]
+    own, start = _users(held), held.indptr[:-1]
+    # the first of each user's events in a random order, as many as are shown
+    order = np.lexsort((_keys(seed, 3, csr.nnz)[np.isin(_users(csr), chosen)], own))
+    n = np.diff(held.indptr)
+    most = np.clip(np.rint(shown * n), 1, n - 1)
+    hidden = np.zeros(held.nnz, bool)
+    hidden[order] = np.arange(held.nnz) - start[own] >= most[own]
+    return UserSplit(csr[rest], *_parts(held, hidden), rest, chosen)
+
+
+# -- events ------------------------------------------------------------------------------------------------------------
+def _events(X: Any) -> Any:
+    if not is_sparse(X):
+        raise TypeError(f"X must be a scipy.sparse matrix, got {type(X).__name__}")
+    return _as_array(as_csr(X, "X"))
+
+
+def _as_array(csr: Any) -> Any:
+    from scipy import sparse
+
+    return sparse.csr_array((csr.data, csr.indices, csr.indptr), shape=csr.shape)
+
+
+def _timed(X: Any, times: ArrayLike) -> tuple[Any, NDArray[Any]]:
+    """Return (X as CSR in order, times in its order)."""
+    if not is_sparse(X):
+        raise TypeError(f"X must be a scipy.sparse matrix, got {type(X).__name__}")
+    if X.format not in ("csr", "csc", "coo"):
+        raise TypeError(f"X must be CSR, CSC or COO to go with times, got {X.format}")
+    when: NDArray[Any] = np.asarray(times)
+    if when.dtype.kind not in "fiuM":
+        raise TypeError(f"times must be real numbers or datetime64, got dtype {when.dtype}")
+    if when.shape != (len(X.data),):
+        raise ValueError(f"times must be one for each of the {len(X.data)} entries of X, got shape {when.shape}")
+    wrong = np.isnat(when) if when.dtype.kind == "M" else ~np.isfinite(when)
+    if wrong.any():
+        raise ValueError(f"times must be finite: that of entry {int(np.argmax(wrong))} is not")
+    numbered = X.copy()
+    numbered.data = np.arange(len(X.data))
+    csr = as_csr(numbered, "X", sum_duplicates=False)
+    order = csr.data
+    return _as_array(type(csr)((np.asarray(X.data)[order], csr.indices, csr.indptr), shape=csr.shape)), when[order]
+
+
+def _users(csr: Any) -> Places:
+    """Return the row of each event."""
+    return np.repeat(np.arange(csr.shape[0], dtype=np.intp), np.diff(csr.indptr))
+
+
+def _parts(csr: Any, held: NDArray[np.bool_]) -> Split:
+    return Split(_kept(csr, ~held), _kept(csr, held))
+
+
+def _kept(csr: Any, keep: NDArray[np.bool_]) -> Any:
+    """Return the events that are kept, in a matrix of the same shape."""
+    ends = np.concatenate([[0], np.cumsum(keep)])[csr.indptr]
+    return type(csr)((csr.data[keep], csr.indices[keep], ends), shape=csr.shape)
+
+
+# -- choice ------------------------------------------------------------------------------------------------------------
+def _keys(seed: int, stream: int, n: int) -> NDArray[np.uint64]:
+    return raw_numbers(as_seed(seed), Key.SPLIT, 0, stream, n)
+
+
+def _first(keys: NDArray[np.uint64], number: int) -> Places:
+    """Return a mask of the `number` smallest keys."""
+    return np.argsort(keys, kind="stable")[:number]
+
+
+def _number(share: float, n: int, what: str, *, name: str = "share") -> int:
+    """Return a share of n as a number, at least one and not all."""
+    share = as_real(share, name, 0.0, 1.0, low_open=True, high_open=True)
+    if n < 2:
+        raise ValueError(f"X must hold two {what} or more to be split, got {n}")
+    return min(max(round(share * n), 1), n - 1)

@@ -1,0 +1,95 @@
+"""Best items by scores in an array, of any model, of any library."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fastsketch._core.sparse import as_csr
+from fastsketch._core.validation import as_integer, as_subset, is_sparse
+
+# Scores that are put in order at a time.
+BLOCK = 1 << 22
+
+
+def top_items(
+    scores: ArrayLike, n: int = 10, *, exclude: Any = None, allow: ArrayLike | None = None
+) -> NDArray[np.int64]:
+    """List the items of the n highest scores for every user, best first.
+
+    Of equal scores the first item is first. A score of minus infinity or NaN is never recommended.
+
+    Parameters
+    ----------
+    scores : (users, items) array of real numbers
+        Or (items,): the same for all of the users of `exclude`, such as how popular each item is.
+    n : int, default 10
+        The length of the lists.
+    exclude : scipy.sparse (users, items), optional
+        Items stored in a row are left out: pass what the users have seen.
+    allow : vector of int, optional
+        The items that may be recommended; all by default.
+
+    Returns
+    -------
+    (users, n) array of int64
+        -1 where fewer items are left. One list for scores (items,) without `exclude`.
+
+    Raises
+    ------
+    TypeError, ValueError, IndexError
+        If scores are not real numbers, shapes do not agree, or `allow` names an item that there is not.
+
+    Examples
+    --------
+    The most popular items that each user has not seen, the simplest of all recommenders:
+
+    >>> import numpy as np
+    >>> from scipy import sparse
+    >>> from fastsketch.recommending import ranking
+    >>> seen = sparse.csr_array([[1, 1, 0, 1], [0, 1, 0, 0], [0, 1, 0, 1]])
+    >>> popularity = np.asarray(seen.sum(axis=0)).ravel()
+    >>> popularity.tolist()
+    [1, 3, 0, 2]
+    >>> ranking.top_items(popularity, 2, exclude=seen).tolist()
+    [[2, -1], [3, 0], [0, 2]]
+    """
+    n = as_integer(n, "n", 1)
+    z: NDArray[Any] = np.asarray(scores)
+    if z.dtype.kind not in "fiub":
+        raise TypeError(f"scores must hold real numbers, got dtype {z.dtype}")
+    if z.ndim not in (1, 2):
+        raise ValueError(f"scores must have shape (users, items) or (items,), got {z.shape}")
+    if exclude is not None:
+        if not is_sparse(exclude):
+            raise TypeError(f"exclude must be a scipy.sparse matrix, got {type(exclude).__name__}")
+        exclude = as_csr(exclude, "exclude")
+        shape = z.shape if z.ndim == 2 else (exclude.shape[0], len(z))
+        if exclude.shape != shape:
+            raise ValueError(f"exclude must have shape {shape} as the scores, got {exclude.shape}")
+    items = None if allow is None else as_subset(allow, z.shape[-1], "allow")
+    if z.ndim == 1:
+        items = _candidates(z, items, n if exclude is None else n + int(np.diff(exclude.indptr).max(initial=0)))
+        z = np.broadcast_to(z, (1 if exclude is None else exclude.shape[0], len(z)))
+    if items is not None and exclude is not None:
+        exclude = exclude[:, items]
+    lists = np.full((len(z), n), -1, np.int64)
+    for start in range(0, len(z), step := max(1, BLOCK // max(1, z.shape[1]))):
+        block = z[start : start + step]
+        part = np.array(block if items is None else block[:, items], np.float64)
+        part[np.isnan(part)] = -np.inf
+        if exclude is not None:
+            seen = exclude[start : start + step]
+            part[np.repeat(np.arange(len(part)), np.diff(seen.indptr)), seen.indices] = -np.inf
+        best = np.argsort(-part, axis=1, kind="stable")[:, :n]
+        left = np.take_along_axis(part, best, axis=1) > -np.inf
+        lists[start : start + step, : best.shape[1]] = np.where(left, best if items is None else items[best], -1)
+    return lists
+
+
+def _candidates(scores: NDArray[Any], items: NDArray[np.int64] | None, number: int) -> NDArray[np.int64]:
+    """Return the best `number` of some items (all if None), ascending: enough for users who have the same scores."""
+    items = np.arange(len(scores)) if items is None else items
+    own = scores[items].astype(np.float64)
+    own[np.isnan(own)] = -np.inf
+    return np.sort(items[np.argsort(-own, kind="stable")[:number]])

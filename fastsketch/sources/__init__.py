@@ -1,8 +1,0 @@
-"""Rows from wherever they are, one chunk after another: files, folders, pipes, tables, arrays on disk, iterators."""
-
-from fastsketch.sources._naming import naming
-from fastsketch.sources._open import open_rows
-from fastsketch.sources._paths import comes_once
-from fastsketch.sources._source import Source
-
-__all__ = ["Source", "comes_once", "naming", "open_rows"]

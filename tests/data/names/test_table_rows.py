@@ -1,0 +1,244 @@
+"""Rows of tables in text: kinds of columns, missing cells, labels, resuming, and errors that name line and column."""
+
+import gzip
+import io
+import sys
+
+import numpy as np
+import pytest
+
+from fastsketch.data import SourceError
+from fastsketch.data.names import TableRows, _table_rows
+
+TEXT = "age,city,n,buys\n31,Paris,1,yes\n44, Rome ,2,no\n,Rome,NaN,no\n 5e1,,4,yes\n"
+ROWS = [
+    {"age": 31.0, "city": "Paris", "n": 1.0},
+    {"age": 44.0, "city": "Rome", "n": 2.0},
+    {"age": "", "city": "Rome", "n": ""},
+    {"age": 50.0, "city": "", "n": 4.0},
+]
+
+
+def table(tmp_path, text=TEXT, name="t.csv", **options):
+    path = tmp_path / name
+    content = text.encode()
+    path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    return TableRows(path, **options)
+
+
+def read(found, start=0):
+    rows, labels = [], []
+    for part, targets, position in found.chunks(start):
+        assert 0 < position <= found.size and isinstance(part, list)
+        rows += part
+        labels += [] if targets is None else targets.tolist()
+    return rows, labels
+
+
+def test_a_table(tmp_path):
+    found = table(tmp_path, label="buys")
+    assert read(found) == (ROWS, ["yes", "no", "no", "yes"])
+    assert found.schema == {
+        "columns": {"age": "numeric", "city": "categorical", "n": "numeric"},
+        "label": "buys",
+        "label_kind": "categorical",
+    }
+    assert read(found) == read(found)  # as often as one likes
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz"])
+@pytest.mark.parametrize("text", [TEXT, TEXT.replace(",", "\t"), TEXT.replace(",", ";"), TEXT.replace("\n", "\r\n")])
+def test_forms_of_text(tmp_path, text, name):
+    assert read(table(tmp_path, text, name, label="buys"))[0] == ROWS
+    assert read(table(tmp_path, "\ufeff" + text, name, label="buys"))[0] == ROWS
+
+
+@pytest.mark.parametrize("piece", [1, 2, 3, 4096])
+@pytest.mark.parametrize("start", range(6))
+def test_it_begins_again_at_a_row(tmp_path, monkeypatch, start, piece):
+    monkeypatch.setattr(_table_rows, "ROWS_AT_A_TIME", piece)
+    found = table(tmp_path, label="buys")
+    assert read(found, start) == (ROWS[start:], ["yes", "no", "no", "yes"][start:])
+
+
+def test_quotes(tmp_path):
+    found = table(tmp_path, '"a ""b""",c\n"x, y",1\n', ignore=["c"])
+    assert read(found) == ([{'a "b"': "x, y"}], [])
+
+
+def test_kinds_and_overrides(tmp_path):
+    text = "id,zip,y\n1,1010,0\n2,8001,1\n"
+    assert table(tmp_path, text, label="y").schema["label_kind"] == "numeric"
+    found = table(tmp_path, text, label="y", categorical=["zip", "y"], ignore=["id"])
+    assert read(found) == ([{"zip": "1010"}, {"zip": "8001"}], ["0", "1"])
+    assert read(table(tmp_path, text, label="y", ignore=["id"])) == ([{"zip": 1010.0}, {"zip": 8001.0}], [0.0, 1.0])
+
+
+def test_only_the_first_rows_decide(tmp_path):
+    body = "".join(f"{i},{i}\n" for i in range(1000))
+    found = table(tmp_path, f"a,b\n{body}word,7\n")
+    assert found.schema["columns"] == {"a": "numeric", "b": "numeric"}
+    with pytest.raises(SourceError, match=r"t\.csv, line 1002: column 'a': 'word' is no finite decimal number"):
+        read(found)
+    found = table(tmp_path, f"a,b\n{body}word,7\n", categorical=["a"])
+    assert read(found)[0][-1] == {"a": "word", "b": 7.0}
+
+
+def test_a_word_among_numbers_is_asked_about(tmp_path):
+    """Neither is a mistake made a category, nor a code taken for a mistake."""
+    text = "a,b\n" + "3,x\n" * 40 + "4.o,x\n"
+    with pytest.raises(SourceError, match=r"line 42: column 'a' holds '4\.o', but numbers in most"):
+        table(tmp_path, text)
+    assert table(tmp_path, text, categorical=["a"]).schema["columns"]["a"] == "categorical"
+    with pytest.raises(SourceError, match=r"line 42: column 'a': '4\.o' is no finite"):
+        read(table(tmp_path, text, numeric=["a"]))
+    mixed = table(tmp_path, "a,b\n" + "3,x\n" * 9 + "A5,x\n", header=True)
+    assert mixed.schema["columns"]["a"] == "categorical"
+    assert table(tmp_path, "a,b\n?,x\n,x\n", header=True).schema["columns"]["a"] == "categorical"
+
+
+def test_missing_cells(tmp_path):
+    text = "a,b,y\n1,x,1\n?,x,1\nn/a,,0\n"
+    assert read(table(tmp_path, text, label="y"))[0] == [{"a": 1.0, "b": "x"}, {"a": "", "b": "x"}, {"a": "", "b": ""}]
+    with pytest.raises(SourceError, match=r"line 3: column 'a' is '\?'"):
+        read(table(tmp_path, text, missing="refuse"))
+    with pytest.raises(SourceError, match="line 4: column 'b' is empty"):
+        read(table(tmp_path, text, missing="refuse", ignore=["a"]))
+    for cell, why in (("", "is empty"), ("word", "'word' is no finite"), ("inf", "'inf' is no finite")):
+        with pytest.raises(SourceError, match=f"line 4: column 'y', the label[:,]? ?{why}"):
+            read(table(tmp_path, text.replace(",0\n", f",{cell}\n"), label="y", numeric=["y"]))
+
+
+def test_without_a_header(tmp_path):
+    found = table(tmp_path, "31,Paris,1\n44,Rome,0\n", header=False, label="3")
+    assert read(found) == ([{"1": 31.0, "2": "Paris"}, {"1": 44.0, "2": "Rome"}], [1.0, 0.0])
+    with pytest.raises(SourceError, match=r"line 1: column 1 is called '31': is there no header\? \(.*header=False\)"):
+        table(tmp_path, "31,Paris,1\n44,Rome,0\n", label="Paris")
+    assert read(table(tmp_path, "31,Paris\n44,Rome\n"))[0] == [{"1": 31.0, "2": "Paris"}, {"1": 44.0, "2": "Rome"}]
+    assert read(table(tmp_path, "a,2019\n44,Rome\n", header=True))[0] == [{"a": 44.0, "2019": "Rome"}]
+    assert read(table(tmp_path, ",a\n0,1\n"))[0] == [{"1": 0.0, "a": 1.0}]  # as a data frame writes its index
+
+
+def test_files_put_together(tmp_path):
+    """The header of the second file is no row."""
+    with pytest.raises(SourceError, match="line 4: the header stands there again: leave the line out"):
+        read(table(tmp_path, "city,buys\nRome,yes\nParis,no\ncity,buys\nOslo,no\n", label="buys"))
+
+
+def test_decimal_commas(tmp_path):
+    found = table(tmp_path, "a;b;y\n1,5;x;0,25\n-,5;y;1e2\n;z;3\n", label="y", decimal=",")
+    assert read(found) == ([{"a": 1.5, "b": "x"}, {"a": -0.5, "b": "y"}, {"a": "", "b": "z"}], [0.25, 100.0, 3.0])
+    with pytest.raises(SourceError, match=r"line 2: column 'a' holds '1\.5', a number with a point"):
+        table(tmp_path, "a;y\n1.5;1\n", label="y", decimal=",")
+
+
+@pytest.mark.parametrize("kind", ["parquet", "feather", "pandas", "polars", "pyarrow"])
+def test_tables_with_types(tmp_path, kind):
+    """They are read as their text would be: whole numbers beside missing ones, dates, what is missing."""
+    pa = pytest.importorskip("pyarrow")
+    whole = pa.table({"n": [1.0, None, 3.0], "x": [0.1, 2.0, 3.5], "w": ["a", None, "c"], "y": ["u", "v", "u"]})
+    path = tmp_path / f"t.{kind}"
+    if kind == "parquet":
+        pytest.importorskip("pyarrow.parquet").write_table(whole, path)
+    elif kind == "feather":
+        pytest.importorskip("pyarrow.feather").write_feather(whole, path)
+    elif kind == "pyarrow":
+        path = whole
+    else:
+        path = whole.to_pandas() if kind == "pandas" else pytest.importorskip("polars").from_arrow(whole)
+    found = TableRows(path, label="y")
+    rows = [{"n": 1.0, "x": 0.1, "w": "a"}, {"n": "", "x": 2.0, "w": ""}, {"n": 3.0, "x": 3.5, "w": "c"}]
+    assert read(found) == (rows, ["u", "v", "u"]) == read(found)
+    assert found.line_of(1) is None and found.size == 3
+    with pytest.raises(SourceError, match="row 1: column 'w' is empty"):
+        read(TableRows(path, label="y", ignore=["n"], missing="refuse"))
+
+
+def test_a_schema_reads_other_files(tmp_path):
+    schema = table(tmp_path, label="buys").schema
+    text = "more,n,age,city\nz,1,40,7\n"
+    found = table(tmp_path, text, name="other.csv", schema=schema)
+    assert read(found) == ([{"age": 40.0, "city": "7", "n": 1.0}], [])
+    with pytest.raises(SourceError, match=r"other\.csv has no column 'buys': it has 'more'"):
+        table(tmp_path, text, name="other.csv", schema=schema, label="buys")
+    with pytest.raises(SourceError, match="no column 'age'"):
+        table(tmp_path, "n,city\n1,2\n", schema=schema)
+    for options, message in (
+        ({"schema": schema, "numeric": ["n"]}, "numeric does not go with schema"),
+        ({"schema": schema, "label": "age"}, "label='age' is not the label of the schema"),
+        ({"schema": {}}, "schema must be that of other TableRows"),
+        ({"schema": {**schema, "columns": {"a": "word"}}}, "'numeric' or 'categorical' of each column"),
+        ({"schema": {**schema, "columns": {}}}, "must have a column"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            table(tmp_path, **options)
+
+
+def test_standard_input_is_read_once(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(TEXT.encode())))
+    found = TableRows("-", label="buys")
+    assert [row for rows, _, _ in found.chunks() for row in rows] == ROWS
+    with pytest.raises(SourceError, match="standard input can be read only once"):
+        list(found.chunks())
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        ("a,b\n1\n", {}, "line 2: there are 1 columns, in the first line 2"),
+        ("a,a\n1,2\n", {}, "line 1: two columns are called 'a'"),
+        ("a,b\n", {"header": True}, "holds a header and no rows"),
+        ("Paris,rain\nRome,sun\n", {}, "line 1: 'Paris', 'rain': nothing tells whether this is a header"),
+        (
+            "t,y\n2024-01-31,1\n2024-02-01,2\n",
+            {"label": "y"},
+            "line 2: column 't' holds '2024-01-31', a date or a time",
+        ),
+        (
+            "p,y\n5%,1\n",
+            {},
+            r"column 'p' holds '5%', a percentage: take .*; --ignore p leaves it out .*--categorical p reads",
+        ),
+        ('p,y\n"3,5",1\n', {}, "column 'p' holds '3,5', a number with a comma"),
+        ("", {}, "holds no rows"),
+        ("a,b\n1,2\n", {"label": "c"}, "has no column 'c': it has 'a', 'b'"),
+        ("a,b\n1,2\n", {"ignore": ["a", "b"]}, "has no column of features"),
+        ("a,b\n1,\x00\n", {}, "is not text: line 2 holds a NUL byte"),
+    ],
+)
+def test_bad_files(tmp_path, text, options, message):
+    with pytest.raises(SourceError, match=message):
+        table(tmp_path, text, **options)
+
+
+def test_bad_arguments(tmp_path):
+    for options, error, message in (
+        ({"label": 3}, TypeError, "label must be the name of a column"),
+        ({"categorical": "city"}, TypeError, r"categorical must be a sequence of names, got 'city': \['city'\] is one"),
+        ({"categorical": ["town"]}, ValueError, "categorical: .* has no column 'town'"),
+        ({"categorical": ["n"], "numeric": ["n"]}, ValueError, "'n' stands in categorical and in numeric"),
+        ({"ignore": [3]}, TypeError, "ignore must hold names of columns"),
+        ({"ignore": 3}, TypeError, "ignore must be a sequence of names"),
+        ({"label": "n", "ignore": ["n"]}, ValueError, "'n' is the column of labels"),
+        ({"missing": "drop"}, ValueError, "missing must be one of"),
+        ({"header": "yes"}, TypeError, "header must be True or False"),
+        ({"decimal": ";"}, ValueError, "decimal must be '.' or ','"),
+        ({"separator": "::"}, ValueError, "separator must be one character"),
+    ):
+        with pytest.raises(error, match=message):
+            table(tmp_path, **options)
+    with pytest.raises(SourceError, match="Is a directory"):
+        TableRows(tmp_path)
+    with pytest.raises(SourceError, match="cannot be read"):
+        TableRows(tmp_path / "none.csv")
+    with pytest.raises(ValueError, match="start_row must be at least 0"):
+        next(table(tmp_path).chunks(-1))
+    assert np.array_equal(next(table(tmp_path, label="n", numeric=["n"], text="n,a\n1,2\n").chunks())[1], [1.0])
+
+
+def test_numbers_that_may_be_ids_are_told(tmp_path, caplog):
+    caplog.set_level("INFO", "fastsketch")
+    table(tmp_path, "id,x,y\n" + "".join(f"{1000 + k},{k % 3},1\n" for k in range(40)), label="y")
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{tmp_path}/t.csv: column 'id' holds another whole number in every row, and is read as numbers"
+    ]

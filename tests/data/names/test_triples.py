@@ -1,0 +1,134 @@
+"""Tables of user, item and value."""
+
+import numpy as np
+import pytest
+
+from fastsketch.data import SourceError, Triples
+from fastsketch.data.names._triples import repeated
+
+COLUMNS = {"user": ["ann", "bob", "ann"], "item": ["Heat", "Heat", "Alien"], "rating": [5.0, 3.0, 4.0]}
+MATRIX = [[5, 4], [3, 0]]
+
+
+def frames():
+    for name, make in (("pandas", "DataFrame"), ("polars", "DataFrame"), ("pyarrow", "table")):
+        try:
+            yield getattr(__import__(name), make)(COLUMNS)
+        except ImportError:
+            continue
+
+
+def test_forms():
+    lines = list(zip(*COLUMNS.values(), strict=True))
+    tables = [Triples.of(lines), Triples.of({"ann": {"Heat": 5, "Alien": 4}, "bob": {"Heat": 3}})]
+    for frame in frames():
+        tables += [Triples.of(frame), Triples.of(frame, columns=("user", "item", "rating"))]
+        assert Triples.of(frame, columns=("item", 0)).matrix().toarray().tolist() == [[1, 1], [1, 0]]
+    for table in tables:
+        assert table.matrix().toarray().tolist() == MATRIX
+        assert (list(table.user_ids), list(table.item_ids)) == (["ann", "bob"], ["Heat", "Alien"])
+        assert (len(table), repr(table)) == (3, "<Triples: 3 lines of 2 users and 2 items>")
+        assert Triples.of(table) is table
+
+
+def test_values():
+    table = Triples([1, 1, 2], ["a", "a", "b"], values=np.array([1, 2, 3], np.float32))
+    assert table.values.dtype == np.float32
+    assert table.matrix().toarray().tolist() == [[3, 0], [0, 3]]  # one pair twice
+    assert repeated(table) == "the pair (1, a)"
+    assert repeated(Triples([1, 2], [1, 1])) is None
+    assert Triples([1], [1], values=[True]).values.dtype == np.float64
+    everybody = Triples.of({"new": [], "me": ["a"], "odd": []})
+    assert list(everybody.user_ids) == ["new", "me", "odd"]
+    assert everybody.matrix().toarray().tolist() == [[0], [1], [0]]
+    assert Triples([], []).matrix().shape == (0, 0)
+
+
+def test_text(tmp_path):
+    path = tmp_path / "r.csv"
+    path.write_text("user,item,rating,when\n ann ,Heat,5,1\nbob,Heat,3,2\nann,Alien,4,3\n")
+    assert Triples.of(path).matrix().toarray().tolist() == MATRIX
+    assert Triples.of(str(path), columns=("item", "user")).matrix().toarray().tolist() == [[1, 1], [1, 0]]
+    assert Triples.of(path, columns=(0, 1, 3), header=True).values.tolist() == [1, 2, 3]
+    path.write_text("user,item\n7,x\n")
+    assert list(Triples.of(path).user_ids) == ["7"]  # text has strings
+    assert len(Triples.of(path, header=False)) == 2
+    for text, options, match in (
+        ("a,b,1\na,b,x\n", {}, "r.csv, line 2: column 3: 'x' is no finite decimal number"),
+        ("a,b,1\na,,2\n", {}, "line 2: column 2: an id must not be empty"),
+        ("", {}, "holds no lines"),
+        ("u,v\na,b\n", {"columns": ("u", "w")}, "line 1: columns: no column is named 'w'; there are 'u', 'v'"),
+        ("u,v\na,b\n", {"columns": (0, 4)}, "5 columns are needed, there are 2"),
+    ):
+        path.write_text(text)
+        with pytest.raises(SourceError, match=match):
+            Triples.of(path, **options)
+    with pytest.raises(SourceError, match="cannot be read"):
+        Triples.of(tmp_path / "none.csv")
+    with pytest.raises(ValueError, match="columns has names"):
+        Triples.of(path, columns=("u", "v"), header=False)
+
+
+def test_parquet(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    parquet, feather = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow.feather")
+    table = pa.table({"when": [1, 2, 3], **COLUMNS})
+    parquet.write_table(table, tmp_path / "r.parquet")
+    feather.write_feather(table, tmp_path / "r.arrow")
+    for name in ("r.parquet", "r.arrow"):
+        found = Triples.of(tmp_path / name, columns=("user", "item", "rating"))
+        assert found.matrix().toarray().tolist() == MATRIX
+        with pytest.raises(ValueError, match="columns must say which are users, items and values"):
+            Triples.of(tmp_path / name)
+    with pytest.raises(SourceError, match="cannot be read"):
+        Triples.of(tmp_path / "none.parquet")
+    (tmp_path / "bad.parquet").write_bytes(b"PAR1 and no more")
+    with pytest.raises(SourceError, match=r"bad.parquet cannot be read"):
+        Triples.of(tmp_path / "bad.parquet")
+    missing = pa.table({"user": ["a", None], "item": ["x", "y"]})
+    parquet.write_table(missing, tmp_path / "r.parquet")
+    with pytest.raises(SourceError, match=r"r.parquet: users must not be missing: entry 1"):
+        Triples.of(tmp_path / "r.parquet")
+    assert Triples.of(table.select(["user", "item"]).to_reader()).matrix().nnz == 3
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "match"),
+    [
+        (lambda: Triples([1, 2], [1]), ValueError, "one entry a line each, got 2 and 1"),
+        (lambda: Triples([1], [1], values=[np.nan]), ValueError, r"entry 0, the pair \(1, 1\), has nan"),
+        (lambda: Triples([1], [1], values=["a"]), TypeError, "real numbers"),
+        (lambda: Triples([1], [1], values=[1, 2]), ValueError, "each of the 1 lines"),
+        (lambda: Triples([1], [1], values=[None]), ValueError, "must be finite"),
+        (lambda: Triples([1], [1], values=[1j]), TypeError, "real numbers"),
+        (lambda: Triples([None], [1]), ValueError, "users must not be missing"),
+        (lambda: Triples.of(3), TypeError, "must be a data frame, a path"),
+        (lambda: Triples.of([(1,)]), ValueError, "tuples"),
+        (lambda: Triples.of([(1, 2), (1, 2, 3)]), ValueError, "all of one length"),
+        (lambda: Triples.of({"a": "xyz"}), TypeError, "as a dict"),
+        (lambda: Triples.of([(1, 2)], columns=(0, 1)), ValueError, "columns names those of a data frame or a file"),
+    ],
+)
+def test_what_is_no_table(call, error, match):
+    with pytest.raises(error, match=match):
+        call()
+
+
+def test_columns_of_a_frame_are_named():
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({**COLUMNS, "when": [1, 2, 3]})
+    for columns, match in (
+        (None, "columns must say which are users"),
+        (("user",), "columns must name"),
+        ("user", "columns must name"),
+        (("user", "who"), "no column is named 'who'; there are 'user'"),
+        (("user", "user"), "different"),
+        ((0, 4), "no column 4"),
+    ):
+        with pytest.raises(ValueError, match=match):
+            Triples.of(frame, columns=columns)
+    with pytest.raises(TypeError, match="names or numbers"):
+        Triples.of(frame, columns=(0.0, 1))
+    twice = pd.concat([frame, frame], axis=1)
+    with pytest.raises(ValueError, match="several columns are named 'user'"):
+        Triples.of(twice, columns=("user", "item"))

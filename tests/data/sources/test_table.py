@@ -1,0 +1,243 @@
+"""Tables of numbers: what Python's own reader reads, in any blocks and parts; what is no table is named."""
+
+import csv
+import io
+import os
+import pickle
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fastsketch._kernels.io import table as kernel
+from fastsketch.data import SourceError
+from fastsketch.data.sources import _source, open_rows
+from tests.data.sources.helpers import ROWS, all_rows, table
+
+NUMBERS = st.one_of(
+    st.floats(allow_nan=False, allow_infinity=False).map(repr),
+    st.integers(-(10**30), 10**30).map(str),
+    st.sampled_from(
+        ["0", "-0", "1.", ".5", "+3", "1e5", "1E-5", "9007199254740993", "1e23", "4.9e-324", "0.1" + "0" * 40]
+    ),
+    st.sampled_from(["", "NA", "n/a", "NaN", "null", "None", "?"]),
+)
+WORDS = st.one_of(NUMBERS, st.text("ab ;\t'é", max_size=4), st.sampled_from(['"', 'a"b', "x,y"]))
+
+
+def as_float(cell):
+    text = cell.strip()
+    return np.nan if text.lower() in ("", "na", "n/a", "nan", "null", "none", "?") else float(text)
+
+
+def opened(tmp_path, text, **options):
+    path = tmp_path / "a.csv"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return open_rows(path, **options)
+
+
+@given(st.data())
+def test_as_python_reads_it(tmp_path_factory, data):
+    width = data.draw(st.integers(1, 5), "width")
+    numeric = data.draw(st.lists(st.booleans(), min_size=width, max_size=width).filter(any), "numeric")
+    cells = st.tuples(*(NUMBERS if number else WORDS for number in numeric))
+    rows = data.draw(st.lists(cells, min_size=1, max_size=20), "rows")
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator=data.draw(st.sampled_from(["\n", "\r\n"]), "end"))
+    quoted = csv.writer(out, quoting=csv.QUOTE_ALL, lineterminator="\n")
+    writer.writerow([f"c{k}" for k in range(width)])
+    for row in rows:
+        (quoted if data.draw(st.booleans(), "quoted") or not "".join(row).strip() else writer).writerow(row)
+    text = out.getvalue()
+    columns = [k for k in range(width) if numeric[k]]
+    expected = np.array([[as_float(row[k]) for k in columns] for row in rows])
+    path = tmp_path_factory.mktemp("t") / "a.csv"
+    path.write_bytes(text.encode())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_source, "CHUNK_BYTES", data.draw(st.sampled_from([1, 200, 1 << 20]), "chunk"))
+        source = open_rows(path, columns=columns, fill=-7.0, header=True)
+        assert np.array_equal(all_rows(source), np.nan_to_num(expected, nan=-7.0))
+
+
+@pytest.mark.parametrize("least", [1, 40, 1 << 30])
+def test_parts_of_a_block_give_the_same(least):
+    text = table(ROWS, names=False).replace(b"\n", b"\n\n \r\n")
+    rows, cells, missing, lines = kernel.parse_block(text, ord(","), np.arange(7, dtype=np.int32), 7, least=least)
+    assert np.array_equal(rows, ROWS) and cells is None and missing == 0 and lines == 3 * len(ROWS)
+
+
+def test_lines_that_are_too_short_ask_for_no_memory():
+    text = b"\n" * (1 << 20) + b"1\n" * (1 << 20)
+    with pytest.raises(kernel.BadCell) as error:
+        kernel.parse_block(text, ord(","), np.arange(1 << 20, dtype=np.int32), 1 << 20)
+    assert error.value.args[0] == 1 << 20
+
+
+BAD = [
+    ("a,b\n1,2\n\n  \n3,x\n", r"line 5: column 2 \('b'\): 'x' is no finite decimal number"),
+    (
+        "a,b\n1,x\n",
+        r"line 2: .* choose those of numbers \(columns= of fs.open_rows, --columns; .*\), unless this is one",
+    ),
+    ("1,2\n3,0x10\n", "line 2: column 2: '0x10' is no finite"),
+    ("1,2\n3,1_0\n", "line 2: column 2: '1_0' is no finite"),
+    ("1,2\n3,inf\n", "line 2: column 2: 'inf' is no finite"),
+    ("1,2\n3,1e\n", "line 2: column 2: '1e' is no finite"),
+    ("1,2\n3,1 1\n", "line 2: column 2: '1 1' is no finite"),
+    ("1,2\n3,2e400\n", "line 2: column 2: '2e400' is beyond the range of float64"),
+    ("a,b\n1,2\n3\n", "line 3: there are 1 columns, in the first line 2"),
+    ("a,b\n1,2\n3,4,5\n", "line 3: there are more than 2 columns"),
+    ("a,b\n1,2\n3,4,\n", "line 3: there are more than 2 columns"),
+    ('a,b\n1,"2"\n"3,4\n', r"line 3: column 1 \('a'\): the quote that opens it does not close"),
+    ('a,b\n1,2\n1,"2"x\n', "line 3: column 2 .* goes on after its closing quote"),
+    ('a,b\n1,2\n1,2"\n', "line 3: column 2 .* holds a quote"),
+    ("a,b\n1,2\n1,2\r3,4\n", "line 3: a carriage return within the line"),
+    ("a\r1\n2\n", "line 1: a carriage return within the line"),
+    ("a\0,b\n2,3\n", "line 1: a NUL byte"),
+    ("a,a\n1,2\n", "two columns are called 'a'"),
+    ("\n \n", "holds no rows"),
+    (b"a,\xff\n1,2\n", "line 1: it is no UTF-8"),
+    ("id,2019,2020\na7,1,2\n", r"line 1: 'id', '2019', '2020': nothing tells .* \(header=True or header=False\)"),
+    ("a,2020\n3,4\n", "line 1: .* nothing tells whether this is a header: say --set header=yes or --set header=no"),
+    ("4.o,5.o\n1,2\n", "line 1: .* nothing tells"),
+    ("anna,,\nbob,1,2\n", "line 1: .* nothing tells"),
+    ("x,y\n1,5%\n", r"line 2: column 2 \('y'\): '5%' is no finite decimal number but a percentage: take the percent"),
+    ("x,y\n1,€ 5\n", "'€ 5' is .* an amount of money: take the currency away"),
+    ("x,y\n1,31.01.2024 12:30\n", "'31.01.2024 12:30' is .* but a date or a time: leave the column out"),
+    ('x,y\n1,"3,50"\n', r"'3,50' is .* but a number with a comma: --set decimal=, reads it .*decimal=','"),
+    ("x,y\n1,1 234.5\n", "'1 234.5' is .* a number with separators: leave them out"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), BAD)
+@pytest.mark.parametrize("chunk", [1, 1 << 20])
+def test_what_is_no_table(tmp_path, monkeypatch, text, message, chunk):
+    monkeypatch.setattr(_source, "CHUNK_BYTES", chunk)
+    with pytest.raises(SourceError, match=rf"a\.csv.*{message}"):
+        list(opened(tmp_path, text))
+
+
+def test_parts_name_the_lines_of_the_file(tmp_path):
+    text = table(ROWS) + b"1,2,3,4,5,x,7\n"
+    parts = opened(tmp_path, text).parts(1000)
+    assert len(parts) > 5
+    with pytest.raises(SourceError, match=r"line 92: column 6 \('c5'\): 'x'"):
+        list(pickle.loads(pickle.dumps(parts[-1])))
+    assert parts[2].where(0).startswith(f"{tmp_path}/a.csv, line ")
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "rows"),
+    [
+        ("1,2\n3,4\n", None, [[1, 2], [3, 4]]),
+        ("a,b\n3,4\n", ("a", "b"), [[3, 4]]),
+        (",b\n3,4\n", ("1", "b"), [[3, 4]]),
+        ("NA,2\n3,4\n", None, [[-1, 2], [3, 4]]),
+        ('"a b","c,d"\r\n1,2\r\n', ("a b", "c,d"), [[1, 2]]),
+        ("\ufeffa;b\n1;2\n", ("a", "b"), [[1, 2]]),
+        ("\ufeff1;2\n", None, [[1, 2]]),
+        ("\n\na\n5\n", ("a",), [[5]]),
+        ("a,b\n1,2", ("a", "b"), [[1, 2]]),
+        ("a,b\n", ("a", "b"), np.empty((0, 2))),
+    ],
+)
+def test_headers_are_recognised(tmp_path, text, names, rows):
+    source = opened(tmp_path, text, fill=-1)
+    assert source.feature_names == names
+    assert np.array_equal(all_rows(source), rows)
+
+
+def test_headers_as_it_is_said(tmp_path):
+    assert opened(tmp_path, "1,2\n3,4\n", header=True).feature_names == ("1", "2")
+    assert np.array_equal(all_rows(opened(tmp_path, "id,1\nb7,2\n", header=False, columns=[1])), [[1], [2]])
+
+
+def test_a_column_beside_the_rows(tmp_path):
+    source = opened(tmp_path, 'city,x,y\nParis,1,2\n"Ro""me",3,4\n ,5,6\n', beside="city")
+    ((rows, values, _),) = source.chunks_beside()
+    assert values.tolist() == ["Paris", 'Ro"me', None]
+    assert rows.tolist() == [[1, 2], [3, 4], [5, 6]] and source.feature_names == ("x", "y")
+
+
+def test_a_line_of_tabs_is_a_row_of_missing_numbers(tmp_path):
+    (tmp_path / "a.tsv").write_text("1\t2\n\t\n \n\r\n3\t4\n\t \r\n5\tx\n")
+    source = open_rows(tmp_path / "a.tsv", fill=-1, header=False, columns=[0])
+    assert np.array_equal(all_rows(source), [[1], [-1], [3], [-1], [5]])
+    with pytest.raises(SourceError, match=r"a\.tsv, line 2: .* row 1 holds a NaN"):
+        list(open_rows(tmp_path / "a.tsv", header=False, columns=[0]))
+    with pytest.raises(SourceError, match=r"a\.tsv, line 7: column 2: 'x'"):
+        list(open_rows(tmp_path / "a.tsv", header=False, fill=0))
+
+
+COMMA = {"decimal": ","}
+
+
+@pytest.mark.parametrize("least", [1, 1 << 20])
+@pytest.mark.parametrize(
+    ("text", "options", "rows"),
+    [
+        ("a;b\n1,5;-2\n,5;1e-3\n", {"decimal": ","}, [[1.5, -2], [0.5, 0.001]]),
+        (
+            '"1,5",123456789012345678901,7\n" 0,1000000000000000055511",2,3\n',
+            COMMA,
+            [[1.5, 1.2345678901234568e20, 7], [0.1, 2, 3]],
+        ),
+        ('a,b\n"1,5",3\n" 2,25 ","x"\n', {"decimal": ",", "columns": ["a"]}, [[1.5], [2.25]]),
+        ("a|b\n1|2\n", {"separator": "|"}, [[1, 2]]),
+        ("1 2\n 3   4\n", {"separator": " "}, [[1, 2], [3, 4]]),
+        # what needs a full conversion, and what has another separator in its names
+        (
+            "a;b\n0,1000000000000000055511151231257827;1,7976931348623157e308\n",
+            {"decimal": ","},
+            [[0.1, 1.7976931348623157e308]],
+        ),
+        ("Preis, netto;b\n1;2\n", {}, [[1, 2]]),
+        # all columns of numbers
+        ("id,x,when,y\na7,1,2024-01-31,\na8,NA,2024-02-01,3\n", {"columns": "numeric", "fill": 0}, [[1, 0], [0, 3]]),
+        ("1;2,5;x\n", {"columns": "numeric", "decimal": ",", "header": False}, [[1, 2.5]]),
+    ],
+)
+def test_dialects(tmp_path, monkeypatch, least, text, options, rows):
+    monkeypatch.setattr(_source, "CHUNK_BYTES", least)
+    source = opened(tmp_path, text, **options)
+    assert np.array_equal(all_rows(source), rows)
+    assert pickle.loads(pickle.dumps(source)).identity() == source.identity()
+
+
+def test_points_and_commas_are_not_mixed(tmp_path):
+    for text, message in (
+        ("a;b\n1.5;2\n", "'1.5' is .* a number with a point"),
+        ("a,b\n1,5,2\n", "more than 2 columns"),
+    ):
+        with pytest.raises(SourceError, match=f"line 2: .*{message}"):
+            list(opened(tmp_path, text, decimal=","))
+    with pytest.raises(SourceError, match="has no columns of numbers: line 2, column 1: .x. is no"):
+        opened(tmp_path, "a,b\nx,y\n", columns="numeric")
+    for options, message in (({"separator": "1"}, "separator must be"), ({"decimal": "x"}, "decimal must be")):
+        with pytest.raises(ValueError, match=message):
+            opened(tmp_path, "1,2\n", **options)
+
+
+def test_a_stream_knows_its_first_two_lines(monkeypatch):
+    for text, rows in (("a,b\n1,2\n", [[1, 2]]), ("1,2\n3,4\n", [[1, 2], [3, 4]])):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+        assert np.array_equal(all_rows(open_rows("-")), rows)
+
+
+@pytest.mark.parametrize("text", [b"a,a\n1,2\n", b'"a,b\n1,2\n', b"a,b\n1,2\n"])
+def test_a_pipe_is_closed_where_it_is_refused(tmp_path, text):
+    """It stayed open for as long as somebody held the error."""
+    pipe, folder = tmp_path / "p.csv", Path("/proc/self/fd")
+    if not folder.exists():
+        pytest.skip("no /proc")
+    os.mkfifo(pipe)
+    feeder = threading.Thread(target=pipe.write_bytes, args=(text,))
+    feeder.start()
+    with pytest.raises(ValueError, match=r"p\.csv") as held:
+        open_rows(pipe, columns=["z"])
+    feeder.join()
+    assert held.value and not [link for link in folder.iterdir() if link.resolve() == pipe]

@@ -1,0 +1,200 @@
+"""How bits are allotted and packed, levels learned, and offsets chosen."""
+
+import numpy as np
+import pytest
+
+from fastsketch.neighbours.quantizing._allotment import SIZES, allotted, missing, packed
+from fastsketch.neighbours.quantizing._levels import MOST_BITS, NIBBLE, Direction
+from fastsketch.neighbours.quantizing._near import NEAR, nearness
+from fastsketch.neighbours.quantizing._training import trained
+
+
+def directions_of(spread, n=400, seed=0):
+    z = np.random.default_rng(seed).standard_normal((n, len(spread))) * spread
+    return [Direction(z[:, j], np.ones(n), float(s)) for j, s in enumerate(spread)]
+
+
+def encoder_of(rows, n_bytes, r=None):
+    mean = rows.mean(axis=0)
+    centred = rows - mean
+    _, s, w = np.linalg.svd(centred, full_matrices=False)
+    return trained(mean, w[:r].T, s[:r] / np.sqrt(len(rows)), centred, n_bytes=n_bytes)
+
+
+# -- levels ------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("bits", range(1, NIBBLE + 1))
+def test_a_level_is_the_weighted_mean_of_what_is_nearest_to_it(bits):
+    rng = np.random.default_rng(bits)
+    z, weight = rng.standard_normal(3000) ** 3, rng.uniform(0.5, 2.0, 3000)
+    direction = Direction(z, weight, 1.0)
+    levels = direction.levels(bits).coarse
+    for _ in range(200):  # Lloyd's iteration in plain NumPy, on to its end
+        cell = np.abs(z[:, np.newaxis] - levels).argmin(axis=1)
+        levels = np.bincount(cell, weight * z) / np.bincount(cell, weight)
+    error = (weight @ np.abs(z[:, np.newaxis] - levels).min(axis=1) ** 2) / weight.sum()
+    found = (weight @ np.abs(z[:, np.newaxis] - direction.levels(bits).coarse).min(axis=1) ** 2) / weight.sum()
+    assert found == pytest.approx(error, rel=0.1)
+    assert direction.levels(bits).left == pytest.approx(found, rel=0.2)
+
+
+def test_every_bit_takes_some_of_the_error():
+    direction = directions_of(np.array([2.0]), n=5000)[0]
+    left = [direction.levels(bits).left for bits in range(SIZES)]
+    assert left[0] == pytest.approx(4.0, rel=0.1)
+    assert all(after < 0.5 * before for before, after in zip(left, left[1:], strict=False))
+
+
+def test_more_than_a_nibble_of_bits_are_coarse_and_fine_levels():
+    for bits in range(SIZES):
+        levels = directions_of(np.array([1.0]))[0].levels(bits)
+        assert len(levels.coarse) * len(levels.fine) == 1 << bits
+        assert len(levels.coarse) <= 16
+
+
+@pytest.mark.parametrize("n", [0, 1, 3])
+def test_the_levels_of_few_rows_are_those_of_a_normal_variable(n):
+    direction = Direction(np.full(n, 0.1), np.ones(n), 1.0)
+    levels = direction.levels(2).coarse
+    assert np.isfinite(levels).all()
+    assert levels[0] < -0.5 and levels[-1] > 0.5
+    assert direction.levels(2).left > 0
+
+
+# -- allotment ---------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("r", [1, 2, 3, 7, 20])
+@pytest.mark.parametrize("decay", [0.0, 1.0, 3.0])
+def test_bits_add_up_at_every_size_and_can_be_packed(r, decay):
+    directions = directions_of(np.arange(1.0, r + 1) ** -decay)
+    for total in range(NIBBLE, MOST_BITS * r + 1, NIBBLE):
+        bits = allotted(directions, np.ones(r), total, most=MOST_BITS)
+        assert bits.sum() == total
+        assert_packed(bits, packed(bits))
+
+
+@pytest.mark.parametrize("r", [4, 9])
+def test_no_more_than_a_nibble_of_bits_where_that_is_asked_for(r):
+    directions = directions_of(np.arange(1.0, r + 1) ** -3.0)
+    for total in range(NIBBLE, NIBBLE * r + 1, NIBBLE):
+        bits = allotted(directions, np.ones(r), total, most=NIBBLE)
+        assert bits.sum() == total
+        assert bits.max() <= NIBBLE
+        assert all(len(block) == 1 for block in packed(bits))
+
+
+def assert_packed(bits, blocks):
+    seen = np.zeros(len(bits), int)
+    for block in blocks:
+        assert len(block) in (1, 2)
+        assert all(sum(part.bits for part in nibble) == NIBBLE for nibble in block)
+        assert sum(part.fine for nibble in block for part in nibble) == len(block) - 1
+        for part in (part for nibble in block for part in nibble):
+            seen[part.direction] += part.bits
+    assert np.array_equal(seen, bits)
+    owners = [j for block in blocks for j in {part.direction for nibble in block for part in nibble}]
+    assert len(owners) == len(set(owners))
+
+
+def test_what_is_missing_says_whether_bits_can_be_packed():
+    rng = np.random.default_rng(0)
+    packable = 0
+    for _ in range(3000):
+        bits = rng.choice(SIZES, rng.integers(1, 30), p=rng.dirichlet(np.full(SIZES, 0.4)))
+        if bits.sum() % NIBBLE:
+            continue
+        if missing(np.bincount(bits, minlength=SIZES)):
+            with pytest.raises(StopIteration):
+                packed(bits)
+        else:
+            assert_packed(bits, packed(bits))
+            packable += 1
+    assert packable > 100
+
+
+def test_a_direction_that_counts_for_more_has_more_bits():
+    directions = directions_of(np.ones(6))
+    bits = allotted(directions, np.array([1.0, 1.0, 1.0, 100.0, 1.0, 1.0]), 16, most=MOST_BITS)
+    assert bits.argmax() == 3
+
+
+# -- near rows ---------------------------------------------------------------------------------------------------------
+def test_near_rows_share_what_they_are_equal_in():
+    rng = np.random.default_rng(0)
+    centre = np.repeat(rng.standard_normal((40, 2)) * 10, 25, axis=0)
+    rows = np.column_stack([centre, rng.standard_normal((1000, 2))])
+    found = nearness(rows, rows[:, :3], rows[:, :3].std(axis=0))
+    assert (found.shared[:2] > 0.99).all()
+    assert found.shared[2] < 0.9
+    assert found.outside([0, 1]) < 0.9 < found.outside([2, 3 - 1])
+    assert found.weight.mean() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("n", [0, 1, NEAR, NEAR + 1])
+def test_nearness_of_few_rows_is_finite(n):
+    rows = np.random.default_rng(n).standard_normal((n, 4))
+    found = nearness(rows, rows[:, :2], np.ones(2))
+    assert np.isfinite(found.shared).all() and np.isfinite(found.outside([0]))
+    assert len(found.weight) == n
+
+
+def test_copies_of_one_row_do_not_count_for_everything():
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((600, 4))
+    rows[:300] = rows[0]
+    weight = nearness(rows, rows, rows.std(axis=0)).weight
+    assert weight[:300].sum() < 0.99 * weight.sum()
+
+
+# -- encoders ----------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("n_bytes", [2, 3, 4, 5, 8, 12, 13])
+def test_codes_have_the_bytes_that_were_asked_for(n_bytes):
+    rows = np.random.default_rng(0).standard_normal((500, 12)) * np.linspace(2, 0.1, 12)
+    encoder = encoder_of(rows, n_bytes)
+    assert encoder.width == n_bytes
+    assert encoder.encode(rows).shape == (500, n_bytes)
+
+
+@pytest.mark.parametrize("n_rows", [1, 2, 5, 12])
+def test_fewer_rows_than_words(n_rows):
+    rows = np.random.default_rng(0).standard_normal((n_rows, 6))
+    encoder = trained(rows.mean(axis=0), np.eye(6), np.ones(6), rows - rows.mean(axis=0), n_bytes=5)
+    assert np.isfinite(encoder.decode(encoder.encode(rows))).all()
+
+
+def test_constant_directions_and_duplicates():
+    rows = np.zeros((300, 8))
+    rows[:, 0] = np.repeat(np.arange(3.0), 100)
+    encoder = trained(rows.mean(axis=0), np.eye(8), rows.std(axis=0), rows - rows.mean(axis=0), n_bytes=6)
+    assert encoder.decode(encoder.encode(rows)) == pytest.approx(rows, abs=0.05)
+
+
+def test_rows_far_outside_of_the_sample_have_the_outermost_code():
+    rows = np.random.default_rng(0).standard_normal((500, 8))
+    encoder = encoder_of(rows, 6)
+    far = encoder.decode(encoder.encode(rows[:1] * 1e6))
+    assert np.isfinite(far).all()
+    assert np.abs(far).max() < 10 * np.abs(rows).max()
+
+
+def test_the_same_sample_gives_the_same_encoder():
+    rows = np.random.default_rng(0).standard_normal((800, 16)) * np.linspace(2, 0.1, 16)
+    assert encoder_of(rows, 8).fingerprint == encoder_of(rows.copy(), 8).fingerprint
+
+
+def test_rows_of_very_different_densities_have_a_finer_offset_than_equal_ones():
+    rng = np.random.default_rng(0)
+    even = rng.standard_normal((1000, 16))
+    size = np.repeat([0.003, 0.03, 0.3, 3.0], 250)[:, np.newaxis]
+    uneven = size * rng.standard_normal((1000, 16)) * np.linspace(2, 0.1, 16)
+    assert encoder_of(uneven, 12).layout.offset.n_bytes > encoder_of(even, 4).layout.offset.n_bytes
+
+
+def test_codes_without_an_offset_estimate_by_the_squares_of_their_words():
+    rows = np.random.default_rng(0).standard_normal((2000, 16))
+    encoder = encoder_of(rows, 4)
+    assert encoder.layout.offset.n_bytes == 0
+    tables = encoder.tables(rows[:5], "euclidean")
+    nibbles = encoder.layout.nibbles(encoder.encode(rows))
+    t = np.stack([table[np.arange(encoder.layout.n_tables), nibbles].sum(axis=1) for table in tables[0]])
+    estimate = tables[1][:, np.newaxis] - 2.0 * t
+    true = ((rows[:5, np.newaxis] - rows) ** 2).sum(axis=2) / encoder.length**2
+    assert np.corrcoef(estimate.ravel(), true.ravel())[0, 1] > 0.7
