@@ -145,12 +145,12 @@ ONLINE_LOSSES = tuple(name for name, loss in LOSSES.items() if loss.online)
 
 
 def as_loss(value: Any, name: str = "loss") -> str:
-    """The name of a loss, or TypeError / ValueError."""
+    """Return the name of a loss, or TypeError / ValueError."""
     return as_choice(value, name, tuple(LOSSES))
 
 
 def as_loss_parameter(loss: str, given: float | None) -> float:
-    """The parameter of a loss: the default if none is given, 0 for a loss that takes none, or ValueError."""
+    """Return the parameter of a loss: the default if none is given, 0 for a loss that takes none, or ValueError."""
     about = LOSSES[loss]
     if about.parameter is None:
         if given is not None:
@@ -165,7 +165,7 @@ def as_loss_parameter(loss: str, given: float | None) -> float:
 
 
 def as_targets(values: NDArray[Any], loss: str, name: str = "targets") -> NDArray[Any]:
-    """Finite targets as the loss takes them, in their dtype: labels 0 and 1 become -1 and +1; or ValueError."""
+    """Return finite targets as the loss takes them, in their dtype: labels 0 and 1 become -1 and +1; or ValueError."""
     kind = LOSSES[loss].targets
     if kind == "label":
         ones = values == 1
@@ -184,6 +184,6 @@ def as_targets(values: NDArray[Any], loss: str, name: str = "targets") -> NDArra
 
 
 def expected(loss: str, z: NDArray[Any]) -> NDArray[Any]:
-    """What to expect of the target at score z: probability of +1 for "logistic", rate for "poisson", else z."""
+    """Return what to expect of the target at score z: probability of +1 for "logistic", rate for "poisson", else z."""
     mean = LOSSES[loss].mean
     return z if mean is None else mean(z)

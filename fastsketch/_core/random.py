@@ -38,7 +38,7 @@ class Normal(IntEnum):
 
 
 def raw_numbers(seed: int, key: Key, index: int, stream: int, n: int) -> NDArray[np.uint64]:
-    """n uint64 (n,), a function of the other arguments alone."""
+    """Return n uint64 (n,), a function of the other arguments alone."""
     generator = np.random.Philox(
         key=np.array([seed, key], np.uint64), counter=np.array([0, stream, index, 0], np.uint64)
     )
@@ -46,12 +46,12 @@ def raw_numbers(seed: int, key: Key, index: int, stream: int, n: int) -> NDArray
 
 
 def random_normal(seed: int, stream: int, n: int) -> NDArray[np.float64]:
-    """n standard normal numbers (n,), a function of the other arguments alone."""
+    """Return n standard normal numbers (n,), a function of the other arguments alone."""
     return as_normal(raw_numbers(seed, Key.NORMAL, 0, stream, n))
 
 
 def as_normal(raw: NDArray[np.uint64]) -> NDArray[np.float64]:
-    """Standard normal numbers from raw ones, by inversion."""
+    """Return standard normal numbers from raw ones, by inversion."""
     from scipy.special import ndtri
 
     # uniform in the open interval (0, 1), in steps of 2**-53

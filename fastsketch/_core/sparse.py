@@ -29,7 +29,7 @@ class _Fault(ValueError):
 
 
 def as_csr(matrix: Any, name: str, *, sum_duplicates: bool = True) -> Any:
-    """A scipy.sparse container as CSR, itself where it can be: consistent, every row in order and without duplicates.
+    """Return a scipy.sparse container as CSR, itself where it can be: consistent, rows in order and without duplicates.
 
     Duplicates are added up, in int64 if sums of small integers need it, or refused. data has a dtype of this machine
     that scipy computes with, and no entry after the last row. Raises TypeError for what is not real, ValueError naming
@@ -58,7 +58,7 @@ def as_csr(matrix: Any, name: str, *, sum_duplicates: bool = True) -> Any:
 
 # -- compressed formats ------------------------------------------------------------------------------------------------
 def _checked(csr: Any) -> tuple[Any, bool]:
-    """(CSR, the container itself if all its arrays are plain and full; whether its rows are in order)."""
+    """Return (CSR, the container itself if all its arrays are plain and full; whether its rows are in order)."""
     indptr, indices, data = csr.indptr, csr.indices, csr.data
     plain = _is_index(indptr) and _is_index(indices) and indptr.dtype == indices.dtype and _is_data(data, 1)
     if not plain:
@@ -73,7 +73,7 @@ def _checked(csr: Any) -> tuple[Any, bool]:
 def _look(
     indptr: Array, indices: Array, data: Array, n: int, width: int, *, names: tuple[str, str] = ("row", "column")
 ) -> bool:
-    """Whether indices, below `width`, ascend in each of n lines; raises _Fault unless all is consistent."""
+    """Return whether indices, below `width`, ascend in each of n lines; raises _Fault unless all is consistent."""
     line, place = names
     if len(indptr) != n + 1:
         raise _Fault(f"indptr has {len(indptr)} entries, {n + 1} expected")
@@ -125,7 +125,7 @@ def _converted(matrix: Any) -> Any:
 
 
 def _of_lists(matrix: Any, n: int) -> Any:
-    """LIL as CSR."""
+    """Return LIL as CSR."""
     rows, values = list(matrix.rows), list(matrix.data)
     lengths = [len(row) for row in rows]
     if len(rows) != n or lengths != [len(value) for value in values]:
@@ -143,7 +143,7 @@ def _look_at_diagonals(matrix: Any) -> None:
 
 
 def _coordinates(matrix: Any) -> tuple[Array, Array, Array]:
-    """(rows, columns, values) of COO, or of what scipy takes apart in Python (DOK, DIA)."""
+    """Return (rows, columns, values) of COO, or of what scipy takes apart in Python (DOK, DIA)."""
     entries = matrix if matrix.format == "coo" else matrix.tocoo()
     row, column, data = _as_index(entries.row, "row"), _as_index(entries.col, "col"), _as_data(entries.data, 1)
     if not len(row) == len(column) == len(data):
@@ -156,7 +156,7 @@ def _coordinates(matrix: Any) -> tuple[Array, Array, Array]:
 
 # -- arrays ------------------------------------------------------------------------------------------------------------
 def _is_index(array: Any) -> bool:
-    """Whether the kernel can read an array of indices where it lies."""
+    """Return whether the kernel can read an array of indices where it lies."""
     if type(array) is not np.ndarray or array.ndim != 1:
         return False
     flags = array.flags
@@ -164,12 +164,15 @@ def _is_index(array: Any) -> bool:
 
 
 def _is_data(array: Any, ndim: int) -> bool:
-    """Whether scipy computes with the values as they are."""
+    """Return whether scipy computes with the values as they are."""
     return type(array) is np.ndarray and array.ndim == ndim and array.dtype.isnative and array.dtype != FLOAT16
 
 
 def _as_index(array: Any, what: str) -> Array:
-    """An array of indices as the kernel reads it; one of uint64 that overflows turns negative, and is refused."""
+    """Return an array of indices as the kernel reads it.
+
+    One of uint64 that overflows turns negative, and is refused.
+    """
     out: Array = np.asarray(array)
     if out.ndim != 1 or out.dtype.kind not in "iu":
         raise _Fault(f"{what} must be a vector of integers, got dtype {out.dtype} and shape {out.shape}")
@@ -177,7 +180,7 @@ def _as_index(array: Any, what: str) -> Array:
 
 
 def _as_data(array: Any, ndim: int) -> Array:
-    """Values as scipy computes with them."""
+    """Return values as scipy computes with them."""
     out: Array = np.asarray(array)
     if out.ndim != ndim or out.dtype.kind not in "fiub":
         raise _Fault(f"data must hold real numbers in {ndim} dimensions, got dtype {out.dtype} and shape {out.shape}")
@@ -185,7 +188,7 @@ def _as_data(array: Any, ndim: int) -> Array:
 
 
 def _container(kind: str, data: Array, first: Array, second: Array, shape: Any) -> Any:
-    """A new container, without flags: of indices and indptr, or of rows and columns."""
+    """Return a new container, without flags: of indices and indptr, or of rows and columns."""
     from scipy import sparse
 
     if kind == "coo":

@@ -25,7 +25,7 @@ _controller: tuple[int, list[Any]] | None = None
 
 
 def _blas_libraries() -> list[Any]:
-    """Controllers of the BLAS pools loaded so far; looked up again only when a library was loaded since."""
+    """Return controllers of the BLAS pools loaded so far; looked up again only when a library was loaded since."""
     global _controller
     from threadpoolctl import ThreadpoolController
 
@@ -167,7 +167,7 @@ def settle() -> None:
 
 
 def thread_limit(n: int) -> _Limit:
-    """How many threads fastsketch uses inside a ``with`` block; numpy's and scipy's BLAS, and numba, at most as many.
+    """Limit the threads of fastsketch, numba, and numpy's and scipy's BLAS inside a ``with`` block.
 
     Parameters
     ----------
@@ -207,7 +207,10 @@ def thread_limit(n: int) -> _Limit:
 
 
 def blas_limit() -> _Limit:
-    """A ``with`` block in which BLAS has one thread, so that its bits are those of a worker; the pool keeps its own."""
+    """Return a ``with`` block in which BLAS has one thread, so that its bits are those of a worker.
+
+    The pool keeps its own.
+    """
     return _Limit(1, own=False)
 
 
@@ -216,7 +219,7 @@ Result = TypeVar("Result")
 
 
 def one_blas_thread(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-    """A function of NumPy's and SciPy's products and decompositions, whose bits depend on how many threads those have.
+    """Decorate a function of NumPy's and SciPy's linear algebra, whose bits depend on the number of threads.
 
     For what is short: other threads' BLAS has one thread too while it lasts.
     """

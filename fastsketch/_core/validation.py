@@ -21,7 +21,7 @@ class SparseRows(Protocol):
         ...
 
     def tocsr(self) -> Any:
-        """The same as CSR."""
+        """Return the same as CSR."""
         ...
 
 
@@ -48,12 +48,12 @@ def as_integer(value: Any, name: str, minimum: int, below: int | None = None) ->
 
 
 def as_seed(value: Any, name: str = "seed") -> int:
-    """An integer in [0, 2**64): a seed of any generator of the library."""
+    """Return an integer in [0, 2**64): a seed of any generator of the library."""
     return as_integer(value, name, 0, 1 << 64)
 
 
 def as_flag(value: Any, name: str) -> bool:
-    """True or False, and nothing that merely counts as one of them."""
+    """Return true or False, and nothing that merely counts as one of them."""
     if not isinstance(value, _BOOL):
         raise TypeError(f"{name} must be True or False, got {value!r}")
     return bool(value)
@@ -84,7 +84,7 @@ def as_choice(value: Any, name: str, choices: Iterable[str | None]) -> str:
 
 
 def as_dtype(dtype: Any, name: str = "dtype") -> np.dtype[Any]:
-    """float32 or float64, in the byte order of this machine."""
+    """Return float32 or float64, in the byte order of this machine."""
     try:
         found = np.dtype(dtype)
     except TypeError as error:
@@ -95,18 +95,18 @@ def as_dtype(dtype: Any, name: str = "dtype") -> np.dtype[Any]:
 
 
 def is_sparse(value: Any) -> bool:
-    """Whether value is a scipy.sparse container, without importing scipy.sparse."""
+    """Return whether value is a scipy.sparse container, without importing scipy.sparse."""
     module = sys.modules.get("scipy.sparse")
     return module is not None and module.issparse(value)
 
 
 def natural_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The dtype a sketch takes from its first batch: float32 and float16 stay narrow, all else is float64."""
+    """Return the dtype a sketch takes from its first batch: float32 and float16 stay narrow, all else is float64."""
     return np.dtype(np.float32) if dtype.kind == "f" and dtype.itemsize <= 4 else np.dtype(np.float64)
 
 
 def as_rows(rows: Any, n_features: int | None = None, name: str = "rows") -> Any:
-    """A 2-d ndarray of real numbers, or a CSR container in canonical form; nothing is copied that need not be.
+    """Return a 2-d ndarray of real numbers, or a CSR container in canonical form; nothing is copied that need not be.
 
     Entries are not looked at here: the kernels check them for NaN and infinity slice by slice.
     """
@@ -134,7 +134,10 @@ def as_rows(rows: Any, n_features: int | None = None, name: str = "rows") -> Any
 
 
 def as_weights(weights: Any, n_rows: int, name: str = "sample_weight") -> NDArray[np.float64] | None:
-    """None, or a contiguous float64 vector of n_rows finite numbers >= 0; a scalar is one weight for every row."""
+    """Return none, or a contiguous float64 vector of n_rows finite numbers >= 0.
+
+    A scalar is one weight for every row.
+    """
     if weights is None:
         return None
     out = _as_column(weights, n_rows, name, fill=True)
@@ -146,7 +149,7 @@ def as_weights(weights: Any, n_rows: int, name: str = "sample_weight") -> NDArra
 
 
 def as_numbers(values: Any, n_rows: int, name: str = "targets") -> NDArray[np.float64]:
-    """A contiguous float64 vector of n_rows finite numbers; a scalar will do for one row."""
+    """Return a contiguous float64 vector of n_rows finite numbers; a scalar will do for one row."""
     if n_rows == 1 and isinstance(values, float) and math.isfinite(values):
         return np.array([values])  # a stream of single rows: numpy's checks would take longer than the row
     out = _as_column(values, n_rows, name, fill=n_rows == 1)
@@ -156,7 +159,7 @@ def as_numbers(values: Any, n_rows: int, name: str = "targets") -> NDArray[np.fl
 
 
 def _as_column(values: Any, n_rows: int, name: str, *, fill: bool) -> NDArray[np.float64]:
-    """A contiguous float64 vector (n_rows,); `fill`: a scalar stands for all of its entries."""
+    """Return a contiguous float64 vector (n_rows,); `fill`: a scalar stands for all of its entries."""
     if isinstance(values, np.ma.MaskedArray):
         raise TypeError(f"{name} must not be a masked array")
     try:
@@ -173,7 +176,7 @@ def _as_column(values: Any, n_rows: int, name: str, *, fill: bool) -> NDArray[np
 
 
 def as_vector(v: Any, n_features: int, name: str = "v") -> NDArray[Any]:
-    """A float64 copy-free view of a finite vector (d,) or matrix (d, k)."""
+    """Return a float64 copy-free view of a finite vector (d,) or matrix (d, k)."""
     out = np.asarray(v)
     if out.dtype.kind not in "fiub":
         raise TypeError(f"{name} must hold real numbers, got dtype {out.dtype}")
@@ -190,7 +193,7 @@ def no_mask(values: NDArray[Any]) -> str:
 
 
 def as_subset(values: ArrayLike, size: int, name: str) -> NDArray[np.int64]:
-    """Different indices in [0, size), ascending; IndexError names those that are outside."""
+    """Return different indices in [0, size), ascending; IndexError names those that are outside."""
     out: NDArray[Any] = np.asarray(values)
     if out.ndim != 1:
         raise ValueError(f"{name} must be a vector, got shape {out.shape}")
@@ -206,7 +209,10 @@ def as_subset(values: ArrayLike, size: int, name: str) -> NDArray[np.int64]:
 
 
 def not_finite(row: int, dtype: Any = None, name: str = "rows", column: int | None = None) -> ValueError:
-    """The error for a row that holds a NaN or an infinity (perhaps only as float32): the one place of its message."""
+    """Return the error for a row that holds a NaN or an infinity (perhaps only as float32).
+
+    The one place of its message.
+    """
     narrow = " (as float32)" if dtype == np.float32 else ""
     where = "" if column is None else f" in column {column}"
     return ValueError(f"{name} must be finite: row {row} holds a NaN or an infinity{narrow}{where}")
@@ -217,7 +223,7 @@ FEW = 4096
 
 
 def all_finite(values: NDArray[Any]) -> bool:
-    """Whether every entry is finite."""
+    """Return whether every entry is finite."""
     if values.size <= FEW and values.dtype.char in "fd" and math.isfinite(np.vdot(values, values)):
         return True
     return bool(np.isfinite(values).all())

@@ -25,7 +25,7 @@ SHOWN = 3
 
 
 def as_source(rows: Any) -> Source | None:
-    """Rows that are read a chunk at a time, as a source; None for rows in memory.
+    """Return rows that are read a chunk at a time, as a source; None for rows in memory.
 
     What offers its memory (arrays of any library) is an array; what has columns or a shape and slices, and does not, is
     read piece by piece: tables, data sets of HDF5 and Zarr, dask arrays, memory-mapped files. A name is that of files.
@@ -49,7 +49,7 @@ def as_source(rows: Any) -> Source | None:
 
 
 def is_table(rows: Any) -> bool:
-    """Whether rows are a table with columns of their own types: of pandas, polars, pyarrow and their like."""
+    """Return whether rows are a table with columns of their own types: of pandas, polars, pyarrow and their like."""
     return hasattr(rows, "__arrow_c_stream__") or (hasattr(rows, "iloc") and hasattr(rows, "columns"))
 
 
@@ -61,7 +61,7 @@ def _opened_table(rows: Any) -> Source | None:
 
 
 def names_of(rows: Any) -> FeatureNames | None:
-    """Names of the columns of a table, where they are strings; TypeError if only some are."""
+    """Return names of the columns of a table, where they are strings; TypeError if only some are."""
     if not is_table(rows):
         return None
     columns: Any = getattr(rows, "column_names", None) or getattr(rows, "columns", ())
@@ -74,7 +74,7 @@ def names_of(rows: Any) -> FeatureNames | None:
 
 
 def agreed(names: FeatureNames | None, before: FeatureNames | None, whose: str = "rows") -> FeatureNames | None:
-    """The names of both, of which one may have none; ValueError that says what differs, and what to do."""
+    """Return the names of both, of which one may have none; ValueError that says what differs, and what to do."""
     if names is None or before is None or names == before:
         return before if names is None else names
     if len(names) != len(before):
@@ -105,7 +105,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def as_names(names: Any, n_features: int | None) -> FeatureNames | None:
-    """Names out of a file; ValueError for what are none of so many features."""
+    """Return names out of a file; ValueError for what are none of so many features."""
     if names is None:
         return None
     if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in cast("list[Any]", names)):

@@ -30,7 +30,7 @@ def groups_of(controller: str) -> list[Path]:
 
 
 def _quota() -> float:
-    """Cores by the limits of the control groups that this process is in; infinite without any."""
+    """Return cores by the limits of the control groups that this process is in; infinite without any."""
     return min((_limit_of(folder) for folder in groups_of("cpu")), default=math.inf)
 
 
@@ -47,7 +47,10 @@ def _limit_of(folder: Path) -> float:
 
 
 def limits() -> dict[str, float | None]:
-    """What bounds the cores: affinity, the quota of a container in cores, OMP_NUM_THREADS; None for what is not set."""
+    """Return what bounds the cores.
+
+    Affinity, the quota of a container in cores, OMP_NUM_THREADS; None for what is not set.
+    """
     quota = _quota()
     asked = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
     return {
@@ -58,6 +61,6 @@ def limits() -> dict[str, float | None]:
 
 
 def usable(bounds: dict[str, float | None] | None = None) -> int:
-    """The smallest of these limits, or of those now, rounded up."""
+    """Return the smallest of these limits, or of those now, rounded up."""
     known = [limit for limit in (bounds or limits()).values() if limit is not None]
     return max(1, math.ceil(min(known)))

@@ -41,7 +41,7 @@ class _Cache(FunctionCache):
 
 
 def _for_reading(function):
-    """Caches whose folders exist, writable or not: numba itself knows only those that it can write to."""
+    """Return caches whose folders exist, writable or not: numba itself knows only those that it can write to."""
     found = []
     for locator in _Places._locator_classes:
         # numba asks ensure_cache_path whether a folder will do, and it makes a file to find out
@@ -99,7 +99,7 @@ class _Caches:
 
 
 def compiled(function=None, **options):
-    """Decorator: numba.njit that releases the GIL and keeps what it compiles where that can be kept."""
+    """Return decorator: numba.njit that releases the GIL and keeps what it compiles where that can be kept."""
     if function is None:
         return lambda function: compiled(function, **options)
     made = njit(nogil=True, **options)(function)
@@ -108,7 +108,7 @@ def compiled(function=None, **options):
 
 
 def c_function(function, signature, **options):
-    """A C function of this signature, compiled at once; its ``address`` is good for as long as it is kept."""
+    """Return a C function of this signature, compiled at once; its ``address`` is good for as long as it is kept."""
     made = CFunc(function, normalize_signature(signature), locals={}, options=options)
     vars(made)["_cache"] = _Caches(function)
     made.compile()

@@ -17,7 +17,7 @@ _FUNCTIONS = {
 
 
 def blas_of_scipy():
-    """(file, address of the function that tells its number of threads, of the one that takes it); None if unknown.
+    """Return (file, addresses of the functions that get and set its number of threads); None if unknown.
 
     None too before scipy.linalg.cython_blas is loaded, which calls it.
     """

@@ -99,7 +99,7 @@ class FitHistory:
         callback: Callback | None,
         history: list[HistoryLine] | None = None,
     ) -> None:
-        """held: whether entries are held out. A `history` that is given is continued; `patience` is checked."""
+        """Begin or continue a `history`; held: whether entries are held out. `patience` is checked."""
         if patience is not None:
             patience = as_integer(patience, "patience", 1)
             if not held:

@@ -69,11 +69,11 @@ class Partitions:
         self.numbers: Any = Each(range(len(self.places)))
 
     def put(self, value: Any) -> Any:
-        """Promise a value that many calls will need."""
+        """Return promise a value that many calls will need."""
         return self.crew.put(value)
 
     def each(self, function: Callable[..., Any], *args: Any) -> Any:
-        """Promise function(*args) of every partition; of an argument that is Each, it gets its own."""
+        """Return promise function(*args) of every partition; of an argument that is Each, it gets its own."""
         out: Each[Any] = Each()
         for k in range(len(self.places)):
             own: list[Any] = [arg[k] if isinstance(arg, Each) else arg for arg in args]
@@ -81,7 +81,7 @@ class Partitions:
         return out
 
     def items(self, answers: Any, k: int) -> Any:
-        """Promise the k-th part of each of these answers."""
+        """Return promise the k-th part of each of these answers."""
         return Each(self.crew.call(operator.getitem, answer, k) for answer in answers)
 
     def together(self, things: Sequence[Any]) -> Any:
@@ -101,7 +101,7 @@ class Partitions:
         return added(self.crew.fetch(self.nodes(self.each(function, *args))))
 
     def nodes(self, answers: Sequence[Any]) -> list[Any]:
-        """Promise at most FAN_IN sums, which together are the sum of all answers: added along a tree."""
+        """Return promise at most FAN_IN sums, which together are the sum of all answers: added along a tree."""
         nodes = list(answers)
         while len(nodes) > FAN_IN:
             nodes = [self.crew.call(added, nodes[k : k + FAN_IN]) for k in range(0, len(nodes), FAN_IN)]
@@ -217,7 +217,7 @@ class Entries(Partitions):
         column_counts: NDArray[np.int64],
         right: Array,
     ) -> None:
-        """places: a Partition each. (m, n): of the whole matrix. occurring_rows: with entries. right (n,): scaling."""
+        """Take Partitions (`places`), (m, n) of the whole, rows with entries, and the scaling `right` (n,)."""
         super().__init__(crew, places)
         self.data = Partitions.items(self, self.places, 0)
         self.m, self.n, self.dtype = m, n, dtype

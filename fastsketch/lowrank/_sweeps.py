@@ -267,7 +267,7 @@ class ColumnFit:
 def _column_sums(
     place: Partition, flipped: Observed, rows: Side, at: At, setting: SideSetting, smooth: float, curved: bool
 ) -> ColumnSums:
-    """Sum over the entries of a partition; without `curved` losses alone."""
+    """Return sum over the entries of a partition; without `curved` losses alone."""
     data, loss, (k, t) = place.data, setting.loss, at.a.shape
     wide, _ = widened(rows.factors, setting, data.o.dtype)
     values, slopes = np.zeros(k), np.zeros((k, t) if curved else (0, t))

@@ -85,7 +85,7 @@ def mean_curvature(parts: Entries, loss: LossSetting, level: float) -> float:
 
 
 def steepness(place: Partition, loss: LossSetting, level: float) -> Steepness:
-    """Sum over the observations whose weight is not zero, at the score `level`."""
+    """Return sum over the observations whose weight is not zero, at the score `level`."""
     data = place.data
     if len(data.c) and not data.c.all():  # of weight zero: not there
         data = data.part(data.c > 0)
@@ -122,7 +122,7 @@ class NoiseLevel:
     def __init__(
         self, parts: Entries, loss: LossSetting, state: Any, *, objective: float, bias_ridge: float, follow: bool
     ) -> None:
-        """state: with the scores of the biases alone, and `objective` their losses. follow: whether sweeps will ask."""
+        """Take a `state` with the scores of the biases alone, `objective` their losses; follow: sweeps ask."""
         self._parts, self._loss, self._bias_ridge, n = parts, loss, bias_ridge, parts.n_observations
         # of squares, losses are slopes
         plain = loss.name == "square" and not parts.weighted

@@ -116,7 +116,7 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         return True
 
     def _cause(self, learned: S) -> str:
-        """Explain why the coefficients left the range of numbers."""
+        """Return explain why the coefficients left the range of numbers."""
         raise NotImplementedError
 
     def _may_blend(self) -> bool:

@@ -178,7 +178,10 @@ def _sums(rows: Any, values: Keys) -> Keys:
 
 
 def mixed(values: Keys) -> Keys:
-    """Permute 64-bit numbers so that they look random: the last steps of SplitMix64 (Steele, Lea, Flood 2014)."""
+    """Return permute 64-bit numbers so that they look random.
+
+    The last steps of SplitMix64 (Steele, Lea, Flood 2014).
+    """
     out = values + np.uint64(0x9E3779B97F4A7C15)
     out = (out ^ (out >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     out = (out ^ (out >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -79,7 +79,7 @@ def owners(csr: Any) -> NDArray[np.int64]:
 
 
 def row_squares(events: Any) -> NDArray[np.float64]:
-    """Sum of squares of every row of CSR, (k,) in double: of a row by itself, whatever stands before it."""
+    """Return sum of squares of every row of CSR, (k,) in double: of a row by itself, whatever stands before it."""
     sums = np.bincount(owners(events), events.data.astype(np.float64) ** 2, minlength=events.shape[0])
     return sums.astype(np.float64, copy=False)  # of nothing at all NumPy counts in integers
 

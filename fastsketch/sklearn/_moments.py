@@ -151,7 +151,10 @@ class FourthMoment:
         self.third += both[:, 1]
 
     def value(self, times: Callable[[Floats], Floats] | None) -> float:
-        """Sum of w ||x - mean||^4; `times` multiplies the covariance matrix with a vector (None: the mean is zero)."""
+        """Return sum of w ||x - mean||^4.
+
+        `times` multiplies the covariance matrix with a vector (None: the mean is zero).
+        """
         total, mass, fourth = self.sums
         if not total or times is None:
             return float(fourth)

@@ -24,7 +24,10 @@ from fastsketch._kernels.losses import (
 # dividing by zero is not looked for: no denominator here is below 1
 @compiled(error_model="numpy")
 def value_slope_curvature(loss, p, z, y):
-    """Loss at prediction z of y, its derivative and its second derivative (0 where it has none); p its parameter."""
+    """Return loss at prediction z of y, its derivative and its second derivative (0 where it has none).
+
+    P its parameter.
+    """
     if loss == SQUARE:
         r = z - y
         return 0.5 * r * r, r, 1.0

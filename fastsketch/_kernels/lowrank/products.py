@@ -19,7 +19,7 @@ from fastsketch._kernels.lowrank.losses_jit import value_slope_curvature
 
 
 def gradient(loss, p, weighted, first, stop, indptr, indices, z, o, c, left, right, a):
-    """a = weight * slope * left[i] * right[j]; returns the objective."""
+    """Return a = weight * slope * left[i] * right[j]; returns the objective."""
     total = 0.0
     for i in range(first, stop):
         scale = left[i]
@@ -34,7 +34,7 @@ def gradient(loss, p, weighted, first, stop, indptr, indices, z, o, c, left, rig
 
 
 def step_gradient(loss, p, weighted, first, stop, indptr, indices, z, o, c, left, right, keep_theta, u, v, rb, cb, a):
-    """z = b + keep (z - b) + theta u_i v_j with b = rb_i + cb_j, then as gradient; keep_theta: these two."""
+    """Return z = b + keep (z - b) + theta u_i v_j with b = rb_i + cb_j, then as gradient; keep_theta: these two."""
     total, keep, theta = 0.0, keep_theta[0], keep_theta[1]
     for i in range(first, stop):
         scale, ui, bi = left[i], theta * u[i], rb[i]
@@ -55,7 +55,7 @@ def step_gradient(loss, p, weighted, first, stop, indptr, indices, z, o, c, left
 
 
 def gram_product(first, stop, indptr, indices, a, v, u, w):
-    """u = A v, w += A'u in one pass over the entries."""
+    """Set u = A v and add A'u to w in one pass over the entries."""
     for i in range(first, stop):
         u[i] = 0.0
         total = u[i]  # of the type of the array
@@ -67,7 +67,7 @@ def gram_product(first, stop, indptr, indices, a, v, u, w):
 
 
 def times(first, stop, indptr, indices, a, v, u):
-    """u = A v."""
+    """Set u = A v."""
     for i in range(first, stop):
         u[i] = 0.0
         total = u[i]
@@ -77,7 +77,7 @@ def times(first, stop, indptr, indices, a, v, u):
 
 
 def transposed_times(first, stop, indptr, indices, a, u, w):
-    """w += A'u."""
+    """Add A'u to w."""
     for i in range(first, stop):
         s = u[i]
         for k in range(indptr[i], indptr[i + 1]):
@@ -104,7 +104,10 @@ def _signature(real, result, before, values):
 
 
 def address(name, dtype):
-    """Where the C function of this name is, for values of this dtype; it is compiled when it is first asked for."""
+    """Return where the C function of this name is, for values of this dtype.
+
+    It is compiled when it is first asked for.
+    """
     key = name, np.dtype(dtype).name
     if key not in _made:
         function = globals()[name]

@@ -34,7 +34,10 @@ class DigitLearners(NamedTuple):
 
 
 def digits() -> tuple[Array, Array]:
-    """(rows, targets (10, n)) in a fixed random order: 1,797 images of 8 x 8, a constant feature, length about 1."""
+    """Return (rows, targets (10, n)) in a fixed random order.
+
+    1,797 images of 8 x 8, a constant feature, length about 1.
+    """
     found = import_module("sklearn.datasets").load_digits()
     images: Array = found.data
     target: NDArray[np.int64] = found.target
@@ -45,7 +48,7 @@ def digits() -> tuple[Array, Array]:
 
 
 def learn_digits() -> DigitLearners:
-    """The Newton learner, which has no step size, and learners that need one."""
+    """Return the Newton learner, which has no step size, and learners that need one."""
     rows, targets = digits()
 
     def newton() -> fs.SketchedNewton:
@@ -81,6 +84,6 @@ def _tuned(method: Literal["ada_ffd", "ada_diag", "adam", "ogd"], step: float) -
 
 
 def _online(make: Callable[[], fs.SketchedNewton | fs.AdaptiveSubgradient], rows: Array, *, targets: Array) -> Array:
-    """Share of mistakes up to every example, mean over the ten digits."""
+    """Return share of mistakes up to every example, mean over the ten digits."""
     wrong = np.stack([make().update(rows, y).last_scores * y <= 0 for y in targets])
     return np.cumsum(wrong.mean(axis=0)) / np.arange(1, len(rows) + 1)

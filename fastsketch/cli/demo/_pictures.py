@@ -102,7 +102,7 @@ def plot_anomaly(found: Anomaly, *, path: Path) -> None:
 
 
 def plot_learning(learned: DigitLearners, *, path: Path) -> None:
-    """Online error against examples, for each learner at its best step size; and the final one against that size."""
+    """Plot the online error of each learner at its best step size, and the final one against step sizes."""
     made, (left, right) = figure(2, 1, figsize=(6.5, 7.6))
     for i, (label, curve) in enumerate(learned.curves.items()):
         examples = range(20, len(curve) + 1)

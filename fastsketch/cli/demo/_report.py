@@ -11,7 +11,7 @@ Results = dict[str, Any]
 
 
 def report_lines(found: Results) -> list[str]:
-    """The results as text."""
+    """Return the results as text."""
     size, rows, k = found["sketch_bytes"], found["sketch_size"], found["components"]
     error, bound, squared = found["true_error"], found["error_bound"], found["squared_norm"]
     return [
@@ -44,7 +44,7 @@ def report_lines(found: Results) -> list[str]:
 
 
 def sections(found: Results) -> list[Section]:
-    """The results as sections of the page."""
+    """Return the results as sections of the page."""
     return [_sketch(found), _components(found), _neighbours(found), _anomaly(found), _learning(found), _restored(found)]
 
 

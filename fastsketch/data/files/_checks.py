@@ -24,7 +24,7 @@ MOST_COLUMNS = 1 << 31
 
 
 def array_of(arrays: Arrays, name: str, shape: tuple[int, ...], dtype: Any = FLOAT64) -> NDArray[Any]:
-    """The array of this name, of exactly this shape and dtype."""
+    """Return the array of this name, of exactly this shape and dtype."""
     found = arrays.get(name)
     if found is None:
         raise ValueError(f"array {name!r} is missing")
@@ -41,7 +41,7 @@ def only(arrays: Arrays, *names: str) -> None:
 
 
 def finite(arrays: Arrays, name: str, shape: tuple[int, ...], dtype: Any = FLOAT64) -> NDArray[Any]:
-    """The array of this name, shape and dtype, without a NaN or an infinity."""
+    """Return the array of this name, shape and dtype, without a NaN or an infinity."""
     found = array_of(arrays, name, shape, dtype)
     require_finite(found, name)
     return found
@@ -58,7 +58,7 @@ def require_finite(array: NDArray[Any], name: str) -> None:
 
 
 def not_negative(arrays: Arrays, name: str, shape: tuple[int, ...], dtype: Any = FLOAT64) -> NDArray[Any]:
-    """The array of this name, shape and dtype, finite and without a negative number."""
+    """Return the array of this name, shape and dtype, finite and without a negative number."""
     found = finite(arrays, name, shape, dtype)
     if found.size and found.min() < 0:
         raise ValueError(f"array {name!r} must not be negative, got {found.min()}")
@@ -66,7 +66,7 @@ def not_negative(arrays: Arrays, name: str, shape: tuple[int, ...], dtype: Any =
 
 
 def sums(arrays: Arrays, name: str, shape: tuple[int, ...], *, low: float = -math.inf) -> NDArray[Any]:
-    """Sums of losses: float64, no NaN; finite numbers may have added up to infinity."""
+    """Return sums of losses: float64, no NaN; finite numbers may have added up to infinity."""
     found = array_of(arrays, name, shape)
     if np.isnan(found).any() or (found.size and found.min() < low):
         raise ValueError(f"array {name!r} must hold sums of losses, got {found.min()}")
@@ -74,7 +74,7 @@ def sums(arrays: Arrays, name: str, shape: tuple[int, ...], *, low: float = -mat
 
 
 def rows_of(arrays: Arrays, name: str, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-    """Rows of a sketch: finite, and so are their squares and the sum of these in the rows' own dtype."""
+    """Return rows of a sketch: finite, and so are their squares and the sum of these in the rows' own dtype."""
     found = array_of(arrays, name, shape, dtype)
     flat = found.reshape(-1)
     with np.errstate(all="ignore"):
@@ -84,7 +84,7 @@ def rows_of(arrays: Arrays, name: str, shape: tuple[int, ...], dtype: Any) -> ND
 
 
 def named_numbers(arrays: Arrays, name: str, names: tuple[str, ...], dtype: Any) -> dict[str, Any]:
-    """{name: number} of an array whose entries have names."""
+    """Return {name: number} of an array whose entries have names."""
     return dict(zip(names, finite(arrays, name, (len(names),), dtype).tolist(), strict=True))
 
 
@@ -95,12 +95,12 @@ def number_within(value: Any, name: str, low: float, high: float) -> None:
 
 
 def as_count(value: Any, name: str, minimum: int = 0) -> int:
-    """A count of rows, or a place: an integer that the kernels can add to."""
+    """Return a count of rows, or a place: an integer that the kernels can add to."""
     return as_integer(value, name, minimum, MOST_COUNT)
 
 
 def as_figure(value: Any, name: str) -> float:
-    """A real number that is only shown: also NaN or infinity, where a loss has overflowed."""
+    """Return a real number that is only shown: also NaN or infinity, where a loss has overflowed."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{name} must be a real number, got {value!r}")
     return float(value)

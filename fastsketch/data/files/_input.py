@@ -37,7 +37,10 @@ class SourceError(ValueError):
 
 
 def most_unpacked(length: int, given: int | None) -> int:
-    """Bytes that a file of this length, which is read whole, may unpack to: what was `given`, or by its length."""
+    """Return bytes that a file of this length, which is read whole, may unpack to.
+
+    What was `given`, or by its length.
+    """
     return FREE_BYTES + GROWTH * length if given is None else given
 
 
@@ -140,7 +143,10 @@ class InputFile:
         self._most: int | None = None
 
     def held(self, most: int | None = None) -> Self:
-        """The same file, whose text will be in memory as a whole: SourceError where it unpacks to more than that."""
+        """Return the same file, whose text will be in memory as a whole.
+
+        SourceError where it unpacks to more than that.
+        """
         self._held, self._most = True, most
         return self
 
@@ -152,7 +158,7 @@ class InputFile:
             self._file.close()
 
     def read(self, size: int) -> bytes:
-        """The next bytes, fewer than size at the end only (or from a terminal); none after it."""
+        """Return the next bytes, fewer than size at the end only (or from a terminal); none after it."""
         parts: list[bytes] = []
         wanted = size
         with self._errors():
@@ -162,7 +168,7 @@ class InputFile:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def read_some(self, size: int) -> bytes:
-        """Some of the next bytes, as many as are there; none at the end alone."""
+        """Return some of the next bytes, as many as are there; none at the end alone."""
         with self._errors():
             if self._make is None and hasattr(self._file, "read1"):
                 part = self._file.read1(size)
@@ -242,7 +248,7 @@ class InputFile:
 
 
 def whole_lines(file: InputFile, block_bytes: int, longest: int) -> Iterator[memoryview]:
-    """The text of a file in pieces of whole lines, at most block_bytes unless a line is longer; each ends in a newline.
+    """Yield the text of a file in pieces of whole lines, of at most block_bytes unless a line is longer.
 
     A piece is good until the next one is asked for: they stand in one buffer. A line of more than `longest` bytes (at
     least block_bytes) is an error: nobody is to run out of memory because a file has no line ends.

@@ -48,7 +48,7 @@ class _Content(NamedTuple):
 
 
 def lock_name(target: Path) -> Path:
-    """The lock file of a file."""
+    """Return the lock file of a file."""
     return target.with_name(f"{target.name}.lock")
 
 

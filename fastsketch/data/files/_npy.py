@@ -42,7 +42,7 @@ class Header(NamedTuple):
 
 
 def read_header(file: Bytes) -> Header:
-    """The header at the start of a file; ValueError says what is wrong with it."""
+    """Return the header at the start of a file; ValueError says what is wrong with it."""
     start = file.read(8)
     if len(start) < 8 or start[:6] != MAGIC:
         raise ValueError("it does not begin as one")

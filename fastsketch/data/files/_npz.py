@@ -35,7 +35,7 @@ class _Member(NamedTuple):
 
 
 def read_matrix(path: Path, max_unpacked: int | None = None) -> "csr_array[Any]":
-    """A matrix that scipy.sparse.save_npz wrote as CSR (also CSC and COO), as canonical CSR.
+    """Return a matrix that scipy.sparse.save_npz wrote as CSR (also CSC and COO), as canonical CSR.
 
     Raises SourceError for a file that is none, is damaged, holds arrays that are no matrix, or unpacks to more than it
     may.

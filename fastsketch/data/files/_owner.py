@@ -24,7 +24,7 @@ class Owner(NamedTuple):
         return f"{self.pid}-{self.started}-{self.place}"
 
     def is_here(self) -> bool:
-        """Whether it ran where this process runs, so that its end can be seen from here."""
+        """Return whether it ran where this process runs, so that its end can be seen from here."""
         return self.place == _place()
 
     def may_live(self) -> bool:
@@ -42,12 +42,12 @@ ENDED = "ended"
 
 
 def this_process() -> Owner:
-    """The process that asks."""
+    """Return the process that asks."""
     return Owner(os.getpid(), _start(os.getpid()) or "", _place(), platform.node())
 
 
 def of_mark(text: str) -> Owner | None:
-    """The owner of whom this is the mark, None if it is no mark."""
+    """Return the owner of whom this is the mark, None if it is no mark."""
     found = MARK.fullmatch(text)
     return Owner(int(found[1]), found[2], found[3], "") if found else None
 
@@ -59,7 +59,7 @@ def _text(path: str) -> str:
 
 
 def _place() -> str:
-    """Names the machine and, on Linux, the namespace of process numbers: containers have their own, a reboot has not.
+    """Return the name of the machine and, on Linux, of the namespace of process numbers: each container has its own.
 
     Machines may have one host name, and containers of one image one machine-id: all three are needed.
     """
@@ -83,7 +83,7 @@ def _start(pid: int) -> str | None:
 if sys.platform == "win32":  # os.kill(pid, 0) is Ctrl-C there
 
     def _exists(pid: int) -> bool:
-        """Whether a process of this number may be running."""
+        """Return whether a process of this number may be running."""
         import ctypes
 
         kernel = ctypes.windll.kernel32
@@ -98,7 +98,7 @@ if sys.platform == "win32":  # os.kill(pid, 0) is Ctrl-C there
 else:
 
     def _exists(pid: int) -> bool:
-        """Whether a process of this number may be running."""
+        """Return whether a process of this number may be running."""
         try:
             os.kill(pid, 0)
         except (ProcessLookupError, OverflowError):

@@ -70,7 +70,10 @@ def replacing(path: str | PathLike[str]) -> Generator[BinaryIO]:
 
 # -- where a name leads --------------------------------------------------------------------------------------------
 def regular_target(path: str | PathLike[str]) -> Path | None:
-    """The regular file, there or not yet, that a name leads to by its links; None if it leads to something else."""
+    """Return the regular file, there or not yet, that a name leads to by its links.
+
+    None if it leads to something else.
+    """
     place = _followed(path)
     if _is_descriptor(place):
         return None
@@ -84,7 +87,10 @@ def regular_target(path: str | PathLike[str]) -> Path | None:
 
 
 def _followed(path: str | PathLike[str]) -> Path:
-    """The end of a chain of links. A link among the open descriptors of a process is an end: it leads to no name."""
+    """Return the end of a chain of links.
+
+    A link among the open descriptors of a process is an end: it leads to no name.
+    """
     place = Path(path)
     for _ in range(MOST_LINKS):
         place = Path(os.path.realpath(place.parent)) / place.name if place.name else place
@@ -111,7 +117,7 @@ def straight(path: str | PathLike[str]) -> Generator[BinaryIO]:
 
 
 def spooled() -> contextlib.AbstractContextManager[BinaryIO]:
-    """A binary file without a name, in memory as long as it is small."""
+    """Return a binary file without a name, in memory as long as it is small."""
     return cast("contextlib.AbstractContextManager[BinaryIO]", tempfile.SpooledTemporaryFile(SPOOL_BYTES))
 
 
@@ -124,7 +130,7 @@ def pour(file: BinaryIO, sink: BinaryIO) -> None:
 
 # -- temporary files -----------------------------------------------------------------------------------------------
 def temporary_name(target: Path) -> Path:
-    """A new name beside `target`, with the mark of this process."""
+    """Return a new name beside `target`, with the mark of this process."""
     return target.with_name(f".{_stem(target)}.{this_process().mark}.{os.urandom(4).hex()}.tmp")
 
 
@@ -146,7 +152,7 @@ def _stem(target: Path) -> str:
 
 
 def _mode(target: Path) -> int | None:
-    """The permissions of a file that is there."""
+    """Return the permissions of a file that is there."""
     try:
         return stat.S_IMODE(target.stat().st_mode) & 0o777
     except FileNotFoundError:

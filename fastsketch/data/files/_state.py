@@ -82,7 +82,7 @@ class Pieces(NamedTuple):
 
 
 def pack(about: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> bytes:
-    """Bytes of a state file; `about` (values that json can write) becomes part of its header.
+    """Return bytes of a state file; `about` (values that json can write) becomes part of its header.
 
     Raises
     ------
@@ -154,14 +154,17 @@ def write(path: str | PathLike[str], content: bytes) -> None:
 
 
 def read(source: Source) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """(header, arrays) of a state file, checked against its length and checksums; StateError for anything else."""
+    """Return (header, arrays) of a state file, checked against its length and checksums.
+
+    StateError for anything else.
+    """
     with _opened(source) as (archive, size, name):
         header = _header(archive, size, name)
         return header, {key: _array(archive, key, about, name) for key, about in header["arrays"].items()}
 
 
 def read_header(source: Source) -> dict[str, Any]:
-    """The checked header of a state file as a dict, without its arrays.
+    """Return the checked header of a state file as a dict, without its arrays.
 
     Parameters
     ----------
@@ -271,7 +274,7 @@ def _header(archive: zipfile.ZipFile, size: int, name: str) -> dict[str, Any]:
 
 
 def _unlike_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object: a name that comes twice could be read one way here and another way elsewhere."""
+    """Return a JSON object: a name that comes twice could be read one way here and another way elsewhere."""
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ValueError("a name comes twice")
@@ -303,7 +306,7 @@ def _array(archive: zipfile.ZipFile, key: str, about: Any, name: str) -> NDArray
 
 
 def _content(member: Any, n: int) -> tuple[NDArray[np.uint8], int]:
-    """The n bytes that a member must have left, and their checksum."""
+    """Return the n bytes that a member must have left, and their checksum."""
     out = np.empty(n, np.uint8)
     crc = at = 0
     while piece := member.read(PIECE):

@@ -35,7 +35,7 @@ class Block(NamedTuple):
     width: int  # columns that its largest index needs
 
     def widest_row(self) -> int:
-        """The first row that has the largest index."""
+        """Return the first row that has the largest index."""
         return int(np.searchsorted(self.indptr, int(np.argmax(self.indices)), side="right")) - 1
 
 
@@ -70,7 +70,7 @@ def _other_table(path: Path) -> str:
 
 
 def count_features(file: InputFile, *, zero_based: bool) -> int:
-    """Number of columns: the largest index plus one (zero-based) or the largest index (one-based)."""
+    """Return number of columns: the largest index plus one (zero-based) or the largest index (one-based)."""
     return max((block.width for block in read_blocks(file, BLOCK_BYTES, zero_based=zero_based)), default=0)
 
 

@@ -207,7 +207,7 @@ def _split(file: InputFile, lines: Iterator[tuple[int, str]], separator: str) ->
 
 
 def _lines(file: InputFile) -> Iterator[tuple[int, str]]:
-    """The lines that are not blank, without their ends, and their numbers from 1."""
+    """Yield the lines that are not blank, without their ends, and their numbers from 1."""
     number = 0
     for piece in whole_lines(file, BLOCK_BYTES, LONGEST_LINE):
         block = bytes(piece) if number else bytes(piece).removeprefix(BYTE_ORDER_MARK)
@@ -278,7 +278,7 @@ def cells_of(line: str, separator: str) -> list[str]:
 
 
 def _quoted(line: str, start: int, column: int) -> tuple[str, int]:
-    """(text of the quoted column that begins at start, place after its closing quote)."""
+    """Return (text of the quoted column that begins at start, place after its closing quote)."""
     at = start + 1
     while (end := line.find('"', at)) >= 0:
         if line[end + 1 : end + 2] != '"':
@@ -312,7 +312,7 @@ def _of_codes(name: str, column: Sequence[str]) -> bool:
 
 
 def _of_figures(name: str, column: Sequence[str], decimal: str) -> bool:
-    """Whether a column holds figures, but for mistakes, and not what stands above it."""
+    """Return whether a column holds figures, but for mistakes, and not what stands above it."""
     known = words = 0
     for cell in column:
         kind = kind_of(cell, decimal)

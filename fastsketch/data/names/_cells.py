@@ -60,7 +60,10 @@ def open_cells(table: Any, dialect: Dialect, *, wanted: int = 1, held: bool = Fa
 
 
 def _arrow(path: Path, stack: ExitStack) -> tuple[list[str], Iterator[Any], int]:
-    """(names of columns, batches, rows) of a file of Parquet or Arrow; the index of a pandas table is left out."""
+    """Return (names of columns, batches, rows) of a file of Parquet or Arrow.
+
+    The index of a pandas table is left out.
+    """
     with damaged(path, "table of Arrow"):
         if path.suffix.lower() in PARQUET:
             file = stack.enter_context(needs("pyarrow", "Parquet files", "pyarrow.parquet").ParquetFile(path))
@@ -108,7 +111,7 @@ def rows_of(frame: Any, start: int, n: int) -> Any:
 
 
 def _typed_cells(name: str, names: Iterable[Any], pieces: Iterator[Any], n: int, wanted: int) -> Cells:
-    """The rows of pieces of a table: numbers as Python writes them, what is missing as nothing."""
+    """Yield the rows of pieces of a table: numbers as Python writes them, what is missing as nothing."""
     heads, done = [str(head) for head in names], 0
 
     def rows() -> Iterator[Row]:

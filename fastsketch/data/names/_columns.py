@@ -83,7 +83,7 @@ class Vocabulary:
         return f"<Vocabulary(unknown={self.unknown!r}): {len(self)} names>"
 
     def encode(self, rows: NamedRows, *, unknown: str | None = None) -> "csr_array[np.float64]":
-        """Rows as CSR, one column for each name of the vocabulary.
+        """Return rows as CSR, one column for each name of the vocabulary.
 
         Parameters
         ----------
@@ -144,7 +144,7 @@ class NameHash:
         return int(self._hashed.parts([[name]], "add")[1][0])
 
     def encode(self, rows: NamedRows) -> "csr_array[np.float64]":
-        """Rows as CSR.
+        """Return rows as CSR.
 
         Parameters
         ----------

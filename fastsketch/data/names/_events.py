@@ -167,7 +167,7 @@ def _as_id(text: str, held: dict[str, str]) -> str:
 
 
 def read_ids(path: str | PathLike[str]) -> dict[str, int]:
-    """The ids in the first column of a file, each with the line that it first stands in; there is no header."""
+    """Return the ids in the first column of a file, each with the line that it first stands in; there is no header."""
     path, found = Path(path), dict[str, int]()
     with InputFile(path, sys.stdin.buffer if str(path) == "-" else None).held() as file:
         for number, fields in text_cells(file, Dialect(header=False)):
@@ -195,7 +195,7 @@ def _is_date(text: str) -> bool:
 
 
 def _as_date(text: str) -> float:
-    """Seconds since 1970, in UTC where nothing else is said."""
+    """Return seconds since 1970, in UTC where nothing else is said."""
     try:
         when = datetime.datetime.fromisoformat(text)
     except ValueError:

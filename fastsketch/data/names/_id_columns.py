@@ -28,7 +28,7 @@ class Keys:
 
 
 def keys_of(values: Any, name: str, *, mixed: bool = False) -> Keys:
-    """A column of ids from a sequence, an array, a column of a data frame, or one id."""
+    """Return a column of ids from a sequence, an array, a column of a data frame, or one id."""
     if isinstance(values, str | bytes | int | np.integer | UUID | tuple):
         # one id; a tuple is one too, as a row of a table is
         values = objects([values])
@@ -72,7 +72,7 @@ def objects(values: list[Any]) -> NDArray[Any]:
 
 
 def _whole(array: NDArray[Any], name: str) -> NDArray[np.int64]:
-    """Integers that stand in a column of floats, as pandas keeps them beside missing ones."""
+    """Return integers that stand in a column of floats, as pandas keeps them beside missing ones."""
     missing = np.isnan(array)
     if missing.any():
         raise _missing(name, int(np.argmax(missing)), np.nan)
@@ -105,7 +105,7 @@ def _ofobjects(array: NDArray[Any], name: str, *, mixed: bool = False) -> Keys:
 
 
 def _as_id(value: Any, name: str, at: int) -> Any:
-    """An id as Python's own type, or an error that names its position."""
+    """Return an id as Python's own type, or an error that names its position."""
     if isinstance(value, str):
         return str(value)
     if isinstance(value, int | np.integer) and not isinstance(value, bool):
@@ -139,7 +139,7 @@ def rank(value: Any) -> tuple[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """An id of a mixture as json can write it: {"type": what} but for integers and strings."""
+    """Return an id of a mixture as json can write it: {"type": what} but for integers and strings."""
     if isinstance(value, bytes):
         return {"bytes": value.hex()}
     if isinstance(value, UUID):
@@ -150,7 +150,7 @@ def plain(value: Any) -> Any:
 
 
 def unplain(value: Any) -> Any:
-    """The inverse; ValueError or TypeError for what is none."""
+    """Return the inverse; ValueError or TypeError for what is none."""
     if not isinstance(value, dict):
         return value
     ((kind, content),) = cast("dict[str, Any]", value).items()

@@ -142,7 +142,7 @@ class IdMap:
 
     # -- where an id is --------------------------------------------------------------------------------------------
     def places(self, ids: Any, name: str = "ids") -> NDArray[np.int64]:
-        """The places of some ids, (n,) int64: -1 for those that are not in the map.
+        """Return the places of some ids, (n,) int64: -1 for those that are not in the map.
 
         Parameters
         ----------
@@ -161,7 +161,7 @@ class IdMap:
         return self._find(_keys(ids, name), name).astype(np.int64)
 
     def known(self, ids: Any, name: str = "ids") -> NDArray[np.int64]:
-        """The same, or a KeyError that names those that are not in the map.
+        """Return the same, or a KeyError that names those that are not in the map.
 
         Parameters
         ----------
@@ -178,7 +178,7 @@ class IdMap:
         return out
 
     def extended(self, ids: Any, name: str = "ids") -> "tuple[IdMap, NDArray[np.int64]]":
-        """(a map that also has the new ones of these, at its end; their places); this one stays as it is.
+        """Return (a map that also has the new ones of these, at its end; their places); this one stays as it is.
 
         Parameters
         ----------
@@ -199,7 +199,7 @@ class IdMap:
         return out, out._put(keys).astype(np.int64)
 
     def ascending(self) -> "tuple[IdMap, NDArray[np.int64]]":
-        """(the same ids in ascending order, the new place of each); a mixture by types first."""
+        """Return (the same ids in ascending order, the new place of each); a mixture by types first."""
         ids = self.ids
         if self.kind == MIXED:
             entries = ids.tolist()
@@ -229,7 +229,7 @@ class IdMap:
         return TypeError(f"{name} must be {self.kind}, as the ids of the model are, got {example!r}")
 
     def _put(self, keys: "Keys", *, add: bool = True) -> Places:
-        """Places of keys of the map's own kind (a mixture takes all), after those that it lacks were added."""
+        """Return places of keys of the map's own kind (a mixture takes all), after those that it lacks were added."""
         table = self._table
         if isinstance(table, dict):
             found = cast("list[Any]", keys.values.tolist())
@@ -256,7 +256,7 @@ class IdMap:
 
 
 def positions(found: NDArray[Any], scores: NDArray[np.float64], ids: IdMap | None) -> NDArray[np.int64]:
-    """Answers of a model as indices: those that stand for none, whose scores are NaN, are -1."""
+    """Return answers of a model as indices: those that stand for none, whose scores are NaN, are -1."""
     if ids is None:
         return found
     out = np.full(found.shape, -1, np.int64)
@@ -267,7 +267,7 @@ def positions(found: NDArray[Any], scores: NDArray[np.float64], ids: IdMap | Non
 
 # -- answers and questions ---------------------------------------------------------------------------------------------
 def taken(ids: IdMap, places: NDArray[Any]) -> NDArray[Any]:
-    """The ids of places, in their shape; of place -1 None, in an array of integers -1.
+    """Return the ids of places, in their shape; of place -1 None, in an array of integers -1.
 
     An array of integers is int64, any other an object array.
     """
@@ -280,7 +280,7 @@ def taken(ids: IdMap, places: NDArray[Any]) -> NDArray[Any]:
 
 
 def ids_of_text(ids: IdMap, texts: Iterable[str]) -> NDArray[Any]:
-    """Ids as a text writes them: for a map of integers the numbers, where they are some, and else an id it lacks.
+    """Return ids as a text writes them: of a map of integers the numbers, where they are such, else an id it lacks.
 
     What reads tables in text has strings alone.
     """
@@ -307,14 +307,14 @@ def arrays_of(ids: IdMap, name: str) -> dict[str, NDArray[Any]]:
 
 
 def own_ids(arrays: Mapping[str, NDArray[Any]], name: str, kind: str) -> IdMap:
-    """The inverse of ``arrays_of``, of one's own, which are not looked at before they are needed."""
+    """Return the inverse of ``arrays_of``, of one's own, which are not looked at before they are needed."""
     out = IdMap.__new__(IdMap)
     out._held = {key: array for key, array in arrays.items() if key in array_names(name)}, name, kind
     return out
 
 
 def read_ids(arrays: Mapping[str, NDArray[Any]], name: str, kind: Any) -> IdMap:
-    """The inverse of ``arrays_of``, of a stranger's; ValueError for what is none."""
+    """Return the inverse of ``arrays_of``, of a stranger's; ValueError for what is none."""
     if kind not in KINDS:
         raise ValueError(f"ids are {', '.join(KINDS)}, not {kind!r}")
     if name not in arrays:
@@ -348,12 +348,12 @@ def read_ids(arrays: Mapping[str, NDArray[Any]], name: str, kind: Any) -> IdMap:
 
 
 def array_names(name: str) -> tuple[str, str]:
-    """The names of the arrays of a map, of which only strings have the second."""
+    """Return the names of the arrays of a map, of which only strings have the second."""
     return name, f"{name}_ends"
 
 
 def _require_text(text: NDArray[np.uint8], name: str) -> None:
-    """ValueError unless these bytes are UTF-8."""
+    """Raise ValueError unless these bytes are UTF-8."""
     decoder = codecs.getincrementaldecoder("utf-8")()
     try:
         for start in range(0, len(text), PIECE):
@@ -378,12 +378,12 @@ def _of(table: "IdTable | dict[Any, int]") -> IdMap:
 
 
 def no_ids() -> IdMap:
-    """A map without ids, to be extended."""
+    """Return a map without ids, to be extended."""
     return _of(IdTable(False))
 
 
 def as_id_map(ids: Any, size: int, name: str) -> IdMap:
-    """The ids of a side of a matrix: one for each of `size` rows or columns."""
+    """Return the ids of a side of a matrix: one for each of `size` rows or columns."""
     if isinstance(ids, IdMap):
         out = ids
     else:
@@ -402,7 +402,7 @@ def _is_integer(text: str) -> bool:
 
 
 def _unused(ids: IdMap) -> int:
-    """An integer that is no id of the map."""
+    """Return an integer that is no id of the map."""
     numbers = ids.ids
     value = -1
     while len(numbers) and (numbers == value).any():

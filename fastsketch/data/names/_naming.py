@@ -24,7 +24,7 @@ UNKNOWN = {"add": kernel.ADD, "ignore": kernel.IGNORE, "refuse": kernel.REFUSE}
 
 
 def is_named(rows: Any) -> bool:
-    """Whether rows have names: a dict, or a list of dicts, of names or of pairs, as its first entry says."""
+    """Return whether rows have names: a dict, or a list of dicts, of names or of pairs, as its first entry says."""
     if type(rows) is dict:  # a stream of single rows
         return True
     if isinstance(rows, dict):
@@ -42,7 +42,7 @@ def is_named(rows: Any) -> bool:
 
 
 def _is_entry(item: Any) -> bool:
-    """Whether it is a name, or a pair (name, value)."""
+    """Return whether it is a name, or a pair (name, value)."""
     if isinstance(item, list | tuple):
         pair = cast("Sequence[Any]", item)
         return len(pair) == 2 and isinstance(pair[0], str)
@@ -57,7 +57,7 @@ def _holds_dicts(rows: Any) -> TypeGuard[NDArray[Any]]:
 
 
 def as_list(rows: Any) -> Sequence[Any]:
-    """Rows with names one after another: one dict is one row."""
+    """Return rows with names one after another: one dict is one row."""
     if isinstance(rows, Mapping):  # scipy's dok_array calls itself one
         one = cast("Mapping[str, Any]", rows)
         if not is_sparse(one):
@@ -76,11 +76,11 @@ class Naming(Protocol):
     width: int | None  # columns that there are; None: one for each name
 
     def __len__(self) -> int:
-        """Names that are kept."""
+        """Return names that are kept."""
         ...
 
     def parts(self, rows: Sequence[Any], unknown: str) -> Parts:
-        """The arrays of CSR rows; TypeError or ValueError names row and feature, and nothing is then kept."""
+        """Return the arrays of CSR rows; TypeError or ValueError names row and feature, and nothing is then kept."""
         ...
 
     def cut(self, size: int) -> None:
@@ -125,14 +125,14 @@ class KeptNames:
             raise ValueError("names must be different: one of them stands twice")
 
     def arrays(self, size: int | None = None) -> dict[str, NDArray[Any]]:
-        """The first names, or all, as arrays: their UTF-8 text, and where each ends."""
+        """Return the first names, or all, as arrays: their UTF-8 text, and where each ends."""
         texts = [name.encode() for name in islice(self.columns, size)]
         ends = np.cumsum(np.array([len(text) for text in texts], np.int64))
         return {"names": np.frombuffer(b"".join(texts), np.uint8), "name_ends": ends.astype(np.int64)}
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> "KeptNames":
-        """The inverse of ``arrays``; ValueError for what is none."""
+        """Return the inverse of ``arrays``; ValueError for what is none."""
         ends = checks.array_of(arrays, "name_ends", (arrays["name_ends"].size,), checks.INT64)
         text = checks.array_of(arrays, "names", (arrays["names"].size,), np.uint8).tobytes()
         starts = np.concatenate([[0], ends[:-1]]) if ends.size else ends

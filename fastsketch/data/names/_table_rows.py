@@ -161,7 +161,7 @@ class TableRows:
         self.schema: dict[str, Any] = {"columns": kinds, "label": label, "label_kind": label_kind}
 
     def chunks(self, start_row: int = 0) -> "Iterator[tuple[list[Named], NDArray[Any] | None, int]]":
-        """The rows from start_row on in pieces, as (rows, labels, position).
+        """Yield the rows from start_row on in pieces, as (rows, labels, position).
 
         Parameters
         ----------
@@ -201,14 +201,17 @@ class TableRows:
             yield cells
 
     def line_of(self, row: int) -> int | None:
-        """The line of a row, both counted as messages count them: rows from 0, lines from 1; None if it has none."""
+        """Return the line of a row, both counted as messages count them.
+
+        Rows from 0, lines from 1; None if it has none.
+        """
         if self._is_input():
             return None
         with open_cells(self.path, self._dialect) as cells:  # another reading of it may be on its way
             return next((number for number, _ in islice(cells, row, None)), None) if cells.unit == "line" else None
 
     def _at_once(self, lines: list[Row]) -> list[Named] | None:
-        """The rows column by column; None if a number is missing, or a cell is to be refused."""
+        """Return the rows column by column; None if a number is missing, or a cell is to be refused."""
         if self._dialect.decimal != ".":
             return None
         cells = list(zip(*(fields for _, fields in lines), strict=True))
@@ -234,7 +237,7 @@ class TableRows:
         return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
 
     def _one_by_one(self, lines: list[Row], of: Cells) -> list[Named]:
-        """The rows line by line, so that the first one that is refused is named."""
+        """Return the rows line by line, so that the first one that is refused is named."""
         rows: list[Named] = []
         for number, fields in lines:
             try:
@@ -300,7 +303,7 @@ class TableRows:
         return names
 
     def _decide(self, cells: Cells, label: str | None, given: dict[str, list[str]]) -> dict[str, str]:
-        """{name: kind} of all columns that are read, the label last."""
+        """Return {name: kind} of all columns that are read, the label last."""
         for argument, names in given.items():
             for name in names:
                 if name not in self._names:
@@ -373,7 +376,7 @@ def _must_be_empty(given: dict[str, list[str]]) -> None:
 
 
 def _of_schema(schema: Mapping[str, Any], label: str | None) -> tuple[dict[str, str], str | None]:
-    """({name: kind} of the features, kind of the label)."""
+    """Return ({name: kind} of the features, kind of the label)."""
     if not isinstance(schema, Mapping):
         raise TypeError(f"schema must be that of other TableRows, a dict, got {type(schema).__name__}")
     try:

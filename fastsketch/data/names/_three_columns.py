@@ -34,7 +34,7 @@ class Three(NamedTuple):
 
 # -- data frames -------------------------------------------------------------------------------------------------------
 def is_frame(table: Any) -> bool:
-    """Whether it is a table with columns of several types: of pandas, polars, pyarrow and what is like them."""
+    """Return whether it is a table with columns of several types: of pandas, polars, pyarrow and what is like them."""
     if isinstance(table, np.ndarray | Mapping) or is_sparse(table) or getattr(table, "ndim", 2) != 2:
         return False
     refuse_lazy(table)
@@ -48,12 +48,12 @@ def _is_column(table: Any) -> bool:
 
 
 def looks_like_triples(frame: Any) -> bool:
-    """Whether nobody could mean a matrix without saying so: three columns at most, or names of ids in front."""
+    """Return whether nobody could mean a matrix without saying so: three columns at most, or names of ids in front."""
     return _only_arrow(frame) or len(names_of(frame)) <= 3 or has_names_of_ids(frame)
 
 
 def has_names_of_ids(frame: Any) -> bool:
-    """Whether it is a data frame whose first two columns have such names."""
+    """Return whether it is a data frame whose first two columns have such names."""
     names = [str(name).lower() for name in names_of(frame)] if is_frame(frame) and not _only_arrow(frame) else []
     named = len(names) > 1 and names[0].startswith(_USERS) and names[1].startswith(_ITEMS)
     return named and not re.search(r"\d", "".join(names[:2]))
@@ -64,7 +64,7 @@ def _only_arrow(frame: Any) -> bool:
 
 
 def of_frame(frame: Any, columns: ColumnNames | None) -> Three:
-    """The columns of a data frame: those that are named, or all, which are two or three then."""
+    """Return the columns of a data frame: those that are named, or all, which are two or three then."""
     if _only_arrow(frame):
         frame = _pyarrow("a table with __arrow_c_stream__ alone").table(frame)
     names = names_of(frame)
@@ -78,7 +78,7 @@ def of_frame(frame: Any, columns: ColumnNames | None) -> Three:
 
 
 def _three(columns: ColumnNames, names: Sequence[Any]) -> list[int]:
-    """The numbers of the columns that are asked for."""
+    """Return the numbers of the columns that are asked for."""
     _check_columns(columns)
     return places_of(columns, names)
 
@@ -94,7 +94,7 @@ def _filled(found: list[Any]) -> list[Any]:
 
 # -- files -------------------------------------------------------------------------------------------------------------
 def of_file(path: str | PathLike[str], columns: ColumnNames | None, dialect: Dialect) -> Three:
-    """The columns of a file, by its suffix; SourceError for what cannot be read."""
+    """Return the columns of a file, by its suffix; SourceError for what cannot be read."""
     path = Path(path)
     if path.suffix in (*PARQUET, *ARROW):
         return _of_arrow_file(path, columns)
@@ -126,7 +126,7 @@ def _of_arrow_file(path: Path, columns: ColumnNames | None) -> Three:
 
 
 def _of_text(path: Path, columns: ColumnNames | None, dialect: Dialect) -> Three:
-    """Text by the rules of ``fastsketch.data.files``; ids are strings, without the blanks around them."""
+    """Return text by the rules of ``fastsketch.data.files``; ids are strings, without the blanks around them."""
     if columns is not None:
         _check_columns(columns)
     found = read_events(path, dialect, columns=columns)
@@ -134,13 +134,13 @@ def _of_text(path: Path, columns: ColumnNames | None, dialect: Dialect) -> Three
 
 
 def is_mapping(table: Any) -> TypeGuard[Mapping[Any, Any]]:
-    """Whether it is a dict; scipy's matrices of keys are some."""
+    """Return whether it is a dict; scipy's matrices of keys are some."""
     return isinstance(table, Mapping) and not is_sparse(table)
 
 
 # -- Python's own ------------------------------------------------------------------------------------------------------
 def of_mapping(table: Mapping[Any, Any]) -> Three:
-    """{user: [items]} or {user: {item: value}}; users without items have no line, and are users."""
+    """Return {user: [items]} or {user: {item: value}}; users without items have no line, and are users."""
     users: list[Any] = []
     items: list[Any] = []
     values: list[Any] = []
@@ -160,7 +160,7 @@ def of_mapping(table: Mapping[Any, Any]) -> Three:
 
 
 def of_tuples(table: Sequence[Any]) -> Three:
-    """[(user, item)] or [(user, item, value)]."""
+    """Return [(user, item)] or [(user, item, value)]."""
     widths = {len(cast("Sequence[Any]", line)) if isinstance(line, tuple | list) else 0 for line in table}
     if len(widths) > 1 or not widths <= {2, 3}:
         raise ValueError("a table as a list must hold tuples (user, item), or (user, item, value), all of one length")

@@ -89,7 +89,7 @@ class Triples:
         separator: str | None = None,
         decimal: str = ".",
     ) -> "Triples":
-        """A table from what holds one.
+        """Return a table from what holds one.
 
         Parameters
         ----------
@@ -154,7 +154,7 @@ class Triples:
         return f"<Triples: {len(self):,} lines of {len(self.user_ids):,} users and {len(self.item_ids):,} items>"
 
     def matrix(self) -> Any:
-        """The table as CSR (users, items) in the order of its ids; values of one pair are added up."""
+        """Return the table as CSR (users, items) in the order of its ids; values of one pair are added up."""
         shape = len(self.user_ids), len(self.item_ids)
         return placed(self, np.arange(shape[0]), np.arange(shape[1]), shape)
 
@@ -162,7 +162,7 @@ class Triples:
 def placed(
     table: Triples, rows: Index, columns: Index, shape: tuple[int, int], values: NDArray[Any] | None = None
 ) -> Any:
-    """The table as CSR of this shape, in an order of somebody's: values of one pair are added up.
+    """Return the table as CSR of this shape, in an order of somebody's: values of one pair are added up.
 
     rows (users,), columns (items,): where each of the ids goes; -1 leaves its lines out. values (n,): in place of
     the table's own.
@@ -179,7 +179,7 @@ def placed(
 
 
 def repeated(table: Triples) -> str | None:
-    """How a message names the first pair that has two lines; None if there is none."""
+    """Return how a message names the first pair that has two lines; None if there is none."""
     pairs = table.users.astype(np.int64) * len(table.item_ids) + table.items
     order = np.argsort(pairs, kind="stable")
     again = order[1:][np.diff(pairs[order]) == 0]
@@ -187,7 +187,7 @@ def repeated(table: Triples) -> str | None:
 
 
 def pair_of(table: Triples, line: int) -> str:
-    """How a message names a line's ids."""
+    """Return how a message names a line's ids."""
     return f"the pair ({table.user_ids[int(table.users[line])]}, {table.item_ids[int(table.items[line])]})"
 
 
@@ -214,7 +214,7 @@ def as_triples(table: Any, columns: ColumnNames | None, name: str = "X") -> Trip
 
 
 def table_of(X: Any) -> Triples | None:
-    """What an estimator is given, if it is a table; None if it is a matrix, as any data frame is to scikit-learn.
+    """Return an estimator's input as Triples if it is a table; None if it is a matrix, as any data frame.
 
     A data frame whose columns are named as those of users and items would be fitted as numbers: that is an error.
     """

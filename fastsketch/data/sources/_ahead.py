@@ -16,7 +16,7 @@ ALIVE = 3
 
 
 def ahead(items: Iterator[T]) -> Iterator[T]:
-    """The items, made by a thread that is at most two ahead and ends when this iterator does, however that is."""
+    """Yield the items, made by a thread that is at most two ahead and ends when this iterator does, however that is."""
     reading = _Reading(items)
     owner = os.getpid()
     reading.thread.start()
@@ -41,7 +41,7 @@ class _Reading(Generic[T]):
         self._error: BaseException | None = None
 
     def next(self) -> tuple[T] | None:
-        """The next item in a tuple, None at the end; errors of the iterator come through."""
+        """Return the next item in a tuple, None at the end; errors of the iterator come through."""
         with self._changed:
             while not self._made and not self._done:
                 self._changed.wait()
@@ -91,7 +91,7 @@ class Spaces:
         self._last = 0
 
     def next(self, shape: tuple[int, ...], dtype: Any, order: Any = "C") -> NDArray[Any]:
-        """An array whose entries are anything."""
+        """Return an array whose entries are anything."""
         self._last = (self._last + 1) % ALIVE
         dtype = np.dtype(dtype)
         n_bytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize

@@ -19,7 +19,7 @@ from fastsketch.data.sources._source import Source
 
 
 def open_h5ad(path: Path, options: Options) -> Source:
-    """The matrix X of an .h5ad file, or with `key` a layer or another matrix ("obsm/X_pca", "raw/X")."""
+    """Return the matrix X of an .h5ad file, or with `key` a layer or another matrix ("obsm/X_pca", "raw/X")."""
     h5py = needs("h5py", ".h5ad files")
     with damaged(path, "AnnData file"), h5py.File(path, "r") as file:
         key = _key(options.key, lambda name: within(file, name, path) is not None)
@@ -48,7 +48,7 @@ def open_h5ad(path: Path, options: Options) -> Source:
 
 
 def open_object(x: Any, options: Options) -> Source:
-    """The matrix X of an AnnData object or, with `key`, a layer or another matrix."""
+    """Return the matrix X of an AnnData object or, with `key`, a layer or another matrix."""
     if x.isbacked and not x.is_view:
         return open_h5ad(Path(x.filename), options)
     if x.isbacked:
@@ -80,7 +80,7 @@ def _key(key: str | None, is_layer: Callable[[str], bool]) -> str:
 
 
 def _names(file: Any, key: str, path: Path) -> tuple[str, ...] | None:
-    """Names of the variables, for matrices that have a column for each."""
+    """Return names of the variables, for matrices that have a column for each."""
     home = "raw/var" if key.startswith("raw/") else "var"
     if key != "X" and not key.startswith(("layers/", "raw/")):
         return None
@@ -121,7 +121,7 @@ class CsrSource(FileSource):
         self._entries_of_row = lengths[1] / max(1, self.size)
 
     def _parts(self, found: Any) -> list[Any]:
-        """The arrays indptr, indices and data of a group."""
+        """Return the arrays indptr, indices and data of a group."""
         parts = [dataset(found, name, self.path) for name in ("indptr", "indices", "data")]
         for part, kinds, what in zip(
             parts, ("iu", "iu", "fiub"), ("integers", "integers", "real numbers"), strict=True

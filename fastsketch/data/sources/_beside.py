@@ -16,7 +16,7 @@ from fastsketch.data.sources._source import Source
 
 
 def set_apart(source: Source, column: str | int) -> Source:
-    """A source with this column beside its rows."""
+    """Return a source with this column beside its rows."""
     if source.beside is not None:
         if source.beside != column:
             raise ValueError(f"beside: {source.name} has been opened with {source.beside!r} beside its rows")

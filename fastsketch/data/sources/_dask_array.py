@@ -15,7 +15,7 @@ from fastsketch.data.sources._source import Source
 
 
 def open_dask(x: Any, options: Options) -> Source:
-    """The rows of a dask array."""
+    """Return the rows of a dask array."""
     if x.ndim != 2 or (x.shape[1] == x.shape[1] and x.shape[1] < 1):
         raise SourceError(f"the dask array must be a matrix with at least one column, got shape {x.shape}")
     if x.shape[1] != x.shape[1]:
@@ -105,7 +105,7 @@ class DaskSource(Source):
             row += rows.shape[0]
 
     def _computed(self, k: int) -> Any:
-        """The rows of a block."""
+        """Return the rows of a block."""
         if self._given is not None:
             return self._given[k]
         compute: Any = import_module("dask").compute
@@ -120,11 +120,11 @@ class DaskSource(Source):
         return list(self._x.to_delayed(optimize_graph=False).ravel())
 
     def without_blocks(self) -> "DaskSource":
-        """The same without what computes the blocks: to be ``given`` them."""
+        """Return the same without what computes the blocks: to be ``given`` them."""
         return self.varied(_x=_Shape(self._x.chunks))
 
     def given(self, blocks: list[Any]) -> "DaskSource":
-        """The same with the rows of its blocks."""
+        """Return the same with the rows of its blocks."""
         return self.varied(_given=blocks)
 
     def identity(self) -> dict[str, Any]:
@@ -139,12 +139,12 @@ class DaskSource(Source):
 
 
 def array_in(source: Any) -> DaskSource | None:
-    """The dask array that a source is, or is made of row by row; None for any other."""
+    """Return the dask array that a source is, or is made of row by row; None for any other."""
     while isinstance(source, Derived):
         source = source.made_of
     return source if isinstance(source, DaskSource) else None
 
 
 def with_array(source: Source, array: DaskSource) -> Source:
-    """The same made of another array."""
+    """Return the same made of another array."""
     return source.like(with_array(source.made_of, array)) if isinstance(source, Derived) else array

@@ -18,7 +18,7 @@ from fastsketch.data.sources._table_columns import Chosen, Field, choose, named
 
 
 def open_table(x: Any, options: Options) -> Source:
-    """The columns of numbers of an object with ``__arrow_c_stream__``."""
+    """Return the columns of numbers of an object with ``__arrow_c_stream__``."""
     if known_as("pyarrow", "RecordBatch")(x):
         x = sys.modules["pyarrow"].Table.from_batches([x])
     name = f"the {type(x).__name__}"

@@ -28,7 +28,7 @@ class FileSource(Source):
         return self._stamp[0]
 
     def check_unchanged(self) -> None:
-        """SourceError if the file is gone, or is another one than when it was opened."""
+        """Raise SourceError if the file is gone, or is another one than when it was opened."""
         try:
             about = self.path.stat()
         except OSError as error:

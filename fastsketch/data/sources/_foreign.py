@@ -12,7 +12,7 @@ _EXTRAS = {"pyarrow": "arrow", "h5py": "hdf5", "zarr": "zarr", "dask": "dask"}
 
 
 def needs(package: str, what: str, module: str | None = None) -> Any:
-    """A package that is not always there (or a module of it); ImportError names the extra that brings it."""
+    """Return a package that is not always there (or a module of it); ImportError names the extra that brings it."""
     try:
         return import_module(module or package)
     except ImportError as error:

@@ -76,7 +76,7 @@ Test = Callable[[Any], bool]
 
 
 def known_as(module: str, *names: str) -> Test:
-    """A test for objects whose class, or a class it descends from, has this name in this package."""
+    """Return a test for objects whose class, or a class it descends from, has this name in this package."""
 
     def test(x: Any) -> bool:
         return any(kind.__module__.split(".")[0] == module and kind.__name__ in names for kind in type(x).__mro__)
@@ -116,7 +116,7 @@ def function(name: str) -> Callable[[Any, Options], Source]:
 
 
 def of_file(path: Path) -> str:
-    """The name of the function that opens a file of this name."""
+    """Return the name of the function that opens a file of this name."""
     suffix = path.suffix.lower()
     if suffix in BY_SUFFIX:
         return BY_SUFFIX[suffix]
@@ -133,5 +133,5 @@ def refuse_lazy(x: Any) -> None:
 
 
 def of_object(x: Any) -> str | None:
-    """The name of the function that opens an object; None if no one knows it."""
+    """Return the name of the function that opens an object; None if no one knows it."""
     return next((name for test, name in BY_KIND if test(x)), None)

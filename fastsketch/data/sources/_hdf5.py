@@ -25,7 +25,7 @@ MOST_LINKS = 16
 
 
 def open_hdf5(path: Path, options: Options) -> Source:
-    """A dataset of an HDF5 file: the one called `key`, or the only one of two dimensions."""
+    """Return a dataset of an HDF5 file: the one called `key`, or the only one of two dimensions."""
     h5py = needs("h5py", "HDF5 files")
     with damaged(path, WHAT), h5py.File(path, "r") as file:
         key = options.key if options.key is not None else the_only_one(_datasets(file, h5py), str(path), "data set")
@@ -33,7 +33,7 @@ def open_hdf5(path: Path, options: Options) -> Source:
 
 
 def open_dataset(x: Any, options: Options) -> Source:
-    """A dataset of h5py: by the name of its file, which can be read again, or where that cannot be, as it is."""
+    """Return a dataset of h5py: by the name of its file, which can be read again, or where that cannot be, as it is."""
     from fastsketch.data.sources._sliced import SlicedSource
 
     name = f"the data set {x.name!r}"
@@ -48,7 +48,7 @@ def open_dataset(x: Any, options: Options) -> Source:
 
 
 def _datasets(file: Any, h5py: Any) -> list[str]:
-    """Names of those of two dimensions that hold numbers."""
+    """Return names of those of two dimensions that hold numbers."""
     found: list[str] = []
 
     def visit(name: str, item: Any) -> None:
@@ -60,7 +60,7 @@ def _datasets(file: Any, h5py: Any) -> list[str]:
 
 
 def the_only_one(names: list[str], of: str, what: str) -> str:
-    """The name of the only candidate; SourceError that lists them, or says that there are none."""
+    """Return the name of the only candidate; SourceError that lists them, or says that there are none."""
     if len(names) == 1:
         return names[0]
     if not names:
@@ -102,7 +102,7 @@ def within(home: Any, key: str, path: Path) -> Any:
 
 
 def dataset(home: Any, key: str, path: Path) -> Any:
-    """A dataset of a file or group by its name, whose entries are in this file."""
+    """Return a dataset of a file or group by its name, whose entries are in this file."""
     h5py = needs("h5py", "HDF5 files")
     found = within(home, key, path)
     if not isinstance(found, h5py.Dataset):
@@ -115,7 +115,7 @@ def dataset(home: Any, key: str, path: Path) -> Any:
 
 
 def check_own(found: Any, path: Path) -> None:
-    """SourceError unless the entries of a dataset are in the file itself.
+    """Raise SourceError unless the entries of a dataset are in the file itself.
 
     Raw bytes of any file of the machine would be taken for rows, and so would rows of other files; where a source of a
     virtual dataset is not there, HDF5 gives zeros, and it follows one that leads to itself until the process dies.

@@ -12,7 +12,7 @@ BLOCKS, BLOCK_BYTES = 32, 32 << 10
 
 
 def of_file(path: Path) -> dict[str, Any]:
-    """A file as json can write it."""
+    """Return a file as json can write it."""
     about = path.stat()
     return {
         "path": str(path.resolve()),
@@ -24,7 +24,7 @@ def of_file(path: Path) -> dict[str, Any]:
 
 
 def sampled_digest(path: Path, size: int) -> str:
-    """A digest of blocks spread over a whole file, the first and the last among them."""
+    """Return a digest of blocks spread over a whole file, the first and the last among them."""
     digest = blake2b(digest_size=16)
     with path.open("rb", buffering=0) as file:
         if size <= BLOCKS * BLOCK_BYTES:
@@ -37,7 +37,7 @@ def sampled_digest(path: Path, size: int) -> str:
 
 
 def of_rows(*arrays: Any) -> str:
-    """A digest of samples of arrays: blocks of their rows, the first and the last among them."""
+    """Return a digest of samples of arrays: blocks of their rows, the first and the last among them."""
     digest = blake2b(digest_size=16)
     for array in arrays:
         digest.update(repr((array.shape, array.dtype.str)).encode())

@@ -23,7 +23,7 @@ HELD_BYTES = 64 << 20
 
 
 def open_ipc(path: Path, options: Options) -> Source:
-    """The columns of numbers in an Arrow file, or in a file with a stream of Arrow batches."""
+    """Return the columns of numbers in an Arrow file, or in a file with a stream of Arrow batches."""
     with path.open("rb") as file:
         start = file.read(8)
     if start[:4] == b"FEA1":
@@ -88,7 +88,7 @@ class _Reader:
         return self._reader.get_batch(k)
 
     def close(self) -> None:
-        """The file; mapped batches are gone then."""
+        """Return the file; mapped batches are gone then."""
         self._file.close()
 
 
@@ -142,7 +142,7 @@ class IpcSource(TableFile):
         self.check_unchanged()
 
     def _batch_of(self, row: int) -> tuple[int, int]:
-        """(batch, rows of it before) of a row."""
+        """Return (batch, rows of it before) of a row."""
         if self._ends is None:
             return 0, row
         batch = int(np.searchsorted(self._ends, row, side="right"))

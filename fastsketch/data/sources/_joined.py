@@ -16,7 +16,7 @@ from fastsketch.data.sources._svmlight import SvmlightSource
 
 
 def joined(sources: Sequence[Source]) -> Source:
-    """Sources as one, itself where there is one.
+    """Return sources as one, itself where there is one.
 
     Raises
     ------
@@ -30,7 +30,7 @@ def joined(sources: Sequence[Source]) -> Source:
 
 
 def _of_one_width(sources: list[Source]) -> list[Source]:
-    """svmlight text is as wide as the widest of all; other sources have the width that they have."""
+    """Return svmlight text is as wide as the widest of all; other sources have the width that they have."""
     widths = {source.n_features for source in sources}
     if len(widths) == 1:
         return sources
@@ -177,5 +177,5 @@ class Joined(Source):
 
 
 def _can_be_cut(source: Source) -> bool:
-    """Whether a source can be cut at any row, for no more than its rows cost."""
+    """Return whether a source can be cut at any row, for no more than its rows cost."""
     return type(source).parts is Source.parts

@@ -26,7 +26,7 @@ _SIZES = re.compile(rb"[ \t]*([0-9]{1,18})[ \t]+([0-9]{1,18})(?:[ \t]+([0-9]{1,1
 
 
 def open_market(path: Path, max_unpacked: int | None = None, *, file: Opened | None = None) -> Source:
-    """The matrix in a file, or in a stream that is read once and held."""
+    """Return the matrix in a file, or in a stream that is read once and held."""
     if file is not None:
         name = "standard input" if str(path) == "-" else str(path)
         with file, InputFile(path, file) as text:
@@ -101,13 +101,13 @@ class _Reader:
         return _Header(dense, field == "pattern", symmetry, shape, entries)
 
     def _blocks(self) -> Iterator[bytes]:
-        """The lines after the header."""
+        """Yield the lines after the header."""
         yield self._rest[self._at :]
         for piece in self._pieces:
             yield bytes(piece)
 
     def matrix(self) -> Any:
-        """The matrix; SourceError names the line that is none of its entries."""
+        """Return the matrix; SourceError names the line that is none of its entries."""
         header = self._header()
         width = 1 if header.dense else 2 if header.pattern else 3
         places = np.arange(width, dtype=np.int32)
@@ -143,7 +143,7 @@ class _Reader:
         return self._sparse(np.concatenate(index, axis=1), np.concatenate(values), header)
 
     def _places(self, rows: NDArray[np.float64], header: _Header, before: int) -> NDArray[Any]:
-        """Rows and columns, from 0, of the entries after the first `before`."""
+        """Return rows and columns, from 0, of the entries after the first `before`."""
         index = rows[:, :2].astype(np.int64) - 1
         for k, what in ((0, "row"), (1, "column")):
             bad = (index[:, k] + 1 != rows[:, k]) | (index[:, k] < 0) | (index[:, k] >= header.shape[k])
@@ -173,7 +173,7 @@ def _index_type(header: _Header) -> Any:
 
 
 def _dense(values: NDArray[np.float64], header: _Header) -> NDArray[np.float64]:
-    """Entries column by column; of a symmetric matrix those on and below its diagonal."""
+    """Return entries column by column; of a symmetric matrix those on and below its diagonal."""
     if header.symmetry == "general":
         return np.ascontiguousarray(values.reshape(header.shape, order="F"))
     skew = header.symmetry == "skew-symmetric"

@@ -13,7 +13,7 @@ from fastsketch.data.sources._source import Source
 
 
 def open_memmap(x: "np.memmap[Any, Any]") -> Source:
-    """The rows of a memory map, or of a contiguous part of one; of any other view as of an array."""
+    """Return the rows of a memory map, or of a contiguous part of one; of any other view as of an array."""
     root: Any = x
     while isinstance(root.base, np.memmap):
         root = cast("Any", root.base)

@@ -7,7 +7,10 @@ from fastsketch.data.sources._source import Source
 
 
 def common_names(sources: Sequence[Source]) -> tuple[str, ...] | None:
-    """The names of the columns, which all sources that have names have in common; SourceError names what differs."""
+    """Return the names of the columns, which all sources that have names have in common.
+
+    SourceError names what differs.
+    """
     named = [source for source in sources if source.feature_names is not None]
     for source in named[1:]:
         check_names(source.feature_names or (), named[0].feature_names or (), source.name, named[0].name)
@@ -15,7 +18,7 @@ def common_names(sources: Sequence[Source]) -> tuple[str, ...] | None:
 
 
 def check_names(names: Sequence[str], expected: Sequence[str], of: str, first: str) -> None:
-    """SourceError that names the first column which differs."""
+    """Raise SourceError that names the first column which differs."""
     for place, (name, other) in enumerate(zip(names, expected, strict=False)):
         if name != other:
             order = " (the same columns in another order)" if sorted(names) == sorted(expected) else ""

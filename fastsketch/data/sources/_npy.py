@@ -16,7 +16,7 @@ from fastsketch.data.sources._source import Source
 
 
 def read_npy_header(path: Path) -> Header:
-    """The header of an .npy file that is exactly as long as it states; SourceError for anything else.
+    """Return the header of an .npy file that is exactly as long as it states; SourceError for anything else.
 
     Bytes beyond the array are an error like missing ones: which of header and length is the damaged one, nobody knows.
     """
@@ -36,7 +36,7 @@ def read_npy_header(path: Path) -> Header:
 
 
 def open_npy(path: Path) -> Source:
-    """The matrix in an .npy file."""
+    """Return the matrix in an .npy file."""
     with reading(path):
         header = read_npy_header(path)
     if len(header.shape) != 2 or header.shape[1] == 0:

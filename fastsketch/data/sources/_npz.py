@@ -14,7 +14,7 @@ from fastsketch.data.sources._source import Source, rows_of_part
 
 
 def open_npz(path: Path, max_unpacked: int | None = None) -> Source:
-    """The matrix in an .npz file."""
+    """Return the matrix in an .npz file."""
     return SparseMatrix(path, max_unpacked)
 
 
@@ -41,12 +41,12 @@ class SparseMatrix(FileSource):
         return {name: value for name, value in super().__getstate__().items() if name != "_held"}
 
     def load(self) -> Any:
-        """The matrix in the file."""
+        """Return the matrix in the file."""
         with reading(self.path):
             return read_matrix(self.path, self._most)
 
     def _matrix(self) -> Any:
-        """The matrix, which all parts in a process share."""
+        """Return the matrix, which all parts in a process share."""
         if "_held" not in self.__dict__:
             self._held = _LAST.get(self.path, self._stamp, self.load, keep=self._sent)
         return self._held
@@ -85,7 +85,7 @@ class _Last:
         self._kept: Any = None  # by workers alone, where parts come one after another
 
     def get(self, path: Path, stamp: tuple[int, int], load: Callable[[], Any], *, keep: bool) -> Any:
-        """The matrix in a file, read where it is another one than before."""
+        """Return the matrix in a file, read where it is another one than before."""
         key = path.absolute(), stamp
         with self._lock:
             held = None if self._matrix is None else self._matrix()

@@ -42,7 +42,7 @@ def open_rows(
     beside: str | int | None = None,
     max_unpacked: int | None = None,
 ) -> Source:
-    """Rows from wherever they are, as a source that is read a chunk at a time.
+    """Return rows from wherever they are, as a source that is read a chunk at a time.
 
     Parameters
     ----------
@@ -156,7 +156,7 @@ def _opened(x: Any, options: Options) -> Source:
 
 
 def _joined(sources: list[Source], options: Options) -> Source:
-    """Sources as one; where some have taken their columns, the others take theirs before they are joined."""
+    """Return sources as one; where some have taken their columns, the others take theirs before they are joined."""
     wanted = options.columns
     if wanted is not None and any(source.taken is not None for source in sources):
         sources = [
@@ -169,7 +169,7 @@ def _joined(sources: list[Source], options: Options) -> Source:
 
 
 def _is_one(item: Any) -> bool:
-    """Whether an item of a list is a source by itself, and no row."""
+    """Return whether an item of a list is a source by itself, and no row."""
     return is_name(item) or isinstance(item, Source) or len(getattr(item, "shape", ())) == 2
 
 

@@ -16,42 +16,42 @@ HEAD_BYTES = 64 << 10
 
 
 def npy(path: Path, options: Options) -> Source:
-    """A matrix of NumPy."""
+    """Return a matrix of NumPy."""
     from fastsketch.data.sources._npy import open_npy
 
     return open_npy(path)
 
 
 def npz(path: Path, options: Options) -> Source:
-    """A sparse matrix of scipy."""
+    """Return a sparse matrix of scipy."""
     from fastsketch.data.sources._npz import open_npz
 
     return open_npz(path, options.max_unpacked)
 
 
 def svmlight(path: Path, options: Options) -> Source:
-    """svmlight text."""
+    """Return svmlight text."""
     from fastsketch.data.sources._svmlight import SvmlightSource
 
     return SvmlightSource(path, n_features=options.n_features, zero_based=options.zero_based)
 
 
 def table(path: Path, options: Options) -> Source:
-    """A table of numbers."""
+    """Return a table of numbers."""
     from fastsketch.data.sources._table import TableText
 
     return TableText(path, options)
 
 
 def market(path: Path, options: Options) -> Source:
-    """A matrix of the Matrix Market."""
+    """Return a matrix of the Matrix Market."""
     from fastsketch.data.sources._market import open_market
 
     return open_market(path, options.max_unpacked)
 
 
 def text(path: Path, options: Options) -> Source:
-    """Text of any name, by its first lines."""
+    """Return text of any name, by its first lines."""
     with InputFile(path) as file:
         kind = TABLE if options.dialect.separator else text_format(file.read(HEAD_BYTES))
     return (table if kind == TABLE else market if kind == MARKET else svmlight)(path, options)
@@ -59,7 +59,7 @@ def text(path: Path, options: Options) -> Source:
 
 # -- streams -----------------------------------------------------------------------------------------------------------
 def svmlight_stream(stream: "Stream", options: Options) -> Source:
-    """svmlight text that is read once."""
+    """Return svmlight text that is read once."""
     from fastsketch.data.sources._svmlight import SvmlightSource
 
     if options.n_features is None:
@@ -68,14 +68,14 @@ def svmlight_stream(stream: "Stream", options: Options) -> Source:
 
 
 def table_stream(stream: "Stream", options: Options) -> Source:
-    """A table of numbers that is read once."""
+    """Return a table of numbers that is read once."""
     from fastsketch.data.sources._table import TableText
 
     return TableText(stream.path, options, file=stream)
 
 
 def market_stream(stream: "Stream", options: Options) -> Source:
-    """A matrix of the Matrix Market that is read once, and then is in memory."""
+    """Return a matrix of the Matrix Market that is read once, and then is in memory."""
     from fastsketch.data.sources._market import open_market
 
     return open_market(stream.path, file=stream.held(options.max_unpacked))

@@ -14,7 +14,7 @@ from fastsketch.data.sources._table_columns import CHOOSE, named
 
 
 def open_frame(x: Any, options: Options) -> Source:
-    """The columns of numbers of a data frame."""
+    """Return the columns of numbers of a data frame."""
     names = [str(name) for name in x.columns]
     fields = [(name, "", None, False) for name in names]
     beside = None if options.beside is None else names.index(named(fields, options.beside, "the DataFrame", "beside"))
@@ -48,7 +48,7 @@ def open_frame(x: Any, options: Options) -> Source:
 
 
 def _names(columns: Sequence[Any]) -> tuple[str, ...] | None:
-    """Names that are strings; None where all are numbers, as of a frame that was given none."""
+    """Return names that are strings; None where all are numbers, as of a frame that was given none."""
     named = [isinstance(name, str) for name in columns]
     if any(named) and not all(named):
         odd = columns[named.index(False)]
@@ -57,7 +57,7 @@ def _names(columns: Sequence[Any]) -> tuple[str, ...] | None:
 
 
 def _is_number(kind: Any) -> bool:
-    """Whether a dtype of pandas is one of real numbers, its own nullable ones among them."""
+    """Return whether a dtype of pandas is one of real numbers, its own nullable ones among them."""
     return getattr(kind, "kind", "O") in "fiub" and not str(kind).startswith(("category", "datetime", "timedelta"))
 
 

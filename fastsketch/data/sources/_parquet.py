@@ -44,7 +44,7 @@ BUFFERED_BYTES = 16 << 20
 
 
 def open_parquet(path: Path, options: Options) -> Source:
-    """The columns of numbers in a Parquet file."""
+    """Return the columns of numbers in a Parquet file."""
     pyarrow = needs("pyarrow", "Parquet files", "pyarrow.parquet")
     with damaged(path, "Parquet file"), pyarrow.ParquetFile(path, pre_buffer=False) as file:
         schema, about = file.schema_arrow, file.metadata
@@ -68,7 +68,7 @@ def open_parquet(path: Path, options: Options) -> Source:
 
 
 def index_columns(metadata: dict[bytes, bytes] | None, found: Sequence[Field]) -> list[str]:
-    """Columns that are the index of a pandas table, by the note that pandas leaves in what it writes."""
+    """Return columns that are the index of a pandas table, by the note that pandas leaves in what it writes."""
     try:
         noted = json.loads((metadata or {}).get(b"pandas", b"{}")).get("index_columns", [])
     except (ValueError, AttributeError):
@@ -77,7 +77,7 @@ def index_columns(metadata: dict[bytes, bytes] | None, found: Sequence[Field]) -
 
 
 def _width(file: Any, name: str, groups: Sequence[int]) -> int:
-    """The length of the first list in a column."""
+    """Return the length of the first list in a column."""
     for k, rows in enumerate(groups):
         if rows:
             batch = next(file.iter_batches(16, row_groups=[k], columns=[name], use_threads=False))
@@ -86,7 +86,7 @@ def _width(file: Any, name: str, groups: Sequence[int]) -> int:
 
 
 def first_width(batch: Batch, column: int) -> int:
-    """The length of the first list in a column that is one."""
+    """Return the length of the first list in a column that is one."""
     for row in range(batch.n_rows):
         if not batch.is_null(column, row):
             return batch.width(column, row)
@@ -165,7 +165,7 @@ class ParquetSource(TableFile):
                 yield rows, values.next(len(rows)), position
 
     def _pieces(self, file: Any, group: int, stop: int) -> Iterator[Piece]:
-        """The rows from a group of rows on, until row `stop`."""
+        """Yield the rows from a group of rows on, until row `stop`."""
         before = int(self._ends[group - 1]) if group else 0
         space = _Space(self._chosen.dtype)
         chunk = rows_of_chunk(self.n_features, self._chosen.dtype)
@@ -179,7 +179,7 @@ class ParquetSource(TableFile):
             before, group = before + n, together[-1] + 1
 
     def _of_groups(self, file: Any, groups: list[int], before: int, n: int, space: "_Space") -> Iterator[Piece]:
-        """The n rows of some groups; `space` is memory for them, and is used again."""
+        """Yield the n rows of some groups; `space` is memory for them, and is used again."""
         chosen = self._chosen
         n_bytes = n * chosen.n_features * chosen.dtype.itemsize
         if len(chosen.columns) == 1 or n_bytes > HELD_BYTES:
@@ -209,7 +209,7 @@ class ParquetSource(TableFile):
         yield SideBySide(pieces, n)
 
     def _some_columns(self, file: Any, groups: list[int], some: Sequence[int], batch_rows: int) -> Iterator[OfBatch]:
-        """The rows of some groups in some of the chosen columns."""
+        """Yield the rows of some groups in some of the chosen columns."""
         chosen = self._chosen
         names = [chosen.names[k] for k in some]
         for batch in file.iter_batches(batch_rows, row_groups=groups, columns=names, use_threads=False):
@@ -220,7 +220,7 @@ class ParquetSource(TableFile):
             yield OfBatch(believed(batch), Chosen(columns, tuple(names), widths, chosen.dtype))
 
     def _side_by_side(self, groups: list[int], n: int) -> Iterator[Piece]:
-        """All columns together, as many rows at a time as make a chunk."""
+        """Yield all columns together, as many rows at a time as make a chunk."""
         pyarrow = needs("pyarrow", "Parquet files", "pyarrow.parquet")
         chosen = self._chosen
         step = min(n, rows_of_chunk(chosen.n_features, chosen.dtype))

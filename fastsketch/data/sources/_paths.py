@@ -13,12 +13,12 @@ STANDARD_INPUT = "-"
 
 
 def is_name(x: Any) -> TypeGuard[str | PathLike[str]]:
-    """Whether x names files."""
+    """Return whether x names files."""
     return isinstance(x, str | PathLike)
 
 
 def comes_once(path: str | PathLike[str]) -> bool:
-    """Whether a name is that of a pipe or another stream: its rows come once.
+    """Return whether a name is that of a pipe or another stream: its rows come once.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def comes_once(path: str | PathLike[str]) -> bool:
 
 
 def files_of(name: str | PathLike[str]) -> list[Path]:
-    """The files that a name stands for: itself, those of a folder, or those that a glob matches.
+    """Return the files that a name stands for: itself, those of a folder, or those that a glob matches.
 
     Raises
     ------
@@ -72,7 +72,7 @@ def _is_one(path: Path) -> bool:
 
 
 def _of_folder(folder: Path) -> list[Path]:
-    """All files of a folder and those within it, but for hidden ones and marks of what has been written (_SUCCESS)."""
+    """Return all files of a folder and of those within it, but for hidden ones and marks of writers (_SUCCESS)."""
     found: list[Path] = []
     for place, folders, files in os.walk(folder):
         one = [name for name in folders if Path(name).suffix in FOLDERS_OF_ONE]

@@ -22,7 +22,7 @@ class Piece(Protocol):
         ...
 
     def put(self, first: int, out: NDArray[Any]) -> None:
-        """Rows first .. first + len(out) - 1 as rows of out."""
+        """Return rows first .. first + len(out) - 1 as rows of out."""
         ...
 
 
@@ -34,7 +34,7 @@ class Ragged(ValueError):
         self.row = row
 
     def at(self, name: str, row: int) -> SourceError:
-        """The same, with the row within the source of that name."""
+        """Return the same, with the row within the source of that name."""
         return SourceError(f"{name}, row {row}: {self}")
 
 
@@ -66,7 +66,7 @@ class OfBatch:
 
 
 def believed(batch: Any) -> Batch:
-    """A batch of pyarrow, once that has held its counts, offsets and codes against the length of its buffers."""
+    """Return a batch of pyarrow, once that has held its counts, offsets and codes against the length of its buffers."""
     batch.validate(full=True)
     return Batch(*batch.__arrow_c_array__())
 
@@ -95,7 +95,7 @@ class SideBySide:
 
 
 def rows_of_chunk(n_features: int, dtype: np.dtype[Any]) -> int:
-    """Rows of a chunk."""
+    """Return rows of a chunk."""
     return max(1, _source.CHUNK_BYTES // (n_features * dtype.itemsize))
 
 
@@ -109,7 +109,7 @@ def chunks_of(
     name: str,
     first: int,
 ) -> Iterator[NDArray[Any]]:
-    """Chunks of the rows of pieces: without the first `skip`, and at most n_rows after these (None: all there are).
+    """Yield chunks of the rows of pieces, without the first `skip`, and at most n_rows of them (None: all).
 
     Row `first` of the source called `name` is the first that is given: where a list has another length, SourceError
     names its row; where there are fewer rows than n_rows, the last one.
@@ -146,7 +146,10 @@ def too_short(name: str, found: int, stated: int) -> SourceError:
 
 
 def values_of(column: Any) -> NDArray[Any]:
-    """The values of an array of pyarrow: objects, None among them, where they are no numbers or some are missing."""
+    """Return the values of an array of pyarrow.
+
+    Objects, None among them, where they are no numbers or some are missing.
+    """
     column.validate(full=True)  # where strings begin and end, and the codes of a dictionary: pyarrow follows them
     if _is_number(column) and column.null_count == 0:
         return column.to_numpy(zero_copy_only=False)
@@ -178,7 +181,7 @@ class Values:
         return found
 
     def next(self, count: int) -> NDArray[Any]:
-        """The next values."""
+        """Return the next values."""
         found: list[NDArray[Any]] = []
         while count:
             if len(self._left) == 0:

@@ -19,7 +19,7 @@ def chosen(
     dtype: np.dtype[Any] | None = None,
     fill: float | None = None,
 ) -> Source:
-    """A source with these columns in this order, in this dtype, and fill in the place of each NaN.
+    """Return a source with these columns in this order, in this dtype, and fill in the place of each NaN.
 
     Without fill a NaN is an error that names its place when it is read.
     """
@@ -34,12 +34,15 @@ def chosen(
 
 
 def picked(source: Source, columns: Sequence[int]) -> Source:
-    """Columns by position."""
+    """Return columns by position."""
     return source.only(columns) or Picked(source, columns)
 
 
 def positions(source: Source, columns: Sequence[str | int], argument: str = "columns") -> list[int]:
-    """Positions of columns that are given by name or position; ValueError names one that there is not, or is twice."""
+    """Return positions of columns that are given by name or position.
+
+    ValueError names one that there is not, or is twice.
+    """
     found: list[int] = []
     names = source.feature_names
     for column in columns:
@@ -72,7 +75,7 @@ class Derived(Source):
         self.beside, self.labelled = source.beside, source.labelled
 
     def like(self, source: Source) -> Source:
-        """The same made of another source: of a part."""
+        """Return the same made of another source: of a part."""
         raise NotImplementedError
 
     @property

@@ -12,7 +12,7 @@ from fastsketch.data.sources._source import Source, rows_of_part
 
 
 def has_slices(x: Any) -> bool:
-    """Whether x has a shape and can be sliced."""
+    """Return whether x has a shape and can be sliced."""
     return isinstance(getattr(x, "shape", None), tuple) and callable(getattr(x, "__getitem__", None))
 
 

@@ -100,7 +100,7 @@ class Source(ABC):
         """
 
     def chunks(self, start_row: int = 0) -> "Iterator[tuple[_Rows, int]]":
-        """Rows from start_row on, as (rows, position after them); rows hold until the next chunk is read.
+        """Return rows from start_row on, as (rows, position after them); rows hold until the next chunk is read.
 
         Where rows have to be waited for, a thread reads at most two chunks ahead; it ends with the iterator.
 
@@ -147,7 +147,7 @@ class Source(ABC):
         return f"<source of {self.name}: {shape}{kind}>"
 
     def __iter__(self) -> "Iterator[_Rows]":
-        """The rows, a chunk at a time; each chunk holds until the next one is read."""
+        """Yield the rows, a chunk at a time; each chunk holds until the next one is read."""
         for rows, _ in self.chunks():
             yield rows
 
@@ -159,7 +159,7 @@ class Source(ABC):
         return self.n_rows * self.n_features * (8 if self.dtype is None else self.dtype.itemsize)
 
     def between(self, start: int, stop: int) -> "Source":
-        """The rows [start, stop) as a source; of sources with n_rows that are repeatable alone.
+        """Return the rows [start, stop) as a source; of sources with n_rows that are repeatable alone.
 
         Parameters
         ----------
@@ -169,7 +169,7 @@ class Source(ABC):
         raise NotImplementedError(f"{type(self).__name__} cannot be cut by rows")
 
     def parts(self, n_bytes: int, *, multiple: int = 1) -> "list[Source]":
-        """Consecutive sources of about n_bytes of rows in memory, all but the last with a multiple of `multiple` rows.
+        """Return consecutive sources of about n_bytes of rows in memory, all but the last of k `multiple` rows.
 
         The cuts depend on the data and on the two numbers alone. A source that cannot be cut, or not there, gives
         itself or longer parts; parts whose n_rows is None, or no multiple, come of sources that know no better.
@@ -188,7 +188,7 @@ class Source(ABC):
         return [self.between(start, min(start + step, self.n_rows)) for start in range(0, self.n_rows, step)]
 
     def varied(self, **fields: Any) -> Self:
-        """The same source with other values of some attributes.
+        """Return the same source with other values of some attributes.
 
         Parameters
         ----------
@@ -205,7 +205,7 @@ class Source(ABC):
         return None
 
     def each(self) -> "list[Source]":
-        """The sources that this one joins, itself if it joins none."""
+        """Return the sources that this one joins, itself if it joins none."""
         return [self]
 
     def identity(self) -> dict[str, Any]:
@@ -219,11 +219,14 @@ class Source(ABC):
         raise NotImplementedError
 
     def place(self, row: int) -> Place:
-        """Where a row stands, counted from 0 within this source."""
+        """Return where a row stands, counted from 0 within this source."""
         return Place(self.name, self.first_row + row, None)
 
     def where(self, row: int) -> str:
-        """How a message names a row, counted from 0 within this source: the file, the row and, in text, the line."""
+        """Return how a message names a row, counted from 0 within this source.
+
+        The file, the row and, in text, the line.
+        """
         return str(self.place(row))
 
 
@@ -233,7 +236,7 @@ def length(rows: Any) -> int:
 
 
 def rows_of_part(source: Source, n_bytes: int, multiple: int) -> int:
-    """Rows of n_bytes of a source, a multiple of `multiple` and at least so many."""
+    """Return rows of n_bytes of a source, a multiple of `multiple` and at least so many."""
     n_bytes, multiple = as_integer(n_bytes, "n_bytes", 1), as_integer(multiple, "multiple", 1)
     bytes_of_row = max(1, source.n_bytes // max(1, source.n_rows or 0))
     return max(1, n_bytes // (bytes_of_row * multiple)) * multiple

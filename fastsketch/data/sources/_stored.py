@@ -16,7 +16,7 @@ HELD_BYTES = 112 << 20
 
 
 def check_matrix(shape: tuple[int, ...], dtype: Any, name: str) -> np.dtype[Any]:
-    """The dtype of the rows of a dataset; SourceError if it is no matrix of real numbers."""
+    """Return the dtype of the rows of a dataset; SourceError if it is no matrix of real numbers."""
     kind = getattr(dtype, "kind", "O")
     if kind not in "fiub":
         raise SourceError(f"{name} must hold real numbers, got dtype {dtype}")
@@ -26,7 +26,7 @@ def check_matrix(shape: tuple[int, ...], dtype: Any, name: str) -> np.dtype[Any]
 
 
 def rows_at_a_time(n_features: int, dtype: np.dtype[Any], chunk_rows: int) -> int:
-    """Rows that are read together: whole chunks of the dataset where these can be held."""
+    """Return rows that are read together: whole chunks of the dataset where these can be held."""
     row_bytes = n_features * dtype.itemsize
     step = max(1, _source.CHUNK_BYTES // row_bytes)
     if chunk_rows * row_bytes > HELD_BYTES:
@@ -44,7 +44,7 @@ def read_dataset(
     dtype: np.dtype[Any],
     name: str,
 ) -> Iterator[NDArray[Any]]:
-    """Chunks of rows first .. first + n_rows - 1; get(start, stop) reads some."""
+    """Yield chunks of rows first .. first + n_rows - 1; get(start, stop) reads some."""
     step = rows_at_a_time(n_features, dtype, chunk_rows)
 
     def stretches() -> Iterator[NDArray[Any]]:

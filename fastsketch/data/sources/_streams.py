@@ -55,7 +55,7 @@ class Stream(io.RawIOBase):
         return True
 
     def head(self, size: int, *, lines: int = 0) -> bytes:
-        """The first bytes, which will be read again; of text no more than end so many lines are waited for."""
+        """Return the first bytes, which will be read again; of text no more than end so many lines are waited for."""
         while len(self._head) < size and not (lines and self._head.count(b"\n") >= lines):
             more = self._text.read_some(size - len(self._head))
             if not more:
@@ -64,7 +64,7 @@ class Stream(io.RawIOBase):
         return self._head[:size]
 
     def read(self, size: int = -1, /) -> bytes:
-        """The next bytes, fewer than size at the end only."""
+        """Return the next bytes, fewer than size at the end only."""
         taken, self._head = self._head[:size], self._head[size:]
         return taken + self._text.read(size - len(taken)) if len(taken) < size else taken
 
@@ -79,7 +79,7 @@ class Stream(io.RawIOBase):
 
 
 def open_stream(path: Path, options: Options) -> Source:
-    """The rows of a stream, by its first bytes; it is closed where it is refused."""
+    """Return the rows of a stream, by its first bytes; it is closed where it is refused."""
     with ExitStack() as stack:
         source = of_stream(stack.enter_context(Stream(path)), options)
         if options.columns is not None and source.taken is None:
@@ -89,7 +89,7 @@ def open_stream(path: Path, options: Options) -> Source:
 
 
 def of_stream(stream: Stream, options: Options) -> Source:
-    """The rows of a stream of which nothing has been read."""
+    """Return the rows of a stream of which nothing has been read."""
     start = stream.head(8)
     if not start:
         raise SourceError(f"{stream.name} is empty")

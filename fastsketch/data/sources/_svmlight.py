@@ -42,7 +42,7 @@ class SvmlightSource(TextSource):
         self.n_features = n_features
 
     def widened(self, n_features: int) -> "SvmlightSource":
-        """The same text as rows of more columns."""
+        """Return the same text as rows of more columns."""
         return self.varied(n_features=n_features)
 
     def read(self, start_row: int = 0) -> "Iterator[tuple[csr_array[Any], int]]":

@@ -100,7 +100,10 @@ class TableText(TextSource):
         return part
 
     def _numeric(self, rows: list[Row], names: Sequence[str] | None) -> list[int]:
-        """The columns that hold numbers in the first lines; SourceError names what stands there if there are none."""
+        """Return the columns that hold numbers in the first lines.
+
+        SourceError names what stands there if there are none.
+        """
         for number, cells in rows:
             if len(cells) != self._width:
                 raise SourceError(f"{self.name}, line {number}: {len(cells)} columns, in the first line {self._width}")
@@ -117,7 +120,7 @@ class TableText(TextSource):
 
     # -- the first lines -------------------------------------------------------------------------------------------
     def _first_rows(self, dialect: Dialect, file: Stream | None) -> tuple[str, list[Row]]:
-        """(what divides columns, cells of the first line, of the second and of others that are at hand)."""
+        """Return (what divides columns, cells of the first line, of the second and of others that are at hand)."""
         lines: list[tuple[int, str]] = []
         for number, line in self._look(file):
             try:
@@ -148,7 +151,7 @@ class TableText(TextSource):
         return separator, rows
 
     def _look(self, file: Stream | None) -> Iterator[tuple[int, bytes]]:
-        """The first lines, and their numbers; of a stream as many as are needed, and they will be read again."""
+        """Yield the first lines, and their numbers; of a stream as many as are needed, and they will be read again."""
         if file is None:
             with InputFile(self.path) as text:
                 number = seen = 0
@@ -279,7 +282,7 @@ class TableText(TextSource):
 
 
 def _names(cells: Sequence[str], of: str) -> tuple[str, ...]:
-    """Names of columns: those without one are called by their numbers."""
+    """Return names of columns: those without one are called by their numbers."""
     names = [cell.strip() or str(place) for place, cell in enumerate(cells, 1)]
     if len(set(names)) < len(names):
         twice = next(name for place, name in enumerate(names) if name in names[:place])

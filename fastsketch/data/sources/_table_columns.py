@@ -90,13 +90,13 @@ class Chosen:
         return np.concatenate([[0], np.cumsum(self.widths)[:-1]]).astype(np.intp)
 
     def column_of(self, feature: int) -> str:
-        """How a message names the column that a feature comes from."""
+        """Return how a message names the column that a feature comes from."""
         k = int(np.searchsorted(self.places(), feature, side="right")) - 1
         entry = "" if self.widths[k] == 1 else f", entry {feature - int(self.places()[k])}"
         return f"column {self.names[k]!r}{entry}"
 
     def only(self, features: Sequence[int]) -> "Chosen | None":
-        """Some features; None where these are entries of a list."""
+        """Return some features; None where these are entries of a list."""
         if any(width != 1 for width in self.widths):
             return None
         columns, names = [self.columns[k] for k in features], [self.names[k] for k in features]
@@ -113,7 +113,7 @@ def choose(
     dtype: np.dtype[Any] | None = None,
     width: Callable[[int], int],
 ) -> Chosen:
-    """Columns of a table by name or position, or all of them but those `left_out`.
+    """Return columns of a table by name or position, or all of them but those `left_out`.
 
     Parameters
     ----------
@@ -168,7 +168,7 @@ def choose(
 
 
 def named(fields: Sequence[Field], column: str | int, of: str, argument: str) -> str:
-    """The name of a column by name or position; ValueError, beginning with the argument, if there is none."""
+    """Return the name of a column by name or position; ValueError, beginning with the argument, if there is none."""
     names = [field[0] for field in fields]
     try:
         return names[_position(column, names, {name: k for k, name in enumerate(names)}, of)]

@@ -69,7 +69,7 @@ class TextSource(FileSource):
         return [self._stretch(start, stop) for start, stop in zip(cuts[:-1], cuts[1:], strict=True)]
 
     def _line_end(self, file: Any, place: int) -> int:
-        """The byte after the first end of a line at or after a place."""
+        """Return the byte after the first end of a line at or after a place."""
         file.seek(place - 1)
         while place < self._stop:
             block = file.read(LOOK_BYTES)
@@ -92,11 +92,11 @@ class TextSource(FileSource):
 
     # -- lines -----------------------------------------------------------------------------------------------------
     def is_row(self, line: bytes) -> bool:
-        """Whether a line of the file stands for a row."""
+        """Return whether a line of the file stands for a row."""
         raise NotImplementedError
 
     def lines(self) -> Iterator[tuple[int, bytes]]:
-        """The lines from the first of this stretch on, with their numbers in the file."""
+        """Yield the lines from the first of this stretch on, with their numbers in the file."""
         with InputFile(self.path, start=self._from) as file:
             number = self.line_at(0)
             for block in whole_lines(file, BLOCK_BYTES, LONGEST_LINE):
@@ -105,7 +105,7 @@ class TextSource(FileSource):
                     number += 1
 
     def line_at(self, number: int) -> int:
-        """The number in the file, from 1, of a line of this stretch, from 0."""
+        """Return the number in the file, from 1, of a line of this stretch, from 0."""
         before = 0
         if self._from:
             with InputFile(self.path, stop=self._from) as file:
@@ -114,7 +114,7 @@ class TextSource(FileSource):
         return 1 + before + number
 
     def line_of(self, row: int) -> int | None:
-        """The line of a row, counted from 1; rows count from 0, and empty lines and comments are none."""
+        """Return the line of a row, counted from 1; rows count from 0, and empty lines and comments are none."""
         if not self.repeatable:
             return None
         for number, line in self.lines():

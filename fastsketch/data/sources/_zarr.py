@@ -21,7 +21,7 @@ WHAT = "Zarr array"
 
 
 def open_zarr(path: Path, options: Options) -> Source:
-    """An array: the path itself, the one called `key` in a group, or the only one of two dimensions there."""
+    """Return an array: the path itself, the one called `key` in a group, or the only one of two dimensions there."""
     zarr = needs("zarr", "Zarr arrays")
     with damaged(path, WHAT):
         stamp = stamp_of(path)
@@ -40,7 +40,7 @@ def open_zarr(path: Path, options: Options) -> Source:
 
 
 def open_array(x: Any, options: Options) -> Source:
-    """An array of zarr: by its path, where it has one, or as it is."""
+    """Return an array of zarr: by its path, where it has one, or as it is."""
     from fastsketch.data.sources._sliced import SlicedSource
 
     name = f"the Zarr array {x.name or ''!r}"
@@ -58,7 +58,7 @@ def _opened(zarr: Any, path: Path) -> Any:
 
 
 def _arrays(group: Any) -> dict[str, Any]:
-    """Arrays of two dimensions that hold numbers, by name."""
+    """Return arrays of two dimensions that hold numbers, by name."""
     found: dict[str, Any] = {}
     for name, item in group.members(max_depth=None):
         if hasattr(item, "shape") and len(item.shape) == 2 and getattr(item.dtype, "kind", "O") in "fiub":
@@ -67,7 +67,7 @@ def _arrays(group: Any) -> dict[str, Any]:
 
 
 def _chunk_rows(x: Any) -> int:
-    """Rows that are stored together: of a shard, where there are shards."""
+    """Return rows that are stored together: of a shard, where there are shards."""
     return int((getattr(x, "shards", None) or x.chunks)[0])
 
 
@@ -87,7 +87,10 @@ class ZarrSource(InChunks):
         return {**self.__dict__, "path": self.path.absolute()}
 
     def check_unchanged(self) -> None:
-        """SourceError if a file of the array is gone, new or written to: a chunk that is not there reads as zeros."""
+        """Raise SourceError if a file of the array is gone, new or written to.
+
+        A chunk that is not there reads as zeros.
+        """
         if stamp_of(self.path) != self._stamp:
             raise SourceError(f"{self.name} has changed since it was opened, or is gone")
 
@@ -121,7 +124,7 @@ class ZarrSource(InChunks):
 
 
 def stamp_of(path: Path) -> str:
-    """A digest of the names, sizes and times of all files of an array; SourceError for a pipe among them."""
+    """Return a digest of the names, sizes and times of all files of an array; SourceError for a pipe among them."""
     digest = blake2b(digest_size=16)
     folders = [str(path)] if path.is_dir() else []
     if not folders and path.exists():

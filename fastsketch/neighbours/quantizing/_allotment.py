@@ -101,7 +101,7 @@ def _cheapest(
 
 
 def _by_nibbles(directions: list[Direction], weight: Array, total: int, most: int) -> Integers:
-    """Allot whole nibbles to every direction: they can always be packed."""
+    """Return allot whole nibbles to every direction: they can always be packed."""
     bits = np.zeros(len(directions), np.int64)
     for _ in range(total // NIBBLE):
         saved = [

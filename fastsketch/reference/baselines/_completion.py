@@ -74,7 +74,7 @@ class Completion(Model, abstract=True):
     bias_ridge: float | None = real(default=None)
 
     def _run(self, data: Observed, biases: Below) -> Iterator[Step]:
-        """The iterations, without end."""
+        """Return the iterations, without end."""
         raise NotImplementedError
 
     def _loss_name(self) -> str:
@@ -124,7 +124,7 @@ class Completion(Model, abstract=True):
         return self
 
     def _fit_biases(self, data: Observed) -> tuple[Below, float | None]:
-        """Those of LowRankModel, and the ridge that they are fitted with; zeros and None if none are asked for."""
+        """Return the biases of LowRankModel and the ridge that they are fitted with; zeros and None without them."""
         if not self.biases:
             return Below(0.0, np.zeros(data.m), np.zeros(data.n)), None
         loss, parts = LossSetting(self._loss_name(), 0.0), in_memory(data)
@@ -287,12 +287,12 @@ def row_numbers(data: Observed) -> NDArray[np.int64]:
 
 
 def residual(data: Observed, biases: Below) -> Observed:
-    """What the biases leave of the entries: all that losses of z - o need to know of them."""
+    """Return what the biases leave of the entries: all that losses of z - o need to know of them."""
     return replace(data, o=data.o - biases.rows[row_numbers(data)] - biases.columns[data.indices])
 
 
 def value_and_slopes(loss: str, z: Floats, o: Floats) -> tuple[float, Floats]:
-    """Sum of the losses at scores z of the entries o, and the slope of each."""
+    """Return sum of the losses at scores z of the entries o, and the slope of each."""
     from fastsketch._kernels.lowrank import gradients as kernel
 
     ones, a = np.ones(1), np.empty_like(o)

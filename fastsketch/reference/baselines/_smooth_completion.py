@@ -199,7 +199,7 @@ class AltMin(Completion):
 
 
 def _noise(data: Observed, loss: str, biases: Below) -> float:
-    """The unit of a ridge."""
+    """Return the unit of a ridge."""
     z = biases.rows[row_numbers(data)] + biases.columns[data.indices]
     _, slopes = value_and_slopes(loss, z, data.o)
     rows, columns = (int(np.count_nonzero(counts)) for counts in data.counts)
