@@ -1,5 +1,6 @@
 """Docstrings: every public name has one, its parameters stand in it, and an example that runs; a page lists it."""
 
+import ast
 import doctest
 import functools
 import importlib
@@ -125,6 +126,30 @@ def test_one_sentence():
     assert is_one_sentence("The covariance of a stream, to a certain error.")
     for line in ("", "The covariance of a stream", "The covariance of", "Read: one. Then another.", "A model."):
         assert not is_one_sentence(line)
+
+
+# First words of the docstrings of functions. A verb that is not among them may be added; anything else is no beginning.
+VERBS = """
+Add Answer Append Apply Ask Average Begin Bound Bring Call Check Choose Clear Close Collect Combine Compile Complete
+Compute Convert Copy Count Cut Declare Decode Decorate Delete Describe Do Draw Drop Encode End Estimate Extend Feed
+Fill Find Finish Fit Forget Freeze Give Go Halve Hold Import Join Keep Learn Let Limit List Load Look Make Measure
+Merge Minimise Mix Move Multiply Name Note Offer Open Parse Play Plot Predict Prepare Print Project Put Raise Rank
+Read Recommend Refine Refuse Remove Report Restore Return Run Save Say Scale Score Seal Search See Select Send Set
+Settle Show Shrink Sketch Solve Sort Split Spread Stop Store Submit Subtract Sum Take Tell Try Undo Validate Wait Warn
+Write Yield
+"""
+
+
+def test_docstrings_of_functions_begin_with_a_verb():
+    verbs, others = set(VERBS.split()), []
+    for path in Path(fastsketch.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            said = (ast.get_docstring(node) or "Return").split()[0].strip(".,:;")
+            named = any("property" in ast.unparse(how) for how in node.decorator_list)  # a noun, as of an attribute
+            others += [] if named or said in verbs else [f"{path.name}: {node.name}: {said}"]
+    assert others == []
 
 
 def test_public_objects_are_documented():

@@ -53,7 +53,7 @@ def as_seed(value: Any, name: str = "seed") -> int:
 
 
 def as_flag(value: Any, name: str) -> bool:
-    """Return true or False, and nothing that merely counts as one of them."""
+    """Return True or False, and nothing that merely counts as one of them."""
     if not isinstance(value, _BOOL):
         raise TypeError(f"{name} must be True or False, got {value!r}")
     return bool(value)
@@ -134,7 +134,7 @@ def as_rows(rows: Any, n_features: int | None = None, name: str = "rows") -> Any
 
 
 def as_weights(weights: Any, n_rows: int, name: str = "sample_weight") -> NDArray[np.float64] | None:
-    """Return none, or a contiguous float64 vector of n_rows finite numbers >= 0.
+    """Return None, or a contiguous float64 vector of n_rows finite numbers >= 0.
 
     A scalar is one weight for every row.
     """

@@ -99,7 +99,7 @@ class _Caches:
 
 
 def compiled(function=None, **options):
-    """Return decorator: numba.njit that releases the GIL and keeps what it compiles where that can be kept."""
+    """Return a decorator: numba.njit that releases the GIL and keeps what it compiles where that can be kept."""
     if function is None:
         return lambda function: compiled(function, **options)
     made = njit(nogil=True, **options)(function)
