@@ -30,7 +30,7 @@ A model declares its parameters (``_parameters``) and defines what the frame ask
 
 It then has a keyword constructor that checks and completes, readable parameters, ``copy``, ``deepcopy``, ``pickle``,
 ``save``, ``to_bytes``, ``load``, ``facts``, ``repr`` and ``merge``; and ``fastsketch info`` shows it. ``_take_rows``
-gives it ``feature_names``, and sources of rows (_batches.py), which are learned from whole or not at all. Methods that
+gives it ``feature_names``, and sources of rows (batches.py), which are learned from whole or not at all. Methods that
 change it are decorated with ``changes``, methods that read what those change in place with ``reads``
 (_kernels/guard.pyx).
 """
