@@ -276,7 +276,7 @@ def _learn(parser: Parser) -> None:
         "method",
         metavar="METHOD",
         help="Newton steps, without a step size: rfd, fd, pfd, rp, oja, full; adaptive subgradients: ada_ffd, ada_fd, "
-        "ada_full, ada_diag, ada_lr, radagrad, fd_son, ogd, adam (default rfd)",
+        "ada_full, ada_diag, fd_son, ogd, adam (default rfd)",
     )
     parameter(parser, "sketch_size", "-l", metavar="L")
     parameter(parser, "loss")
