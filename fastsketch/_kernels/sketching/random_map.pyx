@@ -328,6 +328,8 @@ def absorb(const real[:, :] rows, weights, Py_ssize_t limit, BlockState b):
                 b.weighted = False
                 map_steps(b, b.n_rows, steps, ld, &rows[done, 0], &shift[0], &value[0], &scratch[0], &pending[0, 0],
                           &out[0, 0])
+                if b.loop == GEMM:  # its rows lay there
+                    memset(&pending[0, 0], 0, b.p * b.d * sizeof(real))
                 b.weight += now
                 b.n_rows += now
             else:

@@ -114,3 +114,15 @@ def test_files_made_to_unpack_take_little_memory(tmp_path):
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert peak < 150e6
+
+
+def test_rows_of_compressed_text_are_read_in_pieces(tmp_path):
+    """60 kB that are 24 MB of text and 64 MB of rows."""
+    with gzip.open(tmp_path / "a.csv.gz", "wb") as file:
+        file.write(b"10,20,30,40\n" * 2_000_000)
+    assert (tmp_path / "a.csv.gz").stat().st_size < 250_000
+    tracemalloc.start()
+    rows = sum(len(chunk) for chunk in fs.open_rows(tmp_path / "a.csv.gz"))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert rows == 2_000_000 and peak < 40e6

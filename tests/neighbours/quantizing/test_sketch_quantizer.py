@@ -39,6 +39,14 @@ def same_codes(one, two):
     )
 
 
+@pytest.mark.parametrize("method", ["srht", "fd", "exact", "countsketch", "sparse", "gaussian", "sampling"])
+def test_not_a_byte_of_a_state_depends_on_the_batches(method):
+    """Nor on what lay in the working space of whole steps of a map."""
+    rows = np.random.default_rng(0).standard_normal((100, 20))
+    whole = fs.SketchQuantizer(8, method=method).update(rows)
+    assert fs.SketchQuantizer(8, method=method).update(rows[:37]).update(rows[37:]).to_bytes() == whole.to_bytes()
+
+
 @pytest.mark.covering(1)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("method", KINDS)
