@@ -108,7 +108,7 @@ def test_switches_of_learn(run, monkeypatch):
     stopped(run, monkeypatch, *command, cls=fs.SketchedNewton, stop=3)
     error = run(*command, "--regression", "--resume", status=2).err
     assert "--regression is on now and was off" in error and "--loss is square now" in error
-    assert "--n-features is 31 now and was 30" in run(*command, "--set", "n_features=31", "--resume", status=2).err
+    assert "--set n_features is 31 now and was 30" in run(*command, "--set", "n_features=31", "--resume", status=2).err
     run(*command, "--set", "n_features=30", "--resume")  # the same width, found or told
 
 

@@ -364,6 +364,8 @@ def calls():
                 if method.startswith("_") or not home.startswith("fastsketch"):
                     continue
                 bound = not isinstance(inspect.getattr_static(item, method), classmethod | staticmethod)
+                if bound and inspect.isabstract(item):
+                    continue  # its kinds are tried
                 parameters = list(inspect.signature(member).parameters.values())[bound:]
                 found.append((f"{name}.{method}", member, item if bound else None, parameters))
     return found
@@ -488,7 +490,8 @@ def cases():
             for value in (*values, "itself"):
                 huge = value in ("2**31", "2**63", "2**70", "10**400", "1e308")
                 turns = parameter.name in TURNS or (parameter.name == "rank" and name.startswith(UNCHECKED))
-                if not (huge and turns) and not (value == "itself" and owner is None):
+                unseen = value.startswith("broken") and name.startswith(UNCHECKED)  # scipy reads them as they are
+                if not (huge and turns or unseen) and not (value == "itself" and owner is None):
                     yield name, item, owner, parameter.name, value
 
 

@@ -16,7 +16,7 @@ import pytest
 
 import fastsketch as fs
 from tests.helpers import same_state
-from tests.jobs import tasks
+from tests.jobs import merge_tasks as tasks
 from tests.reliability.figures import report
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and SIGKILL")

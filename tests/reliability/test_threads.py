@@ -69,17 +69,21 @@ def batch(specimen, seed):
     return specimen.rows(seed, n) * (0.1 if specimen.name.startswith("online") else 1)
 
 
+# Where rows are checked beside the module of the class.
+ROWS_OF = {"fastsketch.online.": "fastsketch.online._row_inputs", "fastsketch.lowrank.": "fastsketch.lowrank._loading"}
+
+
 class Log:
     """The accepted calls, in order: noted by the functions of the library that each of them passes."""
 
     def __init__(self, model):
         self.calls, self.known, self.undo = [], {}, []
         cls = type(model)
-        for base in cls.__mro__:
-            room = sys.modules[base.__module__]
+        modules = {base.__module__ for base in cls.__mro__ if "update" in vars(base) or "fit" in vars(base)}
+        for module in modules | {ROWS_OF[room] for room in ROWS_OF if cls.__module__.startswith(room)}:
             for name in ("as_rows", "as_events", "observed"):
-                if hasattr(room, name) and ("update" in vars(base) or "fit" in vars(base)):
-                    self._hook(room, name, 0)
+                if hasattr(sys.modules[module], name):
+                    self._hook(sys.modules[module], name, 0)
         if hasattr(model, "_names"):  # of rows with names
             self._hook(type(model._names), "enter", 1)
         if hasattr(cls, "_merge"):

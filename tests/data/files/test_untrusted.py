@@ -4,7 +4,6 @@ import io
 import json
 import subprocess
 import sys
-import tracemalloc
 import zipfile
 
 import numpy as np
@@ -133,7 +132,6 @@ CASES = [
     ("online-ada_diag", put("squares", 0, -1.0), "negative"),
     ("online-ada_diag", put("last", (0, 0), 1e9), "ahead of"),
     ("online-ada_full", parameter("sketch_size", 0), "sketch_size"),
-    ("online-grid", put("mistakes", 0, -1), "negative"),
     ("completion-low-rank", put("left", (0, 0), np.nan), "finite"),
     ("completion-low-rank", state("selected_rank", 2**62), "ranks"),
     ("completion-alt-min", parameter("rank", 10**9), "rank of the factors"),
@@ -195,7 +193,6 @@ SIZES = [
     ("online-oja", parameter("sketch_size", 10_000)),
     ("online-full", parameter("sketch_size", 10**9)),
     ("online-ada_fd", parameter("sketch_size", 10_000)),
-    ("online-grid", parameter("delta", [1.0] * 100_000)),
     ("completion-low-rank", parameter("rank", 2**31)),
     ("completion-alt-min", parameter("rank", 2**31)),
 ]
@@ -315,17 +312,6 @@ def test_no_eigensolver_looks_for_the_values_of_infinity(solver, dtype):
         sketch.update(np.ones((20, 12), dtype))
     with pytest.raises(np.linalg.LinAlgError), np.errstate(all="ignore"):
         sketch.sketch()
-
-
-def test_a_grid_is_held_against_its_arrays_first():
-    """10,000 x 10,000 points: refused before anything of that length is made."""
-    many = [1.0] * 10_000
-    big = changed("online-grid", lambda about, _: about["parameters"].update(learning_rate=many, delta=many))
-    tracemalloc.start()
-    with pytest.raises(StateError, match="its parameters say 100000000"):
-        fs.from_bytes(big)
-    assert tracemalloc.get_traced_memory()[1] < 50e6
-    tracemalloc.stop()
 
 
 LEDGERS = {
