@@ -165,8 +165,8 @@ class Cells:
             raise self.error(number, AGAIN)
 
     def error(self, number: int, why: object) -> SourceError:
-        """Return the error for a row."""
-        return SourceError(f"{self.name}, {self.unit} {number}: {why}")
+        """Return the error for a row; below 0 it is the names of columns that are no row of text."""
+        return SourceError(f"{self.name}{'' if number < 0 else f', {self.unit} {number}'}: {why}")
 
     def called(self, column: int) -> str:
         """Return how messages name a column, which is counted from 0."""

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from fastsketch.data import SourceError
+from fastsketch.data.files._table import Dialect
 from fastsketch.data.names import TableRows, _table_rows
+from fastsketch.data.names._events import read_events
 
 TEXT = "age,city,n,buys\n31,Paris,1,yes\n44, Rome ,2,no\n,Rome,NaN,no\n 5e1,,4,yes\n"
 ROWS = [
@@ -150,6 +152,8 @@ def test_tables_with_types(tmp_path, kind):
     rows = [{"n": 1.0, "x": 0.1, "w": "a"}, {"n": "", "x": 2.0, "w": ""}, {"n": 3.0, "x": 3.5, "w": "c"}]
     assert read(found) == (rows, ["u", "v", "u"]) == read(found)
     assert found.line_of(1) is None and found.size == 3
+    with pytest.raises(SourceError, match=r"^[^,]*: 5 columns are needed, there are 4"):
+        read_events(path, Dialect(), columns=(0, 4))
     with pytest.raises(SourceError, match="row 1: column 'w' is empty"):
         read(TableRows(path, label="y", ignore=["n"], missing="refuse"))
 
