@@ -158,6 +158,14 @@ def test_tables_with_types(tmp_path, kind):
         read(TableRows(path, label="y", ignore=["n"], missing="refuse"))
 
 
+def test_the_index_of_a_pandas_table_is_no_feature(tmp_path):
+    pa, pd = pytest.importorskip("pyarrow"), pytest.importorskip("pandas")
+    frame = pd.DataFrame({"n": [1.0, 2.0]}, index=pd.Index([7, 3], name="row"))
+    frame.to_parquet(tmp_path / "t.parquet")
+    for kept in (tmp_path / "t.parquet", frame, pa.Table.from_pandas(frame)):
+        assert read(TableRows(kept))[0] == [{"n": 1.0}, {"n": 2.0}]
+
+
 def test_a_schema_reads_other_files(tmp_path):
     schema = table(tmp_path, label="buys").schema
     text = "more,n,age,city\nz,1,40,7\n"
