@@ -145,12 +145,13 @@ class Cells:
         head = self.first[0][1]
         if any(cell.strip() in dialect.known for cell in head):
             return False
-        found = tell_header([cells for _, cells in self.first], dialect.decimal)
+        rows = [cells for _, cells in self.first]
+        found = tell_header(rows, dialect.decimal)
         if found is None:
             divided = "" if self.width > 1 else f"; {UNDIVIDED}"
             raise self.error(self.begins, f"{listed(head)}: {UNTOLD}{divided}")
         if found:
-            say_header(f"{self.name}, {self.unit} {self.begins}", head)
+            say_header(f"{self.name}, {self.unit} {self.begins}", rows, dialect.decimal)
         return found
 
     def __iter__(self) -> Iterator[Row]:
@@ -164,8 +165,8 @@ class Cells:
             raise self.error(number, AGAIN)
 
     def error(self, number: int, why: object) -> SourceError:
-        """Return the error for a row."""
-        return SourceError(f"{self.name}, {self.unit} {number}: {why}")
+        """Return the error for a row; below 0 it is the names of columns that are no row of text."""
+        return SourceError(f"{self.name}{'' if number < 0 else f', {self.unit} {number}'}: {why}")
 
     def called(self, column: int) -> str:
         """Return how messages name a column, which is counted from 0."""
@@ -259,10 +260,10 @@ def cells_of(line: str, separator: str) -> list[str]:
     found: list[str] = []
     at = 0
     while True:
-        start = at + len(line[at:]) - len(line[at:].lstrip(" "))
+        start = _after_blanks(line, at)
         if line[start : start + 1] == '"':
             text, at = _quoted(line, start, len(found) + 1)
-            end = at + len(line[at:]) - len(line[at:].lstrip(" "))
+            end = _after_blanks(line, at)
             if end < len(line) and line[end] != separator and separator != " ":
                 raise ValueError(f"column {len(found) + 1} goes on after its closing quote")
         else:
@@ -275,6 +276,12 @@ def cells_of(line: str, separator: str) -> list[str]:
         if end >= len(line):
             return found
         at = end + 1
+
+
+def _after_blanks(line: str, at: int) -> int:
+    while line.startswith(" ", at):
+        at += 1
+    return at
 
 
 def _quoted(line: str, start: int, column: int) -> tuple[str, int]:
@@ -293,18 +300,42 @@ def tell_header(rows: Sequence[Sequence[str]], decimal: str = ".") -> bool | Non
 
     It is one if a name in it stands above a column of numbers, dates and the like, or a name without digits above
     CODES or more cells that all hold some (ids), and none if a figure stands in it, or what is no name above figures,
-    or if each of its cells stands again below it, in another row. With both nothing tells.
+    or if each of its cells stands again below it, in another row. With both nothing tells, and nothing does where the
+    figures are unlike those below, beside names without digits none of which comes again: `Kunde,Artikel,2024` above
+    `anna,milk,3`.
     """
+    pairs = _pairs(rows)
+    names = [(cell, column) for cell, column in pairs if is_name(cell, decimal)]
+    figures = [(cell, column) for cell, column in pairs if kind_of(cell, decimal) not in (None, WORD)]
+    neither = [pair for pair in pairs if pair[0] and pair not in names and pair not in figures]
+    row = any(_of_figures(cell, column, decimal) for cell, column in neither)
+    if any(_of_codes(cell, column) or _of_figures(cell, column, decimal) for cell, column in names):
+        return None if row or figures else True
+    again = [cell for cell, column in pairs if cell and cell in map(str.strip, column)]
+    told = bool(again) or all(_DIGIT(cell) for cell, _ in names)
+    row = row or any(told or _is_like(cell, column, decimal) for cell, column in figures)
+    return False if row or len(again) == sum(bool(cell) for cell, _ in pairs) else None
+
+
+def _pairs(rows: Sequence[Sequence[str]]) -> list[tuple[str, Sequence[str]]]:
+    """Return each cell of the first row, and what stands below it."""
     head, *others = rows
     columns = list(zip(*(row for row in others if row != head), strict=True)) or [()] * len(head)
-    pairs = [(cell.strip(), column) for cell, column in zip(head, columns, strict=True)]
-    others_than_names = [(cell, column) for cell, column in pairs if cell and not is_name(cell, decimal)]
-    row = any(kind_of(cell, decimal) not in (None, WORD) for cell, _ in others_than_names)
-    row = row or any(_of_figures(cell, column, decimal) for cell, column in others_than_names)
-    names = [(cell, column) for cell, column in pairs if is_name(cell, decimal)]
-    if any(_of_codes(cell, column) or _of_figures(cell, column, decimal) for cell, column in names):
-        return None if row else True
-    return False if row or all(cell in map(str.strip, column) or not cell for cell, column in pairs) else None
+    return [(cell.strip(), column) for cell, column in zip(head, columns, strict=True)]
+
+
+def _is_like(figure: str, column: Sequence[str], decimal: str) -> bool:
+    """Return whether a figure may be one of a column: no date above numbers, none ten times beyond all of them."""
+    kinds = {kind_of(cell, decimal) for cell in column}
+    if kind_of(figure, decimal) != NUMBER:
+        return kind_of(figure, decimal) != DATE or DATE in kinds or NUMBER not in kinds
+    sizes = [_size(cell, decimal) for cell in column if kind_of(cell, decimal) == NUMBER]
+    sizes = [size for size in sizes if math.isfinite(size)] or [1.0]
+    return min(sizes) / 10 <= _size(figure, decimal) <= 10 * max(sizes)
+
+
+def _size(number: str, decimal: str) -> float:
+    return abs(float(number if decimal == "." else number.translate(_POINT_FOR_COMMA)))
 
 
 def _of_codes(name: str, column: Sequence[str]) -> bool:
@@ -328,9 +359,15 @@ def is_name(cell: str, decimal: str = ".") -> bool:
     return kind_of(text, decimal) == WORD and not text[0].isdigit() and text[0] not in "+-." and text not in _INF
 
 
-def say_header(where: str, head: Sequence[str]) -> None:
-    """Tell whoever listens to this logger, as the command line does, that a row was taken for a header."""
-    LOGGER.info("%s is taken for a header: %s (--set header=no if it is none)", where, listed(head))
+def say_header(where: str, rows: Sequence[Sequence[str]], decimal: str) -> None:
+    """Tell whoever listens to this logger, as the command line does, that the first row was taken for a header.
+
+    Where ids alone told it, which the row may be one of, it is a warning: Python prints it where nobody listens.
+    """
+    ids = [cell for cell, column in _pairs(rows) if _of_codes(cell, column)]
+    sure = not ids or any(_of_figures(cell, column, decimal) for cell, column in _pairs(rows))
+    text = "%s is taken for a header: %s (--set header=no, header=False, if it is none)"
+    LOGGER.log(logging.INFO if sure else logging.WARNING, text, where, listed(rows[0]))
 
 
 def say_ids(of: str, name: str, cells: Sequence[str]) -> None:

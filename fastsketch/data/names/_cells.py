@@ -44,6 +44,8 @@ def open_cells(table: Any, dialect: Dialect, *, wanted: int = 1, held: bool = Fa
     """
     if not isinstance(table, str | PathLike):
         refuse_lazy(table)
+        if hasattr(table, "drop_columns"):  # of pyarrow, with the index of a table of pandas
+            table = table.drop_columns(_index_of(table.schema))
         slices = (rows_of(table, start, ROWS_AT_A_TIME) for start in range(0, len(table), ROWS_AT_A_TIME))
         yield _typed_cells(f"the {type(table).__name__}", names_of(table), slices, len(table), wanted)
         return
@@ -72,13 +74,17 @@ def _arrow(path: Path, stack: ExitStack) -> tuple[list[str], Iterator[Any], int]
             file = needs("pyarrow", "Arrow files", "pyarrow.feather").read_table(path)
             file.validate(full=True)  # where strings begin and end: pyarrow follows them
             schema, n = file.schema, len(file)
-        index = index_columns(schema.metadata, [(name, "", None, False) for name in schema.names])
+        index = _index_of(schema)
         names = [name for name in schema.names if name not in index]
         if len(set(names)) < len(names):
             raise SourceError(f"{path}: two columns are called {next(n for n in names if names.count(n) > 1)!r}")
         if path.suffix.lower() in PARQUET:
             return names, _read(path, file.iter_batches(ROWS_AT_A_TIME, columns=names)), n
         return names, _read(path, iter(file.select(names).to_batches(ROWS_AT_A_TIME))), n
+
+
+def _index_of(schema: Any) -> list[str]:
+    return index_columns(schema.metadata, [(name, "", None, False) for name in schema.names])
 
 
 def _read(path: Path, batches: Iterator[Any]) -> Iterator[Any]:

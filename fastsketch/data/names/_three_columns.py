@@ -16,6 +16,7 @@ from fastsketch.data.files._table import Dialect
 from fastsketch.data.names._cells import ARROW, PARQUET, column_of, names_of
 from fastsketch.data.names._events import ColumnNames, places_of, read_events
 from fastsketch.data.sources._formats import refuse_lazy
+from fastsketch.data.sources._parquet import index_columns
 
 # How the names of columns of ids may begin, in a data frame that is refused where a matrix is wanted.
 _USERS = ("user", "customer", "visitor", "member", "session", "person", "client", "account", "uid", "row")
@@ -67,20 +68,20 @@ def of_frame(frame: Any, columns: ColumnNames | None) -> Three:
     """Return the columns of a data frame: those that are named, or all, which are two or three then."""
     if _only_arrow(frame):
         frame = _pyarrow("a table with __arrow_c_stream__ alone").table(frame)
-    names = names_of(frame)
-    if columns is None:
-        if len(names) not in (2, 3):
-            raise ValueError(f"columns must say which are users, items and values: there are {len(names)}")
-        places = list(range(len(names)))
-    else:
-        places = _three(columns, names)
+    places = _places(columns, names_of(frame), getattr(getattr(frame, "schema", None), "metadata", None))
     return Three(*_filled([column_of(frame, place) for place in places]))
 
 
-def _three(columns: ColumnNames, names: Sequence[Any]) -> list[int]:
-    """Return the numbers of the columns that are asked for."""
-    _check_columns(columns)
-    return places_of(columns, names)
+def _places(columns: ColumnNames | None, names: Sequence[Any], metadata: dict[bytes, bytes] | None) -> list[int]:
+    """Return the numbers of the columns that are asked for: by default all but the index of a pandas table."""
+    if columns is not None:
+        _check_columns(columns)
+        return places_of(columns, names)
+    index = index_columns(metadata, [(str(name), "", None, False) for name in names])
+    places = [place for place, name in enumerate(names) if str(name) not in index]
+    if len(places) not in (2, 3):
+        raise ValueError(f"columns must say which are users, items and values: there are {len(places)}")
+    return places
 
 
 def _check_columns(columns: Any) -> None:
@@ -96,7 +97,7 @@ def _filled(found: list[Any]) -> list[Any]:
 def of_file(path: str | PathLike[str], columns: ColumnNames | None, dialect: Dialect) -> Three:
     """Return the columns of a file, by its suffix; SourceError for what cannot be read."""
     path = Path(path)
-    if path.suffix in (*PARQUET, *ARROW):
+    if path.suffix.lower() in (*PARQUET, *ARROW):
         return _of_arrow_file(path, columns)
     return _of_text(path, columns, dialect)
 
@@ -111,18 +112,18 @@ def _pyarrow(what: str) -> Any:
 def _of_arrow_file(path: Path, columns: ColumnNames | None) -> Three:
     arrow = _pyarrow(str(path))
     try:
-        if path.suffix in PARQUET:
+        if path.suffix.lower() in PARQUET:
             parquet = import_module("pyarrow.parquet")
-            names = parquet.read_schema(path).names
-            chosen = names if columns is None else [names[place] for place in _three(columns, names)]
-            if len(chosen) > 3:
-                raise ValueError(f"{path}: columns must say which are users, items and values: there are {len(names)}")
-            return of_frame(parquet.read_table(path, columns=chosen).select(chosen), None)
+            schema = parquet.read_schema(path)
+            chosen = [schema.names[place] for place in _places(columns, schema.names, schema.metadata)]
+            return of_frame(parquet.read_table(path, columns=chosen), chosen)
         return of_frame(import_module("pyarrow.feather").read_table(path), columns)
     except OSError as error:
         raise SourceError(f"{path} cannot be read: {error.strerror or error}") from error
     except (arrow.lib.ArrowException, UnicodeDecodeError) as error:  # the latter for names of columns
         raise SourceError(f"{path} cannot be read: {error}") from error
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
 
 
 def _of_text(path: Path, columns: ColumnNames | None, dialect: Dialect) -> Three:

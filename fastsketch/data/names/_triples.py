@@ -103,8 +103,8 @@ class Triples:
             of which a third that holds dates is left out, with a warning.
         header : bool, optional
             Whether the first line of text is one. If not given, it is where `columns` holds names, or a word in it
-            stands above numbers, dates or ids with digits; it is none where it holds figures itself, or its ids come
-            again below it. Where nothing tells, that is an error.
+            stands above numbers, dates or ids with digits; it is none where it holds figures like those below it, or
+            its ids come again there. Where nothing tells, that is an error.
         separator : str, optional
             What divides columns of text: by default tabs, semicolons or commas, as the first lines have them.
         decimal : {".", ","}, default "."

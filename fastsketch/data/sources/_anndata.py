@@ -16,6 +16,7 @@ from fastsketch.data.sources._foreign import damaged, needs
 from fastsketch.data.sources._formats import Options
 from fastsketch.data.sources._hdf5 import WHAT, HdfSource, dataset, within
 from fastsketch.data.sources._source import Source
+from fastsketch.data.sources._stored import check_held
 
 
 def open_h5ad(path: Path, options: Options) -> Source:
@@ -28,18 +29,18 @@ def open_h5ad(path: Path, options: Options) -> Source:
             layers, others = (within(file, name, path) or () for name in ("layers", "obsm"))
             known = ["X", *layers, *(f"obsm/{name}" for name in others)]
             raise SourceError(f"{path}: there is no matrix {key!r}; there are: {', '.join(known)}")
-        names = _names(file, key, path)
+        names = _names(file, key, path, options.max_unpacked)
         kind = found.attrs.get("encoding-type", found.attrs.get("h5sparse_format", ""))
         kind = kind.decode() if isinstance(kind, bytes) else str(kind)
         if isinstance(found, h5py.Dataset):
-            source: Source = HdfSource(path, dataset(file, key, path))
+            source: Source = HdfSource(path, dataset(file, key, path), options.max_unpacked)
         elif kind.startswith("csc"):
             raise SourceError(
                 f"{path}: {key} is stored by columns (CSC), which cannot be read by rows: write it again with "
                 "adata.X = adata.X.tocsr()"
             )
         elif kind.startswith("csr"):
-            source = CsrSource(path, found)
+            source = CsrSource(path, found, options.max_unpacked)
         else:
             raise SourceError(f"{path}: {key} is no matrix that rows can be read of, but {kind or 'a group'}")
     if names is not None and len(names) == source.n_features:
@@ -79,7 +80,7 @@ def _key(key: str | None, is_layer: Callable[[str], bool]) -> str:
     return key
 
 
-def _names(file: Any, key: str, path: Path) -> tuple[str, ...] | None:
+def _names(file: Any, key: str, path: Path, max_unpacked: int | None) -> tuple[str, ...] | None:
     """Return names of the variables, for matrices that have a column for each."""
     home = "raw/var" if key.startswith("raw/") else "var"
     if key != "X" and not key.startswith(("layers/", "raw/")):
@@ -91,10 +92,10 @@ def _names(file: Any, key: str, path: Path) -> tuple[str, ...] | None:
     index = index.decode() if isinstance(index, bytes) else str(index)
     if within(table, index, path) is None:
         return None
-    return tuple(
-        value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
-        for value in dataset(table, index, path)[:]
-    )
+    found = dataset(table, index, path)
+    n_bytes = found.size * max(8, found.dtype.itemsize)
+    check_held(n_bytes, path.stat().st_size, max_unpacked, f"{path}, {found.name}")
+    return tuple(value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value) for value in found[:])
 
 
 class CsrSource(FileSource):
@@ -102,8 +103,9 @@ class CsrSource(FileSource):
 
     sparse = True
 
-    def __init__(self, path: Path, found: Any) -> None:
+    def __init__(self, path: Path, found: Any, max_unpacked: int | None) -> None:
         super().__init__(path)
+        self._most = max_unpacked
         self._key: str = found.name
         self.name = f"{path}, {found.name}"
         shape = np.asarray(found.attrs.get("shape", found.attrs.get("h5sparse_shape", ())))
@@ -168,9 +170,16 @@ class CsrSource(FileSource):
                 raise SourceError(f"{self.name} is damaged: indptr goes backwards after row {first}")
             n = max(1, int(np.searchsorted(ends, int(ends[0]) + most, side="right")) - 1)
             low, high = int(ends[0]), int(ends[n])
-            values, columns = data[low:high], indices[low:high]
-            if len(values) != high - low or len(columns) != high - low:
+            if high > len(data):
                 raise SourceError(f"{self.name} is damaged: indptr of row {first + n} is beyond its entries")
+            if (wide := np.diff(ends[: n + 1]) > self.n_features).any():
+                raise SourceError(
+                    f"{self.name} is damaged: row {first + int(np.argmax(wide))} has more entries than columns"
+                )
+            if n == 1:  # others are a chunk
+                n_bytes = (high - low) * (self._dtype.itemsize + indices.dtype.itemsize)
+                check_held(n_bytes, self.file_bytes, self._most, f"{self.name}: row {first}")
+            values, columns = data[low:high], indices[low:high]
             if len(columns) and (int(columns.min()) < 0 or int(columns.max()) >= self.n_features):
                 raise SourceError(f"{self.name} is damaged: an index beyond its columns after row {first}")
             columns = columns.astype(np.int32, copy=False)

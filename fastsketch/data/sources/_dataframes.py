@@ -11,7 +11,7 @@ from fastsketch._kernels.io.arrow import Batch, Stream, fields
 from fastsketch.data.files._input import SourceError
 from fastsketch.data.sources._foreign import damaged
 from fastsketch.data.sources._formats import Options, known_as
-from fastsketch.data.sources._parquet import first_width
+from fastsketch.data.sources._parquet import first_width, index_columns
 from fastsketch.data.sources._pieces import OfBatch, Piece, Values, believed, chunks_of, values_of
 from fastsketch.data.sources._source import Source
 from fastsketch.data.sources._table_columns import Chosen, Field, choose, named
@@ -28,6 +28,10 @@ def open_table(x: Any, options: Options) -> Source:
 
 
 _is_of_pyarrow = known_as("pyarrow", "Table", "RecordBatch", "RecordBatchReader")
+
+
+def _index_of(x: Any, fields: list[Field]) -> list[str]:
+    return index_columns(getattr(getattr(x, "schema", None), "metadata", None), fields)
 
 
 class _Checked:
@@ -79,7 +83,7 @@ class TableSource(Source):
             options.columns,
             of=name,
             numeric=options.numeric,
-            left_out=[] if beside is None else [beside],
+            left_out=[*_index_of(x, fields), *([] if beside is None else [beside])],
             dtype=options.dtype,
             width=lambda k: _first_width(_stream(x, name), k, name),
         )
@@ -176,7 +180,13 @@ class StreamSource(Source):
         self._read: list[Batch] = []
         fields = self._stream.fields()
         self._chosen = choose(
-            fields, options.columns, of=name, numeric=options.numeric, dtype=options.dtype, width=self._width
+            fields,
+            options.columns,
+            of=name,
+            numeric=options.numeric,
+            left_out=_index_of(x, fields),
+            dtype=options.dtype,
+            width=self._width,
         )
         # the batches that were read for the length of a list, with the columns as they are now known
         self._first: list[Piece] = [OfBatch(batch, self._chosen) for batch in self._read]

@@ -17,7 +17,7 @@ from fastsketch.data.sources._files import FileSource
 from fastsketch.data.sources._foreign import damaged, needs
 from fastsketch.data.sources._formats import Options
 from fastsketch.data.sources._source import Source
-from fastsketch.data.sources._stored import InChunks, check_matrix, read_dataset
+from fastsketch.data.sources._stored import InChunks, check_held, check_matrix, read_dataset
 
 WHAT = "HDF5 file"
 # Soft links behind one name, as in HDF5.
@@ -29,7 +29,7 @@ def open_hdf5(path: Path, options: Options) -> Source:
     h5py = needs("h5py", "HDF5 files")
     with damaged(path, WHAT), h5py.File(path, "r") as file:
         key = options.key if options.key is not None else the_only_one(_datasets(file, h5py), str(path), "data set")
-        return HdfSource(path, dataset(file, key, path))
+        return HdfSource(path, dataset(file, key, path), options.max_unpacked)
 
 
 def open_dataset(x: Any, options: Options) -> Source:
@@ -43,7 +43,7 @@ def open_dataset(x: Any, options: Options) -> Source:
     path = Path(x.file.filename)
     check_own(x, path)
     if x.file.mode == "r" and x.file.driver not in ("core", "fileobj") and path.is_file():
-        return HdfSource(path, x)
+        return HdfSource(path, x, options.max_unpacked)
     return SlicedSource(x, name=name, step=x.chunks[0] if x.chunks else 1)
 
 
@@ -123,6 +123,8 @@ def check_own(found: Any, path: Path) -> None:
     if found.external:
         raise SourceError(f"{path}, {found.name} has its rows as bytes of other files ({found.external[0][0]!r})")
     for one in found.virtual_sources() if found.is_virtual else ():
+        if "%" in one.file_name:  # it stands for numbers: of as many files as there are
+            raise SourceError(f"{path}, {found.name} has rows of files called {one.file_name!r}: open each of them")
         if one.file_name != "." and not _is(path, path.parent / one.file_name):
             raise SourceError(
                 f"{path}, {found.name} has rows of another file: open {one.file_name}, key={one.dset_name!r}"
@@ -145,12 +147,13 @@ def _is(path: Path, other: Path) -> bool:
 class HdfSource(InChunks, FileSource):
     """The rows of a dataset."""
 
-    def __init__(self, path: Path, found: Any) -> None:
+    def __init__(self, path: Path, found: Any, max_unpacked: int | None) -> None:
         super().__init__(path)
         self._key: str = found.name
         self.name = f"{path}, {found.name}"
         self.dtype = self._dtype = check_matrix(found.shape or (), found.dtype, self.name)
         self.size, self.n_features = (int(size) for size in found.shape)
+        check_held(self.n_features * self.dtype.itemsize, self.file_bytes, max_unpacked, f"{self.name}: a row")
         self.n_rows = self._length = self.size
         self._chunk_rows = int(found.chunks[0]) if found.chunks else 1
 

@@ -50,6 +50,7 @@ class _Header(NamedTuple):
 
     dense: bool
     pattern: bool
+    whole: bool
     symmetry: str
     shape: tuple[int, int]
     entries: int  # lines that follow
@@ -98,7 +99,7 @@ class _Reader:
         n = shape[0]
         of_triangle = n * (n + 1) // 2 - (n if symmetry == "skew-symmetric" else 0)
         entries = (shape[0] * shape[1] if symmetry == "general" else of_triangle) if dense else int(sizes[3])
-        return _Header(dense, field == "pattern", symmetry, shape, entries)
+        return _Header(dense, field == "pattern", field == "integer", symmetry, shape, entries)
 
     def _blocks(self) -> Iterator[bytes]:
         """Yield the lines after the header."""
@@ -131,6 +132,12 @@ class _Reader:
                 raise self._error(f"there are more than the {header.entries:,} entries that line {first} states")
             if not header.dense:
                 index.append(self._places(rows, header, found))
+            if header.whole and (odd := rows[:, -1] != np.floor(rows[:, -1])).any():
+                entry = int(np.argmax(odd))
+                raise SourceError(
+                    f"{self._name}: entry {found + entry + 1} is {rows[entry, -1]:g}, in a matrix of integers: write "
+                    "real in its first line"
+                )
             if not header.pattern:
                 values.append(rows[:, -1].copy())
             found += len(rows)
@@ -144,16 +151,22 @@ class _Reader:
 
     def _places(self, rows: NDArray[np.float64], header: _Header, before: int) -> NDArray[Any]:
         """Return rows and columns, from 0, of the entries after the first `before`."""
-        index = rows[:, :2].astype(np.int64) - 1
+        counted = (rows[:, :2] >= 1) & (rows[:, :2] < 2.0**62)
+        index = np.where(counted, rows[:, :2], 0).astype(np.int64)
         for k, what in ((0, "row"), (1, "column")):
-            bad = (index[:, k] + 1 != rows[:, k]) | (index[:, k] < 0) | (index[:, k] >= header.shape[k])
+            bad = (index[:, k] != rows[:, k]) | (index[:, k] < 1) | (index[:, k] > header.shape[k])
             if bad.any():
                 entry = int(np.argmax(bad))
                 raise SourceError(
                     f"{self._name}: entry {before + entry + 1} has the {what} {rows[entry, k]:g}, outside [1, "
                     f"{header.shape[k]}]"
                 )
-        return np.ascontiguousarray(index.T, _index_type(header))
+        if header.symmetry == "skew-symmetric" and (own := index[:, 0] == index[:, 1]).any():
+            entry = int(np.argmax(own))
+            raise SourceError(
+                f"{self._name}: entry {before + entry + 1} is on the diagonal, where a skew-symmetric matrix has none"
+            )
+        return np.ascontiguousarray(index.T - 1, _index_type(header))
 
     def _sparse(self, index: NDArray[Any], values: NDArray[np.float64], header: _Header) -> Any:
         from scipy.sparse import coo_array

@@ -78,8 +78,8 @@ def open_rows(
     beside : str or int, optional
         A column that is read beside the rows, of any type, and is none of theirs: see ``Source.chunks_beside``.
     max_unpacked : int, optional
-        Bytes that a compressed file may unpack to whose matrix is held as a whole (.npz, .mtx.gz). By default 16 MiB
-        and 32 times its length: more is an error.
+        Bytes that a compressed file may unpack to whose matrix is held as a whole (.npz, .mtx.gz), and that one row of
+        HDF5 or Zarr may take. By default 16 MiB and 32 times the length of the file: more is an error.
 
     Returns
     -------

@@ -80,4 +80,6 @@ def _of_folder(folder: Path) -> list[Path]:
         found += [Path(place, name) for name in (*files, *one) if not name.startswith((".", "_"))]
     if not found:
         raise SourceError(f"{folder} is a folder without files")
+    if once := [path for path in found if comes_once(path)]:  # to open one may take for ever
+        raise SourceError(f"{min(once)} is no regular file: move it out of the folder, or name the other files")
     return sorted(found, key=lambda path: path.parts)

@@ -6,7 +6,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch.data.files._input import SourceError
+from fastsketch.data.files._input import SourceError, most_unpacked
 from fastsketch.data.sources import _source
 from fastsketch.data.sources._pieces import OfArray, Piece, chunks_of
 from fastsketch.data.sources._source import Source, rows_of_part
@@ -23,6 +23,18 @@ def check_matrix(shape: tuple[int, ...], dtype: Any, name: str) -> np.dtype[Any]
     if len(shape) != 2 or shape[1] == 0:
         raise SourceError(f"{name} must be a matrix with at least one column, got shape {tuple(shape)}")
     return np.dtype(dtype).newbyteorder("=")
+
+
+def check_held(n_bytes: int, stored: int, given: int | None, name: str) -> None:
+    """Raise SourceError if what is held at a time takes much more memory than the file has bytes.
+
+    A chunk that nobody has written has none there, so that a few bytes can state any shape.
+    """
+    if n_bytes > most_unpacked(stored, given):
+        raise SourceError(
+            f"{name} would take {n_bytes:,} bytes of memory at a time, and {stored:,} are stored: if it is as it "
+            "should be, raise max_unpacked of fs.open_rows"
+        )
 
 
 def rows_at_a_time(n_features: int, dtype: np.dtype[Any], chunk_rows: int) -> int:

@@ -196,7 +196,7 @@ def _other_than_numbers(field: Field) -> str | None:
         return "categories"
     if kind in _NUMBERS or _is_decimal(kind):
         return None
-    if kind in ("+l", "+L") or kind.startswith("+w:"):
+    if kind in ("+l", "+L") or re.fullmatch(r"\+w:[0-9]{1,18}", kind):
         if of_lists is not None and (of_lists in _NUMBERS or _is_decimal(of_lists)):
             return None
         return f"lists of {_OTHERS.get((of_lists or '')[:2], 'other things')}"

@@ -15,7 +15,7 @@ from fastsketch.data.sources._foreign import damaged, needs
 from fastsketch.data.sources._formats import Options
 from fastsketch.data.sources._hdf5 import the_only_one
 from fastsketch.data.sources._source import Source
-from fastsketch.data.sources._stored import InChunks, check_matrix, read_dataset
+from fastsketch.data.sources._stored import InChunks, check_held, check_matrix, read_dataset
 
 WHAT = "Zarr array"
 
@@ -36,7 +36,7 @@ def open_zarr(path: Path, options: Options) -> Source:
             found, key = candidates[key.strip("/")], key.strip("/")
         elif options.key is not None:
             raise SourceError(f"{path} is an array, and no group: there is no key={options.key!r}")
-        return ZarrSource(path, key, found, stamp)
+        return ZarrSource(path, key, found, stamp, options.max_unpacked)
 
 
 def open_array(x: Any, options: Options) -> Source:
@@ -47,7 +47,8 @@ def open_array(x: Any, options: Options) -> Source:
     check_matrix(x.shape, x.dtype, name)
     root = getattr(x.store, "root", None)
     if type(x.store).__name__ == "LocalStore" and root is not None and Path(root, x.path).is_dir():
-        return ZarrSource(Path(root, x.path), "", x)
+        path = Path(root, x.path)
+        return ZarrSource(path, "", x, stamp_of(path), options.max_unpacked)
     return SlicedSource(x, name=name, step=_chunk_rows(x))
 
 
@@ -74,14 +75,15 @@ def _chunk_rows(x: Any) -> int:
 class ZarrSource(InChunks):
     """The rows of an array in a folder or a zip file."""
 
-    def __init__(self, path: Path, key: str, found: Any, stamp: str | None = None) -> None:
+    def __init__(self, path: Path, key: str, found: Any, stamp: tuple[int, str], max_unpacked: int | None) -> None:
         self.path, self._key = path, key
         self.name = f"{path}, {key}" if key else str(path)
         self.dtype = self._dtype = check_matrix(found.shape, found.dtype, self.name)
         self.size, self.n_features = (int(size) for size in found.shape)
         self.n_rows = self._length = self.size
         self._chunk_rows = _chunk_rows(found)
-        self._stamp = stamp_of(path) if stamp is None else stamp
+        self._stamp = stamp
+        check_held(self.n_features * self.dtype.itemsize, stamp[0], max_unpacked, f"{self.name}: a row")
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "path": self.path.absolute()}
@@ -97,7 +99,8 @@ class ZarrSource(InChunks):
     def identity(self) -> dict[str, Any]:
         """See Source."""
         self.check_unchanged()
-        found = {"path": str(self.path.resolve()), "format": ".zarr", "key": self._key, "digest": self._stamp}
+        found = {"path": str(self.path.resolve()), "format": ".zarr", "key": self._key}
+        found |= dict(zip(("bytes", "digest"), self._stamp, strict=True))
         return found if self.size == self._length else {**found, "rows": [self.first_row, self.size]}
 
     def read(self, start_row: int = 0) -> Iterator[tuple[NDArray[Any], int]]:
@@ -123,24 +126,31 @@ class ZarrSource(InChunks):
         self.check_unchanged()
 
 
-def stamp_of(path: Path) -> str:
-    """Return a digest of the names, sizes and times of all files of an array; SourceError for a pipe among them."""
-    digest = blake2b(digest_size=16)
+def stamp_of(path: Path) -> tuple[int, str]:
+    """Return the bytes of all files of an array, and a digest of their names, sizes and times.
+
+    SourceError for a pipe or a link among them: a link may lead to any file of the machine, or in circles.
+    """
+    digest, n_bytes = blake2b(digest_size=16), 0
     folders = [str(path)] if path.is_dir() else []
     if not folders and path.exists():
         about = path.stat()
-        digest.update(f"{about.st_size} {about.st_mtime_ns}".encode())
+        n_bytes = about.st_size
+        digest.update(f"{n_bytes} {about.st_mtime_ns}".encode())
     files: list[str] = []
     while folders:
         with os.scandir(folders.pop()) as entries:
             for entry in entries:
+                if entry.is_symlink():
+                    raise SourceError(f"{entry.path} is a link: put what it leads to in its place (cp -rL copies it)")
                 if entry.is_dir():
                     folders.append(entry.path)
                 else:
                     about = entry.stat()
                     if not stat.S_ISREG(about.st_mode):  # to open one may take for ever
                         raise SourceError(f"{entry.path} is no regular file")
+                    n_bytes += about.st_size
                     files.append(f"{os.path.relpath(entry.path, path)}\0{about.st_size} {about.st_mtime_ns}")
     for line in sorted(files):
         digest.update(line.encode("utf-8", "surrogateescape") + b"\n")
-    return digest.hexdigest()
+    return n_bytes, digest.hexdigest()

@@ -143,6 +143,19 @@ def test_each_id_is_held_once(tmp_path):
         (["guest,17", "4,18"], None),
         (["x,y", "a,b", "c,d"], None),
         (["x,y"], None),
+        # a figure that may be a name: it is like none below it, and the words tell nothing
+        (["Kunde,Artikel,2024", "anna,milk,3", "bob,soap,4"], None),
+        (["user,item,0", "anna,milk,3", "bob,soap,4"], None),
+        (["user,item,2024-01-31", "anna,milk,3", "bob,soap,4"], None),
+        (["Kunde,Artikel,2024"], None),
+        (["user,item,2024", *(f"u{k},i{k},3" for k in range(10))], None),
+        (["anna,milk,3", "bob,soap,4"], False),
+        (["anna,milk,30", "bob,soap,4"], False),
+        (["anna,milk,2024", "bob,soap,2023"], False),
+        (["u1,i1,5000", "u2,i2,4"], False),
+        (["anna,milk,-1", "bob,soap,1"], False),
+        (["anna,milk,3", "bob,soap,x"], False),
+        (["anna,milk,0", "anna,soap,4"], False),
         # ids come again below, in another row; a second header is none of these
         (["a,x", "a,y", "b,x"], False),
         (["a,x", "a,y", "b,z"], None),
@@ -152,6 +165,38 @@ def test_each_id_is_held_once(tmp_path):
 )
 def test_headers(rows, told):
     assert tell_header([row.split(",") for row in rows]) is told
+
+
+def test_a_header_that_ids_alone_tell_is_a_warning(tmp_path, caplog):
+    """A first row of other ids than those below is lost then: in Python nobody listens to less."""
+    ids = "".join(f"bob{k},item{k % 3}\n" for k in range(12))
+    for text, level in ((ids, "WARNING"), (ids.replace("\n", ",3\n"), "INFO")):
+        with caplog.at_level("INFO", "fastsketch"):
+            read(tmp_path, ("anna,milk" if level == "WARNING" else "who,what,value") + "\n" + text, values=None)
+        (record,) = caplog.records
+        assert record.levelname == level
+        assert "line 1 is taken for a header" in record.getMessage() and "header=False" in record.getMessage()
+        caplog.clear()
+
+
+class Counted(str):
+    """Text that counts the characters which are cut out of it."""
+
+    taken = 0
+
+    def __getitem__(self, key):
+        found = super().__getitem__(key)
+        Counted.taken += len(found)
+        return found
+
+
+@pytest.mark.parametrize("line", ['"",' * 20_000, '"a"' + "," * 20_000, ('"a"' + " " * 10_000 + ",") * 3])
+def test_quoted_lines_take_time_by_their_length(line):
+    """The rest of the line was copied for each cell: one of 1 MiB took 19 s."""
+    Counted.taken = 0
+    cells = table.cells_of(Counted(line), ",")
+    assert cells == [cell.strip(' "') for cell in line.split(",")]
+    assert Counted.taken <= 3 * len(line)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from fastsketch.data import SourceError
+from fastsketch.data.files._table import Dialect
 from fastsketch.data.names import TableRows, _table_rows
+from fastsketch.data.names._events import read_events
 
 TEXT = "age,city,n,buys\n31,Paris,1,yes\n44, Rome ,2,no\n,Rome,NaN,no\n 5e1,,4,yes\n"
 ROWS = [
@@ -150,8 +152,18 @@ def test_tables_with_types(tmp_path, kind):
     rows = [{"n": 1.0, "x": 0.1, "w": "a"}, {"n": "", "x": 2.0, "w": ""}, {"n": 3.0, "x": 3.5, "w": "c"}]
     assert read(found) == (rows, ["u", "v", "u"]) == read(found)
     assert found.line_of(1) is None and found.size == 3
+    with pytest.raises(SourceError, match=r"^[^,]*: 5 columns are needed, there are 4"):
+        read_events(path, Dialect(), columns=(0, 4))
     with pytest.raises(SourceError, match="row 1: column 'w' is empty"):
         read(TableRows(path, label="y", ignore=["n"], missing="refuse"))
+
+
+def test_the_index_of_a_pandas_table_is_no_feature(tmp_path):
+    pa, pd = pytest.importorskip("pyarrow"), pytest.importorskip("pandas")
+    frame = pd.DataFrame({"n": [1.0, 2.0]}, index=pd.Index([7, 3], name="row"))
+    frame.to_parquet(tmp_path / "t.parquet")
+    for kept in (tmp_path / "t.parquet", frame, pa.Table.from_pandas(frame)):
+        assert read(TableRows(kept))[0] == [{"n": 1.0}, {"n": 2.0}]
 
 
 def test_a_schema_reads_other_files(tmp_path):

@@ -92,6 +92,29 @@ def test_parquet(tmp_path):
     assert Triples.of(table.select(["user", "item"]).to_reader()).matrix().nnz == 3
 
 
+@pytest.mark.parametrize("called", [None, "row", "user.key"])
+def test_the_index_of_a_pandas_table_is_no_column(tmp_path, called):
+    """It was read as ratings: of rows that somebody has filtered, pandas writes the index into the file."""
+    pd, pa = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
+    feather = pytest.importorskip("pyarrow.feather")
+    kept = pd.DataFrame({**COLUMNS, "of": [0, 1, 1]}, index=pd.Index([1000, 7, 1], name=called)).query("of >= 0")
+    for names in (["user", "item"], ["user", "item", "rating"]):
+        some = kept[names]
+        some.to_parquet(tmp_path / "k.parquet")
+        some.to_parquet(tmp_path / "K.PARQUET")
+        feather.write_feather(pa.Table.from_pandas(some), tmp_path / "k.Feather")
+        expected = Triples.of(some.reset_index(drop=True)).matrix().toarray().tolist()
+        files = [tmp_path / name for name in ("k.parquet", "K.PARQUET", "k.Feather")]
+        for table in (*files, pa.Table.from_pandas(some)):
+            assert Triples.of(table).matrix().toarray().tolist() == expected, (table, names)
+    kept.set_index("user").to_parquet(tmp_path / "k.parquet")  # whoever asks for it has it
+    found = Triples.of(tmp_path / "k.parquet", columns=("user", "item", "rating"))
+    assert found.matrix().toarray().tolist() == MATRIX
+    with pytest.raises(ValueError, match="k.parquet: columns must say which are users, items and values: there are 5"):
+        kept.assign(more=1).to_parquet(tmp_path / "k.parquet")
+        Triples.of(tmp_path / "k.parquet")
+
+
 @pytest.mark.parametrize(
     ("call", "error", "match"),
     [

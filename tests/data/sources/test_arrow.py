@@ -131,6 +131,7 @@ FAULTS = {
     "lists of one length that wrap": lambda: fixed(2**62),
     "lists longer than memory, of nothing": lambda: fixed(1 << 40, items=Column(b"n", 1 << 50)),
     "lists below zero": lambda: fixed(-3),
+    "lists of a length that is none": lambda: Column(b"+w:x", 4, None, children=[numbers(40)]),
     "entries below zero": lambda: lists(items=numbers(-1)),
     "entries that begin below zero": lambda: lists(items=numbers(40, offset=-9)),
     "entries that begin beyond memory": lambda: fixed(items=numbers(40, offset=TOP - 41)),

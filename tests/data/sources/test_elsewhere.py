@@ -52,13 +52,13 @@ def virtual(file, name, sources, shape, kind="f8"):
     file.create_virtual_dataset(name, layout)
 
 
-def numbered(file, name, sources, shape):
+def numbered(file, name, sources, shape, home=b"."):
     """A data set made of as many others as there are, the k-th of which is called by its number."""
     endless = h5py.h5s.UNLIMITED
     space = h5py.h5s.create_simple(shape, (endless, shape[1]))
     space.select_hyperslab((0, 0), (endless, 1), (shape[0], 1), shape)
     made = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
-    made.set_virtual(space, b".", sources, h5py.h5s.create_simple(shape))
+    made.set_virtual(space, home, sources, h5py.h5s.create_simple(shape))
     h5py.h5d.create(file.id, name.encode(), h5py.h5t.NATIVE_DOUBLE, space, made)
 
 
@@ -165,6 +165,68 @@ def test_no_pipe_in_a_folder_is_waited_for(name, x, tmp_path):
         rows_of(tmp_path / "x.zarr")
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names")
+@pytest.mark.parametrize("folder", ["x", "x/y"])
+def test_no_pipe_in_a_folder_of_files_is_waited_for(folder, tmp_path):
+    (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "x/a.csv").write_text("1,2\n")
+    os.mkfifo(tmp_path / folder / "b.csv")
+    with no_waiting(), pytest.raises(SourceError, match=r"b\.csv is no regular file: move it out of the folder"):
+        rows_of(tmp_path / "x")
+
+
+def test_files_that_are_called_by_their_number(x, tmp_path):
+    """A printf name of files leads to others where the file itself is called like that."""
+    for name in ("v%b.h5", "v0.h5"):
+        with h5py.File(tmp_path / name, "w") as file:
+            file["y"] = x
+            if "%" in name:
+                numbered(file, "of files", b"y", x.shape, home=name.encode())
+    with pytest.raises(SourceError, match=r"v%b\.h5, /of files has rows of files called 'v%b\.h5': open each of them"):
+        rows_of(tmp_path / "v%b.h5", key="of files")
+
+
+def test_links_in_a_folder_of_zarr_are_refused(x, tmp_path):
+    """A chunk that is one would be bytes of any file of the machine; folders that lead to folders take hours."""
+    zarr = pytest.importorskip("zarr")
+    path = tmp_path / "x.zarr"
+    zarr.create_array(str(path), data=x, chunks=x.shape, compressors=None)
+    (path / "c/0/0").rename(tmp_path / "secret")
+    (path / "c/0/0").symlink_to(tmp_path / "secret")
+    for again in range(2):
+        with pytest.raises(SourceError, match=r"x\.zarr/.* is a link: put what it leads to in its place"):
+            rows_of(path)
+        if not again:
+            (path / "c/0/0").unlink()
+            for k in range(30):
+                (path / f"d{k}").mkdir()
+                (path / f"d{k}/a").symlink_to(f"../d{k + 1}")
+                (path / f"d{k}/b").symlink_to(f"../d{k + 1}")
+            (path / "d30").mkdir()
+    found = zarr.open(str(path))
+    with pytest.raises(SourceError, match="is a link"):
+        rows_of(found)
+    (tmp_path / "y.zarr").symlink_to(path)  # who names a link means what it leads to
+    for k in range(30):
+        (path / f"d{k}/a").unlink()
+        (path / f"d{k}/b").unlink()
+    assert not rows_of(tmp_path / "y.zarr").any()
+
+
+@pytest.mark.parametrize("name", ["x.h5", "x.zarr"])
+def test_rows_that_nobody_has_written(name, tmp_path):
+    """A file of 1 kB asked for 8 GB: a chunk that is not there has any length."""
+    shape, chunks = (3, 10**9), (1, 1 << 20)
+    if name == "x.h5":
+        with h5py.File(tmp_path / name, "w") as file:
+            file.create_dataset("X", shape, "f8", chunks=chunks)
+    else:
+        pytest.importorskip("zarr").create_array(str(tmp_path / name), shape=shape, chunks=chunks, dtype="f8")
+    with pytest.raises(SourceError, match=r": a row would take 8,000,000,000 bytes of memory .* raise max_unpacked"):
+        fs.open_rows(tmp_path / name)
+    assert fs.open_rows(tmp_path / name, max_unpacked=8 * 10**9).n_features == 10**9
+
+
 # -- AnnData -----------------------------------------------------------------------------------------------------------
 def cells(path, change=None):
     """CSR rows as AnnData stores them."""
@@ -225,7 +287,28 @@ def test_names_of_columns_that_lie_elsewhere(tmp_path):
         fs.open_rows(cells(tmp_path / "x.h5ad", change))
 
 
+def empty(n_columns, n_entries):
+    """One row of entries that nobody has written."""
+
+    def change(file, group):
+        for name, kind in (("indices", "i4"), ("data", "f8")):
+            del group[name]
+            group.create_dataset(name, (n_entries,), kind, chunks=(1 << 20,))
+        replaced("indptr", np.array([0, n_entries]))(file, group)
+        group.attrs["shape"] = [1, n_columns]
+
+    return change
+
+
+def without_names(file, group):
+    del file["var/_index"]
+    file.create_dataset("var/_index", (10**9,), "S20", chunks=(1 << 20,))
+
+
 WRONG = {
+    "more entries than columns": (empty(10, 10**9), "row 0 has more entries than columns"),
+    "entries that nobody has written": (empty(10**9, 10**9), "row 0 would take 12,000,000,000 bytes of memory"),
+    "names that nobody has written": (without_names, "/var/_index would take 20,000,000,000 bytes of memory"),
     "indices of 0.7": (replaced("indices", [0.7, 3.2, 1.0, 3.0]), "indices must hold integers, got float64"),
     "indptr of 2.5": (replaced("indptr", [0.0, 2.5, 3.0, 4.0]), "indptr must hold integers"),
     "data of text": (replaced("data", list("abcd")), "data must hold real numbers"),

@@ -267,6 +267,10 @@ def test_the_index_of_a_pandas_table_is_no_column(tmp_path):
     assert open_rows(tmp_path / "y.parquet").feature_names == ("x", "y")
     assert whole(open_rows(tmp_path / "y.parquet", columns=["user", "x"])).tolist() == [[7, 1], [8, 2]]
     assert open_rows(frame).feature_names == ("x", "y")
+    held = pa.Table.from_pandas(frame.rename_axis("user").iloc[[1, 0]])
+    for table in (held, held.to_batches()[0], held.to_reader()):
+        assert whole(open_rows(table)).tolist() == [[2, 4], [1, 3]]
+    assert whole(open_rows(held, columns=["user"])).tolist() == [[8], [7]]
 
 
 def test_frames_of_pandas_with_types_of_its_own():
