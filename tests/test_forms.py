@@ -114,3 +114,16 @@ def test_a_run_that_ends_in_the_middle_has_failed(tmp_path, ends):
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stdout + done.stderr
     assert ("room: FAILED" in done.stdout) == (ends != "no test")
+
+
+@pytest.mark.skipif(not (ROOT / ".ci").exists(), reason="an sdist has no .ci")
+def test_a_test_that_was_skipped_and_need_not_be_fails_the_checks(tmp_path, capsys):
+    steps = runpy.run_path(str(ROOT / ".ci/steps.py"))
+    check = steps["without_what_it_needs"]
+    check.__globals__["LOGS"] = tmp_path
+    missing = ["could not import 'zarr'", "needs glibc and cc", "data set absent: a9a", "no git"]
+    fine = ["no float32", "SCIPY_ARRAY_API is not set: not checking array_api input"]
+    lines = [f"SKIPPED [1] tests/test_it.py:1: {reason}" for reason in missing + fine]
+    (tmp_path / "tests.log").write_text("\n".join([*lines, "SKIPPED [1] tests/bench/test_commands.py:38: none\n"]))
+    (step,) = (step for step in steps["STEPS"] if step.name == "tests")
+    assert check([steps["Ended"](step, 0, 1.0)]) == lines[: len(missing)] == capsys.readouterr().out.splitlines()
