@@ -166,8 +166,8 @@ def content(path):
     if b'"LowRankModel"' not in found[:4096]:
         return found
     model = fs.load(path)
-    places = np.arange(min(model.shape))
-    return model.predict(places, places).tobytes() + json.dumps(model.notes).encode()
+    said = json.dumps([model.notes, model.row_ids, model.column_ids], default=list)
+    return model.predict_block(model.row_ids).tobytes() + said.encode()
 
 
 def of_saving(about, rng, seen):
