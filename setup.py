@@ -7,6 +7,7 @@ it was made of, so that a second build of the same tree compiles nothing; nothin
 
 import atexit
 import contextlib
+import glob
 import hashlib
 import os
 import re
@@ -63,6 +64,7 @@ MOST_AT_ONCE = 8
 # Of the same kernel, for trees that go to and fro between commits, compilers or Pythons.
 MOST_KEPT = 8
 ROOM = 300 * 2**20  # bytes that a build takes, and some to spare
+TEMPORARY = "fastsketch-build-"
 
 CANNOT = "fastsketch is being built from source, and {what}."
 NO_COMPILER = """{cannot}
@@ -99,21 +101,25 @@ def digest(paths, *more):
     return found.hexdigest()[:20]
 
 
-def temporary_folder():
-    """Return a new folder that is gone when this process ends."""
-    folder = tempfile.mkdtemp(prefix="fastsketch-build-")
+def temporary_folder(within=None):
+    """Return a new folder, in that of this build if no other is named, that is gone when this process ends."""
+    folder = tempfile.mkdtemp(prefix=TEMPORARY, dir=within or STORE)
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return Path(folder)
 
 
 def store_folder():
     """Return the folder for what was compiled: a temporary one where the tree cannot be written."""
-    folder = Path(os.environ.get("FASTSKETCH_BUILD") or "build/kernels").absolute()
+    named = os.environ.get("FASTSKETCH_BUILD")
+    folder = Path(named or "build/kernels").absolute()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()
-    except OSError:
-        return temporary_folder()
+    except OSError as error:
+        if named:
+            remedy = "name a folder that can be written, or leave FASTSKETCH_BUILD unset"
+            sys.exit(f"FASTSKETCH_BUILD={named} cannot be used ({error}): {remedy}.")
+        return temporary_folder(tempfile.gettempdir())
     return folder
 
 
@@ -129,6 +135,8 @@ def wait_for_others(folder):
             print(f"another build is at work in {folder}: waiting for its end", flush=True)
             fcntl.flock(lock, fcntl.LOCK_EX)
         atexit.register(lock.close)
+        for left in folder.glob(f"{TEMPORARY}*"):  # by a build that was killed: none is at work now
+            shutil.rmtree(left, ignore_errors=True)
 
 
 class BuildKernels(build_ext):
@@ -153,12 +161,12 @@ class BuildKernels(build_ext):
         self.files = {ext.name: [*made_of(Path(ext.pyx)), *declared] if ext.pyx else [] for ext in self.extensions}
         compiler = (self.compiler_version(), FLAGS, os.environ.get("CFLAGS"), os.environ.get("LDFLAGS"), sys.platform)
         python = (sys.version_info[:2], sysconfig.get_config_var("SOABI"), sysconfig.get_platform())
-        kept, todo = {}, []
+        names, kept = {}, {}
         for ext in self.extensions:
             key = digest(self.files[ext.name], self.cython_version(), DIRECTIVES, compiler, python)
-            kept[ext.name] = STORE / f"{ext.name}-{key}{suffix}"
-            if not kept[ext.name].exists():
-                todo.append(ext)
+            names[ext.name] = f"{ext.name}-{key}{suffix}"
+            kept[ext.name] = find_kept(names[ext.name])
+        todo = [ext for ext in self.extensions if not kept[ext.name]]
         if todo:
             self.write_c(todo)
             parts = {path for ext in todo for path in self.files[ext.name] if path.suffix == ".c"}
@@ -167,21 +175,23 @@ class BuildKernels(build_ext):
                 ext.extra_objects = [objects[path] for path in self.files[ext.name] if path in objects]
             built = self.at_once(self.build_one, sorted(todo, key=lambda ext: longer(Path(ext.sources[0]))))
             for ext, path in built:
-                keep(path, kept[ext.name])
+                kept[ext.name] = keep(path, names[ext.name])
         for ext in self.extensions:
             target = Path(self.get_ext_fullpath(ext.name))
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(kept[ext.name], target)
             os.utime(kept[ext.name])
-        print(f"{len(todo)} of {len(self.extensions)} kernels compiled; all are kept in {STORE}")
+        lasts = not STORE.name.startswith(TEMPORARY)
+        said = f"all are kept in {STORE}" if lasts else "none is kept: build/kernels cannot be written"
+        print(f"{len(todo)} of {len(self.extensions)} kernels compiled; {said}")
 
     def write_c(self, extensions):
         """Let Cython translate what is not translated yet: each `sources` then is a C file of the store."""
         wanted = {}
         for ext in extensions:
             texts = [path for path in self.files[ext.name] if path.suffix in (".pyx", ".pxd")]
-            wanted[ext.name] = STORE / f"{ext.name}-{digest(texts, self.cython_version(), DIRECTIVES)}.c"
-        todo = [ext for ext in extensions if not wanted[ext.name].exists()]
+            wanted[ext.name] = f"{ext.name}-{digest(texts, self.cython_version(), DIRECTIVES)}.c"
+        todo = [ext for ext in extensions if not find_kept(wanted[ext.name])]
         if todo:
             from Cython.Build import cythonize
 
@@ -198,15 +208,16 @@ class BuildKernels(build_ext):
             for ext, made in zip(todo, written, strict=True):
                 keep(made.sources[0], wanted[ext.name])
         for ext in extensions:
-            ext.sources = [str(wanted[ext.name])]
+            ext.sources = [str(find_kept(wanted[ext.name]))]
 
     def compile_part(self, path, compiler):
         """Compile a file of csrc/ once for all modules, and return it with its object."""
-        kept = STORE / f"{path.stem}-{digest(made_of(path), compiler)}{self.compiler.obj_extension}"
-        if not kept.exists():
+        name = f"{path.stem}-{digest(made_of(path), compiler)}{self.compiler.obj_extension}"
+        kept = find_kept(name)
+        if not kept:
             given = {"include_dirs": [str(CSRC)], "extra_postargs": FLAGS}
             (made,) = self.compiler.compile([str(path)], output_dir=str(temporary_folder()), **given)
-            keep(made, kept)
+            kept = keep(made, name)
         return path, str(kept)
 
     def build_one(self, ext):
@@ -284,15 +295,26 @@ def longer(path):
     return -sum(part.stat().st_size for part in made_of(path))
 
 
-def keep(made, path):
-    """Put a file into the store, whole or not at all."""
-    beside = path.with_name(f".{path.name}-{os.getpid()}")
-    shutil.copyfile(made, beside)
-    beside.replace(path)
-    name = path.name.rpartition("-")[0]
-    older = sorted(path.parent.glob(f"{name}-*{path.suffix}"), key=lambda file: -file.stat().st_mtime)
+def find_kept(name):
+    """Return the file that keep() put into the store by this name, None if there is none or it is not whole."""
+    path = Path(name)
+    for kept in STORE.glob(f"{glob.escape(path.stem)}-*{path.suffix}"):
+        if kept.stem.endswith(f"-{digest([], kept.read_bytes())}"):
+            return kept
+        kept.unlink(missing_ok=True)  # cut off, by a disk that was full or a machine that went down
+    return None
+
+
+def keep(made, name):
+    """Put a file into the store, whole or not at all, under the name and a digest of its bytes; return its path."""
+    path = Path(name)
+    kept = STORE / f"{path.stem}-{digest([], Path(made).read_bytes())}{path.suffix}"
+    shutil.copyfile(made, beside := STORE / f".{kept.name}-{os.getpid()}")
+    beside.replace(kept)
+    older = sorted(STORE.glob(f"{path.stem.rpartition('-')[0]}-*{path.suffix}"), key=lambda file: -file.stat().st_mtime)
     for file in older[MOST_KEPT:]:
         file.unlink(missing_ok=True)
+    return kept
 
 
 def extension(name, pyx=None):

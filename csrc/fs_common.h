@@ -10,6 +10,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#if defined __FAST_MATH__ || defined _M_FP_FAST || defined __FINITE_MATH_ONLY__ && __FINITE_MATH_ONLY__
+#error "fastsketch must see NaN and infinities: leave -ffast-math, -Ofast, -ffinite-math-only, /fp:fast out of CFLAGS"
+#endif
+
 #if defined(_MSC_VER)
 #define FS_RESTRICT __restrict
 #else

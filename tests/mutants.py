@@ -60,12 +60,14 @@ CYTHON = re.compile(
     r"|\bf?(?:min|max)(?=\()|(?<![\w.])\d+(?:\.\d+)?(?![\w.])|(?m:(?<=    )[\w.\[\]]+(?: [-+*/]= .*|\(.*\))$)"
 )
 DECLARATION = re.compile(r"\s*(?:from|c?import|include|c?p?def|cdef(?!.* = )|ctypedef|@)\b|.*\bnoexcept\b")
-# Compiles some modules of setup.py in place.
+# Compiles in place the modules that are made of a file, and no others.
 COMPILE = """
-import runpy, sys, Cython.Build
-names, whole = set(sys.argv[1:]), Cython.Build.cythonize
-Cython.Build.cythonize = lambda all, **how: whole([one for one in all if one.name in names], force=True, **how)
-sys.argv = ["setup.py", "-q", "build_ext", "--inplace", "--force"]
+import runpy, sys, setuptools
+from pathlib import Path
+changed, whole, made_of = Path(sys.argv[1]), setuptools.setup, runpy.run_path("setup.py")["made_of"]
+def setup(ext_modules, **how):
+    whole(ext_modules=[ext for ext in ext_modules if ext.pyx and changed in made_of(Path(ext.pyx))], **how)
+setuptools.setup, sys.argv = setup, ["setup.py", "-q", "build_ext", "--inplace"]
 runpy.run_path("setup.py", run_name="__main__")
 """
 
@@ -158,10 +160,10 @@ def run(folder, *command, limit=600.0):
     """(exit status, output) of a command that may take so many seconds, with all that it starts."""
     temporary = folder / "tmp"
     temporary.mkdir()
-    environment = {**os.environ, "PYTHONPATH": str(folder), "TMPDIR": str(temporary)}
+    own = {"PYTHONPATH": str(folder), "TMPDIR": str(temporary), "FASTSKETCH_BUILD": str(folder / "kernels")}
     with (folder / "log").open("w") as log:
         process = subprocess.Popen(
-            command, cwd=folder, env=environment, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+            command, cwd=folder, env={**os.environ, **own}, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
         )
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(limit)
@@ -180,14 +182,7 @@ def write(folder, path, text):
         cached.unlink()
     if target.suffix == ".py":
         return True
-    stems = {target.stem}
-    for _ in range(3 if target.suffix == ".pxd" else 0):  # what takes it in, if only through another
-        name = "|".join(stems)
-        taken = re.compile(rf"\b({name}) cimport |cimport .*\b({name})\b")
-        stems |= {file.stem for file in target.parent.glob("*.p[yx][xd]") if taken.search(file.read_text())}
-    package = ".".join(target.relative_to(folder).parent.parts)
-    modules = [f"{package}.{stem}" for stem in stems if target.with_name(f"{stem}.pyx").exists()]
-    return run(folder, sys.executable, "-c", COMPILE, *modules)[0] == 0
+    return run(folder, sys.executable, "-c", COMPILE, str(path))[0] == 0
 
 
 def test(folder, files, *options, limit):

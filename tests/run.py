@@ -159,8 +159,11 @@ class Ended(NamedTuple):
             for case in ElementTree.parse(report).iter("testcase"):
                 kinds = {child.tag for child in case}
                 outcome = "failed" if kinds & {"failure", "error"} else "skipped" if "skipped" in kinds else "passed"
-                tests.append((float(case.get("time", 0)), case.get("file"), case.get("name"), outcome))
-        status = 0 if part.process.returncode == pytest.ExitCode.NO_TESTS_COLLECTED else part.process.returncode
+                tests.append((float(case.get("time", 0)), case.get("file", ""), case.get("name"), outcome))
+        status = part.process.returncode
+        if status in (0, pytest.ExitCode.NO_TESTS_COLLECTED):  # as a test may say that ends the process
+            failed = any(test[-1] == "failed" for test in tests)
+            status = "no report" if not report.exists() else int(failed)
         return cls(part.name, part.log, status, time.monotonic() - part.began, tests)
 
     def count(self, outcome):
@@ -181,7 +184,7 @@ def seconds_of_files(ended):
 
 
 def told(ended):
-    """Print all that remains to be said; 1 if anything has failed."""
+    """Print all that remains to be said; 1 if anything has failed, or nothing was tried."""
     for part in ended:
         skipped = [line for line in part.log.read_text(errors="replace").splitlines() if line.startswith("SKIPPED")]
         print(*skipped, sep="\n", end="\n" if skipped else "")
@@ -195,7 +198,7 @@ def told(ended):
             print(f"-- {part.name}: FAILED ({part.status})\n{part.log.read_text(errors='replace')}")
     counts = (f"{sum(part.count(outcome) for part in ended)} {outcome}" for outcome in ("passed", "failed", "skipped"))
     print(", ".join(counts), flush=True)
-    return int(any(part.status for part in ended))
+    return int(any(part.status for part in ended) or not any(part.tests for part in ended))
 
 
 if __name__ == "__main__":

@@ -179,7 +179,40 @@ def test_after_an_interrupt_the_next_build_is_right(tree):
 @pytest.mark.long
 def test_a_tree_that_cannot_be_written_is_built(tree):
     (tree / "build").write_text("not a folder")  # permissions would not stop root
-    assert compiled(build(tree, "lib")) == 3
+    done = build(tree, "lib")
+    assert compiled(done) == 3 and "none is kept: build/kernels cannot be written" in done.stdout
+
+
+@pytest.mark.long
+def test_a_kept_file_that_was_cut_off_is_made_again(built):
+    (kept,) = (built / "build/kernels").glob("fastsketch._kernels.level-*.so")
+    for content in (b"", kept.read_bytes()[:-1]):
+        kept.write_bytes(content)
+        assert compiled(build(built, "mended")) == 1
+    (made,) = (built.parent / "mended/fastsketch/_kernels").glob("level.*so")
+    subprocess.run([sys.executable, "-c", _load(made)], check=True)
+
+
+@pytest.mark.long
+def test_what_a_killed_build_has_left_is_removed_by_the_next(built):
+    left = built / "build/kernels/fastsketch-build-killed"
+    left.mkdir()
+    build(built, "lib")
+    assert not list(left.parent.glob("fastsketch-build-*"))
+
+
+def test_a_store_that_cannot_be_written_is_refused_by_its_name(tree):
+    done = build(tree, "lib", check=False, FASTSKETCH_BUILD=str(tree / "setup.py"))
+    assert done.returncode and f"FASTSKETCH_BUILD={tree / 'setup.py'} cannot be used" in done.stderr
+    assert "leave FASTSKETCH_BUILD unset" in done.stderr
+
+
+def test_flags_that_make_nan_a_number_are_refused():
+    cc = shutil.which(os.environ.get("CC", "cc")) or pytest.skip("no C compiler")
+    for flag in ("-ffast-math", "-Ofast", "-ffinite-math-only", "-O3"):
+        line = [cc, flag, "-fsyntax-only", "-x", "c", str(ROOT / "csrc/fs_common.h")]
+        done = subprocess.run(line, capture_output=True, text=True, check=False)
+        assert ("leave -ffast-math" in done.stderr) == bool(done.returncode) == (flag != "-O3")
 
 
 def test_a_build_without_a_compiler_says_what_to_do(tree):

@@ -3,6 +3,7 @@
 import os
 import re
 import runpy
+import shutil
 import signal
 import subprocess
 import sys
@@ -98,3 +99,31 @@ def test_parts_hold_every_file_once_and_none_is_much_larger():
     assert sorted(path for part in found.values() for path in part) == files
     taken = [sum(seconds[path.relative_to(ROOT).as_posix()] for path in part) for part in found.values()]
     assert taken == sorted(taken, reverse=True) and taken[0] < 0.15 * sum(taken)
+
+
+@pytest.mark.parametrize("ends", ["os._exit(0)", "pytest.exit('at once', returncode=0)", "no test"])
+def test_a_run_that_ends_in_the_middle_has_failed(tmp_path, ends):
+    room = tmp_path / "tests/room"
+    room.mkdir(parents=True)
+    shutil.copy(ROOT / "tests/run.py", room.parent)
+    (tmp_path / "pyproject.toml").touch()
+    name = "nothing" if ends == "no test" else "test"
+    text = f"import os, pytest\ndef {name}_bad(): assert False\ndef {name}_end(): {ends}\n"
+    (room / "test_it.py").write_text(text.replace("(): no test", "(): pass"))
+    command = [sys.executable, str(room.parent / "run.py")]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert ("room: FAILED" in done.stdout) == (ends != "no test")
+
+
+@pytest.mark.skipif(not (ROOT / ".ci").exists(), reason="an sdist has no .ci")
+def test_a_test_that_was_skipped_and_need_not_be_fails_the_checks(tmp_path, capsys):
+    steps = runpy.run_path(str(ROOT / ".ci/steps.py"))
+    check = steps["without_what_it_needs"]
+    check.__globals__["LOGS"] = tmp_path
+    missing = ["could not import 'zarr'", "needs glibc and cc", "data set absent: a9a", "no git"]
+    fine = ["no float32", "SCIPY_ARRAY_API is not set: not checking array_api input"]
+    lines = [f"SKIPPED [1] tests/test_it.py:1: {reason}" for reason in missing + fine]
+    (tmp_path / "tests.log").write_text("\n".join([*lines, "SKIPPED [1] tests/bench/test_commands.py:38: none\n"]))
+    (step,) = (step for step in steps["STEPS"] if step.name == "tests")
+    assert check([steps["Ended"](step, 0, 1.0)]) == lines[: len(missing)] == capsys.readouterr().out.splitlines()

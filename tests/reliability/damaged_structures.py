@@ -32,6 +32,7 @@ MAKERS = {
     "index": (index, None),
 }
 NAMES = [name for name, (_, package) in MAKERS.items() if package is None or find_spec(package)]
+ABSENT = {package for _, package in MAKERS.values() if package is not None and not find_spec(package)}
 for package in {MAKERS[name][1] for name in NAMES} - {None}:
     import_module(package)  # before a case has to be done in time
 

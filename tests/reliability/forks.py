@@ -61,15 +61,15 @@ def forked(work):
         os._exit(status)
 
 
-def waited(pid, delay=None, by=signal.SIGKILL):
-    """How a fork ended: its status, -N by signal N, "hang"; after `delay` it gets a signal."""
+def waited(pid, delay=None, by=signal.SIGKILL, until=lambda: False):
+    """How a fork ended: its status, -N by signal N, "hang"; after `delay`, or when `until()`, it gets a signal."""
     start = time.monotonic()
     while True:
         found, status = os.waitpid(pid, os.WNOHANG)
         if found:
             return os.waitstatus_to_exitcode(status)
         passed = time.monotonic() - start
-        if delay is not None and passed >= delay:
+        if delay is not None and (passed >= delay or until()):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, by)
             delay = None
@@ -110,12 +110,15 @@ def of_command(about, rng, seen):
         by = (signal.SIGKILL, signal.SIGINT, signal.SIGTERM)[number % 3]
         # most in the second half of the first run, where there is something to lose
         delay = seconds * rng.uniform(0.0, 1.3)
-        ended = waited(run(name), delay, by)
+        partial = Path(f"{name}.partial")
+        if resumable and number == 0:  # where there is something to go on from
+            ended = waited(run(name), LIMIT, until=lambda partial=partial: goes_on(partial))
+        else:
+            ended = waited(run(name), delay, by)
         seen["killed"] += ended == -signal.SIGKILL
         seen["interrupted"] += ended in ENDED_BY.values()
         seen["hangs"] += ended == "hang"
         seen["wrong_status"] += ended not in (0, ENDED_BY.get(by, -by))
-        partial = Path(f"{name}.partial")
         if by != signal.SIGKILL and ended == ENDED_BY[by]:
             seen["left_behind"] += any(not entry.endswith(".partial") for entry in left())
         if Path(name).exists():
@@ -163,8 +166,8 @@ def content(path):
     if b'"LowRankModel"' not in found[:4096]:
         return found
     model = fs.load(path)
-    places = np.arange(min(model.shape))
-    return model.predict(places, places).tobytes() + json.dumps(model.notes).encode()
+    said = json.dumps([model.notes, model.row_ids, model.column_ids], default=list)
+    return model.predict_block(model.row_ids).tobytes() + said.encode()
 
 
 def of_saving(about, rng, seen):
