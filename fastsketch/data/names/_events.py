@@ -27,6 +27,7 @@ class Events(NamedTuple):
     values: NDArray[np.float64] | None  # (n,), None if there is no column of values
     times: NDArray[np.float64] | None  # (n,), None if they were not asked for; seconds since 1970 for dates
     lines: NDArray[np.int64]  # (n,) where each of them stands
+    width: int  # columns of the table
 
 
 def read_events(
@@ -156,6 +157,7 @@ def _read(cells: Cells, user: int, item: int, value: int | None, at: int | None,
         None if value is None else np.array(numbers),
         None if at is None else np.array(times),
         np.array(lines),
+        cells.width,
     )
 
 

@@ -20,6 +20,8 @@ from fastsketch.data.sources._formats import refuse_lazy
 # How the names of columns of ids may begin, in a data frame that is refused where a matrix is wanted.
 _USERS = ("user", "customer", "visitor", "member", "session", "person", "client", "account", "uid", "row")
 _ITEMS = ("item", "movie", "film", "product", "article", "track", "song", "artist", "book", "page", "sku", "column")
+NAME_THEM = "columns must say which are users, items and values: there are {}"
+MATRIX = "of a matrix of users and items fs.open_rows(...) reads the rows"
 
 
 class Three(NamedTuple):
@@ -70,7 +72,7 @@ def of_frame(frame: Any, columns: ColumnNames | None) -> Three:
     names = names_of(frame)
     if columns is None:
         if len(names) not in (2, 3):
-            raise ValueError(f"columns must say which are users, items and values: there are {len(names)}")
+            raise ValueError(NAME_THEM.format(len(names)))
         places = list(range(len(names)))
     else:
         places = _three(columns, names)
@@ -116,7 +118,7 @@ def _of_arrow_file(path: Path, columns: ColumnNames | None) -> Three:
             names = parquet.read_schema(path).names
             chosen = names if columns is None else [names[place] for place in _three(columns, names)]
             if len(chosen) > 3:
-                raise ValueError(f"{path}: columns must say which are users, items and values: there are {len(names)}")
+                raise ValueError(f"{path}: {NAME_THEM.format(len(names))}; {MATRIX}")
             return of_frame(parquet.read_table(path, columns=chosen).select(chosen), None)
         return of_frame(import_module("pyarrow.feather").read_table(path), columns)
     except OSError as error:
@@ -130,6 +132,8 @@ def _of_text(path: Path, columns: ColumnNames | None, dialect: Dialect) -> Three
     if columns is not None:
         _check_columns(columns)
     found = read_events(path, dialect, columns=columns)
+    if columns is None and found.width > 3:
+        raise SourceError(f"{path}: {NAME_THEM.format(found.width)}; {MATRIX}")
     return Three(found.users, found.items, found.values, found.lines)
 
 

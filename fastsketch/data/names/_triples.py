@@ -3,7 +3,9 @@
 import re
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
+from glob import has_magic
 from os import PathLike
+from pathlib import Path
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -99,8 +101,8 @@ class Triples:
             list of (user, item) or (user, item, value); {user: [items]} or {user: {item: value}}.
         columns : sequence of str or int, optional
             Of a data frame or file: the names, or numbers from 0, of the columns of users, items and, if there are any,
-            values. If not given, all of a data frame, which has two or three then, and the first two or three of text,
-            of which a third that holds dates is left out, with a warning.
+            values. If not given, all of them, which are two or three then; a third that holds dates or times is left
+            out of a file or data frame, with a warning.
         header : bool, optional
             Whether the first line of text is one. If not given, it is where `columns` holds names, or a word in it
             stands above numbers, dates or ids with digits; it is none where it holds figures itself, or its ids come
@@ -124,6 +126,7 @@ class Triples:
         dialect = as_dialect(header, separator, decimal)
         if isinstance(table, Triples):
             return table
+        _refuse_several(table)
         if isinstance(table, str | PathLike):
             path = cast("str | PathLike[str]", table)
             found = of_file(path, columns, dialect)
@@ -202,6 +205,7 @@ def as_triples(table: Any, columns: ColumnNames | None, name: str = "X") -> Trip
     """
     if isinstance(table, Triples) or columns is not None:
         return Triples.of(table, columns=columns)
+    _refuse_several(table)
     if isinstance(table, str | PathLike) or is_mapping(table):
         return Triples.of(table)
     if is_frame(table) and looks_like_triples(table):
@@ -221,6 +225,16 @@ def table_of(X: Any) -> Triples | None:
     if isinstance(X, Triples) or is_mapping(X):
         return Triples.of(X)
     return as_triples(X, None) if has_names_of_ids(X) else None
+
+
+def _refuse_several(table: Any) -> None:
+    """Raise ValueError for a list of files or a pattern of their names."""
+    given = cast("Sequence[Any]", table) if isinstance(table, list | tuple) else ()
+    listed = len(given) > 0 and isinstance(given[0], str | PathLike)
+    if listed or (isinstance(table, str) and has_magic(table) and not Path(table).exists()):
+        raise ValueError(
+            f"a table is one file, got {table!r:.60}: put the files together; SketchedEASE.update takes one after another"
+        )
 
 
 def _as_values(values: Any, table: Triples) -> NDArray[Any]:

@@ -47,7 +47,9 @@ def test_values():
 def test_text(tmp_path):
     path = tmp_path / "r.csv"
     path.write_text("user,item,rating,when\n ann ,Heat,5,1\nbob,Heat,3,2\nann,Alien,4,3\n")
-    assert Triples.of(path).matrix().toarray().tolist() == MATRIX
+    with pytest.raises(SourceError, match=r"r.csv: columns must say which are users, .* there are 4; .* fs.open_rows"):
+        Triples.of(path)
+    assert Triples.of(path, columns=(0, 1, 2)).matrix().toarray().tolist() == MATRIX
     assert Triples.of(str(path), columns=("item", "user")).matrix().toarray().tolist() == [[1, 1], [1, 0]]
     assert Triples.of(path, columns=(0, 1, 3), header=True).values.tolist() == [1, 2, 3]
     path.write_text("user,item\n7,x\n")
@@ -104,6 +106,8 @@ def test_parquet(tmp_path):
         (lambda: Triples([None], [1]), ValueError, "users must not be missing"),
         (lambda: Triples.of(3), TypeError, "must be a data frame, a path"),
         (lambda: Triples.of([(1,)]), ValueError, "tuples"),
+        (lambda: Triples.of(["a.csv", "b.csv"]), ValueError, r"one file, got \['a.csv', 'b.csv'\]: .* one after another"),
+        (lambda: Triples.of("no-such-?.csv"), ValueError, r"one file, got 'no-such-\?.csv'"),
         (lambda: Triples.of([(1, 2), (1, 2, 3)]), ValueError, "all of one length"),
         (lambda: Triples.of({"a": "xyz"}), TypeError, "as a dict"),
         (lambda: Triples.of([(1, 2)], columns=(0, 1)), ValueError, "columns names those of a data frame or a file"),
