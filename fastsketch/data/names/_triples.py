@@ -1,6 +1,7 @@
 """Tables of user, item and value, with ids of any type, and the sparse matrices that they stand for."""
 
 import re
+import warnings
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from glob import has_magic
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from fastsketch.data.files._input import SourceError
 from fastsketch.data.files._table import as_dialect
-from fastsketch.data.names._events import ColumnNames
+from fastsketch.data.names._events import NAMED, ColumnNames, are_times
 from fastsketch.data.names._id_map import IdMap, no_ids
 from fastsketch.data.names._three_columns import (
     Three,
@@ -129,11 +130,11 @@ class Triples:
         _refuse_several(table)
         if isinstance(table, str | PathLike):
             path = cast("str | PathLike[str]", table)
-            found = of_file(path, columns, dialect)
+            found = _without_times(of_file(path, columns, dialect), columns, path)
             with _in_file(path, found):
                 return cls(found.users, found.items, values=found.values)
         if is_frame(table):
-            found = of_frame(table, columns)
+            found = _without_times(of_frame(table, columns), columns, f"the {type(table).__name__}")
         elif is_mapping(table):
             found = of_mapping(table)
         elif isinstance(table, Sequence):
@@ -227,14 +228,23 @@ def table_of(X: Any) -> Triples | None:
     return as_triples(X, None) if has_names_of_ids(X) else None
 
 
+def _without_times(found: Three, columns: ColumnNames | None, name: object) -> Three:
+    """Return a table whose third column nobody has named without it if it holds seconds since 1970."""
+    values = None if columns is not None or found.values is None else np.asarray(found.values)
+    if values is None or values.dtype.kind not in "iuf" or not are_times(values):
+        return found
+    said = f"{name}: the third column holds what looks like times, and no values ({NAMED})"
+    warnings.warn(said, UserWarning, stacklevel=3)
+    return found._replace(values=None)
+
+
 def _refuse_several(table: Any) -> None:
     """Raise ValueError for a list of files or a pattern of their names."""
     given = cast("Sequence[Any]", table) if isinstance(table, list | tuple) else ()
     listed = len(given) > 0 and isinstance(given[0], str | PathLike)
     if listed or (isinstance(table, str) and has_magic(table) and not Path(table).exists()):
-        raise ValueError(
-            f"a table is one file, got {table!r:.60}: put the files together; SketchedEASE.update takes one after another"
-        )
+        several = "put the files together; SketchedEASE.update takes one after another"
+        raise ValueError(f"a table is one file, got {table!r:.60}: {several}")
 
 
 def _as_values(values: Any, table: Triples) -> NDArray[Any]:

@@ -71,6 +71,22 @@ def test_text(tmp_path):
         Triples.of(path, columns=("u", "v"), header=False)
 
 
+def test_times_are_no_values(tmp_path):
+    path = tmp_path / "r.csv"
+    told = "ann,Heat,1700000001\nbob,Heat,1700000002\n"
+    for text, said in (
+        (told, r"r.csv: column 3 holds what looks like times, and no values \(--columns of three"),
+        ("user,item,timestamp\nann,Heat,7\nbob,Heat,8\n", r"column 3 \('timestamp'\) holds what looks like times"),
+    ):
+        path.write_text(text)
+        with pytest.warns(UserWarning, match=said):
+            assert Triples.of(path).values is None
+        assert Triples.of(path, columns=(0, 1, 2), header=text is not told).values is not None
+    frame = pytest.importorskip("pandas").DataFrame({"user": ["ann"], "item": ["x"], "at": [1700000001]})
+    with pytest.warns(UserWarning, match="the DataFrame: the third column holds what looks like times"):
+        assert Triples.of(frame).values is None
+
+
 def test_parquet(tmp_path):
     pa = pytest.importorskip("pyarrow")
     parquet, feather = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow.feather")
@@ -106,7 +122,7 @@ def test_parquet(tmp_path):
         (lambda: Triples([None], [1]), ValueError, "users must not be missing"),
         (lambda: Triples.of(3), TypeError, "must be a data frame, a path"),
         (lambda: Triples.of([(1,)]), ValueError, "tuples"),
-        (lambda: Triples.of(["a.csv", "b.csv"]), ValueError, r"one file, got \['a.csv', 'b.csv'\]: .* one after another"),
+        (lambda: Triples.of(["a.csv", "b.csv"]), ValueError, r"one file, got \['a.csv', 'b.csv'\]: put"),
         (lambda: Triples.of("no-such-?.csv"), ValueError, r"one file, got 'no-such-\?.csv'"),
         (lambda: Triples.of([(1, 2), (1, 2, 3)]), ValueError, "all of one length"),
         (lambda: Triples.of({"a": "xyz"}), TypeError, "as a dict"),
