@@ -91,13 +91,12 @@ def read_user_events(
     dialect = as_dialect(**dialect_of(args))._replace(known=frozenset(known))
     events = read_events(path, dialect, columns=columns_of(args), time=time_column)
     values = events.values
-    if values is not None:
-        if not negative and (values < 0).any():
-            worst = int(np.argmax(values < 0))
-            raise SourceError(
-                f"{path}, line {events.lines[worst]}: the value {values[worst]:g} is negative, and what has no value "
-                "for a user leaves no event: --relevant X says which values count"
-            )
+    if values is not None and not negative and (values < 0).any():
+        worst = int(np.argmax(values < 0))
+        raise SourceError(
+            f"{path}, line {events.lines[worst]}: the value {values[worst]:g} is negative, and what has no value "
+            "for a user leaves no event: --relevant X says which values count"
+        )
     users, items = sorted(set(events.users)), sorted(set(events.items))
     places = places_of(events.users, users), places_of(events.items, items)
     data = np.ones(len(events.lines)) if values is None else values

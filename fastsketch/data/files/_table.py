@@ -44,12 +44,24 @@ _FIGURES = {
     DATE: (rf"{_DAY}(?:[T ,]{{1,2}}{_CLOCK})?|{_CLOCK}", "leave the column out"),
     "a percentage": (rf"{_DIGITS} ?%", "take the percent sign away"),
     "an amount of money": (rf"{_MONEY} ?{_DIGITS}|{_DIGITS} ?{_MONEY}", "take the currency away"),
-    "a number with a comma": (
-        r"[+-]?(?:[0-9]+|[0-9]{1,3}(?:\.[0-9]{3})+),[0-9]+",
-        "--set decimal=, reads it as the point (decimal=',')",
+    "a number with points and a comma": (
+        r"[+-]?[0-9]{1,3}(?:\.[0-9]{3})+,[0-9]+",
+        "take its points away; --set decimal=, reads the comma (decimal=',')",
+    ),
+    "a number with a comma before three digits": (
+        r"[+-]?[1-9][0-9]{0,2},[0-9]{3}",
+        "take it away if it divides thousands; if not, --set decimal=, reads it as the point (decimal=',')",
+    ),
+    "a number with a comma": (r"[+-]?[0-9]+,[0-9]+", "--set decimal=, reads it as the point (decimal=',')"),
+    "a number with a point before three digits": (
+        r"[+-]?[1-9][0-9]{0,2}\.[0-9]{3}",
+        "take it away if it divides thousands; if not, it is read without --set decimal=, (decimal=',')",
     ),
     "a number with a point": (r"[+-]?[0-9]+\.[0-9]+", "it is read without --set decimal=, (decimal=',')"),
-    "a number with separators": (r"[+-]?[0-9]{1,3}(?:[ ,'\u00a0\u202f][0-9]{3})+(?:\.[0-9]+)?", "leave them out"),
+    "a number with separators": (
+        r"[+-]?[0-9]{1,3}(?:(?:[ ,'\u00a0\u202f][0-9]{3})+(?:\.[0-9]+)?|(?:\.[0-9]{3}){2,})",
+        "leave them out",
+    ),
 }
 _PATTERNS = [(kind, re.compile(pattern).fullmatch) for kind, (pattern, _) in _FIGURES.items()]
 

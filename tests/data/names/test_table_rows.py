@@ -130,6 +130,8 @@ def test_decimal_commas(tmp_path):
     assert read(found) == ([{"a": 1.5, "b": "x"}, {"a": -0.5, "b": "y"}, {"a": "", "b": "z"}], [0.25, 100.0, 3.0])
     with pytest.raises(SourceError, match=r"line 2: column 'a' holds '1\.5', a number with a point"):
         table(tmp_path, "a;y\n1.5;1\n", label="y", decimal=",")
+    with pytest.raises(SourceError, match=r"line 3: column 'a' holds '1\.009,47', a .*: take its points"):
+        table(tmp_path, "a;y\n995,12;1\n1.009,47;2\n998,5;3\n", label="y", decimal=",")
 
 
 @pytest.mark.parametrize("kind", ["parquet", "feather", "pandas", "polars", "pyarrow"])

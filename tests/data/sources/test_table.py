@@ -109,6 +109,9 @@ BAD = [
     ("x,y\n1,€ 5\n", "'€ 5' is .* an amount of money: take the currency away"),
     ("x,y\n1,31.01.2024 12:30\n", "'31.01.2024 12:30' is .* but a date or a time: leave the column out"),
     ('x,y\n1,"3,50"\n', r"'3,50' is .* but a number with a comma: --set decimal=, reads it .*decimal=','"),
+    ('x,y\n1,"1,150"\n', r"a comma before three digits: take it away if .*; if not, --set decimal=, reads it"),
+    ("x;y\n1;1.009,47\n", r"points and a comma: take its points away; --set decimal=, reads the comma"),
+    ("x;y\n1;1.000.000\n", r"a number with separators: leave them out"),
     ("x,y\n1,1 234.5\n", "'1 234.5' is .* a number with separators: leave them out"),
 ]
 
@@ -210,7 +213,9 @@ def test_dialects(tmp_path, monkeypatch, least, text, options, rows):
 
 def test_points_and_commas_are_not_mixed(tmp_path):
     for text, message in (
-        ("a;b\n1.5;2\n", "'1.5' is .* a number with a point"),
+        ("a;b\n1.5;2\n", "'1.5' is .* a number with a point: it is read without"),
+        ("a;b\n1.000;0,5\n", "a point before three digits: take it away if .*; if not, it is read without"),
+        ("a;b\n0,5;1.009,47\n", "points and a comma: take its points away"),
         ("a,b\n1,5,2\n", "more than 2 columns"),
     ):
         with pytest.raises(SourceError, match=f"line 2: .*{message}"):
