@@ -3,6 +3,7 @@
 import logging
 import math
 import re
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
@@ -15,6 +16,7 @@ LOGGER = logging.getLogger("fastsketch")
 BLOCK_BYTES = 1 << 20
 # Ids, a number and what else stands beside them: a longer line has lost its end.
 LONGEST_LINE = 1 << 20
+ZIP, WORKBOOK = b"PK\x03\x04", "it is an Excel workbook or another zip archive: save the sheet as CSV UTF-8"
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # Lines that tell what divides columns, whether there is a header, and what a column holds.
 DECIDING_LINES = 1000
@@ -220,16 +222,18 @@ def _split(file: InputFile, lines: Iterator[tuple[int, str]], separator: str) ->
 
 def _lines(file: InputFile) -> Iterator[tuple[int, str]]:
     """Yield the lines that are not blank, without their ends, and their numbers from 1."""
-    number = 0
+    number, start = 0, b""
     for piece in whole_lines(file, BLOCK_BYTES, LONGEST_LINE):
+        start = start or bytes(piece[:4])
         block = bytes(piece) if number else bytes(piece).removeprefix(BYTE_ORDER_MARK)
         if (at := block.find(b"\0")) >= 0:
-            raise _no_text(file.path, number + 1 + block.count(b"\n", 0, at), "holds a NUL byte")
+            raise _no_text(file.path, number + 1 + block.count(b"\n", 0, at), "holds a NUL byte", start)
         try:
             text = block.decode()
         except UnicodeDecodeError as error:
             place = number + 1 + block.count(b"\n", 0, error.start)
-            raise _no_text(file.path, place, f"holds the byte 0x{block[error.start]:02x}, which is no UTF-8") from None
+            why = f"holds the byte 0x{block[error.start]:02x}, which is no UTF-8"
+            raise _no_text(file.path, place, why, start) from None
         for line in text[:-1].split("\n"):
             number += 1
             if "\r" in line:
@@ -240,8 +244,17 @@ def _lines(file: InputFile) -> Iterator[tuple[int, str]]:
                 yield number, line
 
 
-def _no_text(path: Path, line: int, why: str) -> SourceError:
-    return SourceError(f"{path} is not text: line {line} {why} (iconv -t UTF-8 makes such text of other encodings)")
+def _no_text(path: Path, line: int, why: str, start: bytes) -> SourceError:
+    return SourceError(f"{path} is not text: line {line} {why}: {as_utf8(start)}")
+
+
+def as_utf8(start: bytes) -> str:
+    """Return how a file that begins so, and is no UTF-8, is made such text."""
+    if start.startswith(ZIP):
+        return WORKBOOK
+    if start.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
+        return "iconv -f UTF-16 -t UTF-8 makes such text of it"
+    return "iconv -f CP1252 -t UTF-8 makes such text of it, if CP1252 is how it was written"
 
 
 def separator_of(name: str, lines: Sequence[tuple[int, str]], decimal: str = ".") -> str:

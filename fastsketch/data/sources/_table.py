@@ -19,8 +19,11 @@ from fastsketch.data.files._table import (
     UNDIVIDED,
     UNTOLD,
     WORD,
+    WORKBOOK,
+    ZIP,
     Dialect,
     Row,
+    as_utf8,
     cells_of,
     is_name,
     is_numeric,
@@ -122,15 +125,18 @@ class TableText(TextSource):
     def _first_rows(self, dialect: Dialect, file: Stream | None) -> tuple[str, list[Row]]:
         """Return (what divides columns, cells of the first line, of the second and of others that are at hand)."""
         lines: list[tuple[int, str]] = []
+        start = b""
         for number, line in self._look(file):
+            start = start or line[:4]
+            if start == ZIP:
+                raise SourceError(f"{self.name} is not text: {WORKBOOK}")
             try:
                 text = line.rstrip(b"\r").decode()
             except UnicodeDecodeError as error:
                 if len(lines) > 1:
                     break  # it is named where it is read
-                raise SourceError(
-                    f"{self.name}, line {number}: it is no UTF-8 ({error.reason}): iconv -t UTF-8 makes such text of it"
-                ) from None
+                said = f"it is no UTF-8 ({error.reason}): {as_utf8(start)}"
+                raise SourceError(f"{self.name}, line {number}: {said}") from None
             if not text.strip():
                 continue
             if not lines and ("\r" in text or "\0" in text):  # lines below are looked at where they are read
