@@ -25,8 +25,9 @@ DECIDING_LINES = 1000
 MISTAKES = 0.05
 # Cells with digits that tell what has none from them; whole numbers that are pointed out if each is another.
 CODES, MANY = 10, 20
-# Cells that stand for a number that is not there (csrc/fs_table.h).
+# Cells that stand for a number that is not there (csrc/fs_table.h), and others that people write so.
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})
+UNREAD = frozenset({"-", "--", ".", "#n/a", "#na", "<na>", "n.a.", "nil", "missing", "unknown"})
 _NUMBER = re.compile(r"[ \t]*[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[ \t]*").fullmatch
 _DIGIT = re.compile(r"\d").search
 _POINT_FOR_COMMA = str.maketrans(".,", ",.")
@@ -202,7 +203,7 @@ def text_cells(file: InputFile, dialect: Dialect, *, size: int = 0, wanted: int 
     """
     lines = _lines(file)
     first = list(islice(lines, DECIDING_LINES))
-    separator = dialect.separator or separator_of(str(file.path), first, dialect.decimal)
+    separator = separator_of(str(file.path), first, dialect)
     rows = _split(file, chain(first, lines), separator)
     return Cells(str(file.path), rows, dialect, position=lambda: file.place, size=size, wanted=wanted)
 
@@ -257,18 +258,24 @@ def as_utf8(start: bytes) -> str:
     return "iconv -f CP1252 -t UTF-8 makes such text of it, if CP1252 is how it was written"
 
 
-def separator_of(name: str, lines: Sequence[tuple[int, str]], decimal: str = ".") -> str:
-    """Return what divides the columns of these lines: tabs, semicolons or commas.
+def separator_of(name: str, lines: Sequence[tuple[int, str]], dialect: Dialect) -> str:
+    """Return what divides the columns of these lines: what the dialect says, or tabs, semicolons or commas.
 
     Where the first line holds semicolons and commas, it is semicolons if commas stand in numbers, or the one that
     divides all lines into as many columns: else SourceError.
     """
+    if lines and re.fullmatch("sep=.", lines[0][1].strip(), re.IGNORECASE):
+        raise SourceError(f"{name}, line {lines[0][0]}: leave out {lines[0][1].strip()!r}, which Excel alone reads")
+    if dialect.separator:
+        return dialect.separator
     plain = [re.sub(r'"[^"]*"', "", line) for _, line in lines]
     if not plain or "\t" in plain[0]:
         return "\t" if plain else ","
     if ";" not in plain[0] or "," not in plain[0]:
         return ";" if ";" in plain[0] else ","
-    even = [mark for mark in (";" if decimal == "," else ";,") if len({line.count(mark) for line in plain}) == 1]
+    even = [
+        mark for mark in (";" if dialect.decimal == "," else ";,") if len({line.count(mark) for line in plain}) == 1
+    ]
     if len(even) != 1:
         raise SourceError(
             f"{name}, line {lines[0][0]}: semicolons or commas may divide it: say which by --set 'separator=;' or "

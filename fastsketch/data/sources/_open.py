@@ -1,5 +1,6 @@
 """open_rows: anything that has rows, as a source."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
@@ -149,10 +150,21 @@ def _opened(x: Any, options: Options) -> Source:
     if is_name(x):
         if comes_once(x):
             return open_stream(Path(x), options)
-        return _joined([_of_file(path, options) for path in files_of(x)], options)
+        return _of_files(files_of(x), Path(x), options)
     if isinstance(x, list | tuple) and x and all(map(_is_one, cast("Any", x))):
         return _joined([_opened(item, options) for item in cast("Iterable[Any]", x)], options)
     return _of_object(x, options)
+
+
+def _of_files(files: list[Path], name: Path, options: Options) -> Source:
+    try:
+        return _joined([_of_file(path, options) for path in files], options)
+    except SourceError as error:
+        kinds = Counter(path.suffix for path in files)
+        if len(kinds) == 1 or not name.is_dir():
+            raise
+        of_one = name / f"*{kinds.most_common(1)[0][0]}"
+        raise SourceError(f"{error}; the folder has files of several kinds: '{of_one}' names those of one") from None
 
 
 def _joined(sources: list[Source], options: Options) -> Source:

@@ -17,6 +17,7 @@ from fastsketch.data.files._table import (
     LOGGER,
     RETURN,
     UNDIVIDED,
+    UNREAD,
     UNTOLD,
     WORD,
     WORKBOOK,
@@ -145,7 +146,7 @@ class TableText(TextSource):
             lines.append((number, text))
         if not lines:
             raise SourceError(f"{self.name} holds no rows")
-        separator = dialect.separator or separator_of(self.name, lines, dialect.decimal)
+        separator = separator_of(self.name, lines, dialect)
         rows: list[Row] = []
         for number, text in lines:
             try:
@@ -246,6 +247,8 @@ class TableText(TextSource):
                 why = no_number(error.cell, self._decimal)
                 if self._all_names and column is not None and error.cell == self._all_names[column]:
                     why = AGAIN
+                elif error.cell.strip().lower() in UNREAD:
+                    why += ": what is missing is nothing, NA, n/a, NaN, null, none or ?, and fill= (--fill) fills it in"
                 elif len(self._columns) == self._width:
                     hint = f": {CHOOSE}, unless this is one"
             raise SourceError(f"{self.name}, line {self.line_at(line + before)}: {where}{why}{hint}") from None

@@ -424,3 +424,15 @@ def test_slices_that_are_not_as_the_shape_says():
 def test_an_empty_name_is_no_folder():
     with pytest.raises(SourceError, match="must not be empty"):
         open_rows("")
+
+
+def test_a_folder_of_several_kinds_names_those_of_one(tmp_path):
+    for k in range(2):
+        (tmp_path / f"{k}.csv").write_text("1,2\n")
+    (tmp_path / "README.txt").write_text("hello\n")
+    with pytest.raises(SourceError, match=r"README.txt.* several kinds: '.*\*\.csv' names those of one"):
+        open_rows(tmp_path)
+    (tmp_path / "1.csv").write_text("1,2,3\n")
+    with pytest.raises(SourceError) as error:
+        open_rows(str(tmp_path / "*.csv"))
+    assert "several kinds" not in str(error.value)

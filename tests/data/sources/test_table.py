@@ -112,6 +112,11 @@ BAD = [
     ('x,y\n1,"1,150"\n', r"a comma before three digits: take it away if .*; if not, --set decimal=, reads it"),
     ("x;y\n1;1.009,47\n", r"points and a comma: take its points away; --set decimal=, reads the comma"),
     ("x;y\n1;1.000.000\n", r"a number with separators: leave them out"),
+    ("sep=;\nx;y\n1;2\n", "line 1: leave out 'sep=;', which Excel alone reads"),
+    (
+        "x,y\n1,2\n1,#N/A\n",
+        r"'#N/A' is no .*: what is missing is nothing, NA, .*, and fill=",
+    ),
     ("x,y\n1,1 234.5\n", "'1 234.5' is .* a number with separators: leave them out"),
 ]
 
