@@ -56,8 +56,9 @@ def open_rows(
         Objects: arrays, sparse matrices, memory maps, anything with a shape and slices (h5py, Zarr), AnnData, dask
         arrays, data frames (what offers ``__arrow_c_stream__``), iterators of batches, and sources.
     columns : str, or sequence of str or int, optional
-        Names or positions of the columns that are read, in this order; "numeric": all that hold numbers (of text, in
-        its first lines). One of lists of numbers (an embedding) is as many columns as the lists are long.
+        Names or positions of the columns that are read, in this order; a number that is no position may be a name (of
+        a year). "numeric": all that hold numbers (of text, in its first lines). One of lists of numbers (an embedding)
+        is as many columns as the lists are long.
     dtype : {float32, float64}, optional
         Of the rows. By default that of the data, for columns of several types the smallest that holds all of them.
     fill : float, optional
