@@ -30,6 +30,7 @@ MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})
 UNREAD = frozenset({"-", "--", ".", "#n/a", "#na", "<na>", "n.a.", "nil", "missing", "unknown"})
 _NUMBER = re.compile(r"[ \t]*[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[ \t]*").fullmatch
 _DIGIT = re.compile(r"\d").search
+_YEAR = re.compile(r"19[0-9]{2}|20[0-9]{2}|2100").fullmatch
 _POINT_FOR_COMMA = str.maketrans(".,", ",.")
 _INF = ("inf", "infinity")
 
@@ -352,6 +353,12 @@ def _of_figures(name: str, column: Sequence[str], decimal: str) -> bool:
         if words > MISTAKES * len(column):
             return False
     return known > 0 and words <= MISTAKES * known and name not in column
+
+
+def begins_with_years(rows: Sequence[Sequence[str]]) -> bool:
+    """Return whether years (1900 to 2100) stand above other cells: whether they are names of columns is not told."""
+    head, *below = [[_YEAR(cell.strip()) is not None for cell in row] for row in rows]
+    return all(head) and len(below) > 0 and sum(map(sum, below)) <= MISTAKES * sum(map(len, below))
 
 
 def is_name(cell: str, decimal: str = ".") -> bool:

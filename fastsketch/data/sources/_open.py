@@ -71,7 +71,8 @@ def open_rows(
         The data set within an HDF5 file or a Zarr group, the layer of AnnData; needed where there are several.
     header : bool, optional
         Whether the first line of a table of text has names. By default it has where a column is asked for by name, or a
-        word in it stands above numbers or dates; where it holds words and nothing tells, that is an error.
+        word in it stands above numbers or dates; where it holds words, or years above others, and nothing tells, that
+        is an error.
     separator : str, optional
         What divides the columns of a table of text: by default tabs, semicolons or commas, as the first lines have
         them.

@@ -25,6 +25,7 @@ from fastsketch.data.files._table import (
     Dialect,
     Row,
     as_utf8,
+    begins_with_years,
     cells_of,
     is_name,
     is_numeric,
@@ -185,10 +186,11 @@ class TableText(TextSource):
         if self._dialect.header is not None:
             return self._dialect.header
         number, head = rows[0]
-        found = tell_header([cells for _, cells in rows if len(cells) == len(head)], self._decimal)
+        even = [cells for _, cells in rows if len(cells) == len(head)]
+        found = tell_header(even, self._decimal)
         if found is None and all(is_name(cell, self._decimal) for cell in head):
             found = True  # as a row it would be refused
-        if not found and WORD in (kind_of(cell, self._decimal) for cell in head):
+        if not found and (begins_with_years(even) or WORD in (kind_of(cell, self._decimal) for cell in head)):
             raise SourceError(f"{self.name}, line {number}: {listed(head)}: {UNTOLD}")
         if found:
             say_header(f"{self.name}, line {number}", head)

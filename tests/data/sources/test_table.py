@@ -103,6 +103,7 @@ BAD = [
     (b"a,\xff\n1,2\n", "line 1: it is no UTF-8"),
     ("id,2019,2020\na7,1,2\n", r"line 1: 'id', '2019', '2020': nothing tells .* \(header=True or header=False\)"),
     ("a,2020\n3,4\n", "line 1: .* nothing tells whether this is a header: say --set header=yes or --set header=no"),
+    ("2019,2020\n1.5,-2\n3,2500\n", "line 1: '2019', '2020': nothing tells whether this is a header: say --set"),
     ("4.o,5.o\n1,2\n", "line 1: .* nothing tells"),
     ("anna,,\nbob,1,2\n", "line 1: .* nothing tells"),
     ("x,y\n1,5%\n", r"line 2: column 2 \('y'\): '5%' is no finite decimal number but a percentage: take the percent"),
