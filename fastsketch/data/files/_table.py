@@ -4,7 +4,7 @@ import logging
 import math
 import re
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -372,10 +372,17 @@ def say_header(where: str, head: Sequence[str]) -> None:
     LOGGER.info("%s is taken for a header: %s (--set header=no if it is none)", where, listed(head))
 
 
-def say_ids(of: str, name: str, cells: Sequence[str]) -> None:
-    """Tell that a column is read as numbers which may be ids: whole ones, each another, in many rows."""
-    if len(cells) >= MANY and len(set(cells)) == len(cells) and all(cell.strip().isdecimal() for cell in cells):
-        LOGGER.info("%s: column %r holds another whole number in every row, and is read as numbers", of, name)
+def say_ids(of: str, columns: Mapping[str, Sequence[str]], otherwise: str) -> None:
+    """Tell of columns of numbers which may be ids: whole ones in many rows, each another or with zeros in front."""
+    found = [name for name, cells in columns.items() if len(cells) >= MANY and _may_be_ids([*map(str.strip, cells)])]
+    if found:
+        said = "hold another whole number in every row, or zeros in front, and are read as numbers"
+        LOGGER.info("%s: these columns %s: %s (%s)", of, said, listed(found), otherwise)
+
+
+def _may_be_ids(cells: Sequence[str]) -> bool:
+    zeros = any(cell[:1] == "0" and len(cell) > 1 for cell in cells)
+    return all(map(str.isdecimal, cells)) and (zeros or len(set(cells)) == len(cells))
 
 
 def listed(cells: Sequence[str]) -> str:

@@ -353,7 +353,8 @@ class TableRows:
             LOGGER.info("%s: column %r holds words beside numbers, and is read as words", self.name, name)
         if words or not counts[NUMBER]:
             return CATEGORICAL
-        say_ids(self.name, name, [fields[place] for _, fields in cells.first])
+        column = {name: [fields[place] for _, fields in cells.first]}
+        say_ids(self.name, column, f"--ignore {name}, ignore={[name]!r}, leaves it out")
         return NUMERIC
 
 

@@ -81,10 +81,10 @@ class TableText(TextSource):
             self.beside = beside
         if options.numeric:
             self._columns = self._numeric(rows[self._header :], names)
-        if names is not None and options.columns is None:
-            below = [cells for _, cells in rows[1:] if len(cells) == self._width]
-            for k in self._columns:
-                say_ids(self.name, names[k], [cells[k] for cells in below])
+        if options.columns is None:
+            below = [cells for _, cells in rows[self._header :] if len(cells) == self._width]
+            known = {names[k] if names else str(k): [cells[k] for cells in below] for k in self._columns}
+            say_ids(self.name, known, "--columns names the others, columns=")
         self._all_names = names
         self._set_columns()
 

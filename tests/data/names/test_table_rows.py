@@ -242,5 +242,6 @@ def test_numbers_that_may_be_ids_are_told(tmp_path, caplog):
     caplog.set_level("INFO", "fastsketch")
     table(tmp_path, "id,x,y\n" + "".join(f"{1000 + k},{k % 3},1\n" for k in range(40)), label="y")
     assert [record.getMessage() for record in caplog.records] == [
-        f"{tmp_path}/t.csv: column 'id' holds another whole number in every row, and is read as numbers"
+        f"{tmp_path}/t.csv: these columns hold another whole number in every row, or zeros in front, and are read as "
+        "numbers: 'id' (--ignore id, ignore=['id'], leaves it out)"
     ]

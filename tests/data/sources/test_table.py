@@ -252,3 +252,22 @@ def test_a_pipe_is_closed_where_it_is_refused(tmp_path, text):
         open_rows(pipe, columns=["z"])
     feeder.join()
     assert held.value and not [link for link in folder.iterdir() if link.resolve() == pipe]
+
+
+@pytest.mark.parametrize(
+    ("head", "row", "named"),
+    [
+        ("id,x\n", lambda k: f"{1000 + k},{k % 3}", "'id'"),
+        (",x\n", lambda k: f"{k},{k % 3}", "'1'"),
+        ("", lambda k: f"{k % 3}.5,{k}", "'1'"),
+        ("user,item\n", lambda k: f"{k % 3:05d},{k % 4:03d}", "'user', 'item'"),
+        ("x,y\n", lambda k: f"{k % 3},{k}.5", None),
+    ],
+)
+def test_numbers_that_may_be_ids_are_told(tmp_path, caplog, head, row, named):
+    caplog.set_level("INFO", "fastsketch")
+    opened(tmp_path, head + "".join(f"{row(k)}\n" for k in range(30)))
+    said = [record.getMessage() for record in caplog.records if "in every row" in record.getMessage()]
+    assert [line.split("as numbers: ")[1] for line in said] == (
+        [f"{named} (--columns names the others, columns=)"] if named else []
+    )
