@@ -57,8 +57,9 @@ def open_rows(
         arrays, data frames (what offers ``__arrow_c_stream__``), iterators of batches, and sources.
     columns : str, or sequence of str or int, optional
         Names or positions of the columns that are read, in this order; a number that is no position may be a name (of
-        a year). "numeric": all that hold numbers (of text, in its first lines). One of lists of numbers (an embedding)
-        is as many columns as the lists are long.
+        a year). "numeric": all that hold numbers (of text, in its first lines, with a warning that names the others);
+        ``feature_names`` of the source says which. One of lists of numbers (an embedding) is as many columns as the
+        lists are long.
     dtype : {float32, float64}, optional
         Of the rows. By default that of the data, for columns of several types the smallest that holds all of them.
     fill : float, optional

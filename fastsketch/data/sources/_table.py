@@ -1,5 +1,6 @@
 """Tables of numbers in text (.csv, .tsv): dense rows, their columns named by a header."""
 
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -14,7 +15,6 @@ from fastsketch.data.files._table import (
     AGAIN,
     BYTE_ORDER_MARK,
     DECIDING_LINES,
-    LOGGER,
     RETURN,
     UNDIVIDED,
     UNREAD,
@@ -120,7 +120,8 @@ class TableText(TextSource):
             raise SourceError(f"{self.name} has no columns of numbers{''.join(said)}")
         left = [str(k) if names is None else names[k] for k in self._columns if k not in found]
         if left:
-            LOGGER.info("%s: columns that hold no numbers are left out: %s", self.name, listed(left))
+            why = f"{self.name}: columns that hold no numbers are left out: {listed(left)}"
+            warnings.warn(why, UserWarning, stacklevel=2)
         return found
 
     # -- the first lines -------------------------------------------------------------------------------------------

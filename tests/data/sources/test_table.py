@@ -205,15 +205,24 @@ COMMA = {"decimal": ","}
             [[0.1, 1.7976931348623157e308]],
         ),
         ("Preis, netto;b\n1;2\n", {}, [[1, 2]]),
-        # all columns of numbers
-        ("id,x,when,y\na7,1,2024-01-31,\na8,NA,2024-02-01,3\n", {"columns": "numeric", "fill": 0}, [[1, 0], [0, 3]]),
-        ("1;2,5;x\n", {"columns": "numeric", "decimal": ",", "header": False}, [[1, 2.5]]),
     ],
 )
 def test_dialects(tmp_path, monkeypatch, least, text, options, rows):
     monkeypatch.setattr(_source, "CHUNK_BYTES", least)
     source = opened(tmp_path, text, **options)
     assert np.array_equal(all_rows(source), rows)
+    assert pickle.loads(pickle.dumps(source)).identity() == source.identity()
+
+
+@pytest.mark.parametrize("least", [1, 1 << 20])
+def test_all_columns_of_numbers(tmp_path, monkeypatch, least):
+    monkeypatch.setattr(_source, "CHUNK_BYTES", least)
+    with pytest.warns(UserWarning, match=r"a.csv: columns that hold no numbers are left out: 'id', 'when'"):
+        source = opened(tmp_path, "id,x,when,y\na7,1,2024-01-31,\na8,NA,2024-02-01,3\n", columns="numeric", fill=0)
+    assert all_rows(source).tolist() == [[1, 0], [0, 3]]
+    with pytest.warns(UserWarning, match="left out: '2'"):
+        source = opened(tmp_path, "1;2,5;x\n", columns="numeric", decimal=",", header=False)
+    assert all_rows(source).tolist() == [[1, 2.5]]
     assert pickle.loads(pickle.dumps(source)).identity() == source.identity()
 
 
