@@ -19,7 +19,7 @@ from fastsketch.data.names._cells import open_cells
 OLDEST_TIME, LATEST_TIME = 1e8, 1e19
 OF_TIMES = {"time", "timestamp", "date", "datetime", "ts", "unixtime", "unix_time", "datum", "zeit", "zeitstempel"}
 # How those are taken as values that are left out by default.
-NAMED = "--columns of three takes it as they are (columns=)"
+NAMED = "--columns of three, columns=, takes it as it is"
 
 # Names, or numbers from 0.
 ColumnNames = Sequence[str | int]
