@@ -243,7 +243,7 @@ def _refuse_several(table: Any) -> None:
     given = cast("Sequence[Any]", table) if isinstance(table, list | tuple) else ()
     listed = len(given) > 0 and isinstance(given[0], str | PathLike)
     if listed or (isinstance(table, str) and has_magic(table) and not Path(table).exists()):
-        several = "put the files together; SketchedEASE.update takes one after another"
+        several = "put the files together, or update with one after another if each has users of its own"
         raise ValueError(f"a table is one file, got {table!r:.60}: {several}")
 
 
