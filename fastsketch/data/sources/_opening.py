@@ -55,7 +55,7 @@ def text(path: Path, options: Options) -> Source:
     """Return text of any name, by its first lines."""
     with InputFile(path) as file:
         head = file.read(HEAD_BYTES)
-    if head.startswith(ZIP):
+    if head.startswith(ZIP) and (b"[Content_Types]" in head or b"xl/w" in head):
         raise SourceError(f"{path} is not text: {WORKBOOK}")
     kind = TABLE if options.dialect.separator else text_format(head)
     return (table if kind == TABLE else market if kind == MARKET else svmlight)(path, options)

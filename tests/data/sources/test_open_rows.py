@@ -3,6 +3,7 @@
 import gzip
 import os
 import pickle
+import zipfile
 
 import numpy as np
 import pytest
@@ -436,3 +437,10 @@ def test_a_folder_of_several_kinds_names_those_of_one(tmp_path):
     with pytest.raises(SourceError) as error:
         open_rows(str(tmp_path / "*.csv"))
     assert "several kinds" not in str(error.value)
+
+
+def test_a_workbook_by_its_own_name(tmp_path):
+    with zipfile.ZipFile(tmp_path / "book.xlsx", "w") as book:
+        book.writestr("xl/workbook.xml", "<workbook/>")
+    with pytest.raises(SourceError, match="book.xlsx is not text: it is an Excel workbook .*: save the sheet as CSV"):
+        open_rows(tmp_path / "book.xlsx")
