@@ -186,6 +186,8 @@ def _by_name(path: str, options: dict[str, Any]) -> dict[str, Any]:
             return column
         if names is None:
             return str(column + 1)  # as a column without a name is called
+        if column >= len(names) and str(column) in names:
+            return str(column)  # a year
         if not 0 <= column < len(names):
             raise SourceError(f"{path} has {len(names)} columns, numbered from 0: {column} is none of them")
         return names[column]

@@ -15,8 +15,6 @@ from fastsketch.data.files import SourceError, StateError
 from fastsketch.data.files._table import as_dialect
 from fastsketch.data.names._events import read_events
 
-# Values that are all larger are seconds since some day in 1973: nobody rates like this.
-OLDEST_TIME = 1e8
 # A scale of ratings has so many levels at most.
 MOST_LEVELS = 21
 
@@ -93,19 +91,12 @@ def read_user_events(
     dialect = as_dialect(**dialect_of(args))._replace(known=frozenset(known))
     events = read_events(path, dialect, columns=columns_of(args), time=time_column)
     values = events.values
-    if values is not None:
-        if not negative and (values < 0).any():
-            worst = int(np.argmax(values < 0))
-            raise SourceError(
-                f"{path}, line {events.lines[worst]}: the value {values[worst]:g} is negative, and what has no value "
-                "for a user leaves no event: --relevant X says which values count"
-            )
-        if values.min() > OLDEST_TIME:
-            warnings.warn(
-                f"{path}: the third column looks like times, and is taken for values: --columns 0,1 leaves it out",
-                UserWarning,
-                stacklevel=2,
-            )
+    if values is not None and not negative and (values < 0).any():
+        worst = int(np.argmax(values < 0))
+        raise SourceError(
+            f"{path}, line {events.lines[worst]}: the value {values[worst]:g} is negative, and what has no value "
+            "for a user leaves no event: --relevant X says which values count"
+        )
     users, items = sorted(set(events.users)), sorted(set(events.items))
     places = places_of(events.users, users), places_of(events.items, items)
     data = np.ones(len(events.lines)) if values is None else values

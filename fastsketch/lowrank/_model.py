@@ -190,7 +190,8 @@ class LowRankModel(LowRankAnswers):
             order, become rows and columns. A pair has one value: one that comes twice is an error.
         columns : (row, column, value), optional
             X is a data frame or a file, and these are the names, or numbers from 0, of its columns. Without them a
-            data frame is a matrix, and refused if it has three columns or fewer, or names such as "user" and "item".
+            file has no more than these, and a data frame is a matrix, and refused if it has three columns or fewer, or
+            names such as "user" and "item".
         row_ids, column_ids : vectors of ids (m,) and (n,), optional
             Ids of the rows and columns of a matrix X: integers or strings, see ``fastsketch.data.IdMap``.
         sample_weight : as X, optional

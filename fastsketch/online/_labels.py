@@ -244,9 +244,8 @@ class ClassLabels:
         if isinstance(value, float) and not np.isfinite(value):
             raise ValueError(f"targets must be finite: entry {row} is not")
         if isinstance(value, float) and not value.is_integer():
-            raise ValueError(
-                f"{what} must be an integer, a bool or a string, got {value!r}: real targets need loss='square'"
-            )
+            real = "real targets need loss='square' (--regression)"
+            raise ValueError(f"{what} must be an integer, a bool or a string, got {value!r}: {real}")
         as_label(value, what)
         if self.given:
             raise ValueError(f"targets: row {row} has the label {value!r}, which is not in classes={self.known!r}")

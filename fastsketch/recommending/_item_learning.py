@@ -143,7 +143,8 @@ class ItemLearner(MergeableModel, abstract=True):
             Finite, >= 0: a factor on the weight that `activity_power` gives each row.
         columns : (user, item) or (user, item, value), optional
             `rows` are a data frame or a file, and these are the names, or numbers from 0, of its columns. Without them
-            a data frame is a matrix, and refused if it has three columns or fewer, or names such as "user" and "item".
+            a file has no more than these, and a data frame is a matrix, and refused if it has three columns or fewer,
+            or names such as "user" and "item".
         item_ids : vector of ids (items,), optional
             What the columns of a matrix are called: integers or strings, see ``fastsketch.data.IdMap``. The first
             batch has them or none has; later ones may leave them out.

@@ -1,6 +1,6 @@
 """Dense rows as the kernels read them."""
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,7 @@ def lies_well(rows: Any, dtype: np.dtype[Any]) -> bool:
     """Return whether a kernel can read rows (n, d) in place: of the right dtype, aligned, columns contiguous."""
     if not isinstance(rows, np.ndarray):
         return False
-    array: Any = rows
+    array = cast("NDArray[Any]", rows)
     size = dtype.itemsize
     return (
         array.dtype == dtype

@@ -44,10 +44,13 @@ EXACT_COPIES = 4
 def checked(estimator: BaseEstimator, X: Any, *, sum_duplicates: bool = True, **options: Any) -> Any:
     """Validate data for an estimator that takes CSR: scipy converts and stacks sparse arrays without a look at them."""
     if isinstance(X, str | PathLike | Source):  # to scikit-learn a word that is no number
-        raise TypeError(
-            f"X is {'a source' if isinstance(X, Source) else 'the name of a file'}, and this method takes rows: "
-            "fs.map_rows(estimator.transform, X, output=...) writes what a method says of each"
-        )
+        if "y" in options:
+            advice = "partial_fit(rows, y) learns the chunks of fs.open_rows(X) one after another"
+        else:
+            method = "transform" if hasattr(type(estimator), "transform") else "predict"
+            advice = f"fs.map_rows(estimator.{method}, X, output=...) writes what a method says of each"
+        name = "a source" if isinstance(X, Source) else "the name of a file"
+        raise TypeError(f"X is {name}, and this method takes rows: {advice}")
     if is_sparse(X) and X.ndim == 2:  # scikit-learn has a message of its own for others
         X = as_csr(X, "X", sum_duplicates=sum_duplicates)
     return validate_data(estimator, X, accept_sparse="csr", **options)

@@ -38,6 +38,17 @@ def test_columns_by_name_or_position(run):
     assert "column 0" in run("audit", "named.fsk", "rows.csv", "--columns", "b,d", status=2)
 
 
+def test_columns_named_by_years(run, tmp_path):
+    (tmp_path / "land.csv").write_text("land,2019,2020\nA,1,2\nB,3,4\n")
+    run("sketch", "land.csv", "--set", "header=yes", "--columns", "2020,1", "-l", 2, "-o", "y.fsk", "--json")
+    assert fs.load("y.fsk").feature_names == ("2020", "2019")
+    assert "has 3 columns, got position 2021" in run(
+        "sketch", "land.csv", "--set", "header=yes", "--columns", 2021, "-o", "n.fsk", status=2
+    )
+    run("learn", "land.csv", "--target", 2020, "--regression", "--set", "header=yes", "-o", "l.fsk", "--json")
+    assert fs.load("l.fsk").notes["table"]["label"] == "2020"
+
+
 def test_what_is_missing_is_filled(run, tmp_path):
     (tmp_path / "holes.csv").write_text("a,b\n1,2\n,4\n5,\n")
     assert "row 1" in run("sketch", "holes.csv", "-o", "no.fsk", status=2)
@@ -47,7 +58,8 @@ def test_what_is_missing_is_filled(run, tmp_path):
 
 def test_the_first_line_is_what_header_says(run, tmp_path):
     (tmp_path / "years.csv").write_text("2001,2002\n1,2\n3,4\n")
-    assert run("sketch", "years.csv", "-l", 2, "-o", "o.fsk", "--json")["n_rows"] == 3
+    assert "nothing tells" in run("sketch", "years.csv", "-o", "o.fsk", status=2)
+    assert run("sketch", "years.csv", "--set", "header=no", "-l", 2, "-o", "o.fsk", "--json")["n_rows"] == 3
     found = run("sketch", "years.csv", "--set", "header=yes", "-l", 2, "-o", "o.fsk", "--json")
     assert (found["n_rows"], found["feature_names"]) == (2, ["2001", "2002"])
 

@@ -1,8 +1,10 @@
 """Files as people have them, through every command that reads tables: the right numbers, or what to type instead."""
 
+import io
 import json
 import re
 import sys
+import zipfile
 
 import numpy as np
 import pytest
@@ -44,6 +46,12 @@ def missing(k, cells):
     return [*cells[:2], ("", "NA", "n/a", "NaN", "null", "?")[k], cells[3]] if k < 6 else cells
 
 
+def workbook():
+    with zipfile.ZipFile(held := io.BytesIO(), "w") as book:
+        book.writestr("[Content_Types].xml", "<Types/>")
+    return held.getvalue()
+
+
 LONG = ["who", "what", "score, net", "amount, all"]
 GERMAN = ["Kunde", "Artikel", "Größe", "Stück"]
 PLAIN = table()
@@ -71,6 +79,8 @@ FILES = {
     "no header": PLAIN.split("\n", 1)[1],
     "two files in one": PLAIN + PLAIN,
     "latin-1": table(GERMAN).encode("latin-1"),
+    "utf-16": table(GERMAN).encode("utf-16"),
+    "workbook": workbook(),
 }
 NAMES = {
     "another language": GERMAN,
@@ -123,7 +133,9 @@ ERRORS = {
     "longer rows": of("line 2: there are (5 columns, in the first line 4|more than 4 columns, as many as the first)"),
     "no header": of(UNTOLD, ROW_READERS),
     "two files in one": {**of(AGAIN)},
-    "latin-1": of("line 1.* no UTF-8 .*iconv -t UTF-8 makes such text"),
+    "latin-1": of("line 1.* no UTF-8.*: iconv -f CP1252 -t UTF-8 makes such text"),
+    "utf-16": of("line 1.* iconv -f UTF-16 -t UTF-8 makes such text"),
+    "workbook": of("Excel workbook.*: save the sheet as CSV UTF-8"),
 }
 # What the errors say to type, after which all is right.
 TYPED = {

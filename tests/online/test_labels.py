@@ -207,7 +207,7 @@ def test_lists_and_objects_are_taken():
     [
         ([1, 2, np.nan], ValueError, "targets must be finite: entry 2 is not"),
         ([1, 2, np.inf], ValueError, "targets must be finite: entry 2 is not"),
-        ([1, 0.5, 1], ValueError, "the label of row 1 must be an integer, a bool or a string, got 0.5: real targets"),
+        ([1, 0.5, 1], ValueError, "the label of row 1 must be an integer, a bool or a string, got 0.5: .*--regression"),
         ([1, 2, 2**53], ValueError, "the label of row 2 must be an integer below"),
         (["a", "b", ""], ValueError, "the label of row 2 must not be empty"),
         (["a", 1, "b"], TypeError, "the label of row 1 must be a string as those before, got 1"),

@@ -174,3 +174,16 @@ def test_names_of_users_are_no_events(names):
     model = fs.SketchedEASE(2).update({"ann": ["Heat", "Alien"], "bob": ["Heat"]})
     with pytest.raises(TypeError, match=r"rows must be events, got strings: .*\{user: \[items\]\}"):
         model.recommend(names, 1)
+
+
+def test_several_files_are_no_table(tmp_path):
+    (tmp_path / "matrix.csv").write_text("bread,milk,egg,tea\n" + "0,1,1,0\n" * 30)
+    for rows, match in (
+        (["a.csv", "b.csv"], "a table is one file"),
+        (str(tmp_path / "m?.csv"), "a table is one file"),
+        (tmp_path / "matrix.csv", "columns must say which are users"),
+    ):
+        with pytest.raises(ValueError, match=match):
+            fs.SketchedEASE(2).update(rows)
+        with pytest.raises(ValueError, match=match):
+            fs.LowRankModel(2).fit(rows)

@@ -140,6 +140,10 @@ def test_bad_input():
         model.partial_fit(X, np.where(y == "a", "z", y))
     with pytest.raises(ValueError, match="those of the first call"):
         model.partial_fit(X, y, classes=["a", "c"])
+    with pytest.raises(TypeError, match=r"name of a file, .* takes rows: partial_fit\(rows, y\) learns the chunks"):
+        SketchedNewtonClassifier().fit("x.csv", y)
+    with pytest.raises(TypeError, match=r"takes rows: fs.map_rows\(estimator.predict, X"):
+        model.predict("x.csv")
     assert np.array_equal(model.coef_, before)
     for parameters in (
         {"sketch_size": 1},

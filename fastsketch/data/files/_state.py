@@ -242,6 +242,8 @@ def _member(archive: zipfile.ZipFile, key: str, name: str) -> zipfile.ZipInfo:
         info = archive.getinfo(f"{key}.npy")
     except KeyError:
         reason = "not a fastsketch state" if key == "header" else f"damaged: array {key!r} is missing"
+        if "[Content_Types].xml" in archive.namelist():
+            reason += " but an Excel workbook: save the sheet as CSV UTF-8"
         raise StateError(f"{name} is {reason}") from None
     if info.compress_type != zipfile.ZIP_STORED:
         raise StateError(f"{name} is damaged: member {key!r} is compressed")

@@ -3,7 +3,8 @@
 import logging
 import math
 import re
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,6 +16,7 @@ LOGGER = logging.getLogger("fastsketch")
 BLOCK_BYTES = 1 << 20
 # Ids, a number and what else stands beside them: a longer line has lost its end.
 LONGEST_LINE = 1 << 20
+ZIP, WORKBOOK = b"PK\x03\x04", "it is an Excel workbook or another zip archive: save the sheet as CSV UTF-8"
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # Lines that tell what divides columns, whether there is a header, and what a column holds.
 DECIDING_LINES = 1000
@@ -23,10 +25,12 @@ DECIDING_LINES = 1000
 MISTAKES = 0.05
 # Cells with digits that tell what has none from them; whole numbers that are pointed out if each is another.
 CODES, MANY = 10, 20
-# Cells that stand for a number that is not there (csrc/fs_table.h).
+# Cells that stand for a number that is not there (csrc/fs_table.h), and others that people write so.
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})
+UNREAD = frozenset({"-", "--", ".", "#n/a", "#na", "<na>", "n.a.", "nil", "missing", "unknown"})
 _NUMBER = re.compile(r"[ \t]*[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[ \t]*").fullmatch
 _DIGIT = re.compile(r"\d").search
+_YEAR = re.compile(r"19[0-9]{2}|20[0-9]{2}|2100").fullmatch
 _POINT_FOR_COMMA = str.maketrans(".,", ",.")
 _INF = ("inf", "infinity")
 
@@ -44,12 +48,24 @@ _FIGURES = {
     DATE: (rf"{_DAY}(?:[T ,]{{1,2}}{_CLOCK})?|{_CLOCK}", "leave the column out"),
     "a percentage": (rf"{_DIGITS} ?%", "take the percent sign away"),
     "an amount of money": (rf"{_MONEY} ?{_DIGITS}|{_DIGITS} ?{_MONEY}", "take the currency away"),
-    "a number with a comma": (
-        r"[+-]?(?:[0-9]+|[0-9]{1,3}(?:\.[0-9]{3})+),[0-9]+",
-        "--set decimal=, reads it as the point (decimal=',')",
+    "a number with points and a comma": (
+        r"[+-]?[0-9]{1,3}(?:\.[0-9]{3})+,[0-9]+",
+        "take its points away; --set decimal=, reads the comma (decimal=',')",
+    ),
+    "a number with a comma before three digits": (
+        r"[+-]?[1-9][0-9]{0,2},[0-9]{3}",
+        "take it away if it divides thousands; if not, --set decimal=, reads it as the point (decimal=',')",
+    ),
+    "a number with a comma": (r"[+-]?[0-9]+,[0-9]+", "--set decimal=, reads it as the point (decimal=',')"),
+    "a number with a point before three digits": (
+        r"[+-]?[1-9][0-9]{0,2}\.[0-9]{3}",
+        "take it away if it divides thousands; if not, it is read without --set decimal=, (decimal=',')",
     ),
     "a number with a point": (r"[+-]?[0-9]+\.[0-9]+", "it is read without --set decimal=, (decimal=',')"),
-    "a number with separators": (r"[+-]?[0-9]{1,3}(?:[ ,'\u00a0\u202f][0-9]{3})+(?:\.[0-9]+)?", "leave them out"),
+    "a number with separators": (
+        r"[+-]?[0-9]{1,3}(?:(?:[ ,'\u00a0\u202f][0-9]{3})+(?:\.[0-9]+)?|(?:\.[0-9]{3}){2,})",
+        "leave them out",
+    ),
 }
 _PATTERNS = [(kind, re.compile(pattern).fullmatch) for kind, (pattern, _) in _FIGURES.items()]
 
@@ -189,7 +205,7 @@ def text_cells(file: InputFile, dialect: Dialect, *, size: int = 0, wanted: int 
     """
     lines = _lines(file)
     first = list(islice(lines, DECIDING_LINES))
-    separator = dialect.separator or separator_of(str(file.path), first, dialect.decimal)
+    separator = separator_of(str(file.path), first, dialect)
     rows = _split(file, chain(first, lines), separator)
     return Cells(str(file.path), rows, dialect, position=lambda: file.place, size=size, wanted=wanted)
 
@@ -209,16 +225,18 @@ def _split(file: InputFile, lines: Iterator[tuple[int, str]], separator: str) ->
 
 def _lines(file: InputFile) -> Iterator[tuple[int, str]]:
     """Yield the lines that are not blank, without their ends, and their numbers from 1."""
-    number = 0
+    number, start = 0, b""
     for piece in whole_lines(file, BLOCK_BYTES, LONGEST_LINE):
+        start = start or bytes(piece[:4])
         block = bytes(piece) if number else bytes(piece).removeprefix(BYTE_ORDER_MARK)
         if (at := block.find(b"\0")) >= 0:
-            raise _no_text(file.path, number + 1 + block.count(b"\n", 0, at), "holds a NUL byte")
+            raise _no_text(file.path, number + 1 + block.count(b"\n", 0, at), "holds a NUL byte", start)
         try:
             text = block.decode()
         except UnicodeDecodeError as error:
             place = number + 1 + block.count(b"\n", 0, error.start)
-            raise _no_text(file.path, place, f"holds the byte 0x{block[error.start]:02x}, which is no UTF-8") from None
+            why = f"holds the byte 0x{block[error.start]:02x}, which is no UTF-8"
+            raise _no_text(file.path, place, why, start) from None
         for line in text[:-1].split("\n"):
             number += 1
             if "\r" in line:
@@ -229,22 +247,37 @@ def _lines(file: InputFile) -> Iterator[tuple[int, str]]:
                 yield number, line
 
 
-def _no_text(path: Path, line: int, why: str) -> SourceError:
-    return SourceError(f"{path} is not text: line {line} {why} (iconv -t UTF-8 makes such text of other encodings)")
+def _no_text(path: Path, line: int, why: str, start: bytes) -> SourceError:
+    return SourceError(f"{path} is not text: line {line} {why}: {as_utf8(start)}")
 
 
-def separator_of(name: str, lines: Sequence[tuple[int, str]], decimal: str = ".") -> str:
-    """Return what divides the columns of these lines: tabs, semicolons or commas.
+def as_utf8(start: bytes) -> str:
+    """Return how a file that begins so, and is no UTF-8, is made such text."""
+    if start.startswith(ZIP):
+        return WORKBOOK
+    if start.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
+        return "iconv -f UTF-16 -t UTF-8 makes such text of it"
+    return "iconv -f CP1252 -t UTF-8 makes such text of it, if CP1252 is how it was written"
+
+
+def separator_of(name: str, lines: Sequence[tuple[int, str]], dialect: Dialect) -> str:
+    """Return what divides the columns of these lines: what the dialect says, or tabs, semicolons or commas.
 
     Where the first line holds semicolons and commas, it is semicolons if commas stand in numbers, or the one that
     divides all lines into as many columns: else SourceError.
     """
+    if lines and re.fullmatch("sep=.", lines[0][1].strip(), re.IGNORECASE):
+        raise SourceError(f"{name}, line {lines[0][0]}: leave out {lines[0][1].strip()!r}, which Excel alone reads")
+    if dialect.separator:
+        return dialect.separator
     plain = [re.sub(r'"[^"]*"', "", line) for _, line in lines]
     if not plain or "\t" in plain[0]:
         return "\t" if plain else ","
     if ";" not in plain[0] or "," not in plain[0]:
         return ";" if ";" in plain[0] else ","
-    even = [mark for mark in (";" if decimal == "," else ";,") if len({line.count(mark) for line in plain}) == 1]
+    even = [
+        mark for mark in (";" if dialect.decimal == "," else ";,") if len({line.count(mark) for line in plain}) == 1
+    ]
     if len(even) != 1:
         raise SourceError(
             f"{name}, line {lines[0][0]}: semicolons or commas may divide it: say which by --set 'separator=;' or "
@@ -353,6 +386,12 @@ def _of_figures(name: str, column: Sequence[str], decimal: str) -> bool:
     return known > 0 and words <= MISTAKES * known and name not in column
 
 
+def begins_with_years(rows: Sequence[Sequence[str]]) -> bool:
+    """Return whether years (1900 to 2100) stand above other cells: whether they are names of columns is not told."""
+    head, *below = [[_YEAR(cell.strip()) is not None for cell in row] for row in rows]
+    return all(head) and len(below) > 0 and sum(map(sum, below)) <= MISTAKES * sum(map(len, below))
+
+
 def is_name(cell: str, decimal: str = ".") -> bool:
     """Return whether a cell may be the name of a column: a word that does not begin as a number does (4.o)."""
     text = cell.strip().lower()
@@ -370,10 +409,17 @@ def say_header(where: str, rows: Sequence[Sequence[str]], decimal: str) -> None:
     LOGGER.log(logging.INFO if sure else logging.WARNING, text, where, listed(rows[0]))
 
 
-def say_ids(of: str, name: str, cells: Sequence[str]) -> None:
-    """Tell that a column is read as numbers which may be ids: whole ones, each another, in many rows."""
-    if len(cells) >= MANY and len(set(cells)) == len(cells) and all(cell.strip().isdecimal() for cell in cells):
-        LOGGER.info("%s: column %r holds another whole number in every row, and is read as numbers", of, name)
+def say_ids(of: str, columns: Mapping[str, Sequence[str]], otherwise: str) -> None:
+    """Tell of columns of numbers which may be ids: whole ones in many rows, each another or with zeros in front."""
+    found = [name for name, cells in columns.items() if len(cells) >= MANY and _may_be_ids([*map(str.strip, cells)])]
+    if found:
+        said = "hold another whole number in every row, or zeros in front, and are read as numbers"
+        LOGGER.info("%s: these columns %s: %s (%s)", of, said, listed(found), otherwise)
+
+
+def _may_be_ids(cells: Sequence[str]) -> bool:
+    zeros = any(cell[:1] == "0" and len(cell) > 1 for cell in cells)
+    return all(map(str.isdecimal, cells)) and (zeros or len(set(cells)) == len(cells))
 
 
 def listed(cells: Sequence[str]) -> str:

@@ -12,8 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch.data.files._input import InputFile, SourceError
-from fastsketch.data.files._table import DATE, MISSING, Cells, Dialect, as_number, kind_of, text_cells
+from fastsketch.data.files._table import DATE, MISSING, NUMBER, Cells, Dialect, as_number, kind_of, text_cells
 from fastsketch.data.names._cells import open_cells
+
+# Numbers that all lie between are seconds since some day in 1973, or nanoseconds: nobody rates like this.
+OLDEST_TIME, LATEST_TIME = 1e8, 1e19
+OF_TIMES = {"time", "timestamp", "date", "datetime", "ts", "unixtime", "unix_time", "datum", "zeit", "zeitstempel"}
+# How those are taken as values that are left out by default.
+NAMED = "--columns of three, columns=, takes it as it is"
 
 # Names, or numbers from 0.
 ColumnNames = Sequence[str | int]
@@ -27,6 +33,7 @@ class Events(NamedTuple):
     values: NDArray[np.float64] | None  # (n,), None if there is no column of values
     times: NDArray[np.float64] | None  # (n,), None if they were not asked for; seconds since 1970 for dates
     lines: NDArray[np.int64]  # (n,) where each of them stands
+    width: int  # columns of the table
 
 
 def read_events(
@@ -49,7 +56,7 @@ def read_events(
         Names, or numbers from 0, of the columns of users, items and, if there are any, values: by default the first.
     values : bool, optional
         Whether there is a column of values. By default it is the third, unless there is none, it is that of times, or
-        it holds dates, which a warning says.
+        it looks like one (dates, seconds since 1970, or its name), which a warning says.
     time : str or int, optional
         Name, or number from 0, of a column that holds a number or an ISO date in every line.
 
@@ -89,8 +96,9 @@ def events_of(
     except ValueError as error:
         raise cells.error(cells.begins, error) from None
     value = places[2] if len(places) > 2 and places[2] != at and values is not False else None
-    if value is not None and values is None and columns is None and _holds_dates(cells, value):
-        warnings.warn(f"{cells.name}: {cells.called(value)} holds {DATE}, and no values", UserWarning, stacklevel=3)
+    if value is not None and values is None and columns is None and (held := _times_in(cells, value)):
+        said = f"{cells.name}: {cells.called(value)} holds {held}, and no values ({NAMED})"
+        warnings.warn(said, UserWarning, stacklevel=3)
         value = None
     hint = "--columns names others, columns=" if values else "--columns of two (columns=) leaves the column out"
     return _read(cells, places[0], places[1], value, at, hint)
@@ -117,9 +125,20 @@ def places_of(columns: ColumnNames, names: Sequence[Any]) -> list[int]:
     return places
 
 
-def _holds_dates(cells: Cells, column: int) -> bool:
-    kinds = {kind_of(row[column], cells.decimal) for _, row in cells.first} - {None}
-    return kinds == {DATE}
+def _times_in(cells: Cells, column: int) -> str | None:
+    """Return how a message calls the times in a column, by its name or its first cells; None if it holds others."""
+    known = [row[column] for _, row in cells.first if kind_of(row[column], cells.decimal) is not None]
+    kinds = {kind_of(cell, cells.decimal) for cell in known}
+    if kinds == {DATE}:
+        return DATE
+    named = cells.names is not None and cells.names[column].lower() in OF_TIMES
+    numbers = [as_number(cell, cells.decimal) for cell in known] if kinds == {NUMBER} else []
+    return "what looks like times" if named or are_times(np.array(numbers)) else None
+
+
+def are_times(values: NDArray[Any]) -> bool:
+    """Return whether numbers look like seconds, or parts of them, since 1970."""
+    return len(values) > 0 and bool(values.min() > OLDEST_TIME and values.max() < LATEST_TIME)
 
 
 def _read(cells: Cells, user: int, item: int, value: int | None, at: int | None, hint: str) -> Events:
@@ -156,6 +175,7 @@ def _read(cells: Cells, user: int, item: int, value: int | None, at: int | None,
         None if value is None else np.array(numbers),
         None if at is None else np.array(times),
         np.array(lines),
+        cells.width,
     )
 
 

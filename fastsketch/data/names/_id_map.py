@@ -103,7 +103,9 @@ class IdMap:
         except (TypeError, ValueError):
             return False
 
-    def __getitem__(self, place: int) -> Any:
+    def __getitem__(self, place: int | slice) -> Any:
+        if isinstance(place, slice):
+            return self.ids[place].tolist()
         return self.ids[place : place + 1 or None].tolist()[0]
 
     def __eq__(self, other: object) -> bool:

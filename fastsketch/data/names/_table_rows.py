@@ -331,8 +331,9 @@ class TableRows:
         kinds = [kind_of(fields[place], cells.decimal) for _, fields in cells.first]
         counts = Counter(kind for kind in kinds if kind is not None)
         words = counts.total() - counts[NUMBER]
+        figures = counts[WORD] <= MISTAKES * counts.total() < words  # some numbers are written in another way
         for kind, count in counts.items():
-            if kind not in (NUMBER, WORD) and 2 * count > counts.total():
+            if kind not in (NUMBER, WORD) and (figures or 2 * count > counts.total()):
                 number, fields = cells.first[kinds.index(kind)]
                 raise cells.error(
                     number,
@@ -352,7 +353,8 @@ class TableRows:
             LOGGER.info("%s: column %r holds words beside numbers, and is read as words", self.name, name)
         if words or not counts[NUMBER]:
             return CATEGORICAL
-        say_ids(self.name, name, [fields[place] for _, fields in cells.first])
+        column = {name: [fields[place] for _, fields in cells.first]}
+        say_ids(self.name, column, f"--ignore {name}, ignore={[name]!r}, leaves it out")
         return NUMERIC
 
 

@@ -21,6 +21,8 @@ from fastsketch.data.sources._parquet import index_columns
 # How the names of columns of ids may begin, in a data frame that is refused where a matrix is wanted.
 _USERS = ("user", "customer", "visitor", "member", "session", "person", "client", "account", "uid", "row")
 _ITEMS = ("item", "movie", "film", "product", "article", "track", "song", "artist", "book", "page", "sku", "column")
+NAME_THEM = "columns must say which are users, items and values: there are {}"
+MATRIX = "of a matrix of users and items fs.open_rows(...) reads the rows"
 
 
 class Three(NamedTuple):
@@ -80,7 +82,7 @@ def _places(columns: ColumnNames | None, names: Sequence[Any], metadata: dict[by
     index = index_columns(metadata, [(str(name), "", None, False) for name in names])
     places = [place for place, name in enumerate(names) if str(name) not in index]
     if len(places) not in (2, 3):
-        raise ValueError(f"columns must say which are users, items and values: there are {len(places)}")
+        raise ValueError(NAME_THEM.format(len(places)))
     return places
 
 
@@ -131,6 +133,8 @@ def _of_text(path: Path, columns: ColumnNames | None, dialect: Dialect) -> Three
     if columns is not None:
         _check_columns(columns)
     found = read_events(path, dialect, columns=columns)
+    if columns is None and found.width > 3:
+        raise SourceError(f"{path}: {NAME_THEM.format(found.width)}; {MATRIX}")
     return Three(found.users, found.items, found.values, found.lines)
 
 

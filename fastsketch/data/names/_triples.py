@@ -1,9 +1,12 @@
 """Tables of user, item and value, with ids of any type, and the sparse matrices that they stand for."""
 
 import re
+import warnings
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
+from glob import has_magic
 from os import PathLike
+from pathlib import Path
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -11,7 +14,7 @@ from numpy.typing import NDArray
 
 from fastsketch.data.files._input import SourceError
 from fastsketch.data.files._table import as_dialect
-from fastsketch.data.names._events import ColumnNames
+from fastsketch.data.names._events import NAMED, ColumnNames, are_times
 from fastsketch.data.names._id_map import IdMap, no_ids
 from fastsketch.data.names._three_columns import (
     Three,
@@ -99,8 +102,8 @@ class Triples:
             list of (user, item) or (user, item, value); {user: [items]} or {user: {item: value}}.
         columns : sequence of str or int, optional
             Of a data frame or file: the names, or numbers from 0, of the columns of users, items and, if there are any,
-            values. If not given, all of a data frame, which has two or three then, and the first two or three of text,
-            of which a third that holds dates is left out, with a warning.
+            values. If not given, all of them, which are two or three then; a third that holds dates or times is left
+            out of a file or data frame, with a warning.
         header : bool, optional
             Whether the first line of text is one. If not given, it is where `columns` holds names, or a word in it
             stands above numbers, dates or ids with digits; it is none where it holds figures like those below it, or
@@ -124,13 +127,14 @@ class Triples:
         dialect = as_dialect(header, separator, decimal)
         if isinstance(table, Triples):
             return table
+        _refuse_several(table)
         if isinstance(table, str | PathLike):
             path = cast("str | PathLike[str]", table)
-            found = of_file(path, columns, dialect)
+            found = _without_times(of_file(path, columns, dialect), columns, path)
             with _in_file(path, found):
                 return cls(found.users, found.items, values=found.values)
         if is_frame(table):
-            found = of_frame(table, columns)
+            found = _without_times(of_frame(table, columns), columns, f"the {type(table).__name__}")
         elif is_mapping(table):
             found = of_mapping(table)
         elif isinstance(table, Sequence):
@@ -202,6 +206,7 @@ def as_triples(table: Any, columns: ColumnNames | None, name: str = "X") -> Trip
     """
     if isinstance(table, Triples) or columns is not None:
         return Triples.of(table, columns=columns)
+    _refuse_several(table)
     if isinstance(table, str | PathLike) or is_mapping(table):
         return Triples.of(table)
     if is_frame(table) and looks_like_triples(table):
@@ -221,6 +226,25 @@ def table_of(X: Any) -> Triples | None:
     if isinstance(X, Triples) or is_mapping(X):
         return Triples.of(X)
     return as_triples(X, None) if has_names_of_ids(X) else None
+
+
+def _without_times(found: Three, columns: ColumnNames | None, name: object) -> Three:
+    """Return a table whose third column nobody has named without it if it holds seconds since 1970."""
+    values = None if columns is not None or found.values is None else np.asarray(found.values)
+    if values is None or values.dtype.kind not in "iuf" or not are_times(values):
+        return found
+    said = f"{name}: the third column holds what looks like times, and no values ({NAMED})"
+    warnings.warn(said, UserWarning, stacklevel=3)
+    return found._replace(values=None)
+
+
+def _refuse_several(table: Any) -> None:
+    """Raise ValueError for a list of files or a pattern of their names."""
+    given = cast("Sequence[Any]", table) if isinstance(table, list | tuple) else ()
+    listed = len(given) > 0 and isinstance(given[0], str | PathLike)
+    if listed or (isinstance(table, str) and has_magic(table) and not Path(table).exists()):
+        several = "put the files together, or update with one after another if each has users of its own"
+        raise ValueError(f"a table is one file, got {table!r:.60}: {several}")
 
 
 def _as_values(values: Any, table: Triples) -> NDArray[Any]:

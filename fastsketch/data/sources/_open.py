@@ -1,5 +1,6 @@
 """open_rows: anything that has rows, as a source."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
@@ -55,8 +56,10 @@ def open_rows(
         Objects: arrays, sparse matrices, memory maps, anything with a shape and slices (h5py, Zarr), AnnData, dask
         arrays, data frames (what offers ``__arrow_c_stream__``), iterators of batches, and sources.
     columns : str, or sequence of str or int, optional
-        Names or positions of the columns that are read, in this order; "numeric": all that hold numbers (of text, in
-        its first lines). One of lists of numbers (an embedding) is as many columns as the lists are long.
+        Names or positions of the columns that are read, in this order; a number that is no position may be a name (of
+        a year). "numeric": all that hold numbers (of text, in its first lines, with a warning that names the others);
+        ``feature_names`` of the source says which. One of lists of numbers (an embedding) is as many columns as the
+        lists are long.
     dtype : {float32, float64}, optional
         Of the rows. By default that of the data, for columns of several types the smallest that holds all of them.
     fill : float, optional
@@ -69,7 +72,8 @@ def open_rows(
         The data set within an HDF5 file or a Zarr group, the layer of AnnData; needed where there are several.
     header : bool, optional
         Whether the first line of a table of text has names. By default it has where a column is asked for by name, or a
-        word in it stands above numbers or dates; where it holds words and nothing tells, that is an error.
+        word in it stands above numbers or dates; where it holds words, or years above others, and nothing tells, that
+        is an error.
     separator : str, optional
         What divides the columns of a table of text: by default tabs, semicolons or commas, as the first lines have
         them.
@@ -149,10 +153,21 @@ def _opened(x: Any, options: Options) -> Source:
     if is_name(x):
         if comes_once(x):
             return open_stream(Path(x), options)
-        return _joined([_of_file(path, options) for path in files_of(x)], options)
+        return _of_files(files_of(x), Path(x), options)
     if isinstance(x, list | tuple) and x and all(map(_is_one, cast("Any", x))):
         return _joined([_opened(item, options) for item in cast("Iterable[Any]", x)], options)
     return _of_object(x, options)
+
+
+def _of_files(files: list[Path], name: Path, options: Options) -> Source:
+    try:
+        return _joined([_of_file(path, options) for path in files], options)
+    except SourceError as error:
+        kinds = Counter(path.suffix for path in files)
+        if len(kinds) == 1 or not name.is_dir():
+            raise
+        of_one = name / f"*{kinds.most_common(1)[0][0]}"
+        raise SourceError(f"{error}; the folder has files of several kinds: '{of_one}' names those of one") from None
 
 
 def _joined(sources: list[Source], options: Options) -> Source:

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fastsketch.data.files._input import InputFile, SourceError
+from fastsketch.data.files._table import WORKBOOK, ZIP
 from fastsketch.data.sources._formats import Options
 from fastsketch.data.sources._source import Source
 from fastsketch.data.sources._starts import MARKET, TABLE, text_format
@@ -53,7 +54,10 @@ def market(path: Path, options: Options) -> Source:
 def text(path: Path, options: Options) -> Source:
     """Return text of any name, by its first lines."""
     with InputFile(path) as file:
-        kind = TABLE if options.dialect.separator else text_format(file.read(HEAD_BYTES))
+        head = file.read(HEAD_BYTES)
+    if head.startswith(ZIP) and (b"[Content_Types]" in head or b"xl/w" in head):
+        raise SourceError(f"{path} is not text: {WORKBOOK}")
+    kind = TABLE if options.dialect.separator else text_format(head)
     return (table if kind == TABLE else market if kind == MARKET else svmlight)(path, options)
 
 

@@ -55,6 +55,8 @@ def positions(source: Source, columns: Sequence[str | int], argument: str = "col
             place = names.index(column)
         else:
             place = column + source.n_features if column < 0 else column
+            if place >= source.n_features and str(column) in (names or ()):
+                place = cast("tuple[str, ...]", names).index(str(column))  # a year
             if not 0 <= place < source.n_features:
                 raise ValueError(f"{argument}: {source.name} has {source.n_features} columns, got position {column}")
         if place in found:

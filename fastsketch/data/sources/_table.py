@@ -1,5 +1,6 @@
 """Tables of numbers in text (.csv, .tsv): dense rows, their columns named by a header."""
 
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -14,13 +15,17 @@ from fastsketch.data.files._table import (
     AGAIN,
     BYTE_ORDER_MARK,
     DECIDING_LINES,
-    LOGGER,
     RETURN,
     UNDIVIDED,
+    UNREAD,
     UNTOLD,
     WORD,
+    WORKBOOK,
+    ZIP,
     Dialect,
     Row,
+    as_utf8,
+    begins_with_years,
     cells_of,
     is_name,
     is_numeric,
@@ -76,10 +81,10 @@ class TableText(TextSource):
             self.beside = beside
         if options.numeric:
             self._columns = self._numeric(rows[self._header :], names)
-        if names is not None and options.columns is None:
-            below = [cells for _, cells in rows[1:] if len(cells) == self._width]
-            for k in self._columns:
-                say_ids(self.name, names[k], [cells[k] for cells in below])
+        if options.columns is None:
+            below = [cells for _, cells in rows[self._header :] if len(cells) == self._width]
+            known = {names[k] if names else str(k): [cells[k] for cells in below] for k in self._columns}
+            say_ids(self.name, known, "--columns names the others, columns=")
         self._all_names = names
         self._set_columns()
 
@@ -115,22 +120,26 @@ class TableText(TextSource):
             raise SourceError(f"{self.name} has no columns of numbers{''.join(said)}")
         left = [str(k) if names is None else names[k] for k in self._columns if k not in found]
         if left:
-            LOGGER.info("%s: columns that hold no numbers are left out: %s", self.name, listed(left))
+            why = f"{self.name}: columns that hold no numbers are left out: {listed(left)}"
+            warnings.warn(why, UserWarning, stacklevel=2)
         return found
 
     # -- the first lines -------------------------------------------------------------------------------------------
     def _first_rows(self, dialect: Dialect, file: Stream | None) -> tuple[str, list[Row]]:
         """Return (what divides columns, cells of the first line, of the second and of others that are at hand)."""
         lines: list[tuple[int, str]] = []
+        start = b""
         for number, line in self._look(file):
+            start = start or line[:4]
+            if start == ZIP:
+                raise SourceError(f"{self.name} is not text: {WORKBOOK}")
             try:
                 text = line.rstrip(b"\r").decode()
             except UnicodeDecodeError as error:
                 if len(lines) > 1:
                     break  # it is named where it is read
-                raise SourceError(
-                    f"{self.name}, line {number}: it is no UTF-8 ({error.reason}): iconv -t UTF-8 makes such text of it"
-                ) from None
+                said = f"it is no UTF-8 ({error.reason}): {as_utf8(start)}"
+                raise SourceError(f"{self.name}, line {number}: {said}") from None
             if not text.strip():
                 continue
             if not lines and ("\r" in text or "\0" in text):  # lines below are looked at where they are read
@@ -139,7 +148,7 @@ class TableText(TextSource):
             lines.append((number, text))
         if not lines:
             raise SourceError(f"{self.name} holds no rows")
-        separator = dialect.separator or separator_of(self.name, lines, dialect.decimal)
+        separator = separator_of(self.name, lines, dialect)
         rows: list[Row] = []
         for number, text in lines:
             try:
@@ -182,7 +191,7 @@ class TableText(TextSource):
         found = tell_header(even, self._decimal)
         if found is None and all(is_name(cell, self._decimal) for cell in head):
             found = True  # as a row it would be refused
-        if not found and WORD in (kind_of(cell, self._decimal) for cell in head):
+        if not found and (begins_with_years(even) or WORD in (kind_of(cell, self._decimal) for cell in head)):
             raise SourceError(f"{self.name}, line {number}: {listed(head)}: {UNTOLD}")
         if found:
             say_header(f"{self.name}, line {number}", even, self._decimal)
@@ -241,6 +250,8 @@ class TableText(TextSource):
                 why = no_number(error.cell, self._decimal)
                 if self._all_names and column is not None and error.cell == self._all_names[column]:
                     why = AGAIN
+                elif error.cell.strip().lower() in UNREAD:
+                    why += ": what is missing is nothing, NA, n/a, NaN, null, none or ?, and fill= (--fill) fills it in"
                 elif len(self._columns) == self._width:
                     hint = f": {CHOOSE}, unless this is one"
             raise SourceError(f"{self.name}, line {self.line_at(line + before)}: {where}{why}{hint}") from None

@@ -177,6 +177,8 @@ def named(fields: Sequence[Field], column: str | int, of: str, argument: str) ->
 
 
 def _position(column: str | int, names: Sequence[str], place: dict[str, int], of: str) -> int:
+    if not isinstance(column, str) and column >= len(names) and str(column) in place:
+        column = str(column)  # a year
     if isinstance(column, str):
         if column not in place:
             known = ", ".join(map(repr, names[:20])) + (", ..." if len(names) > 20 else "")

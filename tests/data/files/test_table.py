@@ -57,6 +57,7 @@ def test_quotes(tmp_path):
         ("a,b,nan\nc,d,1\n", "line 1: column 3: 'nan' is no finite"),
         ("a,b,NA\nc,d,1\n", "line 1: column 3: 'NA' is no finite"),
         ("\n\na,b,-\n", "line 3: 'a', 'b', '-': nothing tells"),
+        ("sep=,\na,b,1\n", "line 1: leave out 'sep=,', which Excel alone reads"),
         ("a,b,1\nuser,item,rating\n", "line 2: column 3: 'rating' is no finite"),
         *(
             (f"a,b,1\nc,d,{number}\n", "line 2: .* is no finite decimal number")

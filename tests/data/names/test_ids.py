@@ -85,6 +85,7 @@ def test_a_map_does_not_change():
     with pytest.raises(TypeError, match="items must be strings, as the ids of the model are, got 3"):
         ids.extended([3], "items")
     assert len(ids) == 2
+    assert (more[:2], more[::-2], more[-1], IdMap([7, 8])[1:]) == (["a", "b"], ["c", "a"], "c", [8])
 
 
 def test_columns_of_data_frames():

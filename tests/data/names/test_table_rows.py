@@ -132,6 +132,8 @@ def test_decimal_commas(tmp_path):
     assert read(found) == ([{"a": 1.5, "b": "x"}, {"a": -0.5, "b": "y"}, {"a": "", "b": "z"}], [0.25, 100.0, 3.0])
     with pytest.raises(SourceError, match=r"line 2: column 'a' holds '1\.5', a number with a point"):
         table(tmp_path, "a;y\n1.5;1\n", label="y", decimal=",")
+    with pytest.raises(SourceError, match=r"line 3: column 'a' holds '1\.009,47', a .*: take its points"):
+        table(tmp_path, "a;y\n995,12;1\n1.009,47;2\n998,5;3\n", label="y", decimal=",")
 
 
 @pytest.mark.parametrize("kind", ["parquet", "feather", "pandas", "polars", "pyarrow"])
@@ -252,5 +254,6 @@ def test_numbers_that_may_be_ids_are_told(tmp_path, caplog):
     caplog.set_level("INFO", "fastsketch")
     table(tmp_path, "id,x,y\n" + "".join(f"{1000 + k},{k % 3},1\n" for k in range(40)), label="y")
     assert [record.getMessage() for record in caplog.records] == [
-        f"{tmp_path}/t.csv: column 'id' holds another whole number in every row, and is read as numbers"
+        f"{tmp_path}/t.csv: these columns hold another whole number in every row, or zeros in front, and are read as "
+        "numbers: 'id' (--ignore id, ignore=['id'], leaves it out)"
     ]

@@ -47,7 +47,9 @@ def test_values():
 def test_text(tmp_path):
     path = tmp_path / "r.csv"
     path.write_text("user,item,rating,when\n ann ,Heat,5,1\nbob,Heat,3,2\nann,Alien,4,3\n")
-    assert Triples.of(path).matrix().toarray().tolist() == MATRIX
+    with pytest.raises(SourceError, match=r"r.csv: columns must say which are users, .* there are 4; .* fs.open_rows"):
+        Triples.of(path)
+    assert Triples.of(path, columns=(0, 1, 2)).matrix().toarray().tolist() == MATRIX
     assert Triples.of(str(path), columns=("item", "user")).matrix().toarray().tolist() == [[1, 1], [1, 0]]
     assert Triples.of(path, columns=(0, 1, 3), header=True).values.tolist() == [1, 2, 3]
     path.write_text("user,item\n7,x\n")
@@ -67,6 +69,22 @@ def test_text(tmp_path):
         Triples.of(tmp_path / "none.csv")
     with pytest.raises(ValueError, match="columns has names"):
         Triples.of(path, columns=("u", "v"), header=False)
+
+
+def test_times_are_no_values(tmp_path):
+    path = tmp_path / "r.csv"
+    told = "ann,Heat,1700000001\nbob,Heat,1700000002\n"
+    for text, said in (
+        (told, r"r.csv: column 3 holds what looks like times, and no values \(--columns of three"),
+        ("user,item,timestamp\nann,Heat,7\nbob,Heat,8\n", r"column 3 \('timestamp'\) holds what looks like times"),
+    ):
+        path.write_text(text)
+        with pytest.warns(UserWarning, match=said):
+            assert Triples.of(path).values is None
+        assert Triples.of(path, columns=(0, 1, 2), header=text is not told).values is not None
+    frame = pytest.importorskip("pandas").DataFrame({"user": ["ann"], "item": ["x"], "at": [1700000001]})
+    with pytest.warns(UserWarning, match="the DataFrame: the third column holds what looks like times"):
+        assert Triples.of(frame).values is None
 
 
 def test_parquet(tmp_path):
@@ -127,6 +145,8 @@ def test_the_index_of_a_pandas_table_is_no_column(tmp_path, called):
         (lambda: Triples([None], [1]), ValueError, "users must not be missing"),
         (lambda: Triples.of(3), TypeError, "must be a data frame, a path"),
         (lambda: Triples.of([(1,)]), ValueError, "tuples"),
+        (lambda: Triples.of(["a.csv", "b.csv"]), ValueError, r"one file, got \['a.csv', 'b.csv'\]: put"),
+        (lambda: Triples.of("no-such-?.csv"), ValueError, r"one file, got 'no-such-\?.csv'"),
         (lambda: Triples.of([(1, 2), (1, 2, 3)]), ValueError, "all of one length"),
         (lambda: Triples.of({"a": "xyz"}), TypeError, "as a dict"),
         (lambda: Triples.of([(1, 2)], columns=(0, 1)), ValueError, "columns names those of a data frame or a file"),

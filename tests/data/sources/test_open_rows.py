@@ -3,6 +3,7 @@
 import gzip
 import os
 import pickle
+import zipfile
 
 import numpy as np
 import pytest
@@ -424,3 +425,22 @@ def test_slices_that_are_not_as_the_shape_says():
 def test_an_empty_name_is_no_folder():
     with pytest.raises(SourceError, match="must not be empty"):
         open_rows("")
+
+
+def test_a_folder_of_several_kinds_names_those_of_one(tmp_path):
+    for k in range(2):
+        (tmp_path / f"{k}.csv").write_text("1,2\n")
+    (tmp_path / "README.txt").write_text("hello\n")
+    with pytest.raises(SourceError, match=r"README.txt.* several kinds: '.*\*\.csv' names those of one"):
+        open_rows(tmp_path)
+    (tmp_path / "1.csv").write_text("1,2,3\n")
+    with pytest.raises(SourceError) as error:
+        open_rows(str(tmp_path / "*.csv"))
+    assert "several kinds" not in str(error.value)
+
+
+def test_a_workbook_by_its_own_name(tmp_path):
+    with zipfile.ZipFile(tmp_path / "book.xlsx", "w") as book:
+        book.writestr("xl/workbook.xml", "<workbook/>")
+    with pytest.raises(SourceError, match="book.xlsx is not text: it is an Excel workbook .*: save the sheet as CSV"):
+        open_rows(tmp_path / "book.xlsx")

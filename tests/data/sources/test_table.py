@@ -103,12 +103,21 @@ BAD = [
     (b"a,\xff\n1,2\n", "line 1: it is no UTF-8"),
     ("id,2019,2020\na7,1,2\n", r"line 1: 'id', '2019', '2020': nothing tells .* \(header=True or header=False\)"),
     ("a,2020\n3,4\n", "line 1: .* nothing tells whether this is a header: say --set header=yes or --set header=no"),
+    ("2019,2020\n1.5,-2\n3,2500\n", "line 1: '2019', '2020': nothing tells whether this is a header: say --set"),
     ("4.o,5.o\n1,2\n", "line 1: .* nothing tells"),
     ("anna,,\nbob,1,2\n", "line 1: .* nothing tells"),
     ("x,y\n1,5%\n", r"line 2: column 2 \('y'\): '5%' is no finite decimal number but a percentage: take the percent"),
     ("x,y\n1,€ 5\n", "'€ 5' is .* an amount of money: take the currency away"),
     ("x,y\n1,31.01.2024 12:30\n", "'31.01.2024 12:30' is .* but a date or a time: leave the column out"),
     ('x,y\n1,"3,50"\n', r"'3,50' is .* but a number with a comma: --set decimal=, reads it .*decimal=','"),
+    ('x,y\n1,"1,150"\n', r"a comma before three digits: take it away if .*; if not, --set decimal=, reads it"),
+    ("x;y\n1;1.009,47\n", r"points and a comma: take its points away; --set decimal=, reads the comma"),
+    ("x;y\n1;1.000.000\n", r"a number with separators: leave them out"),
+    ("sep=;\nx;y\n1;2\n", "line 1: leave out 'sep=;', which Excel alone reads"),
+    (
+        "x,y\n1,2\n1,#N/A\n",
+        r"'#N/A' is no .*: what is missing is nothing, NA, .*, and fill=",
+    ),
     ("x,y\n1,1 234.5\n", "'1 234.5' is .* a number with separators: leave them out"),
 ]
 
@@ -196,9 +205,6 @@ COMMA = {"decimal": ","}
             [[0.1, 1.7976931348623157e308]],
         ),
         ("Preis, netto;b\n1;2\n", {}, [[1, 2]]),
-        # all columns of numbers
-        ("id,x,when,y\na7,1,2024-01-31,\na8,NA,2024-02-01,3\n", {"columns": "numeric", "fill": 0}, [[1, 0], [0, 3]]),
-        ("1;2,5;x\n", {"columns": "numeric", "decimal": ",", "header": False}, [[1, 2.5]]),
     ],
 )
 def test_dialects(tmp_path, monkeypatch, least, text, options, rows):
@@ -208,9 +214,23 @@ def test_dialects(tmp_path, monkeypatch, least, text, options, rows):
     assert pickle.loads(pickle.dumps(source)).identity() == source.identity()
 
 
+@pytest.mark.parametrize("least", [1, 1 << 20])
+def test_all_columns_of_numbers(tmp_path, monkeypatch, least):
+    monkeypatch.setattr(_source, "CHUNK_BYTES", least)
+    with pytest.warns(UserWarning, match=r"a.csv: columns that hold no numbers are left out: 'id', 'when'"):
+        source = opened(tmp_path, "id,x,when,y\na7,1,2024-01-31,\na8,NA,2024-02-01,3\n", columns="numeric", fill=0)
+    assert all_rows(source).tolist() == [[1, 0], [0, 3]]
+    with pytest.warns(UserWarning, match="left out: '2'"):
+        source = opened(tmp_path, "1;2,5;x\n", columns="numeric", decimal=",", header=False)
+    assert all_rows(source).tolist() == [[1, 2.5]]
+    assert pickle.loads(pickle.dumps(source)).identity() == source.identity()
+
+
 def test_points_and_commas_are_not_mixed(tmp_path):
     for text, message in (
-        ("a;b\n1.5;2\n", "'1.5' is .* a number with a point"),
+        ("a;b\n1.5;2\n", "'1.5' is .* a number with a point: it is read without"),
+        ("a;b\n1.000;0,5\n", "a point before three digits: take it away if .*; if not, it is read without"),
+        ("a;b\n0,5;1.009,47\n", "points and a comma: take its points away"),
         ("a,b\n1,5,2\n", "more than 2 columns"),
     ):
         with pytest.raises(SourceError, match=f"line 2: .*{message}"):
@@ -241,3 +261,22 @@ def test_a_pipe_is_closed_where_it_is_refused(tmp_path, text):
         open_rows(pipe, columns=["z"])
     feeder.join()
     assert held.value and not [link for link in folder.iterdir() if link.resolve() == pipe]
+
+
+@pytest.mark.parametrize(
+    ("head", "row", "named"),
+    [
+        ("id,x\n", lambda k: f"{1000 + k},{k % 3}", "'id'"),
+        (",x\n", lambda k: f"{k},{k % 3}", "'1'"),
+        ("", lambda k: f"{k % 3}.5,{k}", "'1'"),
+        ("user,item\n", lambda k: f"{k % 3:05d},{k % 4:03d}", "'user', 'item'"),
+        ("x,y\n", lambda k: f"{k % 3},{k}.5", None),
+    ],
+)
+def test_numbers_that_may_be_ids_are_told(tmp_path, caplog, head, row, named):
+    caplog.set_level("INFO", "fastsketch")
+    opened(tmp_path, head + "".join(f"{row(k)}\n" for k in range(30)))
+    said = [record.getMessage() for record in caplog.records if "in every row" in record.getMessage()]
+    assert [line.split("as numbers: ")[1] for line in said] == (
+        [f"{named} (--columns names the others, columns=)"] if named else []
+    )

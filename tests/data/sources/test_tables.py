@@ -244,6 +244,12 @@ def test_what_holds_no_numbers_is_named(kind, form, tmp_path):
     assert whole(open_rows(form(t, tmp_path), columns=["b", "a"])).tolist() == [[3, 1], [4, 2]]
 
 
+@pytest.mark.parametrize("form", [as_parquet, as_feather, as_pandas, lambda t, folder: t])
+def test_columns_named_by_years(form, tmp_path):
+    years = form(pa.table({"2019": [1.0], "2020": [2.0]}), tmp_path)
+    assert whole(open_rows(years, columns=[2020])).tolist() == [[2.0]]
+
+
 def test_columns_that_there_are_not(tmp_path):
     for form in (as_parquet, as_feather, as_pandas, lambda t, folder: t):
         t = form(table(matrix(10)), tmp_path)
