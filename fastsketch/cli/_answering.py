@@ -8,9 +8,9 @@ from typing import Any
 from numpy.typing import NDArray
 
 from fastsketch.cli import _lowrank
-from fastsketch.cli._answers import Answers, as_answers, shown
 from fastsketch.cli._job import limited
 from fastsketch.cli._labelled import Reading, reading_as_learned
+from fastsketch.cli._learner_answers import Answers, as_answers, shown
 from fastsketch.cli._models import load_model
 from fastsketch.cli._output import Output, output_of
 from fastsketch.cli._report import report

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch.data.files import SourceError
-from fastsketch.data.sources._npy import read_npy_header
+from fastsketch.data.sources._npy_source import read_npy_header
 
 
 def matrix(path: str, dtype: Any = None) -> NDArray[Any]:

@@ -20,7 +20,7 @@ from fastsketch.cli._report import report
 from fastsketch.cli._signals import held
 from fastsketch.data.sources import naming
 from fastsketch.neighbours.index import IndexConflict
-from fastsketch.neighbours.index._files import MANIFEST, is_ours
+from fastsketch.neighbours.index._index_files import MANIFEST, is_ours
 
 GENERATIONS = "generations"
 

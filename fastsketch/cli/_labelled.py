@@ -20,7 +20,7 @@ from fastsketch.data.sources import Source, comes_once
 from fastsketch.data.sources._identity import of_file
 from fastsketch.data.sources._joined import joined
 from fastsketch.data.sources._source import Place
-from fastsketch.data.sources._svmlight import SvmlightSource
+from fastsketch.data.sources._svmlight_source import SvmlightSource
 
 TABLES = (".csv", ".tsv", *PARQUET, *ARROW)
 COMPRESSED = (".gz", ".bz2", ".xz")
@@ -85,7 +85,7 @@ class TextReading:
             yield rows, None, position
 
 
-class TableSource(Source):
+class LabelledTable(Source):
     """A table as a source of rows with names, which are lists of dicts."""
 
     n_rows: int | None = None
@@ -142,7 +142,7 @@ class TableReading:
         """Return sources that go together: all have the columns of the first."""
         first = self._first or self._table(paths[0])
         tables = [first, *map(self._table, paths[1:])]
-        return [TableSource(path, table) for path, table in zip(paths, tables, strict=True)]
+        return [LabelledTable(path, table) for path, table in zip(paths, tables, strict=True)]
 
     def whole(self, paths: Sequence[str]) -> Source:
         """Return all rows as one source."""
@@ -160,7 +160,7 @@ class TableReading:
 
     def labelled(self, source: Source, start_row: int = 0) -> Iterator[Labelled]:
         """Yield rows from start_row on with their labels."""
-        for rows, labels, position in cast(TableSource, source).table.chunks(start_row):
+        for rows, labels, position in cast(LabelledTable, source).table.chunks(start_row):
             if labels is None:
                 raise SourceError(f"{source.name}: --target names the column of labels")
             yield rows, labels, position

@@ -8,11 +8,11 @@ from typing import Any, cast, get_args
 from fastsketch._core.losses import LOSSES
 from fastsketch._core.validation import as_integer
 from fastsketch.cli._answering import scored
-from fastsketch.cli._answers import Answers, LinearLearner
 from fastsketch.cli._flags import flag_of, parameters_of
 from fastsketch.cli._in_parts import learn_rows, refuse_streams
 from fastsketch.cli._job import limited
 from fastsketch.cli._labelled import is_table, reading_as_learned, reading_to_learn
+from fastsketch.cli._learner_answers import Answers, LinearLearner
 from fastsketch.cli._output import Output, output_of
 from fastsketch.cli._report import report
 from fastsketch.data.files._input import InputFile, SourceError

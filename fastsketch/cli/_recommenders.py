@@ -23,7 +23,7 @@ from fastsketch.recommending.ranking import top_items
 MODELS = ("item", "ratings", "popularity")
 
 
-class Recommendations(NamedTuple):
+class RecommendedItems(NamedTuple):
     """The best items of some users."""
 
     items: NDArray[np.int64]  # (users, n), -1 where there is none
@@ -52,14 +52,14 @@ class ItemModel:
         model.recommend(liked[:1], 1)  # reads the sketch, which is a part of learning
         return cls(model, items, meaning)
 
-    def best(self, users: Sequence[str], seen: Any, n: int, exclude: Any, allow: Any) -> Recommendations:
+    def best(self, users: Sequence[str], seen: Any, n: int, exclude: Any, allow: Any) -> RecommendedItems:
         """Return the best items for users with these rows of summed values."""
         liked = self.meaning.liked(seen)
         _check_size(liked, self.items, self.model)
         allow = None if allow is None or self.model.item_ids is None else taken(self.model.item_ids, allow)
         found = self.model.recommend(liked, n, exclude_seen=False, exclude=exclude, allow=allow)
         items = positions(found.items, found.scores, self.model.item_ids)
-        return Recommendations(items, found.scores, liked @ (self.model.popularity > 0) > 0)
+        return RecommendedItems(items, found.scores, liked @ (self.model.popularity > 0) > 0)
 
     def noted(self) -> Model:
         """Return the model with what it takes to use it again."""
@@ -90,11 +90,11 @@ class Popular:
         self.items = items
         self.users: list[str] | None = None
 
-    def best(self, users: Sequence[str], seen: Any, n: int, exclude: Any, allow: Any) -> Recommendations:
+    def best(self, users: Sequence[str], seen: Any, n: int, exclude: Any, allow: Any) -> RecommendedItems:
         """Return the best items for as many users as `exclude` has rows."""
         found = top_items(np.where(self.counts > 0, self.counts, -np.inf), n, exclude=exclude, allow=allow)
         known = np.ones(len(users), bool) if seen is None else np.diff(seen.indptr) > 0
-        return Recommendations(found, np.where(found >= 0, self.counts[found], np.nan), known)
+        return RecommendedItems(found, np.where(found >= 0, self.counts[found], np.nan), known)
 
     def noted(self) -> Model:
         """Raise ValueError: there is no such model."""
@@ -120,7 +120,7 @@ class Ratings:
         model = LowRankModel(**settings).fit(entries, row_ids=known, column_ids=events.items)
         return cls(model, events.users, events.items)
 
-    def best(self, users: Sequence[str], seen: Any, n: int, exclude: Any, allow: Any) -> Recommendations:
+    def best(self, users: Sequence[str], seen: Any, n: int, exclude: Any, allow: Any) -> RecommendedItems:
         """Return the best items for users whose ratings are given, else for those that it knows."""
         rows, columns = self.model.row_ids, self.model.column_ids
         assert columns is not None
@@ -128,7 +128,7 @@ class Ratings:
         if seen is not None:
             new = self.model.fold_in(seen, rank=self.rank)
             found, predictions = new.recommend(n, exclude=exclude, allow=allow)
-            return Recommendations(positions(found, predictions, columns), predictions, np.diff(seen.indptr) > 0)
+            return RecommendedItems(positions(found, predictions, columns), predictions, np.diff(seen.indptr) > 0)
         assert rows is not None
         asked = ids_of_text(rows, users)
         if len(asked) == len(self.users) and exclude is not None:
@@ -137,7 +137,7 @@ class Ratings:
         found, predictions = self.model.recommend(asked, n, exclude=exclude, allow=allow, rank=self.rank)
         k = len(users)
         places = positions(found, predictions, columns)
-        return Recommendations(places[:k], predictions[:k], rows.places(asked[:k]) >= 0)
+        return RecommendedItems(places[:k], predictions[:k], rows.places(asked[:k]) >= 0)
 
     def noted(self) -> Model:
         """Return the model, as `complete` saves it."""

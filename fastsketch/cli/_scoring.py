@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch.cli._answers import Answers, shown
+from fastsketch.cli._learner_answers import Answers, shown
 
 Floats = NDArray[np.float64]
 # A probability of 0 for what has happened would make the log loss infinite: cut as scikit-learn cuts them.

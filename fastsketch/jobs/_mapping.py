@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from fastsketch._core.threads import blas_limit
 from fastsketch._core.validation import as_choice, as_flag, as_integer
 from fastsketch.data.sources import Source, open_rows
-from fastsketch.data.sources._naming import naming
+from fastsketch.data.sources._row_naming import naming
 from fastsketch.data.sources._source import length
 from fastsketch.jobs._engines import NAMES, Engine, Serial, engine_of, tell
 from fastsketch.jobs._fields import Fields, Method, Spec, as_fields, name_of, spec_of, unwrapped

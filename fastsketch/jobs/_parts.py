@@ -13,7 +13,7 @@ from fastsketch._frame.loading import from_bytes
 from fastsketch.data.files._input import SourceError
 from fastsketch.data.files._state import StateError
 from fastsketch.data.sources import Source
-from fastsketch.data.sources._naming import naming
+from fastsketch.data.sources._row_naming import naming
 from fastsketch.data.sources._source import length
 from fastsketch.jobs._engines import tell
 

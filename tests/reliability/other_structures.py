@@ -9,7 +9,7 @@ import numpy as np
 
 import fastsketch as fs
 from fastsketch.data import StateError, open_rows
-from fastsketch.neighbours.index import _files
+from fastsketch.neighbours.index import _index_files as _files
 from tests.neighbours.index.toy import toy
 from tests.reliability.structures import Case, changed, chosen, edited, extreme, sketching, triples_of
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fastsketch.data.files._input import SourceError
 from fastsketch.data.files._svmlight import MOST_FEATURES
 from fastsketch.data.sources import _source
-from fastsketch.data.sources._files import FileSource
+from fastsketch.data.sources._file_sources import FileSource
 from fastsketch.data.sources._foreign import damaged, needs
 from fastsketch.data.sources._formats import Options
 from fastsketch.data.sources._hdf5 import WHAT, HdfSource, dataset, within

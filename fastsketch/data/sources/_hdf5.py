@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fastsketch.data.files._input import SourceError
 from fastsketch.data.sources._ahead import Spaces
-from fastsketch.data.sources._files import FileSource
+from fastsketch.data.sources._file_sources import FileSource
 from fastsketch.data.sources._foreign import damaged, needs
 from fastsketch.data.sources._formats import Options
 from fastsketch.data.sources._source import Source

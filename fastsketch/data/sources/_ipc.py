@@ -29,7 +29,7 @@ def open_ipc(path: Path, options: Options) -> Source:
     if start[:4] == b"FEA1":
         raise SourceError(f"{path} is of Feather's first version: write it again as Feather 2 or Parquet")
     is_file = start[:6] == b"ARROW1"
-    with damaged(path, WHAT), closing(_Reader(path, is_file)) as reader:
+    with damaged(path, WHAT), closing(_IpcReader(path, is_file)) as reader:
         found = fields(reader.schema.__arrow_c_schema__())
         beside = None if options.beside is None else named(found, options.beside, str(path), "beside")
         chosen = choose(
@@ -43,7 +43,7 @@ def open_ipc(path: Path, options: Options) -> Source:
         )
     rows: tuple[int, ...] | None = None
     if is_file:
-        with damaged(path, WHAT), closing(_Reader(path, is_file, chosen.columns[:1])) as reader:
+        with damaged(path, WHAT), closing(_IpcReader(path, is_file, chosen.columns[:1])) as reader:
             rows = tuple(batch.num_rows for batch in reader.batches(0))
     return IpcSource(
         path, rows, chosen, options, None if beside is None else [field[0] for field in found].index(beside)
@@ -51,12 +51,12 @@ def open_ipc(path: Path, options: Options) -> Source:
 
 
 def _first_width(path: Path, is_file: bool, column: int) -> int:
-    with closing(_Reader(path, is_file, [column])) as reader:
+    with closing(_IpcReader(path, is_file, [column])) as reader:
         batch = next((batch for batch in reader.batches(0) if batch.num_rows), None)
         return 1 if batch is None else first_width(believed(batch), 0)
 
 
-class _Reader:
+class _IpcReader:
     """Some columns (None: all) of a file, in their order there."""
 
     def __init__(
@@ -159,7 +159,7 @@ class IpcSource(TableFile):
         )
         columns, row_bytes = self._chosen.columns, self.n_features * self._chosen.dtype.itemsize
         if self._ends is None:
-            with closing(_Reader(self.path, False, columns)) as reader:
+            with closing(_IpcReader(self.path, False, columns)) as reader:
                 for batch in reader.batches(0):
                     yield OfBatch(believed(batch), chosen)
             return
@@ -168,7 +168,7 @@ class IpcSource(TableFile):
             step = max(1, HELD_BYTES // row_bytes) if n * row_bytes > HELD_BYTES else max(1, n)
             start = 0
             while start < n:
-                with closing(_Reader(self.path, True, columns, mapped=step < n)) as reader:
+                with closing(_IpcReader(self.path, True, columns, mapped=step < n)) as reader:
                     batch = reader.batch(k)
                     if batch.num_rows != n:
                         raise SourceError(f"{self.name} has changed since it was opened")
@@ -184,7 +184,7 @@ class IpcSource(TableFile):
         first, skip = self._batch_of(self.first_row + start_row)
         with (
             damaged(self.path, WHAT, self.check_unchanged),
-            closing(_Reader(self.path, self._ends is not None, [self._beside])) as reader,
+            closing(_IpcReader(self.path, self._ends is not None, [self._beside])) as reader,
         ):
             values = Values((values_of(batch.column(0)) for batch in reader.batches(first)), skip)
             for rows, position in self.read(start_row):

@@ -12,7 +12,7 @@ from fastsketch.data.files._input import SourceError
 from fastsketch.data.sources._names import common_names
 from fastsketch.data.sources._select import picked
 from fastsketch.data.sources._source import Place, Source, length, rows_of_part
-from fastsketch.data.sources._svmlight import SvmlightSource
+from fastsketch.data.sources._svmlight_source import SvmlightSource
 
 
 def joined(sources: Sequence[Source]) -> Source:

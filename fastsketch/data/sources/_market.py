@@ -13,7 +13,7 @@ from fastsketch._kernels.io import table as kernel
 from fastsketch.data.files._input import FREE_BYTES, InputFile, Opened, SourceError, whole_lines
 from fastsketch.data.files._table import no_number
 from fastsketch.data.sources._arrays import ArraySource
-from fastsketch.data.sources._npz import SparseMatrix
+from fastsketch.data.sources._npz_source import SparseMatrix
 from fastsketch.data.sources._source import Source
 
 BLOCK_BYTES, LONGEST_LINE = 4 << 20, 1 << 20
@@ -30,7 +30,7 @@ def open_market(path: Path, max_unpacked: int | None = None, *, file: Opened | N
     if file is not None:
         name = "standard input" if str(path) == "-" else str(path)
         with file, InputFile(path, file) as text:
-            source = ArraySource(_Reader(text, name).matrix(), name=name)
+            source = ArraySource(_MarketReader(text, name).matrix(), name=name)
         source.repeatable = False
         return source
     return MarketMatrix(path, max_unpacked)
@@ -42,7 +42,7 @@ class MarketMatrix(SparseMatrix):
     def load(self) -> Any:
         """See SparseMatrix."""
         with InputFile(self.path).held(self._most) as text:
-            return _Reader(text, self.name).matrix()
+            return _MarketReader(text, self.name).matrix()
 
 
 class _Header(NamedTuple):
@@ -56,7 +56,7 @@ class _Header(NamedTuple):
     entries: int  # lines that follow
 
 
-class _Reader:
+class _MarketReader:
     """Text of one matrix."""
 
     def __init__(self, text: InputFile, name: str) -> None:

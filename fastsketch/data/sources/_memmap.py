@@ -8,7 +8,7 @@ import numpy as np
 
 from fastsketch.data.files._npy import Header
 from fastsketch.data.sources._arrays import ArraySource
-from fastsketch.data.sources._npy import StoredMatrix
+from fastsketch.data.sources._npy_source import StoredMatrix
 from fastsketch.data.sources._source import Source
 
 

@@ -17,7 +17,7 @@ from fastsketch.data.sources import _formats
 from fastsketch.data.sources._arrays import ArraySource
 from fastsketch.data.sources._batches import BatchSource
 from fastsketch.data.sources._beside import set_apart
-from fastsketch.data.sources._files import reading
+from fastsketch.data.sources._file_sources import reading
 from fastsketch.data.sources._formats import Options
 from fastsketch.data.sources._joined import joined
 from fastsketch.data.sources._memmap import open_memmap

@@ -18,28 +18,28 @@ HEAD_BYTES = 64 << 10
 
 def npy(path: Path, options: Options) -> Source:
     """Return a matrix of NumPy."""
-    from fastsketch.data.sources._npy import open_npy
+    from fastsketch.data.sources._npy_source import open_npy
 
     return open_npy(path)
 
 
 def npz(path: Path, options: Options) -> Source:
     """Return a sparse matrix of scipy."""
-    from fastsketch.data.sources._npz import open_npz
+    from fastsketch.data.sources._npz_source import open_npz
 
     return open_npz(path, options.max_unpacked)
 
 
 def svmlight(path: Path, options: Options) -> Source:
     """Return svmlight text."""
-    from fastsketch.data.sources._svmlight import SvmlightSource
+    from fastsketch.data.sources._svmlight_source import SvmlightSource
 
     return SvmlightSource(path, n_features=options.n_features, zero_based=options.zero_based)
 
 
 def table(path: Path, options: Options) -> Source:
     """Return a table of numbers."""
-    from fastsketch.data.sources._table import TableText
+    from fastsketch.data.sources._table_text import TableText
 
     return TableText(path, options)
 
@@ -64,7 +64,7 @@ def text(path: Path, options: Options) -> Source:
 # -- streams -----------------------------------------------------------------------------------------------------------
 def svmlight_stream(stream: "Stream", options: Options) -> Source:
     """Return svmlight text that is read once."""
-    from fastsketch.data.sources._svmlight import SvmlightSource
+    from fastsketch.data.sources._svmlight_source import SvmlightSource
 
     if options.n_features is None:
         raise SourceError(f"{stream.name} is read once: how wide its rows are must be known (n_features)")
@@ -73,7 +73,7 @@ def svmlight_stream(stream: "Stream", options: Options) -> Source:
 
 def table_stream(stream: "Stream", options: Options) -> Source:
     """Return a table of numbers that is read once."""
-    from fastsketch.data.sources._table import TableText
+    from fastsketch.data.sources._table_text import TableText
 
     return TableText(stream.path, options, file=stream)
 

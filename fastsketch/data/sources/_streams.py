@@ -13,7 +13,7 @@ from fastsketch.data.files._input import InputFile, SourceError
 from fastsketch.data.files._npy import MAGIC, read_header
 from fastsketch.data.sources import _formats, _source
 from fastsketch.data.sources._ahead import Spaces
-from fastsketch.data.sources._files import reading
+from fastsketch.data.sources._file_sources import reading
 from fastsketch.data.sources._formats import Options
 from fastsketch.data.sources._paths import STANDARD_INPUT
 from fastsketch.data.sources._select import positions

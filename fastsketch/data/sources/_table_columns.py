@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch.data.files._input import SourceError
-from fastsketch.data.sources._files import FileSource
+from fastsketch.data.sources._file_sources import FileSource
 from fastsketch.data.sources._source import Source
 
 # (name, format, format of what lists hold or None, whether it is encoded by a dictionary): _kernels/io/arrow.pyx

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from fastsketch.data.files._input import DECOMPRESSORS, InputFile, Opened, SourceError, whole_lines
 from fastsketch.data.files._svmlight import BLOCK_BYTES, LONGEST_LINE
-from fastsketch.data.sources._files import FileSource, reading
+from fastsketch.data.sources._file_sources import FileSource, reading
 from fastsketch.data.sources._source import Place, Source
 
 # What is looked at for the end of a line at a time.

@@ -101,7 +101,7 @@ class Elsewhere:
         return cast("bytes", self.task.future.result()[1])
 
 
-class _ResultSlot(NamedTuple):
+class _TaskSlot(NamedTuple):
     """Slot of a result in the arguments of a task, and the node that it belongs to, without content."""
 
     number: int
@@ -114,7 +114,7 @@ def _perform(function: Callable[..., Any], args: tuple[Any, ...], *results: Any)
     """Run a task on a worker, and return (its result without what is long, that)."""
 
     def filled(value: Any) -> Any:
-        if isinstance(value, _ResultSlot):
+        if isinstance(value, _TaskSlot):
             if value.part is not None:
                 array = cast("DaskSource", array_in(value.part))
                 blocks = list(results[value.number : value.number + value.blocks])
@@ -297,7 +297,7 @@ class Cluster:
         for at, value in enumerate(task.args):
             if (array := array_in(value)) is not None:
                 blocks = array.delayed_blocks()
-                args[at] = _ResultSlot(len(results), None, len(blocks), with_array(value, array.without_blocks()))
+                args[at] = _TaskSlot(len(results), None, len(blocks), with_array(value, array.without_blocks()))
                 results += blocks
         perform: Any = delayed(_Performing(task.function, tuple(args)), pure=False, traverse=False)
         return perform(*results, dask_key_name=name)
@@ -308,10 +308,10 @@ class Cluster:
             return [self._sendable(item, made_of) for item in cast("list[Any]", value)]
         if isinstance(value, JobNode) and isinstance(value.content, Elsewhere):
             made_of.append(value.content.task)
-            return _ResultSlot(len(made_of) - 1, value._replace(content=None))
+            return _TaskSlot(len(made_of) - 1, value._replace(content=None))
         if isinstance(value, _Model):
             made_of.append(value)
-            return _ResultSlot(len(made_of) - 1, None)
+            return _TaskSlot(len(made_of) - 1, None)
         return value
 
     def _future_of(self, task: _ClusterTask) -> Any:

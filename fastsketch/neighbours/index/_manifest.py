@@ -15,7 +15,7 @@ from fastsketch.neighbours.codes import Encoder
 from fastsketch.neighbours.codes._blocks import CodeRows
 from fastsketch.neighbours.codes._search import METRICS, as_metric
 from fastsketch.neighbours.index._contents import Contents
-from fastsketch.neighbours.index._files import MANIFEST, as_name, open_array, read_encoder
+from fastsketch.neighbours.index._index_files import MANIFEST, as_name, open_array, read_encoder
 from fastsketch.neighbours.index._places import ascends, with_run
 from fastsketch.neighbours.index._room import empty_room
 from fastsketch.neighbours.index._segment import CODES, IDS, REMOVED, ROWS, Segment, Written, kind_for
@@ -29,7 +29,7 @@ MOST_ROWS = 1 << 31
 INCONSISTENT = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
 
 
-class Saved(NamedTuple):
+class SavedIndex(NamedTuple):
     """Contents of a manifest, and of the files that it names."""
 
     metric: str
@@ -92,7 +92,7 @@ def named(state: dict[str, Any]) -> list[str]:
     return [name for name in names if isinstance(name, str)]
 
 
-def read(folder: Path, *, memory_map: bool, verify: bool) -> Saved:
+def read(folder: Path, *, memory_map: bool, verify: bool) -> SavedIndex:
     """Read an index that was saved; StateError for anything else."""
     state = read_state(folder)
     try:
@@ -103,7 +103,7 @@ def read(folder: Path, *, memory_map: bool, verify: bool) -> Saved:
         raise StateError(f"{folder / MANIFEST} is not consistent: {error}") from error
 
 
-def _read(folder: Path, state: dict[str, Any], *, memory_map: bool, verify: bool) -> Saved:
+def _read(folder: Path, state: dict[str, Any], *, memory_map: bool, verify: bool) -> SavedIndex:
     metric, kept = state["metric"], state["rows"]
     if metric not in METRICS or kept not in (None, *ROW_TYPES):
         raise ValueError(f"it has metric={metric!r}, rows={kept!r}")
@@ -131,7 +131,7 @@ def _read(folder: Path, state: dict[str, Any], *, memory_map: bool, verify: bool
     room = empty_room(kind_for(metric), current, None if kept is None else ROW_TYPES[kept])
     contents = Contents(segments, room, next_id)
     _check_ids(contents)
-    return Saved(metric, kept, contents, stamp_of(state))
+    return SavedIndex(metric, kept, contents, stamp_of(state))
 
 
 def _encoder(folder: Path, name: Any, fingerprint: Any, *, d: int, metric: str) -> Encoder:

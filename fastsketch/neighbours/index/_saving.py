@@ -20,7 +20,7 @@ from fastsketch.data.files._lock import forget_own, lock_name, locked
 from fastsketch.data.files._state import StateError
 from fastsketch.neighbours.index import _manifest as manifest
 from fastsketch.neighbours.index._contents import Contents
-from fastsketch.neighbours.index._files import (
+from fastsketch.neighbours.index._index_files import (
     MANIFEST,
     clean,
     is_ours,

@@ -30,7 +30,7 @@ def test_demo(run, tmp_path, monkeypatch):
     """The demo on a corner of the photographs."""
     pytest.importorskip("sklearn")
     pytest.importorskip("matplotlib")
-    from fastsketch.cli.demo import _run
+    from fastsketch.cli.demo import _demo_run as _run
 
     whole = _run.photographs()
     monkeypatch.setattr(_run, "photographs", lambda: [image[150:230, 100:220] for image in whole])
@@ -98,7 +98,7 @@ SECTION = ("A <b>title", "a.png", 'what it "shows" & more than forty letters of 
 def no_work(monkeypatch):
     """The first job is an error: what comes before it has to refuse."""
     pytest.importorskip("sklearn")
-    from fastsketch.cli.demo import _run
+    from fastsketch.cli.demo import _demo_run as _run
 
     def worked(*_, **__):
         raise AssertionError("a job was begun")
@@ -135,7 +135,8 @@ def test_a_missing_package_is_named_before_the_first_job(hidden, said, tmp_path,
 
 
 def test_names_on_the_page_are_escaped(tmp_path):
-    from fastsketch.cli.demo import _page, _run
+    from fastsketch.cli.demo import _demo_run as _run
+    from fastsketch.cli.demo import _page
 
     folder = tmp_path / '<i> & "c"'
     folder.mkdir()

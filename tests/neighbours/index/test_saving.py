@@ -18,7 +18,8 @@ import pytest
 
 import fastsketch as fs
 from fastsketch.data.files._lock import lock_name
-from fastsketch.neighbours.index import IndexConflict, LockHeld, _files, _saving
+from fastsketch.neighbours.index import IndexConflict, LockHeld, _saving
+from fastsketch.neighbours.index import _index_files as _files
 from tests.neighbours.index import saver
 from tests.neighbours.index.toy import toy
 from tests.reliability.figures import environment, report

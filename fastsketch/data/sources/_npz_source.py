@@ -9,7 +9,7 @@ from typing import Any, Self
 from fastsketch._core.validation import is_sparse
 from fastsketch.data.files._npz import read_matrix
 from fastsketch.data.sources import _source
-from fastsketch.data.sources._files import FileSource, reading
+from fastsketch.data.sources._file_sources import FileSource, reading
 from fastsketch.data.sources._source import Source, rows_of_part
 
 

@@ -11,7 +11,7 @@ from fastsketch.data.files._input import SourceError
 from fastsketch.data.files._npy import Header, read_header
 from fastsketch.data.sources import _source
 from fastsketch.data.sources._ahead import Spaces
-from fastsketch.data.sources._files import FileSource, reading
+from fastsketch.data.sources._file_sources import FileSource, reading
 from fastsketch.data.sources._source import Source
 
 

@@ -16,12 +16,12 @@ import fastsketch as fs
 from fastsketch.cli._plot import figure, plot_spectrum
 from fastsketch.cli.demo._anomaly import find_anomaly
 from fastsketch.cli.demo._components import find_components
+from fastsketch.cli.demo._demo_report import report_lines, sections
 from fastsketch.cli.demo._digits import learn_digits
 from fastsketch.cli.demo._neighbours import find_neighbours
 from fastsketch.cli.demo._page import write_page
 from fastsketch.cli.demo._patches import Patches, photographs
 from fastsketch.cli.demo._pictures import plot_anomaly, plot_components, plot_learning, plot_neighbours, plot_restored
-from fastsketch.cli.demo._report import report_lines, sections
 from fastsketch.cli.demo._restoring import restore
 
 SIDE = 16
