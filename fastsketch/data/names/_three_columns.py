@@ -21,8 +21,7 @@ from fastsketch.data.sources._parquet import index_columns
 # How the names of columns of ids may begin, in a data frame that is refused where a matrix is wanted.
 _USERS = ("user", "customer", "visitor", "member", "session", "person", "client", "account", "uid", "row")
 _ITEMS = ("item", "movie", "film", "product", "article", "track", "song", "artist", "book", "page", "sku", "column")
-NAME_THEM = "columns must say which are users, items and values: there are {}"
-MATRIX = "of a matrix of users and items fs.open_rows(...) reads the rows"
+NAME_THEM = "columns must say which are users, items and values: there are {} (of a matrix fs.open_rows reads the rows)"
 
 
 class Three(NamedTuple):
@@ -134,7 +133,7 @@ def _of_text(path: Path, columns: ColumnNames | None, dialect: Dialect) -> Three
         _check_columns(columns)
     found = read_events(path, dialect, columns=columns)
     if columns is None and found.width > 3:
-        raise SourceError(f"{path}: {NAME_THEM.format(found.width)}; {MATRIX}")
+        raise SourceError(f"{path}: {NAME_THEM.format(found.width)}")
     return Three(found.users, found.items, found.values, found.lines)
 
 
