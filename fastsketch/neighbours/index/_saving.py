@@ -216,7 +216,7 @@ def _written(folder: Path, segment: Segment, new: list[str], *, memory_map: bool
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
-def read(folder: Path, *, memory_map: bool, verify: bool) -> manifest.Saved:
+def read(folder: Path, *, memory_map: bool, verify: bool) -> manifest.SavedIndex:
     """Read the index in a folder, again if a writer has replaced it meanwhile."""
     while True:
         before = _stamp(folder)
