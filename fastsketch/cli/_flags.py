@@ -73,8 +73,8 @@ class Parser(argparse.ArgumentParser):
         super().error(message)
 
     def _unknown(self, name: str) -> str:
-        known = [known for known in self._documents().values() for known in known]
-        return f"{unknown_keyword('--set', name, dict.fromkeys(known))}; --set help lists them"
+        known = dict.fromkeys(name for documents in self._documents().values() for name in documents)
+        return f"{unknown_keyword('--set', name, known)}; --set help lists them"
 
     # -- help ------------------------------------------------------------------------------------------------------
     def format_help(self) -> str:

@@ -179,14 +179,14 @@ def checked(output: Path, sink: Sink) -> Path:
             raise ValueError(f"the output {output} is a file, and a folder is written: choose another name")
         return target
     try:
-        target = regular_target(output)
+        regular = regular_target(output)
     except IsADirectoryError:
         raise ValueError(f"the output is a folder: {output}") from None
-    if target is None:
+    if regular is None:
         raise ValueError(f"the output {output} is no regular file: its parts could not be written in any order")
-    if not target.parent.is_dir():
-        raise ValueError(f"{output} is a link to {target}, whose folder does not exist")
-    return target
+    if not regular.parent.is_dir():
+        raise ValueError(f"{output} is a link to {regular}, whose folder does not exist")
+    return regular
 
 
 def _has_parts(journal: Path) -> bool:

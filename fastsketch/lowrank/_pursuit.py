@@ -138,8 +138,8 @@ class Pursuit:
         vs = self.parts.put(self._columns(self.rank))
         known = self.coefficients(self.rank), self.biases.rows, self.biases.columns_there
         again = self.state if self.parts.in_place else None
-        known = again, self.loss, self.parts.right_there, self._rows(self.rank), vs, *known
-        self._reach(self.parts.each(_scored, self.parts.places, *known))
+        asked = again, self.loss, self.parts.right_there, self._rows(self.rank), vs, *known
+        self._reach(self.parts.each(_scored, self.parts.places, *asked))
 
     def _reach(self, state: Any) -> None:
         self.state = state

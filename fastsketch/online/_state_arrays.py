@@ -67,9 +67,8 @@ class FieldMarks(NamedTuple):
     is_bound: bool
 
 
-@cache
-def fields_of(cls: "type[Arrays]") -> tuple[FieldMarks, ...]:
-    """Return the fields of a class of arrays with their marks, read from the annotations once."""
+def _read_fields(cls: Any) -> tuple[FieldMarks, ...]:
+    """Return the fields of a class of arrays with their marks, from its annotations."""
     out: list[FieldMarks] = []
     for item in fields(cls):
         marks = getattr(item.type, "__metadata__", ())
@@ -77,6 +76,9 @@ def fields_of(cls: "type[Arrays]") -> tuple[FieldMarks, ...]:
         others = GROWS in marks, OF_POINTS in marks, OF_LOSSES in marks, BOUND in marks
         out.append(FieldMarks(item.name, axis, SCRATCH not in marks and BOUND not in marks, *others))
     return tuple(out)
+
+
+fields_of: Callable[[Any], tuple[FieldMarks, ...]] = cache(_read_fields)
 
 
 class Arrays:

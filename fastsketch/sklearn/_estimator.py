@@ -133,7 +133,7 @@ class ModelEstimator(PartialFitEstimator):
     # -- shared ----------------------------------------------------------------------------------------------------
     @property
     def _guard(self) -> Guard:
-        return vars(self).setdefault("_entered", Guard())
+        return self.__dict__.setdefault("_entered", Guard())
 
     @property
     def _learner(self) -> Any:
@@ -152,7 +152,7 @@ class ModelEstimator(PartialFitEstimator):
     def _drop(self, *names: str) -> None:
         """Delete what was learned under these names, where it is there."""
         for name in names:
-            vars(self).pop(name, None)
+            self.__dict__.pop(name, None)
 
     @classmethod
     def _from(cls, model: Any, parameters: dict[str, Any]) -> Self:
@@ -425,7 +425,7 @@ class MergingEstimator(ModelEstimator):
         own = {*self.get_params(deep=False), "_entered"}
         learned = {name: value for name, value in vars(other).items() if name not in own}
         self._drop(*(vars(self).keys() - learned.keys() - own))  # names of columns, which the rows before had
-        vars(self).update(learned)  # one step, which no interrupt can divide
+        self.__dict__.update(learned)  # one step, which no interrupt can divide
 
 
 class SketchEstimator(MergingEstimator):

@@ -99,8 +99,9 @@ class ZarrSource(InChunks):
     def identity(self) -> dict[str, Any]:
         """See Source."""
         self.check_unchanged()
-        found = {"path": str(self.path.resolve()), "format": ".zarr", "key": self._key}
-        found |= dict(zip(("bytes", "digest"), self._stamp, strict=True))
+        n_bytes, digest = self._stamp
+        found: dict[str, Any] = {"path": str(self.path.resolve()), "format": ".zarr", "key": self._key}
+        found |= {"bytes": n_bytes, "digest": digest}
         return found if self.size == self._length else {**found, "rows": [self.first_row, self.size]}
 
     def read(self, start_row: int = 0) -> Iterator[tuple[NDArray[Any], int]]:
