@@ -1,1 +1,1 @@
-"""Arrays, losses, random numbers and threads: what everything else is made of, without state of its own."""
+"""Arrays, losses, random numbers and threads: what all other rooms are made of."""

@@ -1,4 +1,4 @@
-"""A sketch whose columns have other places, among more of them: what columns without entries cost, and nothing else."""
+"""Sketches moved to other columns of a wider matrix; new columns are zero, and cost no more than that."""
 
 # pyright: reportPrivateUsage=false
 

@@ -1,4 +1,4 @@
-"""What rows begin with, where no name says what they are."""
+"""Formats told by the first bytes of a stream or of text without a known suffix."""
 
 import re
 

@@ -34,7 +34,7 @@ class CodeRows:
 
     @classmethod
     def empty(cls, n: int, layout: Layout) -> Self:
-        """Return room for n codes, which are anything."""
+        """Return room for n codes, uninitialised."""
         return cls(layout, np.empty(cls.shape(n, layout), np.uint8), n)
 
     @classmethod

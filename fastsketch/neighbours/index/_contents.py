@@ -19,7 +19,7 @@ SHOWN = 5
 
 
 class Contents(NamedTuple):
-    """Segments that nobody adds to, and the one with room for more, of the present encoder."""
+    """Full segments, and the open one of the present encoder, to which rows are added."""
 
     sealed: tuple[Segment, ...]
     room: SegmentRoom

@@ -56,7 +56,7 @@ class Nearness(NamedTuple):
         return _shared(self.apart, self.variance)
 
     def outside(self, chosen: list[int]) -> float:
-        """Return what is shared of a row's part that is in none of these directions."""
+        """Return the share that near rows have in common of their part outside these directions."""
         apart = self.all_apart - float(self.apart[chosen].sum())
         variance = self.all_variance - float(self.variance[chosen].sum())
         if variance <= ROUNDING * self.all_variance:

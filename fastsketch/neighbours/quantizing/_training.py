@@ -170,7 +170,7 @@ def books_of(blocks: list[list[Nibble]], directions: list[Direction]) -> tuple[l
 def with_squares(
     books: Books, nibbles: Codes, z: Array, decoded: Array, rule: OffsetRule, near: Nearness
 ) -> tuple[Books, Array]:
-    """Return books with a number for every word in place of offsets, and what they are of rows (n,)."""
+    """Return books with a number for every word in place of offsets, and the numbers of the rows (n,)."""
     squares = np.zeros((books.n_nibbles, 16), np.float32)
     known = np.zeros(len(z))
     shares = np.square(z) - 2.0 * rule.inside * z * (z - decoded)

@@ -175,7 +175,7 @@ class BlockSummary:
         self._held = mine
 
     def beside(self, other: "BlockSummary") -> "BlockSummary":
-        """Return a copy that holds no block of another summary: where both hold one, this one's parts move on."""
+        """Return a copy without common block numbers: where both hold a block, those of this one are renumbered."""
         mine, theirs = self._held.closed(), other._held.closed()
         if mine.forest.overlaps(theirs.forest):
             mine.forest.moved_behind(theirs.forest)

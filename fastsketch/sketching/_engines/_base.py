@@ -205,7 +205,7 @@ class SketchEngine(ABC, Generic[State, Piece]):
         return self.arrays(copy=True)
 
     def is_past(self, saved: Arrays, n_rows: int) -> bool:
-        """Return whether a batch is in that ends with so many rows, and can no longer be undone from what was saved."""
+        """Return whether the engine has taken a batch up to row n_rows, past what `saved` can restore."""
         return False
 
     def step(self, rows: Any) -> int:

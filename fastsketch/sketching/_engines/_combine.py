@@ -68,7 +68,7 @@ def merge_engines(
 
 
 def merge_growing(mine: Buffer, theirs: AnyBuffer, growth: Growth) -> Buffer:
-    """Merge engines at an l at which the shrink leaves the tolerance what it leaves it in a stream."""
+    """Merge engines at the l that a stream of all their rows would have grown to under the tolerance."""
     known: tuple[Known, ...] = ()
     if mine.ledger is not None:
         known = mine.known(reduced=False), theirs.known(reduced=False)

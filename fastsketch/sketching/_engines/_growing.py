@@ -1,4 +1,4 @@
-"""Engines whose l follows a tolerance: what takes an engine and gives the one to go on with, of a larger l or not.
+"""Engines whose l follows a tolerance: each function returns the engine to continue with, the same or a larger one.
 
 A shrink is made, and taken back if it has removed too much: the rows that led to it then go into a larger buffer.
 """
