@@ -3,6 +3,7 @@
 import contextlib
 import io
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -130,3 +131,24 @@ class papers:  # a namespace that reads as one
         return fs.AdaptiveSubgradient(
             *args, **{**AS_IN_PAPERS, "loss": "squared_hinge", "learning_rate": 0.1, **parameters}
         )
+
+
+class Interrupt(Exception):
+    """Raised by the timer of ``interrupted``."""
+
+
+def interrupted(call, delay):
+    """Make a call that a timer may interrupt after so many seconds, wherever it is then."""
+
+    def ring(*_):
+        raise Interrupt
+
+    old = signal.signal(signal.SIGALRM, ring)
+    try:
+        with contextlib.suppress(Interrupt):  # the timer rings once: before, within or after the call
+            signal.setitimer(signal.ITIMER_REAL, delay)
+            call()
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, old)

@@ -2,7 +2,6 @@
 
 import contextlib
 import pickle
-import signal
 import subprocess
 import sys
 import time
@@ -19,7 +18,7 @@ from fastsketch.data import load_svmlight
 from fastsketch.online._adaptive_subgradient import METHODS
 from fastsketch.online._kept import Kept
 from fastsketch.online._row_inputs import ColumnSlots, start_inputs
-from tests.helpers import papers
+from tests.helpers import interrupted, papers
 
 RNG = np.random.default_rng(0)
 SKETCHED = {
@@ -348,31 +347,15 @@ def test_regret_and_progress():
 
 
 def test_an_interrupt_leaves_the_model_before_or_after():
-    class Stop(Exception):
-        pass
-
-    def ring(*_):
-        raise Stop
-
     rows, y = stream(20_000)
-    old = signal.signal(signal.SIGALRM, ring)
-    try:
-        n = 20_000
-        for method in ("ada_ffd", "ada_diag"):
-            model = made(method, loss="absolute", tau=4, eta=0.1, delta=1.0).update(rows[:100], y[:100])
-            before, after = model.to_bytes(), model.copy().update(rows[:n], y[:n]).to_bytes()
-            for delay in np.geomspace(1e-4, 0.05, 12):
-                trial = fs.from_bytes(before)
-                signal.setitimer(signal.ITIMER_REAL, delay)
-                try:
-                    trial.update(rows[:n], y[:n])
-                except Stop:
-                    pass
-                finally:
-                    signal.setitimer(signal.ITIMER_REAL, 0)
-                assert trial.to_bytes() in (before, after)
-    finally:
-        signal.signal(signal.SIGALRM, old)
+    n = 20_000
+    for method in ("ada_ffd", "ada_diag"):
+        model = made(method, loss="absolute", tau=4, eta=0.1, delta=1.0).update(rows[:100], y[:100])
+        before, after = model.to_bytes(), model.copy().update(rows[:n], y[:n]).to_bytes()
+        for delay in np.geomspace(1e-4, 0.05, 12):
+            trial = fs.from_bytes(before)
+            interrupted(lambda trial=trial: trial.update(rows[:n], y[:n]), delay)
+            assert trial.to_bytes() in (before, after)
 
 
 @pytest.mark.parametrize(("method", "form"), list(all_cases()))

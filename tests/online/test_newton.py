@@ -1,7 +1,6 @@
 """SketchedNewton against the papers' algorithms with an explicit H, and the promises of every model."""
 
 import pickle
-import signal
 import subprocess
 import sys
 
@@ -17,7 +16,7 @@ from fastsketch._kernels import pool
 from fastsketch._kernels.online.numbers import RANK, ROWS
 from fastsketch.data import load_svmlight
 from fastsketch.online._newton_state import random_rows
-from tests.helpers import papers, same_state
+from tests.helpers import interrupted, papers, same_state
 
 RNG = np.random.default_rng(0)
 CASES = [("rfd", 0.0), ("rfd", 1.0), ("fd", 1000.0), ("pfd", 1000.0), ("rp", 100.0), ("oja", 100.0), ("full", 1.0)]
@@ -302,29 +301,13 @@ def test_labels_zero_and_one():
 
 
 def test_an_interrupt_leaves_the_model_before_or_after():
-    class Stop(Exception):
-        pass
-
-    def ring(*_):
-        raise Stop
-
     rows, y = stream(20_000)
     model = papers.SketchedNewton(4, **PAPERS).update(rows[:100], y[:100])
     before, after = model.to_bytes(), model.copy().update(rows, y).to_bytes()
-    old = signal.signal(signal.SIGALRM, ring)
-    try:
-        for delay in np.geomspace(1e-4, 0.1, 12):
-            trial = fs.from_bytes(before)
-            signal.setitimer(signal.ITIMER_REAL, delay)
-            try:
-                trial.update(rows, y)
-            except Stop:
-                pass
-            finally:
-                signal.setitimer(signal.ITIMER_REAL, 0)
-            assert trial.to_bytes() in (before, after)
-    finally:
-        signal.signal(signal.SIGALRM, old)
+    for delay in np.geomspace(1e-4, 0.1, 12):
+        trial = fs.from_bytes(before)
+        interrupted(lambda trial=trial: trial.update(rows, y), delay)
+        assert trial.to_bytes() in (before, after)
 
 
 @pytest.mark.parametrize(

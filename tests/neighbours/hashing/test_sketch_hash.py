@@ -2,7 +2,6 @@
 
 import copy
 import pickle
-import signal
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 
@@ -13,7 +12,7 @@ import fastsketch as fs
 from fastsketch import reference
 from fastsketch.reference import baselines
 from fastsketch.sketching._sized_map import SizedMap
-from tests.helpers import DTYPES, same_state, sparse_rows, stream, tol
+from tests.helpers import DTYPES, interrupted, same_state, sparse_rows, stream, tol
 
 RNG = np.random.default_rng(0)
 ROWS = stream("signal", np.random.default_rng(1), 1300, 40) * np.linspace(3, 0.2, 40) + np.linspace(-5, 5, 40)
@@ -255,33 +254,17 @@ def test_an_anchor_keeps_codes_comparable():
 
 
 def test_an_interrupt_leaves_the_model_before_or_after():
-    class Stop(Exception):
-        pass
-
-    def ring(*_):
-        raise Stop
-
     rows = np.tile(ROWS, (40, 1))
     model = fs.SketchHash(12, block_rows=100, rotation="itq").update(ROWS[:250])
     before = model.to_bytes()
     after = model.copy().update(rows).to_bytes()
-    old = signal.signal(signal.SIGALRM, ring)
     seen = set()
-    try:
-        for delay in np.geomspace(1e-4, 3e-2, 25):
-            trial = fs.from_bytes(before)
-            signal.setitimer(signal.ITIMER_REAL, delay)
-            try:
-                trial.update(rows)
-            except Stop:
-                pass
-            finally:
-                signal.setitimer(signal.ITIMER_REAL, 0)
-            state = trial.to_bytes()
-            assert state in (before, after)
-            seen.add(state == before)
-    finally:
-        signal.signal(signal.SIGALRM, old)
+    for delay in np.geomspace(1e-4, 3e-2, 25):
+        trial = fs.from_bytes(before)
+        interrupted(lambda trial=trial: trial.update(rows), delay)
+        state = trial.to_bytes()
+        assert state in (before, after)
+        seen.add(state == before)
     assert True in seen
 
 

@@ -2,7 +2,6 @@
 
 import copy
 import pickle
-import signal
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -10,7 +9,7 @@ import pytest
 
 import fastsketch as fs
 from fastsketch.neighbours.quantizing._book_encoder import BookEncoder
-from tests.helpers import DTYPES, same_state, sparse_rows, stream, tol
+from tests.helpers import DTYPES, interrupted, same_state, sparse_rows, stream, tol
 
 RNG = np.random.default_rng(0)
 ROWS = stream("signal", np.random.default_rng(1), 1300, 40) * np.linspace(3, 0.2, 40) + np.linspace(-5, 5, 40)
@@ -251,30 +250,14 @@ def test_bad_anchors():
 
 # -- threads and interrupts ------------------------------------------------------------------------------------------
 def test_an_interrupt_leaves_the_model_before_or_after():
-    class Stop(Exception):
-        pass
-
-    def ring(*_):
-        raise Stop
-
     rows = np.tile(ROWS, (40, 1))
     model = fresh().update(ROWS[:250])
     before = model.to_bytes()
     after = model.copy().update(rows).to_bytes()
-    old = signal.signal(signal.SIGALRM, ring)
-    try:
-        for delay in np.geomspace(1e-4, 3e-2, 15):
-            trial = fs.from_bytes(before)
-            try:
-                signal.setitimer(signal.ITIMER_REAL, delay)
-                trial.update(rows)
-            except Stop:
-                pass
-            finally:
-                signal.setitimer(signal.ITIMER_REAL, 0)
-            assert trial.to_bytes() in (before, after)
-    finally:
-        signal.signal(signal.SIGALRM, old)
+    for delay in np.geomspace(1e-4, 3e-2, 15):
+        trial = fs.from_bytes(before)
+        interrupted(lambda trial=trial: trial.update(rows), delay)
+        assert trial.to_bytes() in (before, after)
 
 
 @pytest.mark.usefixtures("threaded_blas")
