@@ -4,7 +4,7 @@ import argparse
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from fastsketch._frame.parameters import annotation_of, described, from_text, names_in, unknown_keyword
 
@@ -131,6 +131,7 @@ def _with_values(texts: Sequence[str]) -> list[str]:
 
 # -- verbs ------------------------------------------------------------------------------------------------------------
 Declare = Callable[[Parser], None]
+Declaring = TypeVar("Declaring", bound=Declare)
 
 
 class Verb(NamedTuple):
@@ -144,10 +145,10 @@ class Verb(NamedTuple):
 VERBS: dict[str, Verb] = {}
 
 
-def verb(name: str, run: str, help: str) -> Callable[[Declare], Declare]:
+def verb(name: str, run: str, help: str) -> Callable[[Declaring], Declaring]:
     """Make a verb of a function that declares flags; its docstring is what --help says, with examples at its end."""
 
-    def keep(declare: Declare) -> Declare:
+    def keep(declare: Declaring) -> Declaring:
         VERBS[name] = Verb(run, help, declare)
         return declare
 
