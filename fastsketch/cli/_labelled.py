@@ -79,11 +79,6 @@ class TextReading:
             raise SourceError(f"{source.name} holds no labels: they are read from svmlight text and tables")
         yield from source.labelled_chunks(start_row)
 
-    def unlabelled(self, source: Source) -> Iterator[tuple[Any, None, int]]:
-        """Yield rows, whatever stands in the place of their labels."""
-        for rows, position in source.chunks():
-            yield rows, None, position
-
 
 class LabelledTable(Source):
     """A table as a source of rows with names, which are lists of dicts."""
@@ -164,11 +159,6 @@ class TableReading:
             if labels is None:
                 raise SourceError(f"{source.name}: --target names the column of labels")
             yield rows, labels, position
-
-    def unlabelled(self, source: Source) -> Iterator[tuple[Any, None, int]]:
-        """Yield rows alone."""
-        for rows, position in source.chunks():
-            yield rows, None, position
 
 
 Reading = TextReading | TableReading
