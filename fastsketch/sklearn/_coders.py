@@ -165,6 +165,7 @@ class CodeNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MergingEs
                 "kneighbors finds rows of fit, and partial_fit keeps none, as sources, sketches, files and merges do: "
                 "encode rows with the model, and search them with its search"
             )
+        wanted = bool(return_distance)  # or ValueError, before codes are kept
         k = as_integer(self.n_neighbors if n_neighbors is None else n_neighbors, "n_neighbors", 1)
         most = self.n_samples_fit_ - (X is None)
         if k > most:
@@ -179,7 +180,7 @@ class CodeNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MergingEs
         )
         if X is None:
             distances, neighbors = _without_itself(distances, neighbors)
-        return (distances, neighbors) if return_distance else neighbors
+        return (distances, neighbors) if wanted else neighbors
 
     def kneighbors_graph(
         self,

@@ -211,7 +211,7 @@ GOOD = {
 def _by_call(name, parameter):
     """A good argument where that of the name alone would not do."""
     kind = name.split(".")[-2]
-    if name.startswith("fastsketch.data.sources") and parameter in ("source", "row"):
+    if name.startswith(("fastsketch.data.Source", "fastsketch.data.naming")) and parameter in ("source", "row"):
         return 3 if parameter == "row" else fs.open_rows(dense())
     if name.endswith((".run", ".map_rows", ".sketch_groups")) and parameter in ("source", "engine"):
         return "threads" if parameter == "engine" else dense()
@@ -257,7 +257,9 @@ def _by_call(name, parameter):
     if name.startswith(("fastsketch.data.IdMap", "fastsketch.data.Triples")):
         own = {"ids": ["a", "b"], "users": [1, 2], "items": ["x", "y"], "table": [("a", "x"), ("b", "x")]}
         return own.get(parameter)
-    if name.startswith("fastsketch.data.names."):
+    if name.startswith(
+        tuple(f"fastsketch.data.{kind}" for kind in ("NameHash", "NamedRows", "TableRows", "Vocabulary"))
+    ):
         return {"rows": [{"a": 1.0, "b": "x"}, [("c", 2.0), "d"]], "path": _file(".csv")}.get(parameter)
     if "EASE" in name and parameter in ("rows", "X"):
         return np.abs(dense())
@@ -364,7 +366,7 @@ def calls():
                 if method.startswith("_") or not home.startswith("fastsketch"):
                     continue
                 bound = not isinstance(inspect.getattr_static(item, method), classmethod | staticmethod)
-                if bound and inspect.isabstract(item):
+                if inspect.isabstract(item):
                     continue  # its kinds are tried
                 parameters = list(inspect.signature(member).parameters.values())[bound:]
                 found.append((f"{name}.{method}", member, item if bound else None, parameters))

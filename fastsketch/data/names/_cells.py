@@ -44,6 +44,8 @@ def open_cells(table: Any, dialect: Dialect, *, wanted: int = 1, held: bool = Fa
     """
     if not isinstance(table, str | PathLike):
         refuse_lazy(table)
+        if not hasattr(table, "columns") and not hasattr(table, "column_names"):
+            raise TypeError(f"path must be a path or a data frame, got {type(table).__name__}")
         if hasattr(table, "drop_columns"):  # of pyarrow, with the index of a table of pandas
             table = table.drop_columns(_index_of(table.schema))
         slices = (rows_of(table, start, ROWS_AT_A_TIME) for start in range(0, len(table), ROWS_AT_A_TIME))
