@@ -57,13 +57,12 @@ def examples_of(name: str) -> list[str]:
     return [line.strip() for line in (parser_of(name).epilog or "").splitlines()[1:]]
 
 
-def top_parser() -> argparse.ArgumentParser:
+def top_parser() -> Parser:
     """Return the parser of a command line without a verb: it shows the verbs, or complains."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="fastsketch",
         description="Matrix sketches with a guarantee, binary codes, online learners and low-rank models, for "
         "rows that do not fit in memory.",
-        allow_abbrev=False,
     )
     parser.add_argument(
         "--version", action=_Version, nargs=0, help="show the version and what it computes with, and exit"
