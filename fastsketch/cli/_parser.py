@@ -57,7 +57,7 @@ def examples_of(name: str) -> list[str]:
     return [line.strip() for line in (parser_of(name).epilog or "").splitlines()[1:]]
 
 
-def top_parser() -> Parser:
+def top_parser() -> argparse.ArgumentParser:
     """Return the parser of a command line without a verb: it shows the verbs, or complains."""
     parser = Parser(
         prog="fastsketch",
