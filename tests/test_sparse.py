@@ -13,10 +13,21 @@ KINDS = ("csr", "csc", "coo", "bsr", "lil", "dok", "dia")
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_what_is_not_consistent_is_refused_by_name(name):
+@pytest.mark.parametrize("numbered", [False, True])
+def test_what_is_not_consistent_is_refused_by_name(name, numbered):
+    if numbered and not name.startswith(("csr", "csc", "coo")):
+        return
     with pytest.raises(ValueError, match=r"^rows is not a consistent \w+ matrix: .") as caught:
-        as_csr(BROKEN[name](), "rows")
+        as_csr(BROKEN[name](), "rows", numbered=numbered)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["csr", "csc", "coo"])
+def test_places_of_values(kind):
+    made = whole(kind)
+    values = made.data.copy()
+    found = as_csr(made, "rows", sum_duplicates=False, numbered=True)
+    assert np.array_equal(made.data, values) and np.array_equal(made.data[found.data], whole("csr").data)
 
 
 @pytest.mark.parametrize("name", BROKEN)

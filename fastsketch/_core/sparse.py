@@ -6,6 +6,7 @@ looked at here, once, before scipy or a kernel touches them; flags are never ask
 during the call is not seen.
 """
 
+from copy import copy
 from itertools import chain
 from typing import Any
 
@@ -28,11 +29,18 @@ class _Fault(ValueError):
     """A fault of a container, as its message says it."""
 
 
-def as_csr(matrix: Any, name: str, *, sum_duplicates: bool = True) -> Any:
+def check_width(n_columns: int, name: str) -> None:
+    """Raise ValueError for rows with more columns than the kernels number, before any of them is looked at."""
+    if n_columns > MOST_COLUMNS:
+        raise ValueError(f"{name} must have fewer than 2**31 columns, got {n_columns}")
+
+
+def as_csr(matrix: Any, name: str, *, sum_duplicates: bool = True, numbered: bool = False) -> Any:
     """Return a scipy.sparse container as CSR, itself where it can be: consistent, rows in order and without duplicates.
 
     Duplicates are added up, in int64 if sums of small integers need it, or refused. data has a dtype of this machine
-    that scipy computes with, and no entry after the last row. Raises TypeError for what is not real, ValueError naming
+    that scipy computes with, and no entry after the last row. `numbered`: in the place of each value stands where the
+    matrix, which is CSR, CSC or COO, has it in its own data. Raises TypeError for what is not real, ValueError naming
     the fault for what is not consistent.
     """
     if matrix.ndim != 2:
@@ -40,13 +48,15 @@ def as_csr(matrix: Any, name: str, *, sum_duplicates: bool = True) -> Any:
     try:
         if matrix.dtype.kind not in "fiub":
             raise TypeError(f"{name} must hold real numbers, got dtype {matrix.dtype}")
+        if numbered:
+            values, matrix = _as_data(matrix.data, 1), copy(matrix)  # with the same arrays, which scipy does not see
+            matrix.data = np.arange(len(values))
         out, ordered = _checked(matrix if matrix.format == "csr" else _converted(matrix))
     except _Fault as fault:
         raise ValueError(f"{name} is not a consistent {matrix.format} matrix: {fault}") from None
     except AttributeError as error:
         raise ValueError(f"{name} is not a consistent sparse matrix: {error}") from error
-    if out.shape[1] > MOST_COLUMNS:
-        raise ValueError(f"{name} must have fewer than 2**31 columns, got {out.shape[1]}")
+    check_width(out.shape[1], name)
     if not ordered:
         # a copy: the caller's arrays stay as they are, and the new container has no flags
         out = _container("csr", out.data.copy(), out.indices.copy(), out.indptr.copy(), out.shape)

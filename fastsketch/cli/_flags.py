@@ -1,6 +1,7 @@
 """How verbs and flags are declared: those of a model's parameters, which say the rest themselves, and common ones."""
 
 import argparse
+import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
@@ -71,6 +72,15 @@ class Parser(argparse.ArgumentParser):
         if name and any(name in known for known in self._documents().values()):
             message += f" (--set {name}=VALUE sets it)"
         super().error(message)
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """See argparse, to which a disk that is full is no error."""
+        print(message, end="", file=file or sys.stderr)
+
+    def exit(self, status: int = 0, message: str | None = None) -> Any:
+        """See argparse; what was printed is there, or an error says why not."""
+        sys.stdout.flush()
+        super().exit(status, message)
 
     def _unknown(self, name: str) -> str:
         known = dict.fromkeys(name for documents in self._documents().values() for name in documents)

@@ -59,11 +59,10 @@ def examples_of(name: str) -> list[str]:
 
 def top_parser() -> argparse.ArgumentParser:
     """Return the parser of a command line without a verb: it shows the verbs, or complains."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="fastsketch",
         description="Matrix sketches with a guarantee, binary codes, online learners and low-rank models, for "
         "rows that do not fit in memory.",
-        allow_abbrev=False,
     )
     parser.add_argument(
         "--version", action=_Version, nargs=0, help="show the version and what it computes with, and exit"

@@ -34,9 +34,7 @@ def code_number(codes: NDArray[np.uint8], number: Any) -> Floats:
     >>> reference.code_number(bytes_, SimpleNamespace(mantissa_bits=2, unit=1.0)).tolist()
     [1.0, 1.25, 1.5, 1.75, 2.0, 4.0]
     """
-    u = np.zeros(len(codes), np.uint32)
-    for b in range(codes.shape[1]):
-        u += codes[:, b].astype(np.uint32) << np.uint32(8 * b)
+    u = codes.astype(np.uint32) @ (256 ** np.arange(codes.shape[1], dtype=np.uint32))
     bits = (u << np.uint32(23 - number.mantissa_bits)) + np.uint32(127 << 23)
     return np.float32(number.unit) * bits.view(np.float32)
 

@@ -60,7 +60,7 @@ class FrequentDirections(SecondReads):
     decay : float in (0, 1], default 1.0
         Every new row multiplies the weight of all earlier rows by this. See also ``fade``.
     dtype : float32 or float64, optional
-        Of the sketch; by default that of the first batch (float32 stays, everything else becomes float64).
+        Of the sketch; by default float32 for a first batch of float16 or float32, else float64.
     compressor : fs.Compressor or its kind ("srht", "countsketch", "sparse", "gaussian", "sampling"), optional
         A random map that turns every m rows into q before they reach the sketch (q = ``sketch_size`` unless given):
         with "srht" Fast Frequent Directions of FROSH, Algorithm 2. Several times faster than a sketch without, and on

@@ -80,7 +80,7 @@ def srht(rows: Rows, q: int, *, seed: int = 0) -> NDArray[Any]:
     Parameters
     ----------
     rows : array_like or scipy.sparse (n, d)
-        A: real and finite; n need not be a power of two. float32 stays float32, everything else becomes float64.
+        A: real and finite; n need not be a power of two.
     q : int
         Rows of the result, 1 <= q <= n.
     seed : int, default 0
@@ -88,7 +88,7 @@ def srht(rows: Rows, q: int, *, seed: int = 0) -> NDArray[Any]:
 
     Returns
     -------
-    ndarray (q, d)
+    ndarray (q, d), float32 for rows of float16 or float32, else float64
         sqrt(m / q) S H D A with m the next power of two, D random signs, H / sqrt(m) orthogonal, S rows of I_m sampled
         without replacement.
 

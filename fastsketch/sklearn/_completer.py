@@ -17,7 +17,7 @@ from fastsketch._frame.keywords import named_keywords
 from fastsketch.data.names import IdMap
 from fastsketch.data.names._triples import table_of
 from fastsketch.lowrank import LowRankModel
-from fastsketch.sklearn._estimator import FromModelEstimator, checked, seed_of
+from fastsketch.sklearn._estimator import FromModelEstimator, checked, consistent_rows, seed_of
 
 
 @named_keywords
@@ -183,7 +183,7 @@ class LowRankCompleter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromMo
             What ``transform`` gave.
         """
         check_is_fitted(self, "model_")
-        rows = check_array(X)
+        rows = check_array(consistent_rows(X))
         if rows.shape[1] != self.rank_ + 1:
             raise ValueError(f"X must have {self.rank_ + 1} columns, got {rows.shape[1]}")
         level, _, column = self.model_.bias_terms()

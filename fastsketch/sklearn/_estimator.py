@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from fastsketch._core.sparse import as_csr
+from fastsketch._core.sparse import as_csr, check_width
 from fastsketch._core.validation import as_real, as_seed, is_sparse
 from fastsketch._frame.batches import WeightedChunks, agreed, as_source, is_table
 from fastsketch._frame.loading import INCONSISTENT, from_bytes
@@ -41,8 +41,18 @@ EXACT_COPIES = 4
 
 
 # -- rows and seeds as scikit-learn has them ---------------------------------------------------------------------------
+def consistent_rows(X: Any, *, sum_duplicates: bool = True) -> Any:
+    """Return rows that scikit-learn may look at: scipy converts and stacks sparse arrays without a look at them."""
+    if getattr(X, "ndim", None) != 2:  # scikit-learn has a message of its own
+        return X
+    if is_sparse(X):
+        return as_csr(X, "X", sum_duplicates=sum_duplicates)
+    check_width(X.shape[1], "X")
+    return X
+
+
 def checked(estimator: BaseEstimator, X: Any, *, sum_duplicates: bool = True, **options: Any) -> Any:
-    """Validate data for an estimator that takes CSR: scipy converts and stacks sparse arrays without a look at them."""
+    """Validate rows for an estimator that takes CSR."""
     if isinstance(X, str | PathLike | Source):  # to scikit-learn a word that is no number
         if "y" in options:
             advice = "partial_fit(rows, y) learns the chunks of fs.open_rows(X) one after another"
@@ -51,9 +61,7 @@ def checked(estimator: BaseEstimator, X: Any, *, sum_duplicates: bool = True, **
             advice = f"fs.map_rows(estimator.{method}, X, output=...) writes what a method says of each"
         name = "a source" if isinstance(X, Source) else "the name of a file"
         raise TypeError(f"X is {name}, and this method takes rows: {advice}")
-    if is_sparse(X) and X.ndim == 2:  # scikit-learn has a message of its own for others
-        X = as_csr(X, "X", sum_duplicates=sum_duplicates)
-    return validate_data(estimator, X, accept_sparse="csr", **options)
+    return validate_data(estimator, consistent_rows(X, sum_duplicates=sum_duplicates), accept_sparse="csr", **options)
 
 
 def seed_of(random_state: int | RandomState | None) -> int:

@@ -82,6 +82,8 @@ class _SketchedOptimizer(Optimizer):
             "params", and options by their names.
         """
         _check({**self.defaults, **param_group})
+        if "params" not in param_group:
+            raise ValueError(f"param_group must hold 'params', got {', '.join(map(repr, param_group))}")
         super().add_param_group(param_group)
 
     def __setstate__(self, state: dict[str, Any]) -> None:

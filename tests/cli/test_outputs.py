@@ -247,6 +247,14 @@ def test_facts_that_a_full_disk_does_not_take(made, flags):
     assert fs.load(made / "full.fsk").n_rows == 60
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a full disk that every Linux has")
+@pytest.mark.parametrize("flags", ["--help", "--version", "sketch --help", "learn --set help"])
+def test_help_that_a_full_disk_does_not_take(flags):
+    command = f"{sys.executable} -m fastsketch {flags} > /dev/full"
+    found = subprocess.run(["sh", "-c", command], timeout=60, capture_output=True, text=True)
+    assert (found.returncode, found.stderr) == (2, "fastsketch: error: [Errno 28] No space left on device\n")
+
+
 def test_pipes_as_inputs(made):
     command = f"cat t.svm | {sys.executable} -m fastsketch learn /dev/stdin -o piped.fsk"
     found = subprocess.run(["sh", "-c", command], cwd=made, timeout=60, capture_output=True, text=True)

@@ -7,6 +7,7 @@ import pytest
 
 import fastsketch as fs
 from fastsketch.jobs import WorkerLost
+from fastsketch.jobs._engines import Processes
 from tests.helpers import same_state
 from tests.jobs import merge_tasks as tasks
 
@@ -94,6 +95,11 @@ def test_tasks_and_results_that_cannot_be_sent():
 @pytest.mark.parametrize("engine", ["serial", "threads", "processes"])
 def test_blas_runs_on_one_thread_in_tasks(engine):
     assert fs.map_merge(tasks.blas_threads, range(3), engine=engine, workers=2).n == 3
+
+
+def test_processes_are_spawned():
+    with Processes(1, 0) as engine:
+        assert engine._context.get_start_method() == "spawn"
 
 
 def test_merge_is_pure_and_ordered():

@@ -2,7 +2,8 @@
 
 First the C driver beside this file, then the compiled extensions: the package is built into a folder of its own, from
 the C that an ordinary build keeps, and tests run on it with the sanitizers' libraries loaded before everything else.
-`sanitized.py 2/3` runs the last third of the test files alone.
+`sanitized.py 2/3` runs the last third of the test files alone, `sanitized.py damaged` reads the damaged inputs of the
+long form of the tests: by bytes, and by structure.
 """
 
 import os
@@ -81,6 +82,9 @@ def heaps(paths, n):
 
 def files(turn):
     """Return the test files of a turn like "2/3", or all of them, a list for each process."""
+    if turn == "damaged":
+        test = f"{TESTS_AT}/reliability/test_inputs.py::test_"
+        return [[f"{test}{name}", "--long"] for name in ("damaged_inputs", "inputs_wrong_by_structure")]
     paths = [TESTS_AT / name for name in TESTS]
     paths = [file for path in paths for file in (path.rglob("test_*.py") if path.is_dir() else [path])]
     if turn:

@@ -358,6 +358,18 @@ def test_an_interrupt_leaves_the_model_before_or_after():
             assert trial.to_bytes() in (before, after)
 
 
+@pytest.mark.parametrize("method", ["ada_ffd", "ada_fd", "ada_full", "ada_diag"])
+def test_rates_of_the_absolute_loss_change_no_direction(method):
+    """Ties among the rows, too: the first of all is one."""
+    x = np.random.default_rng(0).standard_normal((50, 6))
+    y = np.where(np.arange(50) % 10, x[:, 0] + 1, 0)
+    options = {"method": method, "loss": "absolute", "fit_intercept": False, "scale": None}
+    models = [fs.AdaptiveSubgradient(3, learning_rate=eta, delta=d, **options) for eta, d in ((0.01, 1.0), (3.0, 0.1))]
+    one, other = (model.update(x, y)._state()[1] for model in models)
+    same = {"turn", "lam", "gram", "rows", "squares"} & one.keys()
+    assert same and all(np.array_equal(one[name], other[name]) for name in same)
+
+
 @pytest.mark.parametrize(("method", "form"), list(all_cases()))
 def test_what_leaves_the_range_is_refused_and_named(method, form):
     rows, y = stream(100, density=1.0)

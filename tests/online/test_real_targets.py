@@ -93,7 +93,8 @@ def test_blends_only_where_steps_know_the_scale():
         assert not blends(fs.SketchedNewton(loss="square", **given))
     for given in ({"learning_rate": 0.1}, {"method": "ada_diag"}, {"calibrate": False}):
         assert not blends(fs.AdaptiveSubgradient(loss="square", **given))
-    assert not blends(fs.SketchedNewton(loss="absolute"))
+    for loss in ("absolute", "huber"):
+        assert not blends(fs.SketchedNewton(loss=loss)) and not blends(fs.AdaptiveSubgradient(loss=loss))
 
 
 def test_rows_without_weight_and_targets_that_are_met_change_nothing():

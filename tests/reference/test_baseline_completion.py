@@ -1,5 +1,6 @@
 """The methods of the GLRL paper's tables: each reaches what its problem allows."""
 
+import contextlib
 import json
 import pickle
 
@@ -195,6 +196,12 @@ def test_they_are_kept_as_every_model_is(model, tmp_path):
     with pytest.raises(ZeroDivisionError):
         model.fit(x, callback=lambda line: 1 / 0)
     assert model.to_bytes() == before
+
+
+def test_alternating_steps_over_squares_that_are_infinite_end():
+    x = sparse.csr_array(np.full((6, 5), 1e272))
+    with np.errstate(all="ignore"), contextlib.suppress(np.linalg.LinAlgError):  # as LAPACK has it
+        AltMin(2, max_iterations=3).fit(x)
 
 
 @pytest.mark.parametrize("scale", [0.01, 100.0])

@@ -42,6 +42,7 @@ NEVER = ("SGH.update", "ADMML1.predict_proba")
 NEVER += tuple(f"{kind}.predict_proba" for kind in ("AISImpute", "AltMin", "WibergL1"))
 NEVER += ("CodeIndex.add_codes",)  # which needs the rows, too, where they are kept
 NEVER += ("Source.chunks_beside", "Source.read_beside")  # no column lies beside these rows
+ENDLESS = ("1e308", "huge values", "unaligned", "columns beyond memory")
 # Numbers of turns: a huge one is a long wait that was asked for.
 TURNS = {"epochs", "sweeps", "max_iterations", "max_power_iterations", "power_iterations", "inner_steps", "rounds"}
 TURNS |= {"steps", "max_inner_rank", "n", "m", "q", "retries", "reservoir_size", "batch_size", "workers", "d"}
@@ -492,7 +493,8 @@ def cases():
             for value in (*values, "itself"):
                 huge = value in ("2**31", "2**63", "2**70", "10**400", "1e308")
                 turns = parameter.name in TURNS or (parameter.name == "rank" and name.startswith(UNCHECKED))
-                unseen = value.startswith("broken") and name.startswith(UNCHECKED)  # scipy reads them as they are
+                # scipy reads broken ones as they are, LAPACK may not end on infinite squares, nor loops over columns
+                unseen = name.startswith(UNCHECKED) and (value.startswith("broken") or value in ENDLESS)
                 if not (huge and turns or unseen) and not (value == "itself" and owner is None):
                     yield name, item, owner, parameter.name, value
 

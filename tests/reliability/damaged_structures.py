@@ -3,7 +3,6 @@
 Run as a child: python damaged_structures.py FOLDER FIRST STOP, as damaged_inputs.py.
 """
 
-import os
 import sys
 from importlib import import_module
 from importlib.util import find_spec
@@ -54,7 +53,7 @@ def run(folder, first, stop):
             command = [*command, "-o", out]
         return case.path, name, case.read, case.right, command
 
-    try_all(cases, first, stop, limited="ASAN_OPTIONS" not in os.environ)
+    try_all(cases, first, stop)
 
 
 if __name__ == "__main__":

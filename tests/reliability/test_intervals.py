@@ -38,7 +38,7 @@ def test_intervals_against_an_oracle_in_long_double(amount):
         beyond += (off := outside(twin, low, high)) > 0
         ordered = (np.diff(values) <= 0).all() and (low <= values).all() and (values <= high).all()
         turned = np.abs(vectors @ vectors.T - np.eye(len(vectors))).max(initial=0.0)
-        misplaced += not ordered or turned > 1e-12
+        misplaced += int(not ordered or turned > 1e-12)
         if len(low) and low[0] > 0:
             widths.append(high[0] / low[0] - 1)
         if off > 0:

@@ -116,7 +116,9 @@ def test_estimators_of_before_go_on():
     learn(old)
 
 
-@pytest.mark.parametrize("name", [*list(BROKEN)[::7], "coo row too large", "csc32 indptr backwards"])
+@pytest.mark.parametrize(
+    "name", [*list(BROKEN)[::7], "coo row too large", "csc32 indptr backwards", "csr values are None"]
+)
 def test_sparse_rows_that_are_not_consistent_are_refused(name):
     good = abs(whole())
     y = np.where(np.arange(good.shape[0]) % 2, 1.0, -1.0)
@@ -126,11 +128,20 @@ def test_sparse_rows_that_are_not_consistent_are_refused(name):
         for method in ("transform", "predict", "mahalanobis", "score", "decision_function"):
             if hasattr(fitted, method) and method != "score":
                 calls.append(getattr(fitted, method))
+        if cls is LowRankCompleter:
+            calls.append(fitted.inverse_transform)
         if hasattr(fitted, "partial_fit"):
             calls.append(lambda bad, fitted=fitted: fitted.partial_fit(bad, y))
         for call in reversed(calls):
             with pytest.raises(ValueError, match="X is not a consistent"):
                 call(BROKEN[name]())
+
+
+def test_rows_that_are_too_wide_are_refused_before_a_look_at_them():
+    wide = np.broadcast_to(np.float32(1), (1, 2**31))
+    for cls in (*FREE, LowRankCompleter):
+        with pytest.raises(ValueError, match=r"X must have fewer than 2\*\*31 columns"):
+            cls().fit(wide, [1.0])
 
 
 @pytest.mark.parametrize("method", [SketchedPCA(2).fit(X).transform, SketchedCovariance().fit(X).mahalanobis])

@@ -253,6 +253,13 @@ def test_unknown_options_are_named():
         AdaFD([torch.zeros(3, 3, requires_grad=True)], sketch_sise=3)
 
 
+def test_a_group_without_parameters_is_named():
+    optimizer = AdaFD([torch.zeros(3, 3, requires_grad=True)])
+    with pytest.raises(ValueError, match="param_group must hold 'params', got 'a'"):
+        optimizer.add_param_group({"a": 1})
+    assert len(optimizer.param_groups) == 1
+
+
 @pytest.mark.parametrize("state", [3, b"x", [], np.ones(3), {}, {"state": {}}, {"state": [], "param_groups": []}])
 def test_what_is_no_state_is_refused(state):
     with pytest.raises(TypeError, match="state_dict must be what state_dict"):

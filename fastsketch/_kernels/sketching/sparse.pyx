@@ -47,6 +47,18 @@ def scan(const int64_t[::1] indptr, const real[::1] data):
     return bad, largest
 
 
+def largest_weighted(const int64_t[::1] indptr, const real[::1] data, const double[::1] root):
+    """max |value| root[i] over the values of rows i, in which scan has found no fault."""
+    cdef double value, largest = 0.0
+    cdef Py_ssize_t i
+    if data.shape[0]:
+        with nogil:
+            for i in range(root.shape[0]):
+                scan_csr(1, &indptr[i], &data[0], &value)
+                largest = max(largest, value * root[i])
+    return largest
+
+
 def largest_block(const int64_t[::1] indptr, Py_ssize_t first, Py_ssize_t later):
     """Nonzeros of the fullest block when rows are cut after `first` rows and then every `later` rows."""
     cdef Py_ssize_t n = indptr.shape[0] - 1, start = 0, stop = first

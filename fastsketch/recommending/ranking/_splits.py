@@ -320,6 +320,7 @@ def _timed(X: Any, times: ArrayLike) -> tuple[Any, NDArray[Any]]:
         raise TypeError(f"X must be a scipy.sparse matrix, got {type(X).__name__}")
     if X.format not in ("csr", "csc", "coo"):
         raise TypeError(f"X must be CSR, CSC or COO to go with times, got {X.format}")
+    csr = as_csr(X, "X", sum_duplicates=False, numbered=True)
     when: NDArray[Any] = np.asarray(times)
     if when.dtype.kind not in "fiuM":
         raise TypeError(f"times must be real numbers or datetime64, got dtype {when.dtype}")
@@ -328,9 +329,6 @@ def _timed(X: Any, times: ArrayLike) -> tuple[Any, NDArray[Any]]:
     wrong = np.isnat(when) if when.dtype.kind == "M" else ~np.isfinite(when)
     if wrong.any():
         raise ValueError(f"times must be finite: that of entry {int(np.argmax(wrong))} is not")
-    numbered = X.copy()
-    numbered.data = np.arange(len(X.data))
-    csr = as_csr(numbered, "X", sum_duplicates=False)
     order = csr.data
     return _as_array(type(csr)((np.asarray(X.data)[order], csr.indices, csr.indptr), shape=csr.shape)), when[order]
 

@@ -191,7 +191,7 @@ class AltMin(Completion):
             while True:
                 tried = factors - step * g
                 found, new = self._objective(side, tried, other, below, penalty)
-                if found <= value - 0.25 * step * float((g**2).sum()) or step * bound < 0.5:
+                if found <= value - 0.25 * step * float((g**2).sum()) or not step * bound >= 0.5:  # NaN, too
                     break
                 step *= 0.5
             factors, value, slopes = tried, found, new

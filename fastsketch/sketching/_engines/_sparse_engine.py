@@ -115,7 +115,7 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
 
     def largest_weighted(self, piece: Csr, root: NDArray[np.float64]) -> float:
         indptr, _, data = piece
-        return float((np.abs(data) * np.repeat(root, np.diff(indptr))).max(initial=0.0))
+        return kernel.largest_weighted(indptr, data, root)
 
     def absorb(self, piece: Csr, weights: NDArray[np.float64] | None) -> None:
         """Put a checked slice through the buffer."""

@@ -257,3 +257,17 @@ def test_numbers_that_may_be_ids_are_told(tmp_path, caplog):
         f"{tmp_path}/t.csv: these columns hold another whole number in every row, or zeros in front, and are read as "
         "numbers: 'id' (--ignore id, ignore=['id'], leaves it out)"
     ]
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "t.parquet", "t.feather"])
+def test_so_are_those_of_tables_with_types(tmp_path, caplog, kind):
+    frames = pytest.importorskip("polars" if kind == "polars" else "pandas")
+    held = frames.DataFrame({"id": range(1000, 1040), "x": [k % 3 for k in range(40)], "y": 40 * [0.5]})
+    if "." in kind:
+        pytest.importorskip("pyarrow")
+        getattr(held, f"to_{kind[2:]}")(tmp_path / kind)
+        held = tmp_path / kind
+    caplog.set_level("INFO", "fastsketch")
+    TableRows(held, label="y")
+    (record,) = caplog.records
+    assert "and are read as numbers: 'id' (--ignore id" in record.getMessage()

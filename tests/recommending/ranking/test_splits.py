@@ -162,7 +162,16 @@ def test_bad_input_is_named():
     ]:
         with pytest.raises(error, match=match):
             call()
-    x.indices[0] = 99
-    for call in (lambda: ranking.random_split(x), lambda: ranking.time_split(x, np.ones(x.nnz))):
-        with pytest.raises(ValueError, match="X is not a consistent csr matrix"):
-            call()
+    times = np.ones(x.nnz)
+    for attribute, value in (
+        ("indices", np.full(x.nnz, 99)),
+        ("indices", x.indices + 0.5),
+        ("indptr", None),
+        ("data", None),
+    ):
+        broken = x.copy()
+        setattr(broken, attribute, value)
+        with pytest.raises(ValueError, match="X is not a consistent (csr|sparse) matrix"):
+            ranking.random_split(broken)
+        with pytest.raises(ValueError, match="X is not a consistent (csr|sparse) matrix"):
+            ranking.time_split(broken, times)
