@@ -51,8 +51,8 @@ def signatures(rooms=ROOMS):
             yield name, inspect.signature(item)
             for method, member in inspect.getmembers(item, inspect.isroutine):
                 home = getattr(member, "__module__", None) or ""
-                if method.startswith("_") or not home.startswith("fastsketch"):
-                    continue
+                if method.startswith("_") or not home.startswith("fastsketch") or not callable(member):
+                    continue  # not callable: a cached_property, which Python 3.14 counts among routines
                 bound = not isinstance(inspect.getattr_static(item, method), classmethod | staticmethod)
                 parameters = list(inspect.signature(member).parameters.values())[bound:]
                 yield f"{name}.{method}", inspect.Signature(parameters)

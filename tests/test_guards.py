@@ -356,9 +356,9 @@ def test_a_call_costs_less_than_half_a_microsecond():
 
         guarded = changes(Plain.change)
 
-    n, names = 20_000, {"one": Same()}
+    n, names = 200, {"one": Same()}  # so few that some runs have a processor to themselves, whatever else it does
     plain, guarded = (
-        min(timeit.repeat(f"one.{name}(1, sample_weight=2)", globals=names, number=n, repeat=20)) / n
+        min(timeit.repeat(f"one.{name}(1, sample_weight=2)", globals=names, number=n, repeat=2000)) / n
         for name in ("change", "guarded")
     )
     print(f"\na guarded call: {1e9 * (guarded - plain):.0f} ns more than {1e9 * plain:.0f} ns")
