@@ -94,6 +94,21 @@ def test_names_that_were_checked_are_no_warning_in_another_process(tmp_path):
         assert _mapping.answer_part(pca.transform, "transform", fs.open_rows(frame), writer)[0] == len(STREAM)
 
 
+def test_rows_of_the_part_under_way_are_reported(folder, monkeypatch):
+    monkeypatch.setattr("fastsketch.jobs._progress.PAUSE", 0.0)
+    monkeypatch.setattr(_mapping, "FIRST_ROWS", 10)
+    reports = []
+    in_parts(
+        partial(np.sum, axis=1),
+        folder / "rows.npy",
+        folder / "out.npy",
+        progress=reports.append,
+        part_bytes=10 * ROWS.nbytes,
+    )
+    assert len(reports) > 2 and reports[0]["rows"] < len(ROWS) and reports[0]["parts"] == 0
+    assert all(report["fraction"] == report["rows"] / len(ROWS) for report in reports)
+
+
 # -- the same as one call ----------------------------------------------------------------------------------------------
 def sums(rows):
     return rows.sum(axis=1)

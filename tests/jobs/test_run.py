@@ -206,6 +206,7 @@ def test_progress_is_told(workers, engine, monkeypatch):
     fs.run(fs.FrequentDirections(5, solver="gram"), ROWS, workers=workers, engine=engine, progress=told.append)
     assert told[-1]["final"] and told[-1]["rows"] == 1000 and told[-1]["parts"] == told[-1]["n_parts"] == 10
     assert all(one["rows"] <= other["rows"] for one, other in zip(told, told[1:], strict=False))
+    assert all(one["fraction"] == one["rows"] / 1000 for one in told)
     assert told[-1]["certificate"]["error_bound"] > 0
     assert np.isclose(told[-1]["certificate"]["squared_norm"], (ROWS**2).sum())
 

@@ -1,5 +1,7 @@
 """Answers of SketchedEASE against all scores, and what it refuses."""
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -169,6 +171,15 @@ def test_numbers_whose_products_have_no_range_are_refused(dtype, scale):
 def test_weights_that_leave_the_range_are_refused(weight):
     with pytest.raises(ValueError, match="sample_weight leaves the range of float32: row 0 has"):
         fs.SketchedEASE(4).update(users(0, 30), weight)
+
+
+@pytest.mark.parametrize(("dtype", "most"), [("float32", 1e60), ("float64", 1e280)])
+def test_weights_are_taken_up_to_the_square_of_the_largest_number(dtype, most):
+    rows = users(0, 1)
+    squares = float((rows.toarray() ** 2).sum())
+    for weight, taken in ((0.9 * most, True), (1.1 * most, False), (1.1 / most, True), (0.9 / most, False)):
+        with nullcontext() if taken else pytest.raises(ValueError, match="sample_weight leaves the range"):
+            fs.SketchedEASE(4, activity_power=0.0, dtype=dtype).update(rows, weight / squares)
 
 
 @pytest.mark.parametrize(("dtype", "scale"), [("float32", 1e29), ("float32", 1e-29), ("float64", 1e139)])

@@ -6,9 +6,11 @@ from scipy import sparse
 
 import fastsketch as fs
 from fastsketch import reference
+from fastsketch.data.files import _state as state_files
 from fastsketch.recommending import _held_out as held_out
 from fastsketch.recommending import _item_weights
 from tests.helpers import same_state, tol
+from tests.reliability import states
 
 ITEMS = 40
 
@@ -229,7 +231,8 @@ def test_select_ridge_overrides_and_is_saved():
     again = fs.from_bytes(model.to_bytes())
     assert again.facts() == model.facts()
     assert model.select_ridge(users(3)).scores.max() >= path.scores.max() - 0.02
-    for wrong, message in (([], "positive numbers"), ([0.0], "positive numbers"), ([np.nan], "finite")):
+    positive = "positive numbers"
+    for wrong, message in (([], positive), ([0.0], positive), ([1.0, -1.0], positive), ([np.nan], "finite")):
         with pytest.raises(ValueError, match=message):
             model.select_ridge(users(3), wrong)
     with pytest.raises(ValueError, match="two items at least"):
@@ -245,6 +248,17 @@ def test_hidden_items_are_a_fifth_and_never_all():
     number = np.diff(hidden.indptr)
     assert number.min() >= 1 and np.diff(shown.indptr).min() >= 1
     assert np.array_equal(number, np.maximum(1, np.rint(0.2 * np.diff(rows.indptr))))
+
+
+def test_every_item_is_as_likely_to_be_hidden():
+    n, items = 4000, 16
+    rows = sparse.csr_array(np.ones((n, items)))
+    held = held_out.HeldOut(rows, np.ones(n), held_out.keys_of(rows, 0, 0), np.arange(n))
+    hidden = held_out.split_items(held, 0.25)[1].toarray()
+    often = hidden.mean(axis=0)  # 0.25, with a deviation of 0.007
+    assert (abs(often - 0.25) < 0.035).all()
+    together = hidden.T @ hidden / n  # two of one user: 0.25 * 3 / 15
+    assert (abs(together - 0.05)[~np.eye(items, dtype=bool)] < 0.02).all()
 
 
 # -- all or nothing ------------------------------------------------------------------------------------------------
@@ -280,3 +294,16 @@ def test_rows_are_not_changed():
     model = fs.SketchedEASE(12).update(rows)
     model.recommend(rows, exclude=rows), model.decision_block(rows), model.explain(rows[[0]], 3)
     assert all(np.array_equal(*pair) for pair in zip(copies, (rows.data, rows.indices, rows.indptr), strict=True))
+
+
+@pytest.mark.parametrize("name", [None, "squares", "held_key", "held_data"])
+def test_a_file_whose_sketch_or_reservoir_could_not_be_is_refused(name):
+    about, arrays = states.read(fs.SketchedEASE(12, reservoir_size=20, seed=3).update(users()).to_bytes())
+    names = [name] if name else [one for one in arrays if one.startswith("sketch_") and arrays[one].dtype.kind == "f"]
+    names = [one for one in names if arrays[one].size]
+    assert names
+    for one in names:
+        changed = {key: array.copy() for key, array in arrays.items()}
+        changed[one][(0,) * changed[one].ndim] = np.nan if changed[one].dtype.kind == "f" else 2**64 - 1
+        with pytest.raises(fs.StateError):
+            fs.from_bytes(state_files.pack(about, changed))

@@ -231,6 +231,21 @@ def test_the_lock_of_another_machine_is_respected(tmp_path, dead):
     assert lock_name(path).read_text() == "something else"
 
 
+@POSIX
+def test_a_lock_that_is_released_just_then_is_had(tmp_path, monkeypatch):
+    link, calls = os.link, []
+
+    def held_until_now(*names, **options):
+        calls.append(names)
+        if len(calls) == 1:
+            raise FileExistsError
+        return link(*names, **options)
+
+    monkeypatch.setattr(os, "link", held_until_now)
+    with locked(tmp_path / "m.fsk"):
+        assert lock_name(tmp_path / "m.fsk").exists() and len(calls) == 2
+
+
 def test_a_lock_that_was_removed_by_hand_is_not_removed_again(tmp_path, dead):
     path = tmp_path / "m.fsk"
     with locked(path):

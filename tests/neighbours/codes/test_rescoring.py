@@ -105,8 +105,10 @@ def test_whole_numbers_half_precision_and_large_numbers():
     with pytest.raises(ValueError, match="leave the range of numbers"):
         big = np.where(np.arange(40) % 2, 1e200, -1e200) + 0 * ROWS
         model.search(np.full((1, 40), 1e200), codes, metric="inner_product", rescore=big)
-    distances, _ = model.search(QUERIES * 1e160, codes, metric="cosine", rescore=ROWS * 1e160, oversample=64)
-    assert np.allclose(distances, -np.sort(-exact("cosine"), axis=1)[:, :10])
+    for form in (np.asarray, sparse.csr_array):
+        queries, rows = form(QUERIES * 1e160), form(ROWS * 1e160)
+        distances, _ = model.search(queries, codes, metric="cosine", rescore=rows, oversample=64)
+        assert np.allclose(distances, -np.sort(-exact("cosine"), axis=1)[:, :10])
 
 
 @pytest.mark.parametrize("model", [MODEL, fs.SketchQuantizer(6, sketch_size=64, block_rows=100).update(ROWS)])
