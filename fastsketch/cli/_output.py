@@ -11,7 +11,7 @@ from glob import has_magic
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, TextIO, cast
 
-from fastsketch.cli._signals import held
+from fastsketch.cli._signals import held, mute
 from fastsketch.data.files._lock import lock_name, locked
 from fastsketch.data.files._replacing import pour, regular_target, replacing, spooled, straight, sweep
 
@@ -195,14 +195,6 @@ def free_name(suffix: str) -> str:
     while Path(name := f"{stem}{f'-{tried}' if tried else ''}{suffix}").exists():
         tried += 1
     return name
-
-
-def mute(stream: TextIO) -> None:
-    """Let what is still printed to a stream whose reader has gone vanish, also when Python ends."""
-    with contextlib.suppress(OSError, ValueError):
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, stream.fileno())
-        os.close(null)
 
 
 def _is_standard_output(name: str) -> bool:

@@ -33,6 +33,7 @@ def parse(argv: Sequence[str] | None) -> Namespace:
 
 def run(args: Namespace) -> int:
     """Run the verb of these arguments, whose module is imported now; return the exit status."""
+    import_module("fastsketch._kernels.level")  # refuses a FASTSKETCH_LEVEL that this CPU lacks, before all else
     module, _, function = VERBS[args.verb].run.partition(".")
     return getattr(import_module(f"fastsketch.cli.{module}"), function)(args) or 0
 

@@ -1,9 +1,11 @@
-"""Ctrl-C, SIGTERM and SIGHUP: one exception, which waits while a result is being written."""
+"""What ends a command from outside: signals, one exception that waits while a result is written; readers that go."""
 
 import contextlib
+import os
 import signal
 import threading
 from collections.abc import Generator
+from typing import TextIO
 
 NAMES = ("SIGINT", "SIGTERM", "SIGHUP")  # the last is not everywhere
 OF_CTRL_C = 128 + signal.SIGINT
@@ -59,3 +61,11 @@ def held() -> Generator[None]:
         number = _waiting[0]
         _waiting.clear()
         raise Interrupted(number)
+
+
+def mute(stream: TextIO) -> None:
+    """Let what is still printed to a stream whose reader has gone vanish, also when Python ends."""
+    with contextlib.suppress(OSError, ValueError):
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, stream.fileno())
+        os.close(null)
