@@ -7,7 +7,7 @@ import argparse
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 # The value of --progress without one.
 LINE = "line"
@@ -136,27 +136,22 @@ def _with_values(texts: Sequence[str]) -> list[str]:
 
 
 # -- verbs ------------------------------------------------------------------------------------------------------------
-Declare = Callable[[Parser], None]
-Declaring = TypeVar("Declaring", bound=Declare)
-
-
 class Verb(NamedTuple):
     """A command: the function that runs it ("module.function"), its help, and what declares its flags."""
 
     run: str
     help: str
-    declare: Declare
+    declare: Callable[[Parser], None]
 
 
 VERBS: dict[str, Verb] = {}
 
 
-def verb(name: str, run: str, help: str) -> Callable[[Declaring], Declaring]:
+def verb(name: str, run: str, help: str) -> Callable[[Callable[[Parser], None]], None]:
     """Make a verb of a function that declares flags; its docstring is what --help says, with examples at its end."""
 
-    def keep(declare: Declaring) -> Declaring:
+    def keep(declare: Callable[[Parser], None]) -> None:
         VERBS[name] = Verb(run, help, declare)
-        return declare
 
     return keep
 
@@ -211,13 +206,13 @@ def parameters_of(args: Namespace, *classes: Any) -> dict[str, Any]:
     from fastsketch._frame.parameters import annotation_of, from_text, unknown_keyword
 
     declared = {name: cls for cls in reversed(classes) for name, item in cls._declared.items() if not item.fixed}
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, text in args.settings.items():
         if name not in declared:
             whose = " and ".join(cls.__name__ for cls in classes)
             raise ValueError(f"{unknown_keyword(whose, name, declared)}; --set help lists them")
-        found[name] = from_text(text, flag_of(args, name), annotation_of(declared[name], name))
-    return found
+        values[name] = from_text(text, flag_of(args, name), annotation_of(declared[name], name))
+    return values
 
 
 def flag_of(args: Namespace, name: str) -> str:

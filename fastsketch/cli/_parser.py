@@ -53,11 +53,6 @@ def parser_of(name: str) -> Parser:
     return parser
 
 
-def examples_of(name: str) -> list[str]:
-    """Return the examples of a verb."""
-    return [line.strip() for line in (parser_of(name).epilog or "").splitlines()[1:]]
-
-
 def top_parser() -> argparse.ArgumentParser:
     """Return the parser of a command line without a verb: it shows the verbs, or complains."""
     parser = argparse.ArgumentParser(

@@ -27,7 +27,7 @@ def handled() -> Generator[None]:
     """Raise Interrupted on signals in this block; one that was ignored before still is, as under nohup."""
     before: dict[int, object] = {}
     if threading.current_thread() is threading.main_thread():
-        for number in (getattr(signal, name) for name in NAMES if hasattr(signal, name)):
+        for number in [getattr(signal, name) for name in NAMES if hasattr(signal, name)]:
             if signal.getsignal(number) not in (signal.SIG_IGN, None):
                 before[number] = signal.signal(number, _on_signal)
     try:
