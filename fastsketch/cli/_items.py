@@ -56,7 +56,8 @@ class Ones(Derived):
 
     def read(self, start_row: int = 0) -> Iterator[tuple[Any, int]]:
         """See Source."""
-        for rows, position in self._of.read(start_row):
+        chunks: Any = self._of.read(start_row)
+        for rows, position in chunks:
             # all else is as it was, for the model to refuse
             if is_sparse(rows):
                 data = np.where(rows.data > 0, 1, rows.data)
