@@ -41,7 +41,7 @@ _ROOMS = ("data", "jobs", "lowrank", "neighbours", "online", "recommending", "re
 
 __all__ = [*_HOME, *_ROOMS, "__version__"]  # pyright: ignore[reportUnsupportedDunderAll]  __init__.pyi has them
 
-_registry.provide("engine dask", "fastsketch.jobs.dask", "engine")
+_registry.provide("engine dask", "fastsketch.jobs.dask._engine", "Cluster")
 
 
 def __getattr__(name: str) -> Any:

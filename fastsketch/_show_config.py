@@ -117,36 +117,27 @@ def _blas() -> dict[str, dict[str, Any]]:
 
     import_module("numpy.linalg")
     import_module("scipy.linalg.cython_blas")
-    found: list[dict[str, Any]] = [
+    libraries: list[dict[str, Any]] = [
         library for library in import_module("threadpoolctl").threadpool_info() if library["user_api"] == "blas"
     ]
     built: Any = {"numpy": numpy.show_config, "scipy": scipy.show_config}
     out: dict[str, dict[str, Any]] = {}
     for owner in built:
-        own = [library for library in found if {owner, f"{owner}.libs"} & set(Path(library["filepath"]).parts)]
-        shared = [
-            library for library in found if not {"numpy.libs", "scipy.libs"} & set(Path(library["filepath"]).parts)
-        ]
-        if library := next(iter(own or shared), None):
-            threads = library["num_threads"]
-            if library["filepath"] == pool.adopted:
-                threads = pool.blas_threads()  # not the one that a kernel at work has for the moment
-            out[owner] = {
-                "name": library["internal_api"],
-                "version": library["version"],
-                "threads": threads,
-                "architecture": library.get("architecture"),
-                "file": library["filepath"],
-            }
-        else:  # of a kind that threadpoolctl does not know, as Accelerate
-            told = built[owner](mode="dicts")["Build Dependencies"]["blas"]
-            out[owner] = {
-                "name": told.get("name"),
-                "version": told.get("version"),
-                "threads": None,
-                "architecture": None,
-                "file": None,
-            }
+        folders = [(library, set(Path(library["filepath"]).parts)) for library in libraries]
+        own = [library for library, parts in folders if {owner, f"{owner}.libs"} & parts]
+        shared = [library for library, parts in folders if not {"numpy.libs", "scipy.libs"} & parts]
+        # one of a kind that threadpoolctl does not know, as Accelerate, says what it was built with
+        library = next(iter(own or shared), None) or built[owner](mode="dicts")["Build Dependencies"]["blas"]
+        threads, file = library.get("num_threads"), library.get("filepath")
+        if file is not None and file == pool.adopted:
+            threads = pool.blas_threads()  # not the one that a kernel at work has for the moment
+        out[owner] = {
+            "name": library.get("internal_api", library.get("name")),
+            "version": library.get("version"),
+            "threads": threads,
+            "architecture": library.get("architecture"),
+            "file": file,
+        }
     return out
 
 

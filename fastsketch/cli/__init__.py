@@ -8,12 +8,10 @@ is one line on standard error.
 """
 
 import contextlib
-import logging
 import os
 import sys
 import warnings
 from collections.abc import Generator, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
@@ -49,18 +47,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str] | None) -> int:
-    try:
-        import_module("fastsketch._kernels.level")
-    except ValueError as error:  # FASTSKETCH_LEVEL names a level that this CPU lacks: no other import would pass
-        _complain(f"error: {error}", error)
-        return 2
-    from fastsketch.cli._output import mute
     from fastsketch.cli._parser import parse, run
-    from fastsketch.cli._signals import OF_CTRL_C, handled
+    from fastsketch.cli._signals import OF_CTRL_C, handled, mute
 
     try:
-        with handled(), _warnings_in_words(), _news_in_words():
-            status = run(parse(argv))
+        with handled():
+            args = parse(argv)
+            with _lines_on_standard_error():
+                status = run(args)
             sys.stdout.flush()
     except KeyboardInterrupt as stop:
         _complain("interrupted", stop)
@@ -77,44 +71,31 @@ def _run(argv: Sequence[str] | None) -> int:
 
 
 @contextlib.contextmanager
-def _warnings_in_words() -> Generator[None]:
-    """Let warnings be lines for the person who runs a command: without a place in the source, which is not theirs."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("default", UserWarning)
-        warnings.showwarning = _warn
-        yield
+def _lines_on_standard_error() -> Generator[None]:
+    """Print warnings and news of the library as lines without a place in the source; of like news the first."""
+    import logging
 
+    said: set[object] = set()
 
-class _Lines(logging.Handler):
-    """A handler that prints what the library logs, a line each; of the same in many files the first."""
+    def warn(message: Warning | str, *_: Any, **__: Any) -> None:
+        _say(f"warning: {message}")
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._told: set[object] = set()
-
-    def emit(self, record: logging.LogRecord) -> None:
+    def tell(record: logging.LogRecord) -> bool:
         key = (record.msg, *cast("tuple[object, ...]", record.args or ())[1:])
-        if key not in self._told:
-            self._told.add(key)
+        if key not in said:
+            said.add(key)
             _say(record.getMessage())
+        return False
 
-
-@contextlib.contextmanager
-def _news_in_words() -> Generator[None]:
-    """Let what the library tells its logger be lines of the command."""
-    logger, handler = logging.getLogger("fastsketch"), _Lines()
-    level = logger.level
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-    try:
+    logger = logging.getLogger("fastsketch")
+    with warnings.catch_warnings(), contextlib.ExitStack() as stack:
+        warnings.simplefilter("default", UserWarning)
+        warnings.showwarning = warn
+        stack.callback(logger.setLevel, logger.level)
+        stack.callback(logger.removeFilter, tell)
+        logger.setLevel(logging.INFO)
+        logger.addFilter(tell)
         yield
-    finally:
-        logger.removeHandler(handler)
-        logger.setLevel(level)
-
-
-def _warn(message: Warning | str, *_: Any, **__: Any) -> None:
-    _say(f"warning: {message}")
 
 
 def _complain(text: str, error: BaseException) -> None:

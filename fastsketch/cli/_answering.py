@@ -8,14 +8,12 @@ from typing import Any
 from numpy.typing import NDArray
 
 from fastsketch.cli import _lowrank
-from fastsketch.cli._job import limited
-from fastsketch.cli._labelled import Reading, reading_as_learned
-from fastsketch.cli._learner_answers import Answers, as_answers, shown
-from fastsketch.cli._models import load_model
+from fastsketch.cli._labelled import require_labels, rows_as_learned
 from fastsketch.cli._output import Output, output_of
-from fastsketch.cli._report import report
-from fastsketch.cli._row_by_row import InTurn, job_of, named_output, suffix_of, timed, write_answers
-from fastsketch.cli._scoring import scorer_of
+from fastsketch.cli._reading import load_model
+from fastsketch.cli._row_by_row import InTurn, answer_rows, job_of
+from fastsketch.cli._scoring import LinearLearner, scorer_of, shown
+from fastsketch.data.files import StateError
 from fastsketch.data.sources import Source, naming
 from fastsketch.jobs._engines import tell
 from fastsketch.jobs._mapping import check_names, in_parts, length
@@ -32,55 +30,48 @@ MOST_SHOWN = 20
 # -- predict -----------------------------------------------------------------------------------------------------------
 def predict(args: Namespace) -> None:
     """Write labels, values, probabilities or scores of rows, or say how good they are; of pairs by a low-rank model."""
-    model = load_model(args.model)
+    models = LowRankModel | LinearLearner
+    model: Any = load_model(args.model, models, ": models of 'learn' and 'complete' predict")
     if isinstance(model, LowRankModel):
         _lowrank.predict(args, model)
         return
+    if model.n_rows == 0:
+        raise StateError(f"{args.model} holds a model that has seen no rows")
     if args.what == "metrics":
         _measure(args, model)
         return
     if args.target is not None:
         raise ValueError("--target names labels, which --what metrics alone looks at")
-    suffix = suffix_of(args.output, ".csv")
-    with output_of(args, suffix, name=named_output(args)) as out:
-        answers = as_answers(model, args.model)
-        if args.rank is not None:
-            raise ValueError("--rank is of pairs: this model predicts rows")
-        heads, ask = _asked(args, answers)
-        source = reading_as_learned(model, args, labelled=False).whole(args.inputs)
-        found = write_answers(args, out, ask, source, suffix, heads)
-        report(args, {"n_rows": found.n_rows, **timed(found), "output": args.output}, out)
+    if args.rank is not None:
+        raise ValueError("--rank is of pairs: this model predicts rows")
+    heads, method = _asked(args.what, model)
+    answer_rows(args, method, rows_as_learned(model, args, labelled=False), ".csv", heads)
 
 
-def _asked(args: Namespace, answers: Answers) -> tuple[list[str], Callable[[Any], NDArray[Any]]]:
-    """Return (names of the columns, none for labels and values; the function that gives them)."""
-    classes = answers.classes
-    if args.what == "probabilities":
-        if classes is None:
-            raise ValueError(
-                f"--what probabilities: the model predicts real values (its loss is {answers.model.loss!r})"
-            )
-        return [shown(label) for label in classes], answers.probabilities
-    if args.what == "scores":
-        several = classes is not None and len(classes) > 2
-        return [shown(label) for label in classes] if several and classes is not None else ["score"], answers.scores
-    return [], answers.predict
+def _asked(what: str, model: LinearLearner) -> tuple[list[str], Callable[[Any], NDArray[Any]]]:
+    """Return (names of the columns, none for labels and values; the method that gives them)."""
+    names = [] if model.classes is None else list(map(shown, model.classes))
+    if what == "labels":
+        return [], model.predict
+    if what == "scores":
+        return names if len(names) > 2 else ["score"], model.decision_function
+    if not names:
+        raise ValueError(f"--what probabilities: the model predicts real values (its loss is {model.loss!r})")
+    return names, model.predict_proba
 
 
 # -- metrics -----------------------------------------------------------------------------------------------------------
-def _measure(args: Namespace, model: Any) -> None:
+def _measure(args: Namespace, model: LinearLearner) -> None:
     """Print how good a learned model is on labelled rows."""
     if args.output != "-" or args.resume:
         raise ValueError("--what metrics is printed: there is no output to write, nor to go on with")
     args.output = None
-    answers = as_answers(model, args.model)
     with output_of(args) as out:
         started = time.perf_counter()
-        with limited(args.threads):
-            facts = scored(args, answers, reading_as_learned(answers.model, args, labelled=True), out)
+        facts = scored(args, model, out)
         seconds = time.perf_counter() - started
         counts = None if args.json else facts.pop("confusion", None)
-        report(args, facts | {"seconds": seconds, "rows_per_second": facts["examples"] / seconds}, out)
+        out.report(facts | {"seconds": seconds, "rows_per_second": facts["examples"] / seconds})
         if counts is not None:
             _show(counts, out)
 
@@ -96,29 +87,30 @@ def _show(confusion: dict[str, dict[str, int]], out: Output) -> None:
         out.say(f"{name:>{width}}" + "".join(f"{n:>{width},}" for n in line.values()))
 
 
-def scored(args: Namespace, answers: Answers, reading: Reading, out: Output) -> dict[str, Any]:
+def scored(args: Namespace, model: LinearLearner, out: Output) -> dict[str, Any]:
     """Return how good a model is on the labelled rows of args.inputs."""
-    source, job, scorer = reading.whole(args.inputs), job_of(args, out), scorer_of(answers)
+    source, job, scorer = rows_as_learned(model, args, labelled=True), job_of(args, out), scorer_of(model)
+    require_labels(source)
     if not isinstance(source, InTurn):
-        check_names(answers.predict, source)
+        check_names(model.predict, source)
     parts = source.parts(job.part_bytes)
-    found: dict[int, Any] = {}
-    with Reporter(job.progress, source, len(parts)) as told:
-        tasks = ((number, score_part, (reading, part)) for number, part in enumerate(parts))
-        for number, (n_rows, counts) in in_parts(answers, tasks, parts, job, told):
-            found[number] = counts
-            told.finished(JobNode(None, n_rows, number, number, {}))
+    counts: dict[int, Any] = {}
+    with Reporter(job.progress, source, len(parts)) as reporter:
+        tasks = ((number, score_part, (part,)) for number, part in enumerate(parts))
+        for number, (n_rows, counted) in in_parts(model, tasks, parts, job, reporter):
+            counts[number] = counted
+            reporter.finished(JobNode(None, n_rows, number, number, {}))
     for number in range(len(parts)):  # in their order: sums depend on it in the last bit
-        scorer.join(found[number])
+        scorer.join(counts[number])
     return scorer.facts()
 
 
-def score_part(answers: Answers, reading: Reading, part: Source) -> tuple[int, Any]:
+def score_part(model: LinearLearner, part: Source) -> tuple[int, Any]:
     """Return (rows of a part, counts of how good the answers for them are)."""
-    scorer, total = scorer_of(answers), 0
+    scorer, total = scorer_of(model), 0
     for source in part.each():
         row = 0
-        for rows, labels, _ in reading.labelled(source):
+        for rows, labels, _ in source.chunks_beside():
             n = length(rows)
             for start in range(0, n, ROWS_AT_A_TIME):
                 piece = slice(start, min(start + ROWS_AT_A_TIME, n))

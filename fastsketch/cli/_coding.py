@@ -1,28 +1,28 @@
-"""Models of codes: what quantize learns, and what transform and search do with it."""
+"""quantize, transform: models of codes, and what a model makes of every row: components, densities, codes, rows."""
 
 import time
 from argparse import Namespace
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from fastsketch._core.progress import ProgressLine
-from fastsketch.cli._arrays_in_files import matrix
 from fastsketch.cli._flags import parameters_of
-from fastsketch.cli._in_parts import learn_in_parts, rows_of
-from fastsketch.cli._job import limited
-from fastsketch.cli._models import load_model
+from fastsketch.cli._in_parts import learn_files
 from fastsketch.cli._output import output_of
-from fastsketch.cli._reading import rows_in
-from fastsketch.cli._report import report
-from fastsketch.cli._row_by_row import named_output, suffix_of, timed, write_answers
-from fastsketch.data.files import StateError
+from fastsketch.cli._reading import load_model, matrix, rows_in
+from fastsketch.cli._row_by_row import answer_rows
+from fastsketch.data.files import StateError, read_header
+from fastsketch.data.sources import comes_once
 from fastsketch.jobs._fields import Spec
 from fastsketch.jobs._outputs import npy_header
 from fastsketch.neighbours.hashing import SketchHash
 from fastsketch.neighbours.quantizing import SketchQuantizer
+from fastsketch.sketching import FrequentDirections
 
 Coder = SketchHash | SketchQuantizer
+NO_CODER = ", not a SketchHash or a SketchQuantizer"
 # Bytes of a code, unless it is to be of bits.
 N_BYTES = 20
 # Of decoded rows that are written at a time.
@@ -38,39 +38,51 @@ def quantize(args: Namespace) -> None:
         raise ValueError("--n-bits makes a hash and --n-bytes a quantizer: give one of them")
     else:
         model = SketchHash(**parameters_of(args, SketchHash))
-    with output_of(args) as out:
-        report(args, learn_in_parts(args, model, out, rows_of(args)), out)
+    learn_files(args, model)
 
 
-def load_coder(path: str) -> Coder:
-    """Return the model of 'quantize' in a file."""
-    return as_coder(load_model(path), path)
+# -- transform ---------------------------------------------------------------------------------------------------------
+METHODS = {"components": "transform", "scores": "score_samples", "distances": "mahalanobis"}
 
 
-def as_coder(model: Any, path: str) -> Coder:
-    """Return a model that makes codes as such; StateError for any other."""
-    if not isinstance(model, SketchHash | SketchQuantizer):
-        raise StateError(f"{path} holds a {type(model).__name__}, not a SketchHash or a SketchQuantizer")
-    return model
+def transform(args: Namespace) -> None:
+    """Write what a model makes of every row."""
+    estimator = None if comes_once(args.model) else _saved_estimator(args)
+    model = load_model(args.model) if estimator is None else estimator
+    if isinstance(model, SketchHash | SketchQuantizer):
+        what, known = args.what or "codes", {"codes": _encode, "rows": _decode}
+        if what not in known:
+            raise ValueError(f"--what must be {' or '.join(known)} for a {type(model).__name__}, got {what}")
+        for flag, value in (("n-components", args.n_components), ("beside", args.beside)):
+            if value is not None:
+                raise ValueError(f"--{flag} is not for codes")
+        known[what](args, model)
+        return
+    if args.factors:
+        raise ValueError(f"--factors is for codes of a hash: {args.model} holds a {type(model).__name__}")
+    estimator, what = estimator or _estimator_of(args, model), args.what or "components"
+    known = [name for name, method in METHODS.items() if hasattr(estimator, method)]
+    if what not in known:
+        raise ValueError(
+            f"--what must be {' or '.join(known) or 'nothing'} for a {type(estimator).__name__}, got {what}"
+        )
+    source = rows_in(args, estimator.n_features_in_, getattr(estimator, "feature_names_in_", None))
+    heads = [str(name) for name in estimator.get_feature_names_out()] if what == "components" else [what]
+    heads = heads if args.beside is None else [str(args.beside), *heads]
+    answer_rows(args, getattr(estimator, METHODS[what]), source, ".csv", heads, {"columns": len(heads)})
 
 
-def encode(args: Namespace, model: Coder) -> None:
+def _encode(args: Namespace, model: Coder) -> None:
     """Write the codes of the rows of files into one .npy, or a folder of Parquet."""
-    suffix = suffix_of(args.output, ".npy")
-    with output_of(args, suffix, name=named_output(args)) as out:
-        if args.factors and not isinstance(model, SketchHash):
-            raise ValueError(f"--factors is for codes of a hash: those of {args.model} have theirs already")
-        encoder = model.encoder(factors=True) if args.factors and isinstance(model, SketchHash) else model.encoder()
-        source = rows_in(args, model.n_features, model.feature_names)
-        found = write_answers(args, out, encoder.encode, source, suffix)
-        facts: dict[str, Any] = {"n_rows": found.n_rows}
-        if isinstance(model, SketchHash):
-            facts["n_bits"] = model.n_bits
-        facts |= {"bytes_per_code": encoder.width, **timed(found)}
-        report(args, {**facts, "output": args.output}, out)
+    if args.factors and not isinstance(model, SketchHash):
+        raise ValueError(f"--factors is for codes of a hash: those of {args.model} have theirs already")
+    encoder = model.encoder(factors=True) if args.factors and isinstance(model, SketchHash) else model.encoder()
+    facts: dict[str, Any] = {"n_bits": model.n_bits} if isinstance(model, SketchHash) else {}
+    source = rows_in(args, model.n_features, model.feature_names)
+    answer_rows(args, encoder.encode, source, ".npy", facts={**facts, "bytes_per_code": encoder.width})
 
 
-def decode(args: Namespace, model: Coder) -> None:
+def _decode(args: Namespace, model: Coder) -> None:
     """Write the rows that codes stand for into one .npy."""
     if len(args.inputs) > 1:
         raise ValueError(f"--what rows takes one file of codes, got {len(args.inputs)}")
@@ -85,7 +97,7 @@ def decode(args: Namespace, model: Coder) -> None:
         step = max(1, CHUNK_BYTES // (4 * d))
         progress, started = ProgressLine(out.title, args.progress), time.perf_counter()
         rows_as = Spec(("",), (np.dtype(np.float32).str,), ((d,),))
-        with limited(args.threads), out.writing() as file:
+        with out.writing() as file:
             file.write(npy_header(rows_as, len(codes)))
             for start in range(0, len(codes), step):
                 rows = encoder.decode(np.array(codes[start : start + step]))
@@ -93,4 +105,37 @@ def decode(args: Namespace, model: Coder) -> None:
                 progress.show(start / len(codes), start)
         progress.show(1.0, len(codes), final=True)
         seconds = time.perf_counter() - started
-        report(args, {"n_rows": len(codes), "n_features": d, "seconds": seconds, "output": args.output}, out)
+        out.report({"n_rows": len(codes), "n_features": d, "seconds": seconds})
+
+
+def _sklearn() -> Any:
+    try:
+        return import_module("fastsketch.sklearn")
+    except ImportError as error:
+        raise ImportError("transform needs scikit-learn: pip install 'fastsketch[sklearn]'") from error
+
+
+def _saved_estimator(args: Namespace) -> Any:
+    """Return the estimator that a file holds, or None if it holds another model."""
+    about = read_header(args.model)
+    if about.get("home") != "fastsketch.sklearn":
+        return None
+    if args.n_components is not None:
+        raise ValueError("--n-components is for sketches: an estimator has its own")
+    cls = getattr(_sklearn(), str(about["kind"]), None)
+    if cls is None or not hasattr(cls, "load"):
+        raise StateError(f"{args.model} holds a {about['kind']}, which this version of fastsketch does not know")
+    return cls.load(args.model)
+
+
+def _estimator_of(args: Namespace, model: Any) -> Any:
+    """Return the estimator that has learned a sketch."""
+    sklearn = _sklearn()
+    if not isinstance(model, FrequentDirections):
+        raise StateError(
+            f"{args.model} holds a {type(model).__name__}, not a sketch, an estimator with components or a model of "
+            "codes"
+        )
+    if args.what not in (None, "components"):
+        return sklearn.SketchedCovariance.from_sketch(model)
+    return sklearn.SketchedPCA.from_sketch(model, n_components=args.n_components)

@@ -1,8 +1,7 @@
-"""sketch, audit, merge, info and demo."""
+"""sketch, audit, merge, info, demo and warm-up."""
 
 # pyright: reportPrivateUsage=false
 
-import json
 import time
 import warnings
 from argparse import Namespace
@@ -17,17 +16,12 @@ import fastsketch as fs
 from fastsketch._core.progress import ProgressLine
 from fastsketch._core.validation import as_integer
 from fastsketch._frame.model import MergeableModel
-from fastsketch.cli._by_group import groups
 from fastsketch.cli._flags import flag_of, parameters_of
-from fastsketch.cli._in_parts import learn_in_parts, rows_of
-from fastsketch.cli._job import limited
-from fastsketch.cli._models import load_model
-from fastsketch.cli._output import output_of
-from fastsketch.cli._reading import rows_in
-from fastsketch.cli._report import SPECTRUM, finite, report
-from fastsketch.data.files import StateError
+from fastsketch.cli._in_parts import learn_files
+from fastsketch.cli._output import SPECTRUM, Output, output_of
+from fastsketch.cli._reading import how_read, load_model, rows_in
 from fastsketch.data.sources import Source, comes_once
-from fastsketch.data.sources._source import Place
+from fastsketch.data.sources._select import Derived
 from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._rows_again import OtherRows
 
@@ -44,17 +38,15 @@ def sketch(args: Namespace) -> None:
     if args.refine is not None:
         _refuse(args, "--refine", ("by", "passes", *PARTS, *args.settings))
         _refine(args)
-        return
-    if args.by is not None:
+    elif args.by is not None:
         _refuse(args, "--by", ("passes", *PARTS))
-        groups(args)
-        return
-    _refuse(args, "a sketch without --by", ("max_memory", "folder"))
-    model = FrequentDirections(**parameters_of(args, FrequentDirections))
-    if as_integer(args.passes, "--passes", 1, 3) > 1:
-        model._check_rereadable("--passes 2")
-    with output_of(args) as out:
-        report(args, learn_in_parts(args, model, out, rows_of(args)), out)
+        _sketch_groups(args)
+    else:
+        _refuse(args, "a sketch without --by", ("max_memory", "folder"))
+        model = FrequentDirections(**parameters_of(args, FrequentDirections))
+        if as_integer(args.passes, "--passes", 1, 3) > 1:
+            model._check_rereadable("--passes 2")
+        learn_files(args, model)
 
 
 def _refuse(args: Namespace, what: str, names: Iterable[str]) -> None:
@@ -69,101 +61,112 @@ def _refuse(args: Namespace, what: str, names: Iterable[str]) -> None:
 def _refine(args: Namespace) -> None:
     """Read the rows of a sketch once more, and save what that makes of it."""
     with output_of(args, over_input=True) as out:
-        model = _sketch_in(args.refine, "is refined")
+        model = load_model(args.refine, FrequentDirections, ": only a sketch is refined")
         model._check_rereadable("--refine")
         sources = rows_in(args, model.n_features, model.feature_names).each()
         started = time.perf_counter()
-        with limited(args.threads), warnings.catch_warnings():
+        with warnings.catch_warnings():
             warnings.simplefilter("error", OtherRows)
             try:
                 model.refine([_Watched(source, args.progress) for source in sources])
             except OtherRows as other:
                 raise ValueError(str(other)) from None
             out.save(model)
-        facts = {**model.facts(), "seconds": time.perf_counter() - started}
-        report(args, {**facts, "output": args.output}, out)
+        out.report({**model.facts(), "seconds": time.perf_counter() - started})
 
 
-def _sketch_in(name: str, what: str) -> FrequentDirections:
-    model = load_model(name)
-    if not isinstance(model, FrequentDirections):
-        raise StateError(f"{name} holds a {type(model).__name__}: only a sketch {what}")
-    return model
+def _sketch_groups(args: Namespace) -> None:
+    """Sketch the groups of rows of files into one state file, or one table."""
+    as_table = Path(args.output).suffix.lower() == ".parquet"
+    with output_of(args, ".parquet" if as_table else ".fsk") as out:
+        started = time.perf_counter()
+        sketches = fs.sketch_groups(
+            list(args.inputs),
+            by=args.by,
+            **how_read(args, args.n_features),
+            max_memory=args.max_memory,
+            # temporary files lie beside the result, for which there is to be space
+            folder=str(out.path.parent) if args.folder is None and out.path is not None else args.folder,
+            progress=args.progress,
+            **parameters_of(args, fs.GroupSketches),
+        )
+        if not len(sketches):
+            raise ValueError("the inputs hold no rows")
+        sketches.notes = {"inputs": [Path(path).name for path in args.inputs], "by": args.by}
+        seconds = time.perf_counter() - started
+        with out.writing() as file:
+            if as_table:
+                sketches.to_parquet(file)
+            else:
+                sketches._write(file)
+        out.report({**sketches.facts(), "seconds": seconds, "rows_per_second": sketches.n_rows / seconds})
 
 
 def audit(args: Namespace) -> int:
     """Measure the error of a sketch over the rows of files; nothing is written. 1 if its certificate does not hold."""
-    model = _sketch_in(args.model, "is audited")
+    model = load_model(args.model, FrequentDirections, ": only a sketch is audited")
     model._rereadable("an audit")
     if once := [path for path in args.inputs if comes_once(path)]:
         raise ValueError(f"an audit reads rows again, and those of {once[0]} come once: save them to a file first")
     sources = rows_in(args, model.n_features, model.feature_names).each()
     watched = [_Watched(source, args.progress) for source in sources]
     started = time.perf_counter()
-    with limited(args.threads), warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always", UserWarning)
-        found = model.audit(watched, accuracy=args.accuracy)
-    total = model.squared_norm
-    same_rows = not any(issubclass(warning.category, OtherRows) for warning in told)
-    facts = {"kind": "Audit", "n_rows": model.n_rows, "n_features": model.n_features, **found._asdict()}
-    facts |= {"relative_error": found.error / total if 0 < total < float("inf") else 0.0}
-    report(args, {**facts, "same_rows": same_rows, "seconds": time.perf_counter() - started})
-    for warning in told:
+    with output_of(args) as out:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", UserWarning)
+            audited = model.audit(watched, accuracy=args.accuracy)
+        total = model.squared_norm
+        same_rows = not any(issubclass(warning.category, OtherRows) for warning in caught)
+        facts = {"kind": "Audit", "n_rows": model.n_rows, "n_features": model.n_features, **audited._asdict()}
+        facts |= {"relative_error": audited.error / total if 0 < total < float("inf") else 0.0}
+        out.report({**facts, "same_rows": same_rows, "seconds": time.perf_counter() - started})
+    for warning in caught:
         warnings.showwarning(warning.message, warning.category, warning.filename, warning.lineno)
     return int(not same_rows)
 
 
-class _Watched(Source):
+class _Watched(Derived):
     """A source that shows how far each pass over it has come."""
 
     def __init__(self, source: Source, progress: bool | None) -> None:
-        self.name, self.n_rows, self.n_features, self.size = source.name, source.n_rows, source.n_features, source.size
-        self.feature_names, self.repeatable, self.waits = source.feature_names, source.repeatable, False
-        self._source, self._wanted, self._passes, self.rows_read = source, progress, 0, 0
+        super().__init__(source)
+        self.waits = False  # chunks() of the source reads ahead
+        self._wanted, self._passes, self.rows_read = progress, 0, 0
+
+    def like(self, source: Source) -> Source:
+        """See Derived."""
+        return _Watched(source, self._wanted)
 
     def read(self, start_row: int = 0) -> Iterator[tuple[Any, int]]:
         """See Source."""
         self._passes += 1
         progress, self.rows_read = ProgressLine(f"{Path(self.name).name}, pass {self._passes}", self._wanted), 0
-        for rows, position in self._source.chunks(start_row):
+        for rows, position in self._of.chunks(start_row):
             yield rows, position
             self.rows_read += rows.shape[0]
             progress.show(position / self.size if self.size else 1.0, self.rows_read)
         progress.show(1.0, self.rows_read, final=True)
 
-    def place(self, row: int) -> Place:
-        """See Source."""
-        return self._source.place(row)
-
 
 def merge(args: Namespace) -> None:
     """Merge state files of models of one kind."""
     with output_of(args, over_input=True) as out:
-        with limited(args.threads):
-            models = [_mergeable(path) for path in args.inputs]
-            meaning = models[0].notes.get(EVENTS)
-            for path, other in zip(args.inputs[1:], models[1:], strict=True):
-                if other.notes.get(EVENTS) != meaning:
-                    raise ValueError(
-                        f"{path}: its events have another meaning (--relevant, --binary) than those of {args.inputs[0]}"
-                    )
-                try:
-                    models[0].copy().merge(other)
-                except (TypeError, ValueError) as error:
-                    raise ValueError(f"{path}: {error}") from None
-            merged = fs.merge(models)
-            merged.notes = {"merged": [Path(path).name for path in args.inputs]}
-            merged.notes |= {} if meaning is None else {EVENTS: meaning}
-            out.save(merged)
-            facts = merged.facts()
-        report(args, {**facts, "output": args.output}, out)
-
-
-def _mergeable(path: str) -> MergeableModel:
-    model = load_model(path)
-    if not isinstance(model, MergeableModel):
-        raise StateError(f"{path} holds a {type(model).__name__}, which does not merge")
-    return model
+        models = [load_model(path, MergeableModel, ", which does not merge") for path in args.inputs]
+        meaning = models[0].notes.get(EVENTS)
+        for path, other in zip(args.inputs[1:], models[1:], strict=True):
+            if other.notes.get(EVENTS) != meaning:
+                raise ValueError(
+                    f"{path}: its events have another meaning (--relevant, --binary) than those of {args.inputs[0]}"
+                )
+            try:
+                models[0].copy().merge(other)
+            except (TypeError, ValueError) as error:
+                raise ValueError(f"{path}: {error}") from None
+        merged = fs.merge(models)
+        merged.notes = {"merged": [Path(path).name for path in args.inputs]}
+        merged.notes |= {} if meaning is None else {EVENTS: meaning}
+        out.save(merged)
+        out.report(merged.facts())
 
 
 def info(args: Namespace) -> None:
@@ -172,15 +175,15 @@ def info(args: Namespace) -> None:
         raise ValueError(f"--top must not be negative, got {args.top}")
     if (args.array is None) != (args.output is None):
         raise ValueError("--array NAME and -o OUT.npy go together: what is written, and where")
-    if args.array is not None:
-        _write_array(args)
-        return
-    with limited(args.threads):
+    with output_of(args, ".npy") as out:
+        if args.array is not None:
+            _write_array(args, out)
+            return
         model = load_model(args.input)
         if isinstance(model, fs.CodeIndex):
-            from fastsketch.cli._indexing import say_index
+            from fastsketch.cli._indexing import report_index
 
-            say_index(args, model.facts())
+            report_index(args, out, model.facts())
             return
         if args.group is not None:
             model = _of_group(args, model)
@@ -189,18 +192,17 @@ def info(args: Namespace) -> None:
         if isinstance(model, FrequentDirections) and model.n_features is not None:
             spectrum = model.spectrum()
             intervals = {name: np.sqrt(getattr(spectrum, name)).tolist() for name in ("values", "low", "high")}
-    if args.plot:
-        if SPECTRUM not in facts:
-            raise ValueError(f"--plot draws the spectrum of a sketch; {args.input} holds a {facts['kind']}")
-        from fastsketch.cli._plot import plot_spectrum
-
-        plot_spectrum({**facts, **({"spectrum": intervals} if intervals else {})}, args.plot)
-    if args.json:
         spectra = {"spectrum": intervals} if intervals else {}
-        print(json.dumps(finite({**facts, **spectra, "notes": model.notes})))
-        return
-    report(args, facts)
-    _show_spectra(args.top, intervals, facts.get(SPECTRUM, []), sketched=isinstance(model, FrequentDirections))
+        if args.plot:
+            if SPECTRUM not in facts:
+                raise ValueError(f"--plot draws the spectrum of a sketch; {args.input} holds a {facts['kind']}")
+            from fastsketch.cli._plot import plot_spectrum
+
+            plot_spectrum({**facts, **spectra}, args.plot)
+        out.report({**facts, **spectra, "notes": model.notes} if args.json else facts)
+        if not args.json:
+            sketched = isinstance(model, FrequentDirections)
+            _show_spectra(args.top, intervals, facts.get(SPECTRUM, []), sketched=sketched)
 
 
 def _show_spectra(top: int, intervals: dict[str, list[float]], values: list[float], *, sketched: bool) -> None:
@@ -219,25 +221,22 @@ def _show_spectra(top: int, intervals: dict[str, list[float]], values: list[floa
             print(f"  {value:12.6g}  {'#' * round(40 * value / longest)}")
 
 
-def _write_array(args: Namespace) -> None:
-    with output_of(args, ".npy") as out:
-        if args.array not in EXPORTED:
-            raise ValueError(f"--array must be one of {', '.join(EXPORTED)}, got {args.array!r}")
-        with limited(args.threads):
-            model = load_model(args.input)
-            if isinstance(model, fs.GroupSketches) and args.group is None:
-                raise ValueError(f"{args.input} has sketches of {len(model)} groups: name one with --group")
-            model = model if args.group is None else _of_group(args, model)
-            array: Any = getattr(model, args.array, None)
-            array = array() if callable(array) else array
-            if not isinstance(array, np.ndarray):
-                raise ValueError(f"the {type(model).__name__} in {args.input} has no {args.array}")
-        values = cast("NDArray[Any]", array)
-        with out.writing() as file:
-            np.lib.format.write_array(file, np.ascontiguousarray(values), allow_pickle=False)
-        facts = {"kind": type(model).__name__, "array": args.array, "shape": list(values.shape)}
-        facts |= {"dtype": str(values.dtype)}
-        report(args, {**facts, "output": args.output}, out)
+def _write_array(args: Namespace, out: Output) -> None:
+    if args.array not in EXPORTED:
+        raise ValueError(f"--array must be one of {', '.join(EXPORTED)}, got {args.array!r}")
+    model = load_model(args.input)
+    if isinstance(model, fs.GroupSketches) and args.group is None:
+        raise ValueError(f"{args.input} has sketches of {len(model)} groups: name one with --group")
+    model = model if args.group is None else _of_group(args, model)
+    array: Any = getattr(model, args.array, None)
+    array = array() if callable(array) else array
+    if not isinstance(array, np.ndarray):
+        raise ValueError(f"the {type(model).__name__} in {args.input} has no {args.array}")
+    values = cast("NDArray[Any]", array)
+    with out.writing() as file:
+        np.lib.format.write_array(file, np.ascontiguousarray(values), allow_pickle=False)
+    facts = {"kind": type(model).__name__, "array": args.array, "shape": list(values.shape)}
+    out.report({**facts, "dtype": str(values.dtype)})
 
 
 def _of_group(args: Namespace, model: Any) -> FrequentDirections:
@@ -270,17 +269,26 @@ def demo(args: Namespace) -> None:
     """Run the main jobs on photographs and handwritten digits."""
     from fastsketch.cli.demo import run_demo
 
-    progress = ProgressLine("sketch")
-    with limited(args.threads):
-        facts = run_demo(
-            args.output,
-            sketch_size=args.sketch_size,
-            say=_silent if args.json else print,
-            progress=progress.show,
-        )
-    if args.json:
-        print(json.dumps(finite(facts)))
+    folder, args.output = args.output, None
+    with output_of(args) as out:
+        say, progress = str if args.json else out.say, ProgressLine("sketch").show
+        facts = run_demo(folder, sketch_size=args.sketch_size, say=say, progress=progress)
+        if args.json:
+            out.report(facts)
 
 
-def _silent(_: str) -> None:
-    pass
+def warm_up(args: Namespace) -> None:
+    """Compile everything that any model compiles, and say what is kept, and where."""
+    from fastsketch._kernels import jit
+    from fastsketch._kernels.lowrank import products
+    from fastsketch._kernels.online import projection
+
+    begun = time.perf_counter()
+    with output_of(args) as out:
+        projection.addresses(*(function.__name__ for function in projection.SIGNATURES))
+        for function in products.FUNCTIONS:
+            for dtype in ("float32", "float64"):
+                products.address(function.__name__, dtype)
+        folders = "all was there" if jit.counts["compiled"] == 0 else "none can be written to: each process compiles"
+        facts = {name: jit.counts[name] for name in ("compiled", "kept", "read")}
+        out.report({**facts, "folders": sorted(jit.folders) or folders, "seconds": time.perf_counter() - begun})

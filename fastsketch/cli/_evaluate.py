@@ -10,10 +10,8 @@ from numpy.typing import NDArray
 
 from fastsketch._core.validation import as_integer
 from fastsketch.cli._flags import parameters_of
-from fastsketch.cli._job import limited
-from fastsketch.cli._output import Output
+from fastsketch.cli._output import Output, output_of
 from fastsketch.cli._recommenders import MODELS, Recommender, learned
-from fastsketch.cli._report import report
 from fastsketch.cli._user_events import UserEvents, levels_of, meaning_of, read_user_events
 from fastsketch.recommending import SketchedEASE, ranking
 
@@ -29,7 +27,7 @@ TIME_COLUMN = 3
 
 
 class _Parts(NamedTuple):
-    """What is learned from, and whose lists are held against what; all with summed values, in the items of the file."""
+    """Split of the events, with summed values, in the items of the file: to learn from, shown, and hidden."""
 
     train: Any  # CSR (users to learn from, items)
     shown: Any  # CSR (k, items): what those have who are measured
@@ -66,16 +64,6 @@ def evaluate(args: Namespace) -> None:
     if measured.size == 0:
         raise ValueError("nothing that was held out is relevant: hold out more, or lower --relevant")
     relevant, shown = relevant[measured], parts.shown[measured]
-    found: list[_Measured] = []
-    with limited(args.threads):
-        for name in names:
-            started = time.perf_counter()
-            recommender = learned(name, events, parts.train, meaning, args)
-            fitted = time.perf_counter()
-            lists = _lists(recommender, parts, measured, shown, k)
-            ended = time.perf_counter()
-            result, ndcg = ranking.evaluate(lists, relevant), ranking.ndcg_at(lists, relevant)
-            found.append(_Measured(name, result, ndcg, fitted - started, (ended - fitted) / len(measured)))
     facts = {
         "events": events.entries.nnz,
         "pairs_given_more_than_once": repeated,
@@ -86,7 +74,17 @@ def evaluate(args: Namespace) -> None:
         "users_measured": len(measured),
         "k": k,
     }
-    _show(args, facts, found, _advice(args, events, found))
+    models: list[_Measured] = []
+    with output_of(args) as out:
+        for name in names:
+            started = time.perf_counter()
+            recommender = learned(name, events, parts.train, meaning, args)
+            fitted = time.perf_counter()
+            lists = _lists(recommender, parts, measured, shown, k)
+            ended = time.perf_counter()
+            result, ndcg = ranking.evaluate(lists, relevant), ranking.ndcg_at(lists, relevant)
+            models.append(_Measured(name, result, ndcg, fitted - started, (ended - fitted) / len(measured)))
+        _show(args, out, facts, models, _advice(args, events, models))
 
 
 def _models(args: Namespace, events: UserEvents) -> list[str]:
@@ -148,10 +146,10 @@ def _lists(recommender: Recommender, parts: _Parts, measured: Any, shown: Any, k
 
 
 # -- what is said ------------------------------------------------------------------------------------------------------
-def _advice(args: Namespace, events: UserEvents, found: list[_Measured]) -> list[str]:
+def _advice(args: Namespace, events: UserEvents, models: list[_Measured]) -> list[str]:
     """Return warnings of models that the figures show to be the wrong tool."""
     said: list[str] = []
-    by_name = {one.name: one for one in found}
+    by_name = {one.name: one for one in models}
     ratings = by_name.get("ratings")
     for other in ("item", "popularity"):
         if ratings is None or other not in by_name:
@@ -173,35 +171,29 @@ def _advice(args: Namespace, events: UserEvents, found: list[_Measured]) -> list
     return said
 
 
-def _show(args: Namespace, facts: dict[str, Any], found: list[_Measured], said: list[str]) -> None:
+def _show(args: Namespace, out: Output, facts: dict[str, Any], models: list[_Measured], advice: list[str]) -> None:
     if args.json:
-        models = [
+        shown = [
             {
                 "model": one.name,
-                **{name: _as_dict(getattr(one.result, name)) for name in COLUMNS},
+                **{name: getattr(one.result, name)._asdict() for name in COLUMNS},
                 "coverage": one.result.coverage,
                 "fit_seconds": one.fit_seconds,
                 "seconds_per_user": one.seconds_per_user,
             }
-            for one in found
+            for one in models
         ]
-        report(args, {**facts, "models": models, "notes": said})
+        out.report({**facts, "models": shown, "notes": advice})
         return
-    report(args, facts)
-    out = Output(None, "")
-    k = facts["k"]
-    heads = [f"{title}@{k}" for title in COLUMNS.values()]
+    out.report(facts)
+    heads = [f"{title}@{facts['k']}" for title in COLUMNS.values()]
     out.say(f"{'model':<12}{''.join(f'{head:>18}' for head in heads)}  {'coverage':>8}  {'fit, s':>8}  {'ms/user':>8}")
-    for one in found:
+    for one in models:
         means = [getattr(one.result, name) for name in COLUMNS]
         cells = [f"{mean.mean:.4f} +- {mean.standard_error:.4f}" for mean in means]
         out.say(
             f"{one.name:<12}{''.join(f'{cell:>18}' for cell in cells)}  {one.result.coverage:>8.4f}  "
             f"{one.fit_seconds:>8.2f}  {1e3 * one.seconds_per_user:>8.3f}"
         )
-    for line in said:
+    for line in advice:
         warnings.warn(line, UserWarning, stacklevel=2)
-
-
-def _as_dict(mean: ranking.Mean) -> dict[str, float]:
-    return {"mean": mean.mean, "standard_error": mean.standard_error}

@@ -1,13 +1,14 @@
-"""How verbs and flags are declared: those of a model's parameters, which say the rest themselves, and common ones."""
+"""How verbs and flags are declared: those of a model's parameters, which say the rest themselves, and common ones.
+
+Whatever reads a declaration imports that room itself: a help that shows none needs no NumPy.
+"""
 
 import argparse
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
-from typing import Any, NamedTuple, TypeVar
-
-from fastsketch._frame.parameters import annotation_of, described, from_text, names_in, unknown_keyword
+from typing import Any, NamedTuple
 
 # The value of --progress without one.
 LINE = "line"
@@ -83,18 +84,23 @@ class Parser(argparse.ArgumentParser):
         super().exit(status, message)
 
     def _unknown(self, name: str) -> str:
+        from fastsketch._frame.parameters import unknown_keyword
+
         known = dict.fromkeys(name for documents in self._documents().values() for name in documents)
         return f"{unknown_keyword('--set', name, known)}; --set help lists them"
 
     # -- help ------------------------------------------------------------------------------------------------------
     def format_help(self) -> str:
-        """See argparse; what the models say of their parameters is read now, which takes their modules."""
+        """See argparse; where the models say what a flag is, it is read now, which takes their modules."""
         for name, action in self.actions.items():
-            _explain(action, name, [_public(f"fastsketch.{model}") for model in self.models])
+            if action.help is None or action.metavar is None:
+                _explain(action, name, [_public(f"fastsketch.{model}") for model in self.models])
         return super().format_help()
 
     def _documents(self) -> dict[str, dict[str, str]]:
         """Return {whose they are: {name: what its documentation says}} of all that --set takes."""
+        from fastsketch._frame.parameters import described
+
         documents: dict[str, dict[str, str]] = {}
         for model in self.models:
             cls = _public(f"fastsketch.{model}")
@@ -140,27 +146,22 @@ def _with_values(texts: Sequence[str]) -> list[str]:
 
 
 # -- verbs ------------------------------------------------------------------------------------------------------------
-Declare = Callable[[Parser], None]
-Declaring = TypeVar("Declaring", bound=Declare)
-
-
 class Verb(NamedTuple):
     """A command: the function that runs it ("module.function"), its help, and what declares its flags."""
 
     run: str
     help: str
-    declare: Declare
+    declare: Callable[[Parser], None]
 
 
 VERBS: dict[str, Verb] = {}
 
 
-def verb(name: str, run: str, help: str) -> Callable[[Declaring], Declaring]:
+def verb(name: str, run: str, help: str) -> Callable[[Callable[[Parser], None]], None]:
     """Make a verb of a function that declares flags; its docstring is what --help says, with examples at its end."""
 
-    def keep(declare: Declaring) -> Declaring:
+    def keep(declare: Callable[[Parser], None]) -> None:
         VERBS[name] = Verb(run, help, declare)
-        return declare
 
     return keep
 
@@ -212,14 +213,16 @@ def parameters_of(args: Namespace, *classes: Any) -> dict[str, Any]:
     ValueError
         If a text is none of its type, or no class has such a parameter: the message names the nearest.
     """
+    from fastsketch._frame.parameters import annotation_of, from_text, unknown_keyword
+
     declared = {name: cls for cls in reversed(classes) for name, item in cls._declared.items() if not item.fixed}
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, text in args.settings.items():
         if name not in declared:
             whose = " and ".join(cls.__name__ for cls in classes)
             raise ValueError(f"{unknown_keyword(whose, name, declared)}; --set help lists them")
-        found[name] = from_text(text, flag_of(args, name), annotation_of(declared[name], name))
-    return found
+        values[name] = from_text(text, flag_of(args, name), annotation_of(declared[name], name))
+    return values
 
 
 def flag_of(args: Namespace, name: str) -> str:
@@ -230,6 +233,8 @@ def flag_of(args: Namespace, name: str) -> str:
 def _as_declared(home: str, name: str, text: str) -> Any:
     """Return a text as a value of a parameter of a function."""
     from inspect import signature
+
+    from fastsketch._frame.parameters import from_text
 
     text = "\t" if name == "separator" and text in ("tab", "\\t") else text
     return from_text(text, f"--set {name}", signature(_public(home)).parameters[name].annotation)
@@ -256,6 +261,8 @@ def _explain(action: argparse.Action, name: str, classes: Sequence[Any]) -> None
 
 def _said(cls: Any, name: str, *, settled: bool) -> str:
     """Return the first sentence about a parameter and, where the model settles it, what it does if it is not given."""
+    from fastsketch._frame.parameters import described
+
     _, _, text = described(cls).get(name, "").partition("\n")
     sentences = " ".join(text.replace("``", "").split()).split(". ")
     more = [] if settled else [one for one in sentences[1:] if " not given" in one]
@@ -293,6 +300,8 @@ def output(parser: Parser, metavar: str, text: str, **options: Any) -> None:
 
 def listed(text: str) -> list[str]:
     """Return the names between commas; one that holds commas stands in double quotes."""
+    from fastsketch._frame.parameters import names_in
+
     try:
         return names_in(text, "it")
     except ValueError as error:

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from fastsketch.cli._flags import flag_of
-from fastsketch.cli._job import limited
-from fastsketch.cli._output import Output
+from fastsketch.cli._output import Output, output_of
 from fastsketch.cli._reading import rows_in
 from fastsketch.cli._signals import held
 from fastsketch.data.sources import Source, comes_once
@@ -40,9 +39,10 @@ def refuse_streams(args: Namespace) -> None:
         raise ValueError(f"--passes 2: {once[0]} is no regular file, and its rows cannot be read again")
 
 
-def learn_in_parts(*args: Any, **kwargs: Any) -> dict[str, Any]:
-    """Learn as ``learn_rows`` does, and return the facts of the model alone."""
-    return learn_rows(*args, **kwargs)[1]
+def learn_files(args: Namespace, model: Any) -> None:
+    """Learn the rows of args.inputs into one state file, with checkpoints, and report the facts of the model."""
+    with output_of(args) as out:
+        out.report(learn_rows(args, model, out, rows_of(args))[1])
 
 
 def learn_rows(
@@ -62,33 +62,32 @@ def learn_rows(
     in order is shown to `seen` after every so many rows.
     """
     folder = _folder(args, out)
-    started, told = time.perf_counter(), Printed(out.title, args.progress, passes=getattr(args, "passes", 1))
+    started, printed = time.perf_counter(), Printed(out.title, args.progress, passes=getattr(args, "passes", 1))
     rows_read = 0
 
     def tell(report: Report) -> None:
         nonlocal rows_read
-        told(report)
+        printed(report)
         if report["final"]:
             rows_read += report["rows"] - report["rows_before"]
 
     try:
-        with limited(args.threads):
-            switches = {name: getattr(args, name, None) for name in SWITCHES}
-            job = Learning(
-                model,
-                source,
-                **engine_of(args),
-                passes=getattr(args, "passes", 1),
-                in_order=InOrder(every, seen, switches, until_saved=True),
-            )
-            learned = job.run(folder if source.repeatable else None, resume=args.resume, progress=tell)
-            finish(learned)
-            with held():  # what is complete is saved
-                learned.notes = {"inputs": [Path(path).name for path in args.inputs], **(notes or {})}
-                out.save(learned)
-                if folder is not None:
-                    remove(folder)
-            facts = learned.facts()
+        switches = {name: getattr(args, name, None) for name in SWITCHES}
+        job = Learning(
+            model,
+            source,
+            **engine_of(args),
+            passes=getattr(args, "passes", 1),
+            in_order=InOrder(every, seen, switches, until_saved=True),
+        )
+        learned = job.run(folder if source.repeatable else None, resume=args.resume, progress=tell)
+        finish(learned)
+        with held():  # what is complete is saved
+            learned.notes = {"inputs": [Path(path).name for path in args.inputs], **(notes or {})}
+            out.save(learned)
+            if folder is not None:
+                remove(folder)
+        facts = learned.facts()
     except OtherJob as error:
         raise OtherJob(error.folder, error.changes, partial(_in_words, args)) from None
     except KeyboardInterrupt as stop:
@@ -96,27 +95,19 @@ def learn_rows(
             stop.add_note(_last_words(folder, source))
         raise
     seconds = time.perf_counter() - started
-    facts |= {"passes": told.last["number"]} if told.last is not None and getattr(args, "passes", 1) > 1 else {}
-    facts |= {"seconds": seconds, "rows_per_second": rows_read / seconds}
-    return learned, facts if out.name is None else {**facts, "output": out.name}
+    facts |= {"passes": printed.last["number"]} if printed.last is not None and getattr(args, "passes", 1) > 1 else {}
+    return learned, {**facts, "seconds": seconds, "rows_per_second": rows_read / seconds}
 
 
 def engine_of(args: Namespace) -> dict[str, Any]:
     """Return the arguments that say where parts are learned or answered; of commands that work here alone none."""
     if "workers" not in args:
         return {}
-    engine = "dask" if args.scheduler else args.engine
-    return {"workers": workers_of(args.workers), "engine": engine, "scheduler": args.scheduler}
-
-
-def workers_of(given: str) -> int | str:
-    """Return the value of --workers."""
     try:
-        return int(given)
+        workers = args.workers if args.workers == "auto" else int(args.workers)
     except ValueError:
-        if given != "auto":
-            raise ValueError(f"--workers must be a number or auto, got {given}") from None
-        return given
+        raise ValueError(f"--workers must be a number or auto, got {args.workers}") from None
+    return {"workers": workers, "engine": "dask" if args.scheduler else args.engine, "scheduler": args.scheduler}
 
 
 def _folder(args: Namespace, out: Output) -> Path | None:

@@ -12,11 +12,9 @@ from numpy.typing import NDArray
 
 import fastsketch as fs
 from fastsketch._core.progress import ProgressLine
-from fastsketch.cli._arrays_in_files import matrix, read_ids
-from fastsketch.cli._coding import load_coder
-from fastsketch.cli._job import limited
-from fastsketch.cli._reading import rows_in
-from fastsketch.cli._report import report
+from fastsketch.cli._coding import NO_CODER, Coder
+from fastsketch.cli._output import Output, output_of
+from fastsketch.cli._reading import load_model, matrix, read_ids, rows_in
 from fastsketch.cli._signals import held
 from fastsketch.data.sources import naming
 from fastsketch.neighbours.index import IndexConflict
@@ -39,30 +37,29 @@ def change(args: Namespace) -> None:
 
 def _add(args: Namespace) -> None:
     """Add the rows of files to an index, which is made if it is not there: all of them, or none."""
-    with _unchanged(args):
+    with _unchanged(args) as out:
         index = _renewed(args) if (Path(args.index) / MANIFEST).exists() else _made(args)
         sources = rows_in(args, index.n_features).each()
         ids = read_ids(args.ids) if args.ids else None
         total, before, rows = sum(source.size for source in sources) or 1, 0, 0
         progress, started = ProgressLine(Path(args.index).name, args.progress), time.perf_counter()
-        with limited(args.threads):
-            for source in sources:
-                row = 0
-                for chunk, position in source.chunks():
-                    n = chunk.shape[0]
-                    with naming(source, row):
-                        index.add(chunk, None if ids is None else _next(ids, rows + row, n, args.ids))
-                    row += n
-                    progress.show((before + position) / total, rows + row)
-                before += source.size
-                rows += row
-            if ids is not None and len(ids) != rows:
-                raise ValueError(f"{args.ids} must hold one id for each of the {rows} rows, got {len(ids)}")
-            _save(args, index)
+        for source in sources:
+            row = 0
+            for chunk, position in source.chunks():
+                n = chunk.shape[0]
+                with naming(source, row):
+                    index.add(chunk, None if ids is None else _next(ids, rows + row, n, args.ids))
+                row += n
+                progress.show((before + position) / total, rows + row)
+            before += source.size
+            rows += row
+        if ids is not None and len(ids) != rows:
+            raise ValueError(f"{args.ids} must hold one id for each of the {rows} rows, got {len(ids)}")
+        _save(args, index)
         progress.show(1.0, rows, final=True)
         seconds = time.perf_counter() - started
         facts = {"added": rows, **index.facts(), "seconds": seconds, "rows_per_second": rows / seconds}
-        say_index(args, facts)
+        report_index(args, out, facts)
 
 
 def _next(ids: NDArray[Any], start: int, n: int, path: str) -> NDArray[Any]:
@@ -80,7 +77,7 @@ def _made(args: Namespace) -> fs.CodeIndex:
     if not folder.absolute().parent.is_dir():
         raise ValueError(f"the folder of the index does not exist: {folder.parent}")
     rows = None if args.keep_rows == "none" else args.keep_rows
-    return fs.CodeIndex(load_coder(args.model), rows=rows, metric=args.metric or "euclidean")
+    return fs.CodeIndex(load_model(args.model, Coder, NO_CODER), rows=rows, metric=args.metric or "euclidean")
 
 
 def _renewed(args: Namespace) -> fs.CodeIndex:
@@ -91,12 +88,12 @@ def _renewed(args: Namespace) -> fs.CodeIndex:
     ):
         if given is not None and given != there:
             raise ValueError(f"{flag} is settled when an index is made: that of {args.index} is {there}")
-    return index.renew(load_coder(args.model)) if args.model else index
+    return index.renew(load_model(args.model, Coder, NO_CODER)) if args.model else index
 
 
 def _remove(args: Namespace) -> None:
     """Remove rows by their ids: all of them, or none."""
-    with _unchanged(args):
+    with _unchanged(args) as out:
         index = fs.CodeIndex.load(args.index)
         ids = _ids_in(args.remove)
         if not len(ids):
@@ -106,7 +103,7 @@ def _remove(args: Namespace) -> None:
         except IndexError as error:
             raise ValueError(f"{args.index}: {error}") from None
         _save(args, index)
-        say_index(args, {"removed": len(ids), **index.facts()})
+        report_index(args, out, {"removed": len(ids), **index.facts()})
 
 
 def _ids_in(text: str) -> NDArray[Any]:
@@ -119,29 +116,28 @@ def _ids_in(text: str) -> NDArray[Any]:
 
 def _reencode(args: Namespace) -> None:
     """Encode the rows of older generations as those of the present one."""
-    with _unchanged(args):
+    with _unchanged(args) as out:
         index = fs.CodeIndex.load(args.index)
         started = time.perf_counter()
-        with limited(args.threads):
-            decoded = args.reencode == "decoded"
-            rows = None if decoded or args.reencode == "kept" else matrix(args.reencode)
-            index.reencode(rows, decoded=decoded)
-            _save(args, index)
-        say_index(args, {**index.facts(), "seconds": time.perf_counter() - started})
+        decoded = args.reencode == "decoded"
+        rows = None if decoded or args.reencode == "kept" else matrix(args.reencode)
+        index.reencode(rows, decoded=decoded)
+        _save(args, index)
+        report_index(args, out, {**index.facts(), "seconds": time.perf_counter() - started})
 
 
-def say_index(args: Namespace, facts: dict[str, Any]) -> None:
+def report_index(args: Namespace, out: Output, facts: dict[str, Any]) -> None:
     """Print the facts of an index: as text, a line for each generation."""
     if args.json:
-        report(args, facts)
+        out.report(facts)
         return
-    report(args, {name: value for name, value in facts.items() if name != GENERATIONS})
-    print(f"generations ({len(facts[GENERATIONS])}):")
+    out.report({name: value for name, value in facts.items() if name != GENERATIONS})
+    out.say(f"generations ({len(facts[GENERATIONS])}):")
     for one in facts[GENERATIONS]:
         removed = f", {one['n_removed']:,} removed" if one["n_removed"] else ""
         now = ", encodes what is added" if one["current"] else ""
         factors = f" ({one['factor_bytes']} of factors)" if one["factor_bytes"] else ""
-        print(
+        out.say(
             f"  {one['fingerprint'][:12]}  {one['width']} bytes a code{factors}, {one['n_rows']:,} rows{removed}{now}"
         )
 
@@ -158,10 +154,11 @@ def _save(args: Namespace, index: fs.CodeIndex) -> None:
 
 
 @contextlib.contextmanager
-def _unchanged(args: Namespace) -> Generator[None]:
-    """Note on an interrupt in this block that the index is as it was."""
+def _unchanged(args: Namespace) -> Generator[Output]:
+    """Return where facts are printed; note on an interrupt in this block that the index is as it was."""
     try:
-        yield
+        with output_of(args) as out:
+            yield out
     except KeyboardInterrupt as stop:
         stop.add_note(f"{args.index} is as it was")
         raise

@@ -9,9 +9,8 @@ import numpy as np
 
 from fastsketch._core.validation import is_sparse
 from fastsketch.cli._flags import parameters_of
-from fastsketch.cli._in_parts import learn_in_parts, rows_of
+from fastsketch.cli._in_parts import learn_rows, rows_of
 from fastsketch.cli._output import output_of
-from fastsketch.cli._report import report
 from fastsketch.data.files import SourceError
 from fastsketch.data.files._input import InputFile, whole_lines
 from fastsketch.data.files._table import BYTE_ORDER_MARK
@@ -38,8 +37,7 @@ def items(args: Namespace) -> None:
                 set_item_ids(model, names)
 
         source = Ones(source) if args.binary else source
-        facts = learn_in_parts(args, model, out, source, notes=notes, finish=finish)
-        report(args, facts, out)
+        out.report(learn_rows(args, model, out, source, notes=notes, finish=finish)[1])
 
 
 def _names(path: str, source: Source) -> list[str]:
@@ -58,19 +56,18 @@ class Ones(Derived):
 
     def read(self, start_row: int = 0) -> Iterator[tuple[Any, int]]:
         """See Source."""
-        for rows, position in self._of.read(start_row):
-            yield _ones_of(rows), position
+        chunks: Any = self._of.read(start_row)
+        for rows, position in chunks:
+            # all else is as it was, for the model to refuse
+            if is_sparse(rows):
+                data = np.where(rows.data > 0, 1, rows.data)
+                yield type(rows)((data, rows.indices, rows.indptr), shape=rows.shape), position
+            else:
+                yield np.where(rows > 0, 1, rows), position
 
     def identity(self) -> dict[str, Any]:
         """See Source."""
         return {**super().identity(), "binary": True}
-
-
-def _ones_of(rows: Any) -> Any:
-    """Return rows with 1 for what is above 0; all else is as it was, for the model to refuse."""
-    if not is_sparse(rows):
-        return np.where(rows > 0, 1, rows)
-    return type(rows)((np.where(rows.data > 0, 1, rows.data), rows.indices, rows.indptr), shape=rows.shape)
 
 
 def read_names(path: Path) -> list[str]:

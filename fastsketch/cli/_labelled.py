@@ -9,18 +9,16 @@ from numpy.typing import NDArray
 
 from fastsketch._frame.parameters import TRUTH
 from fastsketch.cli._flags import as_column, flag_of
-from fastsketch.cli._reading import dialect_of, open_all
+from fastsketch.cli._reading import dialect_of
 from fastsketch.cli._row_by_row import InTurn
 from fastsketch.data.files import SourceError, StateError
 from fastsketch.data.files._svmlight import MOST_FEATURES
 from fastsketch.data.files._table import Dialect
 from fastsketch.data.names import TableRows
 from fastsketch.data.names._cells import ARROW, PARQUET, open_cells
-from fastsketch.data.sources import Source, comes_once
+from fastsketch.data.sources import Source, comes_once, open_rows
 from fastsketch.data.sources._identity import of_file
-from fastsketch.data.sources._joined import joined
 from fastsketch.data.sources._source import Place
-from fastsketch.data.sources._svmlight_source import SvmlightSource
 
 TABLES = (".csv", ".tsv", *PARQUET, *ARROW)
 COMPRESSED = (".gz", ".bz2", ".xz")
@@ -31,53 +29,11 @@ KINDS = ("categorical", "numeric", "ignore")
 # What of that holds for all files of a job, and for those that its model is asked about.
 DIALECT = ("header", "separator", "decimal")
 
-# (rows, labels, position)
-Labelled = tuple[Any, NDArray[Any], int]
-
 
 def is_table(path: str) -> bool:
     """Return whether a file is a table by its name."""
     suffixes = [suffix for suffix in Path(path).suffixes if suffix not in COMPRESSED]
     return bool(suffixes) and suffixes[-1] in TABLES
-
-
-class TextReading:
-    """svmlight text as rows and labels, all files of one width; without labels also .npy and .npz."""
-
-    def __init__(self, *, n_features: int | None, zero_based: bool) -> None:
-        self._n_features = n_features
-        self._zero_based = zero_based
-
-    def notes(self) -> dict[str, Any]:
-        """Return what has been settled, as json can write it."""
-        return {}
-
-    def take(self, notes: dict[str, Any]) -> None:
-        """Take up the notes of a partial result."""
-
-    def labels_are_numbers(self, paths: Sequence[str]) -> bool:
-        """Return whether labels are numbers, and not words."""
-        return True
-
-    def open(self, paths: Sequence[str]) -> list[Source]:
-        """Return sources that go together."""
-        streams = [path for path in paths if comes_once(path)]
-        if streams and self._n_features is None:
-            raise SourceError(
-                f"{streams[0]} is no regular file, and is read once: how wide its rows are must be known (--set "
-                "n_features=N or --set open_columns=yes)"
-            )
-        return open_all(paths, self._n_features, zero_based=self._zero_based)
-
-    def whole(self, paths: Sequence[str]) -> Source:
-        """Return all rows as one source."""
-        return joined(self.open(paths))
-
-    def labelled(self, source: Source, start_row: int = 0) -> Iterator[Labelled]:
-        """Yield rows from start_row on with their labels."""
-        if not isinstance(source, SvmlightSource):
-            raise SourceError(f"{source.name} holds no labels: they are read from svmlight text and tables")
-        yield from source.labelled_chunks(start_row)
 
 
 class LabelledTable(Source):
@@ -107,61 +63,6 @@ class LabelledTable(Source):
     def identity(self) -> dict[str, Any]:
         """See Source."""
         return of_file(self.table.path)
-
-
-class TableReading:
-    """Tables as rows with names and labels; the first file that is read, or a model, says what each column is."""
-
-    def __init__(
-        self, options: dict[str, Any], schema: dict[str, Any] | None = None, *, relabelled: bool = False
-    ) -> None:
-        self._options: dict[str, Any] = options  # what TableRows takes beside a schema
-        self._schema, self._relabelled = schema, relabelled  # relabelled: the label is not that of the schema
-        self._first: TableRows | None = None
-
-    def labels_are_numbers(self, paths: Sequence[str]) -> bool:
-        """See TextReading; begins to read the first file."""
-        self._first = self._table(paths[0])
-        return (self._schema or {})["label_kind"] == "numeric"
-
-    def notes(self) -> dict[str, Any]:
-        """Return what has been settled, as json can write it."""
-        return {"table": {**(self._schema or {}), **{name: self._options[name] for name in DIALECT}}}
-
-    def take(self, notes: dict[str, Any]) -> None:
-        """Take up the notes of a partial result; StateError if they are none of it."""
-        self._schema, dialect = schema_in(notes)
-        self._options = {"label": self._options["label"], "missing": self._options["missing"], **dialect}
-
-    def open(self, paths: Sequence[str]) -> list[Source]:
-        """Return sources that go together: all have the columns of the first."""
-        first = self._first or self._table(paths[0])
-        tables = [first, *map(self._table, paths[1:])]
-        return [LabelledTable(path, table) for path, table in zip(paths, tables, strict=True)]
-
-    def whole(self, paths: Sequence[str]) -> Source:
-        """Return all rows as one source."""
-        return InTurn(self.open(paths))
-
-    def _table(self, path: str) -> TableRows:
-        options = _by_name(path, self._options)
-        if self._schema is not None:
-            schema = {**self._schema, "label": options["label"]} if self._relabelled else self._schema
-            return TableRows(path, **options, schema=schema)
-        table = TableRows(path, **options)
-        kept = {name: options[name] for name in (*DIALECT, "missing", "label")}
-        self._options, self._schema = {**kept, "header": table.header}, table.schema
-        return table
-
-    def labelled(self, source: Source, start_row: int = 0) -> Iterator[Labelled]:
-        """Yield rows from start_row on with their labels."""
-        for rows, labels, position in cast(LabelledTable, source).table.chunks(start_row):
-            if labels is None:
-                raise SourceError(f"{source.name}: --target names the column of labels")
-            yield rows, labels, position
-
-
-Reading = TextReading | TableReading
 
 
 def _by_name(path: str, options: dict[str, Any]) -> dict[str, Any]:
@@ -197,10 +98,10 @@ def _names_in(path: str, options: dict[str, Any]) -> tuple[list[str] | None, boo
 
 def schema_in(notes: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return (schema, dialect) in the notes of a model or a partial result; StateError for what is none."""
-    found = notes.get("table")
-    if not isinstance(found, dict):
+    read = notes.get("table")
+    if not isinstance(read, dict):
         raise StateError("the notes do not say how tables were read")
-    known = cast(dict[str, Any], found)
+    known = cast(dict[str, Any], read)
     schema, header = {name: known.get(name) for name in ("columns", "label", "label_kind")}, known.get("header")
     if not isinstance(schema["columns"], dict) or not isinstance(header, bool):
         raise StateError(f"the notes do not say how tables were read: {known!r:.200}")
@@ -208,8 +109,8 @@ def schema_in(notes: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 # -- which of the two --------------------------------------------------------------------------------------------------
-def reading_to_learn(args: Namespace) -> Reading:
-    """Return the reading that the flags of `learn` ask for."""
+def rows_to_learn(args: Namespace) -> tuple[Source, dict[str, Any]]:
+    """Return (the labelled rows that the flags of `learn` name, notes of how they are read, as json can write them)."""
     tables = [path for path in args.inputs if is_table(path)]
     given = [name for name in OF_TABLES if getattr(args, name) not in (None, "feature")]
     if not tables and not (given and all(map(comes_once, args.inputs))):
@@ -219,24 +120,67 @@ def reading_to_learn(args: Namespace) -> Reading:
                 "svmlight text"
             )
         any_width = TRUTH.get(args.settings.get("open_columns", "no"), False)
-        return TextReading(n_features=MOST_FEATURES if any_width else args.n_features, zero_based=args.zero_based)
+        return _text(args, MOST_FEATURES if any_width else args.n_features), {}
     if tables and len(tables) < len(args.inputs):
         raise ValueError("inputs must be all tables or all svmlight text")
     if args.target is None:
         raise ValueError(f"{args.inputs[0]} is a table: --target names the column of labels")
     kinds = {name: list(map(as_column, getattr(args, name) or ())) for name in KINDS}
-    return TableReading({"label": args.target, **dialect_of(args), "missing": args.missing, **kinds})
+    source, read = _tables(args.inputs, {"label": args.target, **dialect_of(args), "missing": args.missing, **kinds})
+    return source, {"table": read}
 
 
-def reading_as_learned(model: Any, args: Namespace, *, labelled: bool) -> Reading:
-    """Return the reading that a model has learned by; `labelled`: with labels, of the column of --target if given."""
+def rows_as_learned(model: Any, args: Namespace, *, labelled: bool) -> Source:
+    """Return the rows of args.inputs as a model has learned them; `labelled`: with labels, by --target if given."""
     target = getattr(args, "target", None)
     if "table" in model.notes:
         schema, dialect = schema_in(model.notes)
         dialect |= {name: getattr(args, name) for name in DIALECT if getattr(args, name) is not None}
         label = None if not labelled else schema["label"] if target is None else target
         options = {"label": label, "missing": "feature", **dialect}
-        return TableReading(options, schema, relabelled=target is not None)
+        return _tables(args.inputs, options, schema, relabelled=target is not None)[0]
     if any(map(is_table, args.inputs)):
         raise ValueError(f"{args.inputs[0]} is a table, and the model was learned from svmlight text")
-    return TextReading(n_features=model.n_features or MOST_FEATURES, zero_based=args.zero_based)
+    return _text(args, model.n_features or MOST_FEATURES)
+
+
+def require_labels(source: Source) -> None:
+    """Raise SourceError for the first of the sources that has rows without labels."""
+    for one in source.each():
+        if one.beside is None and not one.labelled:
+            raise SourceError(f"{one.name} holds no labels: they are read from svmlight text and tables")
+
+
+def _text(args: Namespace, n_features: int | None) -> Source:
+    """Return svmlight text, all files of one width; where no labels are needed .npy and .npz too."""
+    streams = [path for path in args.inputs if comes_once(path)]
+    if streams and n_features is None:
+        raise SourceError(
+            f"{streams[0]} is no regular file, and is read once: how wide its rows are must be known (--set "
+            "n_features=N or --set open_columns=yes)"
+        )
+    return open_rows(list(args.inputs), n_features=n_features, zero_based=args.zero_based)
+
+
+def _tables(
+    paths: Sequence[str],
+    options: dict[str, Any],
+    schema: dict[str, Any] | None = None,
+    *,
+    relabelled: bool = False,
+) -> tuple[Source, dict[str, Any]]:
+    """Return (tables as rows with names, how they were read); without a schema the first says what each column is.
+
+    options: what TableRows takes beside a schema; relabelled: their label is not that of the schema.
+    """
+    tables: list[Source] = []
+    for path in paths:
+        named = _by_name(path, options)
+        if schema is None:
+            table = TableRows(path, **named)
+            schema, kept = table.schema, (*DIALECT, "missing", "label")
+            options = {**{name: named[name] for name in kept}, "header": table.header}
+        else:
+            table = TableRows(path, **named, schema={**schema, "label": named["label"]} if relabelled else schema)
+        tables.append(LabelledTable(path, table))
+    return InTurn(tables), {**(schema or {}), **{name: options[name] for name in DIALECT}}

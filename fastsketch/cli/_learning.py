@@ -10,12 +10,10 @@ from fastsketch._core.validation import as_integer
 from fastsketch.cli._answering import scored
 from fastsketch.cli._flags import flag_of, parameters_of
 from fastsketch.cli._in_parts import learn_rows, refuse_streams
-from fastsketch.cli._job import limited
-from fastsketch.cli._labelled import is_table, reading_as_learned, reading_to_learn
-from fastsketch.cli._learner_answers import Answers, LinearLearner
-from fastsketch.cli._output import Output, output_of
-from fastsketch.cli._report import report
-from fastsketch.data.files._input import InputFile, SourceError
+from fastsketch.cli._labelled import is_table, require_labels, rows_to_learn
+from fastsketch.cli._output import output_of
+from fastsketch.cli._scoring import LinearLearner
+from fastsketch.data.files._input import InputFile
 from fastsketch.data.sources import open_rows
 from fastsketch.online import AdaptiveSubgradient, SketchedNewton
 
@@ -32,30 +30,30 @@ SHOWN = ("mean_loss", "error_rate", "log_loss", "auc", "mean_absolute_error", "r
 def learn_online(args: Namespace) -> None:
     """Learn from labelled rows: progressive loss, what `score` says on test rows, a model file."""
     as_integer(args.every, "--every", 0)
-    reading = reading_to_learn(args)
-    model = make_model(args, numbers=reading.labels_are_numbers(args.inputs))
+    refuse_streams(args)
+    source, notes = rows_to_learn(args)
+    model = make_model(args, numbers=notes.get("table", {}).get("label_kind", "numeric") == "numeric")
     if args.test and is_table(args.test):  # whether it is there is to be known before the work is done
         with InputFile(Path(args.test)):
             pass
     elif args.test:
         open_rows(args.test, n_features=1)
+    require_labels(source)
+    every = 0 if args.json else args.every
     with output_of(args) as out:
-        refuse_streams(args)
-        source, every = reading.whole(args.inputs), 0 if args.json else args.every
-        for one in source.each():
-            if one.beside is None and not one.labelled:
-                raise SourceError(f"{one.name} holds no labels: they are read from svmlight text and tables")
 
         def say(model: Any) -> None:
             out.say(_as_line(model.progress, args.regression))
 
         seen = say if every else None
-        model, facts = learn_rows(args, model, out, source, notes=reading.notes(), every=every, seen=seen)
+        model, facts = learn_rows(args, model, out, source, notes=notes, every=every, seen=seen)
         if args.regression:
             facts.pop("error_rate", None)
         if args.test:
-            facts |= tested(args, model, out)
-        report(args, facts, out)
+            about = Namespace(**{**vars(args), "inputs": [args.test], "target": None})
+            measured = scored(about, model, out)
+            facts |= {f"test_{name}": value for name, value in measured.items() if args.json or name != "confusion"}
+        out.report(facts)
 
 
 def make_model(args: Namespace, *, numbers: bool = True) -> LinearLearner:
@@ -110,11 +108,3 @@ def _as_line(progress: dict[str, Any], regression: bool) -> str:
     known = [(name, progress.get(name)) for name in SHOWN if not (regression and name == "error_rate")]
     words = [f"{name.replace('_', ' ')} {value:.5f}" for name, value in known if value is not None]
     return "  ".join([f"{progress['n_rows']:>12,} examples", *words])
-
-
-def tested(args: Namespace, model: LinearLearner, out: Output) -> dict[str, Any]:
-    """Return what `score` says of the model on the test rows."""
-    about = Namespace(**{**vars(args), "inputs": [args.test], "target": None})
-    with limited(args.threads):
-        facts = scored(about, Answers(model), reading_as_learned(model, about, labelled=True), out)
-    return {f"test_{name}": value for name, value in facts.items() if args.json or name != "confusion"}

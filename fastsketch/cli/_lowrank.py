@@ -1,7 +1,5 @@
 """complete, predict: a low-rank model of ratings in text, with the ids that the text uses."""
 
-import csv
-import io
 import time
 from argparse import Namespace
 from typing import Any
@@ -9,11 +7,9 @@ from typing import Any
 from scipy import sparse
 
 from fastsketch.cli._flags import parameters_of
-from fastsketch.cli._job import limited
 from fastsketch.cli._output import output_of
 from fastsketch.cli._reading import columns_of, dialect_of
-from fastsketch.cli._report import report
-from fastsketch.cli._text_ids import ids_of, places_of
+from fastsketch.cli._user_events import ids_of, places_of
 from fastsketch.data.files._table import as_dialect
 from fastsketch.data.names._events import read_events
 from fastsketch.data.names._id_map import ids_of_text
@@ -43,31 +39,21 @@ def complete(args: Namespace) -> None:
             out.say(_as_line(line))
 
         try:
-            with limited(args.threads):
-                model.fit(
-                    x,
-                    row_ids=names[0],
-                    column_ids=names[1],
-                    validation=args.validation,
-                    patience=args.patience,
-                    callback=None if args.json else say,
-                )
+            model.fit(
+                x,
+                row_ids=names[0],
+                column_ids=names[1],
+                validation=args.validation,
+                patience=args.patience,
+                callback=None if args.json else say,
+            )
         except KeyboardInterrupt as stop:
             stop.add_note("nothing has been saved: a fit of a low-rank model has no partial result")
             raise
         out.save(model)
         facts = model.facts()
-        report(
-            args,
-            {
-                **facts,
-                "observations": len(table.lines),
-                "mean_loss": facts["objective"] / facts["n_observations"],
-                "seconds": time.perf_counter() - started,
-                "output": args.output,
-            },
-            out,
-        )
+        facts |= {"observations": len(table.lines), "mean_loss": facts["objective"] / facts["n_observations"]}
+        out.report({**facts, "seconds": time.perf_counter() - started})
 
 
 def _as_line(line: HistoryLine) -> str:
@@ -86,16 +72,9 @@ def predict(args: Namespace, model: LowRankModel) -> None:
         dialect = as_dialect(**dialect_of(args))._replace(known=known)
         table = read_events(args.inputs[0], dialect, values=False)
         asked = [ids_of_text(side, ids) for side, ids in zip(sides, table[:2], strict=True)]
-        with limited(args.threads):
-            method = model.predict_proba if args.what == "probabilities" else model.predict
-            predicted = method(*asked, rank=args.rank)
-        with out.writing() as file:
-            text = io.TextIOWrapper(file, "utf-8", newline="")
-            lines = csv.writer(text, lineterminator="\n")
-            shown = (f"{value:.9g}" for value in predicted)
-            lines.writerows(zip(*table[:2], shown, strict=True))
-            text.flush()
-            text.detach()
+        method = model.predict_proba if args.what == "probabilities" else model.predict
+        predicted = method(*asked, rank=args.rank)
+        out.write_csv(zip(*table[:2], (f"{value:.9g}" for value in predicted), strict=True))
         rows, columns = (side.places(values) for side, values in zip(sides, asked, strict=True))
         unknown = int(((rows < 0) | (columns < 0)).sum())
-        report(args, {"pairs": len(predicted), "with_an_unknown_id": unknown, "output": args.output}, out)
+        out.report({"pairs": len(predicted), "with_an_unknown_id": unknown})

@@ -1,48 +1,51 @@
-"""Where the result of a command goes: a file, the standard output, what is no regular file, or nowhere."""
+"""Results of commands, in a file, the standard output, what is no regular file, or nowhere; and facts about them."""
 
 import contextlib
+import csv
 import io
+import json
+import math
 import os
 import sys
 from argparse import Namespace
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from fnmatch import fnmatch
 from glob import has_magic
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol, TextIO, cast
+from typing import Any, BinaryIO, TextIO, cast
 
-from fastsketch.cli._signals import held
+from fastsketch._core.threads import thread_limit
+from fastsketch._core.validation import as_integer
+from fastsketch.cli._signals import held, mute
 from fastsketch.data.files._lock import lock_name, locked
 from fastsketch.data.files._replacing import pour, regular_target, replacing, spooled, straight, sweep
 
 STANDARD = "-"
+# A fact that is printed in lines of its own, and plotted.
+SPECTRUM = "singular_values"
+# Names of columns or classes that the text lists; JSON has them all.
+MOST_NAMES = 20
 
 # Bytes: file systems take 255, and the partial result and the lock lie beside the output.
 LONGEST_NAME = 240
-
-
-class Saved(Protocol):
-    """A model, as far as its file goes."""
-
-    def to_bytes(self) -> bytes: ...
 
 
 class Output:
     """The output of a command, checked before any work is done.
 
     A regular file, or one that is not there yet, is replaced when its content is complete, and is this job's alone
-    meanwhile (``path``, None for everything else). "-" is the standard output, as is a name that leads to it: then
-    facts go to standard error. What is no regular file gets its bytes when all of them are there; if it does not take
-    them, they are saved in the current folder.
+    meanwhile (``path``, None for everything else; a folder is for the map job to check and hold). "-" is the standard
+    output, as is a name that leads to it: then facts go to standard error. What is no regular file gets its bytes when
+    all of them are there; if it does not take them, they are saved in the current folder.
     """
 
-    def __init__(self, name: str | None, suffix: str) -> None:
+    def __init__(self, name: str | None, suffix: str, *, as_json: bool, folder: bool) -> None:
         self.name = name
         self.kept: str | None = None  # where the result is
         self._suffix = suffix
         self._standard = name is not None and (name == STANDARD or _is_standard_output(name))
-        self.path = None if name is None or self._standard else _checked(name)
-        self._quiet = False
+        self.path = None if name is None or self._standard or folder else _checked(name)
+        self._json, self._quiet = as_json, False
         if self._standard and sys.stdout.isatty() and suffix != ".csv":
             raise ValueError("the result is not text, and standard output is a terminal: name a file, or use a pipe")
 
@@ -74,12 +77,12 @@ class Output:
             with contextlib.suppress(KeyboardInterrupt), held():  # too late: all is done, or given up already
                 stack.close()
 
-    def save(self, model: Saved) -> None:
+    def save(self, model: Any) -> None:
         """Write a model; a signal waits until it is there."""
         if self.name is None:
             return
         with held():
-            content = model.to_bytes()
+            content: bytes = model.to_bytes()
             try:
                 with self.writing() as file:
                     file.write(content)
@@ -103,6 +106,14 @@ class Output:
             stack.enter_context(held())
             self._pour(file)
             self.kept = self.title
+
+    def write_csv(self, rows: Iterable[Iterable[Any]]) -> None:
+        """Write lines of cells as the result."""
+        with self.writing() as file:
+            text = io.TextIOWrapper(file, "utf-8", newline="")
+            csv.writer(text, lineterminator="\n").writerows(rows)
+            text.flush()
+            text.detach()
 
     def _pour(self, file: BinaryIO) -> None:
         try:
@@ -133,6 +144,18 @@ class Output:
         """Return the stream that facts are printed on."""
         return sys.stderr if self._standard else sys.stdout
 
+    def report(self, facts: dict[str, Any]) -> None:
+        """Print facts, with the output, as JSON or as text, a line each; a spectrum is left out of the text."""
+        facts = facts if self.name is None else {**facts, "output": self.name}
+        if self._json:
+            self.say(json.dumps(finite(facts)))
+            return
+        texts = {name.replace("_", " "): as_text(value) for name, value in facts.items() if name != SPECTRUM}
+        if "rows_per_second" in facts:
+            texts["rows per second"] = f"{facts['rows_per_second']:,.0f}"
+        width = max(map(len, texts))
+        self.say("\n".join([f"{name:<{width}}  {text}" for name, text in texts.items()]))
+
     def say(self, text: str) -> None:
         """Print a line of facts. Nobody may be reading any more: that ends a command that has no other result."""
         if self._quiet:
@@ -151,6 +174,34 @@ class Output:
             self._quiet = True
 
 
+def finite(value: Any) -> Any:
+    """Return the same with None for infinities and NaN: JSON has neither."""
+    if isinstance(value, dict):
+        return {key: finite(item) for key, item in cast(dict[str, Any], value).items()}
+    if isinstance(value, list):
+        return [finite(item) for item in cast(list[Any], value)]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def as_text(value: Any) -> str:
+    """Return a fact on one line."""
+    if value is None:
+        return "-"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    if isinstance(value, dict):
+        named = cast(dict[str, Any], value)
+        return ", ".join(f"{name}={as_text(item)}" for name, item in named.items() if item is not None)
+    if not isinstance(value, list):
+        return str(value)
+    items = cast(list[Any], value)
+    many = len(items) > MOST_NAMES and all(isinstance(item, str) for item in items)
+    text = ", ".join(map(as_text, items[: MOST_NAMES if many else None]))
+    return f"{text}, ... ({len(items):,})" if many else text
+
+
 # Arguments of the commands that name files to read.
 INPUTS = (
     *("inputs", "ratings", "model", "codes", "queries", "rescore", "ids", "test", "exclude"),
@@ -160,13 +211,13 @@ INPUTS = (
 
 @contextlib.contextmanager
 def output_of(
-    args: Namespace, suffix: str = ".fsk", *, over_input: bool = False, name: str | None = ""
+    args: Namespace, suffix: str = ".fsk", *, over_input: bool = False, folder: bool = False
 ) -> Generator[Output]:
-    """Hold the output of a command for as long as it runs; an interrupt says what has become of the result.
+    """Hold the output of a command, and --threads, for as long as it runs; an interrupt says what has become of it.
 
-    It must be none of the inputs, unless `over_input`. `name` in place of --output: None if that is held elsewhere.
+    It must be none of the inputs, unless `over_input`. A command without --output says its facts alone.
     """
-    out = Output(args.output if name == "" else name, suffix)
+    out = Output(getattr(args, "output", None), suffix, as_json=args.json, folder=folder)
     if not over_input and out.path is not None:
         for source in _inputs(args):
             if _same_file(out.path, source):
@@ -177,15 +228,20 @@ def output_of(
                     "folder, or name the files"
                 )
     try:
-        with out.alone():
+        with _limit(args.threads), out.alone():
             yield out
     except KeyboardInterrupt as stop:
         if out.kept:
             stop.add_note(f"the result is in {out.kept}")
-        elif not getattr(stop, "__notes__", ()):
+        elif out.name is not None and not getattr(stop, "__notes__", ()):
             kept = out.partial is not None and out.partial.exists()
             stop.add_note(f"{out.partial} is as it was" if kept else "nothing has been saved")
         raise
+
+
+def _limit(n: int | None) -> contextlib.AbstractContextManager[Any]:
+    """Return the limit of --threads as a context."""
+    return contextlib.nullcontext() if n is None else thread_limit(as_integer(n, "--threads", 1, below=1 << 16))
 
 
 def free_name(suffix: str) -> str:
@@ -197,21 +253,13 @@ def free_name(suffix: str) -> str:
     return name
 
 
-def mute(stream: TextIO) -> None:
-    """Let what is still printed to a stream whose reader has gone vanish, also when Python ends."""
-    with contextlib.suppress(OSError, ValueError):
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, stream.fileno())
-        os.close(null)
-
-
 def _is_standard_output(name: str) -> bool:
     """Return whether a name leads to where the standard output goes already; the null device is nobody's."""
     try:
-        found = Path(name).stat()
-        if os.path.samestat(found, Path(os.devnull).stat()):
+        about = Path(name).stat()
+        if os.path.samestat(about, Path(os.devnull).stat()):
             return False
-        return os.path.samestat(found, os.fstat(sys.stdout.fileno()))
+        return os.path.samestat(about, os.fstat(sys.stdout.fileno()))
     except (OSError, ValueError):
         return False
 

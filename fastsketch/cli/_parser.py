@@ -33,6 +33,7 @@ def parse(argv: Sequence[str] | None) -> Namespace:
 
 def run(args: Namespace) -> int:
     """Run the verb of these arguments, whose module is imported now; return the exit status."""
+    import_module("fastsketch._kernels.level")  # refuses a FASTSKETCH_LEVEL that this CPU lacks, before all else
     module, _, function = VERBS[args.verb].run.partition(".")
     return getattr(import_module(f"fastsketch.cli.{module}"), function)(args) or 0
 
@@ -50,11 +51,6 @@ def parser_of(name: str) -> Parser:
     verb.declare(parser)
     common(parser)
     return parser
-
-
-def examples_of(name: str) -> list[str]:
-    """Return the examples of a verb."""
-    return [line.strip() for line in (parser_of(name).epilog or "").splitlines()[1:]]
 
 
 def top_parser() -> argparse.ArgumentParser:

@@ -20,6 +20,13 @@ def figure(*shape: int, **size: Any) -> tuple[Any, Any]:
     return made, made.subplots(*shape)
 
 
+def square(left: float, top: float, width: float, **style: Any) -> Any:
+    """Return the outline of a square, to add to axes."""
+    from matplotlib.patches import Rectangle
+
+    return Rectangle((left, top), width, width, fill=False, **style)
+
+
 def plot_spectrum(facts: Mapping[str, Any], path: str | PathLike[str], *, truth: Sequence[float] | None = None) -> None:
     """Plot squared singular values, with the certificate as a band if there is one; `truth` adds the exact spectrum."""
     made, axes = figure(figsize=(7, 4.5))

@@ -1,10 +1,9 @@
 """recommend: from events, or from a model that was learned from them."""
 
-import csv
-import io
 import time
 import warnings
 from argparse import Namespace
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,7 @@ from scipy import sparse
 from fastsketch._core.losses import LOSSES
 from fastsketch._core.validation import as_integer
 from fastsketch.cli._flags import flag_of
-from fastsketch.cli._job import limited
-from fastsketch.cli._output import Output, output_of
+from fastsketch.cli._output import output_of
 from fastsketch.cli._recommenders import (
     ItemModel,
     Ratings,
@@ -24,9 +22,7 @@ from fastsketch.cli._recommenders import (
     loaded,
     warn_of_ratings,
 )
-from fastsketch.cli._report import report
-from fastsketch.cli._text_ids import pairs_of
-from fastsketch.cli._user_events import Meaning, UserEvents, meaning_of, read_user_events, rows_for
+from fastsketch.cli._user_events import Meaning, UserEvents, meaning_of, pairs_of, places_of, read_user_events, rows_for
 from fastsketch.data.files import SourceError
 from fastsketch.data.names._events import read_ids
 
@@ -41,30 +37,25 @@ def recommend(args: Namespace) -> None:
     as_integer(args.n, "-n", 1)
     if args.items and (args.ids or args.events):
         raise ValueError("--items are those of one user: it goes with neither IDs nor --events")
-    with limited(args.threads):
-        if _is_state(args.source):
-            _refuse_learning(args)
-            if args.output:
-                raise ValueError(f"-o saves a model learned from events: {args.source} holds one already")
-            _answer(args, loaded(args.source, args.rank), None)
-        elif args.output is None:
-            _answer(args, *_learn(args))
+    answers = bool(args.ids or args.items or args.events or args.table)
+    saved = _is_state(args.source)
+    if saved:
+        _refuse_learning(args)
+        if args.output:
+            raise ValueError(f"-o saves a model learned from events: {args.source} holds one already")
+    if answers and args.output == "-" and args.table in (None, "-"):
+        raise ValueError("-o - writes the model to standard output: what is recommended needs --table OUT.csv")
+    with output_of(args) as out:
+        started = time.perf_counter()
+        recommender, own = (loaded(args.source, args.rank), None) if saved else _learn(args)
+        model = recommender.noted() if args.output else None
+        if model is not None:
+            out.save(model)
+        if model is None or own is None or answers:
+            _answer(args, recommender, own)
         else:
-            answers = bool(args.ids or args.items or args.events or args.table)
-            if answers and args.output == "-" and args.table in (None, "-"):
-                raise ValueError("-o - writes the model to standard output: what is recommended needs --table OUT.csv")
-            with output_of(args) as out:
-                started = time.perf_counter()
-                recommender, own = _learn(args)
-                model = recommender.noted()
-                out.save(model)
-                if answers:
-                    _answer(args, recommender, own)
-                else:
-                    seconds = time.perf_counter() - started
-                    report(
-                        args, {**model.facts(), "events": own.entries.nnz, "seconds": seconds, "output": out.name}, out
-                    )
+            seconds = time.perf_counter() - started
+            out.report({**model.facts(), "events": own.entries.nnz, "seconds": seconds})
 
 
 def _learn(args: Namespace) -> tuple[Recommender, UserEvents]:
@@ -104,7 +95,7 @@ def _answer(args: Namespace, recommender: Recommender, own: UserEvents | None) -
     # a model of ratings knows the users that it has learned from
     told = None if isinstance(recommender, Ratings) and args.events is None and not args.items else seen
     answers = recommender.best(users, told, args.n, exclude, allow)
-    found: list[dict[str, Any]] = [
+    entries: list[dict[str, Any]] = [
         {
             "id": user,
             "known": bool(known),
@@ -113,19 +104,25 @@ def _answer(args: Namespace, recommender: Recommender, own: UserEvents | None) -
         }
         for user, items, scores, known in zip(users, *answers, strict=True)
     ]
-    if args.table:
-        with output_of(Namespace(**{**vars(args), "output": args.table}), ".csv") as out:
-            _write(out, found)
-            unknown = int((~answers.known).sum())
-            report(args, {"users": len(users), "not_known": unknown, "output": args.table}, out)
-    elif args.json:
-        report(args, {"recommendations": found})
-    else:
-        out = Output(None, "")
-        for entry in found:
-            pairs = zip(entry["items"], entry["scores"], strict=True)
-            shown = "  ".join(f"{name} ({score:.4g})" for name, score in pairs)
-            out.say(f"{entry['id']}{'' if entry['known'] else f' (unknown: {recommender.fallback})'}: {shown}")
+    with output_of(Namespace(**{**vars(args), "output": args.table}), ".csv") as out:
+        if args.table:
+            out.write_csv(_lines(entries))
+            out.report({"users": len(users), "not_known": int((~answers.known).sum())})
+        elif args.json:
+            out.report({"recommendations": entries})
+        else:
+            for entry in entries:
+                pairs = zip(entry["items"], entry["scores"], strict=True)
+                shown = "  ".join(f"{name} ({score:.4g})" for name, score in pairs)
+                out.say(f"{entry['id']}{'' if entry['known'] else f' (unknown: {recommender.fallback})'}: {shown}")
+
+
+def _lines(entries: list[dict[str, Any]]) -> Iterator[tuple[Any, ...]]:
+    """Yield lines of user, place from 1, item, score."""
+    yield "user", "place", "item", "score"
+    for entry in entries:
+        for place, (item, score) in enumerate(zip(entry["items"], entry["scores"], strict=True), 1):
+            yield entry["id"], place, item, f"{score:.9g}"
 
 
 def _users(args: Namespace, recommender: Recommender, own: UserEvents | None) -> tuple[list[str], Any]:
@@ -168,12 +165,11 @@ def _refuse_unvalued(recommender: Recommender, what: str) -> None:
 
 def _row_of(names: list[str], items: list[str]) -> Any:
     """Return the row of one user."""
-    place = {name: j for j, name in enumerate(items)}
-    unknown = [name for name in names if name not in place]
+    places, row = places_of(names, items), np.zeros((1, len(items)))
+    unknown = [name for name, place in zip(names, places, strict=True) if place < 0]
     if unknown:
         raise ValueError(f"--items: the model does not know {', '.join(map(repr, unknown[:5]))}")
-    row = np.zeros((1, len(items)))
-    row[0, [place[name] for name in names]] = 1.0
+    row[0, places] = 1.0
     return sparse.csr_array(row)
 
 
@@ -183,8 +179,7 @@ def _left_out(args: Namespace, recommender: Recommender, users: list[str], seen:
     if args.exclude:
         each = sorted(set(users))
         pairs = pairs_of(args.exclude, each, recommender.items)
-        place = {name: k for k, name in enumerate(each)}
-        parts.append(pairs[[place[name] for name in users]].tocoo())
+        parts.append(pairs[places_of(users, each)].tocoo())
     rows = np.concatenate([np.zeros(0, np.intp), *(part.row for part in parts)])
     columns = np.concatenate([np.zeros(0, np.intp), *(part.col for part in parts)])
     return sparse.csr_array((np.ones(len(rows)), (rows, columns)), shape=(len(users), len(recommender.items)))
@@ -193,25 +188,12 @@ def _left_out(args: Namespace, recommender: Recommender, users: list[str], seen:
 def _allowed(path: str, items: list[str]) -> Any:
     """Return the places of the items of a list."""
     names = read_ids(path)
-    place = {name: j for j, name in enumerate(items)}
-    unknown = [name for name in names if name not in place]
+    places = places_of(list(names), items)
+    unknown = [name for name, place in zip(names, places, strict=True) if place < 0]
     if unknown:
         said = f"{path}, line {names[unknown[0]]}: the model does not know the item {unknown[0]!r}"
         if len(unknown) == len(names):
             raise SourceError(f"{said}, nor any other of the list")
         more = f", nor {len(unknown) - 1:,} more of {len(names):,}" if len(unknown) > 1 else ""
         warnings.warn(said + more, UserWarning, stacklevel=2)
-    return np.array([place[name] for name in names if name in place], np.int64)
-
-
-def _write(out: Output, found: list[dict[str, Any]]) -> None:
-    """Write lines of user, place from 1, item, score."""
-    with out.writing() as file:
-        text = io.TextIOWrapper(file, "utf-8", newline="")
-        lines = csv.writer(text, lineterminator="\n")
-        lines.writerow(["user", "place", "item", "score"])
-        for entry in found:
-            for place, (item, score) in enumerate(zip(entry["items"], entry["scores"], strict=True), 1):
-                lines.writerow([entry["id"], place, item, f"{score:.9g}"])
-        text.flush()
-        text.detach()
+    return places[places >= 0]

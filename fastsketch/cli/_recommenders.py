@@ -11,10 +11,8 @@ from scipy import sparse
 
 from fastsketch._frame.model import Model
 from fastsketch.cli._flags import parameters_of
-from fastsketch.cli._models import load_model
-from fastsketch.cli._text_ids import names_of
-from fastsketch.cli._user_events import Meaning, UserEvents, meaning_in
-from fastsketch.data.files import StateError
+from fastsketch.cli._reading import load_model
+from fastsketch.cli._user_events import Meaning, UserEvents, meaning_in, names_of
 from fastsketch.data.names._id_map import ids_of_text, positions, taken
 from fastsketch.lowrank import LowRankModel
 from fastsketch.recommending import SketchedEASE
@@ -34,7 +32,7 @@ class RecommendedItems(NamedTuple):
 class ItemModel:
     """Scores of items from the items that a user has: users need not be those that it has learned from."""
 
-    fallback, needs_events = "popular items", True
+    fallback = "popular items"
 
     def __init__(self, model: SketchedEASE, items: list[str], meaning: Meaning) -> None:
         self.model, self.items, self.meaning = model, items, meaning
@@ -57,9 +55,9 @@ class ItemModel:
         liked = self.meaning.liked(seen)
         _check_size(liked, self.items, self.model)
         allow = None if allow is None or self.model.item_ids is None else taken(self.model.item_ids, allow)
-        found = self.model.recommend(liked, n, exclude_seen=False, exclude=exclude, allow=allow)
-        items = positions(found.items, found.scores, self.model.item_ids)
-        return RecommendedItems(items, found.scores, liked @ (self.model.popularity > 0) > 0)
+        best = self.model.recommend(liked, n, exclude_seen=False, exclude=exclude, allow=allow)
+        items = positions(best.items, best.scores, self.model.item_ids)
+        return RecommendedItems(items, best.scores, liked @ (self.model.popularity > 0) > 0)
 
     def noted(self) -> Model:
         """Return the model with what it takes to use it again."""
@@ -82,7 +80,7 @@ def _check_size(liked: Any, items: list[str], model: SketchedEASE) -> None:
 class Popular:
     """The items that most users have, the same for everybody but for what they have already."""
 
-    fallback, needs_events = "popular items", False
+    fallback = "popular items"
 
     def __init__(self, seen: Any, items: list[str], meaning: Meaning) -> None:
         liked = meaning.liked(seen)
@@ -92,9 +90,9 @@ class Popular:
 
     def best(self, users: Sequence[str], seen: Any, n: int, exclude: Any, allow: Any) -> RecommendedItems:
         """Return the best items for as many users as `exclude` has rows."""
-        found = top_items(np.where(self.counts > 0, self.counts, -np.inf), n, exclude=exclude, allow=allow)
+        best = top_items(np.where(self.counts > 0, self.counts, -np.inf), n, exclude=exclude, allow=allow)
         known = np.ones(len(users), bool) if seen is None else np.diff(seen.indptr) > 0
-        return RecommendedItems(found, np.where(found >= 0, self.counts[found], np.nan), known)
+        return RecommendedItems(best, np.where(best >= 0, self.counts[best], np.nan), known)
 
     def noted(self) -> Model:
         """Raise ValueError: there is no such model."""
@@ -104,7 +102,7 @@ class Popular:
 class Ratings:
     """The items of the highest predicted ratings."""
 
-    fallback, needs_events = "by biases", False
+    fallback = "by biases"
 
     def __init__(self, model: LowRankModel, users: list[str], items: list[str], rank: int | None = None) -> None:
         self.model, self.users, self.items, self.rank = model, users, items, rank
@@ -127,16 +125,16 @@ class Ratings:
         allow = None if allow is None else taken(columns, allow)
         if seen is not None:
             new = self.model.fold_in(seen, rank=self.rank)
-            found, predictions = new.recommend(n, exclude=exclude, allow=allow)
-            return RecommendedItems(positions(found, predictions, columns), predictions, np.diff(seen.indptr) > 0)
+            ids, predictions = new.recommend(n, exclude=exclude, allow=allow)
+            return RecommendedItems(positions(ids, predictions, columns), predictions, np.diff(seen.indptr) > 0)
         assert rows is not None
         asked = ids_of_text(rows, users)
         if len(asked) == len(self.users) and exclude is not None:
             # as many rows of `exclude` as the model has would be taken for the model's, and not for these users'
             asked, exclude = np.append(asked, asked[:1]), sparse.vstack([exclude, exclude[:1]], format="csr")
-        found, predictions = self.model.recommend(asked, n, exclude=exclude, allow=allow, rank=self.rank)
+        ids, predictions = self.model.recommend(asked, n, exclude=exclude, allow=allow, rank=self.rank)
         k = len(users)
-        places = positions(found, predictions, columns)
+        places = positions(ids, predictions, columns)
         return RecommendedItems(places[:k], predictions[:k], rows.places(asked[:k]) >= 0)
 
     def noted(self) -> Model:
@@ -164,19 +162,15 @@ def learned(name: str, events: UserEvents, entries: Any, meaning: Meaning, args:
 
 def loaded(path: str, rank: int | None) -> Recommender:
     """Return the recommender in a state file."""
-    model = load_model(path)
+    does = "that does a model of 'complete' or of 'recommend EVENTS.csv -o MODEL.fsk', or of 'items'"
+    model = load_model(path, LowRankModel | SketchedEASE, f", which recommends nothing: {does}")
     if isinstance(model, LowRankModel):
         names = names_of(model, path)
         return Ratings(model, names[0], names[1], rank)
     if rank is not None:
         raise ValueError(f"--rank is of models of ratings; {path} holds a {type(model).__name__}")
-    if isinstance(model, SketchedEASE):
-        (items,) = names_of(model, path)
-        return ItemModel(model, items, meaning_in(model.notes, path))
-    raise StateError(
-        f"{path} holds a {type(model).__name__}, which recommends nothing: that does a model of 'complete' or of "
-        "'recommend EVENTS.csv -o MODEL.fsk', or of 'items'"
-    )
+    (items,) = names_of(model, path)
+    return ItemModel(model, items, meaning_in(model.notes, path))
 
 
 def warn_of_ratings() -> None:

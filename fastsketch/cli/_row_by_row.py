@@ -3,13 +3,12 @@
 import shutil
 import tempfile
 from argparse import Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from fastsketch.cli._in_parts import engine_of
-from fastsketch.cli._job import limited
-from fastsketch.cli._output import Output
+from fastsketch.cli._output import Output, output_of
 from fastsketch.data.sources import Source
 from fastsketch.data.sources._joined import Joined
 from fastsketch.jobs import MapResult
@@ -30,44 +29,43 @@ def job_of(args: Namespace, out: Output) -> Job:
     )
 
 
-def suffix_of(name: str, otherwise: str) -> str:
-    """Return the suffix of an output by its name, or `otherwise`."""
-    return next((suffix for suffix in (".npy", PARQUET) if name.endswith(suffix)), otherwise)
+def answer_rows(
+    args: Namespace,
+    method: Callable[..., Any],
+    source: Source,
+    usual: str,
+    heads: Sequence[str] = (),
+    facts: Mapping[str, Any] = {},
+) -> None:
+    """Write what a function says of every row of a source to args.output, and report the rows, these facts, the time.
 
-
-def named_output(args: Namespace) -> str | None:
-    """Return the output as ``output_of`` takes it: a folder is the map job's own to check and to hold."""
-    return None if suffix_of(args.output, "") == PARQUET else args.output
-
-
-def write_answers(
-    args: Namespace, out: Output, method: Callable[..., Any], source: Source, suffix: str, heads: Sequence[str] = ()
-) -> MapResult:
-    """Write what a function says of every row of a source to args.output; csv has a first line of `heads`, if any."""
+    The format is that of the name, or the `usual` one; csv has a first line of `heads`, if any.
+    """
+    suffix = next((suffix for suffix in (".npy", PARQUET) if args.output.endswith(suffix)), usual)
     sink: Sink = Npy() if suffix == ".npy" else Parquet() if suffix == PARQUET else Csv(list(heads))
-    job = job_of(args, out)
-    with limited(args.threads):
-        if suffix == PARQUET:
-            return written(method, source, Path(args.output), sink, job)
-        if out.path is not None:
-            result = written(method, source, out.path, sink, job, held=True)
-            out.kept = str(out.name)
-            return result
-        if job.resume:
-            raise ValueError("--resume needs an output that is a file: what there is lies beside it")
-        with tempfile.TemporaryDirectory(prefix="fastsketch-") as folder:
-            whole = Path(folder) / f"rows{suffix}"
-            result = written(method, source, whole, sink, job)
-            with whole.open("rb") as rows, out.writing() as file:
-                shutil.copyfileobj(rows, file, 1 << 20)
+    with output_of(args, suffix, folder=suffix == PARQUET) as out:
+        result = _written(args, out, method, source, sink, suffix)
+        kept = {"parts_kept": result.n_kept} if result.n_kept else {}
+        rate = result.n_rows / max(result.seconds, 1e-9)
+        out.report({"n_rows": result.n_rows, **facts, **kept, "seconds": result.seconds, "rows_per_second": rate})
+
+
+def _written(
+    args: Namespace, out: Output, method: Callable[..., Any], source: Source, sink: Sink, suffix: str
+) -> MapResult:
+    job, path = job_of(args, out), Path(args.output) if sink.FOLDER else out.path
+    if path is not None:
+        result = written(method, source, path, sink, job, held=not sink.FOLDER)
+        out.kept = args.output
         return result
-
-
-def timed(result: MapResult, rows: int | None = None) -> dict[str, Any]:
-    """Return facts of how long it took; rows of parts that were kept took none of it."""
-    n = result.n_rows if rows is None else rows
-    kept = {"parts_kept": result.n_kept} if result.n_kept else {}
-    return {**kept, "seconds": result.seconds, "rows_per_second": n / max(result.seconds, 1e-9)}
+    if job.resume:
+        raise ValueError("--resume needs an output that is a file: what there is lies beside it")
+    with tempfile.TemporaryDirectory(prefix="fastsketch-") as folder:
+        whole = Path(folder) / f"rows{suffix}"
+        result = written(method, source, whole, sink, job)
+        with whole.open("rb") as rows, out.writing() as file:
+            shutil.copyfileobj(rows, file, 1 << 20)
+    return result
 
 
 class InTurn(Joined):

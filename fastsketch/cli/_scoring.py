@@ -5,8 +5,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch.cli._learner_answers import Answers, shown
+from fastsketch.online import AdaptiveSubgradient, SketchedNewton
 
+LinearLearner = SketchedNewton | AdaptiveSubgradient
 Floats = NDArray[np.float64]
 # A probability of 0 for what has happened would make the log loss infinite: cut as scikit-learn cuts them.
 LEAST = float(np.finfo(np.float64).eps)
@@ -15,7 +16,7 @@ LEAST = float(np.finfo(np.float64).eps)
 class Labels:
     """Labels held against the answers of a classifier; rows come in pieces."""
 
-    def __init__(self, model: Answers) -> None:
+    def __init__(self, model: LinearLearner) -> None:
         if model.classes is None:
             raise ValueError("the model predicts real values, and knows no labels")
         self._model, self._classes = model, model.classes
@@ -31,9 +32,9 @@ class Labels:
         truth = places(labels, classes)
         predicted = places(model.predict(rows), classes)
         np.add.at(self._confusion, (truth, predicted), 1)
-        chances = model.probabilities(rows)[np.arange(len(truth)), truth]
+        chances = model.predict_proba(rows)[np.arange(len(truth)), truth]
         self._loss -= float(np.log(np.clip(chances, LEAST, 1.0)).sum())
-        self._scores.append(model.scores(rows))
+        self._scores.append(model.decision_function(rows))
         self._truth.append(truth)
 
     def counts(self) -> Any:
@@ -51,18 +52,17 @@ class Labels:
     def facts(self) -> dict[str, Any]:
         """Return examples, accuracy, log_loss, auc (the mean over the classes if they are more than two), confusion."""
         n = int(self._confusion.sum())
-        found: dict[str, Any] = {
+        names = [shown(label) for label in self._classes]
+        return {
             "examples": n,
             "accuracy": int(np.trace(self._confusion)) / max(n, 1),
             "log_loss": self._loss / max(n, 1),
             "auc": self._auc() if n else None,
+            "confusion": {
+                name: dict(zip(names, counts, strict=True))
+                for name, counts in zip(names, self._confusion.tolist(), strict=True)
+            },
         }
-        names = [shown(label) for label in self._classes]
-        found["confusion"] = {
-            name: dict(zip(names, counts, strict=True))
-            for name, counts in zip(names, self._confusion.tolist(), strict=True)
-        }
-        return found
 
     def _auc(self) -> float | None:
         scores, truth = np.concatenate(self._scores), np.concatenate(self._truth)
@@ -76,7 +76,7 @@ class Labels:
 class Targets:
     """Real targets held against the answers of a regression."""
 
-    def __init__(self, model: Answers) -> None:
+    def __init__(self, model: LinearLearner) -> None:
         self._model = model
         self._count, self._absolute, self._squares = 0, 0.0, 0.0
         self._mean, self._spread = 0.0, 0.0  # of the targets: mean, and sum of squares around it
@@ -118,22 +118,27 @@ class Targets:
         }
 
 
-def scorer_of(answers: Answers) -> Labels | Targets:
-    """Return what measures answers of this kind."""
-    return Targets(answers) if answers.classes is None else Labels(answers)
+def scorer_of(model: LinearLearner) -> Labels | Targets:
+    """Return what measures the answers of this model."""
+    return Targets(model) if model.classes is None else Labels(model)
+
+
+def shown(label: Any) -> str:
+    """Return a label as text: numbers as short as they are."""
+    return f"{label:.9g}" if isinstance(label, float) else str(label)
 
 
 def places(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp]:
     """Return the index of each label among the sorted classes; ValueError names the first that is none of them."""
-    found = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
-    strange = classes[found] != labels
+    nearest = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
+    strange = classes[nearest] != labels
     if strange.any():
         first = int(np.argmax(strange))
         known = ", ".join(map(shown, classes[:10])) + (", ..." if len(classes) > 10 else "")
         raise ValueError(
             f"row {first} has label {shown(labels[first])}, which the model has never seen: it knows {known}"
         )
-    return found
+    return nearest
 
 
 def auc(scores: Floats, positive: NDArray[np.bool_]) -> float | None:
@@ -142,10 +147,7 @@ def auc(scores: Floats, positive: NDArray[np.bool_]) -> float | None:
     n_negative = len(positive) - n_positive
     if n_positive == 0 or n_negative == 0:
         return None
-    order = np.argsort(scores, kind="stable")
-    sorted_ = scores[order]
-    starts = np.flatnonzero(np.concatenate([[True], sorted_[1:] != sorted_[:-1]]))
-    ends = np.append(starts[1:], len(scores))
-    ranks = np.repeat((starts + ends + 1) / 2, ends - starts)  # from 1; of ties their mean
-    above = float(ranks[positive[order]].sum()) - n_positive * (n_positive + 1) / 2
+    _, place, counts = np.unique(scores, return_inverse=True, return_counts=True)
+    ranks = np.cumsum(counts) - (counts - 1) / 2  # from 1; of ties their mean
+    above = float(ranks[place[positive]].sum()) - n_positive * (n_positive + 1) / 2
     return above / (n_positive * n_negative)

@@ -1,6 +1,5 @@
 """search: the nearest rows of an index, or codes of a model."""
 
-import json
 import time
 from argparse import Namespace
 from collections.abc import Callable
@@ -10,13 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch._core.validation import as_integer
-from fastsketch.cli._arrays_in_files import matrix, read_ids
-from fastsketch.cli._coding import Coder, as_coder
-from fastsketch.cli._job import limited
-from fastsketch.cli._models import load_model
+from fastsketch.cli._coding import NO_CODER, Coder
 from fastsketch.cli._output import Output, output_of
-from fastsketch.cli._reading import how_read
-from fastsketch.cli._report import report
+from fastsketch.cli._reading import how_read, load_model, matrix, read_ids
 from fastsketch.data.sources import naming, open_rows
 from fastsketch.neighbours.index import CodeIndex
 
@@ -33,11 +28,11 @@ def search(args: Namespace) -> None:
             options["allow"] = read_ids(args.allow)
         if args.rescore is not None:
             options["rescore"] = False if args.rescore == "none" else matrix(args.rescore)
-        model = load_model(args.where)
+        model = load_model(args.where, Coder | CodeIndex, NO_CODER)
         if isinstance(model, CodeIndex):
             _search_index(args, out, model, options)
         else:
-            _search_codes(args, out, as_coder(model, args.where), options)
+            _search_codes(args, out, model, options)
 
 
 def _search_codes(args: Namespace, out: Output, model: Coder, options: dict[str, Any]) -> None:
@@ -72,32 +67,29 @@ def answer(
 ) -> None:
     """Search for the rows of args.queries, then print and save what it gives."""
     source = open_rows(args.queries, **how_read(args, n_features))
-    found: list[Neighbours] = []
+    answers: list[Neighbours] = []
     row, seconds = 0, 0.0
-    with limited(args.threads):
-        for chunk, _ in source.chunks():
-            started = time.perf_counter()
-            try:
-                found.append(find(chunk))
-            except ValueError as error:
-                if not str(error).startswith("queries"):  # it is about the codes, or what else was given
-                    raise
-                with naming(source, row):
-                    raise
-            seconds += time.perf_counter() - started
-            row += chunk.shape[0]
-    if not found:
-        found = [find(np.empty((0, source.n_features)))]
-    distances, indices = (np.concatenate(part) for part in zip(*found, strict=True))
+    for chunk, _ in source.chunks():
+        started = time.perf_counter()
+        try:
+            answers.append(find(chunk))
+        except ValueError as error:
+            if not str(error).startswith("queries"):  # it is about the codes, or what else was given
+                raise
+            with naming(source, row):
+                raise
+        seconds += time.perf_counter() - started
+        row += chunk.shape[0]
+    answers = answers or [find(np.empty((0, source.n_features)))]
+    distances, indices = (np.concatenate(part) for part in zip(*answers, strict=True))
     facts = {"queries": row, **facts, "seconds": seconds}
     if args.output:
         with out.writing() as file:
             np.savez(file, indices=indices, distances=distances)
-        facts["output"] = args.output
     if args.json:
-        out.say(json.dumps({**facts, "indices": indices.tolist(), "distances": distances.tolist()}))
+        out.report({**facts, "indices": indices.tolist(), "distances": distances.tolist()})
         return
-    report(args, facts, out)
+    out.report(facts)
     for query in range(min(args.show, row)):
         near = "  ".join(f"{i} ({d:.6g})" for i, d in zip(indices[query], distances[query], strict=True))
         out.say(f"  query {query}: {near}")

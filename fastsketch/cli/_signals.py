@@ -1,9 +1,11 @@
-"""Ctrl-C, SIGTERM and SIGHUP: one exception, which waits while a result is being written."""
+"""What ends a command from outside: signals, one exception that waits while a result is written; readers that go."""
 
 import contextlib
+import os
 import signal
 import threading
 from collections.abc import Generator
+from typing import TextIO
 
 NAMES = ("SIGINT", "SIGTERM", "SIGHUP")  # the last is not everywhere
 OF_CTRL_C = 128 + signal.SIGINT
@@ -25,7 +27,7 @@ def handled() -> Generator[None]:
     """Raise Interrupted on signals in this block; one that was ignored before still is, as under nohup."""
     before: dict[int, object] = {}
     if threading.current_thread() is threading.main_thread():
-        for number in (getattr(signal, name) for name in NAMES if hasattr(signal, name)):
+        for number in [getattr(signal, name) for name in NAMES if hasattr(signal, name)]:
             if signal.getsignal(number) not in (signal.SIG_IGN, None):
                 before[number] = signal.signal(number, _on_signal)
     try:
@@ -59,3 +61,11 @@ def held() -> Generator[None]:
         number = _waiting[0]
         _waiting.clear()
         raise Interrupted(number)
+
+
+def mute(stream: TextIO) -> None:
+    """Let what is still printed to a stream whose reader has gone vanish, also when Python ends."""
+    with contextlib.suppress(OSError, ValueError):
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, stream.fileno())
+        os.close(null)

@@ -10,10 +10,12 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from fastsketch.cli._reading import columns_of, dialect_of
-from fastsketch.cli._text_ids import Places, places_of
 from fastsketch.data.files import SourceError, StateError
-from fastsketch.data.files._table import as_dialect
+from fastsketch.data.files._table import Dialect, as_dialect
+from fastsketch.data.names import IdMap
 from fastsketch.data.names._events import read_events
+from fastsketch.lowrank import LowRankModel
+from fastsketch.recommending import SketchedEASE
 
 # A scale of ratings has so many levels at most.
 MOST_LEVELS = 21
@@ -53,9 +55,9 @@ def meaning_in(notes: dict[str, Any], path: str) -> Meaning:
     """Return what the notes of a model say that events mean; one of 'items' takes values as they are."""
     if "events" not in notes:
         return Meaning(None, False)
-    found = notes["events"]
-    if isinstance(found, dict):
-        relevant, binary = found.get("relevant"), found.get("binary")  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+    events = notes["events"]
+    if isinstance(events, dict):
+        relevant, binary = events.get("relevant"), events.get("binary")  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
         if isinstance(binary, bool) and (relevant is None or isinstance(relevant, float)):
             return Meaning(relevant, binary)
     raise StateError(f"{path} is damaged: its notes do not say what its events mean")
@@ -107,15 +109,12 @@ def read_user_events(
 def rows_for(events: UserEvents, users: Sequence[str], items: Sequence[str]) -> Any:
     """Return the rows of users in a model's items, CSR (len(users), len(items)); empty for those without events."""
     seen = events.seen
-    row = {name: place for place, name in enumerate(events.users)}
     empty = sparse.csr_array((1, seen.shape[1]))
-    stacked = sparse.csr_array(sparse.vstack([seen, empty], format="csr"))  # the last for whom it does not know
-    chosen = stacked[[row.get(name, len(events.users)) for name in users]]
+    stacked = sparse.csr_array(sparse.vstack([seen, empty], format="csr"))
+    chosen = stacked[places_of(users, events.users)]  # -1, the last, for whom it does not know
     if list(items) == events.items:
         return chosen
-    column = {name: place for place, name in enumerate(items)}
-    places: Places = np.array([column.get(name, -1) for name in events.items], np.intp)
-    coo = chosen.tocoo()
+    places, coo = places_of(events.items, items), chosen.tocoo()
     keep = places[coo.col] >= 0
     if not keep.all():
         warnings.warn(
@@ -130,5 +129,42 @@ def levels_of(events: UserEvents) -> NDArray[np.float64] | None:
     """Return the values, each once, if they look like a scale of ratings."""
     if not events.valued:
         return None
-    found = np.unique(events.entries.data)
-    return found if 2 < len(found) <= MOST_LEVELS and found[0] >= 0 else None
+    levels = np.unique(events.entries.data)
+    return levels if 2 < len(levels) <= MOST_LEVELS and levels[0] >= 0 else None
+
+
+# -- ids of text -------------------------------------------------------------------------------------------------------
+def ids_of(model: LowRankModel | SketchedEASE, path: str) -> list[IdMap]:
+    """Return the ids of the sides of a model: of rows and columns, or of the items of an item model."""
+    sides = [model.item_ids] if isinstance(model, SketchedEASE) else [model.row_ids, model.column_ids]
+    ids = [side for side in sides if side is not None]
+    if len(ids) == len(sides):
+        return ids
+    raise SourceError(
+        f"{path} holds no ids: it was written by none of 'complete', 'recommend' and 'items --names', nor learned from "
+        "a table"
+    )
+
+
+def names_of(model: LowRankModel | SketchedEASE, path: str) -> list[list[str]]:
+    """Return the ids of the sides of a model as text has them."""
+    names = [[str(value) for value in side] for side in ids_of(model, path)]
+    for side in names:
+        if len(set(side)) < len(side):
+            raise SourceError(f"{path} has two ids that are the same in text, such as 7 and '7'")
+    return names
+
+
+def places_of(ids: Sequence[str], known: Sequence[str]) -> NDArray[np.intp]:
+    """Return the index of each id, -1 for one that is not known."""
+    index = {name: place for place, name in enumerate(known)}
+    return np.array([index.get(name, -1) for name in ids], np.intp)
+
+
+def pairs_of(path: str, rows: list[str], columns: list[str]) -> Any:
+    """Return the pairs of a table whose ids are both known, CSR (rows, columns). A header is a pair that is not."""
+    events = read_events(path, Dialect(header=False), values=False)
+    one, two = places_of(events.users, rows), places_of(events.items, columns)
+    keep = (one >= 0) & (two >= 0)
+    ones = np.ones(int(keep.sum()))
+    return sparse.csr_array((ones, (one[keep], two[keep])), shape=(len(rows), len(columns)))

@@ -142,7 +142,7 @@ def _quantize(parser: Parser) -> None:
 
 @verb(
     "transform",
-    "_transforming.transform",
+    "_coding.transform",
     help="what a model makes of rows: components, densities, codes, or rows of codes",
 )
 def _transform(parser: Parser) -> None:
@@ -476,7 +476,7 @@ def _demo(parser: Parser) -> None:
     )
 
 
-@verb("warm-up", "_warm_up.warm_up", help="compile what first updates and fits compile, for containers")
+@verb("warm-up", "_commands.warm_up", help="compile what first updates and fits compile, for containers")
 def _warm_up(parser: Parser) -> None:
     """Compile the loops that the first update of a SketchedNewton or the first fit of a LowRankModel compiles, and keep
     them in NUMBA_CACHE_DIR or the user's cache folder. Run it once where the image of a container is made: its

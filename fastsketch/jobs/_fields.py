@@ -22,8 +22,6 @@ WORDS = {
     "score_samples": "score",
     "predict_proba": "probability",
     "predict_log_proba": "log_probability",
-    "probabilities": "probability",
-    "scores": "score",
     "apply": "leaf",
 }
 # What several answers are called that come without names.
@@ -142,7 +140,7 @@ def _several_names(owner: Any, own: str, stem: str, width: int) -> list[str]:
         names = [str(name) for name in owner.get_feature_names_out()]
         if len(names) == width:
             return names
-    if own in ("predict_proba", "predict_log_proba", "decision_function", "probabilities", "scores"):
+    if own in ("predict_proba", "predict_log_proba", "decision_function"):
         for attribute in ("classes_", "classes"):
             classes = getattr(owner, attribute, None)
             if classes is not None and len(classes) == width:

@@ -7,6 +7,7 @@ import os
 import pickle
 import time
 import warnings
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 from os import PathLike
@@ -27,7 +28,7 @@ from fastsketch.jobs._outputs import Npy, Parquet, Sink, Writer
 from fastsketch.jobs._parts import JobNode
 from fastsketch.jobs._progress import Reporter, Wanted
 from fastsketch.jobs._resuming import Identity, check_unchanged, identity_of
-from fastsketch.jobs._tree import Span
+from fastsketch.jobs._tree import Span, completed
 from fastsketch.jobs._unfinished import Unfinished
 from fastsketch.jobs._workers import useful
 
@@ -190,17 +191,17 @@ def written(method: Method, source: Source, output: Path, sink: Sink, job: Job, 
     about = _identity(method, name, source, parts, job) if source.repeatable else None
     with (
         warnings.catch_warnings(),
-        Reporter(job.progress, source, len(parts)) as told,
+        Reporter(job.progress, source, len(parts)) as reporter,
         Unfinished.opened(output, sink, about, resume=job.resume, held=held) as kept,
     ):
         done = kept.done(firsts)
         for number, rows in done.items():
-            told.known(_node(number, rows))
+            reporter.known(_node(number, rows))
         writers = {n: sink.writer(kept.place, n, firsts[n]) for n in range(len(parts)) if n not in done}
         tasks = ((n, answer_part, (name, parts[n], writer)) for n, writer in writers.items())
-        for number, (rows, spec) in in_parts(method, tasks, [parts[n] for n in writers], job, told):
+        for number, (rows, spec) in in_parts(method, tasks, [parts[n] for n in writers], job, reporter):
             kept.add(number, rows, spec)
-            told.finished(_node(number, rows))
+            reporter.finished(_node(number, rows))
         if about is not None:
             check_unchanged(source, about["rows"])
         lengths, spec = kept.all(len(parts))
@@ -209,7 +210,11 @@ def written(method: Method, source: Source, output: Path, sink: Sink, job: Job, 
 
 
 def in_parts(
-    shared: Any, tasks: Iterable[tuple[int, Any, tuple[Any, ...]]], parts: Sequence[Source], job: Job, told: Reporter
+    shared: Any,
+    tasks: Iterable[tuple[int, Any, tuple[Any, ...]]],
+    parts: Sequence[Source],
+    job: Job,
+    reporter: Reporter,
 ) -> Iterator[tuple[int, Any]]:
     """Yield (number, result) of tasks (number, function, arguments) as they finish; functions get `shared` first."""
     once = not all(part.repeatable for part in parts)
@@ -217,23 +222,14 @@ def in_parts(
         raise ValueError("workers must be 1: these rows come once, and are read here")
     workers = 1 if once or not parts else _workers(job, parts, shared)
     local = once or (workers == 1 and job.engine != "dask")
-    waiting = iter(tasks)
     with (
-        Serial(blas_limit(), told.rows_here)
+        Serial(blas_limit(), reporter.rows_here)
         if local
         else engine_of(job.engine, workers, retries=job.retries, scheduler=job.scheduler) as engine
     ):
         value = _sent(engine, shared)
-        under_way, left = 0, len(parts)
-        while True:
-            while left and under_way < engine.room(left):
-                number, function, arguments = next(waiting)
-                engine.submit(Span(0, number, number, number), function, value, *arguments)
-                under_way, left = under_way + 1, left - 1
-            if not under_way:
-                return
-            place, result = engine.next()
-            under_way -= 1
+        placed = ((Span(0, n, n, n), function, (value, *arguments)) for n, function, arguments in tasks)
+        for place, result in completed(engine, placed, len(parts), deque()):
             yield place.first, result
 
 
@@ -252,14 +248,14 @@ def answer_part(method: Method, name: str, part: Source, writer: Writer) -> tupl
         warnings.filterwarnings("ignore", "X does not have valid feature names", UserWarning)
     n_rows, spec = 0, None
     with contextlib.ExitStack() as stack:
-        put: Any = None
+        append: Any = None
         for fields, n in answers(method, name, part):
             now = spec_of(fields)
             if spec is None:
-                spec, put = now, stack.enter_context(writer.open(now, method))
+                spec, append = now, stack.enter_context(writer(now, method))
             elif now != spec:
                 raise ValueError(f"{part.where(n_rows)}: {name} gives {now} there, and gave {spec} before")
-            put(fields)
+            append(fields)
             n_rows += n
             tell(n)
     return n_rows, spec

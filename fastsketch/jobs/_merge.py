@@ -6,7 +6,7 @@ from typing import Literal, Protocol, Self, TypeVar
 from fastsketch._core import threads as _threads
 from fastsketch._core.validation import as_choice, as_integer
 from fastsketch._kernels import pool as cores
-from fastsketch.jobs._engines import Engine, Processes, Serial, Threads
+from fastsketch.jobs._engines import Engine, Serial, engine_of
 from fastsketch.jobs._tree import Tree, climbed
 
 
@@ -24,7 +24,6 @@ class Mergeable(Protocol):
 
 M = TypeVar("M", bound=Mergeable)
 Item = TypeVar("Item")
-Node = TypeVar("Node")
 MergeEngine = Literal["serial", "threads", "processes"]
 
 
@@ -34,20 +33,6 @@ def merged(models: Sequence[M]) -> M:
     for model in models[1:]:
         out.merge(model)
     return out
-
-
-def climb(nodes: Sequence[Node], fan_in: int, join_all: Callable[[list[list[Node]]], Sequence[Node]]) -> Node:
-    """Return the root of the tree over nodes: neighbours join, `fan_in` at a time, level by level.
-
-    join_all(groups of at least two neighbours) returns one node for each. The shape depends on the number of nodes and
-    on fan_in alone, whatever a node is: a model, or a promise of one.
-    """
-    level: list[Node] = list(nodes)
-    while len(level) > 1:
-        groups = [level[start : start + fan_in] for start in range(0, len(level), fan_in)]
-        joined = iter(join_all([group for group in groups if len(group) > 1]))
-        level = [next(joined) if len(group) > 1 else group[0] for group in groups]
-    return level[0]
 
 
 def merge(models: Iterable[M], fan_in: int = 2, *, engine: MergeEngine = "serial", workers: int | None = None) -> M:
@@ -168,4 +153,4 @@ def _opened(engine: str, workers: int | None, retries: int) -> Engine:
     n = cores.usable if workers is None else as_integer(workers, "workers", 1)
     if engine == "serial":
         return Serial(_threads.thread_limit(1))
-    return Threads(n) if engine == "threads" else Processes(n, retries)
+    return engine_of(engine, n, retries=retries)

@@ -11,9 +11,9 @@ import re
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,29 +24,25 @@ from fastsketch.jobs._fields import Fields, Method, Spec, column_names
 # Bytes of answers in one row group of Parquet: what readers take at a time; smaller ones cost them, larger ones memory.
 GROUP_BYTES = 32 << 20
 
-Put = Callable[[Fields], None]
+Append = Callable[[Fields], None]
 
 
-class Writer(Protocol):
-    """Place for the answers of one part; pickles as names and numbers."""
-
-    def open(self, spec: Spec, method: Method) -> "contextlib.AbstractContextManager[Put]":
-        """Open what takes answers of a function, in the order of rows; they count when the block ends.
-
-        Raises ValueError if answers like these have no place there.
-        """
-        ...
+# Opens what takes the answers of a function for one part, in the order of rows; they count when the block ends. It is
+# called with (what they are, the function), pickles as names and numbers, and refuses answers that have no place there.
+Writer = Callable[[Spec, Method], contextlib.AbstractContextManager[Append]]
 
 
 class Sink(ABC):
     """Output of a map job: made of a file for each part, unless a subclass knows better."""
 
     FOLDER: ClassVar[bool] = False  # whether the output is one
+    IN_PLACE: ClassVar[bool] = False  # whether parts whose first row is known are written to the result itself
     RESULT: ClassVar[str]
     SUFFIX: ClassVar[str]
 
-    def begin(self, place: Path) -> None:  # noqa: B027  nothing need be done
+    def begin(self, place: Path) -> None:
         """Make ready a folder that is this job's own, empty or left by a job that was killed."""
+        (place / self.RESULT).touch()
 
     @abstractmethod
     def writer(self, place: Path, number: int, first_row: int | None) -> Writer:
@@ -60,9 +56,25 @@ class Sink(ABC):
         """Tell whether a file of a folder may be one of an earlier output."""
         return False
 
-    @abstractmethod
+    def head(self, spec: Spec, n: int) -> bytes:
+        """Return what stands before the answers for n rows."""
+        return b""
+
     def finish(self, place: Path, lengths: list[int], firsts: list[int | None], spec: Spec) -> Path:
-        """Put the parts together, and return what is to have the name of the output; nothing it needs is removed."""
+        """Append the parts together, and return what is to have the name of the output; nothing it needs is removed."""
+        result = place / self.RESULT
+        with result.open("r+b") as file:
+            file.write(self.head(spec, sum(lengths)))
+            for number, length in enumerate(lengths):
+                if self.IN_PLACE and firsts[number] is not None:
+                    file.seek(length * spec.row_bytes, os.SEEK_CUR)
+                elif length:
+                    with self.part(place, number).open("rb") as part:
+                        shutil.copyfileobj(part, file, 1 << 20)
+            file.truncate()
+            file.flush()
+            os.fsync(file.fileno())
+        return result
 
     def part(self, place: Path, number: int) -> Path:
         """Return the file of a part."""
@@ -100,35 +112,22 @@ def _bytes_of(fields: Fields, spec: Spec) -> memoryview:
     return array.reshape(-1).view(np.uint8).data if array.size else memoryview(b"")
 
 
-@dataclass(frozen=True)
-class NpyRows:
-    """Rows of an .npy at their place in it."""
-
-    path: str
-    first_row: int
-
-    @contextlib.contextmanager
-    def open(self, spec: Spec, method: Method) -> Generator[Put]:
-        """See Writer."""
-        # the file is there: a worker that cannot see it must not make one of its own
-        with Path(self.path).open("r+b", buffering=0) as file:
-            file.seek(len(npy_header(spec, 0)) + self.first_row * spec.row_bytes)
-            yield lambda fields: _write_fully(file, _bytes_of(fields, spec))
-            os.fsync(file.fileno())
+@contextlib.contextmanager
+def npy_rows(path: str, first_row: int, spec: Spec, method: Method) -> Generator[Append]:
+    """Write rows of an .npy at their place in it; see Writer."""
+    # the file is there: a worker that cannot see it must not make one of its own
+    with Path(path).open("r+b", buffering=0) as file:
+        file.seek(len(npy_header(spec, 0)) + first_row * spec.row_bytes)
+        yield lambda fields: _write_fully(file, _bytes_of(fields, spec))
+        os.fsync(file.fileno())
 
 
-@dataclass(frozen=True)
-class NpyPart:
-    """Bytes of rows of an .npy whose place is not known yet."""
-
-    path: str
-
-    @contextlib.contextmanager
-    def open(self, spec: Spec, method: Method) -> Generator[Put]:
-        """See Writer."""
-        npy_header(spec, 0)
-        with replacing(self.path) as file:
-            yield lambda fields: _write_fully(file, _bytes_of(fields, spec))
+@contextlib.contextmanager
+def npy_part(path: str, spec: Spec, method: Method) -> Generator[Append]:
+    """Write rows of an .npy whose place is not known yet; see Writer."""
+    npy_header(spec, 0)
+    with replacing(path) as file:
+        yield lambda fields: _write_fully(file, _bytes_of(fields, spec))
 
 
 def _write_fully(file: Any, view: memoryview) -> None:
@@ -141,37 +140,21 @@ class Npy(Sink):
     """One .npy of all answers, into which every part is written at its own place if that is known."""
 
     RESULT, SUFFIX = "rows.npy", ".rows"
-
-    def begin(self, place: Path) -> None:
-        """See Sink."""
-        (place / self.RESULT).touch()
+    IN_PLACE = True
 
     def writer(self, place: Path, number: int, first_row: int | None) -> Writer:
         """See Sink."""
         if first_row is not None:
-            return NpyRows(str(place / self.RESULT), first_row)
-        return NpyPart(str(self.part(place, number)))
+            return partial(npy_rows, str(place / self.RESULT), first_row)
+        return partial(npy_part, str(self.part(place, number)))
 
     def holds(self, place: Path, number: int, first_row: int | None) -> bool:
         """See Sink."""
         return (self.part(place, number) if first_row is None else place / self.RESULT).exists()
 
-    def finish(self, place: Path, lengths: list[int], firsts: list[int | None], spec: Spec) -> Path:
+    def head(self, spec: Spec, n: int) -> bytes:
         """See Sink."""
-        result, header = place / self.RESULT, npy_header(spec, sum(lengths))
-        with result.open("r+b") as file:
-            file.write(header)
-            row = 0
-            for number, length in enumerate(lengths):
-                if firsts[number] is None and length:
-                    file.seek(len(header) + row * spec.row_bytes)
-                    with self.part(place, number).open("rb") as part:
-                        shutil.copyfileobj(part, file, 1 << 20)
-                row += length
-            file.flush()
-            file.truncate(len(header) + row * spec.row_bytes)
-            os.fsync(file.fileno())
-        return result
+        return npy_header(spec, n)
 
 
 # -- csv ---------------------------------------------------------------------------------------------------------------
@@ -180,23 +163,17 @@ def as_text(value: Any) -> str:
     return f"{value:.9g}" if isinstance(value, float) else str(value)
 
 
-@dataclass(frozen=True)
-class CsvPart:
-    """Lines of a part, without a header."""
-
-    path: str
-
-    @contextlib.contextmanager
-    def open(self, spec: Spec, method: Method) -> Generator[Put]:
-        """See Writer."""
-        if any(len(shape) > 1 for shape in spec.shapes):
-            raise ValueError(f"a line of csv takes one number or one row of them, answers are {spec}")
-        with replacing(self.path) as file:
-            text = io.TextIOWrapper(file, "utf-8", newline="")
-            lines = csv.writer(text, lineterminator="\n")
-            yield lambda fields: lines.writerows(map(as_text, row) for row in _lines(fields))
-            text.flush()
-            text.detach()
+@contextlib.contextmanager
+def csv_part(path: str, spec: Spec, method: Method) -> Generator[Append]:
+    """Write lines of a part, without a header; see Writer."""
+    if any(len(shape) > 1 for shape in spec.shapes):
+        raise ValueError(f"a line of csv takes one number or one row of them, answers are {spec}")
+    with replacing(path) as file:
+        text = io.TextIOWrapper(file, "utf-8", newline="")
+        lines = csv.writer(text, lineterminator="\n")
+        yield lambda fields: lines.writerows(map(as_text, row) for row in _lines(fields))
+        text.flush()
+        text.detach()
 
 
 def _lines(fields: Fields) -> Iterator[tuple[Any, ...]]:
@@ -216,61 +193,45 @@ class Csv(Sink):
 
     def writer(self, place: Path, number: int, first_row: int | None) -> Writer:
         """See Sink."""
-        return CsvPart(str(self.part(place, number)))
+        return partial(csv_part, str(self.part(place, number)))
 
-    def finish(self, place: Path, lengths: list[int], firsts: list[int | None], spec: Spec) -> Path:
+    def head(self, spec: Spec, n: int) -> bytes:
         """See Sink."""
-        result = place / self.RESULT
-        with result.open("wb") as file:
-            if self._heads:
-                head = io.StringIO()
-                csv.writer(head, lineterminator="\n").writerow(self._heads)
-                file.write(head.getvalue().encode())
-            for number, length in enumerate(lengths):
-                if length:
-                    with self.part(place, number).open("rb") as part:
-                        shutil.copyfileobj(part, file, 1 << 20)
-            file.flush()
-            os.fsync(file.fileno())
-        return result
+        line = io.StringIO()
+        csv.writer(line, lineterminator="\n").writerows([self._heads] if self._heads else [])
+        return line.getvalue().encode()
 
 
 # -- Parquet -----------------------------------------------------------------------------------------------------------
-@dataclass(frozen=True)
-class ParquetPart:
-    """File of Parquet."""
+@contextlib.contextmanager
+def parquet_part(path: str, spec: Spec, method: Method) -> Generator[Append]:
+    """Write a file of Parquet; see Writer."""
+    pa, pq = arrow()
+    none = {name: np.empty((0, *shape), dtype) for name, dtype, shape in zip(*spec, strict=True)}
+    heads = [head for names in column_names(method, spec) for head in names]
+    kinds = [column.type for array in none.values() for column in _as_columns(pa, array)]
+    schema = pa.schema([pa.field(head, kind, nullable=False) for head, kind in zip(heads, kinds, strict=True)])
+    with replacing(path) as file, pq.ParquetWriter(file, schema) as writer:
+        waiting: list[list[Any]] = []
+        held = 0
 
-    path: str
-
-    @contextlib.contextmanager
-    def open(self, spec: Spec, method: Method) -> Generator[Put]:
-        """See Writer."""
-        pa, pq = arrow()
-        none = {name: np.empty((0, *shape), dtype) for name, dtype, shape in zip(*spec, strict=True)}
-        heads = [head for names in column_names(method, spec) for head in names]
-        kinds = [column.type for array in none.values() for column in _as_columns(pa, array)]
-        schema = pa.schema([pa.field(head, kind, nullable=False) for head, kind in zip(heads, kinds, strict=True)])
-        with replacing(self.path) as file, pq.ParquetWriter(file, schema) as writer:
-            waiting: list[list[Any]] = []
+        def flush() -> None:
+            nonlocal held
+            if waiting:
+                columns = [pa.concat_arrays(parts) for parts in zip(*waiting, strict=True)]
+                writer.write_table(pa.Table.from_arrays(columns, schema=schema))
+            waiting.clear()
             held = 0
 
-            def flush() -> None:
-                nonlocal held
-                if waiting:
-                    columns = [pa.concat_arrays(parts) for parts in zip(*waiting, strict=True)]
-                    writer.write_table(pa.Table.from_arrays(columns, schema=schema))
-                waiting.clear()
-                held = 0
+        def append(fields: Fields) -> None:
+            nonlocal held
+            waiting.append([column for array in fields.values() for column in _as_columns(pa, array)])
+            held += sum(array.nbytes for array in fields.values())
+            if held >= GROUP_BYTES:
+                flush()
 
-            def put(fields: Fields) -> None:
-                nonlocal held
-                waiting.append([column for array in fields.values() for column in _as_columns(pa, array)])
-                held += sum(array.nbytes for array in fields.values())
-                if held >= GROUP_BYTES:
-                    flush()
-
-            yield put
-            flush()
+        yield append
+        flush()
 
 
 def _as_columns(pa: Any, array: NDArray[Any]) -> list[Any]:
@@ -302,7 +263,7 @@ class Parquet(Sink):
 
     def writer(self, place: Path, number: int, first_row: int | None) -> Writer:
         """See Sink."""
-        return ParquetPart(str(self.part(place, number)))
+        return partial(parquet_part, str(self.part(place, number)))
 
     def wrote(self, name: str) -> bool:
         """See Sink."""

@@ -23,7 +23,7 @@ from fastsketch.jobs._parts import JobNode
 from fastsketch.jobs._progress import Reporter, Wanted
 from fastsketch.jobs._resuming import Checkpoint, Identity, as_written, check_unchanged, identity_of
 from fastsketch.jobs._tree import Span, Tree, climbed
-from fastsketch.jobs._workers import automatic
+from fastsketch.jobs._workers import useful
 
 M = TypeVar("M")
 
@@ -223,7 +223,8 @@ class Learning:
         if self.engine == "dask":
             return 0
         n_bytes = sum(part.n_bytes or part.size for part in self.parts)
-        return automatic(self.template, self.parts, n_bytes, processes=self.engine == "processes")
+        model_bytes = 2 * self.template._state_bytes(self.parts[0].n_features)
+        return useful(len(self.parts), n_bytes, model_bytes, processes=self.engine == "processes")
 
     # -- running ---------------------------------------------------------------------------------------------------
     def run(self, checkpoint: str | PathLike[str] | None, *, resume: bool, progress: Wanted) -> Any:
@@ -234,7 +235,10 @@ class Learning:
         if folder is not None and not source.repeatable:
             what = "resume" if resume else "checkpoint"
             raise ValueError(f"{what}: the rows of {source.name} come once, and nobody could go on with the rest")
-        with Reporter(progress, source, len(self.parts), passes=self.passes) as told, contextlib.ExitStack() as stack:
+        with (
+            Reporter(progress, source, len(self.parts), passes=self.passes) as reporter,
+            contextlib.ExitStack() as stack,
+        ):
             before = identity_of(source) if source.repeatable else {}
             ordered = self.why_in_order is not None
 
@@ -246,14 +250,14 @@ class Learning:
             later = self.how.until_saved and folder is not None and not folder.exists()
             kept = None if ordered and later else opened()
             if ordered:
-                model = self._one_after_another(kept, opened, told)
+                model = self._one_after_another(kept, opened, reporter)
             else:
-                engine = stack.enter_context(self._engine(told))
-                model = self._pass(self.template, engine, kept, told, 1)
+                engine = stack.enter_context(self._engine(reporter))
+                model = self._pass(self.template, engine, kept, reporter, 1)
                 again = model._second_pass() if self.passes == 2 else None
                 if again is not None:
-                    told.begin_pass(2)
-                    model = self._pass(again, engine, kept, told, 2).finish()
+                    reporter.begin_pass(2)
+                    model = self._pass(again, engine, kept, reporter, 2).finish()
             if source.repeatable:
                 check_unchanged(source, before)
         return model
@@ -270,16 +274,16 @@ class Learning:
             "inputs": source if "sources" in source else {"sources": [source]},
         }
 
-    def _engine(self, told: Reporter) -> Engine:
+    def _engine(self, reporter: Reporter) -> Engine:
         if self.workers == 1 and self.engine != "dask":
-            return Serial(blas_limit(), told.rows_here)
+            return Serial(blas_limit(), reporter.rows_here)
         return engine_of(self.engine, self.workers, retries=self.retries, scheduler=self.scheduler)
 
-    def _pass(self, template: Any, engine: Engine, kept: Checkpoint | None, told: Reporter, number: int) -> Any:
+    def _pass(self, template: Any, engine: Engine, kept: Checkpoint | None, reporter: Reporter, number: int) -> Any:
         tree: Tree[JobNode] = Tree(len(self.parts))
         known = [] if kept is None else self._known(tree, kept, number, here=engine.here)
         for _, node in known:
-            told.known(node)
+            reporter.known(node)
         shared = engine.share(template)
         there = {part for _, node in known for part in range(node.first, node.last + 1)}
 
@@ -293,7 +297,7 @@ class Learning:
         def finished(place: Span, node: JobNode) -> JobNode:
             if kept is not None:
                 kept.add(number, place, node)
-            told.finished(node)
+            reporter.finished(node)
             return node
 
         root = climbed(engine, tree, leaves(), _parts.join, known=known, finished=finished)
@@ -318,7 +322,7 @@ class Learning:
         return [(place, node._replace(content=node.opened()) if here else node) for place, node in known]
 
     def _one_after_another(
-        self, kept: Checkpoint | None, opened: Callable[[], Checkpoint | None], told: Reporter
+        self, kept: Checkpoint | None, opened: Callable[[], Checkpoint | None], reporter: Reporter
     ) -> Any:
         """Return one model that has learned all rows in their order.
 
@@ -328,7 +332,7 @@ class Learning:
         model, at, source, every = self.template.copy(), 0, self.source, self.how.every
         for entry, node in [] if kept is None else kept.nodes(1):
             model, at = node.opened(), entry.at + 1
-            told.begun(node.n_rows)
+            reporter.begun(node.n_rows)
 
         def keep(level: int = 0) -> float:
             """Keep the model, and return when to do so again."""
@@ -341,14 +345,14 @@ class Learning:
             now = time.perf_counter()
             return now + max(SECONDS, SHARE * (now - began))
 
-        told.model = model
+        reporter.model = model
         rows_kept, due = model.n_rows, time.perf_counter() + SECONDS
         every = every or (EXAMPLES_AT_A_TIME if self.learns_targets else 0)
         pieces = _parts.learned(model, source, model.n_rows, targets=self.learns_targets, step=every)
         try:
             with blas_limit(), contextlib.closing(pieces):
                 for count, position in pieces:
-                    told.rows_here(count, position / source.size if source.size else 0.0)
+                    reporter.rows_here(count, position / source.size if source.size else 0.0)
                     if self.how.seen is not None:
                         self.how.seen(model)
                     if time.perf_counter() >= due:
@@ -361,6 +365,6 @@ class Learning:
             raise ValueError(f"{source.name} holds no rows")
         if not self.how.until_saved:
             keep(level=1)
-        told.model = None
-        told.finished(_parts.node_of(model, 0, 0, as_bytes=False))
+        reporter.model = None
+        reporter.finished(_parts.node_of(model, 0, 0, as_bytes=False))
         return model

@@ -25,13 +25,6 @@ class Span(NamedTuple):
         return f"part {self.first}" if self.first == self.last else f"parts {self.first} to {self.last}"
 
 
-class Join(NamedTuple, Generic[Node]):
-    """Neighbours that are all there, in their order, and the span of what they become."""
-
-    place: Span
-    nodes: list[Node]
-
-
 class Tree(Generic[Node]):
     """Nodes that wait for their neighbours: few, where leaves come about in order."""
 
@@ -50,8 +43,8 @@ class Tree(Generic[Node]):
         span = self._fan_in**level
         return Span(level, at, at * span, min((at + 1) * span, self.n_leaves) - 1)
 
-    def add(self, place: Span, node: Node) -> Join[Node] | None:
-        """Put a node into its place, and return what can be joined now."""
+    def add(self, place: Span, node: Node) -> tuple[Span, list[Node]] | None:
+        """Put a node into its place, and return (span, its nodes in their order) of what can be joined now."""
         level, at = place.level, place.at
         while level + 1 < len(self._widths):
             parent, which = divmod(at, self._fan_in)
@@ -62,16 +55,34 @@ class Tree(Generic[Node]):
                 if len(group) < siblings:
                     return None
                 del self._waiting[level, parent]
-                return Join(self.place(level + 1, parent), [group[number] for number in range(siblings)])
+                return self.place(level + 1, parent), [group[number] for number in range(siblings)]
             level, at = level + 1, parent
         self.root = node
         return None
 
 
+Task = tuple[Span, Callable[..., Any], tuple[Any, ...]]
+
+
+def completed(engine: Engine, tasks: Iterable[Task], left: int, joins: deque[Task]) -> Iterator[tuple[Span, Any]]:
+    """Yield (place, result) of `left` tasks as they finish; asked for as there is room, after what is in `joins`."""
+    under_way, rest = 0, iter(tasks)
+    while True:
+        while (joins or left) and under_way < engine.room(left):
+            left -= not joins
+            place, function, args = joins.popleft() if joins else next(rest)
+            engine.submit(place, function, *args)
+            under_way += 1
+        if not under_way:
+            return
+        yield engine.next()
+        under_way -= 1
+
+
 def climbed(
     engine: Engine,
     tree: Tree[Node],
-    leaves: Iterable[tuple[Span, Callable[..., Any], tuple[Any, ...]]],
+    leaves: Iterable[Task],
     join: Callable[[list[Node]], Any],
     *,
     known: Iterable[tuple[Span, Node]] = (),
@@ -89,31 +100,17 @@ def climbed(
     finished : callable(place, what a task returned) -> node
         Called here, for each task; without it that is the node.
     """
-    joins: deque[Join[Node]] = deque()
-    rest: Iterator[tuple[Span, Callable[..., Any], tuple[Any, ...]]] = iter(leaves)
-    left, under_way = tree.n_leaves, 0
+    joins: deque[Task] = deque()
 
-    def put(place: Span, node: Node) -> None:
-        ready = tree.add(place, node)
-        if ready is not None:
-            joins.append(ready)
+    def add(place: Span, node: Node) -> None:
+        if (ready := tree.add(place, node)) is not None:
+            joins.append((ready[0], join, (ready[1],)))
 
+    left = tree.n_leaves
     for place, node in known:
         left -= place.last - place.first + 1
-        put(place, node)
-    while True:
-        while joins and under_way < engine.room(left):
-            place, nodes = joins.popleft()
-            engine.submit(place, join, nodes)
-            under_way += 1
-        while left and under_way < engine.room(left):
-            place, function, args = next(rest)
-            engine.submit(place, function, *args)
-            left, under_way = left - 1, under_way + 1
-        if not under_way:
-            break
-        place, result = engine.next()
-        under_way -= 1
-        put(place, result if finished is None else finished(place, result))
+        add(place, node)
+    for place, result in completed(engine, leaves, left, joins):
+        add(place, result if finished is None else finished(place, result))
     assert tree.root is not None  # all leaves are in
     return tree.root

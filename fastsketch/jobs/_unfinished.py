@@ -28,7 +28,7 @@ class Unfinished:
 
     def __init__(self, target: Path, sink: Sink, job: Identity) -> None:
         self._target, self._sink, self._job = target, sink, job
-        self.place = partial_of(target)
+        self.place = target.with_name(f"{target.name}.partial")
         self._parts: dict[int, tuple[int, Spec]] = {}
         self._spec: tuple[int, Spec] | None = None  # what answers are, and a part that has such
 
@@ -152,11 +152,6 @@ class Unfinished:
 
 def _line(number: int, n_rows: int, spec: Spec) -> dict[str, Any]:
     return {"part": number, "rows": n_rows, "answers": spec}
-
-
-def partial_of(target: Path) -> Path:
-    """Return the folder of what there is of an output."""
-    return target.with_name(f"{target.name}.partial")
 
 
 def checked(output: Path, sink: Sink) -> Path:

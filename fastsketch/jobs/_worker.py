@@ -34,17 +34,13 @@ class Shared:
 
     def __init__(self, value: Any) -> None:
         self.name = uuid.uuid4().hex
-        self._content = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
-
-    def in_full(self) -> "_Sent":
-        """Return the value for a process that does not have it yet."""
-        return _Sent(self.name, self._content)
+        self.content = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
 
 
 class _Sent:
     """Shared value on its way: what comes out of the pipe is the value."""
 
-    def __init__(self, name: str, content: bytes | None = None) -> None:
+    def __init__(self, name: str, content: bytes | None) -> None:
         self._about = name, content
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -83,10 +79,9 @@ class Worker:
         """Return an argument as it is sent: a shared value by its name, if the process has it."""
         if not isinstance(argument, Shared):
             return argument
-        if argument.name in self._has:
-            return _Sent(argument.name)
+        content = None if argument.name in self._has else argument.content
         self._has.add(argument.name)
-        return argument.in_full()
+        return _Sent(argument.name, content)
 
     def send(self, task: Any) -> None:
         """Send (function, arguments); Lost if nobody is there, and what pickle raises if they cannot be sent."""

@@ -1,13 +1,11 @@
 """The number of workers of a job."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from fastsketch._kernels import pool
 from fastsketch._kernels.cpus import groups_of
-from fastsketch.data.sources import Source
 from fastsketch.data.sources._source import CHUNK_BYTES
 
 # Bytes of rows for which a worker is worth its start, of about a second: less, and the job stays in its process, where
@@ -17,11 +15,6 @@ BYTES_OF_A_WORKER = 512 << 20
 BYTES_OF_A_PROCESS = 100 << 20
 # Chunks in memory at once: one that is learned from, its conversion, and those read ahead.
 CHUNKS = 6
-
-
-def automatic(template: Any, parts: Sequence[Source], n_bytes: int, *, processes: bool) -> int:
-    """Return the most workers that CPUs, memory, the number of parts and the size of the job have use for."""
-    return useful(len(parts), n_bytes, 2 * template._state_bytes(parts[0].n_features), processes=processes)
 
 
 def useful(n_parts: int, n_bytes: int, model_bytes: int, *, processes: bool) -> int:

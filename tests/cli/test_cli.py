@@ -280,6 +280,24 @@ def test_version_and_help():
         assert expected in out.stdout
 
 
+HELPED = [verb for verb in VERBS if verb not in ("sketch", "learn", "complete", "items", "recommend", "evaluate")]
+
+
+def test_help_that_no_model_writes_imports_neither_numpy_nor_kernels():
+    code = (
+        "import sys\nfrom fastsketch.cli import main\n"
+        f"for line in {['--help', *(f'{verb} --help' for verb in HELPED)]}:\n"
+        "    try: main(line.split())\n"
+        "    except SystemExit as end: assert not end.code\n"
+        "    heavy = [name for name in sys.modules if name.split('.')[0] in ('numpy', 'scipy', 'numba', 'logging')]\n"
+        "    heavy += [name for name in sys.modules if name.startswith(('fastsketch._kernels', 'fastsketch.data'))]\n"
+        "    assert not heavy, (line, heavy)\n"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert out.returncode == 0, out.stderr
+    assert out.stdout.count("usage: fastsketch") == len(HELPED) + 1 >= 10
+
+
 def test_command_lines_of_the_pages_are_understood():
     root = Path(__file__).parents[2]
     found = 0

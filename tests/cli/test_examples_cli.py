@@ -14,12 +14,16 @@ from scipy import sparse
 
 import fastsketch as fs
 from fastsketch.cli import main
-from fastsketch.cli._parser import examples_of
+from fastsketch.cli._parser import parser_of
 from fastsketch.cli._verbs import VERBS
 from tests.helpers import command as run_here
 
 # What takes minutes, or needs other packages.
 NOT_RUN = {"demo", "warm-up"}
+
+
+def examples_of(verb):
+    return [line.strip() for line in parser_of(verb).epilog.splitlines()[1:]]
 
 
 @pytest.mark.parametrize("verb", VERBS)

@@ -90,7 +90,7 @@ def test_names_that_were_checked_are_no_warning_in_another_process(tmp_path):
     pca = sklearn.SketchedPCA(3).fit(frame)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        writer = outputs.CsvPart(str(tmp_path / "part"))
+        writer = partial(outputs.csv_part, str(tmp_path / "part"))
         assert _mapping.answer_part(pca.transform, "transform", fs.open_rows(frame), writer)[0] == len(STREAM)
 
 

@@ -21,7 +21,7 @@ from scipy import sparse
 
 import fastsketch as fs
 from fastsketch.cli import main
-from fastsketch.cli._searching import matrix
+from fastsketch.cli._reading import matrix
 from fastsketch.data import SourceError, StateError, load_svmlight, open_rows
 from fastsketch.data.files._table import Dialect
 from fastsketch.data.names._events import read_events

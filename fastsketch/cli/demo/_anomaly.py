@@ -1,10 +1,16 @@
 """A retouched piece of a photograph found: each of its values is ordinary, their combination is not."""
 
-from typing import Any, NamedTuple
+# matplotlib's own annotations leave many arguments without a type:
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+
+from importlib import import_module
+from pathlib import Path
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fastsketch.cli._plot import figure, square
+from fastsketch.cli.demo._page import Section
 from fastsketch.cli.demo._patches import Image, Patches
 from fastsketch.sklearn import SketchedCovariance
 
@@ -13,20 +19,8 @@ PIECE = 40  # pixels of the side of the retouched piece
 GRAIN = 0.04  # standard deviation of what was added to it, of a range of 1
 FALSE_ALARMS = 0.01
 
-Array = NDArray[np.floating[Any]]
 
-
-class Anomaly(NamedTuple):
-    """Results of this part of the demo."""
-
-    facts: dict[str, Any]
-    picture: Image  # with the piece
-    piece: tuple[int, int, int]  # top, left, side
-    distances: Array  # Mahalanobis, squared, of the patch around each pixel
-    threshold: float
-
-
-def find_anomaly(image: Image) -> Anomaly:
+def find_anomaly(image: Image, folder: Path) -> Section:
     """Learn the patches of a photograph, and look for a piece of it that has another grain.
 
     Half of the lines are learned from. Patches of the other half that touch no retouched pixel set the threshold.
@@ -51,13 +45,42 @@ def find_anomaly(image: Image) -> Anomaly:
     held = ~touched
     held[::2] = False
     threshold = float(np.quantile(distances[held], 1 - FALSE_ALARMS))
+    recall = float((distances[inside] > threshold).mean())
+    plain_recall = float((plain[inside] > np.quantile(plain[held], 1 - FALSE_ALARMS)).mean())
+
+    made, (above, below) = figure(2, 1, figsize=(6, 7.6))
+    above.imshow(picture, interpolation="nearest")
+    above.set_title("a piece of it has another grain", fontsize=10)
+    scale = import_module("matplotlib.colors").LogNorm(np.quantile(distances, 0.02), distances.max())
+    shown = below.imshow(distances, norm=scale, cmap="magma")
+    below.set_title("squared Mahalanobis distance of patches", fontsize=10)
+    made.colorbar(shown, ax=below, shrink=0.8).ax.axhline(threshold, color="white", lw=2)
+    for axes, colour in ((above, "white"), (below, "cyan")):
+        axes.set_axis_off()
+        axes.add_patch(square(left - 3, top - 3, side + 6, ec=colour, lw=1.2, ls=":"))
+    made.savefig(folder / "anomaly.png", dpi=120)
     facts: dict[str, Any] = {
         "anomaly_patches": int(inside.sum()),
-        "anomaly_found": float((distances[inside] > threshold).mean()),
+        "anomaly_found": recall,
         "anomaly_false_alarms": FALSE_ALARMS,
-        "anomaly_found_by_distance_from_mean": float(
-            (plain[inside] > np.quantile(plain[held], 1 - FALSE_ALARMS)).mean()
-        ),
+        "anomaly_found_by_distance_from_mean": plain_recall,
         "anomaly_threshold": threshold,
     }
-    return Anomaly(facts, picture, (top, left, side), distances, threshold)
+    return Section(
+        "An anomaly: each value ordinary, their combination not",
+        "anomaly.png",
+        "A photograph of a temple, in which a dotted frame shows where the retouched piece is, and a map of distances: "
+        "dark in the sky, lighter in roofs and trees, lightest in the retouched piece, which stands out as a square.",
+        [
+            ("patches within the piece", f"{inside.sum():,}"),
+            ("found, Mahalanobis", f"{recall:.0%}"),
+            ("found, distance from the mean", f"{plain_recall:.0%}"),
+            ("false alarms", f"{FALSE_ALARMS:.0%}"),
+        ],
+        f"A piece of {PIECE} x {PIECE} pixels got another grain, noise of {GRAIN:.0%} of the range. The covariance of "
+        "patches knows how alike neighbouring pixels are; the piece breaks that rule.",
+        "The threshold is that which one in a hundred other patches exceeds: distances of patches do not follow a "
+        "chi-squared law. Not every change is found: a smooth piece from elsewhere is nothing unusual.",
+        [("anomalies", "jobs/anomalies.md"), ("covariance and outliers", "jobs/anomalies.md#covariance-and-outliers")],
+        facts,
+    )

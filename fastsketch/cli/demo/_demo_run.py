@@ -7,7 +7,7 @@ from importlib import import_module
 from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,12 +16,10 @@ import fastsketch as fs
 from fastsketch.cli._plot import figure, plot_spectrum
 from fastsketch.cli.demo._anomaly import find_anomaly
 from fastsketch.cli.demo._components import find_components
-from fastsketch.cli.demo._demo_report import report_lines, sections
 from fastsketch.cli.demo._digits import learn_digits
 from fastsketch.cli.demo._neighbours import find_neighbours
-from fastsketch.cli.demo._page import write_page
+from fastsketch.cli.demo._page import Section, write_page
 from fastsketch.cli.demo._patches import Patches, photographs
-from fastsketch.cli.demo._pictures import plot_anomaly, plot_components, plot_learning, plot_neighbours, plot_restored
 from fastsketch.cli.demo._restoring import restore
 
 SIDE = 16
@@ -42,16 +40,8 @@ class ShowProgress(Protocol):
     def __call__(self, fraction: float, rows: int, *, final: bool = False) -> None: ...
 
 
-class SketchedPatches(NamedTuple):
-    """Results of the first part of the demo."""
-
-    facts: dict[str, Any]
-    model: fs.FrequentDirections
-    spectrum: NDArray[np.floating[Any]]  # exact eigenvalues, largest first
-
-
 def run_demo(
-    folder: str | PathLike[str], *, sketch_size: int, say: Callable[[str], None], progress: ShowProgress
+    folder: str | PathLike[str], *, sketch_size: int, say: Callable[[str], object], progress: ShowProgress
 ) -> dict[str, Any]:
     """Run the demo and write its models, pictures and page.
 
@@ -85,30 +75,23 @@ def run_demo(
         f"{n:,} patches of {SIDE} x {SIDE} x 3 pixels: rows of {d} features, {4 * n * d / 1e9:.1f} GB if they were kept"
     )
     say(lead)
-    sketched = sketch_patches(patches, sketch_size, progress=progress)
-    components = find_components(patches, sketched.model, spectrum=sketched.spectrum)
-    neighbours = find_neighbours(patches)
-    anomaly = find_anomaly(patches.images[0])
-    learned = learn_digits()
-    restored = restore(patches.images[0])
-
-    sketched.model.save(folder / "patches.fsk")
-    neighbours.hashes.save(folder / "hash.fsk")
-    np.save(folder / "codes.npy", neighbours.codes)
-    truth: list[float] = sketched.spectrum[: 2 * sketch_size].tolist()
-    plot_spectrum(sketched.facts, folder / "spectrum.png", truth=truth)
-    plot_components(components, side=SIDE, path=folder / "components.png")
-    plot_neighbours(patches, neighbours, path=folder / "neighbours.png")
-    plot_anomaly(anomaly, path=folder / "anomaly.png")
-    plot_learning(learned, path=folder / "online.png")
-    plot_restored(restored, path=folder / "restored.png")
-    results = {**sketched.facts, "sketch_bytes": (folder / "patches.fsk").stat().st_size}
-    for part in (components, neighbours, anomaly, learned, restored):
-        results |= part.facts
-    results["files"] = [str(folder / name) for name in FILES]
-    write_page(folder, lead=f"{lead}.", sections=sections(results), commands=commands(folder))
-    for line in (*report_lines(results), f"written to {folder}: {', '.join(FILES)}", f"open {folder / PAGE}"):
-        say(line)
+    sketched, model, spectrum = sketch_patches(patches, sketch_size, folder, progress=progress)
+    sections = [
+        sketched,
+        find_components(patches, model, folder, spectrum=spectrum),
+        find_neighbours(patches, folder),
+        find_anomaly(patches.images[0], folder),
+        learn_digits(folder),
+        restore(patches.images[0], folder),
+    ]
+    write_page(folder, lead=f"{lead}.", sections=sections, commands=commands(folder))
+    results: dict[str, Any] = {"files": [str(folder / name) for name in FILES]}
+    for section in sections:
+        results |= section.facts
+        say(section.title)
+        for name, value in section.numbers:
+            say(f"  {name:<48}{value:>40}")
+    say(f"written to {folder}: {', '.join(FILES)}\nopen {folder / PAGE}")
     return results
 
 
@@ -128,8 +111,10 @@ def commands(folder: Path) -> list[str]:
     return [f"fastsketch info {sketch}", f"fastsketch info {codes}"]
 
 
-def sketch_patches(patches: Patches, sketch_size: int, *, progress: ShowProgress) -> SketchedPatches:
-    """Sketch all patches; the exact moment matrix beside it gives the true error.
+def sketch_patches(
+    patches: Patches, sketch_size: int, folder: Path, *, progress: ShowProgress
+) -> tuple[Section, fs.FrequentDirections, NDArray[np.floating[Any]]]:
+    """Return (results, the sketch of all patches, exact eigenvalues, largest first).
 
     Speeds, here and of the peer, are of one thread by its processor time: whatever else runs, they can be compared.
     """
@@ -147,18 +132,46 @@ def sketch_patches(patches: Patches, sketch_size: int, *, progress: ShowProgress
         exact_seconds += time.process_time() - middle
         progress(model.n_rows / n, model.n_rows)
     progress(1.0, n, final=True)
-    truth = exact.gram()
-    peer = peer_rate(patches, sketch_size)
+    model.save(folder / "patches.fsk")
+    truth, peer = exact.gram(), peer_rate(patches, sketch_size)
+    spectrum = np.linalg.eigvalsh(truth)[::-1]
+    error = float(np.abs(np.linalg.eigvalsh(truth - model.gram())).max())
+    n_bytes = (folder / "patches.fsk").stat().st_size
     facts = {
         **model.facts(),
-        "true_error": float(np.abs(np.linalg.eigvalsh(truth - model.gram())).max()),
+        "true_error": error,
         "rows_per_second": n / seconds,
         "exact_rows_per_second": n / exact_seconds,
         "peer_rows": min(PEER_ROWS, n),
         "incremental_pca_rows_per_second": peer,
         "speed_ratio": n / seconds / peer,
+        "sketch_bytes": n_bytes,
     }
-    return SketchedPatches(facts, model, np.linalg.eigvalsh(truth)[::-1])
+    plot_spectrum(facts, folder / "spectrum.png", truth=spectrum[: 2 * sketch_size].tolist())
+    bound, squared = facts["error_bound"], facts["squared_norm"]
+    section = Section(
+        f"A stream of {n:,} rows in {n_bytes / 1e3:,.0f} kB",
+        "spectrum.png",
+        "Squared singular values of the sketch by their index, a band of the certificate around them, and the exact "
+        "values, which run through the band.",
+        [
+            ("rows", f"{n:,} of {d} numbers"),
+            ("rows of the sketch", f"{sketch_size}, {4 * n * d / n_bytes:,.0f} times smaller"),
+            ("certificate", f"{bound:.5g}, {facts['relative_error_bound']:.4%} of the sum of squares"),
+            ("true error", f"{error:.5g}, {error / squared:.4%} ({'within' if error <= bound else 'BEYOND'} it)"),
+            ("rows a second, one thread", f"{n / seconds:,.0f}"),
+            ("the exact sum, rows a second", f"{n / exact_seconds:,.0f}"),
+            (f"IncrementalPCA({sketch_size}), rows a second", f"{peer:,.0f}, ratio {n / seconds / peer:.1f}"),
+        ],
+        "Colour patches of 16 x 16 pixels of two photographs went by once. What is left of them stands for the sums "
+        "of all their squares and products. Both errors are shares of the sum of all squares.",
+        "The certificate is known without the rows and holds on every stream. Here the exact sum was kept, too, to "
+        f"show the true error beside it. IncrementalPCA was timed on {facts['peer_rows']:,} rows; with as many rows it "
+        "has the smaller error on rows that come in no order, and no bound.",
+        [("how a sketch works", "how/sketch.md"), ("its certificate", "how/certificate.md")],
+        facts,
+    )
+    return section, model, spectrum
 
 
 def peer_rate(patches: Patches, n_components: int) -> float:

@@ -1,13 +1,19 @@
 """Neighbours of a patch: by Hamming distance of its bits, by codes and then rows, and in truth."""
 
+# matplotlib's own annotations leave many arguments without a type:
+# pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
+
 import time
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 import fastsketch as fs
+from fastsketch.cli._plot import figure, square
+from fastsketch.cli.demo._page import Section
 from fastsketch.cli.demo._patches import Image, Patches, normalised, normalised_stream
 
 BITS = 64
@@ -20,28 +26,13 @@ CANDIDATES = 4000
 MEASURED, NEAREST = 40, 100
 OVERSAMPLE = 10
 # What a line of the picture shows; the first blank breaks it.
-HAMMING, RESCORED, TRUE = "Hamming, 64 bits", "codes, then rows", "in truth"
+WAYS = ("Hamming, 64 bits", "codes, then rows", "in truth")
+# Of a gap between two queries, in heights of a patch; and of the picture, in patches: the lines, and words beside them.
+GAP, WIDTH = 0.35, SHOWN + 1 + 2
 
 
-class PatchPlace(NamedTuple):
-    """A patch to draw."""
-
-    image: int
-    top: int
-    left: int
-
-
-class PatchNeighbours(NamedTuple):
-    """Results of this part of the demo."""
-
-    facts: dict[str, Any]
-    hashes: fs.SketchHash
-    codes: NDArray[np.uint8]
-    shown: list[dict[str, list[PatchPlace]]]  # of each query, by way: the query, then its neighbours
-
-
-def find_neighbours(patches: Patches) -> PatchNeighbours:
-    """Return codes of all patches, normalised, two ways to search them, and all distances beside."""
+def find_neighbours(patches: Patches, folder: Path) -> Section:
+    """Measure codes of all patches, normalised, two ways to search them, and all distances beside."""
     hashes, quantizer, seconds = fs.SketchHash(BITS), fs.SketchQuantizer(CODE_BYTES), 0.0
     for rows in normalised_stream(patches):
         hashes.update(rows)
@@ -56,6 +47,8 @@ def find_neighbours(patches: Patches) -> PatchNeighbours:
         index.add(rows)
         encoding += time.perf_counter() - start
     codes = np.concatenate(bits)
+    hashes.save(folder / "hash.fsk")
+    np.save(folder / "codes.npy", codes)
 
     def rows_of(ids: NDArray[np.int64]) -> Image:
         return normalised(patches.at(ids))
@@ -72,6 +65,13 @@ def find_neighbours(patches: Patches) -> PatchNeighbours:
     few = index.search(queries[len(drawn) :], k=NEAREST, rescore=rows_of, oversample=OVERSAMPLE)[1]
     searching = time.perf_counter() - start
     many = index.search(queries[: len(drawn)], k=k, rescore=rows_of, oversample=1)[1]
+    shown = [
+        [(name, apart(patches, [query, *ids.tolist()])) for name, ids in zip(WAYS, each, strict=True)]
+        for query, *each in zip(drawn.tolist(), hamming, many, truth, strict=False)
+    ]
+    draw(patches, shown, folder / "neighbours.png")
+    first = len(drawn)
+    recalls = [recall(proposed, truth[first:]) for proposed in (hamming[first:], estimated[first:], few)]
     facts: dict[str, Any] = {
         "hash_bits": BITS,
         "quantizer_bytes": CODE_BYTES,
@@ -81,15 +81,53 @@ def find_neighbours(patches: Patches) -> PatchNeighbours:
         "search_ms_per_query": 1e3 * searching / len(measured),
         "neighbour_queries": len(measured),
         "neighbours_wanted": NEAREST,
-        "hamming_recall": recall(hamming[len(drawn) :], truth[len(drawn) :]),
-        "codes_recall": recall(estimated[len(drawn) :], truth[len(drawn) :]),
-        "rescored_recall": recall(few, truth[len(drawn) :]),
+        "hamming_recall": recalls[0],
+        "codes_recall": recalls[1],
+        "rescored_recall": recalls[2],
     }
-    shown: list[dict[str, list[PatchPlace]]] = []
-    for i, query in enumerate(drawn.tolist()):
-        ways = {HAMMING: hamming[i], RESCORED: many[i], TRUE: truth[i]}
-        shown.append({name: places(patches, apart(patches, [query, *ids.tolist()])) for name, ids in ways.items()})
-    return PatchNeighbours(facts, hashes, codes, shown)
+    return Section(
+        "Neighbours: codes propose, rows decide",
+        "neighbours.png",
+        "For each of four patches three lines of neighbours: those by Hamming distance are loosely alike, those by "
+        "codes and rows are the same as the true ones, framed in green, but for a few.",
+        [
+            ("codes of all patches", f"{facts['code_bytes'] / 1e6:.1f} MB"),
+            (f"of the {NEAREST} nearest, by {BITS} bits", f"{recalls[0]:.0%}"),
+            (f"by {CODE_BYTES}-byte codes alone", f"{recalls[1]:.0%}"),
+            ("codes, then rows", f"{recalls[2]:.1%}"),
+            ("a query", f"{facts['search_ms_per_query']:.1f} ms"),
+            ("rows learned a second", f"{patches.n_rows / seconds:,.0f}"),
+        ],
+        f"A code of {CODE_BYTES} bytes estimates distances well enough to propose {OVERSAMPLE * NEAREST:,} of "
+        f"{patches.n_rows:,} patches. Their rows are read, and their true distances decide.",
+        f"Measured on {len(measured)} patches drawn at random, against all distances. Estimates have no "
+        "bound; how many of the nearest are found depends on the rows: measure it on yours.",
+        [
+            ("nearest neighbours", "jobs/neighbours.md"),
+            ("what an estimate means", "jobs/neighbours.md#what-an-estimate-means"),
+        ],
+        facts,
+    )
+
+
+def draw(patches: Patches, shown: list[list[tuple[str, list[int]]]], path: Path) -> None:
+    """Draw three lines for each query: itself, then its neighbours by bits, by codes and then rows, and in truth."""
+    lines = [(*line, set(ways[-1][1])) for ways in shown for line in ways]
+    heights = np.arange(len(lines)) + GAP * (np.arange(len(lines)) // len(WAYS))
+    made, axes = figure(figsize=(7.5, 7.2 / WIDTH * (heights[-1] + 1) + 0.4))
+    for top, (name, ids, true) in zip(heights, lines, strict=True):
+        for column, patch in enumerate(patches.at(np.array(ids)).reshape(-1, patches.side, patches.side, 3)):
+            extent = (column + 0.04, column + 0.96, top + 0.96, top + 0.04)
+            axes.imshow(patch, extent=extent, interpolation="nearest", aspect="auto")
+            if column == 0 or (name != WAYS[-1] and ids[column] in true):
+                colour = "tab:red" if column == 0 else "tab:green"
+                axes.add_patch(square(column + 0.04, top + 0.04, 0.92, lw=2, ec=colour))
+        axes.text(SHOWN + 1.15, top + 0.5, name.replace(" ", "\n", 1), va="center", fontsize=10)
+    axes.set_xlim(0, WIDTH)
+    axes.set_ylim(heights[-1] + 1, 0)
+    axes.set_axis_off()
+    axes.set_title("red: queries, then their nearest; green: among the nearest in truth", fontsize=10)
+    made.savefig(path, dpi=120)
 
 
 def nearest(patches: Patches, queries: Image, k: int) -> NDArray[np.int64]:
@@ -102,9 +140,9 @@ def nearest(patches: Patches, queries: Image, k: int) -> NDArray[np.int64]:
     return np.take_along_axis(some, order, axis=1)
 
 
-def recall(found: NDArray[np.int64], truth: NDArray[np.int64]) -> float:
-    """Return the share of the NEAREST nearest in truth that are among the first NEAREST found."""
-    pairs = zip(found[:, :NEAREST], truth[:, :NEAREST], strict=True)
+def recall(proposed: NDArray[np.int64], truth: NDArray[np.int64]) -> float:
+    """Return the share of the NEAREST nearest in truth that are among the first NEAREST proposed."""
+    pairs = zip(proposed[:, :NEAREST], truth[:, :NEAREST], strict=True)
     return float(np.mean([np.isin(true, some).mean() for some, true in pairs]))
 
 
@@ -131,8 +169,3 @@ def apart(patches: Patches, indices: Sequence[int]) -> list[int]:
         if len(kept) > SHOWN:
             break
     return kept
-
-
-def places(patches: Patches, indices: Sequence[int]) -> list[PatchPlace]:
-    """Return where patches are."""
-    return [PatchPlace(*patches.places[i].tolist()) for i in indices]

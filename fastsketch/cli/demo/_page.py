@@ -4,10 +4,10 @@ One file without outside resources: pictures are in it, so that it shows what on
 """
 
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -51,6 +51,7 @@ class Section(NamedTuple):
     meaning: str
     sure: str
     following: Sequence[tuple[str, str]]  # (title, path within docs)
+    facts: Mapping[str, Any] = {}  # all that was measured, for --json
 
 
 def write_page(folder: Path, *, lead: str, sections: Sequence[Section], commands: Sequence[str]) -> None:

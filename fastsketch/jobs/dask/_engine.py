@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Callable, Hashable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Self, cast
 
@@ -119,8 +120,8 @@ def _perform(function: Callable[..., Any], args: tuple[Any, ...], *results: Any)
                 array = cast("DaskSource", array_in(value.part))
                 blocks = list(results[value.number : value.number + value.blocks])
                 return with_array(value.part, array.given(blocks))
-            result = results[value.number]
-            return result if value.node is None else value.node._replace(content=result[1])
+            result, content = results[value.number]
+            return result if value.node is None else value.node._replace(content=content)
         if isinstance(value, _Copy):
             return shared_value(*value)
         return [filled(item) for item in cast("list[Any]", value)] if isinstance(value, list) else value
@@ -132,22 +133,12 @@ def _perform(function: Callable[..., Any], args: tuple[Any, ...], *results: Any)
     return result, None
 
 
-class _Performing:
-    """Task as a function of what its slots wait for."""
-
-    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
-        self._function, self._args = function, args
-
-    def __call__(self, *results: Any) -> tuple[Any, bytes | None]:
-        return _perform(self._function, self._args, *results)
-
-
 def _without_bytes(result: tuple[Any, bytes | None]) -> tuple[Any, bool]:
     return result[0], result[1] is not None
 
 
 class Cluster:
-    """Engine of jobs on a cluster: see ``fastsketch.jobs.Engine``.
+    """Engine "dask" of ``fs.run`` and ``fs.map_rows``: a context manager, see ``fastsketch.jobs.Engine``.
 
     Parameters
     ----------
@@ -157,6 +148,7 @@ class Cluster:
     n_workers : int
         Most tasks that run at the same time; 0 for all that there is room for.
     retries : int
+        Times a task may lose its worker before that is an error.
     """
 
     here = False
@@ -210,10 +202,6 @@ class Cluster:
         return stack.enter_context(distributed.Client(stack.enter_context(cluster), set_as_default=False))
 
     @property
-    def _address(self) -> str:
-        return str(self._client.scheduler.address)
-
-    @property
     def n_workers(self) -> int:
         """Number of tasks that run at the same time: threads of all workers, which may come and go."""
         return min(self._threads(), self._limit) if self._limit else self._threads()
@@ -245,49 +233,43 @@ class Cluster:
         elif self._suspects:
             self._suspects.append(_ClusterTask(key, function, args))
         else:
-            self._begin(_ClusterTask(key, function, args))
+            task = _ClusterTask(key, function, args)
+            self._await(task, self._submitted(task))
 
-    def _begin(self, task: _ClusterTask) -> None:
-        """Submit a task, and wait for what may be told of its result."""
-        task.future = self._submitted(task)
-        self._await(task)
-
-    def _await(self, task: _ClusterTask) -> None:
-        told = self._client.submit(
-            _without_bytes, task.future, key=f"{task.future.key}-told", pure=False, priority=BEFORE
-        )
+    def _await(self, task: _ClusterTask, future: Any) -> None:
+        """Wait for what may be told of the result of a task that was submitted."""
+        task.future = future
+        told = self._client.submit(_without_bytes, future, key=f"{future.key}-told", pure=False, priority=BEFORE)
         self._tasks[told.key] = task, told
         told.add_done_callback(self._done.put)
 
     def _submitted(self, task: _ClusterTask) -> Any:
-        self._count += 1
-        name = f"fastsketch-{task.function.__name__}-{self._run}-{self._count}"
+        if isinstance(task, _OfBlocks):
+            return self._computed([task])[0]
+        task.made_of = []
+        args = tuple(self._sendable(value, task.made_of) for value in task.args)
+        futures = [self._future_of(other) for other in task.made_of]
+        first = isinstance(task, _Model) or any(not isinstance(other, _Model) for other in task.made_of)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Sending large graph")  # rows that are in memory here have to be sent
-            if isinstance(task, _Model):
-                return self._client.submit(task.function, *task.args, key=name, pure=False, priority=BEFORE)
-            if isinstance(task, _OfBlocks):
-                return self._client.compute([self._delayed(task, name)])[0]
-            task.made_of = []
-            args = tuple(self._sendable(value, task.made_of) for value in task.args)
-            futures = [self._future_of(other) for other in task.made_of]
-            joins = any(not isinstance(other, _Model) for other in task.made_of)
             return self._client.submit(
-                _perform, task.function, args, *futures, key=name, pure=False, priority=BEFORE if joins else 0
+                *(_perform, task.function, args, *futures),
+                key=self._name_of(task),
+                pure=False,
+                priority=BEFORE if first else 0,
             )
 
-    def _begin_together(self) -> None:
-        """Submit what is over blocks of arrays, in one graph."""
-        tasks, self._together = self._together, []
+    def _computed(self, tasks: list[_ClusterTask]) -> list[Any]:
+        """Return the futures of tasks over blocks of arrays, which are submitted in one graph."""
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Sending large graph")
-            names = [f"fastsketch-{task.function.__name__}-{self._run}-blocks-{k}" for k, task in enumerate(tasks)]
-            futures = self._client.compute([self._delayed(task, name) for task, name in zip(tasks, names, strict=True)])
-        for task, future in zip(tasks, futures, strict=True):
-            task.future = future
-            self._await(task)
+            return self._client.compute([self._delayed(task) for task in tasks])
 
-    def _delayed(self, task: _ClusterTask, name: str) -> Any:
+    def _name_of(self, task: _ClusterTask) -> str:
+        self._count += 1
+        return f"fastsketch-{task.function.__name__}-{self._run}-{self._count}"
+
+    def _delayed(self, task: _ClusterTask) -> Any:
         """Return a task with all that computes its blocks."""
         from dask.delayed import delayed
 
@@ -299,8 +281,8 @@ class Cluster:
                 blocks = array.delayed_blocks()
                 args[at] = _TaskSlot(len(results), None, len(blocks), with_array(value, array.without_blocks()))
                 results += blocks
-        perform: Any = delayed(_Performing(task.function, tuple(args)), pure=False, traverse=False)
-        return perform(*results, dask_key_name=name)
+        perform: Any = delayed(partial(_perform, task.function, tuple(args)), pure=False, traverse=False)
+        return perform(*results, dask_key_name=self._name_of(task))
 
     def _sendable(self, value: Any, made_of: list[_ClusterTask]) -> Any:
         """Return an argument with slots in the place of what is on the cluster."""
@@ -322,16 +304,18 @@ class Cluster:
 
     def next(self) -> tuple[Any, Any]:
         """See Engine."""
-        if self._together:
-            self._begin_together()
+        tasks, self._together = self._together, []
+        for task, future in zip(tasks, self._computed(tasks) if tasks else [], strict=True):
+            self._await(task, future)
         while True:
             if self._suspects and not self._tasks:
                 self._alone = self._suspects.pop(0)
-                self._begin(self._alone)
+                self._await(self._alone, self._submitted(self._alone))
             told = self._next_done()
             task, _ = self._tasks.pop(told.key)
             if told.status == "cancelled":
-                raise ConnectionError(f"the Dask scheduler at {self._address} let go of {task.key}: was it restarted?")
+                address = self._client.scheduler.address
+                raise ConnectionError(f"the Dask scheduler at {address} let go of {task.key}: was it restarted?")
             error = told.exception()
             if error is None:
                 for other in task.made_of:
@@ -478,15 +462,21 @@ def connected(scheduler: Any, stack: ExitStack) -> Any:
     return stack.enter_context(client)
 
 
+def has_client() -> bool:
+    """Return whether there is an active client; without one Dask's threads compute."""
+    try:
+        from distributed import Client
+
+        Client.current()
+    except (ImportError, ValueError):
+        return False
+    return True
+
+
 def computed(delayed: Any, scheduler: Any) -> Any:
     """Compute a delayed result on the cluster of a scheduler or of the active client, else on Dask's threads."""
-    if scheduler is None:
-        try:
-            from distributed import Client
-
-            Client.current()
-        except (ImportError, ValueError):
-            return delayed.compute()
+    if scheduler is None and not has_client():
+        return delayed.compute()
     from distributed import KilledWorker
 
     with ExitStack() as stack:
@@ -495,39 +485,3 @@ def computed(delayed: Any, scheduler: Any) -> Any:
             return awaited(client, [client.compute(delayed)])[0]
         except KilledWorker as error:
             raise WorkerLost(f"a task lost its worker too often: killed, or out of memory? {error}") from error
-
-
-def engine(scheduler: Any, n_workers: int, *, retries: int) -> Cluster:
-    """Return the engine "dask" of ``fs.run`` and ``fs.map_rows``.
-
-    Parameters
-    ----------
-    scheduler : str, distributed.Client, a cluster or None
-        The address of a scheduler or the name of a scheduler file; None for the active client, or, if there is none, a
-        cluster of processes on this machine for as long as the job runs.
-    n_workers : int
-        Most tasks that run at the same time; 0 for all that there is room for.
-    retries : int
-        Times a task may lose its worker before that is an error.
-
-    Returns
-    -------
-    Engine
-        A context manager: ``fastsketch.jobs.Engine`` says what it does.
-
-    Raises
-    ------
-    ImportError
-        Without distributed.
-
-    Examples
-    --------
-    >>> from distributed import Client
-    >>> import fastsketch.jobs.dask
-    >>> with Client(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None) as client:
-    ...     with fastsketch.jobs.dask.engine(client, 0, retries=3) as engine:
-    ...         engine.submit("first part", sum, [1, 2, 3])
-    ...         engine.next()
-    ('first part', 6)
-    """
-    return Cluster(scheduler, n_workers, retries=retries)

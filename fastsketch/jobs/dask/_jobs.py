@@ -6,7 +6,7 @@
 
 from collections.abc import Sequence
 from numbers import Real
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +16,10 @@ from fastsketch._core.validation import as_integer, is_sparse
 from fastsketch._frame.model import MergeableModel, Model
 from fastsketch.data.sources import Source, open_rows
 from fastsketch.data.sources._paths import is_name
-from fastsketch.jobs._merge import climb
+from fastsketch.jobs._engines import Serial
 from fastsketch.jobs._parts import JobNode, join, node_of
 from fastsketch.jobs._run import run
+from fastsketch.jobs._tree import Tree, climbed
 from fastsketch.jobs.dask._engine import computed
 from fastsketch.lowrank import LowRankModel
 from fastsketch.neighbours.codes._encoder import Encoder
@@ -30,7 +31,7 @@ from fastsketch.sketching import FrequentDirections, SecondPass
 Any_model = TypeVar("Any_model", bound=Model)
 
 
-def _learn(model: Any, rows: Any, *, complete: bool, partition: int) -> JobNode:
+def _learn(model: Any, rows: Any, partition: int, complete: bool) -> JobNode:
     """Return the model of one partition; `model` is empty, and may serve other threads too."""
     with thread_limit(1):
         out = model.copy().update(rows)
@@ -54,15 +55,8 @@ def _whole_rows(data: Any) -> Any:
     return data.rechunk({1: -1})
 
 
-class _Partitions(NamedTuple):
-    """Delayed partitions, and their sizes where these are known before they are loaded."""
-
-    parts: list[Any]
-    lengths: list[int] | None
-    n_features: int | None
-
-
-def _partitions(data: Any) -> _Partitions:
+def _partitions(data: Any) -> tuple[list[Any], list[int] | None, int | None]:
+    """Return (delayed partitions, their lengths, number of columns), None for what is not known before they load."""
     from dask import array
     from dask.delayed import Delayed, delayed
 
@@ -74,7 +68,7 @@ def _partitions(data: Any) -> _Partitions:
         whole: Any = _whole_rows(data)
         lengths = whole.chunks[0]
         known = None if any(np.isnan(length) for length in lengths) else [int(length) for length in lengths]
-        return _Partitions(list(whole.to_delayed().ravel()), known, int(whole.shape[1]))
+        return list(whole.to_delayed().ravel()), known, int(whole.shape[1])
     # a sparse matrix would be iterated row by row, by scipy, unseen
     if isinstance(data, str | bytes) or is_sparse(data) or not hasattr(data, "__iter__"):
         raise TypeError(
@@ -85,7 +79,7 @@ def _partitions(data: Any) -> _Partitions:
         raise TypeError("data must be a dask array, or a list of delayed partitions or of functions that load one")
     if not parts:
         raise ValueError("data must hold at least one partition")
-    return _Partitions(parts, None, None)
+    return parts, None, None
 
 
 def fit(model: Any_model, data: Any, *, fan_in: int = 4, scheduler: Any = None, **options: Any) -> Any_model:
@@ -149,8 +143,6 @@ def fit(model: Any_model, data: Any, *, fan_in: int = 4, scheduler: Any = None, 
     >>> bool((model.projection == fs.SketchHash(16).update(rows.compute()).projection).all())  # as in one pass
     True
     """
-    from dask.delayed import delayed
-
     fan_in = as_integer(fan_in, "fan_in", 2)
     if isinstance(model, LowRankModel):
         return cast("Any_model", _fit_low_rank(model, data, scheduler, options))
@@ -175,13 +167,20 @@ def fit(model: Any_model, data: Any, *, fan_in: int = 4, scheduler: Any = None, 
         models = [model._for_part(part) for part in range(len(parts))]
     else:
         models = [model._for_part(0, block) for block in first]
+    return model.copy().merge(_learned(models, parts, fan_in, scheduler, complete=first is None))
+
+
+def _learned(models: Sequence[Any], parts: Sequence[Any], fan_in: int, scheduler: Any, *, complete: bool) -> Any:
+    """Return one model of partitions that empty ones learn, a task each; joins are tasks too."""
+    from dask.delayed import delayed
+
     learn, merge = delayed(_learn), delayed(_join)
-    leaves = [
-        learn(empty, part, complete=first is None, partition=number)
+    tree: Tree[Any] = Tree(len(parts), fan_in)
+    leaves = (
+        (tree.place(0, number), learn, (empty, part, number, complete))
         for number, (empty, part) in enumerate(zip(models, parts, strict=True))
-    ]
-    root = climb(leaves, fan_in, lambda groups: [merge(group) for group in groups])
-    return model.copy().merge(computed(root, scheduler).opened())
+    )
+    return computed(climbed(Serial(), tree, leaves, merge), scheduler).opened()  # here nothing but promises is made
 
 
 def _fit_low_rank(model: LowRankModel, data: Any, scheduler: Any, options: dict[str, Any]) -> LowRankModel:
@@ -195,8 +194,8 @@ def _fit_low_rank(model: LowRankModel, data: Any, scheduler: Any, options: dict[
     for name in ("sample_weight", "validation"):
         given = options.get(name)
         if given is not None and not isinstance(given, Real):
-            options[name] = _partitions(given).parts
-    return _low_rank.fit(model, _partitions(data).parts, scheduler, **options)
+            options[name] = _partitions(given)[0]
+    return _low_rank.fit(model, _partitions(data)[0], scheduler, **options)
 
 
 def refine(model: FrequentDirections, data: Any, *, fan_in: int = 4, scheduler: Any = None) -> FrequentDirections:
@@ -249,10 +248,8 @@ def refine(model: FrequentDirections, data: Any, *, fan_in: int = 4, scheduler: 
         raise ValueError(f"data must have {model.n_features} columns as the rows before, got {d}")
     if model._is_exact():
         return model.copy()
-    learn, merge, empty = delayed(_learn), delayed(_join), delayed(again)
-    leaves = [learn(empty, part, complete=False, partition=number) for number, part in enumerate(parts)]
-    root = climb(leaves, fan_in, lambda groups: [merge(group) for group in groups])
-    return again.merge(computed(root, scheduler).opened()).finish()
+    empty = [delayed(again)] * len(parts)
+    return again.merge(_learned(empty, parts, fan_in, scheduler, complete=False)).finish()
 
 
 def encode(model: Hasher | SketchQuantizer | Encoder, data: Any) -> Any:

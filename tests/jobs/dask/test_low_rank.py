@@ -17,7 +17,7 @@ distributed = pytest.importorskip("distributed")
 from dask import delayed  # noqa: E402
 
 import fastsketch.jobs.dask as fsd  # noqa: E402
-from fastsketch.jobs.dask._low_rank import StepMemory  # noqa: E402
+from fastsketch.jobs.dask._low_rank import check_memory  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::DeprecationWarning",
@@ -107,11 +107,10 @@ def test_what_is_refused(options, error, message):
 
 
 def test_too_many_sums_are_refused_before_any_step():
-    room = StepMemory(1000.0, 2)
     with pytest.raises(ValueError, match=r"40 columns x 4 x 5 / 2 numbers in a sweep.*more than max_memory=0 MB"):
-        room.check(40, fs.LowRankModel(3)._setting())
+        check_memory(40, fs.LowRankModel(3)._setting(), max_memory=1000.0, partitions=2)
     with pytest.raises(ValueError, match="40 columns x 8 numbers, take"):
-        room.check(40, fs.LowRankModel(3, sweeps=0)._setting())
+        check_memory(40, fs.LowRankModel(3, sweeps=0)._setting(), max_memory=1000.0, partitions=2)
 
 
 def test_refused_by_its_partition_on_a_worker(cluster):
