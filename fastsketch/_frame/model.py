@@ -370,7 +370,7 @@ class MergeableModel(Model, abstract=True):
 
     def _must_agree(self) -> dict[str, Any]:
         """Return the parameters in which two models must agree to merge."""
-        return {name: value for name, value in self._values.items() if name not in self._MAY_DIFFER}
+        return {name: value for name, value in vars(self._values).items() if name not in self._MAY_DIFFER}
 
     @changes
     def merge(self, other: Self) -> Self:

@@ -15,7 +15,8 @@ from dataclasses import asdict, is_dataclass
 from functools import partial
 from inspect import Parameter as Argument
 from inspect import Signature, get_annotations, getdoc, unwrap
-from types import FunctionType
+from operator import attrgetter, methodcaller
+from types import FunctionType, SimpleNamespace
 from typing import Any, ClassVar, Final, TypeVar, cast, get_args
 
 import numpy as np
@@ -30,8 +31,8 @@ Owner = TypeVar("Owner")
 REQUIRED: Final = object()
 
 
-class Parameter:
-    """One argument of a model's constructor, and the attribute that reads it."""
+class Parameter(property):
+    """One argument of a model's constructor, and the attribute that reads it: no call of Python's own."""
 
     def __init__(
         self,
@@ -45,29 +46,18 @@ class Parameter:
         self.check = check
         self.choices = choices
         self.reads = reads  # a method of the model that says what its attribute shows, where that is more
-        self.default = default
+        self.default = default  # as check returns it
         self.positional = positional
         self.fixed = fixed  # no argument: a subclass has settled the value
-        self.name = ""
-        self.__doc__ = ""
 
     def __set_name__(self, owner: type, name: str) -> None:
-        self.name = name
+        value = attrgetter(f"_values.{name}") if self.reads is None else methodcaller(self.reads)
+        super().__init__(value, partial(_refuse_change, name))
         self.__doc__ = f"The parameter {name}, as it was given."
 
-    def __get__(self, instance: Any, owner: type) -> Any:
-        if instance is not None:
-            return instance._values[self.name] if self.reads is None else getattr(instance, self.reads)()
-        if self.default is REQUIRED:
-            raise AttributeError(f"type object {owner.__name__!r} has no default for {self.name!r}")
-        return self.default  # as of a dataclass
 
-    def __set__(self, instance: Any, value: Any) -> None:
-        raise AttributeError(f"{self.name} does not change after construction: make a new {type(instance).__name__}")
-
-    def checked(self, value: Any) -> Any:
-        """Return the value in the type that is kept; None is allowed where it is the default."""
-        return None if value is None and self.default is None else self.check(value, self.name)
+def _refuse_change(name: str, instance: Any, value: Any) -> None:
+    raise AttributeError(f"{name} does not change after construction: make a new {type(instance).__name__}")
 
 
 # What follows are field specifiers in the sense of PEP 681: hence `default`, `kw_only` and `init` by these names, and
@@ -164,9 +154,11 @@ class Parametrized:
 
     def _set_up(self, given: dict[str, Any]) -> None:
         """Check the arguments, and keep them."""
-        self._values: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for name, declared in self._declared.items():
-            self._values[name] = declared.checked(given.get(name, declared.default))
+            value = given.get(name, declared.default)
+            values[name] = value if value is declared.default else declared.check(value, name)
+        self._values = SimpleNamespace(**values)
         self._check()
 
     def _check(self) -> None:
@@ -186,7 +178,7 @@ class Parametrized:
         >>> fs.SketchHash(16).parameters["sketch_size"], fs.SketchHash(16).parameters["n_bits"]
         (None, 16)
         """
-        return {name: self._values[name] for name, declared in self._declared.items() if not declared.fixed}
+        return {name: value for name, value in vars(self._values).items() if not self._declared[name].fixed}
 
     @property
     def resolved(self) -> dict[str, Any]:
@@ -199,7 +191,7 @@ class Parametrized:
         >>> s.parameters["solver"], s.resolved["solver"], s.resolved["dtype"]
         ('auto', 'exact', dtype('float32'))
         """
-        return {**self._values, **self._resolved()}
+        return {**vars(self._values), **self._resolved()}
 
     def _given(self) -> str:
         """Return the arguments that are not their default, as they would be written."""
