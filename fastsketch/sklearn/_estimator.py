@@ -6,8 +6,9 @@
 import copy
 import numbers
 from collections.abc import Callable
+from dataclasses import dataclass
 from os import PathLike
-from typing import Any, BinaryIO, ClassVar, Self
+from typing import Any, BinaryIO, ClassVar, Self, TypeVar, dataclass_transform
 
 import numpy as np
 from numpy.random import RandomState
@@ -19,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from fastsketch._core.sparse import as_csr
 from fastsketch._core.validation import as_real, as_seed, is_sparse
 from fastsketch._frame.batches import WeightedChunks, agreed, as_source, is_table
+from fastsketch._frame.keywords import named_keywords
 from fastsketch._frame.loading import INCONSISTENT, from_bytes
 from fastsketch._frame.model import Model, plain
 from fastsketch._kernels.guard import Guard, changes, reads
@@ -29,6 +31,7 @@ from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._engines._engine_setting import EXACT_OFFSET, EXACT_SLOPE
 
 Arrays = dict[str, NDArray[Any]]
+Estimator = TypeVar("Estimator", bound=BaseEstimator)
 
 # The array of a file that holds the bytes of the model.
 MODEL = "sketch"
@@ -76,6 +79,12 @@ def exact_is_fair(n_features: int, sketch_size: int, max_memory: Any) -> bool:
 
 
 # -- estimators --------------------------------------------------------------------------------------------------------
+@dataclass_transform(eq_default=False)
+def estimator(cls: type[Estimator]) -> type[Estimator]:
+    """Decorate a class whose annotated attributes are parameters: its constructor keeps them, and knows their names."""
+    return named_keywords(dataclass(eq=False, repr=False)(cls))
+
+
 class PartialFitEstimator(BaseEstimator):
     """Estimator whose partial_fit goes on with the parameters of its first call, those in _FREE excepted."""
 
@@ -300,6 +309,8 @@ class MergingEstimator(ModelEstimator):
 
     # -- shared ----------------------------------------------------------------------------------------------------
     def _checked(self, X: Any, *, reset: bool) -> Any:
+        if not reset:
+            check_is_fitted(self, self._MODEL)
         return checked(self, X, reset=reset, dtype=[np.float64, np.float32])
 
     @changes

@@ -219,7 +219,6 @@ class PrincipalComponents(SketchEstimator):
 
     def transform(self, X: Rows) -> NDArray[Any]:
         """Project X (n_samples, n_features) on the components; sparse input is not made dense."""
-        check_is_fitted(self, "sketch_")
         rows = self._checked(X, reset=False)
         # (X - mean) V' = X V' - (mean V')
         out = np.asarray(rows @ self.components_.T) - self.mean_.astype(rows.dtype) @ self.components_.T
