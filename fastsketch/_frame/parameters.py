@@ -38,8 +38,8 @@ class Parameter(property):
         self,
         check: Check,
         default: Any,
-        positional: bool,
-        fixed: bool,
+        positional: bool = False,
+        fixed: bool = False,
         reads: str | None = None,
         choices: tuple[str | None, ...] = (),
     ) -> None:
@@ -64,14 +64,12 @@ def _refuse_change(name: str, instance: Any, value: Any) -> None:
 # the return type Any, which lets the annotation of the class speak.
 
 
-def parameter(
-    check: Check, *, default: Any = REQUIRED, reads: str | None = None, kw_only: bool = True, init: bool = True
-) -> Any:
+def parameter(check: Check, *, default: Any = REQUIRED, reads: str | None = None) -> Any:
     """Declare an argument with a check of its own: check(value, name) returns the value to keep, or raises.
 
     reads: a method of the model that says what its attribute shows: what has become of it, where that is more.
     """
-    return Parameter(check, default, not kw_only, not init, reads=reads)
+    return Parameter(check, default, reads=reads)
 
 
 def integer(
@@ -89,42 +87,35 @@ def real(
     low_open: bool = False,
     high_open: bool = False,
     kw_only: bool = True,
-    init: bool = True,
 ) -> Any:
     """Declare a float within [low, high]; without low with low_open, without high with high_open."""
     check = partial(as_real, low=low, high=high, low_open=low_open, high_open=high_open)
-    return Parameter(check, default, not kw_only, not init)
+    return Parameter(check, default, not kw_only)
 
 
-def choice(
-    choices: tuple[str | None, ...],
-    *,
-    default: Any = REQUIRED,
-    kw_only: bool = True,
-    init: bool = True,
-) -> Any:
+def choice(choices: tuple[str | None, ...], *, default: Any = REQUIRED, init: bool = True) -> Any:
     """Declare one of several strings, or None where that is one of the choices."""
 
     def check(value: Any, name: str) -> str | None:
         return None if value is None and None in choices else as_choice(value, name, choices)
 
     known = check if None in choices else partial(as_choice, choices=choices)
-    return Parameter(known, default, not kw_only, not init, choices=choices)
+    return Parameter(known, default, fixed=not init, choices=choices)
 
 
-def flag(*, default: Any = REQUIRED, kw_only: bool = True, init: bool = True) -> Any:
+def flag(*, default: Any = REQUIRED) -> Any:
     """Declare a flag: True or False."""
-    return Parameter(as_flag, default, not kw_only, not init)
+    return Parameter(as_flag, default)
 
 
-def seed(*, default: Any = 0, kw_only: bool = True, init: bool = True) -> Any:
+def seed(*, default: Any = 0) -> Any:
     """Declare a seed: an integer in [0, 2**64)."""
-    return Parameter(as_seed, default, not kw_only, not init)
+    return Parameter(as_seed, default)
 
 
-def float_dtype(*, default: Any = None, kw_only: bool = True, init: bool = True) -> Any:
+def float_dtype(*, default: Any = None) -> Any:
     """Declare a dtype: float32, float64, or None for that of the first batch."""
-    return Parameter(as_dtype, default, not kw_only, not init)
+    return Parameter(as_dtype, default)
 
 
 # -- the class that has them ---------------------------------------------------------------------------------------
@@ -132,6 +123,7 @@ class Parametrized:
     """Base of the classes whose constructor takes what they declare, by keyword, and checks it."""
 
     _declared: ClassVar[dict[str, Parameter]] = {}
+    _values: SimpleNamespace
 
     def __init_subclass__(cls, *, abstract: bool = False, **kwargs: Any) -> None:
         """Collect the declared parameters into a constructor."""
@@ -151,15 +143,6 @@ class Parametrized:
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         raise TypeError(f"{type(self).__name__} is no model of its own")  # pragma: no cover  subclasses replace it
-
-    def _set_up(self, given: dict[str, Any]) -> None:
-        """Check the arguments, and keep them."""
-        values: dict[str, Any] = {}
-        for name, declared in self._declared.items():
-            value = given.get(name, declared.default)
-            values[name] = value if value is declared.default else declared.check(value, name)
-        self._values = SimpleNamespace(**values)
-        self._check()
 
     def _check(self) -> None:
         """Raise ValueError for parameters that do not go together; each by itself has passed its own check."""
