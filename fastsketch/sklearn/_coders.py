@@ -75,22 +75,12 @@ class CodeNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MergingEs
         """
         if (source := as_far_source(X)) is not None:
             return self._partial_fit_source(source)
-        first = not hasattr(self, self._MODEL)
-        if not first:
-            self._check_parameters()
-        self._learn_rows(self._checked(X, reset=first))
+        self._learn_rows(self._checked_more(X))
         self._forget()
         return self
 
     def _learn_rows(self, X: Any) -> None:
-        first = not hasattr(self, self._MODEL)
-        model: Any = self._template(X.shape[0], X.shape[1], X.dtype) if first else self._learner
-        if first:
-            self._name_features(model)
-        model.update(X)
-        setattr(self, self._MODEL, model)
-        if first:
-            self._fix_parameters()
+        self._teach(self._model_for(X), X)
 
     def _restore_own(self, arrays: Any) -> None:
         self._forget()
@@ -159,8 +149,8 @@ class CodeNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MergingEs
         >>> import numpy as np
         >>> from fastsketch.sklearn import SketchHasher
         >>> X = np.random.default_rng(0).standard_normal((500, 20))
-        >>> distances, found = SketchHasher(16).fit(X).kneighbors(X[:3], n_neighbors=2)
-        >>> found[:, 0], distances[:, 0]
+        >>> distances, neighbors = SketchHasher(16).fit(X).kneighbors(X[:3], n_neighbors=2)
+        >>> neighbors[:, 0], distances[:, 0]
         (array([0, 1, 2]), array([0., 0., 0.]))
         """
         check_is_fitted(self)
@@ -268,8 +258,8 @@ class SketchCoder(CodeNeighbors):
     >>> codes = coder.transform(X)
     >>> codes.shape, coder.inverse_transform(codes).shape
     ((500, 12), (500, 30))
-    >>> distances, found = coder.kneighbors(X[:4], n_neighbors=3)
-    >>> found[:, 0].tolist()
+    >>> distances, neighbors = coder.kneighbors(X[:4], n_neighbors=3)
+    >>> neighbors[:, 0].tolist()
     [0, 1, 2, 3]
     """
 
@@ -368,8 +358,8 @@ class SketchHasher(CodeNeighbors):
     >>> X = np.random.default_rng(0).standard_normal((500, 30))
     >>> SketchHasher(n_bits=16).fit_transform(X).shape
     (500, 2)
-    >>> distances, found = SketchHasher(n_bits=16).fit(X).kneighbors(X[:4], n_neighbors=3)
-    >>> found[:, 0].tolist()
+    >>> distances, neighbors = SketchHasher(n_bits=16).fit(X).kneighbors(X[:4], n_neighbors=3)
+    >>> neighbors[:, 0].tolist()
     [0, 1, 2, 3]
     """
 

@@ -121,13 +121,8 @@ class EASERecommender(MergingEstimator):
             return self._learn_table(table, self.model_ if begun else self._for_table(table), sample_weight)
         if sample_weight is None and (source := as_far_source(X)) is not None:
             return self._partial_fit_source(source)
-        first = not hasattr(self, "model_")
-        if not first:
-            self._check_parameters()
-        rows = self._checked(X, reset=first)
-        return self._learn_rows(
-            rows, self._template(rows.shape[0], rows.shape[1], rows.dtype) if first else self.model_, sample_weight
-        )
+        rows = self._checked_more(X)
+        return self._learn_rows(rows, self._model_for(rows), sample_weight)
 
     def _template(self, n_rows: int | None, n_features: int, dtype: Any) -> SketchedEASE:
         parameters = self.get_params(deep=False)
@@ -140,12 +135,7 @@ class EASERecommender(MergingEstimator):
     def _learn_rows(self, X: Any, model: SketchedEASE, sample_weight: Any) -> Self:
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        first = model.n_features is None
-        if first:
-            self._name_features(model)
-        self.model_ = model.update(X, sample_weight)
-        if first:
-            self._fix_parameters()
+        self._teach(model, X, sample_weight)
         return self
 
     def _for_table(self, table: Triples) -> SketchedEASE:
@@ -210,8 +200,8 @@ class EASERecommender(MergingEstimator):
         if isinstance(rows, Triples):
             rows = events_of(rows, model.item_ids, self.n_features_in_, model.resolved["dtype"])[0]
         split = _all_split(rows, model.seed)
-        lists = model.recommend(split.shown, LENGTH)
-        values = ndcg_at(positions(*lists, model.item_ids), split.hidden)
+        items, scores = model.recommend(split.shown, LENGTH)
+        values = ndcg_at(positions(items, scores, model.item_ids), split.hidden)
         if sample_weight is None:
             return float(values.mean())
         weights = _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)

@@ -164,26 +164,18 @@ class SketchedCovariance(SketchEstimator, EmpiricalCovariance):
         """
         if sample_weight is None and (source := as_far_source(X)) is not None:
             return self._partial_fit_source(source)
-        first = not hasattr(self, "sketch_")
-        if not first:
-            self._check_parameters()
-        rows = self._checked(X, reset=first)
+        rows = self._checked_more(X)
         return self._learn_rows(rows, as_weights(sample_weight, rows.shape[0]))
 
     def _learn_rows(self, X: Any, weights: NDArray[np.float64] | None) -> Self:
         self._shrinkage_asked()
         as_real(self.alpha0, "alpha0", 0.0, MOST)
-        first = not hasattr(self, "sketch_")
-        sketch = self._template(X.shape[0], X.shape[1], X.dtype) if first else self.sketch_
-        if first:
-            self._name_features(sketch)
+        sketch = self._model_for(X)
+        first = sketch.n_features is None
         moment = FourthMoment.beginning(X, weights, centered=self.assume_centered) if first else self._moment
         more = None if moment is None else moment.after(X, weights)
-        sketch.update(X, weights)
-        self.sketch_, self._moment = sketch, more if more is not None and more.is_finite else None
-        self._shrunk = None
-        if first:
-            self._fix_parameters()
+        self._teach(sketch, X, weights)
+        self._moment, self._shrunk = more if more is not None and more.is_finite else None, None
         return self
 
     def _template(self, n_rows: int | None, n_features: int, dtype: np.dtype[Any] | None) -> FrequentDirections:

@@ -326,7 +326,7 @@ class SketchedPCA(PrincipalComponents, IncrementalPCA):
     def _adopt(self, sketch: FrequentDirections, whole: WholePass, solver: str) -> None:
         sketch._begin_with(whole.engine, whole.certain_high)
         self._variance = FeatureVariance.from_sums(
-            sketch.total_weight, np.ldexp(whole.engine.mean, whole.engine.exponent), whole.squares
+            whole.engine.weight, np.ldexp(whole.engine.mean, whole.engine.exponent), whole.squares
         )
         self.sketch_, self.solver_, self.n_passes_ = sketch, solver, 1
 
