@@ -6,7 +6,7 @@
 import copy
 import numbers
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any, BinaryIO, ClassVar, Self, TypeVar, dataclass_transform
 
@@ -79,7 +79,7 @@ def exact_is_fair(n_features: int, sketch_size: int, max_memory: Any) -> bool:
 
 
 # -- estimators --------------------------------------------------------------------------------------------------------
-@dataclass_transform(eq_default=False)
+@dataclass_transform(eq_default=False, field_specifiers=(field,))
 def estimator(cls: type[Estimator]) -> type[Estimator]:
     """Decorate a class whose annotated attributes are parameters: its constructor keeps them, and knows their names."""
     return named_keywords(dataclass(eq=False, repr=False)(cls))

@@ -4,7 +4,7 @@
 # pyright: basic
 
 import warnings
-from dataclasses import KW_ONLY
+from dataclasses import KW_ONLY, field
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -117,7 +117,6 @@ class SketchedCovariance(SketchEstimator, EmpiricalCovariance):
     # The parent's declaration does not know the new parameters; they are checked in _start.
     _parameter_constraints: ClassVar[dict[str, Any]] = {}
     _FREE: ClassVar = frozenset({"alpha0", "shrinkage"})
-    _shrunk = None  # (parameters, the matrix that was given out for them)
 
     sketch_size: int = 64
     _: KW_ONLY
@@ -128,6 +127,10 @@ class SketchedCovariance(SketchEstimator, EmpiricalCovariance):
     beta: float | None = None
     shrinkage: float | str | None = "auto"
     max_memory: float = 1e9
+
+    _moment: FourthMoment | None = field(init=False)
+    # (parameters, the matrix that was given out for them)
+    _shrunk: tuple[Any, ShrunkCovariance] | None = field(init=False, default=None)
 
     # -- learning --------------------------------------------------------------------------------------------------
     @changes
