@@ -12,6 +12,8 @@ from typing import NamedTuple
 import pytest
 
 import fastsketch as fs
+from fastsketch._frame.loading import kinds
+from fastsketch._frame.parameters import REQUIRED as NO_DEFAULT
 from fastsketch.cli._parser import parser_of
 
 PAGE = Path(__file__).parents[1] / "docs" / "defaults.md"
@@ -119,6 +121,15 @@ def test_classes(room):
         if "method" in known and "method" not in found:
             assert known.pop("method") == cls(4).method  # settled by the class
         assert found == known, cls.__name__
+
+
+def test_defaults_need_no_check():
+    """Constructors take a default as it is, so it is what its check would make of it."""
+    for cls in {owner for owner in kinds.values() if owner.__module__.startswith("fastsketch.")}:
+        for parameter, item in cls._declared.items():
+            if item.default is not None and item.default is not NO_DEFAULT:
+                checked = item.check(item.default, parameter)
+                assert (checked, type(checked)) == (item.default, type(item.default)), f"{cls.__name__}.{parameter}"
 
 
 def test_torch_optimisers():

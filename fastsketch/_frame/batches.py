@@ -81,7 +81,7 @@ def agreed(names: FeatureNames | None, before: FeatureNames | None, whose: str =
         extra = [name for name in names if name not in set(before)]
         missing = [name for name in before if name not in set(names)]
         what = "; ".join(
-            f"{text} {_listed(found)}" for text, found in (("unknown are", extra), ("missing are", missing)) if found
+            f"{text} {_listed(listed)}" for text, listed in (("unknown are", extra), ("missing are", missing)) if listed
         )
         raise ValueError(
             f"{whose} must have the {len(before)} columns that came before, got {len(names)}{': ' if what else ''}"
@@ -110,10 +110,10 @@ def as_names(names: Any, n_features: int | None) -> FeatureNames | None:
         return None
     if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in cast("list[Any]", names)):
         raise ValueError("feature_names must be a list of strings")
-    found = tuple(cast("list[str]", names))
-    if n_features is not None and len(found) != n_features:
-        raise ValueError(f"feature_names must be {n_features}, one for each column, got {len(found)}")
-    return found
+    given = tuple(cast("list[str]", names))
+    if n_features is not None and len(given) != n_features:
+        raise ValueError(f"feature_names must be {n_features}, one for each column, got {len(given)}")
+    return given
 
 
 class WeightedChunks:

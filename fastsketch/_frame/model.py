@@ -41,6 +41,7 @@ import contextlib
 import copy
 from collections.abc import Generator, Sequence
 from os import PathLike
+from types import SimpleNamespace
 from typing import Any, BinaryIO, ClassVar, Self, dataclass_transform
 
 import numpy as np
@@ -82,7 +83,12 @@ class Model(Parametrized, abstract=True):
 
     def _set_up(self, given: dict[str, Any]) -> None:
         """Check and keep the arguments, then begin."""
-        super()._set_up(given)
+        values: dict[str, Any] = {}
+        for name, declared in self._declared.items():
+            value = given.get(name, declared.default)
+            values[name] = value if value is declared.default else declared.check(value, name)
+        self._values = SimpleNamespace(**values)
+        self._check()
         self.notes = {}
         self._guard = Guard()
         self._feature_names: FeatureNames | None = None
@@ -320,10 +326,10 @@ class Model(Parametrized, abstract=True):
         ...     print(fs.FrequentDirections.load(Path(folder, "rows.fsk")).n_rows)
         10
         """
-        found = load(source)
-        if not isinstance(found, cls):
-            raise StateError(f"{name_of(source)} holds a {type(found).__name__}, not a {cls.__name__}")
-        return found
+        model = load(source)
+        if not isinstance(model, cls):
+            raise StateError(f"{name_of(source)} holds a {type(model).__name__}, not a {cls.__name__}")
+        return model
 
     @reads
     def __reduce__(self) -> tuple[Any, ...]:
@@ -370,7 +376,7 @@ class MergeableModel(Model, abstract=True):
 
     def _must_agree(self) -> dict[str, Any]:
         """Return the parameters in which two models must agree to merge."""
-        return {name: value for name, value in self._values.items() if name not in self._MAY_DIFFER}
+        return {name: value for name, value in vars(self._values).items() if name not in self._MAY_DIFFER}
 
     @changes
     def merge(self, other: Self) -> Self:

@@ -15,7 +15,8 @@ from dataclasses import asdict, is_dataclass
 from functools import partial
 from inspect import Parameter as Argument
 from inspect import Signature, get_annotations, getdoc, unwrap
-from types import FunctionType
+from operator import attrgetter, methodcaller
+from types import FunctionType, SimpleNamespace
 from typing import Any, ClassVar, Final, TypeVar, cast, get_args
 
 import numpy as np
@@ -30,58 +31,45 @@ Owner = TypeVar("Owner")
 REQUIRED: Final = object()
 
 
-class Parameter:
-    """One argument of a model's constructor, and the attribute that reads it."""
+class Parameter(property):
+    """One argument of a model's constructor, and the attribute that reads it: no call of Python's own."""
 
     def __init__(
         self,
         check: Check,
         default: Any,
-        positional: bool,
-        fixed: bool,
+        positional: bool = False,
+        fixed: bool = False,
         reads: str | None = None,
         choices: tuple[str | None, ...] = (),
     ) -> None:
         self.check = check
         self.choices = choices
         self.reads = reads  # a method of the model that says what its attribute shows, where that is more
-        self.default = default
+        self.default = default  # as check returns it
         self.positional = positional
         self.fixed = fixed  # no argument: a subclass has settled the value
-        self.name = ""
-        self.__doc__ = ""
 
     def __set_name__(self, owner: type, name: str) -> None:
-        self.name = name
+        value = attrgetter(f"_values.{name}") if self.reads is None else methodcaller(self.reads)
+        super().__init__(value, partial(_refuse_change, name))
         self.__doc__ = f"The parameter {name}, as it was given."
 
-    def __get__(self, instance: Any, owner: type) -> Any:
-        if instance is not None:
-            return instance._values[self.name] if self.reads is None else getattr(instance, self.reads)()
-        if self.default is REQUIRED:
-            raise AttributeError(f"type object {owner.__name__!r} has no default for {self.name!r}")
-        return self.default  # as of a dataclass
 
-    def __set__(self, instance: Any, value: Any) -> None:
-        raise AttributeError(f"{self.name} does not change after construction: make a new {type(instance).__name__}")
-
-    def checked(self, value: Any) -> Any:
-        """Return the value in the type that is kept; None is allowed where it is the default."""
-        return None if value is None and self.default is None else self.check(value, self.name)
+def _refuse_change(name: str, instance: Any, value: Any) -> None:
+    raise AttributeError(f"{name} does not change after construction: make a new {type(instance).__name__}")
 
 
 # What follows are field specifiers in the sense of PEP 681: hence `default`, `kw_only` and `init` by these names, and
 # the return type Any, which lets the annotation of the class speak.
 
 
-def parameter(
-    check: Check, *, default: Any = REQUIRED, reads: str | None = None, kw_only: bool = True, init: bool = True
-) -> Any:
+def parameter(check: Check, *, default: Any = REQUIRED, reads: str | None = None) -> Any:
     """Declare an argument with a check of its own: check(value, name) returns the value to keep, or raises.
 
     reads: a method of the model that says what its attribute shows: what has become of it, where that is more.
     """
-    return Parameter(check, default, not kw_only, not init, reads=reads)
+    return Parameter(check, default, reads=reads)
 
 
 def integer(
@@ -99,42 +87,35 @@ def real(
     low_open: bool = False,
     high_open: bool = False,
     kw_only: bool = True,
-    init: bool = True,
 ) -> Any:
     """Declare a float within [low, high]; without low with low_open, without high with high_open."""
     check = partial(as_real, low=low, high=high, low_open=low_open, high_open=high_open)
-    return Parameter(check, default, not kw_only, not init)
+    return Parameter(check, default, not kw_only)
 
 
-def choice(
-    choices: tuple[str | None, ...],
-    *,
-    default: Any = REQUIRED,
-    kw_only: bool = True,
-    init: bool = True,
-) -> Any:
+def choice(choices: tuple[str | None, ...], *, default: Any = REQUIRED, init: bool = True) -> Any:
     """Declare one of several strings, or None where that is one of the choices."""
 
     def check(value: Any, name: str) -> str | None:
         return None if value is None and None in choices else as_choice(value, name, choices)
 
     known = check if None in choices else partial(as_choice, choices=choices)
-    return Parameter(known, default, not kw_only, not init, choices=choices)
+    return Parameter(known, default, fixed=not init, choices=choices)
 
 
-def flag(*, default: Any = REQUIRED, kw_only: bool = True, init: bool = True) -> Any:
+def flag(*, default: Any = REQUIRED) -> Any:
     """Declare a flag: True or False."""
-    return Parameter(as_flag, default, not kw_only, not init)
+    return Parameter(as_flag, default)
 
 
-def seed(*, default: Any = 0, kw_only: bool = True, init: bool = True) -> Any:
+def seed(*, default: Any = 0) -> Any:
     """Declare a seed: an integer in [0, 2**64)."""
-    return Parameter(as_seed, default, not kw_only, not init)
+    return Parameter(as_seed, default)
 
 
-def float_dtype(*, default: Any = None, kw_only: bool = True, init: bool = True) -> Any:
+def float_dtype(*, default: Any = None) -> Any:
     """Declare a dtype: float32, float64, or None for that of the first batch."""
-    return Parameter(as_dtype, default, not kw_only, not init)
+    return Parameter(as_dtype, default)
 
 
 # -- the class that has them ---------------------------------------------------------------------------------------
@@ -142,6 +123,7 @@ class Parametrized:
     """Base of the classes whose constructor takes what they declare, by keyword, and checks it."""
 
     _declared: ClassVar[dict[str, Parameter]] = {}
+    _values: SimpleNamespace
 
     def __init_subclass__(cls, *, abstract: bool = False, **kwargs: Any) -> None:
         """Collect the declared parameters into a constructor."""
@@ -162,13 +144,6 @@ class Parametrized:
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         raise TypeError(f"{type(self).__name__} is no model of its own")  # pragma: no cover  subclasses replace it
 
-    def _set_up(self, given: dict[str, Any]) -> None:
-        """Check the arguments, and keep them."""
-        self._values: dict[str, Any] = {}
-        for name, declared in self._declared.items():
-            self._values[name] = declared.checked(given.get(name, declared.default))
-        self._check()
-
     def _check(self) -> None:
         """Raise ValueError for parameters that do not go together; each by itself has passed its own check."""
 
@@ -186,7 +161,7 @@ class Parametrized:
         >>> fs.SketchHash(16).parameters["sketch_size"], fs.SketchHash(16).parameters["n_bits"]
         (None, 16)
         """
-        return {name: self._values[name] for name, declared in self._declared.items() if not declared.fixed}
+        return {name: value for name, value in vars(self._values).items() if not self._declared[name].fixed}
 
     @property
     def resolved(self) -> dict[str, Any]:
@@ -199,7 +174,7 @@ class Parametrized:
         >>> s.parameters["solver"], s.resolved["solver"], s.resolved["dtype"]
         ('auto', 'exact', dtype('float32'))
         """
-        return {**self._values, **self._resolved()}
+        return {**vars(self._values), **self._resolved()}
 
     def _given(self) -> str:
         """Return the arguments that are not their default, as they would be written."""

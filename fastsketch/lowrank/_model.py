@@ -295,12 +295,12 @@ class LowRankModel(LowRankAnswers):
         watch = FitHistory(held=before.parts.n_held > 0, patience=patience, callback=callback, history=fitted.history)
         pursuit = Pursuit.resumed(before, fitted, self._loss_setting(fitted), self._setting())
         climb(pursuit, total, watch)
-        self._values = {**self._values, "rank": total}
+        self._values.rank = total
         self._fitted, self._continuation = greedy(pursuit, watch, fitted.ridges, fitted.selection), pursuit.end()
         return self
 
     def _setting(self) -> FitSetting:
-        return FitSetting(self._asked_loss(), **{name: self._values[name] for name in SETTING})
+        return FitSetting(self._asked_loss(), **{name: getattr(self, name) for name in SETTING})
 
     def _asked_loss(self) -> LossSetting:
         """Return the loss with the parameter of the table where none was given."""

@@ -229,7 +229,7 @@ class AdaptiveSubgradient(OnlineLinear[PointsState]):
         if "base" in arrays and len(arrays["base"]) != 1:  # before anything of that length is made
             raise ValueError(f"it has {len(arrays['base'])} sets of coefficients, a model has 1")
         super()._validate(state, arrays)
-        if self._values["delta"] is not None and "delta" in arrays and (arrays["delta"] != self._points()[1]).any():
+        if self.delta is not None and "delta" in arrays and (arrays["delta"] != self._points()[1]).any():
             raise ValueError(f"it has learned with delta = {arrays['delta']}, its parameters say {self._points()[1]}")
 
     def _cause(self, learned: PointsState) -> str:

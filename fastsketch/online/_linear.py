@@ -83,16 +83,16 @@ class OnlineLearner(Model, Generic[S], abstract=True):
 
     def _check(self) -> None:
         for name in ("open_columns", "hash_bits"):
-            if self._values[name] and not (self._takes_sparse() and self._by_slot()):
+            if getattr(self, name) and not (self._takes_sparse() and self._by_slot()):
                 raise ValueError(f"{name} {NO_SPARSE_FORM}")
         if self.blend and not self.calibrate:
             raise ValueError("blend needs calibrate: the scores of both learners are weighed as they are calibrated")
         if self.blend and not self._may_blend():
-            raise ValueError(f"blend: what it adds is the model itself with method={self._values['method']!r}")
+            raise ValueError(f"blend: what it adds is the model itself with method={self._values.method!r}")
         if LOSSES[self.loss].targets == "label":
             return
         for name in ("classes", "class_weight"):
-            if self._values[name] is not None:
+            if getattr(self._values, name) is not None:
                 raise ValueError(f"{name} belongs to labels, and loss={self.loss!r} takes real targets")
 
     # -- what a subclass defines -----------------------------------------------------------------------------------
@@ -156,7 +156,7 @@ class OnlineLearner(Model, Generic[S], abstract=True):
             return self._kept.labels
         if LOSSES[self.loss].targets != "label":
             return None
-        given: tuple[Label, ...] | None = self._values["classes"]
+        given: tuple[Label, ...] | None = self._values.classes
         return ClassLabels(in_order(given or ()), given=given is not None)
 
     def _known_classes(self) -> NDArray[Any] | None:
@@ -472,7 +472,7 @@ class OnlineLearner(Model, Generic[S], abstract=True):
             *self._starts(columns, sparse, outline),
             self._metrics(outline),
             self._watch(),
-            self._values["classes"],
+            self._values.classes,
             self._first_inputs(1, sparse, outline),
             calibrate=self._calibrates(),
         )
@@ -491,7 +491,7 @@ class OnlineLearner(Model, Generic[S], abstract=True):
             self._metrics(),
             self._watch(),
             calibrate=self._calibrates(),
-            given=self._values["classes"] is not None,
+            given=self._values.classes is not None,
         )
         self._names = Names.read_back(state, arrays, self.hash_bits, self.n_rows)
 

@@ -41,14 +41,14 @@ def by_feature(engine: AnyEngine, method: Method, *, most: int | None = None) ->
     if not (isinstance(engine, ExactEngine) and engine.is_settled_sum):
         engine = to_read(engine)
     known = engine.known(most)
-    squares, turn = _held(known) if method.tracks else (known.squares, None)
+    squares, turn = held(known) if method.tracks else (known.squares, None)
     vt = known.vt if turn is None else product(np.ascontiguousarray(turn.T), np.ascontiguousarray(known.vt))
     return _in_units(engine, squares, np.ascontiguousarray(vt.T, engine.dtype))
 
 
 def reads_by_feature(engine: AnyEngine) -> bool:
     """Return whether an engine has rows that are settled where they lie."""
-    return isinstance(engine, SparseEngine) and not engine.setting.center and engine.setting.growth is None
+    return isinstance(engine, SparseEngine) and not engine.setting.center and engine.setting.tolerance is None
 
 
 @one_blas_thread
@@ -67,14 +67,14 @@ def columns_of(engine: AnyEngine, *, tracks: bool = False) -> ByFeature:
     gram *= gain * gain[:, np.newaxis]
     if not np.isfinite(gram).all():
         raise np.linalg.LinAlgError("the rows of the sketch have left the range of numbers")
-    squares, turn = (found[..., ::-1] for found in np.linalg.eigh(gram))
+    squares, turn = (array[..., ::-1] for array in np.linalg.eigh(gram))
     least = GRAM_ROUNDING * m * _EPS * float(squares.max(initial=0.0))
     r = int(np.count_nonzero(squares > least))
     squares = squares[:r].copy()
     # the directions are Z turn
     turn = turn[:, :r] / np.sqrt(squares)
     if tracks:
-        squares, inner = _held(_known_by_products(engine, gram, turn, squares))
+        squares, inner = held(_known_by_products(engine, gram, turn, squares))
         turn = turn if inner is None else turn @ inner
     turn = np.ascontiguousarray(gain[:, np.newaxis] * turn)
     # over the columns themselves: what is written lies before all that is still to be read
@@ -115,13 +115,13 @@ def _known_by_products(engine: SparseEngine, gram: Matrix, turn: Matrix, squares
     return Known(squares, np.empty((len(squares), 0)), seen, leaked, 0.0)
 
 
-def _held(known: Known) -> tuple[Matrix, Matrix | None]:
+def held(known: Known) -> tuple[Matrix, Matrix | None]:
     """Return squares by a ledger, and their directions in terms of those known, by columns; None for the same."""
     with np.errstate(over="ignore", invalid="ignore"):
-        held = known.seen + known.leaked
-    if not np.isfinite(held).all():  # of sums beyond the range of a double
+        both = known.seen + known.leaked
+    if not np.isfinite(both).all():  # of sums beyond the range of a double
         return known.squares, None
-    values, turn = np.linalg.eigh(held)
+    values, turn = np.linalg.eigh(both)
     return np.maximum(values[::-1], 0.0), np.ascontiguousarray(turn[:, ::-1])
 
 

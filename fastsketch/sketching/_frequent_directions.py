@@ -168,12 +168,12 @@ class FrequentDirections(SecondReads):
         self._reading = None
         if self._certain_high is not None or self._estimates is not None:
             engine = self._update_refined(engine, checked, weights)
-        elif engine.setting.growth is None:
+        elif engine.setting.tolerance is None:
             engine.update(checked, weights)
         else:
             engine = updated(engine, checked, weights)
         self._engine = engine
-        if engine.setting.growth is not None and self.max_sketch_size is not None and misses_tolerance(engine):
+        if engine.setting.tolerance is not None and self.max_sketch_size is not None and misses_tolerance(engine):
             self._say_that_it_misses(self._at_most(), stacklevel=5)
 
     def _update_refined(self, engine: AnyEngine, rows: Any, weights: NDArray[np.float64] | None) -> AnyEngine:
@@ -249,7 +249,9 @@ class FrequentDirections(SecondReads):
         exact = setting.solver == "exact" or (setting.solver == "auto" and exact_pays(n_features, setting.sketch_size))
         if exact and setting.compressor is None:
             return 8 * n_features * n_features
-        most = setting.sketch_size if setting.growth is None else setting.growth.largest or 4 * setting.sketch_size
+        most = (
+            setting.sketch_size if setting.tolerance is None else setting.tolerance.largest or 4 * setting.sketch_size
+        )
         return 8 * n_features * (2 * most + (setting.buffer_size or 0))
 
     def _certificate(self) -> dict[str, float]:

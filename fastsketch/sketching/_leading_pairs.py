@@ -27,9 +27,9 @@ def leading(lower: Matrix, k: int, *, overwrite: bool = False) -> tuple[Matrix, 
     `overwrite`: the array may be used up, which saves a copy where the whole matrix is taken apart.
     """
     n = len(lower)
-    found = _lanczos(lower, k) if takes_lanczos(n, k) else None
-    if found is not None:
-        return found
+    pairs = lanczos(lambda v: symmetric_product(lower, v), n, k) if takes_lanczos(n, k) else None
+    if pairs is not None:
+        return pairs
     values, vectors = top_eigh(lower if overwrite else lower.copy(), k)
     return values[::-1][:k], vectors[::-1]
 
@@ -37,10 +37,6 @@ def leading(lower: Matrix, k: int, *, overwrite: bool = False) -> tuple[Matrix, 
 def takes_lanczos(n: int, k: int) -> bool:
     """Return whether k pairs of a matrix of this side are looked for by Lanczos first."""
     return n >= LANCZOS_FROM and k * LANCZOS_SHARE <= n
-
-
-def _lanczos(lower: Matrix, k: int) -> tuple[Matrix, Matrix] | None:
-    return lanczos(lambda v: symmetric_product(lower, v), len(lower), k)
 
 
 @one_blas_thread
@@ -69,10 +65,10 @@ def lanczos(times: Callable[[Matrix], Matrix], n: int, k: int) -> tuple[Matrix, 
 
         # One start vector has one direction in the space of a multiple eigenvalue: look whether anything was missed.
         left = LinearOperator((n, n), matvec=rest, dtype=np.float64)
-        found = eigsh(left, 1, ncv=20, tol=MISSED, maxiter=RESTARTS, which="LA", v0=rng.standard_normal(n))[0]
+        missed = eigsh(left, 1, ncv=20, tol=MISSED, maxiter=RESTARTS, which="LA", v0=rng.standard_normal(n))[0]
     except ArpackError:
         return None
-    return None if found[0] > values[-1] + 1e-9 * abs(values[0]) else (values, vectors)
+    return None if missed[0] > values[-1] + 1e-9 * abs(values[0]) else (values, vectors)
 
 
 def steps(n: int, k: int) -> int:

@@ -4,6 +4,8 @@ Phi (F - 1 mu') = Phi (F - 1 c') - (Phi 1)(mu - c)' for any c: the kernel subtra
 the differences, and the rest is one rank-one correction at the end. Each row is read once.
 """
 
+from copy import copy
+from operator import attrgetter
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -15,7 +17,7 @@ from fastsketch._kernels.sketching import random_map as kernel
 from fastsketch.data.files import _checks as checks
 from fastsketch.sketching._plain_rows import plain_rows
 from fastsketch.sketching._scalars import scalars, set_scalars
-from fastsketch.sketching._sized_map import SizedMap
+from fastsketch.sketching._sized_map import MapNumbers, SizedMap
 
 
 class Mapped(NamedTuple):
@@ -37,20 +39,20 @@ class MappedBlock:
         self.dtype = dtype
         self.center = center
         self._most = sized_map.most(dtype)
-        state = kernel.BlockState(
-            sized_map.loop,
-            p=sized_map.rows_per_call,
-            d=n_features,
-            q=sized_map.rows_out,
-            center=center,
-            space=sized_map.space(dtype),
-            dtype=dtype,
-        )
-        self._hold(state)
-        self._take_numbers(index)
+        self._numbers: MapNumbers | None = None
+        self.index = index
+        self._begin()
 
-    def _hold(self, state: kernel.BlockState) -> None:
-        self.state = state
+    def _begin(self) -> None:
+        self.state = state = kernel.BlockState(
+            self.map.loop,
+            p=self.map.rows_per_call,
+            d=self.n_features,
+            q=self.map.rows_out,
+            center=self.center,
+            space=self.map.space(self.dtype),
+            dtype=self.dtype,
+        )
         # arrays of the state, in its own memory
         self._own: Arrays = {
             "out": state.out,
@@ -61,25 +63,14 @@ class MappedBlock:
             "ones": np.asarray(state.ones),
         }
 
-    def _take_numbers(self, index: int) -> None:
-        self.index = index
-        # made when the first row comes, or a pending one is mapped: a file may state any length of a block
-        self._has_numbers = False
-
     def _need_numbers(self) -> None:
-        if not self._has_numbers:
-            self.state.set_numbers(*self.map.numbers(self.index, self.dtype))
-            self._has_numbers = True
+        """Make the random numbers, when a row comes or is mapped: of a file any length of a block is accepted."""
+        if self._numbers is None:
+            self._numbers = self.map.numbers(self.index, self.dtype)
+            self.state.set_numbers(*self._numbers)
 
-    @property
-    def n_rows(self) -> int:
-        """Return the number of rows taken so far."""
-        return self.state.n_rows
-
-    @property
-    def weight(self) -> float:
-        """Sum of their weights."""
-        return self.state.weight
+    n_rows = property(attrgetter("state.n_rows"))  # taken so far
+    weight = property(attrgetter("state.weight"))  # of all of them
 
     @property
     def room(self) -> int:
@@ -152,13 +143,18 @@ class MappedBlock:
         for name, mine in self._own.items():
             mine[...] = arrays[name]
         if index != self.index:
-            self._take_numbers(index)
+            self.index, self._numbers = index, None
 
     def copy(self) -> Self:
         """Return an independent block in the same state."""
-        other = object.__new__(type(self))
-        other.__dict__.update(self.__dict__)
-        other._hold(self.state.copy())
+        other = copy(self)
+        other._begin()
+        if other._numbers is not None:  # which nothing changes
+            other.state.set_numbers(*other._numbers)
+        for name in (*self.state.SUMS, *self.state.COUNTS):
+            setattr(other.state, name, getattr(self.state, name))
+        for name, array in self._own.items():
+            other._own[name][...] = array
         return other
 
     def close(self) -> Mapped:
@@ -196,7 +192,7 @@ class MappedBlock:
             setattr(state, name, 0.0)
         for name in state.COUNTS:
             setattr(state, name, 0)
-        self._take_numbers(index)
+        self.index, self._numbers = index, None
 
 
 def _two_sum(a: NDArray[np.float64], b: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -51,8 +51,8 @@ class SecondPass(MergeableModel):
     >>> again = fs.sketching.SecondPass.of(sketch)
     >>> for part in np.array_split(rows, 5):
     ...     again = again.update(part)
-    >>> found = again.finish().singular_values[:5]
-    >>> bool(np.allclose(found, np.linalg.svd(rows, compute_uv=False)[:5], rtol=1e-3))
+    >>> values = again.finish().singular_values[:5]
+    >>> bool(np.allclose(values, np.linalg.svd(rows, compute_uv=False)[:5], rtol=1e-3))
     True
     """
 
@@ -85,7 +85,7 @@ class SecondPass(MergeableModel):
         model._rereadable("a second pass")
         made = cls()
         own = model.copy()
-        made._start(own, own._basis()[0])
+        made._start(own, own._basis())
         return made
 
     def _start(self, sketch: "FrequentDirections", vt: NDArray[np.float64]) -> None:
@@ -125,10 +125,10 @@ class SecondPass(MergeableModel):
         checked = as_rows(rows, view.n_features)
         weights = as_weights(sample_weight, checked.shape[0])
         q = np.ascontiguousarray(self._vt.T)
-        found = Product.none(q)
+        products = Product.none(q)
         for block, part, first in blocks_of(checked, weights, q.shape[1]):
-            found = found.adding(view.multiply(block, part, q, offset=first))
-        self._sum = self._sum.plus(found)
+            products = products.adding(view.multiply(block, part, q, offset=first))
+        self._sum = self._sum.plus(products)
 
     @reads
     def finish(self) -> "FrequentDirections":
@@ -187,12 +187,12 @@ class SecondPass(MergeableModel):
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         if self._sketch is None:
             return {"n_rows": 0}, {}
-        found = self._sum
-        return {"n_rows": found.n_rows}, {
+        sums = self._sum
+        return {"n_rows": sums.n_rows}, {
             "sketch": np.frombuffer(self._sketch.to_bytes(), np.uint8),
             "vt": self._vt,
-            "product": found.product,
-            "book": np.array([found.squared_norm, found.magnitude]),
+            "product": sums.product,
+            "book": np.array([sums.squared_norm, sums.magnitude]),
         }
 
     def _validate(self, state: dict[str, Any], arrays: Arrays) -> None:
@@ -202,9 +202,9 @@ class SecondPass(MergeableModel):
             return
         checks.only(arrays, "sketch", "vt", "product", "book")
         sketch = _sketch_in(checks.array_of(arrays, "sketch", arrays["sketch"].shape[:1], np.dtype(np.uint8)))
-        sketch._rereadable("a second pass")
+        engine = sketch._rereadable("a second pass")
         r, d = len(arrays["vt"]), sketch.n_features or 0
-        checks.number_within(r, "directions", 0, min(sketch._seen_engine().setting.sketch_size, d))
+        checks.number_within(r, "directions", 0, min(engine.setting.sketch_size, d))
         vt = checks.finite(arrays, "vt", (r, d))
         if r and np.abs(vt @ vt.T - np.eye(r)).max() > ORTHONORMAL:
             raise ValueError("array 'vt' must hold orthonormal rows")
@@ -220,7 +220,7 @@ class SecondPass(MergeableModel):
 
 
 def _sketch_in(content: NDArray[Any]) -> "FrequentDirections":
-    found = from_bytes(content.tobytes())
-    if not isinstance(found, SecondReads):
-        raise ValueError(f"array 'sketch' holds a {type(found).__name__}")
-    return cast("FrequentDirections", found)
+    sketch = from_bytes(content.tobytes())
+    if not isinstance(sketch, SecondReads):
+        raise ValueError(f"array 'sketch' holds a {type(sketch).__name__}")
+    return cast("FrequentDirections", sketch)

@@ -33,12 +33,8 @@ def upright(vt: NDArray[Any]) -> NDArray[Any]:
     return vt * np.where(vt[np.arange(len(vt)), np.abs(vt).argmax(axis=1)] < 0, -1.0, 1.0)[:, np.newaxis]
 
 
-def allowance(engine: AnyEngine, longest: float) -> float:
+def allowance(dtype: np.dtype[Any], rounding: float, longest: float) -> float:
     """Return the allowance for rounding in the certificate of a reduced engine, in stored units."""
-    return _allowance(engine.dtype, engine.rounding, longest)
-
-
-def _allowance(dtype: np.dtype[Any], rounding: float, longest: float) -> float:
     return float(np.hypot(np.sqrt(rounding), READ_OUT_ROUNDING[dtype.itemsize] * float(np.finfo(dtype).eps) * longest))
 
 
@@ -56,7 +52,7 @@ def read_out(engine: AnyEngine, *, compensates: bool, regained: float = 0.0) -> 
     dtype = engine.dtype
     unit, shrinkage = ldexp(1.0, engine.exponent), engine.shrinkage
     longest = float(s[0]) if len(s) else 0.0
-    rounding = allowance(engine, longest * longest)
+    rounding = allowance(engine.dtype, engine.rounding, longest * longest)
     if compensates and shrinkage > 0:
         s = np.sqrt(s**2 + unspent(shrinkage, regained / unit / unit))
     vt = upright(vt)
@@ -73,12 +69,14 @@ def read_out(engine: AnyEngine, *, compensates: bool, regained: float = 0.0) -> 
 
 def _read_by_feature(engine: AnyEngine, *, compensates: bool, regained: float) -> SketchReadOut:
     """Read in less memory, of float32 rows: what their products in double leave of the smallest is rounded away."""
-    found, unit = columns_of(engine), ldexp(1.0, engine.exponent)
-    longest = float(found.squares.max(initial=0.0)) / unit / unit
-    rounding, squares = _allowance(engine.dtype, found.rounding, longest), found.squares
+    by_feature, unit = columns_of(engine), ldexp(1.0, engine.exponent)
+    longest = float(by_feature.squares.max(initial=0.0)) / unit / unit
+    rounding, squares = allowance(engine.dtype, by_feature.rounding, longest), by_feature.squares
     if compensates:
-        squares = squares + unspent(found.shrinkage, regained)
-    make_upright(found.directions)
+        squares = squares + unspent(by_feature.shrinkage, regained)
+    make_upright(by_feature.directions)
     with np.errstate(over="ignore", under="ignore"):
         s = np.sqrt(squares).astype(engine.dtype)
-        return SketchReadOut(s, found.directions.T, found.shrinkage, rounding * unit * unit, None, found.squared_norm)
+        return SketchReadOut(
+            s, by_feature.directions.T, by_feature.shrinkage, rounding * unit * unit, None, by_feature.squared_norm
+        )

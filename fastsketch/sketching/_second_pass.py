@@ -34,7 +34,7 @@ class Refined(NamedTuple):
 
 
 @one_blas_thread
-def nystrom(found: Product, vt: Matrix, *, shrinkage: float) -> Refined:
+def nystrom(products: Product, vt: Matrix, *, shrinkage: float) -> Refined:
     """Read Y = A'A V' of one pass out as Y (V Y)^-1 Y' without forming an inverse, with upper ends.
 
     In a basis that begins with V, A'A = [[T, F'], [F, G]] with T = V Y and F = Y - V'T. All of B lies in V, so that
@@ -46,10 +46,10 @@ def nystrom(found: Product, vt: Matrix, *, shrinkage: float) -> Refined:
     Source: Tropp, Yurtsever, Udell, Cevher, *Fixed-rank approximation of a positive-semidefinite matrix from streaming
     data*, NeurIPS 2017, Algorithm 3 (the shift keeps the Cholesky factor away from rounding).
     """
-    total, y = found.squared_norm, found.product
+    total, y = products.squared_norm, products.product
     d, r = y.shape
     eps = float(np.finfo(np.float64).eps)
-    allowance = eps * max(100.0, 10.0 * sqrt(found.n_rows + d)) * found.magnitude
+    allowance = eps * max(100.0, 10.0 * sqrt(products.n_rows + d)) * products.magnitude
     if not r or allowance == 0.0:
         none = np.zeros(0)
         return Refined(none, np.zeros((0, d)), none, none, np.zeros((0, 0)), total, allowance)
@@ -101,8 +101,8 @@ def validate_refined(arrays: Arrays, most: int) -> None:
     for name in CERTAIN[1:]:
         if name not in arrays:
             continue
-        found = checks.array_of(arrays, name, arrays[name].shape[:1])
-        if len(found) > most or np.isnan(found).any() or (found < 0).any() or (found[1:] > found[:-1]).any():
+        squares = checks.array_of(arrays, name, arrays[name].shape[:1])
+        if len(squares) > most or np.isnan(squares).any() or (squares < 0).any() or (squares[1:] > squares[:-1]).any():
             raise ValueError(f"array {name!r} must hold at most {most} squares, the largest first")
         count = checks.named_numbers(arrays, "count", SketchState.COUNTS, np.int64)
         if "cov" not in arrays and count["fill"] > count["kept"]:

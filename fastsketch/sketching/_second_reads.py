@@ -81,24 +81,24 @@ class SecondReads(SketchResults, abstract=True):
         ):
             warnings.warn("refine has float32 rows for a sketch of float64 rows: it stays as it was", stacklevel=3)
         elif not self._is_exact():
-            vt = self._basis()[0]
+            vt = self._basis()
             self._take_products(vt, again.multiply(vt.T))
         return self
 
-    def _basis(self) -> tuple[NDArray[np.float64], StoredForm]:
-        """Return the directions of the sketch, and how it stores rows."""
-        return to_read(self._seen_engine()).known().vt, self._basis_view()
+    def _basis(self) -> NDArray[np.float64]:
+        """Return the directions of the sketch, (r, d)."""
+        return to_read(self._seen_engine()).known().vt
 
-    def _take_products(self, vt: NDArray[np.float64], found: Product) -> None:
+    def _take_products(self, vt: NDArray[np.float64], reread: Product) -> None:
         """Refine the sketch by the products of all rows with its directions."""
         refined = to_read(self._seen_engine())
         known, unit = refined.known(), ldexp(1.0, refined.exponent)
-        if not self._compare(found, "refine", "the sketch stays as it was", refined, known, vt=vt):
+        if not self._compare(reread, "refine", "the sketch stays as it was", refined, known, vt=vt):
             return
         assert not isinstance(refined, MappedEngine)  # it has no compressor
         state = refined.state
         shrinkage = state.shrinkage + sqrt(state.rounding)
-        result = nystrom(found, vt, shrinkage=shrinkage)
+        result = nystrom(reread, vt, shrinkage=shrinkage)
         put_known(refined, Known(result.squares, result.vt, np.diag(result.squares), result.leaked, result.lost))
         state.shrinkage = min(shrinkage, result.lost)
         stored = ROUNDING_PER_SHRINK * float(np.finfo(refined.dtype).eps) * float(result.squares.max(initial=0.0))
@@ -143,10 +143,10 @@ class SecondReads(SketchResults, abstract=True):
         --------
         >>> import numpy as np, fastsketch as fs
         >>> rows = np.random.default_rng(0).standard_normal((500, 40)) * np.arange(1, 41) ** -0.5
-        >>> found = fs.FrequentDirections(8, solver="gram").update(rows).audit(rows)
-        >>> found.error <= found.error_bound, found.accuracy <= 0.01
+        >>> measured = fs.FrequentDirections(8, solver="gram").update(rows).audit(rows)
+        >>> measured.error <= measured.error_bound, measured.accuracy <= 0.01
         (True, True)
-        >>> round(found.error / found.error_bound, 1)
+        >>> round(measured.error / measured.error_bound, 1)
         1.0
         """
         accuracy = as_real(accuracy, "accuracy", 0.0, 1.0, low_open=True)
@@ -161,11 +161,11 @@ class SecondReads(SketchResults, abstract=True):
 
         def multiply(q: NDArray[np.float64]) -> NDArray[np.float64]:
             nonlocal same
-            found = again.multiply(q)
+            reread = again.multiply(q)
             if same is None:
                 reduced = to_read(engine)
-                same = self._compare(found, "audit", "its error says nothing of the sketch", reduced, reduced.known())
-            return found.product - vt.T @ (squares[:, np.newaxis] * (vt @ q)) - shift * q
+                same = self._compare(reread, "audit", "its error says nothing of the sketch", reduced, reduced.known())
+            return reread.product - vt.T @ (squares[:, np.newaxis] * (vt @ q)) - shift * q
 
         floor = reading.rounding / unit / unit
         error, reached, passes = spectral_norm(multiply, engine.n_features, accuracy=accuracy, floor=floor)
@@ -181,7 +181,7 @@ class SecondReads(SketchResults, abstract=True):
 
     def _compare(
         self,
-        found: Product,
+        reread: Product,
         what: str,
         then: str,
         engine: AnyEngine,
@@ -191,23 +191,24 @@ class SecondReads(SketchResults, abstract=True):
     ) -> bool:
         """Return whether the rows read may be those seen; warn if not, raise ValueError if there are none.
 
-        `engine`: a clone that has been reduced to `known`; `vt`: directions of which `found` has the products, along
+        `engine`: a clone that has been reduced to `known`; `vt`: directions of which `reread` has the products, along
         which B'B and A'A differ by at most the certificate.
         """
-        if not found.n_rows and self.n_rows:
+        if not reread.n_rows and self.n_rows:
             raise ValueError(f"{what} has read no rows, the sketch has seen {self.n_rows}")
         unit = ldexp(1.0, engine.exponent)
-        slack = SAME_ROWS[engine.dtype.itemsize] * found.magnitude
-        same = found.n_rows == self.n_rows and abs(found.squared_norm - engine.squared_norm) <= slack
+        slack = SAME_ROWS[engine.dtype.itemsize] * reread.magnitude
+        same = reread.n_rows == self.n_rows and abs(reread.squared_norm - engine.squared_norm) <= slack
         if same and vt is not None and len(vt):
             b = (known.vt @ vt.T) * np.sqrt(known.squares)[:, np.newaxis]
-            inside = vt @ found.product
+            inside = vt @ reread.product
             off = np.linalg.eigvalsh((inside + inside.T) / 2 - b.T @ b)
-            slack += engine.shrinkage + 4.0 * allowance(engine, float(known.squares.max(initial=0.0)))
+            longest = float(known.squares.max(initial=0.0))
+            slack += engine.shrinkage + 4.0 * allowance(engine.dtype, engine.rounding, longest)
             same = bool(np.abs(off).max() <= slack)
         if not same:
             warnings.warn(
-                f"{what} has read {found.n_rows} rows of squared norm {found.squared_norm * unit * unit:.9g}, the "
+                f"{what} has read {reread.n_rows} rows of squared norm {reread.squared_norm * unit * unit:.9g}, the "
                 f"sketch has seen {self.n_rows} of {engine.squared_norm * unit * unit:.9g}: these are not the same "
                 f"rows with the weights that update had; {then}",
                 OtherRows,

@@ -12,14 +12,14 @@ from fastsketch.data.files import _checks as checks
 from fastsketch.sketching._engines import (
     AnyEngine,
     EngineSetting,
-    Growth,
     MappedEngine,
     Reference,
     SolverName,
     SparseEngine,
+    Tolerance,
     kind_for,
 )
-from fastsketch.sketching._methods import DEFAULT_BETAS, METHODS, MethodName, share_lowered
+from fastsketch.sketching._methods import METHODS, MethodName
 from fastsketch.sketching._random_maps import Compressor, as_compressor
 from fastsketch.sketching._read_out import SketchReadOut
 from fastsketch.sketching._second_pass import CERTAIN, validate_refined
@@ -71,7 +71,7 @@ class SketchModel(MergeableModel, abstract=True):
             )
         if self.alpha0 and not METHODS[self.method].regularises:
             raise ValueError(f"alpha0 belongs to method='rfd', got alpha0={self.alpha0:g} with method={self.method!r}")
-        if self.beta is not None and self.method not in DEFAULT_BETAS:
+        if self.beta is not None and not METHODS[self.method].takes_beta:
             raise ValueError(
                 f"beta belongs to method='pfd' or 'tfd', got beta={self.beta!r} with method={self.method!r}"
             )
@@ -83,18 +83,25 @@ class SketchModel(MergeableModel, abstract=True):
             )
 
     def _begin(self) -> None:
-        # read in every update: plain attributes cost less than parameters do
-        self._method = METHODS[self.method]
+        self._method = method = METHODS[self.method]
         self._setting = EngineSetting(
             self.sketch_size,
-            share_lowered=share_lowered(self.method, beta=self.beta),
-            ledger=self._method.tracks,
+            share_lowered=method.share_lowered if self.beta is None else self.beta,
+            ledger=method.tracks,
             buffer_size=self.buffer_size,
             solver=self.solver,
             center=self.center,
             decay=self.decay,
             compressor=Compressor(self.compressor) if isinstance(self.compressor, str) else self.compressor,
-            growth=self._growth(),
+            tolerance=None
+            if self.tolerance is None
+            else Tolerance(
+                self.tolerance,
+                self.tolerance_relative_to,
+                counts=method.error_bound(1.0),
+                largest=self.max_sketch_size,
+                chooses=self.solver == "auto",
+            ),
         )
         self._warned = False
         self._engine: AnyEngine | None = None
@@ -104,17 +111,6 @@ class SketchModel(MergeableModel, abstract=True):
         self._regained = 0.0
         self._certain_high: NDArray[np.float64] | None = None
         self._estimates: NDArray[np.float64] | None = None
-
-    def _growth(self) -> Growth | None:
-        if self.tolerance is None:
-            return None
-        return Growth(
-            self.tolerance,
-            self.tolerance_relative_to,
-            counts=METHODS[self.method].error_bound(1.0),
-            largest=self.max_sketch_size,
-            chooses=self.solver == "auto",
-        )
 
     # -- the engine ------------------------------------------------------------------------------------------------
     def _seen_engine(self) -> AnyEngine:
@@ -149,7 +145,7 @@ class SketchModel(MergeableModel, abstract=True):
     # -- files -----------------------------------------------------------------------------------------------------
     @property
     def _beta(self) -> float | None:
-        return DEFAULT_BETAS.get(self.method) if self.beta is None else self.beta
+        return self._method.share_lowered if self.beta is None and self._method.takes_beta else self.beta
 
     def _resolved(self) -> dict[str, Any]:
         out: dict[str, Any] = {"beta": self._beta, "compressor": self._setting.compressor}
@@ -224,7 +220,7 @@ class SketchModel(MergeableModel, abstract=True):
         buffer_size = as_integer(about["buffer_size"], "buffer_size", least)
         engine = kind_for(setting, sparse=about["kind"] == SparseEngine.kind)
         if not issubclass(engine, MappedEngine) and engine.capacity_for(setting) == size + buffer_size:
-            return setting  # which a growth continues as if it had not been saved
+            return setting  # which goes on growing as if it had not been saved
         if issubclass(engine, SparseEngine):
             wide = engine.for_features(setting, as_integer(about["n_features"], "n_features", 1))
             if engine.capacity_for(wide) == size + buffer_size:

@@ -11,7 +11,7 @@ from fastsketch._core.validation import as_real, as_vector
 from fastsketch._kernels.guard import reads
 from fastsketch._kernels.linalg.products import product
 from fastsketch.sketching._by_feature import ByFeature, by_feature
-from fastsketch.sketching._engines import ExactEngine, Growth
+from fastsketch.sketching._engines import ExactEngine, Tolerance
 from fastsketch.sketching._operators import gram_operator, inverse_operator, solve_gram
 from fastsketch.sketching._read_out import SketchReadOut, read_out
 from fastsketch.sketching._sketch_model import MOST, SketchModel
@@ -32,15 +32,15 @@ class SketchResults(SketchModel, abstract=True):
         engine = self._seen_engine()
         if self._reading is None:
             self._reading = read_out(engine, compensates=self._method.compensates, regained=self._regained)
-            if engine.setting.growth is not None:
-                self._hold_to_tolerance(engine.setting.growth, self._reading)
+            if engine.setting.tolerance is not None:
+                self._hold_to_tolerance(engine.setting.tolerance, self._reading)
         return self._reading
 
-    def _hold_to_tolerance(self, growth: Growth, reading: SketchReadOut) -> None:
+    def _hold_to_tolerance(self, tolerance: Tolerance, reading: SketchReadOut) -> None:
         longest = float(reading.s[0]) if len(reading.s) else 0.0
         top = longest * longest - reading.rounding - (reading.shrinkage if self._method.compensates else 0.0)
         bound = self._method.error_bound(reading.shrinkage) + reading.rounding
-        if not bound <= growth.allowed(reading.squared_norm, top) and bound > 0.0:
+        if not bound <= tolerance.allowed(reading.squared_norm, top) and bound > 0.0:
             bounded = self.max_sketch_size is not None and len(reading.s) >= self.max_sketch_size - 1
             self._say_that_it_misses(
                 self._at_most()
@@ -126,8 +126,8 @@ class SketchResults(SketchModel, abstract=True):
     @property
     def mean(self) -> NDArray[np.float64] | None:
         """Return the weighted mean of the rows, (d,) float64; None unless ``center``."""
-        found = None if self._engine is None or not self.center else self._read().mean
-        return None if found is None else found.copy()
+        mean = None if self._engine is None or not self.center else self._read().mean
+        return None if mean is None else mean.copy()
 
     @property
     @reads
@@ -181,8 +181,8 @@ class SketchResults(SketchModel, abstract=True):
         --------
         >>> import numpy as np, fastsketch as fs
         >>> rows = np.random.default_rng(0).standard_normal((500, 40)) * np.arange(1, 41) ** -0.5
-        >>> found = fs.FrequentDirections(16, solver="gram", method="tfd").update(rows).spectrum()
-        >>> for value, low, high in zip(found.values[:3].round(), found.low[:3].round(), found.high[:3].round()):
+        >>> top = fs.FrequentDirections(16, solver="gram", method="tfd").update(rows).spectrum()
+        >>> for value, low, high in zip(top.values[:3].round(), top.low[:3].round(), top.high[:3].round()):
         ...     print(f"{value:.0f} in [{low:.0f}, {high:.0f}]")
         519 in [519, 577]
         248 in [248, 307]
@@ -223,8 +223,8 @@ class SketchResults(SketchModel, abstract=True):
         >>> bool(((low <= true) & (true <= high)).all())
         True
         """
-        found = self.spectrum()
-        return np.sqrt(np.column_stack([found.low, found.high]))
+        spectrum = self.spectrum()
+        return np.sqrt(np.column_stack([spectrum.low, spectrum.high]))
 
     # -- the matrix as an operator -----------------------------------------------------------------------------------
     @reads

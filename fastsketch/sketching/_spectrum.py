@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch._core.threads import one_blas_thread
+from fastsketch.sketching._by_feature import held
 from fastsketch.sketching._engines import AnyEngine, ExactEngine, Known, MappedEngine, to_read
 from fastsketch.sketching._leading_pairs import leading_rounding
 from fastsketch.sketching._methods import Method
@@ -74,12 +75,12 @@ def overview_of(
         rounding = sqrt(engine.rounding) + 4.0 * float(np.finfo(engine.dtype).eps) * engine.squared_norm
         rounding += leading_rounding(engine.n_features, len(known.squares)) * top
     else:
-        rounding = allowance(engine, top)
+        rounding = allowance(engine.dtype, engine.rounding, top)
     unit, rank = ldexp(1.0, engine.exponent), int(np.count_nonzero(known.squares > rounding))
-    found = _spectrum(known, engine, method, rounding, (regained, certain_high, estimates))
+    spectrum = _spectrum(known, engine, method, rounding, (regained, certain_high, estimates))
     with np.errstate(over="ignore", under="ignore"):
         return SpectrumOverview(
-            found,
+            spectrum,
             engine.squared_norm * unit * unit,
             engine.shrinkage * unit * unit,
             rounding * unit * unit,
@@ -125,13 +126,9 @@ def _estimates(known: Known, spent: float, method: Method) -> tuple[Matrix, Matr
     """Return point estimates, descending, and their directions; `spent`: what FD took from every kept direction."""
     if not method.tracks:
         # FD lowers a leading direction at every shrink: it has lost nearly all of Delta but what it was given back
-        return known.squares + (spent if method.lowers_all else 0.0), known.vt
-    with np.errstate(over="ignore", invalid="ignore"):
-        held = known.seen + known.leaked
-    if not np.isfinite(held).all():  # of sums beyond the range of a double
-        return known.squares, known.vt
-    values, turn = np.linalg.eigh(held)
-    return values[::-1], turn[:, ::-1].T @ known.vt
+        return known.squares + (spent if method.share_lowered == 1.0 else 0.0), known.vt
+    squares, turn = held(known)
+    return squares, known.vt if turn is None else turn.T @ known.vt
 
 
 def _sum_rounding(engine: AnyEngine) -> float:

@@ -72,18 +72,16 @@ class _Rows:
         self.weight = float(self.n) if weights is None else float(weights.sum())
         self.mean = np.zeros(self.d)
         if center and self.weight > 0:
-            self.mean = self._sums() / self.weight
-
-    def _sums(self) -> Matrix:
-        if self.sparse:
-            return np.asarray(self._rows.T @ (self.root * self.root))
-        out = column_sums(self._rows, self.weights)
-        return out if self._scale == 1.0 else out * self._scale
+            if self.sparse:
+                sums = np.asarray(self._rows.T @ (self.root * self.root))
+            else:
+                sums = column_sums(rows, weights) * self._scale
+            self.mean = sums / self.weight
 
     @staticmethod
     def parts(length: int, across: int) -> Iterator[slice]:
         step = max(LEAST, BLOCK_BYTES // (8 * max(1, across)))
-        return (slice(start, start + step) for start in range(0, length, step))
+        return map(slice, range(0, length, step), range(step, length + step, step))
 
     def by_columns(self) -> Iterator[tuple[slice, Matrix]]:
         """Return (columns, their block (n, b)) of dense rows."""
@@ -257,10 +255,10 @@ def sparse_pairs(rows: Any, weights: Matrix | None, setting: EngineSetting, k: i
         return turned @ u - mean * (root @ u)
 
     wide = n <= d
-    found = lanczos((lambda u: along(back(u))) if wide else (lambda v: back(along(v))), min(n, d), k + 1)
-    if found is None:
+    pairs = lanczos((lambda u: along(back(u))) if wide else (lambda v: back(along(v))), min(n, d), k + 1)
+    if pairs is None:
         return None
-    values, vectors = np.maximum(found[0], 0.0), found[1][:k]
+    values, vectors = np.maximum(pairs[0], 0.0), pairs[1][:k]
     if wide:
         s, vt = decomposed(np.stack([back(u) for u in vectors]))
     else:

@@ -3,6 +3,7 @@
 # scikit-learn has no types.
 # pyright: basic
 
+from dataclasses import KW_ONLY
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -13,13 +14,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from fastsketch._core.validation import Rows, as_choice, as_flag, as_integer
 from fastsketch._frame.batches import Batch
-from fastsketch._frame.keywords import named_keywords
 from fastsketch.neighbours.hashing import SketchHash
 from fastsketch.neighbours.hashing._sketch_hash import Method as HashMethod
 from fastsketch.neighbours.hashing._sketch_hash import Rotation
 from fastsketch.neighbours.quantizing import SketchQuantizer
 from fastsketch.neighbours.summaries._learner import Method as CodeMethod
-from fastsketch.sklearn._estimator import MergingEstimator, as_far_source, seed_of
+from fastsketch.sklearn._estimator import MergingEstimator, as_far_source, estimator, seed_of
 
 # Bytes of a code unless n_bytes is given, where 8 bits for every feature are more.
 DEFAULT_BYTES = 16
@@ -27,17 +27,21 @@ DEFAULT_BYTES = 16
 DEFAULT_BITS = 64
 
 
+@estimator
 class CodeNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MergingEstimator):
     """Base of the estimators of codes; a subclass says how its model begins (``_template``), and makes ``_codes``."""
 
     _FREE: ClassVar = frozenset({"n_neighbors", "oversample", "keep_rows"})
 
-    n_neighbors: int
-    oversample: float
-    keep_rows: bool
-    n_samples_fit_: int
-    _fit_rows: Any = None
-    _fit_codes: NDArray[np.uint8] | None = None
+    _fit_rows = _fit_codes = None
+
+    _: KW_ONLY
+    sketch_size: int | None = None
+    block_rows: int | None = None
+    n_neighbors: int = 5
+    oversample: float = 10
+    keep_rows: bool = True
+    random_state: int | np.random.RandomState | None = 0
 
     def _codes(self, X: Any) -> NDArray[np.uint8]:
         """Return codes that the search of the model takes."""
@@ -71,22 +75,12 @@ class CodeNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MergingEs
         """
         if (source := as_far_source(X)) is not None:
             return self._partial_fit_source(source)
-        first = not hasattr(self, self._MODEL)
-        if not first:
-            self._check_parameters()
-        self._learn_rows(self._checked(X, reset=first))
+        self._learn_rows(self._checked_more(X))
         self._forget()
         return self
 
     def _learn_rows(self, X: Any) -> None:
-        first = not hasattr(self, self._MODEL)
-        model: Any = self._template(X.shape[0], X.shape[1], X.dtype) if first else self._learner
-        if first:
-            self._name_features(model)
-        model.update(X)
-        setattr(self, self._MODEL, model)
-        if first:
-            self._fix_parameters()
+        self._teach(self._model_for(X), X)
 
     def _restore_own(self, arrays: Any) -> None:
         self._forget()
@@ -155,8 +149,8 @@ class CodeNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MergingEs
         >>> import numpy as np
         >>> from fastsketch.sklearn import SketchHasher
         >>> X = np.random.default_rng(0).standard_normal((500, 20))
-        >>> distances, found = SketchHasher(16).fit(X).kneighbors(X[:3], n_neighbors=2)
-        >>> found[:, 0], distances[:, 0]
+        >>> distances, neighbors = SketchHasher(16).fit(X).kneighbors(X[:3], n_neighbors=2)
+        >>> neighbors[:, 0], distances[:, 0]
         (array([0, 1, 2]), array([0., 0., 0.]))
         """
         check_is_fitted(self)
@@ -224,7 +218,7 @@ def _without_itself(
     return distances[others].reshape(shape), neighbors[others].reshape(shape)
 
 
-@named_keywords
+@estimator
 class SketchCoder(CodeNeighbors):
     """Codes that stand for rows, learned from a stream: encoding, decoding, and neighbours by codes.
 
@@ -264,36 +258,17 @@ class SketchCoder(CodeNeighbors):
     >>> codes = coder.transform(X)
     >>> codes.shape, coder.inverse_transform(codes).shape
     ((500, 12), (500, 30))
-    >>> distances, found = coder.kneighbors(X[:4], n_neighbors=3)
-    >>> found[:, 0].tolist()
+    >>> distances, neighbors = coder.kneighbors(X[:4], n_neighbors=3)
+    >>> neighbors[:, 0].tolist()
     [0, 1, 2, 3]
     """
 
     _MODEL: ClassVar = "quantizer_"
     _KIND: ClassVar = SketchQuantizer
 
-    quantizer_: SketchQuantizer
-
-    def __init__(
-        self,
-        n_bytes: int | None = None,
-        *,
-        method: CodeMethod = "auto",
-        sketch_size: int | None = None,
-        block_rows: int | None = None,
-        n_neighbors: int = 5,
-        oversample: float = 10,
-        keep_rows: bool = True,
-        random_state: int | np.random.RandomState | None = 0,
-    ) -> None:
-        self.n_bytes = n_bytes
-        self.method: CodeMethod = method
-        self.sketch_size = sketch_size
-        self.block_rows = block_rows
-        self.n_neighbors = n_neighbors
-        self.oversample = oversample
-        self.keep_rows = keep_rows
-        self.random_state = random_state
+    n_bytes: int | None = None
+    _: KW_ONLY
+    method: CodeMethod = "auto"
 
     def _template(self, n_rows: int | None, n_features: int, dtype: np.dtype[Any] | None) -> SketchQuantizer:
         most = min(DEFAULT_BYTES, n_features + 1)
@@ -307,7 +282,7 @@ class SketchCoder(CodeNeighbors):
         )
 
     def _codes(self, X: Any) -> NDArray[np.uint8]:
-        return self.quantizer_.encode(X)
+        return self._learner.encode(X)
 
     def transform(self, X: Rows) -> NDArray[np.uint8]:
         """Encode the rows of X as uint8 (n_samples, n_bytes).
@@ -316,8 +291,7 @@ class SketchCoder(CodeNeighbors):
         ----------
         X : array_like or sparse (n_samples, n_features)
         """
-        check_is_fitted(self, "quantizer_")
-        return self._codes(self._checked(X, reset=False))
+        return self._learner.encode(self._checked(X, reset=False))
 
     def inverse_transform(self, X: NDArray[np.uint8]) -> NDArray[np.float32]:
         """Decode codes (n_samples, n_bytes) to rows (n_samples, n_features).
@@ -327,8 +301,7 @@ class SketchCoder(CodeNeighbors):
         X : array_like of uint8 (n_samples, n_bytes)
             Codes.
         """
-        check_is_fitted(self, "quantizer_")
-        return self.quantizer_.decode(X)
+        return self._learner.decode(X)
 
     @property
     def n_bytes_(self) -> int:
@@ -340,7 +313,7 @@ class SketchCoder(CodeNeighbors):
         return self.n_bytes_
 
 
-@named_keywords
+@estimator
 class SketchHasher(CodeNeighbors):
     """Binary codes learned from a stream of rows (FROSH, OSH and relatives), as a transformer.
 
@@ -385,8 +358,8 @@ class SketchHasher(CodeNeighbors):
     >>> X = np.random.default_rng(0).standard_normal((500, 30))
     >>> SketchHasher(n_bits=16).fit_transform(X).shape
     (500, 2)
-    >>> distances, found = SketchHasher(n_bits=16).fit(X).kneighbors(X[:4], n_neighbors=3)
-    >>> found[:, 0].tolist()
+    >>> distances, neighbors = SketchHasher(n_bits=16).fit(X).kneighbors(X[:4], n_neighbors=3)
+    >>> neighbors[:, 0].tolist()
     [0, 1, 2, 3]
     """
 
@@ -394,32 +367,11 @@ class SketchHasher(CodeNeighbors):
     _MODEL: ClassVar = "hash_"
     _KIND: ClassVar = SketchHash
 
-    hash_: SketchHash
-
-    def __init__(
-        self,
-        n_bits: int | None = None,
-        *,
-        method: HashMethod = "srht",
-        sketch_size: int | None = None,
-        block_rows: int | None = None,
-        rotation: Rotation = "itq",
-        output: Literal["packed", "bits", "values"] = "packed",
-        n_neighbors: int = 5,
-        oversample: float = 10,
-        keep_rows: bool = True,
-        random_state: int | np.random.RandomState | None = 0,
-    ) -> None:
-        self.n_bits = n_bits
-        self.method: HashMethod = method
-        self.sketch_size = sketch_size
-        self.block_rows = block_rows
-        self.rotation: Rotation = rotation
-        self.output: Literal["packed", "bits", "values"] = output
-        self.n_neighbors = n_neighbors
-        self.oversample = oversample
-        self.keep_rows = keep_rows
-        self.random_state = random_state
+    n_bits: int | None = None
+    _: KW_ONLY
+    method: HashMethod = "srht"
+    rotation: Rotation = "itq"
+    output: Literal["packed", "bits", "values"] = "packed"
 
     def _template(self, n_rows: int | None, n_features: int, dtype: np.dtype[Any] | None) -> SketchHash:
         as_choice(self.output, "output", ("packed", "bits", "values"))
@@ -439,15 +391,14 @@ class SketchHasher(CodeNeighbors):
         super()._learn_rows(X)
 
     def _codes(self, X: Any) -> NDArray[np.uint8]:
-        return self.hash_.encode(X, factors=True)
+        return self._learner.encode(X, factors=True)
 
     def transform(self, X: Rows) -> NDArray[Any]:
         """Encode the rows of X as ``output`` says."""
-        check_is_fitted(self, "hash_")
-        X = self._checked(X, reset=False)
+        model, rows = self._learner, self._checked(X, reset=False)
         if self.output == "packed":
-            return self.hash_.encode(X)
-        values = self.hash_.decision_function(X)
+            return model.encode(rows)
+        values = model.decision_function(rows)
         return values if self.output == "values" else (values > 0).astype(np.uint8)
 
     @property

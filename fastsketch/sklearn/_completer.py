@@ -3,24 +3,24 @@
 # scikit-learn has no types.
 # pyright: basic
 
+from dataclasses import KW_ONLY
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.random import RandomState
 from numpy.typing import NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_array, check_is_fitted
+from sklearn.utils.validation import check_array
 
 from fastsketch._core.losses import LossName
 from fastsketch._core.validation import Rows
-from fastsketch._frame.keywords import named_keywords
 from fastsketch.data.names import IdMap
 from fastsketch.data.names._triples import table_of
 from fastsketch.lowrank import LowRankModel
-from fastsketch.sklearn._estimator import FromModelEstimator, checked, consistent_rows, seed_of
+from fastsketch.sklearn._estimator import FromModelEstimator, checked, consistent_rows, estimator, seed_of
 
 
-@named_keywords
+@estimator
 class LowRankCompleter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromModelEstimator):
     """Completes a matrix by a low-rank model: transform folds rows in, inverse_transform fills every entry.
 
@@ -67,50 +67,26 @@ class LowRankCompleter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromMo
     _MODEL: ClassVar = "model_"
     _KIND: ClassVar = LowRankModel
 
-    model_: LowRankModel
-
-    def __init__(
-        self,
-        rank: int = 10,
-        *,
-        loss: LossName = "square",
-        refine: Literal["economic", "full", "none"] = "economic",
-        max_refine_steps: int | None = 2,
-        biases: bool = True,
-        scaling: bool = True,
-        loss_parameter: float | None = None,
-        learning_rate: float = 0.7,
-        sweeps: int = 4,
-        ridge: float | None = None,
-        bias_ridge: float | None = None,
-        step_rule: Literal["line_search", "inverse_sqrt"] = "line_search",
-        step_size: float = 1.0,
-        inner_criterion: Literal["current", "previous"] = "current",
-        inner_tolerance: float = 0.99,
-        max_inner_rank: int = 2,
-        max_power_iterations: int = 8,
-        clip: tuple[float, float] | None = None,
-        random_state: int | RandomState | None = 0,
-    ) -> None:
-        self.rank = rank
-        self.loss: LossName = loss
-        self.refine: Literal["economic", "full", "none"] = refine
-        self.max_refine_steps = max_refine_steps
-        self.biases = biases
-        self.scaling = scaling
-        self.loss_parameter = loss_parameter
-        self.learning_rate = learning_rate
-        self.sweeps = sweeps
-        self.ridge = ridge
-        self.bias_ridge = bias_ridge
-        self.step_rule: Literal["line_search", "inverse_sqrt"] = step_rule
-        self.step_size = step_size
-        self.inner_criterion: Literal["current", "previous"] = inner_criterion
-        self.inner_tolerance = inner_tolerance
-        self.max_inner_rank = max_inner_rank
-        self.max_power_iterations = max_power_iterations
-        self.clip = clip
-        self.random_state = random_state
+    rank: int = 10
+    _: KW_ONLY
+    loss: LossName = "square"
+    refine: Literal["economic", "full", "none"] = "economic"
+    max_refine_steps: int | None = 2
+    biases: bool = True
+    scaling: bool = True
+    loss_parameter: float | None = None
+    learning_rate: float = 0.7
+    sweeps: int = 4
+    ridge: float | None = None
+    bias_ridge: float | None = None
+    step_rule: Literal["line_search", "inverse_sqrt"] = "line_search"
+    step_size: float = 1.0
+    inner_criterion: Literal["current", "previous"] = "current"
+    inner_tolerance: float = 0.99
+    max_inner_rank: int = 2
+    max_power_iterations: int = 8
+    clip: tuple[float, float] | None = None
+    random_state: int | RandomState | None = 0
 
     def fit(self, X: Rows, y: Any = None) -> Self:
         """Fit the observed entries of X, array with NaN or sparse (n_samples, n_features), or a table by ids."""
@@ -144,22 +120,17 @@ class LowRankCompleter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromMo
     @property
     def rank_(self) -> int:
         """Return the rank that predictions take."""
-        check_is_fitted(self, "model_")
-        rank = self.model_.selected_rank
-        assert rank is not None
-        return rank
+        return self._learner.selected_rank
 
     @property
     def column_ids_(self) -> IdMap | None:
         """Return the ids of the columns, if the model was fitted to a table."""
-        check_is_fitted(self, "model_")
-        return self.model_.column_ids
+        return self._learner.column_ids
 
     @property
     def components_(self) -> NDArray[Any]:
         """Return the factors of the columns, (rank, n_features)."""
-        check_is_fitted(self, "model_")
-        return self.model_.factors()[1].T
+        return self._learner.factors()[1].T
 
     def transform(self, X: Rows) -> NDArray[Any]:
         """Return the factors of every row and its bias, (n_samples, rank + 1), fitted to its observed entries.
@@ -168,10 +139,8 @@ class LowRankCompleter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromMo
         ----------
         X : sparse (n_samples, n_features), array with NaN for what is missing, or table
         """
-        check_is_fitted(self, "model_")
-        table = table_of(X)
-        rows = self._checked(X, reset=False) if table is None else table
-        folded = self.model_.fold_in(rows)
+        model, table = self._learner, table_of(X)
+        folded = model.fold_in(self._checked(X, reset=False) if table is None else table)
         return np.hstack([folded.factors, folded.biases[:, None]])
 
     def inverse_transform(self, X: Rows) -> NDArray[Any]:
@@ -182,16 +151,14 @@ class LowRankCompleter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromMo
         X : array_like (n_samples, rank + 1)
             What ``transform`` gave.
         """
-        check_is_fitted(self, "model_")
-        rows = check_array(consistent_rows(X))
+        model, rows = self._learner, check_array(consistent_rows(X))
         if rows.shape[1] != self.rank_ + 1:
             raise ValueError(f"X must have {self.rank_ + 1} columns, got {rows.shape[1]}")
-        level, _, column = self.model_.bias_terms()
-        return self.model_._scale().predicted(level + rows[:, -1:] + column + rows[:, :-1] @ self.components_)
+        level, _, column = model.bias_terms()
+        return model._scale().predicted(level + rows[:, -1:] + column + rows[:, :-1] @ self.components_)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
         tags.input_tags.allow_nan = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags

@@ -6,8 +6,9 @@
 import copy
 import numbers
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from os import PathLike
-from typing import Any, BinaryIO, ClassVar, Self
+from typing import Any, BinaryIO, ClassVar, Self, TypeVar, dataclass_transform
 
 import numpy as np
 from numpy.random import RandomState
@@ -19,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from fastsketch._core.sparse import as_csr, check_width
 from fastsketch._core.validation import as_real, as_seed, is_sparse
 from fastsketch._frame.batches import WeightedChunks, agreed, as_source, is_table
+from fastsketch._frame.keywords import named_keywords
 from fastsketch._frame.loading import INCONSISTENT, from_bytes
 from fastsketch._frame.model import Model, plain
 from fastsketch._kernels.guard import Guard, changes, reads
@@ -29,6 +31,7 @@ from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._engines._engine_setting import EXACT_OFFSET, EXACT_SLOPE
 
 Arrays = dict[str, NDArray[Any]]
+Estimator = TypeVar("Estimator", bound=BaseEstimator)
 
 # The array of a file that holds the bytes of the model.
 MODEL = "sketch"
@@ -84,27 +87,13 @@ def exact_is_fair(n_features: int, sketch_size: int, max_memory: Any) -> bool:
 
 
 # -- estimators --------------------------------------------------------------------------------------------------------
-class PartialFitEstimator(BaseEstimator):
-    """Estimator whose partial_fit goes on with the parameters of its first call, those in _FREE excepted."""
-
-    _FREE: ClassVar[frozenset[str]] = frozenset()
-
-    def _fix_parameters(self) -> None:
-        """Keep the parameters with which learning begins."""
-        self._fixed = {name: value for name, value in self.get_params(deep=False).items() if name not in self._FREE}
-
-    def _check_parameters(self) -> None:
-        """Raise ValueError naming a parameter that is no longer what learning began with."""
-        for name, fixed in getattr(self, "_fixed", {}).items():
-            value = getattr(self, name)
-            if value is not fixed and not np.all(value == fixed):
-                raise ValueError(
-                    f"{name} is {value!r} but learning began with {name}={fixed!r}, which partial_fit cannot change: "
-                    "set it back, or begin again with fit"
-                )
+@dataclass_transform(eq_default=False, field_specifiers=(field,))
+def estimator(cls: type[Estimator]) -> type[Estimator]:
+    """Decorate a class whose annotated attributes are parameters: its constructor keeps them, and knows their names."""
+    return named_keywords(dataclass(eq=False, repr=False)(cls))
 
 
-class ModelEstimator(PartialFitEstimator):
+class ModelEstimator(BaseEstimator):
     """Estimator that has learned a model, its attribute ``_MODEL``, and perhaps arrays of its own (``_own``)."""
 
     # home of the kind in state files
@@ -112,6 +101,8 @@ class ModelEstimator(PartialFitEstimator):
     # the attribute, and the kind of model in it
     _MODEL: ClassVar[str]
     _KIND: ClassVar[type[Model]]
+    # parameters that may change between two calls of partial_fit
+    _FREE: ClassVar[frozenset[str]] = frozenset()
     # {parameter of the estimator: of the model}, where the two have different names
     _OF_MODEL: ClassVar[dict[str, str]] = {"random_state": "seed"}
 
@@ -139,6 +130,22 @@ class ModelEstimator(PartialFitEstimator):
         return parameters
 
     # -- shared ----------------------------------------------------------------------------------------------------
+    def _fix_parameters(self) -> None:
+        """Keep the parameters with which learning begins."""
+        self._fixed = self.get_params(deep=False)
+        for name in self._FREE:
+            self._fixed.pop(name, None)
+
+    def _check_parameters(self) -> None:
+        """Raise ValueError naming a parameter that is no longer what learning began with."""
+        for name, fixed in getattr(self, "_fixed", {}).items():
+            value = getattr(self, name)
+            if value is not fixed and not np.all(value == fixed):
+                raise ValueError(
+                    f"{name} is {value!r} but learning began with {name}={fixed!r}, which partial_fit cannot change: "
+                    "set it back, or begin again with fit"
+                )
+
     @property
     def _guard(self) -> Guard:
         return self.__dict__.setdefault("_entered", Guard())
@@ -249,9 +256,7 @@ class ModelEstimator(PartialFitEstimator):
             model = from_bytes(arrays.pop(MODEL).tobytes())
             if not isinstance(model, cls._KIND) or model.n_features is None:
                 raise ValueError(f"it has no {cls._KIND.__name__} that has seen rows")
-            setattr(out, cls._MODEL, model)
-            out.n_features_in_ = model.n_features
-            out._restore_own(arrays)
+            out._own_model(model, arrays)
             state = about["state"]
             fixed = cls._revived(state["fixed"])
             out._fixed = {key: fixed[key] for key in out.get_params(deep=False) if key in fixed}
@@ -308,7 +313,30 @@ class MergingEstimator(ModelEstimator):
 
     # -- shared ----------------------------------------------------------------------------------------------------
     def _checked(self, X: Any, *, reset: bool) -> Any:
+        if not reset:
+            check_is_fitted(self, self._MODEL)
         return checked(self, X, reset=reset, dtype=[np.float64, np.float32])
+
+    def _checked_more(self, X: Any) -> Any:
+        """Return checked rows of partial_fit, which goes on with the parameters that learning began with."""
+        begun = hasattr(self, self._MODEL)
+        if begun:
+            self._check_parameters()
+        return self._checked(X, reset=not begun)
+
+    def _model_for(self, rows: Any) -> Any:
+        """Return the model, or the one with which learning from these rows begins."""
+        begun = hasattr(self, self._MODEL)
+        return self._learner if begun else self._template(rows.shape[0], rows.shape[1], rows.dtype)
+
+    def _teach(self, model: Any, rows: Any, *sample_weight: Any) -> None:
+        """Let a model learn from checked rows, and keep it."""
+        first = model.n_features is None
+        if first:
+            self._name_features(model)
+        setattr(self, self._MODEL, model.update(rows, *sample_weight))
+        if first:
+            self._fix_parameters()
 
     @changes
     def merge(self, other: Self) -> Self:

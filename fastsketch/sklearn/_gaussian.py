@@ -30,6 +30,17 @@ def centred_blocks(rows: Any, mean: Matrix) -> Any:
         yield slice(start, start + ROWS_IN_CACHE), (part if isinstance(part, np.ndarray) else part.toarray()) - mean
 
 
+def squared_distances(rows: Any, mean: Matrix) -> Matrix:
+    """Compute ||x - mean||^2 of the rows of an array or CSR container, (n,)."""
+    if isinstance(rows, np.ndarray):
+        out = np.empty(len(rows))
+        for part, moved in centred_blocks(rows, mean):
+            out[part] = np.einsum("ij,ij->i", moved, moved)
+        return out
+    # ||x - m||^2 = ||x||^2 - 2 x'm + ||m||^2
+    return squared_lengths(rows) + mean @ mean - 2 * (rows @ mean)
+
+
 def projected(rows: Any, mean: Matrix, vectors: Matrix) -> tuple[Matrix, Matrix]:
     """Return (V (x - mean), squared distance of x - mean to the span of V) of every row; sparse rows stay sparse."""
     inside, outside = np.empty((rows.shape[0], len(vectors))), np.empty(rows.shape[0])
@@ -39,10 +50,9 @@ def projected(rows: Any, mean: Matrix, vectors: Matrix) -> tuple[Matrix, Matrix]
             moved -= inside[part] @ vectors
             outside[part] = np.einsum("ij,ij->i", moved, moved)
         return inside, outside
-    # V (x - m) = V x - V m;  ||x - m||^2 = ||x||^2 - 2 x'm + ||m||^2
+    # V (x - m) = V x - V m
     inside[:] = rows @ vectors.T - vectors @ mean
-    squares = squared_lengths(rows) + mean @ mean - 2 * (rows @ mean)
-    outside[:] = np.maximum(squares - np.einsum("ij,ij->i", inside, inside), 0.0)
+    outside[:] = np.maximum(squared_distances(rows, mean) - np.einsum("ij,ij->i", inside, inside), 0.0)
     return inside, outside
 
 

@@ -3,6 +3,8 @@
 # pyright: basic
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -22,20 +24,19 @@ def squared_lengths(rows: Any) -> Floats:
     return type(rows)((data * data, rows.indices, rows.indptr), shape=rows.shape) @ np.ones(rows.shape[1])
 
 
+@dataclass(eq=False)
 class FeatureVariance:
     """Running population variance per feature, summed in float64 around the mean of the first batch."""
 
-    def __init__(self) -> None:
-        self.weight = 0.0
-        self._shift = self._sum = self._square = np.zeros(0)
+    weight: float = 0.0
+    _shift: Floats = field(default_factory=partial(np.zeros, 0))
+    _sum: Floats = field(default_factory=partial(np.zeros, 0))
+    _square: Floats = field(default_factory=partial(np.zeros, 0))
 
     @classmethod
     def from_sums(cls, weight: float, mean: Floats, squares: Floats) -> Self:
         """Return the variance of rows whose weighted mean and sums of squares around it, (d,) each, are known."""
-        out = cls()
-        out.weight, out._shift = weight, mean.copy()
-        out._sum, out._square = np.zeros(len(mean)), squares.copy()
-        return out
+        return cls(weight, mean.copy(), np.zeros(len(mean)), squares.copy())
 
     def update(self, rows: Any, weights: Floats | None = None) -> None:
         """Take a batch in, array or CSR (n, d), with weights (n,)."""
@@ -67,14 +68,14 @@ class FeatureVariance:
 
     def joined(self, other: Self) -> Self:
         """Return the variance of the rows of both, which have one width."""
-        out = type(self)()
-        out.weight = self.weight + other.weight
         # around this shift: x - a = (x - b) + (b - a)
         move = other._shift - self._shift
-        out._shift = self._shift
-        out._sum = self._sum + other._sum + other.weight * move
-        out._square = self._square + other._square + 2 * move * other._sum + other.weight * move**2
-        return out
+        return type(self)(
+            self.weight + other.weight,
+            self._shift,
+            self._sum + other._sum + other.weight * move,
+            self._square + other._square + 2 * move * other._sum + other.weight * move**2,
+        )
 
     def arrays(self) -> dict[str, Floats]:
         """Return the sums by name."""
@@ -83,13 +84,8 @@ class FeatureVariance:
     @classmethod
     def from_arrays(cls, arrays: dict[str, NDArray[Any]], d: int) -> Self:
         """Return what ``arrays`` has written; a ValueError names an array that is inconsistent."""
-        out = cls()
-        for name in ("shift", "sum", "square"):
-            checks.finite(arrays, name, (d,))
-            setattr(out, f"_{name}", arrays[name])
-        checks.not_negative(arrays, "weight", (1,))
-        out.weight = float(arrays["weight"][0])
-        return out
+        shift, total, square = (checks.finite(arrays, name, (d,)) for name in ("shift", "sum", "square"))
+        return cls(float(checks.not_negative(arrays, "weight", (1,))[0]), shift, total, square)
 
     def value(self) -> Floats:
         """Return the variances (d,)."""
@@ -103,6 +99,7 @@ def _array(sums: Any) -> Floats:
     return np.asarray(sums, np.float64).ravel()
 
 
+@dataclass(eq=False)
 class FourthMoment:
     """Sums that give sum of ||x - mean||^4, taken around the mean c of the first batch, y = x - c.
 
@@ -110,26 +107,24 @@ class FourthMoment:
     their matrix of squares, complete it: those come from the sketch.
     """
 
-    ARRAYS = ("shift", "first", "third", "sums")
-
-    def __init__(self, shift: Floats) -> None:
-        self.shift = shift
-        self.first, self.third = np.zeros_like(shift), np.zeros_like(shift)
-        self.sums = np.zeros(3)  # of 1, ||y||^2, ||y||^4
+    shift: Floats
+    first: Floats
+    third: Floats
+    sums: Floats  # of 1, ||y||^2, ||y||^4
 
     @classmethod
     def beginning(cls, rows: Any, weights: Floats | None, *, centered: bool) -> Self:
         """Return sums of no rows; `centered`: the mean is known to be zero."""
         n, d = rows.shape
         total = float(n) if weights is None else float(weights.sum())
-        if centered or not total:
-            return cls(np.zeros(d))
-        return cls(np.asarray(rows.T @ (np.ones(n) if weights is None else weights), np.float64).ravel() / total)
+        shift = np.zeros(d)
+        if total and not centered:
+            shift = np.asarray(rows.T @ (np.ones(n) if weights is None else weights), np.float64).ravel() / total
+        return cls(shift, np.zeros(d), np.zeros(d), np.zeros(3))
 
     def after(self, rows: Any, weights: Floats | None) -> Self:
         """Return the sums with a batch more, array or CSR (n, d); these stay as they are."""
-        out = type(self)(self.shift)
-        out.first, out.third, out.sums = self.first.copy(), self.third.copy(), self.sums.copy()
+        out = type(self)(self.shift, self.first.copy(), self.third.copy(), self.sums.copy())
         weights = np.ones(rows.shape[0]) if weights is None else weights
         with np.errstate(over="ignore", invalid="ignore", under="ignore"):
             if isinstance(rows, np.ndarray):
@@ -194,17 +189,10 @@ class FourthMoment:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the sums by name."""
-        return {name: getattr(self, name) for name in self.ARRAYS}
+        return dict(vars(self))
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, NDArray[Any]], n_features: int) -> Self:
         """Return what ``arrays`` has written; raise ValueError if it is inconsistent."""
-        for name in cls.ARRAYS:
-            shape = (3,) if name == "sums" else (n_features,)
-            if name not in arrays or arrays[name].shape != shape or arrays[name].dtype != np.float64:
-                raise ValueError(f"array {name!r} must be float64 of shape {shape}")
-        out = cls(arrays["shift"])
-        out.first, out.third, out.sums = arrays["first"], arrays["third"], arrays["sums"]
-        if not out.is_finite or (out.sums < 0).any():
-            raise ValueError("its moments are not finite, or sums of squares below zero")
-        return out
+        shift, first, third = (checks.finite(arrays, name, (n_features,)) for name in ("shift", "first", "third"))
+        return cls(shift, first, third, checks.not_negative(arrays, "sums", (3,)))

@@ -3,24 +3,52 @@
 # scikit-learn has no types.
 # pyright: basic
 
+from dataclasses import KW_ONLY
 from typing import ClassVar
 
 from numpy.random import RandomState
 
-from fastsketch._core.losses import OnlineLossName
-from fastsketch._frame.keywords import named_keywords
-from fastsketch._frame.model import Model
 from fastsketch.online import AdaptiveSubgradient, SketchedNewton
 from fastsketch.online._adaptive_subgradient import Form, Penalty
 from fastsketch.online._adaptive_subgradient import Method as AdaptiveMethod
-from fastsketch.online._labels import ClassWeight
 from fastsketch.online._sketched_newton import Constraint
 from fastsketch.online._sketched_newton import Method as NewtonMethod
-from fastsketch.sklearn._online_base import LinearClassifier, LinearRegressor, Scale
+from fastsketch.sklearn._estimator import estimator
+from fastsketch.sklearn._online_base import LinearClassifier, LinearEstimator, LinearRegressor
 
 
-@named_keywords
-class SketchedNewtonClassifier(LinearClassifier):
+@estimator
+class NewtonEstimator(LinearEstimator):
+    """Learn by sketched online Newton steps: the parameters of both targets."""
+
+    _KIND: ClassVar = SketchedNewton
+
+    _: KW_ONLY
+    method: NewtonMethod = "rfd"
+    loss_scale: float = 1.0
+    alpha0: float | None = None
+    constraint: Constraint = None
+    beta: float | None = None
+    random_state: int | RandomState | None = 0
+
+
+@estimator
+class AdaptiveEstimator(LinearEstimator):
+    """Learn by adaptive subgradients: the parameters of both targets."""
+
+    _KIND: ClassVar = AdaptiveSubgradient
+
+    _: KW_ONLY
+    method: AdaptiveMethod = "ada_ffd"
+    form: Form = "mirror_descent"
+    learning_rate: float | None = None
+    delta: float | None = None
+    penalty: Penalty = None
+    penalty_strength: float = 0.0
+
+
+@estimator
+class SketchedNewtonClassifier(LinearClassifier, NewtonEstimator):
     """Linear classifier learned in one pass by sketched online Newton steps, without a learning rate.
 
     Parameters
@@ -63,44 +91,9 @@ class SketchedNewtonClassifier(LinearClassifier):
     True
     """
 
-    _KIND: ClassVar[type[Model]] = SketchedNewton
 
-    def __init__(
-        self,
-        sketch_size: int = 20,
-        *,
-        method: NewtonMethod = "rfd",
-        loss: OnlineLossName = "logistic",
-        loss_scale: float = 1.0,
-        alpha0: float | None = None,
-        constraint: Constraint = None,
-        beta: float | None = None,
-        fit_intercept: bool = True,
-        scale: Scale = "moments",
-        calibrate: bool = True,
-        blend: bool | None = None,
-        class_weight: ClassWeight = None,
-        epochs: int = 1,
-        random_state: int | RandomState | None = 0,
-    ) -> None:
-        self.sketch_size = sketch_size
-        self.method: NewtonMethod = method
-        self.loss: OnlineLossName = loss
-        self.loss_scale = loss_scale
-        self.alpha0 = alpha0
-        self.constraint: Constraint = constraint
-        self.beta = beta
-        self.fit_intercept = fit_intercept
-        self.scale: Scale = scale
-        self.epochs = epochs
-        self.random_state = random_state
-        self.calibrate = calibrate
-        self.blend = blend
-        self.class_weight: ClassWeight = class_weight
-
-
-@named_keywords
-class SketchedNewtonRegressor(LinearRegressor):
+@estimator
+class SketchedNewtonRegressor(LinearRegressor, NewtonEstimator):
     """Linear regression learned in one pass by sketched online Newton steps, without a learning rate.
 
     Parameters
@@ -134,40 +127,9 @@ class SketchedNewtonRegressor(LinearRegressor):
     True
     """
 
-    _KIND: ClassVar[type[Model]] = SketchedNewton
 
-    def __init__(
-        self,
-        sketch_size: int = 20,
-        *,
-        method: NewtonMethod = "rfd",
-        loss: OnlineLossName = "square",
-        loss_scale: float = 1.0,
-        alpha0: float | None = None,
-        constraint: Constraint = None,
-        beta: float | None = None,
-        fit_intercept: bool = True,
-        scale: Scale = "moments",
-        blend: bool | None = None,
-        epochs: int = 1,
-        random_state: int | RandomState | None = 0,
-    ) -> None:
-        self.sketch_size = sketch_size
-        self.method: NewtonMethod = method
-        self.loss: OnlineLossName = loss
-        self.loss_scale = loss_scale
-        self.alpha0 = alpha0
-        self.constraint: Constraint = constraint
-        self.beta = beta
-        self.fit_intercept = fit_intercept
-        self.scale: Scale = scale
-        self.epochs = epochs
-        self.random_state = random_state
-        self.blend = blend
-
-
-@named_keywords
-class AdaptiveSubgradientClassifier(LinearClassifier):
+@estimator
+class AdaptiveSubgradientClassifier(LinearClassifier, AdaptiveEstimator):
     """Linear classifier learned in one pass by adaptive subgradients, with H from a sketch of the gradients.
 
     Parameters
@@ -208,44 +170,9 @@ class AdaptiveSubgradientClassifier(LinearClassifier):
     True
     """
 
-    _KIND: ClassVar[type[Model]] = AdaptiveSubgradient
 
-    def __init__(
-        self,
-        sketch_size: int = 20,
-        *,
-        method: AdaptiveMethod = "ada_ffd",
-        form: Form = "mirror_descent",
-        loss: OnlineLossName = "logistic",
-        learning_rate: float | None = None,
-        delta: float | None = None,
-        penalty: Penalty = None,
-        penalty_strength: float = 0.0,
-        fit_intercept: bool = True,
-        scale: Scale = "moments",
-        calibrate: bool = True,
-        blend: bool | None = None,
-        class_weight: ClassWeight = None,
-        epochs: int = 1,
-    ) -> None:
-        self.sketch_size = sketch_size
-        self.method: AdaptiveMethod = method
-        self.form: Form = form
-        self.loss: OnlineLossName = loss
-        self.learning_rate = learning_rate
-        self.delta = delta
-        self.penalty: Penalty = penalty
-        self.penalty_strength = penalty_strength
-        self.fit_intercept = fit_intercept
-        self.scale: Scale = scale
-        self.epochs = epochs
-        self.calibrate = calibrate
-        self.blend = blend
-        self.class_weight: ClassWeight = class_weight
-
-
-@named_keywords
-class AdaptiveSubgradientRegressor(LinearRegressor):
+@estimator
+class AdaptiveSubgradientRegressor(LinearRegressor, AdaptiveEstimator):
     """Linear regression learned in one pass by adaptive subgradients, with H from a sketch of the gradients.
 
     Parameters
@@ -278,34 +205,3 @@ class AdaptiveSubgradientRegressor(LinearRegressor):
     >>> bool(AdaptiveSubgradientRegressor(epochs=5).fit(X, y).score(X, y) > 0.95)
     True
     """
-
-    _KIND: ClassVar[type[Model]] = AdaptiveSubgradient
-
-    def __init__(
-        self,
-        sketch_size: int = 20,
-        *,
-        method: AdaptiveMethod = "ada_ffd",
-        form: Form = "mirror_descent",
-        loss: OnlineLossName = "square",
-        learning_rate: float | None = None,
-        delta: float | None = None,
-        penalty: Penalty = None,
-        penalty_strength: float = 0.0,
-        fit_intercept: bool = True,
-        scale: Scale = "moments",
-        blend: bool | None = None,
-        epochs: int = 1,
-    ) -> None:
-        self.sketch_size = sketch_size
-        self.method: AdaptiveMethod = method
-        self.form: Form = form
-        self.loss: OnlineLossName = loss
-        self.learning_rate = learning_rate
-        self.delta = delta
-        self.penalty: Penalty = penalty
-        self.penalty_strength = penalty_strength
-        self.fit_intercept = fit_intercept
-        self.scale: Scale = scale
-        self.epochs = epochs
-        self.blend = blend

@@ -3,37 +3,43 @@
 # scikit-learn has no types.
 # pyright: basic
 
-from typing import Any, Literal, Self
+from dataclasses import KW_ONLY
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+from sklearn.utils.validation import _check_sample_weight
 
 from fastsketch._core.losses import LOSSES, OnlineLossName
 from fastsketch._core.validation import Rows, as_integer
 from fastsketch.online import AdaptiveSubgradient, SketchedNewton
 from fastsketch.online._labels import ClassWeight
-from fastsketch.sklearn._estimator import FromModelEstimator, checked, seed_of
+from fastsketch.sklearn._estimator import FromModelEstimator, checked, estimator, seed_of
 
 LinearModel = SketchedNewton | AdaptiveSubgradient
 Floats = NDArray[np.float64]
 Scale = Literal["moments"] | None
 
 
+@estimator
 class LinearEstimator(FromModelEstimator):
-    """Estimator of an online linear model; a subclass has the parameters."""
+    """Estimator of an online linear model; a subclass has the parameters of its steps and of its targets."""
 
-    _FREE = frozenset({"epochs"})
-    _MODEL = "model_"
+    _FREE: ClassVar = frozenset({"epochs"})
+    _MODEL: ClassVar = "model_"
 
-    loss: OnlineLossName
-    fit_intercept: bool
-    scale: Scale
-    epochs: int
-    model_: LinearModel
+    sketch_size: int = 20
+    _: KW_ONLY
+    fit_intercept: bool = True
+    scale: Scale = "moments"
+    blend: bool | None = None
+    epochs: int = 1
+
+    # what a subclass says of y to scikit-learn's checks
+    _OF_TARGETS: ClassVar[dict[str, Any]] = {}
 
     def _new(self, **more: Any) -> LinearModel:
         """Return a model that has seen nothing, of the parameters that it shares with the estimator, and more."""
@@ -51,6 +57,10 @@ class LinearEstimator(FromModelEstimator):
         if (LOSSES[model.loss].targets == "label") != (targets == "labels"):
             raise ValueError(f"model must have a loss of {targets}, it has loss={model.loss!r}")
 
+    def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Any]:
+        rows, targets = checked(self, X, y=y, reset=reset, dtype=np.float64, **self._OF_TARGETS)
+        return rows, targets
+
     def _checked_rows(self, X: Any) -> Any:
         return checked(self, X, reset=False, dtype=np.float64)
 
@@ -65,21 +75,23 @@ class LinearEstimator(FromModelEstimator):
 
     def _split(self) -> tuple[Floats, Floats]:
         """Return (coefficients (k, n_features), intercepts (k,)), k = 1 but for more than two classes."""
-        check_is_fitted(self, "model_")
-        return np.atleast_2d(self.model_.coef), np.atleast_1d(self.model_.intercept)
+        model = self._learner
+        return np.atleast_2d(model.coef), np.atleast_1d(model.intercept)
 
     @property
     def n_iter_(self) -> int:
         """Return the number of examples learned from, repeated ones counted."""
-        check_is_fitted(self, "model_")
-        return self.model_.n_rows
+        return self._learner.n_rows
 
 
+@estimator
 class LinearClassifier(ClassifierMixin, LinearEstimator):
     """Classifier: one model, with a state for two classes, or one against the rest for each of more."""
 
-    classes_: NDArray[Any]
-    class_weight: ClassWeight
+    _: KW_ONLY
+    loss: OnlineLossName = "logistic"
+    calibrate: bool = True
+    class_weight: ClassWeight = None
 
     def fit(self, X: Rows, y: ArrayLike, *, sample_weight: ArrayLike | None = None) -> Self:
         """Forget everything and learn from X, array or sparse (n_samples, n_features), with labels y.
@@ -151,10 +163,6 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
         weights = parameters.get("class_weight")  # a dict whose labels are no strings comes back as pairs
         return {**parameters, "class_weight": dict(weights)} if isinstance(weights, list) else parameters
 
-    def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Any]:
-        rows, labels = checked(self, X, y=y, reset=reset, dtype=np.float64)
-        return rows, labels
-
     def _begin(self, classes: NDArray[Any], class_weight: ClassWeight) -> LinearModel:
         if len(classes) < 2:
             raise ValueError(f"y must hold at least two classes, got one class: {classes}")
@@ -177,8 +185,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
         ----------
         X : array_like or sparse (n_samples, n_features)
         """
-        check_is_fitted(self, "model_")
-        return self.model_.decision_function(self._checked_rows(X))
+        return self._learner.decision_function(self._checked_rows(X))
 
     def predict(self, X: Rows) -> NDArray[Any]:
         """Predict the class of the largest score for every row.
@@ -197,14 +204,17 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
         ----------
         X : array_like or sparse (n_samples, n_features)
         """
-        check_is_fitted(self, "model_")
-        return self.model_.predict_proba(self._checked_rows(X))
+        return self._learner.predict_proba(self._checked_rows(X))
 
 
+@estimator
 class LinearRegressor(RegressorMixin, LinearEstimator):
     """Regressor: one model of the targets as they are."""
 
-    blend: bool | None
+    _OF_TARGETS: ClassVar = {"y_numeric": True}
+
+    _: KW_ONLY
+    loss: OnlineLossName = "square"
 
     @classmethod
     def _parameters_for(cls, model: LinearModel) -> dict[str, Any]:
@@ -238,10 +248,6 @@ class LinearRegressor(RegressorMixin, LinearEstimator):
         model = self._new() if first else self.model_.copy()
         return self._learn(model, rows, targets=targets, sample_weight=sample_weight, epochs=1)
 
-    def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Any]:
-        rows, targets = checked(self, X, y=y, reset=reset, dtype=np.float64, y_numeric=True)
-        return rows, targets
-
     @property
     def coef_(self) -> Floats:
         """Return the coefficients (n_features,)."""
@@ -259,5 +265,4 @@ class LinearRegressor(RegressorMixin, LinearEstimator):
         ----------
         X : array_like or sparse (n_samples, n_features)
         """
-        check_is_fitted(self, "model_")
-        return self.model_.predict(self._checked_rows(X))
+        return self._learner.predict(self._checked_rows(X))

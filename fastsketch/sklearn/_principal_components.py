@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
 from fastsketch._core.validation import Rows
@@ -19,6 +18,7 @@ from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._read_out import upright
 from fastsketch.sketching._spectrum import SpectrumOverview
 from fastsketch.sklearn._estimator import SketchEstimator
+from fastsketch.sklearn._gaussian import SpikedCovariance, squared_distances
 from fastsketch.sklearn._moments import FeatureVariance
 
 Floats = NDArray[np.float64]
@@ -219,7 +219,6 @@ class PrincipalComponents(SketchEstimator):
 
     def transform(self, X: Rows) -> NDArray[Any]:
         """Project X (n_samples, n_features) on the components; sparse input is not made dense."""
-        check_is_fitted(self, "sketch_")
         rows = self._checked(X, reset=False)
         # (X - mean) V' = X V' - (mean V')
         out = np.asarray(rows @ self.components_.T) - self.mean_.astype(rows.dtype) @ self.components_.T
@@ -231,47 +230,37 @@ class PrincipalComponents(SketchEstimator):
     # -- the Gaussian model ----------------------------------------------------------------------------------------
     def get_covariance(self) -> NDArray[Any]:
         """Compute V' diag(variances - noise) V + noise I, (n_features, n_features)."""
-        view, noise, over = self._model()
-        out = (view.vt.T * (over - noise)) @ view.vt
-        out[np.diag_indices_from(out)] += noise
-        return out.astype(self._dtype)
+        return self._gaussian().matrix().astype(self._dtype)
 
     def get_precision(self) -> NDArray[Any]:
         """Compute the inverse of ``get_covariance``, (n_features, n_features)."""
-        view, noise, over = self._invertible()
-        if len(over) == self.n_features_in_:
-            return ((view.vt.T / over) @ view.vt).astype(self._dtype)
-        out = (view.vt.T * (1.0 / over - 1.0 / noise)) @ view.vt
-        out[np.diag_indices_from(out)] += 1.0 / noise
-        return out.astype(self._dtype)
+        return self._invertible().inverse().astype(self._dtype)
 
     def score_samples(self, X: Rows) -> NDArray[np.float64]:
         """Compute the log-likelihood (n_samples,) of each row of X (n_samples, n_features); sparse rows stay sparse."""
-        view, noise, over = self._invertible()
-        rows, k, d = self._checked(X, reset=False), len(over), self.n_features_in_
-        z = np.asarray(rows @ view.vt.T) - view.mean @ view.vt.T
-        distance = (z**2 / over).sum(axis=1)
-        logdet = np.log(over).sum()
-        if k < d:
-            left = _squared_distances(rows, view.mean) - (z**2).sum(axis=1)
-            distance += np.maximum(left, 0.0) / noise
-            logdet += (d - k) * np.log(noise)
-        return -0.5 * (distance + logdet + d * np.log(2.0 * np.pi))
+        model, mean = self._invertible(), self._view().mean
+        rows, d = self._checked(X, reset=False), self.n_features_in_
+        z = np.asarray(rows @ model.vectors.T) - mean @ model.vectors.T
+        distance = (z**2 / model.values).sum(axis=1)
+        if len(model.values) < d:
+            left = squared_distances(rows, mean) - (z**2).sum(axis=1)
+            distance += np.maximum(left, 0.0) / model.rest
+        return -0.5 * (distance + model.log_determinant + d * np.log(2.0 * np.pi))
 
     def score(self, X: Rows, y: Any = None) -> float:
         """Compute the mean log-likelihood of the rows of X."""
         return float(self.score_samples(X).mean())
 
-    def _model(self) -> tuple[ComponentsReadOut, float, NDArray[np.float64]]:
-        """Return (components, variance of the noise, variances along the components: none is below the noise)."""
-        view = self._view()
-        noise = self.noise_variance_
-        return view, noise, np.maximum(view.squares / self._divisor(), noise)
+    def _gaussian(self) -> SpikedCovariance:
+        """Return the matrix with the variances along the components, none of which is below that of the noise."""
+        view, noise = self._view(), self.noise_variance_
+        return SpikedCovariance(np.maximum(view.squares / self._divisor(), noise), view.vt, noise)
 
-    def _invertible(self) -> tuple[ComponentsReadOut, float, NDArray[np.float64]]:
-        view, noise, over = self._model()
-        smallest = over.min() if len(over) == self.n_features_in_ else noise
-        if not smallest > 0 and len(over) == self.n_features_in_:
+    def _invertible(self) -> SpikedCovariance:
+        model = self._gaussian()
+        whole = len(model.values) == self.n_features_in_
+        smallest = model.values.min() if whole else model.rest
+        if not smallest > 0 and whole:
             raise ValueError(
                 "the covariance is singular: a variance is 0, since a column is constant or a combination of others; "
                 "leave such columns out, or take a smaller n_components"
@@ -281,16 +270,4 @@ class PrincipalComponents(SketchEstimator):
                 "the covariance is singular: the components hold all variance, and there are fewer than features; "
                 "take a smaller n_components"
             )
-        return view, noise, over
-
-
-def _squared_distances(rows: Any, mean: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Compute ||x - mean||^2 of every row."""
-    if isinstance(rows, np.ndarray):
-        out = np.empty(len(rows))
-        for batch in gen_batches(len(rows), 256):
-            moved = rows[batch] - mean
-            out[batch] = np.einsum("ij,ij->i", moved, moved)
-        return out
-    squares = np.asarray(rows.multiply(rows).sum(axis=1)).ravel()
-    return squares - 2.0 * (rows @ mean) + mean @ mean
+        return model

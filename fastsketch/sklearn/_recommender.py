@@ -3,17 +3,17 @@
 # scikit-learn has no types.
 # pyright: basic
 
+from dataclasses import KW_ONLY
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.random import RandomState
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+from sklearn.utils.validation import _check_sample_weight
 
 from fastsketch._core.validation import Rows
 from fastsketch._frame.batches import Batch
-from fastsketch._frame.keywords import named_keywords
 from fastsketch.data.names import IdMap, Triples
 from fastsketch.data.names._id_map import positions
 from fastsketch.data.names._triples import table_of
@@ -21,13 +21,13 @@ from fastsketch.recommending import SketchedEASE
 from fastsketch.recommending._best_items import Recommendations
 from fastsketch.recommending._item_events import events_of
 from fastsketch.recommending.ranking import UserSplit, ndcg_at, user_split
-from fastsketch.sklearn._estimator import MergingEstimator, as_far_source, checked, seed_of
+from fastsketch.sklearn._estimator import MergingEstimator, as_far_source, checked, estimator, seed_of
 
 # What ``score`` shows of a row, and the length of the lists that it counts hits in.
 SHOWN, LENGTH = 0.8, 20
 
 
-@named_keywords
+@estimator
 class EASERecommender(MergingEstimator):
     """Recommender of items by EASE, learned in one pass over users' rows, for GridSearchCV, pipelines and streams.
 
@@ -82,28 +82,15 @@ class EASERecommender(MergingEstimator):
     _MODEL: ClassVar = "model_"
     _KIND: ClassVar = SketchedEASE
 
-    model_: SketchedEASE
-
-    def __init__(
-        self,
-        sketch_size: int = 256,
-        *,
-        ridge: float | None = None,
-        method: Literal["isvd", "rfd"] = "isvd",
-        activity_power: float = 0.5,
-        dropout: float = 0.5,
-        decay: float = 1.0,
-        reservoir_size: int = 500,
-        random_state: int | RandomState | None = 0,
-    ) -> None:
-        self.sketch_size = sketch_size
-        self.ridge = ridge
-        self.method: Literal["isvd", "rfd"] = method
-        self.activity_power = activity_power
-        self.dropout = dropout
-        self.decay = decay
-        self.reservoir_size = reservoir_size
-        self.random_state = random_state
+    sketch_size: int = 256
+    _: KW_ONLY
+    ridge: float | None = None
+    method: Literal["isvd", "rfd"] = "isvd"
+    activity_power: float = 0.5
+    dropout: float = 0.5
+    decay: float = 1.0
+    reservoir_size: int = 500
+    random_state: int | RandomState | None = 0
 
     def fit(self, X: Batch, y: Any = None, *, sample_weight: ArrayLike | None = None) -> Self:
         """Forget everything and learn from X, nonnegative: array or sparse (n_samples, n_features), source, or table.
@@ -134,13 +121,8 @@ class EASERecommender(MergingEstimator):
             return self._learn_table(table, self.model_ if begun else self._for_table(table), sample_weight)
         if sample_weight is None and (source := as_far_source(X)) is not None:
             return self._partial_fit_source(source)
-        first = not hasattr(self, "model_")
-        if not first:
-            self._check_parameters()
-        rows = self._checked(X, reset=first)
-        return self._learn_rows(
-            rows, self._template(rows.shape[0], rows.shape[1], rows.dtype) if first else self.model_, sample_weight
-        )
+        rows = self._checked_more(X)
+        return self._learn_rows(rows, self._model_for(rows), sample_weight)
 
     def _template(self, n_rows: int | None, n_features: int, dtype: Any) -> SketchedEASE:
         parameters = self.get_params(deep=False)
@@ -153,12 +135,7 @@ class EASERecommender(MergingEstimator):
     def _learn_rows(self, X: Any, model: SketchedEASE, sample_weight: Any) -> Self:
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        first = model.n_features is None
-        if first:
-            self._name_features(model)
-        self.model_ = model.update(X, sample_weight)
-        if first:
-            self._fix_parameters()
+        self._teach(model, X, sample_weight)
         return self
 
     def _for_table(self, table: Triples) -> SketchedEASE:
@@ -184,8 +161,7 @@ class EASERecommender(MergingEstimator):
         ----------
         X : array_like or sparse (n_samples, n_features), or table
         """
-        check_is_fitted(self, "model_")
-        return self.model_.decision_block(self._asked(X))
+        return self._learner.decision_block(self._asked(X))
 
     def _asked(self, X: Any) -> Any:
         """Return rows, or a table, that the model answers."""
@@ -211,9 +187,8 @@ class EASERecommender(MergingEstimator):
         n, exclude_seen, exclude, allow
             As for ``fastsketch.SketchedEASE.recommend``.
         """
-        check_is_fitted(self, "model_")
-        rows = self._asked(X)
-        return self.model_.recommend(rows, n, exclude_seen=exclude_seen, exclude=exclude, allow=allow)
+        model = self._learner
+        return model.recommend(self._asked(X), n, exclude_seen=exclude_seen, exclude=exclude, allow=allow)
 
     def score(self, X: Rows, y: Any = None, *, sample_weight: ArrayLike | None = None) -> float:
         """Compute the mean ``NDCG@20`` over the rows of X, 80% of whose items are shown, the others to be guessed.
@@ -221,13 +196,12 @@ class EASERecommender(MergingEstimator):
         Which are shown follows from random_state if that is an integer, and is the same for every model then. Rows of
         fewer than two items do not count. sample_weight (n_samples,): how much each row counts.
         """
-        check_is_fitted(self, "model_")
-        rows = self._asked(X)
+        model, rows = self._learner, self._asked(X)
         if isinstance(rows, Triples):
-            rows = events_of(rows, self.model_.item_ids, self.n_features_in_, self.model_.resolved["dtype"])[0]
-        split = _all_split(rows, self.model_.seed)
-        lists = self.model_.recommend(split.shown, LENGTH)
-        values = ndcg_at(positions(*lists, self.model_.item_ids), split.hidden)
+            rows = events_of(rows, model.item_ids, self.n_features_in_, model.resolved["dtype"])[0]
+        split = _all_split(rows, model.seed)
+        items, scores = model.recommend(split.shown, LENGTH)
+        values = ndcg_at(positions(items, scores, model.item_ids), split.hidden)
         if sample_weight is None:
             return float(values.mean())
         weights = _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
@@ -236,20 +210,17 @@ class EASERecommender(MergingEstimator):
     @property
     def item_ids_(self) -> IdMap | None:
         """Return the ids of the items, if the model learned from a table."""
-        check_is_fitted(self, "model_")
-        return self.model_.item_ids
+        return self._learner.item_ids
 
     @property
     def ridge_(self) -> float:
         """Return the ridge in use."""
-        check_is_fitted(self, "model_")
-        return self.model_.facts()["ridge"]
+        return self._learner.facts()["ridge"]
 
     @property
     def popularity_(self) -> NDArray[np.float64]:
         """Return the weighted sum of squares of every item's column."""
-        check_is_fitted(self, "model_")
-        return self.model_.popularity
+        return self._learner.popularity
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -136,10 +136,10 @@ def choose(p: FitProblem, *, max_memory: float) -> Route:
     ways = [by_rows(p), by_columns(p)]
     if p.whole and p.stored is not None and p.k + 1 < min(p.n, p.d):
         ways.append(by_pairs(p))
-    exact = [route for route in ways if route.bytes <= max_memory]
-    if not exact:
-        return sketch
-    best = min(exact, key=lambda route: route.seconds)
+    best = sketch
+    for route in ways:
+        if route.bytes <= max_memory and (best is sketch or route.seconds < best.seconds):
+            best = route
     return best if best.seconds <= WORTH_IN_FIT * sketch.seconds else sketch
 
 

@@ -4,6 +4,7 @@
 # pyright: basic
 
 import warnings
+from dataclasses import KW_ONLY, field
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -13,13 +14,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from fastsketch._core.validation import Rows, as_choice, as_flag, as_integer, as_real, as_weights
 from fastsketch._frame.batches import Batch
-from fastsketch._frame.keywords import named_keywords
 from fastsketch._kernels.guard import changes
 from fastsketch.data.sources import Source
 from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._engines import SolverName
 from fastsketch.sketching._methods import METHODS, MethodName
-from fastsketch.sklearn._estimator import Arrays, SketchEstimator, as_far_source, exact_is_fair
+from fastsketch.sklearn._estimator import Arrays, SketchEstimator, as_far_source, estimator, exact_is_fair
 from fastsketch.sklearn._gaussian import (
     NOTHING_LEFT,
     DenseCovariance,
@@ -39,7 +39,7 @@ SHRINKAGES = ("auto", "ledoit-wolf", "oas")
 MOST = float(np.finfo(np.float64).max)
 
 
-@named_keywords
+@estimator
 class SketchedCovariance(SketchEstimator, EmpiricalCovariance):
     """Covariance, precision, Mahalanobis distances and likelihood in one pass, exact or in O(sketch_size d) memory.
 
@@ -118,26 +118,19 @@ class SketchedCovariance(SketchEstimator, EmpiricalCovariance):
     _parameter_constraints: ClassVar[dict[str, Any]] = {}
     _FREE: ClassVar = frozenset({"alpha0", "shrinkage"})
 
-    def __init__(
-        self,
-        sketch_size: int = 64,
-        *,
-        alpha0: float = 0.0,
-        assume_centered: bool = False,
-        solver: SolverName = "auto",
-        method: MethodName = "tfd",
-        beta: float | None = None,
-        shrinkage: float | str | None = "auto",
-        max_memory: float = 1e9,
-    ) -> None:
-        super().__init__(assume_centered=assume_centered)
-        self.sketch_size = sketch_size
-        self.alpha0 = alpha0
-        self.solver: SolverName = solver
-        self.method: MethodName = method
-        self.beta = beta
-        self.shrinkage = shrinkage
-        self.max_memory = max_memory
+    sketch_size: int = 64
+    _: KW_ONLY
+    alpha0: float = 0.0
+    assume_centered: bool = False
+    solver: SolverName = "auto"
+    method: MethodName = "tfd"
+    beta: float | None = None
+    shrinkage: float | str | None = "auto"
+    max_memory: float = 1e9
+
+    _moment: FourthMoment | None = field(init=False)
+    # (parameters, the matrix that was given out for them)
+    _shrunk: tuple[Any, ShrunkCovariance] | None = field(init=False, default=None)
 
     # -- learning --------------------------------------------------------------------------------------------------
     @changes
@@ -159,7 +152,7 @@ class SketchedCovariance(SketchEstimator, EmpiricalCovariance):
         weights = as_weights(sample_weight, rows.shape[0])
         if weights is not None and not weights.any():
             raise ValueError("sample_weight must not be zero for all rows")
-        self._drop("sketch_", "_moment", "_found")
+        self._drop("sketch_", "_moment", "_shrunk")
         return self._learn_rows(rows, weights)
 
     @changes
@@ -174,26 +167,18 @@ class SketchedCovariance(SketchEstimator, EmpiricalCovariance):
         """
         if sample_weight is None and (source := as_far_source(X)) is not None:
             return self._partial_fit_source(source)
-        first = not hasattr(self, "sketch_")
-        if not first:
-            self._check_parameters()
-        rows = self._checked(X, reset=first)
+        rows = self._checked_more(X)
         return self._learn_rows(rows, as_weights(sample_weight, rows.shape[0]))
 
     def _learn_rows(self, X: Any, weights: NDArray[np.float64] | None) -> Self:
         self._shrinkage_asked()
         as_real(self.alpha0, "alpha0", 0.0, MOST)
-        first = not hasattr(self, "sketch_")
-        sketch = self._template(X.shape[0], X.shape[1], X.dtype) if first else self.sketch_
-        if first:
-            self._name_features(sketch)
+        sketch = self._model_for(X)
+        first = sketch.n_features is None
         moment = FourthMoment.beginning(X, weights, centered=self.assume_centered) if first else self._moment
         more = None if moment is None else moment.after(X, weights)
-        sketch.update(X, weights)
-        self.sketch_, self._moment = sketch, more if more is not None and more.is_finite else None
-        self._found = None
-        if first:
-            self._fix_parameters()
+        self._teach(sketch, X, weights)
+        self._moment, self._shrunk = more if more is not None and more.is_finite else None, None
         return self
 
     def _template(self, n_rows: int | None, n_features: int, dtype: np.dtype[Any] | None) -> FrequentDirections:
@@ -216,9 +201,6 @@ class SketchedCovariance(SketchEstimator, EmpiricalCovariance):
         return super()._job(source)
 
     # -- merging, files, sketches (_estimator.py) ------------------------------------------------------------------
-    _moment: FourthMoment | None
-    _found: tuple[Any, ShrunkCovariance] | None = None  # what was last given out, and for which parameters
-
     def _own(self) -> Arrays:
         return {} if self._moment is None else self._moment.arrays()
 
@@ -235,7 +217,7 @@ class SketchedCovariance(SketchEstimator, EmpiricalCovariance):
         if moment is not None and not np.isclose(moment.sums[0], sketch.total_weight):
             raise ValueError(f"its moments are of weight {moment.sums[0]:g}, its sketch of {sketch.total_weight:g}")
         self._moment = moment
-        self._found = None
+        self._shrunk = None
 
     def _own_with(self, other: Any) -> Arrays:
         if self._moment is None or other._moment is None:
@@ -255,7 +237,7 @@ class SketchedCovariance(SketchEstimator, EmpiricalCovariance):
 
     def __getstate__(self) -> Any:
         state: Any = super().__getstate__()
-        return {name: value for name, value in state.items() if name != "_found"}
+        return {name: value for name, value in state.items() if name != "_shrunk"}
 
     # -- the matrix ------------------------------------------------------------------------------------------------
     def _shrinkage_asked(self) -> float | str | None:
@@ -295,7 +277,7 @@ class SketchedCovariance(SketchEstimator, EmpiricalCovariance):
         """Return the shrunk covariance, made once for each pair of parameters."""
         check_is_fitted(self, "sketch_")
         key = self.shrinkage, self.alpha0
-        known = self._found
+        known = self._shrunk
         if known is None or known[0] != key:
             ridge = as_real(self.alpha0, "alpha0", 0.0, MOST) / self._total()
             matrix = empirical_covariance(self.sketch_, self._total())
@@ -304,13 +286,13 @@ class SketchedCovariance(SketchEstimator, EmpiricalCovariance):
             else:
                 share = self._linear_share(matrix)
                 shrunk = ShrunkCovariance(matrix.shrunk(share, ridge), share, 0, matrix.trace / matrix.n_features)
-            known = self._found = key, shrunk
+            known = self._shrunk = key, shrunk
         return known[1]
 
     @property
     def location_(self) -> NDArray[np.float64]:
-        check_is_fitted(self, "sketch_")
-        return np.zeros(self.n_features_in_) if self.assume_centered else np.asarray(self.sketch_.mean)
+        mean = self._learner.mean
+        return np.zeros(self.n_features_in_) if self.assume_centered else np.asarray(mean)
 
     @property
     def covariance_(self) -> NDArray[np.float64]:
@@ -377,7 +359,6 @@ class SketchedCovariance(SketchEstimator, EmpiricalCovariance):
         >>> int(model.mahalanobis(X).argmax())
         7
         """
-        check_is_fitted(self, "sketch_")
         rows = self._checked(X, reset=False)
         self._warn_of_nothing()
         return self._read().matrix.distances(rows, self.location_)
@@ -438,7 +419,6 @@ class SketchedCovariance(SketchEstimator, EmpiricalCovariance):
         >>> int(model.leverage(X).argmax())
         7
         """
-        check_is_fitted(self, "sketch_")
         rows = self._checked(X, reset=False)
         self._warn_of_nothing()
         values, vectors = self._kept(n_components)
@@ -473,7 +453,6 @@ class SketchedCovariance(SketchEstimator, EmpiricalCovariance):
         >>> distances.shape
         (500,)
         """
-        check_is_fitted(self, "sketch_")
         rows = self._checked(X, reset=False)
         return np.sqrt(projected(rows, self.location_, self._kept(n_components)[1])[1])
 

@@ -3,6 +3,7 @@
 # scikit-learn has no types.
 # pyright: basic
 
+from dataclasses import KW_ONLY
 from numbers import Integral, Real
 from os import PathLike
 from typing import Any, ClassVar, Self
@@ -15,7 +16,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from fastsketch._core.validation import as_choice, as_integer, as_real, as_weights
 from fastsketch._frame.batches import Batch
-from fastsketch._frame.keywords import named_keywords
 from fastsketch._kernels.guard import changes
 from fastsketch.data.files import _checks as checks
 from fastsketch.data.sources import Source
@@ -24,7 +24,7 @@ from fastsketch.sketching._engines import SolverName, merge_engines
 from fastsketch.sketching._methods import METHODS, MethodName
 from fastsketch.sketching._rows_again import Readable
 from fastsketch.sketching._whole import RowProducts, WholePass, column_products, sparse_pairs
-from fastsketch.sklearn._estimator import Arrays, as_far_source
+from fastsketch.sklearn._estimator import Arrays, as_far_source, estimator
 from fastsketch.sklearn._moments import FeatureVariance
 from fastsketch.sklearn._principal_components import PrincipalComponents, count_for, first_of, refine
 from fastsketch.sklearn._routes import choose, problem_of, sums_in_stream
@@ -39,7 +39,7 @@ SIZE_OF_SHARE = 128
 MOST = float(np.finfo(np.float64).max)
 
 
-@named_keywords
+@estimator
 class SketchedPCA(PrincipalComponents, IncrementalPCA):
     """Principal components of rows in memory or of a stream, exact where that is the better bargain, with intervals.
 
@@ -117,27 +117,15 @@ class SketchedPCA(PrincipalComponents, IncrementalPCA):
 
     _FREE: ClassVar = frozenset({"whiten", "copy", "batch_size"})
 
-    batch_size_: int
-    solver_: str
-    n_passes_: int
-
-    def __init__(
-        self,
-        n_components: int | float | None = None,
-        *,
-        whiten: bool = False,
-        copy: bool = True,
-        batch_size: int | None = None,
-        sketch_size: int | None = None,
-        method: MethodName = "tfd",
-        solver: SolverName = "auto",
-        max_memory: float = 1e9,
-    ) -> None:
-        super().__init__(n_components=n_components, whiten=whiten, copy=copy, batch_size=batch_size)
-        self.sketch_size = sketch_size
-        self.method: MethodName = method
-        self.solver: SolverName = solver
-        self.max_memory = max_memory
+    n_components: int | float | None = None
+    _: KW_ONLY
+    whiten: bool = False
+    copy: bool = True
+    batch_size: int | None = None
+    sketch_size: int | None = None
+    method: MethodName = "tfd"
+    solver: SolverName = "auto"
+    max_memory: float = 1e9
 
     # The parent's declaration knows neither the new parameters nor their checks; ours are made in _asked.
     _parameter_constraints: ClassVar[dict[str, Any]] = {}
@@ -338,7 +326,7 @@ class SketchedPCA(PrincipalComponents, IncrementalPCA):
     def _adopt(self, sketch: FrequentDirections, whole: WholePass, solver: str) -> None:
         sketch._begin_with(whole.engine, whole.certain_high)
         self._variance = FeatureVariance.from_sums(
-            sketch.total_weight, np.ldexp(whole.engine.mean, whole.engine.exponent), whole.squares
+            whole.engine.weight, np.ldexp(whole.engine.mean, whole.engine.exponent), whole.squares
         )
         self.sketch_, self.solver_, self.n_passes_ = sketch, solver, 1
 

@@ -206,8 +206,10 @@ cdef inline int handle(Batch* job, Py_ssize_t which, Py_ssize_t part, real* kind
 
 
 cdef Py_ssize_t first_group(const Batch* job, Py_ssize_t part) noexcept nogil:
-    """Parts have about as many rows each."""
+    """Parts have about as many rows each; of a reading, as many groups."""
     cdef Py_ssize_t low = 0, high = job.n_groups, middle, wanted = fs_pool_from(job.n, job.n_parts, part, 1)
+    if job.start is NULL:
+        return wanted
     while low < high:
         middle = (low + high) // 2
         if job.start[middle] < wanted:
@@ -337,16 +339,6 @@ cdef int last_shrink(DenseState s, Batch* job, Py_ssize_t g, Py_ssize_t part, re
     return info
 
 
-cdef void shrink_part(Batch* job, ptrdiff_t part, real* unused) noexcept nogil:
-    cdef Py_ssize_t g
-    job.info[part] = 0
-    for g in range(fs_pool_from(job.n_groups, job.n_parts, part, 1),
-                   fs_pool_from(job.n_groups, job.n_parts, part + 1, 1)):
-        job.info[part] = handle(job, g, part, <real*> NULL)
-        if job.info[part]:
-            return
-
-
 def last_numbers(real[:, :, ::1] buffers, *, double[:, ::1] book, int64_t[:, ::1] count, const int64_t[::1] rows,
                  const int64_t[::1] tail, list states):
     """Bring sums and counts of groups to what they are when each is read; rows and tails lie at addresses, and stay.
@@ -357,11 +349,12 @@ def last_numbers(real[:, :, ::1] buffers, *, double[:, ::1] book, int64_t[:, ::1
     if rows.shape[0] == 0:
         return
     table_of(&job.table, book, count, rows, rows, 0, (0, 0, 0))
-    job.n_groups, job.d, job.rows, job.tail = rows.shape[0], buffers.shape[2], &buffers[0, 0, 0], &tail[0]
+    job.n = job.n_groups = rows.shape[0]
+    job.d, job.rows, job.tail, job.start = buffers.shape[2], &buffers[0, 0, 0], &tail[0], NULL
     job.n_parts, job.handle = len(states), <void*> last_shrink[real]
     with_states[real](&job, states, NULL)
     with nogil:
         fs_blas_alone(1)
-        fs_pool_run(job.n_parts, <fs_part> shrink_part[real], &job, NULL, 0)
+        fs_pool_run(job.n_parts, <fs_part> take_part[real], &job, NULL, 0)
         fs_blas_alone(0)
     converged(first_failure(&job), "the eigensolver of the shrink")

@@ -17,11 +17,9 @@ from fastsketch._kernels.linalg.blas cimport real, gemm
 from fastsketch._kernels.linalg.hadamard cimport (
     FS_SRHT_STRIP_BYTES, fs_srht_work_d, fs_srht_work_s, scatter_rows, srht_block, transform_rows,
 )
-from fastsketch._kernels.linalg.rows cimport scan_rows
+from fastsketch._kernels.linalg.row_parts cimport scan_parts
 from fastsketch._kernels.level cimport follow
-from fastsketch._kernels.pool cimport (
-    FS_PARTS, fs_blas_alone, fs_part, fs_pool_from, fs_pool_parts, fs_pool_run, join,
-)
+from fastsketch._kernels.pool cimport fs_blas_alone, fs_part, fs_pool_from, fs_pool_parts, fs_pool_run, join
 
 import numpy as np
 
@@ -95,19 +93,6 @@ cdef class BlockState:
     def set_numbers(self, value, target, hi, Py_ssize_t s):
         """Take the random numbers of a block."""
         self.value, self.target, self.hi, self.s = value, target, hi, s
-
-    def copy(self):
-        """An independent state of the same block; the random numbers, which nothing changes, are shared."""
-        cdef BlockState other = BlockState.__new__(BlockState)
-        other.loop, other.p, other.d, other.q, other.s = self.loop, self.p, self.d, self.q, self.s
-        other.center, other.weighted, other.shifted = self.center, self.weighted, self.shifted
-        other.weight, other.largest = self.weight, self.largest
-        other.n_rows, other.pending_rows = self.n_rows, self.pending_rows
-        other.out, other.pending, other.shift = self.out.copy(), self.pending.copy(), self.shift.copy()
-        other.value, other.target, other.hi = self.value, self.target, self.hi
-        other.root, other.sums, other.ones = self.root.copy(), self.sums.copy(), self.ones.copy()
-        other.scratch, other.square = np.empty_like(self.scratch), np.empty(self.p)
-        return other
 
 
 cdef inline bint odd(int64_t x) noexcept nogil:
@@ -244,39 +229,6 @@ cdef void map_steps(BlockState b, Py_ssize_t first, Py_ssize_t n_steps, Py_ssize
         fs_blas_alone(0)
 
 
-cdef struct Scan:
-    Py_ssize_t n, d, ld, n_parts
-    const void* x
-    ptrdiff_t bad[FS_PARTS]
-    double largest[FS_PARTS]
-
-
-cdef void scan_some(void* context, ptrdiff_t part, real* scratch) noexcept nogil:
-    cdef Scan* c = <Scan*> context
-    cdef Py_ssize_t i = fs_pool_from(c.n, c.n_parts, part, 1), stop = fs_pool_from(c.n, c.n_parts, part + 1, 1)
-    cdef const real* x = <const real*> c.x + i * c.ld
-    c.bad[part] = scan_rows(stop - i, c.d, c.ld, x, &c.largest[part])
-    if c.bad[part] >= 0:
-        c.bad[part] += i
-
-
-cdef Py_ssize_t scan(Py_ssize_t n, Py_ssize_t d, Py_ssize_t ld, const real* x, double* largest) noexcept nogil:
-    """First of n rows that is not finite, or -1; largest: max(itself, |entries| of the rows before)."""
-    cdef Scan c
-    cdef Py_ssize_t part
-    c.n, c.d, c.ld, c.x = n, d, ld, x
-    c.n_parts = 1 if n * d < 8 * LEAST_ENTRIES else fs_pool_parts(<double> (n * d), 4.0 * LEAST_ENTRIES)
-    if c.n_parts > n:
-        c.n_parts = n
-    fs_pool_run(c.n_parts, <fs_part> scan_some[real], &c, NULL, 0)
-    for part in range(c.n_parts):
-        if c.largest[part] > largest[0]:
-            largest[0] = c.largest[part]
-        if c.bad[part] >= 0:
-            return c.bad[part]
-    return -1
-
-
 def absorb(const real[:, :] rows, weights, Py_ssize_t limit, BlockState b):
     """Take rows until the block has `limit` of them; returns (rows taken, index of a row that is not finite or -1).
 
@@ -310,12 +262,11 @@ def absorb(const real[:, :] rows, weights, Py_ssize_t limit, BlockState b):
             now = steps * b.p if steps else b.p - b.pending_rows
             if now > n - done:
                 now = n - done
-            largest = b.largest
-            bad = scan(now, b.d, ld, &rows[done, 0], &largest)
+            bad = scan_parts(now, b.d, ld, &rows[done, 0], &largest)
             if bad >= 0:
                 with gil:
                     return done, done + bad
-            b.largest = largest
+            b.largest = max(b.largest, largest)
             if b.center and not b.shifted:
                 # The block's first row that has a weight, near to its mean wherever that lies: differences are as
                 # exact as the spread.

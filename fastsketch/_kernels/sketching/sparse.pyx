@@ -19,10 +19,10 @@ from fastsketch._kernels.linalg.blas cimport NOT_FINITE, converged, real
 from fastsketch._kernels.level cimport follow
 from fastsketch._kernels.pool cimport fs_blas_alone, fs_part, fs_pool_parts, fs_pool_run, join
 from fastsketch._kernels.sketching.ledger cimport post
-from fastsketch._kernels.sketching.shrink cimport arena_size, rotation, shorten, top_eigenpairs
+from fastsketch._kernels.sketching.shrink cimport arena_size, rotation, top_eigenpairs
 from fastsketch._kernels.sketching.sparse_cascade cimport cascade
 from fastsketch._kernels.sketching.sparse_parts cimport (
-    Block, LEAST_DENSE, LEAST_SPARSE, PANEL, decay_block, dot_part, kept_part, rows_part, settle_part, sums_of_kept)
+    Block, LEAST_DENSE, LEAST_SPARSE, decay_block, dot_part, kept_part, rotate_features, rows_part, sums_of_kept)
 from fastsketch._kernels.sketching.sparse_rows cimport (
     csr_fill, csr_pivots, csr_turn, csr_weigh, fs_csr_common, load_csr, scan_csr)
 from fastsketch._kernels.sketching.sparse_state cimport SparseState
@@ -131,7 +131,7 @@ cdef int shrink(SparseState s, real* z, real* arena) except? -1 nogil:
     cdef double* square = &s.small[0]
     cdef double* vector_square = square + s.n_keep + 1
     cdef double* sums
-    cdef double spread = 0.0, delta, value, top, nnz
+    cdef double spread = 0.0, value, top, nnz
     cdef double eps = 1.1920928955078125e-07 if real is float else 2.220446049250313e-16
     cdef bint diagonal = 0 <= s.age < REFRESH and not s.center
     cdef Block b
@@ -222,22 +222,11 @@ cdef int shrink(SparseState s, real* z, real* arena) except? -1 nogil:
             b.w_mu[c] = 0.0
             for i in range(h):
                 b.w_mu[c] += s.root[i] * <double> vec[i * r + c]
-    b.width = lwork // r - 1 if lwork // r - 1 < PANEL else PANEL
-    b.sums = &s.squares[0]
-    b.n_parts = fs_pool_parts((<double> b.d * k + nnz) * r, LEAST_DENSE)
-    fs_pool_run(b.n_parts, <fs_part> settle_part[real], &b, work, (b.width + 1) * r * sizeof(real))
-    memset(square, 0, r * sizeof(double))
-    for p in range(b.n_parts):
-        for c in range(r):
-            square[c] += s.squares[p * r + c]
-    delta = shorten(m, s.n_keep, s.n_spare, s.ledger, square, vector_square, &s.lam[0], &s.gain[0])
-    s.shrinkage += delta
+    rotate_features(s, &b, m, nnz, work, lwork)
     # Sparse rows are added after the kept ones: their rounding may have the same sign from shrink to shrink.
     value = sqrt(s.rounding) + ROUNDING_PER_SHRINK * eps * top
     s.rounding = value * value
     s.age = s.age + 1 if diagonal else 0
-    s.fill = s.kept = s.n_keep
-    s.indptr[0] = 0
     return 0
 
 

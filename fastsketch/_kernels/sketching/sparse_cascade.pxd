@@ -1,15 +1,13 @@
 # Several shrinks of one long buffer of sparse rows, all but the last among coefficients: K is C'[K0; N] until then.
 
 from libc.math cimport sqrt
-from libc.stddef cimport ptrdiff_t
-from libc.string cimport memset
 
 from fastsketch._kernels.linalg.blas cimport NOT_FINITE, gemm, real
 from fastsketch._kernels.pool cimport fs_part, fs_pool_from, fs_pool_parts, fs_pool_run
 from fastsketch._kernels.sketching.ledger cimport post
 from fastsketch._kernels.sketching.shrink cimport arena_size, rotation, shorten, top_eigenpairs
 from fastsketch._kernels.sketching.sparse_parts cimport (
-    Block, LEAST_DENSE, LEAST_SPARSE, PANEL, decay_block, gram_of_kept, kept_part, settle_part, sums_of_kept)
+    Block, LEAST_DENSE, LEAST_SPARSE, decay_block, gram_of_kept, kept_part, rotate_features, sums_of_kept)
 from fastsketch._kernels.sketching.sparse_rows cimport csr_gram_before, csr_times_z, csr_turn
 from fastsketch._kernels.sketching.sparse_state cimport SparseState, TOGETHER
 from fastsketch._kernels.sketching.state cimport REFRESH, ROUNDING_PER_SHRINK
@@ -25,11 +23,12 @@ cdef struct Inner:
     Block* b
 
 
-cdef inline void inner_part(Inner* job, Py_ssize_t part, double* scratch, real* kind) noexcept nogil:
+cdef inline void inner_part(Inner* job, Py_ssize_t part, real* room) noexcept nogil:
     """Some new rows of this shrink: their products with the kept rows, which are C'[K0; N], and with one another."""
     cdef Block* b = job.b
     cdef Py_ssize_t i = fs_pool_from(job.rows, job.n_parts, part, TOGETHER)
     cdef Py_ssize_t stop = fs_pool_from(job.rows, job.n_parts, part + 1, TOGETHER), count, e, c, at, ld = b.k + b.h
+    cdef double* scratch = <double*> room
     cdef double* out = scratch + TOGETHER * ld
     cdef real* line = <real*> (out + TOGETHER * job.ld)
     cdef double* to
@@ -57,17 +56,11 @@ cdef inline void inner_part(Inner* job, Py_ssize_t part, double* scratch, real* 
         i += count
 
 
-cdef inline void inner_part_s(void* context, ptrdiff_t part, void* scratch) noexcept nogil:
-    inner_part(<Inner*> context, part, <double*> scratch, <float*> NULL)
-
-
-cdef inline void inner_part_d(void* context, ptrdiff_t part, void* scratch) noexcept nogil:
-    inner_part(<Inner*> context, part, <double*> scratch, <double*> NULL)
-
-
-cdef inline void combine_part(Inner* job, Py_ssize_t part, double* scratch, real* last) noexcept nogil:
+cdef inline void combine_part(Inner* job, Py_ssize_t part, real* room) noexcept nogil:
     """Some rows of C W1 and, from those of this shrink on, of W2: in place times the gains, or to `last`."""
     cdef Block* b = job.b
+    cdef double* scratch = <double*> room
+    cdef real* last = <real*> b.g
     cdef Py_ssize_t length = job.before + job.rows, i = fs_pool_from(length, job.n_parts, part, TOGETHER), e, c, count
     cdef Py_ssize_t stop = fs_pool_from(length, job.n_parts, part + 1, TOGETHER)
     cdef double* to
@@ -96,17 +89,9 @@ cdef inline void combine_part(Inner* job, Py_ssize_t part, double* scratch, real
         i += count
 
 
-cdef inline void combine_part_s(void* context, ptrdiff_t part, void* scratch) noexcept nogil:
-    combine_part(<Inner*> context, part, <double*> scratch, <float*> (<Inner*> context).b.g)
-
-
-cdef inline void combine_part_d(void* context, ptrdiff_t part, void* scratch) noexcept nogil:
-    combine_part(<Inner*> context, part, <double*> scratch, <double*> (<Inner*> context).b.g)
-
-
 cdef inline int cascade(SparseState s, real* z, real* arena) except? -1 nogil:
     """A shrink after every `block` new rows of a sketch that does not centre; the features are visited for the last."""
-    cdef Py_ssize_t k = s.kept, h = s.fill - s.kept, n_keep = s.n_keep, i, c, m = 0, r = 0, lwork = 0, p
+    cdef Py_ssize_t k = s.kept, h = s.fill - s.kept, n_keep = s.n_keep, i, c, m = 0, r = 0, lwork = 0
     cdef Py_ssize_t size, bytes
     cdef real* g = arena
     cdef real* vec
@@ -117,7 +102,7 @@ cdef inline int cascade(SparseState s, real* z, real* arena) except? -1 nogil:
     cdef double* gram = &s.gram[0]
     cdef double* turn = &s.turn[0]
     cdef double* product
-    cdef double value, delta, nnz
+    cdef double value, nnz
     cdef double eps = 1.1920928955078125e-07 if real is float else 2.220446049250313e-16
     cdef bint diagonal = 0 <= s.age < REFRESH, last
     cdef Block b
@@ -158,7 +143,7 @@ cdef inline int cascade(SparseState s, real* z, real* arena) except? -1 nogil:
         job.n_parts = fs_pool_parts(nnz * job.rows / h * (k + h / 16.0) + <double> job.rows * job.before * job.kept / 8,
                                     LEAST_SPARSE)
         bytes = (TOGETHER * (k + h + job.ld) + k + 1) * sizeof(double)
-        fs_pool_run(job.n_parts, inner_part_s if real is float else inner_part_d, &job, &s.room[0], bytes)
+        fs_pool_run(job.n_parts, <fs_part> inner_part[real], &job, &s.room[0], bytes)
         for c in range(m):
             for i in range(c, m):
                 g[c * m + i] = <real> gram[c * m + i]
@@ -185,7 +170,7 @@ cdef inline int cascade(SparseState s, real* z, real* arena) except? -1 nogil:
             s.shrinkage += shorten(m, n_keep, s.n_spare, s.ledger, square, vector_square, &s.lam[0], &s.gain[0])
             job.gain = &s.gain[0]
         job.n_parts = fs_pool_parts(<double> (job.before + job.rows) * job.kept * r, LEAST_DENSE)
-        fs_pool_run(job.n_parts, combine_part_s if real is float else combine_part_d, &job, &s.room[0],
+        fs_pool_run(job.n_parts, <fs_part> combine_part[real], &job, &s.room[0],
                     TOGETHER * (n_keep + 1) * sizeof(double))
         job.before += job.rows
         job.first += job.rows
@@ -193,16 +178,5 @@ cdef inline int cascade(SparseState s, real* z, real* arena) except? -1 nogil:
         s.age = s.age + 1 if diagonal or job.first > s.block else 0
     s.age = min(s.age, <Py_ssize_t> REFRESH)
     b.r, b.m, b.w = r, max(k, 1), <real*> s.last_values + k * r
-    b.width = min(<Py_ssize_t> PANEL, lwork // r - 1)
-    b.sums = &s.squares[0]
-    b.n_parts = fs_pool_parts((<double> b.d * k + nnz) * r, LEAST_DENSE)
-    fs_pool_run(b.n_parts, <fs_part> settle_part[real], &b, work, (b.width + 1) * r * sizeof(real))
-    memset(square, 0, r * sizeof(double))
-    for p in range(b.n_parts):
-        for c in range(r):
-            square[c] += s.squares[p * r + c]
-    delta = shorten(m, n_keep, s.n_spare, s.ledger, square, vector_square, &s.lam[0], &s.gain[0])
-    s.shrinkage += delta
-    s.fill = s.kept = n_keep
-    s.indptr[0] = 0
+    rotate_features(s, &b, m, nnz, work, lwork)
     return 0

@@ -6,8 +6,9 @@ from libc.string cimport memset
 
 from fastsketch._kernels.linalg.blas cimport gemm, real, syrk
 from fastsketch._kernels.linalg.rows cimport fs_move_mean
-from fastsketch._kernels.pool cimport fs_pool_from
+from fastsketch._kernels.pool cimport fs_part, fs_pool_from, fs_pool_parts, fs_pool_run
 from fastsketch._kernels.sketching.ledger cimport weaken
+from fastsketch._kernels.sketching.shrink cimport shorten
 from fastsketch._kernels.sketching.sparse_rows cimport (
     csr_column_sums, csr_dot, csr_gram_row, csr_settle, csr_times_z, z_dot)
 from fastsketch._kernels.sketching.sparse_state cimport SparseState
@@ -166,3 +167,22 @@ cdef inline void settle_part(Block* b, Py_ssize_t part, real* scratch) noexcept 
         csr_settle(start, start + width, b.r, b.n_keep, b.ldz, b.stop, b.row, <const real*> b.turned, <real*> b.w,
                    b.shift if b.center else NULL, b.w_mu, scratch, scratch + b.width * b.r, z, square)
         start += width
+
+
+cdef inline void rotate_features(SparseState s, Block* b, Py_ssize_t m, double nnz, real* work,
+                                 Py_ssize_t lwork) noexcept nogil:
+    """The end of a shrink of m rows: `settle_part` for all features, and what the kept rows stand for."""
+    cdef double* square = &s.small[0]
+    cdef double* part_square = &s.squares[0]
+    cdef Py_ssize_t p, c
+    b.width = min(<Py_ssize_t> PANEL, lwork // b.r - 1)
+    b.sums = part_square
+    b.n_parts = fs_pool_parts((<double> b.d * b.k + nnz) * b.r, LEAST_DENSE)
+    fs_pool_run(b.n_parts, <fs_part> settle_part[real], b, work, (b.width + 1) * b.r * sizeof(real))
+    memset(square, 0, b.r * sizeof(double))
+    for p in range(b.n_parts):
+        for c in range(b.r):
+            square[c] += part_square[p * b.r + c]
+    s.shrinkage += shorten(m, s.n_keep, s.n_spare, s.ledger, square, square + s.n_keep + 1, &s.lam[0], &s.gain[0])
+    s.fill = s.kept = s.n_keep
+    s.indptr[0] = 0

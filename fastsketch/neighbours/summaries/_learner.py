@@ -107,7 +107,7 @@ class SummaryModel(MergeableModel, abstract=True):
         self._learned = None
         mine.merge(theirs)
         if other._place < self._place:  # the merged model is the same whichever took the other one in
-            self._values.update(part=other.part, first_block=other.first_block)
+            vars(self._values).update(part=other.part, first_block=other.first_block)
 
     def _beside(self, other: Self) -> Self:
         """Return a copy whose blocks are none of another model's: its own, or as a part of its own."""
@@ -121,7 +121,7 @@ class SummaryModel(MergeableModel, abstract=True):
         self._learned = None
         self._anchor = other._anchor if self._anchor is None else self._anchor
         self._summary = other._summary.closed()
-        self._values.update(part=other.part, first_block=other.first_block)
+        vars(self._values).update(part=other.part, first_block=other.first_block)
 
     @changes
     def seal(self) -> Self:

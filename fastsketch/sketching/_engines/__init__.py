@@ -7,10 +7,10 @@ from fastsketch.sketching._engines._engine_choice import AnyEngine, kind_for, ma
 from fastsketch.sketching._engines._engine_setting import EngineSetting, SolverName, exact_pays
 from fastsketch.sketching._engines._exact_engine import ExactEngine, dense_form
 from fastsketch.sketching._engines._growing import misses_tolerance, to_read, updated
-from fastsketch.sketching._engines._growth import Growth, Reference
 from fastsketch.sketching._engines._ledger import Known, decomposed
 from fastsketch.sketching._engines._mapped_engine import MappedEngine
 from fastsketch.sketching._engines._sparse_engine import SparseEngine
+from fastsketch.sketching._engines._tolerance import Reference, Tolerance
 
 __all__ = [
     "AnyEngine",
@@ -18,7 +18,7 @@ __all__ = [
     "SketchEngine",
     "EngineSetting",
     "ExactEngine",
-    "Growth",
+    "Tolerance",
     "Known",
     "MappedEngine",
     "Reference",

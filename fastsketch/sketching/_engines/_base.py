@@ -8,6 +8,7 @@ is refused or interrupted.
 
 from abc import ABC, abstractmethod
 from math import frexp, ldexp, sqrt
+from operator import attrgetter
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
@@ -21,7 +22,6 @@ from fastsketch._kernels.sketching.ledger import Ledger
 from fastsketch._kernels.sketching.state import NOTHING_SEEN, REFRESH, SketchState
 from fastsketch.data.files import _checks as checks
 from fastsketch.sketching._engines._engine_setting import EngineSetting
-from fastsketch.sketching._engines._growth import squares_of
 from fastsketch.sketching._engines._ledger import (
     Known,
     known_of,
@@ -31,6 +31,7 @@ from fastsketch.sketching._engines._ledger import (
     validate_ledger,
     weaken,
 )
+from fastsketch.sketching._engines._tolerance import squares_of
 from fastsketch.sketching._random_maps import Compressor
 from fastsketch.sketching._scalars import scalars, set_scalars
 
@@ -305,35 +306,12 @@ class SketchEngine(ABC, Generic[State, Piece]):
         weaken(self.ledger, factor)
 
     # -- the state, in stored units: rows divided by 2**exponent, squares by 4**exponent ---------------------------
-    @property
-    def exponent(self) -> int:
-        """Return the exponent of the power of two that everything is stored divided by."""
-        return self.state.exponent
-
-    @property
-    def n_rows(self) -> int:
-        """Return the number of rows seen."""
-        return self.state.n_rows
-
-    @property
-    def weight(self) -> float:
-        """Sum of the (decayed) weights of all rows seen."""
-        return self.state.weight
-
-    @property
-    def shrinkage(self) -> float:
-        """Return Delta."""
-        return self.state.shrinkage
-
-    @property
-    def squared_norm(self) -> float:
-        """Sum of the squared norms of the rows."""
-        return self.state.squared_norm
-
-    @property
-    def rounding(self) -> float:
-        """Return the square of the allowance for rounding in the certificate."""
-        return self.state.rounding
+    exponent = property(attrgetter("state.exponent"))
+    n_rows = property(attrgetter("state.n_rows"))  # seen
+    weight = property(attrgetter("state.weight"))  # sum of the (decayed) weights of all rows seen
+    shrinkage = property(attrgetter("state.shrinkage"))  # Delta
+    squared_norm = property(attrgetter("state.squared_norm"))  # of the rows
+    rounding = property(attrgetter("state.rounding"))  # square of the allowance for rounding in the certificate
 
     # -- copies ----------------------------------------------------------------------------------------------------
     def arrays(self, copy: bool = False) -> Arrays:

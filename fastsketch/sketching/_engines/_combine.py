@@ -8,14 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch._kernels.sketching.state import ROUNDING_PER_SHRINK
-from fastsketch.sketching._engines._base import SAFE_EXPONENTS, AnyBuffer
+from fastsketch.sketching._engines._base import AnyBuffer, exponent_for
 from fastsketch.sketching._engines._dense_engine import DenseEngine
 from fastsketch.sketching._engines._engine_setting import EngineSetting
 from fastsketch.sketching._engines._exact_engine import ExactEngine
-from fastsketch.sketching._engines._growth import SHARE, Growth, squares_of
 from fastsketch.sketching._engines._ledger import Known, joined, put_ledger
 from fastsketch.sketching._engines._mapped_engine import MappedEngine
 from fastsketch.sketching._engines._sparse_engine import SparseEngine
+from fastsketch.sketching._engines._tolerance import SHARE, Tolerance, squares_of
 
 Buffer = TypeVar("Buffer", bound=AnyBuffer)
 
@@ -51,10 +51,11 @@ def merge_engines(
         return mine
     if theirs.setting.sketch_size < size:
         theirs = theirs.resized(size)
-    if mine.setting.growth is not None:
-        return merge_growing(mine, theirs, mine.setting.growth)
+    if mine.setting.tolerance is not None:
+        return merge_growing(mine, theirs, mine.setting.tolerance)
     if mine.ledger is not None:
-        merge_known(mine, theirs)
+        known = mine.known(), theirs.known()
+        _put_joined(mine, known, mine.take_over(theirs))
         return mine
     parts = [mine.reduce(), theirs.reduce()]
     correction = mine.take_over(theirs)
@@ -67,7 +68,7 @@ def merge_engines(
     return mine
 
 
-def merge_growing(mine: Buffer, theirs: AnyBuffer, growth: Growth) -> Buffer:
+def merge_growing(mine: Buffer, theirs: AnyBuffer, tolerance: Tolerance) -> Buffer:
     """Merge engines at the l that a stream of all their rows would have grown to under the tolerance."""
     known: tuple[Known, ...] = ()
     if mine.ledger is not None:
@@ -78,12 +79,10 @@ def merge_growing(mine: Buffer, theirs: AnyBuffer, growth: Growth) -> Buffer:
     correction = mine.take_over(theirs)
     if correction is not None:
         parts.append(correction)
-    rows, state = np.vstack(parts), mine.state
-    wanted = growth.smallest(
-        squares_of(rows), shrinkage=state.shrinkage, squared_norm=state.squared_norm, rounding=0.0, share=SHARE
-    )
+    rows = np.vstack(parts)
+    wanted = tolerance.smallest(squares_of(rows), mine.state, rounding=0.0, share=SHARE)
     mine.replace_rows(rows[:0])
-    mine = mine.resized(max(mine.setting.sketch_size, growth.bounded(wanted, mine.n_features)))
+    mine = mine.resized(max(mine.setting.sketch_size, tolerance.bounded(wanted, mine.n_features)))
     if known:
         _put_joined(mine, known, correction)
         return mine
@@ -91,12 +90,6 @@ def merge_growing(mine: Buffer, theirs: AnyBuffer, growth: Growth) -> Buffer:
         rows = _shrunk(mine, rows)
     mine.replace_rows(rows)
     return mine
-
-
-def merge_known(mine: AnyBuffer, theirs: AnyBuffer) -> None:
-    """Merge engines that keep a ledger."""
-    known = [mine.known(), theirs.known()]
-    _put_joined(mine, known, mine.take_over(theirs))
 
 
 def _put_joined(mine: AnyBuffer, known: Sequence[Known], correction: NDArray[Any] | None) -> None:
@@ -125,14 +118,10 @@ def put_known(engine: AnyBuffer, known: Known) -> None:
 
 def shrink_rows(rows: NDArray[Any], sketch_size: int) -> tuple[NDArray[Any], float]:
     """Shrink loose rows (m, d) once: return sketch_size - 1 rows, and the Delta that was removed."""
-    top = frexp(float(np.abs(rows).max(initial=0.0)))[1]
-    low, high, limit = SAFE_EXPONENTS[rows.dtype.itemsize]
-    exponent = 0 if low <= top <= high else max(-limit, min(limit, top))
+    exponent = exponent_for(frexp(float(np.abs(rows).max(initial=0.0)))[1], rows.dtype)
     if exponent:
         rows = np.ldexp(rows, -exponent)
-    setting = EngineSetting(sketch_size, buffer_size=max(0, len(rows) - sketch_size), solver="gram")
-    bench = DenseEngine(setting, rows.shape[1], dtype=rows.dtype)
-    kept = _flushed(bench, rows)
+    kept, bench = _flushed(rows, EngineSetting(sketch_size))
     with np.errstate(over="ignore", under="ignore"):
         lost = float(np.ldexp(bench.shrinkage, 2 * exponent))
     return np.ldexp(kept, exponent) if exponent else kept, lost
@@ -140,15 +129,17 @@ def shrink_rows(rows: NDArray[Any], sketch_size: int) -> tuple[NDArray[Any], flo
 
 def _shrunk(engine: AnyBuffer, rows: NDArray[Any]) -> NDArray[Any]:
     """Shrink loose rows once, as `engine` would do it, which takes note of Delta."""
-    setting = engine.setting.for_one_shrink(max(0, len(rows) - engine.setting.sketch_size))
-    bench = DenseEngine(setting, engine.n_features, dtype=engine.dtype)
-    kept = _flushed(bench, rows)
+    kept, bench = _flushed(rows, engine.setting)
     engine.state.shrinkage += bench.shrinkage
     engine.state.rounding = engine.joint_rounding(bench.rounding)
     return kept
 
 
-def _flushed(bench: DenseEngine, rows: NDArray[Any]) -> NDArray[Any]:
+def _flushed(rows: NDArray[Any], setting: EngineSetting) -> tuple[NDArray[Any], DenseEngine]:
+    """Return (the rows of one shrink of settled rows, the buffer that they passed)."""
+    size = setting.sketch_size
+    alone = EngineSetting(size, setting.share_lowered, buffer_size=max(0, len(rows) - size), solver="gram")
+    bench = DenseEngine(alone, rows.shape[1], dtype=rows.dtype)
     bench.replace_rows(rows, kept=False)
     bench.flush()
-    return bench.settled_rows()
+    return bench.settled_rows(), bench

@@ -1,6 +1,7 @@
 """The buffer of dense rows, for solvers gram and svd."""
 
 from math import ldexp
+from operator import attrgetter
 from typing import Any, ClassVar
 
 import numpy as np
@@ -26,9 +27,7 @@ class DenseEngine(SketchEngine[kernel.DenseState, NDArray[Any]]):
     kind = "dense"
     OWN: ClassVar[tuple[str, ...]] = ("buffer",)  # the names of ``own_arrays``
 
-    def __init__(self, setting: EngineSetting, n_features: int, *, dtype: np.dtype[Any]) -> None:
-        super().__init__(setting, n_features, dtype=dtype)
-        self.buffer = self.state.buffer
+    buffer = property(attrgetter("state.buffer"))
 
     @classmethod
     def capacity_for(cls, setting: EngineSetting) -> int:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from math import floor
 from typing import Literal, Self
 
-from fastsketch.sketching._engines._growth import Growth
+from fastsketch.sketching._engines._tolerance import Tolerance
 from fastsketch.sketching._random_maps import Compressor
 
 SolverName = Literal["auto", "gram", "svd", "exact"]
@@ -33,7 +33,7 @@ class EngineSetting:
     center: bool = False
     decay: float = 1.0
     compressor: Compressor | None = None
-    growth: Growth | None = None  # how sketch_size follows a tolerance
+    tolerance: Tolerance | None = None  # that sketch_size follows
     shrinks: int = 1  # that a buffer of sparse rows is for, of its own size
 
     @property
@@ -44,37 +44,16 @@ class EngineSetting:
     @property
     def grows(self) -> bool:
         """Return whether l follows a tolerance: a sum needs none."""
-        return self.growth is not None and self.solver != "exact"
+        return self.tolerance is not None and self.solver != "exact"
 
     @property
     def keeps_ledger(self) -> bool:
         """Return whether there is a ledger: a sum loses nothing."""
         return self.ledger and self.solver != "exact"
 
-    def for_one_shrink(self, buffer_size: int) -> Self:
-        """Return the setting of the same shrink for settled rows: neither decay nor centring."""
-        return replace(
-            self,
-            buffer_size=buffer_size,
-            solver="gram",
-            ledger=False,
-            center=False,
-            decay=1.0,
-            compressor=None,
-            growth=None,
-        )
-
     def of_size(self, sketch_size: int) -> Self:
         """Return the setting with another l."""
         return replace(self, sketch_size=sketch_size)
-
-    def behind_map(self, buffer_size: int) -> Self:
-        """Return the setting of the engine behind a random map: blocks come centred."""
-        return replace(self, buffer_size=buffer_size, center=False, compressor=None)
-
-    def dense(self, buffer_size: int) -> Self:
-        """Return the setting with a dense buffer of this size."""
-        return replace(self, buffer_size=buffer_size, solver="gram")
 
     def resolved(self, solver: str, buffer_size: int | None = None) -> Self:
         """Return the setting with the solver that is used, and the buffer size if it is known."""

@@ -13,7 +13,6 @@ from fastsketch.data.files import _checks as checks
 from fastsketch.sketching._engines._base import AnyBuffer
 from fastsketch.sketching._engines._dense_engine import DenseEngine
 from fastsketch.sketching._engines._engine_setting import EngineSetting
-from fastsketch.sketching._engines._growth import ALLOWANCE
 from fastsketch.sketching._engines._ledger import Known
 from fastsketch.sketching._leading_pairs import leading
 
@@ -68,7 +67,7 @@ class ExactEngine(DenseEngine):
     @property
     def is_settled_sum(self) -> bool:
         """Return whether there is nothing but the sum, which reading does not change and need not copy."""
-        return self.accumulated and not self.state.fill and self.setting.growth is None
+        return self.accumulated and not self.state.fill and self.setting.tolerance is None
 
     def gram(self) -> NDArray[np.float64]:
         """Return the full d x d matrix A'A; the buffer is settled."""
@@ -82,7 +81,7 @@ class ExactEngine(DenseEngine):
         state = self.state
         if not self.accumulated:
             rows = self.settled_rows()
-            if self.setting.growth is None and len(rows) <= self.setting.sketch_size:
+            if self.setting.tolerance is None and len(rows) <= self.setting.sketch_size:
                 return rows
             state.kept = state.fill  # settled rows are not to be settled again
         # One shrink of the exact matrix; only as many rows as columns: nothing to remove.
@@ -115,18 +114,12 @@ class ExactEngine(DenseEngine):
         """
         if self.state.fill:
             self.flush()
-        state, setting, growth, d = self.state, self.setting, self.setting.growth, self.n_features
-        wanted = min(d, setting.sketch_size if growth is None else max(FIRST_VECTORS, setting.sketch_size))
+        state, setting, tolerance, d = self.state, self.setting, self.setting.tolerance, self.n_features
+        wanted = min(d, setting.sketch_size if tolerance is None else max(FIRST_VECTORS, setting.sketch_size))
         values, vectors = self._top(wanted)
-        if growth is not None:
-            eps = float(np.finfo(self.dtype).eps)
-            size = growth.smallest(
-                values[::-1],
-                shrinkage=state.shrinkage,
-                squared_norm=state.squared_norm,
-                rounding=sqrt(state.rounding) + ALLOWANCE[self.dtype.itemsize] * eps * float(values[-1]),
-            )
-            setting = setting.of_size(growth.bounded(size, d))
+        if tolerance is not None:
+            size = tolerance.smallest_to_read(values[::-1], state, self.dtype)
+            setting = setting.of_size(tolerance.bounded(size, d))
             wanted = min(d, setting.sketch_size)
             if wanted > len(vectors):
                 vectors = top_eigh(self.cov.copy(), wanted)[1]
@@ -141,7 +134,7 @@ class ExactEngine(DenseEngine):
             return super().known(most, reduced=reduced)
         if self.state.fill:
             self.flush()
-        if most is None and self.setting.growth is not None:
+        if most is None and self.setting.tolerance is not None:
             values, vectors, _ = self._top_of_sum()
             squares, vectors = values[::-1][: len(vectors)], vectors[::-1]
         else:

@@ -3,7 +3,6 @@
 A shrink is made, and taken back if it has removed too much: the rows that led to it then go into a larger buffer.
 """
 
-from math import sqrt
 from typing import Any
 
 import numpy as np
@@ -14,9 +13,9 @@ from fastsketch.sketching._engines._dense_engine import DenseEngine
 from fastsketch.sketching._engines._engine_choice import AnyEngine
 from fastsketch.sketching._engines._engine_setting import exact_pays
 from fastsketch.sketching._engines._exact_engine import ExactEngine
-from fastsketch.sketching._engines._growth import ALLOWANCE, SHARE, Growth, squares_of
 from fastsketch.sketching._engines._mapped_engine import MappedEngine
 from fastsketch.sketching._engines._sparse_engine import SparseEngine
+from fastsketch.sketching._engines._tolerance import SHARE, Tolerance, squares_of
 
 Buffer = DenseEngine | SparseEngine
 Weights = NDArray[np.float64] | None
@@ -32,12 +31,12 @@ def updated(engine: AnyEngine, rows: Any, weights: Weights) -> AnyEngine:
         return engine
     n, step = rows.shape[0], engine.step(rows)
     try:
-        found: Buffer = engine.clone()
+        grown: Buffer = engine.clone()
         for start in range(0, n, step):
             part = None if weights is None else weights[start : start + step]
-            piece = found.checked(rows[start : start + step] if step < n else rows, part, offset=start)
-            found = _absorbed(found, piece, min(step, n - start), part)
-        return found
+            piece = grown.checked(rows[start : start + step] if step < n else rows, part, offset=start)
+            grown = _absorbed(grown, piece, min(step, n - start), part)
+        return grown
     except BaseException:
         _threads.settle()
         raise
@@ -60,42 +59,33 @@ def _absorbed(engine: Buffer, piece: Any, n: int, weights: Weights) -> Buffer:
     return engine
 
 
-def _rule(engine: Buffer) -> Growth:
-    growth = engine.setting.growth
-    assert growth is not None
-    return growth
+def _rule(engine: Buffer) -> Tolerance:
+    tolerance = engine.setting.tolerance
+    assert tolerance is not None
+    return tolerance
 
 
 def _too_much(engine: Buffer) -> bool:
     """Return whether shrinks have removed more than the tolerance leaves to them, though l may still grow."""
-    growth, size = _rule(engine), engine.setting.sketch_size
-    return growth.bounded(size + 1, engine.n_features) > size and _spent(engine, SHARE)
+    tolerance, size = _rule(engine), engine.setting.sketch_size
+    return tolerance.bounded(size + 1, engine.n_features) > size and tolerance.spent(engine.state, SHARE)
 
 
 def misses_tolerance(engine: AnyEngine) -> bool:
     """Return whether shrinks alone have removed more than the whole tolerance."""
-    return not isinstance(engine, MappedEngine) and engine.setting.grows and _spent(engine, 1.0)
-
-
-def _spent(engine: Buffer, share: float) -> bool:
-    state = engine.state
-    top = float(engine.lam[: state.kept].max(initial=0.0))
-    return _rule(engine).spent(state.shrinkage, state.squared_norm, top, share=share)
+    return not isinstance(engine, MappedEngine) and engine.setting.grows and _rule(engine).spent(engine.state, 1.0)
 
 
 def _with_room_for(engine: Buffer, part: Any, weights: Weights) -> Buffer:
     """Take a part that would lead to a shrink into a larger buffer instead."""
-    growth, d = _rule(engine), engine.n_features
-    larger = engine.resized(growth.bounded(growth.next_size(engine.setting.sketch_size), d))
+    tolerance, d = _rule(engine), engine.n_features
+    larger = engine.resized(tolerance.bounded(tolerance.next_size(engine.setting.sketch_size), d))
     larger.absorb(part, weights)
-    settled = larger.clone()
+    settled, wanted = larger.clone(), larger.setting.sketch_size
     squares, whole = settled.leading_squares()
-    state, wanted = settled.state, larger.setting.sketch_size
-    found = growth.smallest(
-        squares, shrinkage=state.shrinkage, squared_norm=state.squared_norm, rounding=0.0, share=SHARE
-    )
-    if whole or found <= len(squares):  # else the next shrink will say more
-        wanted = max(wanted, growth.bounded(found, d))
+    size = tolerance.smallest(squares, settled.state, rounding=0.0, share=SHARE)
+    if whole or size <= len(squares):  # else the next shrink will say more
+        wanted = max(wanted, tolerance.bounded(size, d))
     return _enlarged(larger, wanted)
 
 
@@ -131,20 +121,10 @@ def to_read(engine: AnyEngine) -> AnyEngine:
 
 def _smallest_size(engine: Buffer) -> int:
     """Return the smallest l that meets the tolerance, or the largest there is."""
-    settled = engine.clone()
+    tolerance, settled = _rule(engine), engine.clone()
     squares, whole = settled.leading_squares()
-    size = _smallest_for(squares, settled)
+    size = tolerance.smallest_to_read(squares, settled.state, settled.dtype)
     if not whole and size > len(squares):
         settled = engine.clone()
-        size = _smallest_for(squares_of(settled.settled_rows()), settled)
-    return _rule(engine).bounded(size, engine.n_features)
-
-
-def _smallest_for(squares: NDArray[np.float64], settled: Buffer) -> int:
-    state, eps = settled.state, float(np.finfo(settled.dtype).eps)
-    return _rule(settled).smallest(
-        squares,
-        shrinkage=state.shrinkage,
-        squared_norm=state.squared_norm,
-        rounding=sqrt(state.rounding) + ALLOWANCE[settled.dtype.itemsize] * eps * float(squares.max(initial=0.0)),
-    )
+        size = tolerance.smallest_to_read(squares_of(settled.settled_rows()), settled.state, settled.dtype)
+    return tolerance.bounded(size, engine.n_features)

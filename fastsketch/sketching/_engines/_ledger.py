@@ -56,10 +56,10 @@ def ledger_arrays(ledger: Ledger | None) -> Arrays:
 def validate_ledger(arrays: Arrays, side: int) -> None:
     """Raise ValueError unless a ledger of l = side could have these arrays."""
     for name in ("seen", "leaked"):
-        found = checks.finite(arrays, name, (side, side))
-        largest = float(np.abs(found).max(initial=0.0))
+        matrix = checks.finite(arrays, name, (side, side))
+        largest = float(np.abs(matrix).max(initial=0.0))
         checks.number_within(largest, f"the largest entry of {name!r}", 0.0, MOST)
-        if not (np.abs(found / 2 - found.T / 2) <= SYMMETRIC_WITHIN * largest + TINY).all():
+        if not (np.abs(matrix / 2 - matrix.T / 2) <= SYMMETRIC_WITHIN * largest + TINY).all():
             raise ValueError(f"array {name!r} must be symmetric")
     checks.number_within(float(checks.not_negative(arrays, "lost", (1,))[0]), "'lost'", 0.0, MOST)
 

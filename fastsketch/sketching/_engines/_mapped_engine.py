@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from math import ldexp
+from operator import attrgetter
 from typing import Any, Self
 
 import numpy as np
@@ -30,8 +31,7 @@ class MappedEngine:
 
     def __init__(self, setting: EngineSetting, n_features: int, *, dtype: np.dtype[Any]) -> None:
         compressor = setting.compressor
-        if compressor is None:
-            raise ValueError("an engine of mapped blocks needs a compressor")
+        assert compressor is not None  # or another engine is chosen
         self.setting = setting
         self.n_features = n_features
         self.dtype = dtype
@@ -53,40 +53,21 @@ class MappedEngine:
     @staticmethod
     def map_for(setting: EngineSetting, n_features: int) -> SizedMap:
         """Return the map that every block passes."""
-        if setting.compressor is None:
-            raise ValueError("an engine of mapped blocks needs a compressor")
+        assert setting.compressor is not None
         return sized(setting.compressor, rows_out=setting.sketch_size, n_features=n_features)
 
     @staticmethod
     def inner_setting(setting: EngineSetting, sized_map: SizedMap) -> EngineSetting:
         """Return the setting of the engine behind the map."""
-        return setting.behind_map(sized_map.rows_out if setting.buffer_size is None else setting.buffer_size)
+        buffer_size = sized_map.rows_out if setting.buffer_size is None else setting.buffer_size
+        return replace(setting, buffer_size=buffer_size, center=False, compressor=None)  # blocks come centred
 
     # -- the state, in the units of the inner engine ---------------------------------------------------------------
-    @property
-    def capacity(self) -> int:
-        """Return the number of rows of the buffer."""
-        return self.inner.capacity
-
-    @property
-    def exponent(self) -> int:
-        """Return the exponent of the inner engine, which stores everything divided by two to this power."""
-        return self.inner.exponent
-
-    @property
-    def shrinkage(self) -> float:
-        """Return Delta."""
-        return self.inner.shrinkage
-
-    @property
-    def squared_norm(self) -> float:
-        """Sum of the squared norms of the mapped rows."""
-        return self.inner.squared_norm
-
-    @property
-    def rounding(self) -> float:
-        """Return the square of the allowance for rounding in the certificate."""
-        return self.inner.rounding
+    capacity = property(attrgetter("inner.capacity"))
+    exponent = property(attrgetter("inner.exponent"))
+    shrinkage = property(attrgetter("inner.shrinkage"))
+    squared_norm = property(attrgetter("inner.squared_norm"))  # of the mapped rows
+    rounding = property(attrgetter("inner.rounding"))
 
     @property
     def mean(self) -> NDArray[np.float64]:
@@ -126,11 +107,11 @@ class MappedEngine:
             raise
 
     def _settle_block(self) -> None:
-        found = self.block.close()
-        correction = self._move_mean(found.mean, found.mean_low, found.weight)
-        self._settled_rows += found.n_rows
-        if len(found.rows):
-            self.inner.update(found.rows)
+        block = self.block.close()
+        correction = self._move_mean(block.mean, block.mean_low, block.weight)
+        self._settled_rows += block.n_rows
+        if len(block.rows):
+            self.inner.update(block.rows)
         if correction is not None:
             self.inner.update(correction)
         self.block.restart(self.block.index + 1)

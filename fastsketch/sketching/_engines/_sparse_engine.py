@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from math import ldexp
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -36,9 +37,7 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
 
     kind = "sparse"
 
-    def __init__(self, setting: EngineSetting, n_features: int, *, dtype: np.dtype[Any]) -> None:
-        super().__init__(setting, n_features, dtype=dtype)
-        self.z = self.state.z
+    z = property(attrgetter("state.z"))
 
     @classmethod
     def capacity_for(cls, setting: EngineSetting) -> int:
@@ -49,7 +48,7 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
     @classmethod
     def for_features(cls, setting: EngineSetting, n_features: int) -> EngineSetting:
         """Return the setting of a new stream of so many features."""
-        wide = n_features >= WIDE and setting.buffer_size is None and setting.growth is None and not setting.center
+        wide = n_features >= WIDE and setting.buffer_size is None and setting.tolerance is None and not setting.center
         return replace(setting, shrinks=SHRINKS if wide else 1)
 
     @classmethod
@@ -235,7 +234,8 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
         kept = self.state.kept
         if self._n_new and (self.setting.center or self.setting.decay != 1.0):
             # Few rows: let a dense buffer settle them, with room for a row between means.
-            setting = self.setting.dense(max(1, self.state.fill + 2 - self.setting.sketch_size))
+            room = max(1, self.state.fill + 2 - self.setting.sketch_size)
+            setting = replace(self.setting, buffer_size=room)
             twin = DenseEngine(setting, self.n_features, dtype=self.dtype)
             mine = self.arrays()
             # the dense buffer holds the newest row first, the longest kept row last

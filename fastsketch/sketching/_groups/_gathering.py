@@ -190,9 +190,9 @@ class Log:
         self._file.seek(0)
         step = max(1, READ_BYTES // self._row)
         while block := self._file.read(step * self._row):
-            found = np.frombuffer(block, np.uint8).reshape(-1, self._row)
-            rows = np.ascontiguousarray(found[:, 8:]).view(self._layout.dtype)
-            yield rows, np.ascontiguousarray(found[:, :8]).view(np.int64)[:, 0]
+            records = np.frombuffer(block, np.uint8).reshape(-1, self._row)
+            rows = np.ascontiguousarray(records[:, 8:]).view(self._layout.dtype)
+            yield rows, np.ascontiguousarray(records[:, :8]).view(np.int64)[:, 0]
 
     def close(self) -> None:
         """Give the space back."""

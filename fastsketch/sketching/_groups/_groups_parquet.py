@@ -47,7 +47,7 @@ def write_parquet(groups: "GroupSketches", file: BinaryIO) -> None:
             lengths = np.cumsum([0, *map(len, rows)]).astype(np.int32)
             flat = pa.FixedSizeListArray.from_arrays(pa.array(np.concatenate(rows).reshape(-1), number), d)
             arrays = {
-                name: pa.array(found, schema.field(name).type) for name, found in columns.items() if name != "sketch"
+                name: pa.array(values, schema.field(name).type) for name, values in columns.items() if name != "sketch"
             }
             arrays["sketch"] = pa.ListArray.from_arrays(pa.array(lengths), flat)
             writer.write_table(pa.table([arrays[name] for name, _ in fields], schema=schema))

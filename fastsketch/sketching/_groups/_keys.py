@@ -1,6 +1,6 @@
 """Keys of groups: integers or strings, each with a number by its first appearance."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -40,35 +40,35 @@ def as_keys(values: ArrayLike) -> list[Any]:
     KeyError_
         For a value that is missing, or none of the two, or of another type than the first.
     """
-    found = np.asarray(values)
-    if found.ndim != 1:
-        raise ValueError(f"the keys of groups must be one-dimensional, one for each row, got shape {found.shape}")
-    kind = found.dtype.kind
+    array = np.asarray(values)
+    if array.ndim != 1:
+        raise ValueError(f"the keys of groups must be one-dimensional, one for each row, got shape {array.shape}")
+    kind = array.dtype.kind
     if kind == "f":
-        return _integral(found)
-    if kind == "u" and found.size and int(found.max()) > MOST:
-        raise KeyError_(int(found.argmax()), f"has the key {found.max()}: it must be below 2**63")
-    keys = found.tolist()
+        return _integral(array)
+    if kind == "u" and array.size and int(array.max()) > MOST:
+        raise KeyError_(int(array.argmax()), f"has the key {array.max()}: it must be below 2**63")
+    keys = array.tolist()
     if kind in "iuU":
         return keys
-    if kind in "OT" and len(found):
+    if kind in "OT" and len(array):
         _check_objects(keys)
         return [int(key) for key in keys] if not isinstance(keys[0], str) else keys
-    if len(found):
-        raise ValueError(f"the keys of groups must be integers or strings, got {found.dtype}")
+    if len(array):
+        raise ValueError(f"the keys of groups must be integers or strings, got {array.dtype}")
     return []
 
 
-def _integral(found: NDArray[Any]) -> list[int]:
+def _integral(array: NDArray[Any]) -> list[int]:
     with np.errstate(invalid="ignore"):
-        bad = ~((np.abs(found) < 2.0**63) & (np.floor(found) == found))
+        bad = ~((np.abs(array) < 2.0**63) & (np.floor(array) == array))
     if bad.any():
         row = int(bad.argmax())
         why = (
-            "has no key (null)" if np.isnan(found[row]) else f"has the key {found[row]}: an integer or a string is one"
+            "has no key (null)" if np.isnan(array[row]) else f"has the key {array[row]}: an integer or a string is one"
         )
         raise KeyError_(row, why)
-    return found.astype(np.int64).tolist()
+    return array.astype(np.int64).tolist()
 
 
 def _check_objects(keys: list[Any]) -> None:
@@ -92,9 +92,9 @@ def _is_null(key: Any) -> bool:
     return key is None or (isinstance(key, float) and key != key) or type(key).__name__ in ("NAType", "NaTType")
 
 
-def kind_of(keys: Sequence[Key]) -> str:
+def kind_of(keys: Iterable[Key]) -> str:
     """Return what kind of keys these are, "str" or "int"."""
-    return "str" if keys and isinstance(keys[0], str) else "int"
+    return "str" if isinstance(next(iter(keys), None), str) else "int"
 
 
 # -- as arrays of a state file -------------------------------------------------------------------------------------

@@ -116,8 +116,8 @@ class Shelf:
         if self._file is not None:
             return self.read(0, self.n)
         if len(self._parts) != 1:
-            found = np.concatenate(self._parts) if self._parts else np.empty((0, self.width), self.dtype)
-            self._parts = [found]
+            whole = np.concatenate(self._parts) if self._parts else np.empty((0, self.width), self.dtype)
+            self._parts = [whole]
         return self._parts[0]
 
     def gathered(self, start: NDArray[np.int64], n: NDArray[np.int64]) -> Iterator[NDArray[Any]]:

@@ -16,7 +16,7 @@ from fastsketch._kernels.sketching import groups as kernel
 from fastsketch.data.sources import Source, naming
 from fastsketch.sketching._groups._gathering import Gathering
 from fastsketch.sketching._groups._keys import KeyMap, kind_of
-from fastsketch.sketching._groups._rows import KeyedRows, keyed
+from fastsketch.sketching._groups._rows import KeyedRows
 from fastsketch.sketching._groups._sketches import GroupMethod, GroupSketches
 from fastsketch.sketching._plain_rows import plain_rows
 
@@ -103,7 +103,7 @@ def sketch_groups(
     >>> {key: sketch.n_rows for key, sketch in groups.items()}
     {'north': 700, 'south': 300}
     """
-    found = GroupSketches(
+    groups = GroupSketches(
         sketch_size, method=method, alpha0=alpha0, beta=beta, buffer_size=buffer_size, center=center, dtype=dtype
     )
     max_memory = as_real(max_memory, "max_memory", 0.0, float(np.finfo(float).max))
@@ -116,41 +116,41 @@ def sketch_groups(
         "n_features": n_features,
         "zero_based": zero_based,
     }
-    rows = keyed(source, by, columns=columns, options=options)
-    _fill(found, rows, max_memory=max_memory, folder=None if folder is None else fspath(folder), progress=progress)
-    return found
+    rows = KeyedRows(source, by, columns=columns, options=options)
+    _fill(groups, rows, max_memory=max_memory, folder=None if folder is None else fspath(folder), progress=progress)
+    return groups
 
 
 def _fill(
-    found: GroupSketches, rows: KeyedRows, *, max_memory: float, folder: str | None, progress: bool | Progress | None
+    groups: GroupSketches, rows: KeyedRows, *, max_memory: float, folder: str | None, progress: bool | Progress | None
 ) -> None:
     index, packed = KeyMap(), None
     gathering: Gathering | None = None
-    told = _Told(progress, rows.source)
+    reported = _PassProgress(progress, rows.source)
     n_rows, place = 0, 0
     try:
         for batch, keys, first, position in rows.chunks():
             if not keys:
                 continue
             if gathering is None:
-                layout = found._layout(batch.shape[1], dtype=np.dtype(found.dtype or natural_dtype(batch.dtype)))
+                layout = groups._layout(batch.shape[1], dtype=np.dtype(groups.dtype or natural_dtype(batch.dtype)))
                 gathering = Gathering(layout, max_memory=max_memory, folder=folder)
             _check_kind(index, keys, rows, first)
             _add(gathering, as_rows(batch, gathering.layout.n_features), index.numbers(keys), len(index), rows, first)
             n_rows, place = first + batch.shape[0], position
-            told.say(n_rows, place, len(index), spilled=gathering.spilled)
+            reported.say(n_rows, place, len(index), spilled=gathering.spilled)
         if gathering is not None:
             packed = gathering.finish()
-            told.say(n_rows, place, len(index), spilled=gathering.spilled, final=True)
+            reported.say(n_rows, place, len(index), spilled=gathering.spilled, final=True)
     finally:
         if gathering is not None:
             gathering.close()
     if packed is not None:
-        found._take_packed(list(index), packed)
+        groups._take_packed(dict(index), packed)
 
 
-class _Told:
-    """Whoever wants to know how far a pass has come."""
+class _PassProgress:
+    """Line, or calls, that say how far a pass has come."""
 
     def __init__(self, wanted: bool | Progress | None, source: Source) -> None:
         if not (wanted is None or isinstance(wanted, bool) or callable(wanted)):
@@ -179,7 +179,7 @@ class _Told:
 
 
 def _check_kind(index: KeyMap, keys: list[Any], rows: KeyedRows, first: int) -> None:
-    if index and kind_of(keys[:1]) != kind_of([next(iter(index))]):
+    if index and kind_of(keys) != kind_of(index):
         raise ValueError(
             f"{rows.source.where(first)}: the key {keys[0]!r}, after {next(iter(index))!r}: "
             "keys must be all integers or all strings"

@@ -17,12 +17,12 @@ from fastsketch._kernels.sketching.state import NOTHING_SEEN, REFRESH, SketchSta
 from fastsketch.data.files import _checks as checks
 from fastsketch.data.files import _state as files
 from fastsketch.data.files._replacing import replacing
-from fastsketch.sketching._engines import EngineSetting, exponent_for
+from fastsketch.sketching._engines import exponent_for
 from fastsketch.sketching._frequent_directions import FrequentDirections
 from fastsketch.sketching._groups._keys import Key, key_arrays, keys_from, kind_of
 from fastsketch.sketching._groups._packed_groups import Packed
 from fastsketch.sketching._groups._store import EXPONENT, FILL, KEPT, N_ROWS, TOP, RecordLayout
-from fastsketch.sketching._methods import METHODS, share_lowered
+from fastsketch.sketching._methods import METHODS
 
 MOST = float(np.finfo(np.float64).max)
 # A ledger is as large again as the rows of a small sketch: "tfd" is for one sketch.
@@ -92,30 +92,19 @@ class GroupSketches(Mapping[Key, FrequentDirections], MergeableModel):
         return object.__hash__(self)
 
     def _check(self) -> None:
-        FrequentDirections(**self._of_a_group())  # which says what does not go together
-
-    def _of_a_group(self) -> dict[str, Any]:
-        return {**self.parameters, "solver": "gram"}
+        # the sketch of a group without rows, which says what does not go together
+        self._empty = FrequentDirections(**self.parameters, solver="gram")
 
     def _begin(self) -> None:
-        self._keys: list[Key] = []
         self._numbers: dict[Key, int] = {}
         self._packed: Packed | None = None
         self._last: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
 
     def _layout(self, n_features: int, *, dtype: np.dtype[Any]) -> RecordLayout:
-        setting = EngineSetting(
-            self.sketch_size,
-            share_lowered=share_lowered(self.method, beta=self.beta),
-            buffer_size=self.buffer_size,
-            solver="gram",
-            center=self.center,
-        )
-        return RecordLayout(setting, n_features, dtype=dtype)
+        return RecordLayout(self._empty._setting, n_features, dtype=dtype)
 
-    def _take_packed(self, keys: list[Key], packed: Packed) -> None:
-        self._keys, self._packed, self._last = keys, packed, None
-        self._numbers = {key: number for number, key in enumerate(keys)}
+    def _take_packed(self, numbers: dict[Key, int], packed: Packed) -> None:
+        self._numbers, self._packed, self._last = numbers, packed, None
 
     # -- a mapping -----------------------------------------------------------------------------------------------------
     @reads
@@ -123,13 +112,10 @@ class GroupSketches(Mapping[Key, FrequentDirections], MergeableModel):
         return self._sketch_at(self._numbers[key])
 
     def __iter__(self) -> Iterator[Key]:
-        return iter(self._keys)
+        return iter(self._numbers)
 
     def __len__(self) -> int:
-        return len(self._keys)
-
-    def __bool__(self) -> bool:
-        return bool(self._keys)
+        return len(self._numbers)
 
     def __contains__(self, key: object) -> bool:
         return key in self._numbers
@@ -147,7 +133,7 @@ class GroupSketches(Mapping[Key, FrequentDirections], MergeableModel):
         }
         # what a stranger's file holds of this group is checked now
         return FrequentDirections._built(
-            self._of_a_group(), {}, {"engine": about}, self._packed.one(number), trusted=False
+            {**self.parameters, "solver": "gram"}, {}, {"engine": about}, self._packed.one(number), trusted=False
         )
 
     # -- arrays --------------------------------------------------------------------------------------------------------
@@ -155,7 +141,7 @@ class GroupSketches(Mapping[Key, FrequentDirections], MergeableModel):
     @reads
     def group_keys(self) -> NDArray[Any]:
         """Return the keys, (n_groups,): int64, or strings."""
-        return np.array(self._keys, np.int64 if kind_of(self._keys) == "int" else np.str_)
+        return np.array([*self._numbers], np.int64 if kind_of(self._numbers) == "int" else np.str_)
 
     @property
     @reads
@@ -221,7 +207,7 @@ class GroupSketches(Mapping[Key, FrequentDirections], MergeableModel):
             return {}
         layout = self._packed.layout
         return {
-            "beta": FrequentDirections(**self._of_a_group()).resolved["beta"],
+            "beta": self._empty.resolved["beta"],
             "buffer_size": layout.capacity - self.sketch_size,
             "dtype": layout.dtype,
         }
@@ -249,9 +235,9 @@ class GroupSketches(Mapping[Key, FrequentDirections], MergeableModel):
             "n_features": layout.n_features,
             "buffer_size": layout.capacity - self.sketch_size,
             "dtype": layout.dtype.name,
-            "keys": kind_of(self._keys),
+            "keys": kind_of(self._numbers),
         }
-        return state, key_arrays(self._keys)
+        return state, key_arrays([*self._numbers])
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         if self._packed is None:
@@ -325,26 +311,29 @@ class GroupSketches(Mapping[Key, FrequentDirections], MergeableModel):
     def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
         self._begin()
         if state["n_groups"]:
-            self._take_packed(keys_from(arrays), Packed.of(self._layout_of(state), arrays))
+            numbers = {key: number for number, key in enumerate(keys_from(arrays))}
+            self._take_packed(numbers, Packed.of(self._layout_of(state), arrays))
 
     def _merge(self, other: "GroupSketches") -> None:
         assert self._packed is not None and other._packed is not None
-        if kind_of(self._keys) != kind_of(other._keys):
-            raise ValueError(f"other has keys of type {kind_of(other._keys)}, this model of {kind_of(self._keys)}")
-        keys = [*self._keys, *(key for key in other._keys if key not in self._numbers)]
+        mine, theirs = kind_of(self._numbers), kind_of(other._numbers)
+        if mine != theirs:
+            raise ValueError(f"other has keys of type {theirs}, this model of {mine}")
+        new = [key for key in other._numbers if key not in self._numbers]
+        numbers = {**self._numbers, **{key: len(self) + place for place, key in enumerate(new)}}
         packed = Packed(self._packed.layout)
-        packed.reserve(len(keys))
+        packed.reserve(len(numbers))
         if not (self._packed.rows.in_memory and other._packed.rows.in_memory):
             packed.to_file(self._packed.rows.folder or other._packed.rows.folder)
-        alone = np.array([number for number, key in enumerate(self._keys) if key not in other._numbers], np.int64)
+        alone = np.array([number for key, number in self._numbers.items() if key not in other._numbers], np.int64)
         packed.take(self._packed, alone, alone)
-        theirs = np.array([number for number, key in enumerate(other._keys) if key not in self._numbers], np.int64)
-        packed.take(other._packed, theirs, len(self) + np.arange(len(theirs)))
+        added = np.array([other._numbers[key] for key in new], np.int64)
+        packed.take(other._packed, added, len(self) + np.arange(len(added)))
         for key, number in self._numbers.items():
             if key in other._numbers:
                 both = self._sketch_at(number).merge(other._sketch_at(other._numbers[key]))
                 packed.take_one(number, both._seen_engine().arrays())
-        self._take_packed(keys, packed)
+        self._take_packed(numbers, packed)
 
 
 def _validate_tables(arrays: Arrays, layout: RecordLayout, n: int) -> None:
@@ -356,15 +345,15 @@ def _validate_tables(arrays: Arrays, layout: RecordLayout, n: int) -> None:
         raise ValueError("array 'book' must hold sums, got nan")
     fill, kept, top = count[:, FILL], count[:, KEPT], count[:, TOP]
     age = count[:, SketchState.COUNTS.index("age")]
-    for name, found, low, high in (
+    for name, column, low, high in (
         ("fill", fill, 0, layout.capacity - setting.center - 1),
         ("kept", kept, 0, setting.sketch_size),
         ("n_rows", count[:, N_ROWS], 0, checks.MOST_COUNT),
         ("age", age, -1, REFRESH),
         ("top", top, NOTHING_SEEN, 1025),
     ):
-        checks.number_within(int(found.min()), name, low, high)
-        checks.number_within(int(found.max()), name, low, high)
+        checks.number_within(int(column.min()), name, low, high)
+        checks.number_within(int(column.max()), name, low, high)
     if (kept > fill).any() or (count[:, N_ROWS] < fill - kept).any():
         raise ValueError("a group has more rows in its buffer than it has seen")
     seen = {value: exponent_for(value, layout.dtype) for value in np.unique(top).tolist()}

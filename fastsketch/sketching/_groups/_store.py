@@ -211,8 +211,8 @@ class Sorted:
         # a sort of short integers is one by digits
         narrow = which.astype(np.uint16) if n_groups <= 1 << 16 else which
         self.order: Numbers = np.argsort(narrow, kind="stable")
-        found = which[self.order]
-        starts = np.flatnonzero(np.append(True, found[1:] != found[:-1])) if len(found) else np.empty(0, np.int64)
-        self.group: Numbers = found[starts]
+        groups = which[self.order]
+        starts = np.flatnonzero(np.append(True, groups[1:] != groups[:-1])) if len(groups) else np.empty(0, np.int64)
+        self.group: Numbers = groups[starts]
         self.start: Numbers = np.append(starts, len(which)).astype(np.int64)
         self.more: Numbers = np.diff(self.start)

@@ -6,7 +6,7 @@ nothing. The rest of the tolerance is for the read-out, which brings the buffer 
 """
 
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, sqrt
 from typing import Any, Final, Literal
 
 import numpy as np
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fastsketch._core.threads import one_blas_thread
 from fastsketch._kernels.sketching.shrink import top_eigh
-from fastsketch._kernels.sketching.state import ROUNDING_PER_SVD
+from fastsketch._kernels.sketching.state import ROUNDING_PER_SVD, SketchState
 
 Reference = Literal["squared_norm", "largest_eigenvalue"]
 
@@ -29,10 +29,10 @@ ALLOWANCE: Final = {4: ROUNDING_PER_SVD + 8.0, 8: ROUNDING_PER_SVD + 128.0}
 
 
 @dataclass(frozen=True, slots=True)
-class Growth:
+class Tolerance:
     """The precision, and how far l may go for it."""
 
-    tolerance: float
+    value: float
     relative_to: Reference = "squared_norm"
     counts: float = 1.0  # share of Delta that the certificate counts: a half for rfd
     largest: int | None = None  # bound on l
@@ -40,39 +40,37 @@ class Growth:
 
     def allowed(self, squared_norm: float, top: float) -> float:
         """Return the certificate that the tolerance allows; `top`: a lower bound on the largest eigenvalue."""
-        return self.tolerance * (squared_norm if self.relative_to == "squared_norm" else max(top, 0.0))
+        return self.value * (squared_norm if self.relative_to == "squared_norm" else max(top, 0.0))
 
-    def spent(self, shrinkage: float, squared_norm: float, top: float, *, share: float = SHARE) -> bool:
-        """Return whether shrinks have removed more than their share."""
-        return self.counts * shrinkage > share * self.allowed(squared_norm, top)
+    def spent(self, state: SketchState, share: float) -> bool:
+        """Return whether shrinks have removed more than this share of what is allowed."""
+        top = float(np.asarray(state.lam)[: state.kept].max(initial=0.0))
+        return self.counts * state.shrinkage > share * self.allowed(state.squared_norm, top)
 
     def bounded(self, size: int, n_features: int) -> int:
         """Return l within its bounds: with one row more than columns nothing is ever removed."""
         size = max(2, min(size, n_features + 1))
         return size if self.largest is None else min(size, self.largest)
 
-    def smallest(
-        self,
-        squares: NDArray[np.float64],
-        *,
-        shrinkage: float,
-        squared_norm: float,
-        rounding: float,
-        share: float = 1.0,
-    ) -> int:
+    def smallest(self, squares: NDArray[np.float64], state: SketchState, *, rounding: float, share: float = 1.0) -> int:
         """Return the smallest l to which rows of these squared singular values (r, descending) may be shrunk.
 
-        `rounding` is the allowance that the certificate is to include.
+        `state`: what shrinks have removed so far; `rounding`: the allowance that the certificate is to include.
         """
         if len(squares) < 2:
             return 2
         delta = np.append(squares[1:], 0.0)  # of l = 2 .. r + 1
         if self.relative_to == "squared_norm":
-            allowed: Any = self.allowed(squared_norm, 0.0)
+            allowed: Any = self.allowed(state.squared_norm, 0.0)
         else:
-            allowed = self.tolerance * np.maximum(squares[0] - delta - rounding, 0.0)
-        fits = self.counts * (shrinkage + delta) + rounding <= share * allowed
+            allowed = self.value * np.maximum(squares[0] - delta - rounding, 0.0)
+        fits = self.counts * (state.shrinkage + delta) + rounding <= share * allowed
         return 2 + int(fits.argmax()) if fits.any() else len(squares) + 1
+
+    def smallest_to_read(self, squares: NDArray[np.float64], state: SketchState, dtype: np.dtype[Any]) -> int:
+        """Return the smallest l whose certificate, with the rounding of a last shrink and a read-out, is allowed."""
+        allowance = ALLOWANCE[dtype.itemsize] * float(np.finfo(dtype).eps) * float(squares.max(initial=0.0))
+        return self.smallest(squares, state, rounding=sqrt(state.rounding) + allowance)
 
     def next_size(self, size: int) -> int:
         """Return the least l to go on with, where a shrink to l = size removes too much."""
