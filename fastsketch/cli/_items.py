@@ -1,7 +1,6 @@
 """items: an item model of users' rows, as ``recommend`` reads it."""
 
 from argparse import Namespace
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -56,10 +55,9 @@ class Ones(Derived):
         """See Derived."""
         return Ones(source)
 
-    def read(self, start_row: int = 0) -> Iterator[tuple[Any, int]]:
-        """See Source."""
-        for rows, position in self._of.read(start_row):
-            yield _ones_of(rows), position
+    def made(self, rows: Any, first: int, spaces: Any) -> Any:
+        """See Derived."""
+        return _ones_of(rows)
 
     def identity(self) -> dict[str, Any]:
         """See Source."""

@@ -77,7 +77,7 @@ class TextReading:
         """Yield rows from start_row on with their labels."""
         if not isinstance(source, SvmlightSource):
             raise SourceError(f"{source.name} holds no labels: they are read from svmlight text and tables")
-        yield from source.labelled_chunks(start_row)
+        yield from source.read_beside(start_row)
 
 
 class LabelledTable(Source):

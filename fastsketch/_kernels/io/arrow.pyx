@@ -222,6 +222,11 @@ cdef inline bint without_nulls(const ArrowArray* array) noexcept nogil:
     return array.null_count == 0 or array.n_buffers == 0 or array.buffers[0] == NULL
 
 
+cdef inline bint is_there(const ArrowArray* array, Py_ssize_t place) noexcept nogil:
+    # whether the entry at `place` of the buffers is no null
+    return without_nulls(array) or is_set(<const uint8_t*> array.buffers[0], place)
+
+
 cdef inline bint is_sound(const ArrowArray* array, Py_ssize_t n_buffers) noexcept nogil:
     # whether what an array says of itself can be: counts that have a sum, and the buffers that its type has
     return (array != NULL and 0 <= array.length <= MOST and 0 <= array.offset <= MOST
@@ -318,9 +323,8 @@ cdef void lists(const Table* table, Py_ssize_t first, Py_ssize_t n, Py_ssize_t c
     cdef const ArrowArray* items = child.children[0]
     cdef Py_ssize_t i, k, place = table.array.offset + child.offset + first
     cdef int64_t start, length
-    cdef bint whole = without_nulls(child)
     for i in range(n):
-        if not whole and not is_set(<const uint8_t*> child.buffers[0], place + i):
+        if not is_there(child, place + i):
             for k in range(width):
                 out[i * ld + k] = <real> NAN
             continue
@@ -399,7 +403,7 @@ cdef class Batch:
         self.n_rows, self.n_columns = self.array.length, d
         if not without_nulls(&self.array):
             for j in range(self.n_rows):
-                if not is_set(<const uint8_t*> self.array.buffers[0], self.array.offset + j):
+                if not is_there(&self.array, self.array.offset + j):
                     raise ValueError(f"a table whose rows are null: row {j} is")
         self.columns = <Column*> calloc(max(d, 1), sizeof(Column))
         if self.columns == NULL:
@@ -424,23 +428,22 @@ cdef class Batch:
         return is_column(items, column.item) and (column.kind != FIXED_LISTS or column.width == 0 or (
             column.width > 0 and items.length // column.width >= child.offset + child.length))
 
-    def width(self, Py_ssize_t column, Py_ssize_t row=0):
-        """How many numbers a row of a column has: 1, or the length of a list."""
+    def first_width(self, Py_ssize_t column):
+        """How many numbers a row of a column has: 1, or the length of the first list that is there."""
         cdef Table table
-        cdef int64_t length = 1
+        cdef int64_t length
+        cdef Py_ssize_t row, place
         table.array, table.columns = &self.array, self.columns
-        if self._column(column, row).kind >= FIXED_LISTS:
-            length = length_of(&table, column, self.array.offset + self.array.children[column].offset + row)
-        if length < 0:
-            raise ValueError(f"column {column} has a list in row {row} that lies outside its entries")
-        return length
-
-    def is_null(self, Py_ssize_t column, Py_ssize_t row):
-        """Whether there is no number, or no list, in a row of a column."""
-        cdef bint none = self._column(column, row).kind == NULLS
-        cdef const ArrowArray* child = self.array.children[column]
-        return none or not (without_nulls(child) or is_set(
-            <const uint8_t*> child.buffers[0], self.array.offset + child.offset + row))
+        if self._column(column, 0).kind < FIXED_LISTS:
+            return 1
+        place = self.array.offset + self.array.children[column].offset
+        for row in range(self.n_rows):
+            if is_there(self.array.children[column], place + row):
+                length = length_of(&table, column, place + row)
+                if length < 0:
+                    raise ValueError(f"column {column} has a list in row {row} that lies outside its entries")
+                return length
+        return 1
 
     cdef Column* _column(self, Py_ssize_t column, Py_ssize_t row) except NULL:
         if not (0 <= column < self.n_columns and 0 <= row < self.n_rows):

@@ -11,7 +11,7 @@ from fastsketch.data.files._input import InputFile, SourceError
 from fastsketch.data.files._table import Cells, Dialect, Row, text_cells
 from fastsketch.data.sources._foreign import damaged, needs
 from fastsketch.data.sources._formats import refuse_lazy
-from fastsketch.data.sources._parquet import index_columns
+from fastsketch.data.sources._table_columns import index_columns
 
 PARQUET, ARROW = (".parquet", ".pq"), (".arrow", ".feather", ".ipc")
 # Rows of a table with types whose cells are made at a time.
@@ -86,7 +86,7 @@ def _arrow(path: Path, stack: ExitStack) -> tuple[list[str], Iterator[Any], int]
 
 
 def _index_of(schema: Any) -> list[str]:
-    return index_columns(schema.metadata, [(name, "", None, False) for name in schema.names])
+    return index_columns(schema.metadata, schema.names)
 
 
 def _read(path: Path, batches: Iterator[Any]) -> Iterator[Any]:

@@ -16,7 +16,7 @@ from fastsketch.data.files._table import Dialect
 from fastsketch.data.names._cells import ARROW, PARQUET, column_of, names_of
 from fastsketch.data.names._events import ColumnNames, places_of, read_events
 from fastsketch.data.sources._formats import refuse_lazy
-from fastsketch.data.sources._parquet import index_columns
+from fastsketch.data.sources._table_columns import index_columns
 
 # How the names of columns of ids may begin, in a data frame that is refused where a matrix is wanted.
 _USERS = ("user", "customer", "visitor", "member", "session", "person", "client", "account", "uid", "row")
@@ -78,7 +78,7 @@ def _places(columns: ColumnNames | None, names: Sequence[Any], metadata: dict[by
     if columns is not None:
         _check_columns(columns)
         return places_of(columns, names)
-    index = index_columns(metadata, [(str(name), "", None, False) for name in names])
+    index = index_columns(metadata, list(map(str, names)))
     places = [place for place, name in enumerate(names) if str(name) not in index]
     if len(places) not in (2, 3):
         raise ValueError(NAME_THEM.format(len(places)))

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -118,8 +118,7 @@ class CsrSource(FileSource):
         if not whole or not 0 < self.n_features <= MOST_FEATURES:
             of = self.size, self.n_features
             raise SourceError(f"{self.name} is damaged: lengths {lengths} of indptr, indices, data, shape {of}")
-        self.dtype = self._dtype = np.dtype(data.dtype).newbyteorder("=")
-        self.n_rows = self._length = self.size
+        self.dtype, self.n_rows = np.dtype(data.dtype).newbyteorder("="), self.size
         self._entries_of_row = lengths[1] / max(1, self.size)
 
     def _parts(self, found: Any) -> list[Any]:
@@ -135,34 +134,21 @@ class CsrSource(FileSource):
     @property
     def n_bytes(self) -> int:
         """See Source."""
-        return int((self._dtype.itemsize + 4) * self._entries_of_row * self.size) + 8 * self.size
-
-    def between(self, start: int, stop: int) -> Self:
-        """See Source."""
-        return self.varied(first_row=self.first_row + start, n_rows=stop - start, size=stop - start)
+        return int((np.dtype(self.dtype).itemsize + 4) * self._entries_of_row * self.size) + 8 * self.size
 
     def identity(self) -> dict[str, Any]:
         """See Source."""
-        found = {**super().identity(), "key": self._key}
-        return found if self.size == self._length else {**found, "rows": [self.first_row, self.size]}
+        return {**super().identity(), "key": self._key}
 
-    def read(self, start_row: int = 0) -> Iterator[tuple[Any, int]]:
-        """See Source."""
-        if start_row >= self.size:
-            return
-        self.check_unchanged()
+    def _chunks(self, start: int) -> Iterator[Any]:
         h5py = needs("h5py", ".h5ad files")
         with damaged(self.path, WHAT, self.check_unchanged), h5py.File(self.path, "r") as file:
-            indptr, indices, data = self._parts(within(file, self._key, self.path))
-            first, stop = self.first_row + start_row, self.first_row + self.size
-            for rows in self._stretches(indptr, indices, data, first, stop):
-                start_row += rows.shape[0]
-                yield rows, start_row
-        self.check_unchanged()
+            yield from self._stretches(*self._parts(within(file, self._key, self.path)), start, self._stop)
 
     def _stretches(self, indptr: Any, indices: Any, data: Any, first: int, stop: int) -> Iterator[Any]:
         csr: Any = import_module("scipy.sparse").csr_array
-        most = max(1, _source.CHUNK_BYTES // (self._dtype.itemsize + 4))  # entries of a chunk
+        dtype = np.dtype(self.dtype)
+        most = max(1, _source.CHUNK_BYTES // (dtype.itemsize + 4))  # entries of a chunk
         rows_at_once = 2 * int(most / max(self._entries_of_row, 1.0)) + 1
         while first < stop:
             ends = cast("NDArray[np.int64]", indptr[first : min(first + rows_at_once, stop) + 1].astype(np.int64))
@@ -177,12 +163,12 @@ class CsrSource(FileSource):
                     f"{self.name} is damaged: row {first + int(np.argmax(wide))} has more entries than columns"
                 )
             if n == 1:  # others are a chunk
-                n_bytes = (high - low) * (self._dtype.itemsize + indices.dtype.itemsize)
+                n_bytes = (high - low) * (dtype.itemsize + indices.dtype.itemsize)
                 check_held(n_bytes, self.file_bytes, self._most, f"{self.name}: row {first}")
             values, columns = data[low:high], indices[low:high]
             if len(columns) and (int(columns.min()) < 0 or int(columns.max()) >= self.n_features):
                 raise SourceError(f"{self.name} is damaged: an index beyond its columns after row {first}")
             columns = columns.astype(np.int32, copy=False)
             pointers = (ends[: n + 1] - low).astype(np.int32)
-            yield csr((values.astype(self._dtype, copy=False), columns, pointers), shape=(n, self.n_features))
+            yield csr((values.astype(dtype, copy=False), columns, pointers), shape=(n, self.n_features))
             first += n

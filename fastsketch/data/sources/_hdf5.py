@@ -17,7 +17,7 @@ from fastsketch.data.sources._file_sources import FileSource
 from fastsketch.data.sources._foreign import damaged, needs
 from fastsketch.data.sources._formats import Options
 from fastsketch.data.sources._source import Source
-from fastsketch.data.sources._stored import InChunks, check_held, check_matrix, read_dataset
+from fastsketch.data.sources._stored import InChunks, check_matrix
 
 WHAT = "HDF5 file"
 # Soft links behind one name, as in HDF5.
@@ -151,43 +151,23 @@ class HdfSource(InChunks, FileSource):
         super().__init__(path)
         self._key: str = found.name
         self.name = f"{path}, {found.name}"
-        self.dtype = self._dtype = check_matrix(found.shape or (), found.dtype, self.name)
-        self.size, self.n_features = (int(size) for size in found.shape)
-        check_held(self.n_features * self.dtype.itemsize, self.file_bytes, max_unpacked, f"{self.name}: a row")
-        self.n_rows = self._length = self.size
-        self._chunk_rows = int(found.chunks[0]) if found.chunks else 1
+        self._describe(found, int(found.chunks[0]) if found.chunks else 1, self.file_bytes, max_unpacked)
 
     def identity(self) -> dict[str, Any]:
         """See Source."""
-        found = {**super().identity(), "key": self._key}
-        return found if self.size == self._length else {**found, "rows": [self.first_row, self.size]}
+        return {**super().identity(), "key": self._key}
 
-    def read(self, start_row: int = 0) -> Iterator[tuple[NDArray[Any], int]]:
-        """See Source."""
-        if start_row >= self.size:
-            return
-        self.check_unchanged()
+    def _chunks(self, start: int) -> Iterator[NDArray[Any]]:
         h5py = needs("h5py", "HDF5 files")
         spaces = Spaces()
         with damaged(self.path, WHAT, self.check_unchanged), h5py.File(self.path, "r") as file:
             found = dataset(file, self._key, self.path)
-            if found.shape[0] < self.first_row + self.size or found.shape[1] != self.n_features:
+            if found.shape[0] < self._stop or found.shape[1] != self.n_features:
                 raise SourceError(f"{self.name} has changed since it was opened: its shape is {found.shape}")
 
-            def get(start: int, stop: int) -> NDArray[Any]:
-                rows = spaces.next((stop - start, self.n_features), self._dtype)
-                found.read_direct(rows, np.s_[start:stop])
+            def get(first: int, stop: int) -> NDArray[Any]:
+                rows = spaces.next((stop - first, self.n_features), self.dtype)
+                found.read_direct(rows, np.s_[first:stop])
                 return rows
 
-            for rows in read_dataset(
-                get,
-                self.first_row + start_row,
-                self.size - start_row,
-                self._chunk_rows,
-                n_features=self.n_features,
-                dtype=self._dtype,
-                name=self.name,
-            ):
-                start_row += len(rows)
-                yield rows, start_row
-        self.check_unchanged()
+            yield from self._by_chunks(get, start)

@@ -49,7 +49,7 @@ def _of_one_width(sources: list[Source]) -> list[Source]:
             f"the inputs differ in their number of columns: {fixed[0].name} has {fixed[0].n_features}, {wide.name} has "
             f"{width}"
         )
-    return [source.widened(width) if isinstance(source, SvmlightSource) else source for source in sources]
+    return [source.varied(n_features=width) if isinstance(source, SvmlightSource) else source for source in sources]
 
 
 class Joined(Source):

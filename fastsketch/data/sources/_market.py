@@ -10,11 +10,13 @@ from numpy.typing import NDArray
 
 from fastsketch._core.validation import as_rows
 from fastsketch._kernels.io import table as kernel
-from fastsketch.data.files._input import FREE_BYTES, InputFile, Opened, SourceError, whole_lines
+from fastsketch.data.files._input import FREE_BYTES, InputFile, SourceError, whole_lines
 from fastsketch.data.files._table import no_number
 from fastsketch.data.sources._arrays import ArraySource
+from fastsketch.data.sources._formats import Options
 from fastsketch.data.sources._npz_source import SparseMatrix
 from fastsketch.data.sources._source import Source
+from fastsketch.data.sources._streams import Stream
 
 BLOCK_BYTES, LONGEST_LINE = 4 << 20, 1 << 20
 
@@ -25,15 +27,14 @@ _BANNER = re.compile(
 _SIZES = re.compile(rb"[ \t]*([0-9]{1,18})[ \t]+([0-9]{1,18})(?:[ \t]+([0-9]{1,18}))?[ \t]*\r?")
 
 
-def open_market(path: Path, max_unpacked: int | None = None, *, file: Opened | None = None) -> Source:
+def open_market(path: Path, options: Options, stream: Stream | None = None) -> Source:
     """Return the matrix in a file, or in a stream that is read once and held."""
-    if file is not None:
-        name = "standard input" if str(path) == "-" else str(path)
-        with file, InputFile(path, file) as text:
-            source = ArraySource(_MarketReader(text, name).matrix(), name=name)
-        source.repeatable = False
-        return source
-    return MarketMatrix(path, max_unpacked)
+    if stream is None:
+        return MarketMatrix(path, options)
+    with stream.held(options.max_unpacked), InputFile(path, stream) as text:
+        source = ArraySource(_MarketReader(text, stream.name).matrix(), name=stream.name)
+    source.repeatable = False
+    return source
 
 
 class MarketMatrix(SparseMatrix):

@@ -39,7 +39,7 @@ from fastsketch.data.files._table import (
 )
 from fastsketch.data.sources import _source
 from fastsketch.data.sources._formats import Options
-from fastsketch.data.sources._select import positions
+from fastsketch.data.sources._names import positions
 from fastsketch.data.sources._streams import Stream
 from fastsketch.data.sources._table_columns import CHOOSE
 from fastsketch.data.sources._text import TextSource
@@ -58,11 +58,11 @@ class TableText(TextSource):
 
     dtype = np.dtype(np.float64)
 
-    def __init__(self, path: Path, options: Options, *, file: Stream | None = None) -> None:
-        super().__init__(path, file)
+    def __init__(self, path: Path, options: Options, stream: Stream | None = None) -> None:
+        super().__init__(path, stream)
         beside, dialect = options.beside, options.dialect
         self._decimal = dialect.decimal
-        self._delimiter, rows = self._first_rows(dialect, file)
+        self._delimiter, rows = self._first_rows(dialect)
         if dialect.header is None and any(isinstance(column, str) for column in (beside, *(options.columns or ()))):
             dialect = dialect._replace(header=True)
         self._dialect, self._width = dialect, len(rows[0][1])
@@ -125,11 +125,11 @@ class TableText(TextSource):
         return found
 
     # -- the first lines -------------------------------------------------------------------------------------------
-    def _first_rows(self, dialect: Dialect, file: Stream | None) -> tuple[str, list[Row]]:
+    def _first_rows(self, dialect: Dialect) -> tuple[str, list[Row]]:
         """Return (what divides columns, cells of the first line, of the second and of others that are at hand)."""
         lines: list[tuple[int, str]] = []
         start = b""
-        for number, line in self._look(file):
+        for number, line in self._look():
             start = start or line[:4]
             if start == ZIP:
                 raise SourceError(f"{self.name} is not text: {WORKBOOK}")
@@ -159,9 +159,9 @@ class TableText(TextSource):
                 raise SourceError(f"{self.name}, line {number}: {error}") from None
         return separator, rows
 
-    def _look(self, file: Stream | None) -> Iterator[tuple[int, bytes]]:
+    def _look(self) -> Iterator[tuple[int, bytes]]:
         """Yield the first lines, and their numbers; of a stream as many as are needed, and they will be read again."""
-        if file is None:
+        if self._stream is None:
             with InputFile(self.path) as text:
                 number = seen = 0
                 for block in whole_lines(text, LOOK_BYTES, LONGEST_LINE):
@@ -176,7 +176,7 @@ class TableText(TextSource):
             return
         size = LOOK_BYTES
         while True:
-            head = file.head(size, lines=2)
+            head = self._stream.head(size, lines=2)
             full = len(head) < size or head.count(b"\n") >= 2
             if full or size > LONGEST_LINE:
                 break
@@ -198,45 +198,26 @@ class TableText(TextSource):
         return bool(found)
 
     # -- rows ------------------------------------------------------------------------------------------------------
-    def read(self, start_row: int = 0) -> Iterator[tuple[NDArray[np.float64], int]]:
-        """See Source."""
-        for rows, _, position in self._blocks(start_row):
-            yield rows, position
-
-    def read_beside(self, start_row: int = 0) -> Iterator[tuple[NDArray[np.float64], NDArray[Any], int]]:
-        """See Source: the values are str, None where a cell is empty."""
-        for rows, values, position in self._blocks(start_row):
-            yield rows, np.empty(0, object) if values is None else values, position
-
-    def _blocks(self, start_row: int) -> Iterator[tuple[NDArray[np.float64], NDArray[Any] | None, int]]:
+    def _blocks(self, file: InputFile) -> Iterator[tuple[NDArray[np.float64], NDArray[Any]]]:
         # numbers of text take more room than their digits: of "0," four times
-        row, line, block_bytes = 0, 0, max(1, _source.CHUNK_BYTES // 4)
+        line, block_bytes = 0, max(1, _source.CHUNK_BYTES // 4)
         left_out = self._header and not self._from
-        with self.opened() as file:
-            for piece in whole_lines(file, block_bytes, LONGEST_LINE):
-                text = piece
-                if not line and not self._from and bytes(piece[:3]) == BYTE_ORDER_MARK:
-                    text = piece[3:]
-                while left_out and len(text):
-                    end = bytes(text[: 1 << 12]).find(b"\n")
-                    end = bytes(text).find(b"\n") if end < 0 else end
-                    left_out = not bytes(text[:end]).strip()
-                    rest, line = text[end + 1 :], line + 1
-                    if text is not piece:
-                        text.release()
-                    text = rest
+        for piece in whole_lines(file, block_bytes, LONGEST_LINE):
+            start = 0
+            if not line and not self._from and bytes(piece[:3]) == BYTE_ORDER_MARK:
+                start = 3
+            while left_out and start < len(piece):
+                with piece[start : start + (1 << 12)] as near, piece[start:] as rest:
+                    end = bytes(near).find(b"\n")
+                    end = start + (bytes(rest).find(b"\n") if end < 0 else end)
+                left_out = not bytes(piece[start:end]).strip()
+                start, line = end + 1, line + 1
+            with piece[start:] as text:  # released, or the buffer that it stands in cannot change its length
                 rows, values, newlines = self._parsed(text, line)
-                line += newlines
-                first, row = row, row + len(rows)
-                if text is not piece:
-                    text.release()  # or the buffer that it stands in cannot change its length
-                if row <= start_row:
-                    continue
-                skipped = max(0, start_row - first)
-                position = min(self.size, file.place) if self.repeatable else file.place
-                yield rows[skipped:], None if values is None else values[skipped:], position
+            line += newlines
+            yield rows, values
 
-    def _parsed(self, text: Any, line: int) -> tuple[NDArray[np.float64], NDArray[Any] | None, int]:
+    def _parsed(self, text: Any, line: int) -> tuple[NDArray[np.float64], NDArray[Any], int]:
         beside = self._beside is not None
         try:
             rows, cells, _, newlines = kernel.parse_block(
@@ -256,7 +237,7 @@ class TableText(TextSource):
                     hint = f": {CHOOSE}, unless this is one"
             raise SourceError(f"{self.name}, line {self.line_at(line + before)}: {where}{why}{hint}") from None
         if cells is None:
-            return rows, None, newlines
+            return rows, np.empty(0, object), newlines
         values = np.empty(len(rows), object)
         content = bytes(text)
         for k, (start, length) in enumerate(cells.tolist()):

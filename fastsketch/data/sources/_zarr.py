@@ -15,7 +15,7 @@ from fastsketch.data.sources._foreign import damaged, needs
 from fastsketch.data.sources._formats import Options
 from fastsketch.data.sources._hdf5 import the_only_one
 from fastsketch.data.sources._source import Source
-from fastsketch.data.sources._stored import InChunks, check_held, check_matrix, read_dataset
+from fastsketch.data.sources._stored import InChunks, check_matrix
 
 WHAT = "Zarr array"
 
@@ -76,14 +76,9 @@ class ZarrSource(InChunks):
     """The rows of an array in a folder or a zip file."""
 
     def __init__(self, path: Path, key: str, found: Any, stamp: tuple[int, str], max_unpacked: int | None) -> None:
-        self.path, self._key = path, key
+        self.path, self._key, self._stamp = path, key, stamp
         self.name = f"{path}, {key}" if key else str(path)
-        self.dtype = self._dtype = check_matrix(found.shape, found.dtype, self.name)
-        self.size, self.n_features = (int(size) for size in found.shape)
-        self.n_rows = self._length = self.size
-        self._chunk_rows = _chunk_rows(found)
-        self._stamp = stamp
-        check_held(self.n_features * self.dtype.itemsize, stamp[0], max_unpacked, f"{self.name}: a row")
+        self._describe(found, _chunk_rows(found), stamp[0], max_unpacked)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "path": self.path.absolute()}
@@ -100,31 +95,15 @@ class ZarrSource(InChunks):
         """See Source."""
         self.check_unchanged()
         n_bytes, digest = self._stamp
-        found: dict[str, Any] = {"path": str(self.path.resolve()), "format": ".zarr", "key": self._key}
-        found |= {"bytes": n_bytes, "digest": digest}
-        return found if self.size == self._length else {**found, "rows": [self.first_row, self.size]}
+        found = {"path": str(self.path.resolve()), "format": ".zarr", "key": self._key}
+        return {**found, "bytes": n_bytes, "digest": digest, **super().identity()}
 
-    def read(self, start_row: int = 0) -> Iterator[tuple[NDArray[Any], int]]:
-        """See Source."""
-        if start_row >= self.size:
-            return
-        self.check_unchanged()
+    def _chunks(self, start: int) -> Iterator[NDArray[Any]]:
         zarr = needs("zarr", "Zarr arrays")
         with damaged(self.path, WHAT, self.check_unchanged):
             found = _opened(zarr, self.path)
             found = found[self._key] if self._key else found
-            for rows in read_dataset(
-                lambda start, stop: np.ascontiguousarray(found[start:stop], self._dtype),
-                self.first_row + start_row,
-                self.size - start_row,
-                self._chunk_rows,
-                n_features=self.n_features,
-                dtype=self._dtype,
-                name=self.name,
-            ):
-                start_row += len(rows)
-                yield rows, start_row
-        self.check_unchanged()
+            yield from self._by_chunks(lambda a, b: np.ascontiguousarray(found[a:b], self.dtype), start)
 
 
 def stamp_of(path: Path) -> tuple[int, str]:
