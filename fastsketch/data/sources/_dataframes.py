@@ -105,7 +105,7 @@ class StreamSource(ColumnSource):
         with damaged(self.name, self.what):
             first = next(self._batches, None)
             self._batches = chain([] if first is None else [first], self._batches)
-            return 1 if first is None else first.first_width(column)
+            return first_width([] if first is None else [first], column)
 
     def _pieces(self, group: int) -> Iterator[Piece]:
         for batch in self._batches:
