@@ -9,8 +9,8 @@ from typing import Self
 import numpy as np
 
 from fastsketch._kernels.codes import scan as kernel
-from fastsketch.neighbours.codes._chosen import Places
 from fastsketch.neighbours.codes._layout import Codes, Layout
+from fastsketch.neighbours.codes._search_arguments import Places
 
 # Rows of a block.
 ROWS = kernel.BLOCK_ROWS

@@ -11,8 +11,8 @@ from fastsketch._core.validation import no_mask
 from fastsketch.data.files._checks import MOST_COUNT
 from fastsketch.neighbours.codes import Encoder
 from fastsketch.neighbours.index._places import Ids, Positions, ascends
-from fastsketch.neighbours.index._room import CodedBatch, SegmentRoom, empty_room
 from fastsketch.neighbours.index._segment import SEGMENT_ROWS, Segment, joined
+from fastsketch.neighbours.index._segment_room import CodedBatch, SegmentRoom, empty_room
 
 # Ids that an error names.
 SHOWN = 5

@@ -21,8 +21,8 @@ from fastsketch.neighbours.index._index_search import given_rows
 from fastsketch.neighbours.index._manifest import ROW_TYPES
 from fastsketch.neighbours.index._places import Ids, with_run
 from fastsketch.neighbours.index._readable_index import ReadableIndex
-from fastsketch.neighbours.index._room import CodedBatch, empty_room
 from fastsketch.neighbours.index._segment import Segment, kind_for, pieces
+from fastsketch.neighbours.index._segment_room import CodedBatch, empty_room
 
 KeptRows = Literal["float16", "float32"] | None
 KEPT: Final = (None, *ROW_TYPES)

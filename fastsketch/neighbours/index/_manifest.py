@@ -17,8 +17,8 @@ from fastsketch.neighbours.codes._search import METRICS, as_metric
 from fastsketch.neighbours.index._contents import Contents
 from fastsketch.neighbours.index._index_files import MANIFEST, as_name, open_array, read_encoder
 from fastsketch.neighbours.index._places import ascends, with_run
-from fastsketch.neighbours.index._room import empty_room
 from fastsketch.neighbours.index._segment import CODES, IDS, REMOVED, ROWS, Segment, Written, kind_for
+from fastsketch.neighbours.index._segment_room import empty_room
 
 KIND = "CodeIndex"
 ROW_TYPES: dict[str, np.dtype[Any]] = {"float16": np.dtype(np.float16), "float32": np.dtype(np.float32)}
