@@ -109,6 +109,8 @@ class Cells:
         What a row is in messages.
     wanted : int, default 1
         Cells that a row has at least.
+    numbers : bool, default False
+        Whether a row holds numbers: one of words alone is a header then, and one with words or years is no row.
 
     Attributes
     ----------
@@ -118,6 +120,8 @@ class Cells:
         The first rows, at most DECIDING_LINES of them.
     width, begins : int
         Cells of a row; the line of the first, be it a header. 0 if there is none.
+    separator : str
+        What divides the cells of text.
 
     Raises
     ------
@@ -135,9 +139,10 @@ class Cells:
         size: int = 0,
         unit: str = "line",
         wanted: int = 1,
+        numbers: bool = False,
     ) -> None:
-        self.name, self.unit, self.position, self.size = name, unit, position, size
-        self.decimal = dialect.decimal
+        self.name, self.unit, self.position, self.size, self._numbers = name, unit, position, size, numbers
+        self.decimal, self.separator = dialect.decimal, ""
         self.first = list(islice(rows, DECIDING_LINES))
         self._rest: Iterator[Row] = rows
         self._head: list[str] | None = None
@@ -163,6 +168,12 @@ class Cells:
             return False
         rows = [cells for _, cells in self.first]
         found = tell_header(rows, dialect.decimal)
+        if self._numbers and not found:
+            if found is None and all(is_name(cell, dialect.decimal) for cell in head):
+                found = True  # as a row it would be refused
+            else:
+                odd = begins_with_years(rows) or WORD in (kind_of(cell, dialect.decimal) for cell in head)
+                found = None if odd else False
         if found is None:
             divided = "" if self.width > 1 else f"; {UNDIVIDED}"
             raise self.error(self.begins, f"{listed(head)}: {UNTOLD}{divided}")
@@ -196,37 +207,42 @@ UNDIVIDED = "tabs, semicolons and commas divide columns, or what --set separator
 UNTOLD = "nothing tells whether this is a header: say --set header=yes or --set header=no (header=True or header=False)"
 
 
-def text_cells(file: InputFile, dialect: Dialect, *, size: int = 0, wanted: int = 1) -> Cells:
+def text_cells(file: InputFile, dialect: Dialect, *, longest: int = LONGEST_LINE, **options: Any) -> Cells:
     """Return the rows of a table in text, of an open file.
 
     UTF-8 with tabs, semicolons, commas or what `dialect` has between columns; every line has as many as the first. A
     cell that begins with a quote ends with one on the same line, and "" within it is a quote; no other cell holds
-    quotes. Lines that are blank are skipped.
+    quotes. Lines that are blank are skipped. `options` are those of ``Cells``; rows of `numbers` end before one, not the
+    first, that is no such row: whoever parses them says what is wrong with it.
     """
-    lines = _lines(file)
+    lines = _lines(file, longest)
     first = list(islice(lines, DECIDING_LINES))
     separator = separator_of(str(file.path), first, dialect)
-    rows = _split(file, chain(first, lines), separator)
-    return Cells(str(file.path), rows, dialect, position=lambda: file.place, size=size, wanted=wanted)
+    rows = _split(file, chain(first, lines), separator, strict=not options.get("numbers"))
+    cells = Cells(str(file.path), rows, dialect, position=lambda: file.place, **options)
+    cells.separator = separator
+    return cells
 
 
-def _split(file: InputFile, lines: Iterator[tuple[int, str]], separator: str) -> Iterator[Row]:
+def _split(file: InputFile, lines: Iterator[tuple[int, str]], separator: str, *, strict: bool) -> Iterator[Row]:
     width = 0
-    for number, line in lines:
+    for count, (number, line) in enumerate(lines):
         try:
             cells = cells_of(line, separator)
             width = width or len(cells)
             if len(cells) != width:
                 raise ValueError(f"there are {len(cells)} columns, in the first line {width}")
         except ValueError as error:
+            if count and not strict:
+                return
             raise SourceError(f"{file.path}, line {number}: {error}") from None
         yield number, cells
 
 
-def _lines(file: InputFile) -> Iterator[tuple[int, str]]:
+def _lines(file: InputFile, longest: int) -> Iterator[tuple[int, str]]:
     """Yield the lines that are not blank, without their ends, and their numbers from 1."""
     number, start = 0, b""
-    for piece in whole_lines(file, BLOCK_BYTES, LONGEST_LINE):
+    for piece in whole_lines(file, BLOCK_BYTES, longest):
         start = start or bytes(piece[:4])
         block = bytes(piece) if number else bytes(piece).removeprefix(BYTE_ORDER_MARK)
         if (at := block.find(b"\0")) >= 0:
