@@ -212,8 +212,8 @@ def text_cells(file: InputFile, dialect: Dialect, *, longest: int = LONGEST_LINE
 
     UTF-8 with tabs, semicolons, commas or what `dialect` has between columns; every line has as many as the first. A
     cell that begins with a quote ends with one on the same line, and "" within it is a quote; no other cell holds
-    quotes. Lines that are blank are skipped. `options` are those of ``Cells``; rows of `numbers` end before one, not the
-    first, that is no such row: whoever parses them says what is wrong with it.
+    quotes. Lines that are blank are skipped. `options` are those of ``Cells``; rows of `numbers` end before one that
+    is no such row, unless it is the first: whoever parses them says what is wrong with it.
     """
     lines = _lines(file, longest)
     first = list(islice(lines, DECIDING_LINES))

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from fastsketch.data.files._input import InputFile, SourceError
 from fastsketch.data.files._table import Cells, Dialect, Row, text_cells
+from fastsketch.data.names._id_columns import is_missing
 from fastsketch.data.sources._foreign import damaged, needs
 from fastsketch.data.sources._formats import refuse_lazy
 from fastsketch.data.sources._table_columns import index_columns
@@ -143,7 +144,7 @@ def _texts(column: Any, where: str) -> list[str]:
 
 
 def _text(value: Any) -> str:
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+    if is_missing(value):
         return ""
     if isinstance(value, float):
         return "" if value != value else str(int(value)) if abs(value) <= EXACT and value.is_integer() else repr(value)

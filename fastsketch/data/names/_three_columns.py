@@ -15,6 +15,7 @@ from fastsketch.data.files._input import SourceError
 from fastsketch.data.files._table import Dialect
 from fastsketch.data.names._cells import ARROW, PARQUET, column_of, names_of
 from fastsketch.data.names._events import ColumnNames, places_of, read_events
+from fastsketch.data.sources._foreign import needs
 from fastsketch.data.sources._formats import refuse_lazy
 from fastsketch.data.sources._table_columns import index_columns
 
@@ -68,7 +69,7 @@ def _only_arrow(frame: Any) -> bool:
 def of_frame(frame: Any, columns: ColumnNames | None) -> Three:
     """Return the columns of a data frame: those that are named, or all, which are two or three then."""
     if _only_arrow(frame):
-        frame = _pyarrow("a table with __arrow_c_stream__ alone").table(frame)
+        frame = needs("pyarrow", "a table with __arrow_c_stream__ alone").table(frame)
     places = _places(columns, names_of(frame), getattr(getattr(frame, "schema", None), "metadata", None))
     return Three(*_filled([column_of(frame, place) for place in places]))
 
@@ -103,15 +104,8 @@ def of_file(path: str | PathLike[str], columns: ColumnNames | None, dialect: Dia
     return _of_text(path, columns, dialect)
 
 
-def _pyarrow(what: str) -> Any:
-    try:
-        return import_module("pyarrow")
-    except ImportError:
-        raise ImportError(f"{what} is read by pyarrow: pip install 'fastsketch[arrow]'") from None
-
-
 def _of_arrow_file(path: Path, columns: ColumnNames | None) -> Three:
-    arrow = _pyarrow(str(path))
+    arrow = needs("pyarrow", str(path))
     try:
         if path.suffix.lower() in PARQUET:
             parquet = import_module("pyarrow.parquet")
@@ -119,10 +113,8 @@ def _of_arrow_file(path: Path, columns: ColumnNames | None) -> Three:
             chosen = [schema.names[place] for place in _places(columns, schema.names, schema.metadata)]
             return of_frame(parquet.read_table(path, columns=chosen), chosen)
         return of_frame(import_module("pyarrow.feather").read_table(path), columns)
-    except OSError as error:
-        raise SourceError(f"{path} cannot be read: {error.strerror or error}") from error
-    except (arrow.lib.ArrowException, UnicodeDecodeError) as error:  # the latter for names of columns
-        raise SourceError(f"{path} cannot be read: {error}") from error
+    except (OSError, arrow.lib.ArrowException, UnicodeDecodeError) as error:  # the latter for names of columns
+        raise SourceError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
 

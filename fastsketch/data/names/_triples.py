@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from fastsketch.data.files._input import SourceError
 from fastsketch.data.files._table import as_dialect
 from fastsketch.data.names._events import NAMED, ColumnNames, are_times
+from fastsketch.data.names._id_columns import is_missing
 from fastsketch.data.names._id_map import IdMap, no_ids
 from fastsketch.data.names._three_columns import (
     Three,
@@ -254,7 +255,7 @@ def _as_values(values: Any, table: Triples) -> NDArray[Any]:
         out: NDArray[Any] = np.asarray(values)
         if out.dtype.kind == "O":  # as data frames keep missing ones beside integers
             entries = cast("list[Any]", out.tolist())
-            out = np.array([np.nan if _is_missing(value) else value for value in entries])
+            out = np.array([np.nan if is_missing(value) else value for value in entries])
     except ValueError as error:
         raise ValueError(f"values must be a vector of numbers: {error}") from None
     if out.dtype.kind not in "fiub":
@@ -267,10 +268,6 @@ def _as_values(values: Any, table: Triples) -> NDArray[Any]:
         at = int(np.argmin(good))
         raise ValueError(f"values must be finite: entry {at}, {pair_of(table, at)}, has {out[at]}")
     return out
-
-
-def _is_missing(value: Any) -> bool:
-    return value is None or type(value).__name__ in ("NAType", "NaTType")
 
 
 @contextmanager

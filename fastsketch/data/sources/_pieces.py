@@ -1,7 +1,7 @@
 """Rows of tables, batch after batch and column by column, as chunks of rows."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,19 +13,6 @@ from fastsketch.data.sources._foreign import damaged
 from fastsketch.data.sources._formats import Options
 from fastsketch.data.sources._source import RowSource, Source, rows_of_chunk
 from fastsketch.data.sources._table_columns import Chosen, Field, choose
-
-
-class Piece(Protocol):
-    """Consecutive rows that lie in memory in some form."""
-
-    @property
-    def n_rows(self) -> int:
-        """How many."""
-        ...
-
-    def put(self, first: int, out: NDArray[Any]) -> None:
-        """Return rows first .. first + len(out) - 1 as rows of out."""
-        ...
 
 
 class Ragged(ValueError):
@@ -57,7 +44,7 @@ class OfBatch:
         self.n_rows = batch.n_rows
 
     def put(self, first: int, out: NDArray[Any]) -> None:
-        """See Piece; nulls become NaN."""
+        """Write rows first .. first + len(out) - 1 to out; nulls become NaN."""
         found = self._batch.to_rows(first, self._columns, self._places, self._widths, out)
         if found is not None:
             row, column, length = found
@@ -80,7 +67,7 @@ class OfArray:
         self._rows, self.n_rows = rows, len(rows)
 
     def put(self, first: int, out: NDArray[Any]) -> None:
-        """See Piece."""
+        """Write rows first .. first + len(out) - 1 to out."""
         np.copyto(out, self._rows[first : first + len(out)], casting="unsafe")
 
 
@@ -91,9 +78,13 @@ class SideBySide:
         self._pieces, self.n_rows = pieces, n_rows
 
     def put(self, first: int, out: NDArray[Any]) -> None:
-        """See Piece."""
+        """Write rows first .. first + len(out) - 1 to out."""
         for columns, piece in self._pieces:
             piece.put(first, out[:, columns])
+
+
+# Consecutive rows that lie in memory in some form.
+Piece = OfBatch | OfArray | SideBySide
 
 
 def chunks_of(pieces: Iterable[Piece], source: RowSource, first: int, *, skip: int = 0) -> Iterator[NDArray[Any]]:

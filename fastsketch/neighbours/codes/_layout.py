@@ -1,6 +1,6 @@
 """Where things are in a code: nibbles, each with a table of a query, then two factors."""
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -86,13 +86,7 @@ class Layout:
 
     def state(self) -> dict[str, Any]:
         """Return what json can write."""
-        return {
-            "n_tables": self.n_tables,
-            **{
-                name: [kind.n_bytes, kind.mantissa_bits, kind.unit]
-                for name, kind in (("offset", self.offset), ("scale", self.scale))
-            },
-        }
+        return {"n_tables": self.n_tables, "offset": [*astuple(self.offset)], "scale": [*astuple(self.scale)]}
 
     @classmethod
     def of_state(cls, state: Any) -> "Layout":

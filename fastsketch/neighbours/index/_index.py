@@ -415,7 +415,6 @@ class CodeIndex(ReadableIndex):
         folder = _saving.place_of(path)
         stamp = os.urandom(16).hex()
         known = self._stamps.get(folder, ())
-        setting = _saving.Setting(self._metric, self._rows)
 
         def job() -> Contents:
             # before it is there: a save that is interrupted when all is done was ours
@@ -423,7 +422,8 @@ class CodeIndex(ReadableIndex):
             return _saving.save(
                 folder,
                 self._contents.tidied(),
-                setting,
+                metric=self._metric,
+                rows=self._rows,
                 stamp=stamp,
                 known=known,
                 overwrite=overwrite,

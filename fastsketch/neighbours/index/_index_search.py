@@ -43,22 +43,22 @@ def search(
     k, most = as_integer(k, "k", 1), sum(counts)
     if k > most:
         raise ValueError(f"k must be at most the {most} rows that may be found, got {k}")
-    wanted = as_candidates(k, oversample, most)
-    n_tables = max(segment.encoder.layout.n_tables for segment in segments)
+    n_candidates, source = as_candidates(k, oversample, most), None
     if rescore is None:
+        n_candidates = k
+    elif rescore is True:
+        source = kept_rows(contents)
+    else:
+        source = given_rows(rescore, contents.encoder.n_features, contents, name="rescore")
 
-        def answer(some: Any) -> Found:
-            keys, ids, _ = _candidates(segments, masks, counts, some, metric=metric, k=k)
+    def answer(some: Any) -> Found:
+        keys, ids, places = _candidates(segments, masks, counts, some, metric=metric, k=n_candidates)
+        if source is None:
             return as_distances(keys, metric), ids
-
-        return by_pieces(asked, answer, n_tables=n_tables, candidates=k * len(segments))
-    source = _source(contents, rescore)
-
-    def ranked(some: Any) -> Found:
-        _, ids, places = _candidates(segments, masks, counts, some, metric=metric, k=wanted)
         return _ranked(some, ids, places, source, contents.encoder.n_features, metric=metric, k=k)
 
-    return by_pieces(asked, ranked, n_tables=n_tables, candidates=wanted * len(segments))
+    n_tables = max(segment.encoder.layout.n_tables for segment in segments)
+    return by_pieces(asked, answer, n_tables=n_tables, candidates=n_candidates * len(segments))
 
 
 def _ranked(
@@ -154,12 +154,6 @@ def _count(segment: Segment, mask: Mask | None) -> int:
 
 
 # -- rows to rescore by ------------------------------------------------------------------------------------------------
-def _source(contents: Contents, rescore: Any) -> RowsOf:
-    if rescore is True:
-        return kept_rows(contents)
-    return given_rows(rescore, contents.encoder.n_features, contents, name="rescore")
-
-
 def kept_rows(contents: Contents) -> RowsOf:
     """Return a function that gives rows that the index keeps."""
     segments, d = contents.segments, contents.encoder.n_features

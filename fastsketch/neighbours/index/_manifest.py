@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastsketch._core.validation import as_integer
 from fastsketch.data.files import _checks as checks
@@ -164,19 +163,17 @@ def _segment(
     memory_map: bool,
     verify: bool,
 ) -> Segment:
-    def array(name: str, shape: tuple[int, ...], dtype: Any, *, memory_map: bool, verify: bool) -> NDArray[Any]:
-        return open_array(written[name], shape, dtype, memory_map=memory_map, verify=verify)
-
-    codes = array(CODES, kind.shape(n, encoder.layout), np.uint8, memory_map=memory_map, verify=True)
-    ids = array(IDS, (n,), np.int64, memory_map=memory_map, verify=True)
-    rows = None
+    shape, rows = kind.shape(n, encoder.layout), None
+    codes = open_array(written[CODES], shape, np.uint8, memory_map=memory_map, verify=True)
+    ids = open_array(written[IDS], (n,), np.int64, memory_map=memory_map, verify=True)
     if kept is not None:
-        rows = array(ROWS, (n, encoder.n_features), ROW_TYPES[kept], memory_map=memory_map, verify=verify)
+        shape = n, encoder.n_features
+        rows = open_array(written[ROWS], shape, ROW_TYPES[kept], memory_map=memory_map, verify=verify)
         if verify:
             checks.require_finite(rows, f"{ROWS} of {written[ROWS].file}")
     removed = None
     if REMOVED in written:
-        bits = array(REMOVED, (-(-n // 8),), np.uint8, memory_map=False, verify=True)
+        bits = open_array(written[REMOVED], (-(-n // 8),), np.uint8, memory_map=False, verify=True)
         removed = np.unpackbits(bits, count=n, bitorder="little").view(np.bool_)
     return Segment(encoder, kind(encoder.layout, codes, n), ids, rows, removed, with_run((), ids), written)
 

@@ -9,7 +9,7 @@ import pytest
 
 import fastsketch as fs
 from fastsketch.neighbours.codes._search import METRICS
-from fastsketch.neighbours.index import _contents, _room
+from fastsketch.neighbours.index import _contents, _segment_room
 from tests.neighbours.index.toy import toy
 
 D = 8
@@ -22,7 +22,7 @@ REAL = [metric for metric in METRICS if metric != "hamming"]
 @pytest.fixture(params=[70, 1 << 20])
 def segment_rows(request, monkeypatch):
     """Most rows of a segment."""
-    monkeypatch.setattr(_room, "SEGMENT_ROWS", request.param)
+    monkeypatch.setattr(_segment_room, "SEGMENT_ROWS", request.param)
     monkeypatch.setattr(_contents, "SEGMENT_ROWS", request.param)
     return request.param
 
