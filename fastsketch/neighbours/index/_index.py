@@ -15,8 +15,9 @@ from fastsketch._kernels.guard import Guard, changes
 from fastsketch.neighbours.codes._packed_codes import as_codes
 from fastsketch.neighbours.codes._rescoring import Source
 from fastsketch.neighbours.codes._search import Metric, as_metric, check_width
+from fastsketch.neighbours.codes._search_arguments import different
 from fastsketch.neighbours.index import _generations, _saving
-from fastsketch.neighbours.index._contents import Contents, as_ids, different
+from fastsketch.neighbours.index._contents import Contents, as_ids
 from fastsketch.neighbours.index._index_search import given_rows
 from fastsketch.neighbours.index._manifest import ROW_TYPES
 from fastsketch.neighbours.index._places import Ids, with_run

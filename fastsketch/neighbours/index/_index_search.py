@@ -17,7 +17,8 @@ from fastsketch.neighbours.codes._search import (
     checked_queries,
     nearest,
 )
-from fastsketch.neighbours.index._contents import Contents, as_ids, different
+from fastsketch.neighbours.codes._search_arguments import different
+from fastsketch.neighbours.index._contents import Contents, as_ids
 from fastsketch.neighbours.index._places import Ids
 from fastsketch.neighbours.index._segment import Mask, Segment
 

@@ -13,9 +13,10 @@ from fastsketch.data.files._state import StateError
 from fastsketch.neighbours.codes import Encoder
 from fastsketch.neighbours.codes._blocks import CodeRows
 from fastsketch.neighbours.codes._search import METRICS, as_metric
+from fastsketch.neighbours.codes._search_arguments import ascending
 from fastsketch.neighbours.index._contents import Contents
 from fastsketch.neighbours.index._index_files import MANIFEST, as_name, open_array, read_encoder
-from fastsketch.neighbours.index._places import ascends, with_run
+from fastsketch.neighbours.index._places import with_run
 from fastsketch.neighbours.index._segment import CODES, IDS, REMOVED, ROWS, Segment, Written, kind_for
 from fastsketch.neighbours.index._segment_room import empty_room
 
@@ -184,7 +185,7 @@ def _check_ids(contents: Contents) -> None:
         if segment.ids.min() < 0 or segment.ids.max() >= contents.next_id:
             raise ValueError(f"an id is outside [0, {contents.next_id})")
     live = contents.live_ids
-    if not ascends(live):
+    if not ascending(live):
         live.sort()
-        if not ascends(live):
+        if not ascending(live):
             raise ValueError("an id comes twice")

@@ -9,6 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch.neighbours.codes._search_arguments import ascending
+
 Ids = NDArray[np.int64]
 Positions = NDArray[np.int64]
 
@@ -24,15 +26,10 @@ class Run(NamedTuple):
 Runs = tuple[Run, ...]
 
 
-def ascends(ids: Ids) -> bool:
-    """Return whether ids ascend strictly."""
-    return bool((ids[1:] > ids[:-1]).all())
-
-
 def run_of(ids: Ids, start: int, stop: int) -> Run:
     """Return one run of a stretch."""
     stretch = ids[start:stop]
-    return Run(start, stop, None if ascends(stretch) else np.argsort(stretch, kind="stable").astype(np.int32))
+    return Run(start, stop, None if ascending(stretch) else np.argsort(stretch, kind="stable").astype(np.int32))
 
 
 def with_run(runs: Runs, ids: Ids) -> Runs:

@@ -13,7 +13,8 @@ from fastsketch.neighbours.codes import Encoder
 from fastsketch.neighbours.codes._blocks import Blocks, CodeRows
 from fastsketch.neighbours.codes._encoder import kept, restored
 from fastsketch.neighbours.codes._search import estimated_norms
-from fastsketch.neighbours.index._places import Ids, Positions, Runs, ascends, find, with_run
+from fastsketch.neighbours.codes._search_arguments import ascending
+from fastsketch.neighbours.index._places import Ids, Positions, Runs, find, with_run
 
 Mask = NDArray[np.bool_]
 # Names of the arrays of a segment, in memory and in files.
@@ -89,7 +90,7 @@ class Segment:
     @cached_property
     def in_order(self) -> bool:
         """Return whether the ids ascend, so that the order of the rows is that of their ids."""
-        return len(self.runs) == 1 and self.runs[0].order is None if self.runs else ascends(self.ids)
+        return len(self.runs) == 1 and self.runs[0].order is None if self.runs else ascending(self.ids)
 
     @property
     def live_ids(self) -> Ids:
