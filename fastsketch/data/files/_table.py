@@ -167,19 +167,19 @@ class Cells:
         if any(cell.strip() in dialect.known for cell in head):
             return False
         rows = [cells for _, cells in self.first]
-        found = tell_header(rows, dialect.decimal)
-        if self._numbers and not found:
-            if found is None and all(is_name(cell, dialect.decimal) for cell in head):
-                found = True  # as a row it would be refused
+        told = tell_header(rows, dialect.decimal)
+        if self._numbers and not told:
+            if told is None and all(is_name(cell, dialect.decimal) for cell in head):
+                told = True  # as a row it would be refused
             else:
                 odd = begins_with_years(rows) or WORD in (kind_of(cell, dialect.decimal) for cell in head)
-                found = None if odd else False
-        if found is None:
+                told = None if odd else False
+        if told is None:
             divided = "" if self.width > 1 else f"; {UNDIVIDED}"
             raise self.error(self.begins, f"{listed(head)}: {UNTOLD}{divided}")
-        if found:
+        if told:
             say_header(f"{self.name}, {self.unit} {self.begins}", rows, dialect.decimal)
-        return found
+        return told
 
     def __iter__(self) -> Iterator[Row]:
         yield from self.first
@@ -306,24 +306,24 @@ def cells_of(line: str, separator: str) -> list[str]:
     """Return the cells of a line; ValueError for quotes that do not enclose one."""
     if '"' not in line:
         return line.split() if separator == " " else line.split(separator)
-    found: list[str] = []
+    cells: list[str] = []
     at = 0
     while True:
         start = _after_blanks(line, at)
         if line[start : start + 1] == '"':
-            text, at = _quoted(line, start, len(found) + 1)
+            text, at = _quoted(line, start, len(cells) + 1)
             end = _after_blanks(line, at)
             if end < len(line) and line[end] != separator and separator != " ":
-                raise ValueError(f"column {len(found) + 1} goes on after its closing quote")
+                raise ValueError(f"column {len(cells) + 1} goes on after its closing quote")
         else:
             end = line.find(separator, at)
             end = len(line) if end < 0 else end
             text = line[at:end]
             if '"' in text:
-                raise ValueError(f'column {len(found) + 1} holds a quote: write it as "..." with "" for each quote')
-        found.append(text)
+                raise ValueError(f'column {len(cells) + 1} holds a quote: write it as "..." with "" for each quote')
+        cells.append(text)
         if end >= len(line):
-            return found
+            return cells
         at = end + 1
 
 
@@ -427,10 +427,10 @@ def say_header(where: str, rows: Sequence[Sequence[str]], decimal: str) -> None:
 
 def say_ids(of: str, columns: Mapping[str, Sequence[str]], otherwise: str) -> None:
     """Tell of columns of numbers which may be ids: whole ones in many rows, each another or with zeros in front."""
-    found = [name for name, cells in columns.items() if len(cells) >= MANY and _may_be_ids([*map(str.strip, cells)])]
-    if found:
+    names = [name for name, cells in columns.items() if len(cells) >= MANY and _may_be_ids([*map(str.strip, cells)])]
+    if names:
         said = "hold another whole number in every row, or zeros in front, and are read as numbers"
-        LOGGER.info("%s: these columns %s: %s (%s)", of, said, listed(found), otherwise)
+        LOGGER.info("%s: these columns %s: %s (%s)", of, said, listed(names), otherwise)
 
 
 def _may_be_ids(cells: Sequence[str]) -> bool:

@@ -100,8 +100,8 @@ def _read(path: Path, batches: Iterator[Any]) -> Iterator[Any]:
 # -- tables with types -------------------------------------------------------------------------------------------------
 def names_of(frame: Any) -> list[Any]:
     """Return the names of the columns of a data frame of pandas, polars, pyarrow and their like."""
-    found = getattr(frame, "column_names", None)
-    return list(frame.columns if found is None else found)
+    names = getattr(frame, "column_names", None)
+    return list(frame.columns if names is None else names)
 
 
 def column_of(frame: Any, place: int) -> Any:

@@ -91,8 +91,8 @@ def _check_columns(columns: Any) -> None:
         raise ValueError(f"columns must name those of users, items and, if there are any, values, got {columns!r}")
 
 
-def _filled(found: list[Any]) -> list[Any]:
-    return found if len(found) == 3 else [*found, None]
+def _filled(columns: list[Any]) -> list[Any]:
+    return columns if len(columns) == 3 else [*columns, None]
 
 
 # -- files -------------------------------------------------------------------------------------------------------------
@@ -123,10 +123,10 @@ def _of_text(path: Path, columns: ColumnNames | None, dialect: Dialect) -> Three
     """Return text by the rules of ``fastsketch.data.files``; ids are strings, without the blanks around them."""
     if columns is not None:
         _check_columns(columns)
-    found = read_events(path, dialect, columns=columns)
-    if columns is None and found.width > 3:
-        raise SourceError(f"{path}: {NAME_THEM.format(found.width)}")
-    return Three(found.users, found.items, found.values, found.lines)
+    events = read_events(path, dialect, columns=columns)
+    if columns is None and events.width > 3:
+        raise SourceError(f"{path}: {NAME_THEM.format(events.width)}")
+    return Three(events.users, events.items, events.values, events.lines)
 
 
 def is_mapping(table: Any) -> TypeGuard[Mapping[Any, Any]]:
@@ -144,14 +144,14 @@ def of_mapping(table: Mapping[Any, Any]) -> Three:
     for user, held in table.items():
         if isinstance(held, str | bytes) or not isinstance(held, Iterable):
             raise TypeError(f"a table as a dict is {{user: [items]}} or {{user: {{item: value}}}}, got {held!r:.60}")
-        found = list(cast("Iterable[Any]", held))
-        users += [user] * len(found)
-        items += found
+        own = list(cast("Iterable[Any]", held))
+        users += [user] * len(own)
+        items += own
         if isinstance(held, Mapping):
             valued = True
             values += cast("Mapping[Any, Any]", held).values()
         else:
-            values += [1.0] * len(found)
+            values += [1.0] * len(own)
     return Three(users, items, values if valued else None, all_users=list(table))
 
 

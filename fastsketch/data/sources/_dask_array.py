@@ -71,14 +71,14 @@ class DaskSource(RowSource):
         row_bytes = self.n_features * np.dtype(self.dtype).itemsize
         if multiple > 1 or max(blocks, default=0) * row_bytes > 2 * n_bytes:
             return super().parts(n_bytes, multiple=multiple)
-        found: list[Source] = []
+        parts: list[Source] = []
         first = row = rows = 0
         for k, n in enumerate(blocks):
             if k > first and (rows + n) * row_bytes > n_bytes:
-                found.append(self._blocks(first, k, row))
+                parts.append(self._blocks(first, k, row))
                 first, row, rows = k, row + rows, 0
             rows += n
-        return [*found, self._blocks(first, len(blocks), row)]
+        return [*parts, self._blocks(first, len(blocks), row)]
 
     def _blocks(self, first: int, stop: int, row: int) -> Source:
         part = self.varied(_x=self._x.blocks[first:stop], _alone=True)

@@ -115,7 +115,7 @@ class _MarketReader:
         places = np.arange(width, dtype=np.int32)
         index: list[NDArray[Any]] = [np.empty((2, 0), _index_type(header))]
         values = [np.empty(0)]
-        found = 0
+        n_found = 0
         first = self._line
         for text in self._blocks():
             try:
@@ -129,22 +129,22 @@ class _MarketReader:
             if missing:
                 raise self._error("a number is missing", self._line + 1)
             self._line += newlines
-            if found + len(rows) > header.entries:
+            if n_found + len(rows) > header.entries:
                 raise self._error(f"there are more than the {header.entries:,} entries that line {first} states")
             if not header.dense:
-                index.append(self._places(rows, header, found))
+                index.append(self._places(rows, header, n_found))
             if header.whole and (odd := rows[:, -1] != np.floor(rows[:, -1])).any():
                 entry = int(np.argmax(odd))
                 raise SourceError(
-                    f"{self._name}: entry {found + entry + 1} is {rows[entry, -1]:g}, in a matrix of integers: write "
+                    f"{self._name}: entry {n_found + entry + 1} is {rows[entry, -1]:g}, in a matrix of integers: write "
                     "real in its first line"
                 )
             if not header.pattern:
                 values.append(rows[:, -1].copy())
-            found += len(rows)
-        if found < header.entries:
-            raise SourceError(f"{self._name} is cut short: it has {found:,} of {header.entries:,} entries")
-        if not header.dense and 8 * header.shape[0] > 64 * self._line + FREE_BYTES + 8 * found:
+            n_found += len(rows)
+        if n_found < header.entries:
+            raise SourceError(f"{self._name} is cut short: it has {n_found:,} of {header.entries:,} entries")
+        if not header.dense and 8 * header.shape[0] > 64 * self._line + FREE_BYTES + 8 * n_found:
             raise SourceError(f"{self._name} claims {header.shape[0]:,} rows in {self._line:,} lines")
         if header.dense:
             return _dense(np.concatenate(values), header)

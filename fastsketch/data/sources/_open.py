@@ -140,12 +140,12 @@ def open_rows(
 def _as_columns(columns: str | Sequence[str | int]) -> tuple[str | int, ...]:
     if isinstance(columns, str):
         return (columns,)
-    found: list[str | int] = []
+    out: list[str | int] = []
     for column in columns:
-        found.append(column if isinstance(column, str) else as_integer(column, "columns", -MOST_FEATURES))
-    if not found:
+        out.append(column if isinstance(column, str) else as_integer(column, "columns", -MOST_FEATURES))
+    if not out:
         raise ValueError("columns must name a column")
-    return tuple(found)
+    return tuple(out)
 
 
 def _opened(x: Any, options: Options) -> Source:

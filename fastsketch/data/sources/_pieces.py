@@ -45,9 +45,9 @@ class OfBatch:
 
     def put(self, first: int, out: NDArray[Any]) -> None:
         """Write rows first .. first + len(out) - 1 to out; nulls become NaN."""
-        found = self._batch.to_rows(first, self._columns, self._places, self._widths, out)
-        if found is not None:
-            row, column, length = found
+        wrong = self._batch.to_rows(first, self._columns, self._places, self._widths, out)
+        if wrong is not None:
+            row, column, length = wrong
             k = self._chosen.columns.index(column)
             width = self._chosen.widths[k]
             has = f"{length} entries" if length >= 0 else "a list that lies outside its entries"
@@ -120,9 +120,9 @@ def chunks_of(pieces: Iterable[Piece], source: RowSource, first: int, *, skip: i
         raise too_short(source.name, first + given, first + n_rows)
 
 
-def too_short(name: str, found: int, stated: int) -> SourceError:
+def too_short(name: str, end: int, stated: int) -> SourceError:
     """Return the error of a file with fewer rows than it states."""
-    return SourceError(f"{name} is damaged: its rows end after {found:,}, it states {stated:,} and more")
+    return SourceError(f"{name} is damaged: its rows end after {end:,}, it states {stated:,} and more")
 
 
 def first_width(batches: Iterable[Batch], column: int) -> int:
@@ -160,22 +160,22 @@ class Values:
             self._left, skip = self._left[gone:], skip - gone
 
     def _more(self) -> NDArray[Any]:
-        found = next(self._arrays, None)
-        if found is None:  # StopIteration would end the rows
+        array = next(self._arrays, None)
+        if array is None:  # StopIteration would end the rows
             raise ValueError("the column beside the rows is shorter than they are")
-        return found
+        return array
 
     def next(self, count: int) -> NDArray[Any]:
         """Return the next values."""
-        found: list[NDArray[Any]] = []
+        arrays: list[NDArray[Any]] = []
         while count:
             if len(self._left) == 0:
                 self._left = self._more()
                 continue
-            found.append(self._left[:count])
-            count -= len(found[-1])
-            self._left = self._left[len(found[-1]) :]
-        return found[0] if len(found) == 1 else np.concatenate(found)
+            arrays.append(self._left[:count])
+            count -= len(arrays[-1])
+            self._left = self._left[len(arrays[-1]) :]
+        return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
 class ColumnSource(RowSource):

@@ -201,6 +201,6 @@ class Checked(Derived):
 
     def identity(self) -> dict[str, Any]:
         """See Source."""
-        found = self._of.identity()
-        found |= {} if self._dtype is None else {"dtype": str(self._dtype)}
-        return found if self._fill is None else {**found, "fill": self._fill}
+        about = self._of.identity()
+        about |= {} if self._dtype is None else {"dtype": str(self._dtype)}
+        return about if self._fill is None else {**about, "fill": self._fill}

@@ -40,10 +40,10 @@ def check_held(n_bytes: int, stored: int, given: int | None, name: str) -> None:
 class InChunks(RowSource):
     """Rows of an array whose rows are stored some at a time."""
 
-    def _describe(self, found: Any, chunk_rows: int, stored: int, max_unpacked: int | None) -> None:
+    def _describe(self, array: Any, chunk_rows: int, stored: int, max_unpacked: int | None) -> None:
         """Set shape and dtype by an array of the library; SourceError if it has no rows that can be read."""
-        self.dtype = check_matrix(found.shape or (), found.dtype, self.name)
-        self.size, self.n_features = (int(size) for size in found.shape)
+        self.dtype = check_matrix(array.shape or (), array.dtype, self.name)
+        self.size, self.n_features = (int(size) for size in array.shape)
         self.n_rows, self._chunk_rows = self.size, chunk_rows
         check_held(self.n_features * self.dtype.itemsize, stored, max_unpacked, f"{self.name}: a row")
 
@@ -67,12 +67,12 @@ class InChunks(RowSource):
 
     def parts(self, n_bytes: int, *, multiple: int = 1) -> list[Source]:
         """See Source: cut at the ends of chunks of the dataset."""
-        step, found, place = rows_of_part(self, n_bytes, multiple), list[Source](), 0
+        step, parts, place = rows_of_part(self, n_bytes, multiple), list[Source](), 0
         while place < self.size:
             stop = min(self.size, cut(self.first_row + place, step, multiple, self._chunk_rows) - self.first_row)
-            found.append(self.between(place, stop))
+            parts.append(self.between(place, stop))
             place = stop
-        return found or [self]
+        return parts or [self]
 
 
 def cut(place: int, step: int, multiple: int, chunk_rows: int) -> int:

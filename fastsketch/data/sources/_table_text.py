@@ -99,17 +99,17 @@ class TableText(TextSource):
 
         SourceError names what stands there if there are none.
         """
-        found = [k for k in self._columns if is_numeric((cells[k] for _, cells in rows), self._decimal)]
-        if not found:
+        numeric = [k for k in self._columns if is_numeric((cells[k] for _, cells in rows), self._decimal)]
+        if not numeric:
             odd = [(number, k, text) for number, cells in rows for k, text in enumerate(cells) if text.strip()]
             odd.sort(key=lambda cell: kind_of(cell[2], self._decimal) == WORD)  # figures first
             said = [f": line {n}, column {k + 1}: {no_number(text, self._decimal)}" for n, k, text in odd[:1]]
             raise SourceError(f"{self.name} has no columns of numbers{''.join(said)}")
-        left = [str(k) if names is None else names[k] for k in self._columns if k not in found]
+        left = [str(k) if names is None else names[k] for k in self._columns if k not in numeric]
         if left:
             why = f"{self.name}: columns that hold no numbers are left out: {listed(left)}"
             warnings.warn(why, UserWarning, stacklevel=2)
-        return found
+        return numeric
 
     def _head(self) -> bytes:
         """Return the first lines, two at least if there are two; those of a stream will be read again.
@@ -199,12 +199,12 @@ class TableText(TextSource):
 
     def identity(self) -> dict[str, Any]:
         """See Source."""
-        found = super().identity()
-        found |= {"header": self._header}
-        found |= {} if self._decimal == "." else {"decimal": self._decimal}
-        found |= {} if self._dialect.separator is None else {"separator": self._delimiter}
+        about = super().identity()
+        about |= {"header": self._header}
+        about |= {} if self._decimal == "." else {"decimal": self._decimal}
+        about |= {} if self._dialect.separator is None else {"separator": self._delimiter}
         everything = self._columns == list(range(self._width))
-        return found if everything else {**found, "columns": self._columns, "beside": self._beside}
+        return about if everything else {**about, "columns": self._columns, "beside": self._beside}
 
 
 def _names(cells: Sequence[str], of: str) -> tuple[str, ...]:

@@ -114,5 +114,5 @@ class Blocks(CodeRows):
         """Return codes (c, width) at places (c,)."""
         block, row = np.divmod(places, ROWS)
         # four bytes of each row stand together
-        found = self.data.reshape(len(self.data), self.data.shape[1] // (4 * ROWS), ROWS, 4)[block, :, row]
-        return found.reshape(len(places), self.data.shape[1] // ROWS)[:, : self.layout.width]
+        fours = self.data.reshape(len(self.data), self.data.shape[1] // (4 * ROWS), ROWS, 4)[block, :, row]
+        return fours.reshape(len(places), self.data.shape[1] // ROWS)[:, : self.layout.width]

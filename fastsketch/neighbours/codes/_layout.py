@@ -93,8 +93,8 @@ class Layout:
         """Return the inverse of ``state``; TypeError or ValueError for what is none."""
         if not isinstance(state, dict) or set(cast("dict[Any, Any]", state)) != {"n_tables", "offset", "scale"}:
             raise ValueError(f"a layout has n_tables, offset and scale, got {state!r}")
-        found = cast("dict[str, Any]", state)
-        return cls(found["n_tables"], *(Minifloat(*_three(found[name], name)) for name in ("offset", "scale")))
+        stated = cast("dict[str, Any]", state)
+        return cls(stated["n_tables"], *(Minifloat(*_three(stated[name], name)) for name in ("offset", "scale")))
 
 
 def _three(value: Any, name: str) -> list[Any]:

@@ -48,9 +48,9 @@ class Contents(NamedTuple):
         """Return (number of the segment, position in it) of the rows of ids; -1, -1 where there is none."""
         which, where = np.full(len(ids), -1, np.int64), np.full(len(ids), -1, np.int64)
         for number, segment in enumerate(self.segments):
-            found = segment.find(ids)
-            hit = found >= 0
-            which[hit], where[hit] = number, found[hit]
+            positions = segment.find(ids)
+            hit = positions >= 0
+            which[hit], where[hit] = number, positions[hit]
         return which, where
 
     def located(self, ids: Ids, name: str) -> tuple[NDArray[np.int64], Positions]:
@@ -135,14 +135,14 @@ class Contents(NamedTuple):
 
     def compacted(self) -> "Contents":
         """Return contents in few segments, without the rows that do not count."""
-        found = _merged(self.segments, lambda before, after: True)
-        return self.of_segments(joined([segment]) if segment.n_removed else segment for segment in found)
+        merged = _merged(self.segments, lambda before, after: True)
+        return self.of_segments(joined([segment]) if segment.n_removed else segment for segment in merged)
 
     def tidied(self) -> "Contents":
         """Return contents for a save: small segments joined, and those made anew that lost a share of their rows."""
-        found = _merged(self.segments, lambda before, after: before < 2 * after)
+        merged = _merged(self.segments, lambda before, after: before < 2 * after)
         return self.of_segments(
-            joined([segment]) if REMOVED_SHARE * segment.n_removed >= len(segment) else segment for segment in found
+            joined([segment]) if REMOVED_SHARE * segment.n_removed >= len(segment) else segment for segment in merged
         )
 
 

@@ -365,8 +365,8 @@ class CodeIndex(ReadableIndex):
         def rows_of(segment: Segment, positions: NDArray[np.int64]) -> Any:
             if given is not None:
                 order = np.argsort(segment.ids[positions])
-                found = given(segment.ids[positions][order], order, order)
-                return found[np.argsort(order)]
+                some = given(segment.ids[positions][order], order, order)
+                return some[np.argsort(order)]
             if segment.rows is not None:
                 return segment.rows[positions]
             return segment.encoder.decode(segment.codes.take(positions))

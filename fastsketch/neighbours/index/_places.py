@@ -53,12 +53,12 @@ def with_run(runs: Runs, ids: Ids) -> Runs:
 
 def find(runs: Runs, ids: Ids, wanted: Ids) -> Positions:
     """Return position of the last entry of ids that is equal to each of `wanted`, -1 where there is none."""
-    found = np.full(len(wanted), -1, np.int64)
+    positions = np.full(len(wanted), -1, np.int64)
     for run in reversed(runs):
         stretch = ids[run.start : run.stop]
         at = np.searchsorted(stretch, wanted, side="right", sorter=run.order) - 1
         inside = np.maximum(at, 0)
         at_place = inside if run.order is None else run.order[inside]
-        hit = (found < 0) & (at >= 0) & (stretch[at_place] == wanted)
-        found[hit] = run.start + at_place[hit]
-    return found
+        hit = (positions < 0) & (at >= 0) & (stretch[at_place] == wanted)
+        positions[hit] = run.start + at_place[hit]
+    return positions

@@ -108,10 +108,10 @@ class Segment:
         """Return where the rows of these ids are, -1 for those that are not here or do not count."""
         if not len(self) or not len(ids):
             return np.full(len(ids), -1, np.int64)
-        found = find(self.runs, self.ids, ids)
+        positions = find(self.runs, self.ids, ids)
         if self.removed is not None:
-            found[(found >= 0) & self.removed[np.maximum(found, 0)]] = -1
-        return found
+            positions[(positions >= 0) & self.removed[np.maximum(positions, 0)]] = -1
+        return positions
 
     def without(self, positions: Positions) -> "Segment":
         """Return the segment with these rows removed, too."""

@@ -139,15 +139,15 @@ class SketchQuantizer(CodeSearch, SummaryModel):
                 f"for the factor, got {self.n_bytes}"
             )
         method, size = self._method_for(d), self._size
-        found = {"fd": size - 1, "exact": MOST_DIRECTIONS}.get(method, size // 2)
-        if 8 * found < self._bits:
+        n_kept = {"fd": size - 1, "exact": MOST_DIRECTIONS}.get(method, size // 2)
+        if 8 * n_kept < self._bits:
             raise ValueError(
-                f"sketch_size={size} keeps {found} directions with method={method!r}: of 8 bits each, too few for "
+                f"sketch_size={size} keeps {n_kept} directions with method={method!r}: of 8 bits each, too few for "
                 f"n_bytes={self.n_bytes}"
             )
         return SummarySetting(
             method=method,
-            n_directions=min(d, found, self._bits),
+            n_directions=min(d, n_kept, self._bits),
             sketch_size=size,
             block_rows=self.block_rows,
             seed=self.seed,

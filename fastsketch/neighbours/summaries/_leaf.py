@@ -28,9 +28,9 @@ class MappedLeaf(MappedBlock):
         return n < self.room and self.fits_step(n)
 
     def node(self) -> BlockNode:
-        found = self.close()
-        assert found.mean is not None  # the block is centred
-        return BlockNode(self.index, 0, found.rows, found.mean, found.n_rows, 0.0)
+        mapped = self.close()
+        assert mapped.mean is not None  # the block is centred
+        return BlockNode(self.index, 0, mapped.rows, mapped.mean, mapped.n_rows, 0.0)
 
 
 class EngineLeaf:
