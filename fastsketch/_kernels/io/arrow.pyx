@@ -255,8 +255,8 @@ cdef inline int64_t length_of(const Column* of, const ArrowArray* child, Py_ssiz
     return end - start if 0 <= start <= end <= child.children[0].length else -1
 
 
-cdef void values(const ArrowArray* array, int kind, double scale, Py_ssize_t place, Py_ssize_t n,
-                 real* out) noexcept nogil:
+cdef inline void values(const ArrowArray* array, int kind, double scale, Py_ssize_t place, Py_ssize_t n,
+                        real* out) noexcept nogil:
     # out = n entries from `place` of the buffers on, NaN for nulls
     cdef Py_ssize_t k
     if kind == NULLS:  # which has no buffers
@@ -297,8 +297,9 @@ cdef Py_ssize_t lists(const Column* of, const ArrowArray* child, Py_ssize_t plac
     # out[i, :width] = the list at place + i of the buffers, up to one of another length: how many lists were right
     cdef const ArrowArray* items = child.children[0]
     cdef Py_ssize_t i, k
+    cdef bint whole = without_nulls(child)
     for i in range(n):
-        if not is_there(child, place + i):
+        if not whole and not is_there(child, place + i):
             for k in range(width):
                 out[i * ld + k] = <real> NAN
             continue

@@ -207,7 +207,9 @@ UNDIVIDED = "tabs, semicolons and commas divide columns, or what --set separator
 UNTOLD = "nothing tells whether this is a header: say --set header=yes or --set header=no (header=True or header=False)"
 
 
-def text_cells(file: InputFile, dialect: Dialect, *, longest: int = LONGEST_LINE, **options: Any) -> Cells:
+def text_cells(
+    file: InputFile, dialect: Dialect, *, block_bytes: int = BLOCK_BYTES, longest: int = LONGEST_LINE, **options: Any
+) -> Cells:
     """Return the rows of a table in text, of an open file.
 
     UTF-8 with tabs, semicolons, commas or what `dialect` has between columns; every line has as many as the first. A
@@ -215,7 +217,7 @@ def text_cells(file: InputFile, dialect: Dialect, *, longest: int = LONGEST_LINE
     quotes. Lines that are blank are skipped. `options` are those of ``Cells``; rows of `numbers` end before one that
     is no such row, unless it is the first: whoever parses them says what is wrong with it.
     """
-    lines = _lines(file, longest)
+    lines = _lines(file, block_bytes, longest)
     first = list(islice(lines, DECIDING_LINES))
     separator = separator_of(str(file.path), first, dialect)
     rows = _split(file, chain(first, lines), separator, strict=not options.get("numbers"))
@@ -239,10 +241,10 @@ def _split(file: InputFile, lines: Iterator[tuple[int, str]], separator: str, *,
         yield number, cells
 
 
-def _lines(file: InputFile, longest: int) -> Iterator[tuple[int, str]]:
+def _lines(file: InputFile, block_bytes: int, longest: int) -> Iterator[tuple[int, str]]:
     """Yield the lines that are not blank, without their ends, and their numbers from 1."""
     number, start = 0, b""
-    for piece in whole_lines(file, BLOCK_BYTES, longest):
+    for piece in whole_lines(file, block_bytes, longest):
         start = start or bytes(piece[:4])
         block = bytes(piece) if number else bytes(piece).removeprefix(BYTE_ORDER_MARK)
         if (at := block.find(b"\0")) >= 0:

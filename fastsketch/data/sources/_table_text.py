@@ -53,7 +53,7 @@ class TableText(TextSource):
         if dialect.header is None and any(isinstance(column, str) for column in (beside, *(options.columns or ()))):
             dialect = dialect._replace(header=True)
         with InputFile(Path(self.name), io.BytesIO(self._head())) as head:
-            cells = text_cells(head, dialect, numbers=True, longest=LONGEST_LINE)
+            cells = text_cells(head, dialect, block_bytes=LOOK_BYTES, longest=LONGEST_LINE, numbers=True)
         if not cells.width:
             raise SourceError(f"{self.name} holds no rows")
         self._dialect, self._decimal, self._delimiter = dialect, dialect.decimal, cells.separator
