@@ -143,7 +143,8 @@ class CsrSource(FileSource):
     def _chunks(self, start: int) -> Iterator[Any]:
         h5py = needs("h5py", ".h5ad files")
         with damaged(self.path, WHAT, self.check_unchanged), h5py.File(self.path, "r") as file:
-            yield from self._stretches(*self._parts(within(file, self._key, self.path)), start, self._stop)
+            indptr, indices, data = self._parts(within(file, self._key, self.path))
+            yield from self._stretches(indptr, indices, data, start, self._stop)
 
     def _stretches(self, indptr: Any, indices: Any, data: Any, first: int, stop: int) -> Iterator[Any]:
         csr: Any = import_module("scipy.sparse").csr_array

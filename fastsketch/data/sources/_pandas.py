@@ -10,7 +10,7 @@ from fastsketch.data.files._input import SourceError
 from fastsketch.data.sources._formats import Options
 from fastsketch.data.sources._identity import of_ends
 from fastsketch.data.sources._names import positions_of
-from fastsketch.data.sources._source import RowSource, Source
+from fastsketch.data.sources._source import RowSource, Source, length
 from fastsketch.data.sources._table_columns import CHOOSE
 
 
@@ -104,11 +104,11 @@ class FrameSource(RowSource):
             rows = rows if every else rows.iloc[:, self._columns]
             yield rows.to_numpy(self.dtype, na_value=np.nan)
 
-    def read_beside(self, start_row: int = 0) -> Iterator[tuple[NDArray[Any], NDArray[Any], int]]:
+    def read_beside(self, start_row: int = 0) -> Iterator[tuple[Any, NDArray[Any], int]]:
         """See Source."""
-        column: Any = self._frame.iloc[start_row:, self._beside]
+        column: Any = self._frame.iloc[:, self._beside]
         for rows, position in self.read(start_row):
-            yield rows, np.asarray(column.iloc[position - start_row - len(rows) : position - start_row]), position
+            yield rows, np.asarray(column.iloc[position - length(rows) : position]), position
 
     def identity(self) -> dict[str, Any]:
         """See Source: the shape, names, and a digest of samples of the rows."""

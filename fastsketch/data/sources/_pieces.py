@@ -11,7 +11,7 @@ from fastsketch.data.files._input import SourceError
 from fastsketch.data.sources._ahead import Spaces
 from fastsketch.data.sources._foreign import damaged
 from fastsketch.data.sources._formats import Options
-from fastsketch.data.sources._source import RowSource, Source, rows_of_chunk
+from fastsketch.data.sources._source import RowSource, Source, length, rows_of_chunk
 from fastsketch.data.sources._table_columns import Chosen, Field, choose
 
 
@@ -236,4 +236,4 @@ class ColumnSource(RowSource):
         with damaged(self.name, self.what, self.check_unchanged):
             values = Values(self._values(group), skip)
             for rows, position in self.read(start_row):
-                yield rows, values.next(len(rows)), position
+                yield rows, values.next(length(rows)), position
