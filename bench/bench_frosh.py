@@ -305,7 +305,7 @@ for _ in range(n // 64):
     model.update(batch)
 learning = peak()
 model.projection
-print(json.dumps([before, learning, peak(), model._summary.n_nodes]))
+print(json.dumps([before, learning, peak(), len(model._summary._held.forest.nodes)]))
 """
 
 

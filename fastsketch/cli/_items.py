@@ -1,7 +1,6 @@
 """items: an item model of users' rows, as ``recommend`` reads it."""
 
 from argparse import Namespace
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -54,16 +53,9 @@ class Ones(Derived):
         """See Derived."""
         return Ones(source)
 
-    def read(self, start_row: int = 0) -> Iterator[tuple[Any, int]]:
-        """See Source."""
-        chunks: Any = self._of.read(start_row)
-        for rows, position in chunks:
-            # all else is as it was, for the model to refuse
-            if is_sparse(rows):
-                data = np.where(rows.data > 0, 1, rows.data)
-                yield type(rows)((data, rows.indices, rows.indptr), shape=rows.shape), position
-            else:
-                yield np.where(rows > 0, 1, rows), position
+    def made(self, rows: Any, first: int, spaces: Any) -> Any:
+        """See Derived."""
+        return _ones_of(rows)
 
     def identity(self) -> dict[str, Any]:
         """See Source."""

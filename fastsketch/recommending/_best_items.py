@@ -7,9 +7,8 @@ from numpy.typing import NDArray
 
 from fastsketch._core.threads import one_blas_thread
 from fastsketch._core.validation import in_place
-from fastsketch._kernels.linalg.best import best_columns
 from fastsketch.recommending._item_events import owners
-from fastsketch.recommending._item_weights import ItemWeights
+from fastsketch.recommending._item_weights import ItemWeights, best_of
 
 # Rows whose own items are ranked beside the others at a time: few, as one row of many items makes the array wide.
 BATCH = 256
@@ -65,16 +64,8 @@ def recommend(
     excluded = [] if limits.exclude is None else [entries(limits.exclude)]
     gain = np.where(limits.open_items, weights.gain, np.nan).astype(weights.gain.dtype)
     projected = weights.projected(events)
-    items, scores = np.empty((len(projected), n), np.int64), np.empty((len(projected), n))
-    best_columns(
-        projected,
-        weights.z,
-        items,
-        scores,
-        scale=gain,
-        left_out=[entries(events), *excluded],
-        allowed=limits.allowed,
-    )
+    left_out = [entries(events), *excluded]
+    items, scores = best_of(projected, weights.z, n, scale=gain, left_out=left_out, allowed=limits.allowed)
     if not exclude_seen:
         for start in range(0, len(items), BATCH):
             part = slice(start, start + BATCH)
@@ -82,16 +73,12 @@ def recommend(
             items[part], scores[part] = _merged((items[part], scores[part]), own, n)
     if silent.any():
         line = np.flatnonzero(silent)
-        here, values = np.empty((len(line), n), np.int64), np.empty((len(line), n))
         open_popularity = np.where(limits.open_items, popularity, np.nan)
         lists = [entries(events, line)] if exclude_seen else []
         if limits.exclude is not None:
             lists.append(entries(limits.exclude, line))
-        best_columns(
-            np.ones((len(line), 1)), open_popularity[:, np.newaxis], here, values, left_out=lists,
-            allowed=limits.allowed,
-        )  # fmt: skip
-        items[line], scores[line] = here, 0.0
+        one, columns = np.ones((len(line), 1)), open_popularity[:, np.newaxis]
+        items[line], scores[line] = best_of(one, columns, n, left_out=lists, allowed=limits.allowed)[0], 0.0
     scores[items < 0] = np.nan
     return Recommendations(items, scores)
 
@@ -133,10 +120,9 @@ def _merged(one: Any, two: Any, n: int) -> tuple[NDArray[np.int64], NDArray[np.f
 def similar(weights: ItemWeights, chosen: NDArray[np.int64], n: int, open_items: NDArray[np.bool_]) -> Recommendations:
     """Return the n items in whose scores each of the chosen items has the highest weights."""
     own = _as_rows(weights, chosen)
-    items, scores = np.empty((len(chosen), n), np.int64), np.empty((len(chosen), n))
     itself = np.arange(len(chosen) + 1), chosen.astype(np.int32), None
     gain = np.where(open_items, weights.gain, np.nan).astype(weights.gain.dtype)
-    best_columns(own, weights.z, items, scores, scale=gain, left_out=[itself])
+    items, scores = best_of(own, weights.z, n, scale=gain, left_out=[itself])
     items[~open_items[chosen]] = -1
     scores[items < 0] = np.nan
     return Recommendations(items, scores)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from fastsketch._core.random import Key, raw_numbers
 from fastsketch.data.files import _checks as checks
 from fastsketch.recommending._item_events import owners
+from fastsketch.recommending.ranking._splits import Split, parted
 
 Keys = NDArray[np.uint64]
 
@@ -189,10 +190,8 @@ def mixed(values: Keys) -> Keys:
 
 
 # -- shown and hidden --------------------------------------------------------------------------------------------------
-def split_items(held: HeldOut, share: float) -> tuple[Any, Any]:
+def split_items(held: HeldOut, share: float) -> Split:
     """Split into (shown, hidden) CSR: of every user a share of the items, at least one and not all, is hidden."""
-    from scipy.sparse import csr_array
-
     rows = held.rows
     length = np.diff(rows.indptr)
     owner = owners(rows)
@@ -201,11 +200,7 @@ def split_items(held: HeldOut, share: float) -> tuple[Any, Any]:
     rank = np.empty(len(order), np.int64)
     rank[order] = np.arange(len(order)) - np.repeat(rows.indptr[:-1], length)
     hide = rank < np.clip(np.rint(share * length), 1, length - 1)[owner]
-    out: list[Any] = []
-    for chosen in (~hide, hide):
-        starts = np.concatenate([[0], np.cumsum(chosen)])[rows.indptr]
-        out.append(csr_array((rows.data[chosen], rows.indices[chosen], starts), shape=rows.shape))
-    return out[0], out[1]
+    return parted(rows, hide)
 
 
 # -- state -------------------------------------------------------------------------------------------------------------
@@ -239,9 +234,7 @@ def validate(arrays: checks.Arrays, n_items: int, *, size: int, n_rows: int, dty
     key = arrays["held_key"]
     if (key[1:] < key[:-1]).any():
         raise ValueError("the keys of the users held out are not in order")
-    weight = checks.finite(arrays, "held_weight", (r,))
-    if r and weight.min() < 0:
-        raise ValueError(f"array 'held_weight' must not be negative, got {weight.min()}")
+    checks.not_negative(arrays, "held_weight", (r,))
     came = checks.array_of(arrays, "held_came", (r,), np.int64)
     if r and not 0 <= came.min() <= came.max() < n_rows:
         raise ValueError(f"array 'held_came' must lie in [0, {n_rows}), got {came.min()} and {came.max()}")

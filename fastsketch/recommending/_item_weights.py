@@ -13,7 +13,7 @@ Whoever makes weights holds BLAS to one thread (``one_blas_thread``): bits must 
 
 # pyright: reportPrivateUsage=false
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from math import ldexp
 from typing import Any, NamedTuple
 
@@ -112,6 +112,13 @@ LEAST_SHARE = 1e-12
 Best = tuple[NDArray[np.int64], NDArray[np.float64]]
 
 
+def best_of(left: NDArray[Any], right: NDArray[Any], n: int, **options: Any) -> Best:
+    """Return (items, scores) of the n highest entries of each row of left right', best first: see ``best_columns``."""
+    items, values = np.empty((len(left), n), np.int64), np.empty((len(left), n))
+    best_columns(left, right, items, values, **options)
+    return items, values
+
+
 class ItemWeights(NamedTuple):
     """Weights given_i (Z_i' M Z_j) gain_j of item i in the score of item j; none in its own."""
 
@@ -138,13 +145,6 @@ class ItemWeights(NamedTuple):
         # an item's own weight would be 1 / h - 1
         out[owner, rows.indices] -= rows.data * (self.gain[rows.indices] - 1)
         return out
-
-    def best(self, projected: NDArray[Any], n: int, *, left_out: Iterable[Any], allowed: NDArray[np.int32]) -> Best:
-        """Return the n items of the highest score of each projected row, best first; -1 and -inf for none."""
-        items = np.empty((len(projected), n), np.int64)
-        values = np.empty(items.shape)
-        best_columns(projected, self.z, items, values, scale=self.gain, left_out=left_out, allowed=allowed)
-        return items, values
 
     @one_blas_thread
     def of_target(self, items: NDArray[np.int64], target: int) -> Matrix:
@@ -232,7 +232,8 @@ class Trial:
     def scores(self, ridge: float) -> NDArray[np.float64]:
         """Compute the NDCG of every user at a ridge."""
         weights = item_weights(self._gram, ridge)
-        items, _ = weights.best(weights.projected(self._shown), DEPTH, left_out=[self._seen], allowed=self._open)
+        projected, left_out = weights.projected(self._shown), [self._seen]
+        items, _ = best_of(projected, weights.z, DEPTH, scale=weights.gain, left_out=left_out, allowed=self._open)
         return ndcg_at(items, self._hidden)
 
 

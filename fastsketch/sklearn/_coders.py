@@ -18,7 +18,7 @@ from fastsketch.neighbours.hashing import SketchHash
 from fastsketch.neighbours.hashing._sketch_hash import Method as HashMethod
 from fastsketch.neighbours.hashing._sketch_hash import Rotation
 from fastsketch.neighbours.quantizing import SketchQuantizer
-from fastsketch.neighbours.summaries._learner import Method as CodeMethod
+from fastsketch.neighbours.summaries._summary_model import Method as CodeMethod
 from fastsketch.sklearn._estimator import MergingEstimator, as_far_source, estimator, seed_of
 
 # Bytes of a code unless n_bytes is given, where 8 bits for every feature are more.

@@ -6,7 +6,7 @@ from libc.stdint cimport (
     int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, uintptr_t,
 )
 from libc.stdlib cimport calloc, free
-from libc.string cimport memcpy, memset, strcmp, strlen, strncmp
+from libc.string cimport memcpy, strchr, strcmp, strlen, strncmp
 
 from fastsketch._kernels.level cimport follow
 from fastsketch._kernels.linalg.blas cimport real
@@ -56,16 +56,15 @@ cdef int kind_of(const ArrowSchema* schema, double* scale) except -1:
     # the kind of a column that holds no others; scale[0] of decimals
     cdef const char* text = schema.format
     cdef const char* letters = "nbcCsSiIlLefg"
-    cdef int power, k, bits = 128
+    cdef const char* letter
+    cdef int power, bits = 128
     cdef size_t size = strlen(text)
     scale[0] = 1.0
     if schema.dictionary != NULL:
         return OTHER
     if size == 1:
-        for k in range(13):
-            if text[0] == letters[k]:
-                return NULLS + k
-        return OTHER
+        letter = strchr(letters, text[0])
+        return OTHER if letter == NULL else NULLS + <int> (letter - letters)
     if strncmp(text, "d:", 2) == 0:
         parts = text[2:size].split(b",")
         power, bits = int(parts[1]), int(parts[2]) if len(parts) > 2 else 128
@@ -222,6 +221,11 @@ cdef inline bint without_nulls(const ArrowArray* array) noexcept nogil:
     return array.null_count == 0 or array.n_buffers == 0 or array.buffers[0] == NULL
 
 
+cdef inline bint is_there(const ArrowArray* array, Py_ssize_t place) noexcept nogil:
+    # whether the entry at `place` of the buffers is no null
+    return without_nulls(array) or is_set(<const uint8_t*> array.buffers[0], place)
+
+
 cdef inline bint is_sound(const ArrowArray* array, Py_ssize_t n_buffers) noexcept nogil:
     # whether what an array says of itself can be: counts that have a sum, and the buffers that its type has
     return (array != NULL and 0 <= array.length <= MOST and 0 <= array.offset <= MOST
@@ -236,58 +240,39 @@ cdef inline bint is_column(const ArrowArray* array, int kind) noexcept nogil:
     return is_sound(array, 2)
 
 
-cdef void blot(const ArrowArray* array, Py_ssize_t first, Py_ssize_t n, real* out) noexcept nogil:
-    # NaN for every null among n entries from `first` of the buffers on
-    cdef Py_ssize_t k
-    cdef const uint8_t* valid
-    if without_nulls(array):
-        return
-    valid = <const uint8_t*> array.buffers[0]
-    for k in range(n):
-        if not is_set(valid, first + k):
-            out[k] = <real> NAN
-
-
-cdef struct Wrong:
-    # a row whose list has another length; -1: it lies outside the entries of all lists
-    Py_ssize_t row
-    Py_ssize_t column
-    int64_t length
-
-
-cdef struct Table:
-    # a batch
-    const ArrowArray* array
-    const Column* columns
-
-
-cdef int64_t start_of(const Table* table, Py_ssize_t column, Py_ssize_t place) noexcept nogil:
+cdef int64_t start_of(const Column* of, const ArrowArray* child, Py_ssize_t place) noexcept nogil:
     # where the list at `place` of the buffers begins among the entries of all lists
-    cdef const ArrowArray* child = table.array.children[column]
-    if table.columns[column].kind == FIXED_LISTS:
-        return place * table.columns[column].width
-    if table.columns[column].kind == LISTS:
+    if of.kind == FIXED_LISTS:
+        return place * of.width
+    if of.kind == LISTS:
         return (<const int32_t*> child.buffers[1])[place]
     return (<const int64_t*> child.buffers[1])[place]
 
 
-cdef inline int64_t length_of(const Table* table, Py_ssize_t column, Py_ssize_t place) noexcept nogil:
+cdef inline int64_t length_of(const Column* of, const ArrowArray* child, Py_ssize_t place) noexcept nogil:
     # how long that list is; -1 unless it lies among these entries: no sum is made of what has not been looked at
-    cdef int64_t start = start_of(table, column, place), end = start_of(table, column, place + 1)
-    if start < 0 or end < start or end > table.array.children[column].children[0].length:
-        return -1
-    return end - start
+    cdef int64_t start = start_of(of, child, place), end = start_of(of, child, place + 1)
+    return end - start if 0 <= start <= end <= child.children[0].length else -1
 
 
-cdef void values(const ArrowArray* array, int kind, double scale, Py_ssize_t place, Py_ssize_t n,
-                 real* out) noexcept nogil:
+cdef inline void values(const ArrowArray* array, int kind, double scale, Py_ssize_t place, Py_ssize_t n,
+                        real* out) noexcept nogil:
     # out = n entries from `place` of the buffers on, NaN for nulls
-    convert(kind, scale, array.buffers[1], place, n, out)
-    blot(array, place, n, out)
+    cdef Py_ssize_t k
+    if kind == NULLS:  # which has no buffers
+        convert(kind, scale, NULL, place, n, out)
+        return
+    if kind == kind_here(out):
+        memcpy(out, <const char*> array.buffers[1] + place * sizeof(real), n * sizeof(real))
+    else:
+        convert(kind, scale, array.buffers[1], place, n, out)
+    for k in range(0 if without_nulls(array) else n):
+        if not is_set(<const uint8_t*> array.buffers[0], place + k):
+            out[k] = <real> NAN
 
 
-cdef void numbers(const Table* table, Py_ssize_t first, Py_ssize_t n, Py_ssize_t run, const Py_ssize_t* chosen,
-                  real* out, Py_ssize_t ld, real* space) noexcept nogil:
+cdef void numbers(const ArrowArray* table, const Column* kinds, Py_ssize_t first, Py_ssize_t n, Py_ssize_t run,
+                  const Py_ssize_t* chosen, real* out, Py_ssize_t ld, real* space) noexcept nogil:
     # out[:, k] = rows first .. first + n - 1 of column k of `run`
     cdef const real* column[RUN]
     cdef real* at
@@ -295,71 +280,60 @@ cdef void numbers(const Table* table, Py_ssize_t first, Py_ssize_t n, Py_ssize_t
     cdef const ArrowArray* child
     cdef Py_ssize_t k, place
     for k in range(run):
-        of, child = &table.columns[chosen[k]], table.array.children[chosen[k]]
-        place = table.array.offset + child.offset + first
+        of, child = &kinds[chosen[k]], table.children[chosen[k]]
+        place = table.offset + child.offset + first
         if of.kind == kind_here(out) and without_nulls(child) and <uintptr_t> child.buffers[1] % sizeof(real) == 0:
             column[k] = <const real*> child.buffers[1] + place
             continue
         at = space + k * STRIP
-        if of.kind == NULLS:
-            convert(NULLS, 1.0, NULL, 0, n, at)
-        else:
-            values(child, of.kind, of.scale, place, n, at)
+        values(child, of.kind, of.scale, place, n, at)
         column[k] = at
     # out = columns.T, as in NumPy
     columns(n, run, column, out, ld)
 
 
-cdef void lists(const Table* table, Py_ssize_t first, Py_ssize_t n, Py_ssize_t column, Py_ssize_t width, real* out,
-                Py_ssize_t ld, Wrong* wrong) noexcept nogil:
-    # out[i, :width] = the list in row first + i
-    cdef const Column* of = &table.columns[column]
-    cdef const ArrowArray* child = table.array.children[column]
+cdef Py_ssize_t lists(const Column* of, const ArrowArray* child, Py_ssize_t place, Py_ssize_t n, Py_ssize_t width,
+                      real* out, Py_ssize_t ld) noexcept nogil:
+    # out[i, :width] = the list at place + i of the buffers, up to one of another length: how many lists were right
     cdef const ArrowArray* items = child.children[0]
-    cdef Py_ssize_t i, k, place = table.array.offset + child.offset + first
-    cdef int64_t start, length
+    cdef Py_ssize_t i, k
     cdef bint whole = without_nulls(child)
     for i in range(n):
-        if not whole and not is_set(<const uint8_t*> child.buffers[0], place + i):
+        if not whole and not is_there(child, place + i):
             for k in range(width):
                 out[i * ld + k] = <real> NAN
             continue
-        length = length_of(table, column, place + i)
-        if length != width:
-            wrong.row, wrong.column, wrong.length = first + i, column, length
-            return
-        start = start_of(table, column, place + i) + items.offset
-        if of.item == kind_here(out):
-            memcpy(out + i * ld, <const char*> items.buffers[1] + start * sizeof(real), width * sizeof(real))
-        elif of.item == NULLS:
-            convert(NULLS, 1.0, NULL, 0, width, out + i * ld)
-            continue
-        else:
-            convert(of.item, of.scale, items.buffers[1], start, width, out + i * ld)
-        blot(items, start, width, out + i * ld)
+        if length_of(of, child, place + i) != width:
+            return i
+        values(items, of.item, of.scale, items.offset + start_of(of, child, place + i), width, out + i * ld)
+    return n
 
 
-cdef void fill_rows(const Table* table, Py_ssize_t first, Py_ssize_t n, Py_ssize_t m, const Py_ssize_t* chosen,
-                    const Py_ssize_t* places, const Py_ssize_t* widths, real* out, Py_ssize_t ld, real* space,
-                    Wrong* wrong) noexcept nogil:
-    cdef Py_ssize_t strip = 0, k, run, count
+cdef Py_ssize_t fill_rows(const ArrowArray* table, const Column* kinds, Py_ssize_t first, Py_ssize_t n, Py_ssize_t m,
+                          const Py_ssize_t* chosen, const Py_ssize_t* places, const Py_ssize_t* widths, real* out,
+                          Py_ssize_t ld, real* space, Py_ssize_t* wrong) noexcept nogil:
+    # n, or the first row with a list of another length; wrong[0]: which of the chosen columns has it
+    cdef Py_ssize_t strip = 0, k, run, count, right
+    cdef const ArrowArray* child
     while strip < n:
         count = min(<Py_ssize_t> STRIP, n - strip)
         k = 0
         while k < m:
-            if table.columns[chosen[k]].kind >= FIXED_LISTS:
-                lists(table, first + strip, count, chosen[k], widths[k], out + strip * ld + places[k], ld, wrong)
-                if wrong.row >= 0:
-                    return
-                k += 1
-                continue
             run = 1
-            while (run < RUN and k + run < m and places[k + run] == places[k] + run
-                   and table.columns[chosen[k + run]].kind < FIXED_LISTS):
-                run += 1
-            numbers(table, first + strip, count, run, chosen + k, out + strip * ld + places[k], ld, space)
+            if kinds[chosen[k]].kind >= FIXED_LISTS:
+                child, wrong[0] = table.children[chosen[k]], k
+                right = lists(&kinds[chosen[k]], child, table.offset + child.offset + first + strip, count, widths[k],
+                              out + strip * ld + places[k], ld)
+                if right < count:
+                    return strip + right
+            else:
+                while (run < RUN and k + run < m and places[k + run] == places[k] + run
+                       and kinds[chosen[k + run]].kind < FIXED_LISTS):
+                    run += 1
+                numbers(table, kinds, first + strip, count, run, chosen + k, out + strip * ld + places[k], ld, space)
             k += run
         strip += count
+    return n
 
 
 cdef class Batch:
@@ -368,11 +342,6 @@ cdef class Batch:
     cdef ArrowArray array
     cdef Column* columns
     cdef readonly Py_ssize_t n_rows
-    cdef readonly Py_ssize_t n_columns
-
-    def __cinit__(self):
-        self.array.release = NULL
-        self.columns = NULL
 
     def __init__(self, schema, array):
         cdef const ArrowSchema* described = <const ArrowSchema*> PyCapsule_GetPointer(schema, "arrow_schema")
@@ -396,10 +365,10 @@ cdef class Batch:
             raise TypeError("expected a table")
         if not is_sound(&self.array, 1) or (d > 0 and self.array.children == NULL):
             raise ValueError("a table whose rows cannot be counted")
-        self.n_rows, self.n_columns = self.array.length, d
+        self.n_rows = self.array.length
         if not without_nulls(&self.array):
             for j in range(self.n_rows):
-                if not is_set(<const uint8_t*> self.array.buffers[0], self.array.offset + j):
+                if not is_there(&self.array, self.array.offset + j):
                     raise ValueError(f"a table whose rows are null: row {j} is")
         self.columns = <Column*> calloc(max(d, 1), sizeof(Column))
         if self.columns == NULL:
@@ -424,26 +393,22 @@ cdef class Batch:
         return is_column(items, column.item) and (column.kind != FIXED_LISTS or column.width == 0 or (
             column.width > 0 and items.length // column.width >= child.offset + child.length))
 
-    def width(self, Py_ssize_t column, Py_ssize_t row=0):
-        """How many numbers a row of a column has: 1, or the length of a list."""
-        cdef Table table
-        cdef int64_t length = 1
-        table.array, table.columns = &self.array, self.columns
-        if self._column(column, row).kind >= FIXED_LISTS:
-            length = length_of(&table, column, self.array.offset + self.array.children[column].offset + row)
-        if length < 0:
-            raise ValueError(f"column {column} has a list in row {row} that lies outside its entries")
-        return length
-
-    def is_null(self, Py_ssize_t column, Py_ssize_t row):
-        """Whether there is no number, or no list, in a row of a column."""
-        cdef bint none = self._column(column, row).kind == NULLS
+    def first_width(self, Py_ssize_t column):
+        """How many numbers a row of a column has: 1, or the length of the first list that is there."""
+        cdef const Column* of = self._column(column, 0)
         cdef const ArrowArray* child = self.array.children[column]
-        return none or not (without_nulls(child) or is_set(
-            <const uint8_t*> child.buffers[0], self.array.offset + child.offset + row))
+        cdef int64_t length
+        cdef Py_ssize_t row, place = self.array.offset + child.offset
+        for row in range(self.n_rows if of.kind >= FIXED_LISTS else 0):
+            if is_there(child, place + row):
+                length = length_of(of, child, place + row)
+                if length < 0:
+                    raise ValueError(f"column {column} has a list in row {row} that lies outside its entries")
+                return length
+        return 1
 
     cdef Column* _column(self, Py_ssize_t column, Py_ssize_t row) except NULL:
-        if not (0 <= column < self.n_columns and 0 <= row < self.n_rows):
+        if not (0 <= column < self.array.n_children and 0 <= row < self.n_rows):
             raise IndexError(f"there is no column {column}, or no row {row} of it")
         if self.columns[column].kind == OTHER:
             raise TypeError(f"column {column} holds no numbers")
@@ -456,10 +421,8 @@ cdef class Batch:
         Columns are given in the order of their places. Nulls become NaN. Returns None, or the first row with a list of
         another length, as (row, column, length).
         """
-        cdef Py_ssize_t n = out.shape[0], d = out.shape[1], m = columns.shape[0], k, before = 0
-        cdef Wrong wrong
-        cdef Table table
-        table.array, table.columns = &self.array, self.columns
+        cdef Py_ssize_t n = out.shape[0], d = out.shape[1], m = columns.shape[0], k = 0, before = 0, right
+        cdef const ArrowArray* child
         if not (places.shape[0] == widths.shape[0] == m and 0 <= first <= self.n_rows - n):
             raise ValueError("rows, columns and places do not belong together")
         if n == 0 or m == 0:
@@ -470,13 +433,14 @@ cdef class Batch:
                     self.columns[columns[k]].kind < FIXED_LISTS and widths[k] != 1):
                 raise ValueError("places of columns do not belong to these rows")
             before = places[k] + widths[k]
-        wrong.row = -1
         cdef real[::1] space = np.empty(RUN * STRIP, np.asarray(out).dtype)
         with nogil:
-            fill_rows(&table, first, n, m, &columns[0], &places[0], &widths[0], &out[0, 0], d, &space[0], &wrong)
-        if wrong.row >= 0:
-            return wrong.row, wrong.column, wrong.length
-        return None
+            right = fill_rows(&self.array, self.columns, first, n, m, &columns[0], &places[0], &widths[0], &out[0, 0],
+                              d, &space[0], &k)
+        if right == n:
+            return None
+        child, first = self.array.children[columns[k]], first + right
+        return first, columns[k], length_of(&self.columns[columns[k]], child, self.array.offset + child.offset + first)
 
 
 cdef class Stream:
@@ -484,10 +448,6 @@ cdef class Stream:
 
     cdef ArrowArrayStream stream
     cdef ArrowSchema schema
-
-    def __cinit__(self):
-        self.stream.release = NULL
-        self.schema.release = NULL
 
     def __init__(self, capsule):
         cdef ArrowArrayStream* given = <ArrowArrayStream*> PyCapsule_GetPointer(capsule, "arrow_array_stream")
@@ -521,7 +481,6 @@ cdef class Stream:
         """The next batch, None at the end; OSError with what its library says."""
         cdef Batch batch = Batch.__new__(Batch)
         cdef int status
-        memset(&batch.array, 0, sizeof(ArrowArray))
         with nogil:
             status = self.stream.get_next(&self.stream, &batch.array)
         self._check(status)

@@ -25,12 +25,12 @@ MOST_COLUMNS = 1 << 31
 
 def array_of(arrays: Arrays, name: str, shape: tuple[int, ...], dtype: Any = FLOAT64) -> NDArray[Any]:
     """Return the array of this name, of exactly this shape and dtype."""
-    found = arrays.get(name)
-    if found is None:
+    array = arrays.get(name)
+    if array is None:
         raise ValueError(f"array {name!r} is missing")
-    if found.shape != shape or found.dtype != dtype:
-        raise ValueError(f"array {name!r} has shape {found.shape} of {found.dtype}, expected {shape} of {dtype}")
-    return found
+    if array.shape != shape or array.dtype != dtype:
+        raise ValueError(f"array {name!r} has shape {array.shape} of {array.dtype}, expected {shape} of {dtype}")
+    return array
 
 
 def only(arrays: Arrays, *names: str) -> None:
@@ -42,9 +42,9 @@ def only(arrays: Arrays, *names: str) -> None:
 
 def finite(arrays: Arrays, name: str, shape: tuple[int, ...], dtype: Any = FLOAT64) -> NDArray[Any]:
     """Return the array of this name, shape and dtype, without a NaN or an infinity."""
-    found = array_of(arrays, name, shape, dtype)
-    require_finite(found, name)
-    return found
+    array = array_of(arrays, name, shape, dtype)
+    require_finite(array, name)
+    return array
 
 
 def require_finite(array: NDArray[Any], name: str) -> None:
@@ -59,28 +59,28 @@ def require_finite(array: NDArray[Any], name: str) -> None:
 
 def not_negative(arrays: Arrays, name: str, shape: tuple[int, ...], dtype: Any = FLOAT64) -> NDArray[Any]:
     """Return the array of this name, shape and dtype, finite and without a negative number."""
-    found = finite(arrays, name, shape, dtype)
-    if found.size and found.min() < 0:
-        raise ValueError(f"array {name!r} must not be negative, got {found.min()}")
-    return found
+    array = finite(arrays, name, shape, dtype)
+    if array.size and array.min() < 0:
+        raise ValueError(f"array {name!r} must not be negative, got {array.min()}")
+    return array
 
 
 def sums(arrays: Arrays, name: str, shape: tuple[int, ...], *, low: float = -math.inf) -> NDArray[Any]:
     """Return sums of losses: float64, no NaN; finite numbers may have added up to infinity."""
-    found = array_of(arrays, name, shape)
-    if np.isnan(found).any() or (found.size and found.min() < low):
-        raise ValueError(f"array {name!r} must hold sums of losses, got {found.min()}")
-    return found
+    array = array_of(arrays, name, shape)
+    if np.isnan(array).any() or (array.size and array.min() < low):
+        raise ValueError(f"array {name!r} must hold sums of losses, got {array.min()}")
+    return array
 
 
 def rows_of(arrays: Arrays, name: str, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
     """Return rows of a sketch: finite, and so are their squares and the sum of these in the rows' own dtype."""
-    found = array_of(arrays, name, shape, dtype)
-    flat = found.reshape(-1)
+    array = array_of(arrays, name, shape, dtype)
+    flat = array.reshape(-1)
     with np.errstate(all="ignore"):
         if not math.isfinite(float(flat @ flat)):
             raise ValueError(f"array {name!r} must be finite, and so must the sum of its squares")
-    return found
+    return array
 
 
 def named_numbers(arrays: Arrays, name: str, names: tuple[str, ...], dtype: Any) -> dict[str, Any]:

@@ -6,8 +6,9 @@ import io
 import lzma
 import zlib
 from collections.abc import Callable, Generator, Iterator
+from functools import partial
 from pathlib import Path
-from typing import BinaryIO, Protocol, Self, cast
+from typing import BinaryIO, Self, cast
 
 # Bytes of the file that are handed to a decompressor at a time.
 RAW_BYTES = 1 << 16
@@ -52,18 +53,6 @@ def too_large(name: Path | str, most: int) -> SourceError:
     )
 
 
-class Decompressor(Protocol):
-    """One compressed stream, as in bz2 and lzma."""
-
-    @property
-    def eof(self) -> bool: ...
-    @property
-    def needs_input(self) -> bool: ...
-    @property
-    def unused_data(self) -> bytes: ...
-    def decompress(self, data: bytes, max_length: int = -1) -> bytes: ...
-
-
 class _Gzip:
     """zlib's object for a gzip stream with the interface of the other two; it checks length and checksum."""
 
@@ -86,15 +75,13 @@ class _Gzip:
         return self._stream.decompress(self._stream.unconsumed_tail + data, max_length)
 
 
-def _xz() -> Decompressor:
-    return lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=XZ_MEMORY)
-
-
+# One compressed stream.
+Decompressor = _Gzip | bz2.BZ2Decompressor | lzma.LZMADecompressor
 # By suffix: how a stream is opened, and whether zeros may stand between streams and after the last.
 DECOMPRESSORS: dict[str, tuple[Callable[[], Decompressor], bool]] = {
     ".gz": (_Gzip, True),
     ".bz2": (bz2.BZ2Decompressor, False),
-    ".xz": (_xz, True),
+    ".xz": (partial(lzma.LZMADecompressor, lzma.FORMAT_XZ, memlimit=XZ_MEMORY), True),
 }
 
 

@@ -75,8 +75,8 @@ def forget_own(target: Path) -> None:
     """
     lock = lock_name(target)
     with contextlib.suppress(OSError):  # LockHeld among them: whoever cannot read it will say so
-        found = _read(lock)
-        if found is not None and found.owner == this_process():
+        content = _read(lock)
+        if content is not None and content.owner == this_process():
             lock.unlink()
 
 
@@ -101,13 +101,13 @@ def _taken(lock: Path, target: Path) -> _Content:
         for _ in range(TRIES):
             if _put(fresh, lock, mine):
                 return mine
-            found = _read(lock)
-            if found is None:
+            content = _read(lock)
+            if content is None:
                 continue  # it has just been released
-            if found.owner.may_live():
-                raise LockHeld(_why(found.owner, lock, target))
+            if content.owner.may_live():
+                raise LockHeld(_why(content.owner, lock, target))
             with contextlib.suppress(LockHeld):
-                if _succeeded(found, fresh, lock, target):
+                if _succeeded(content, fresh, lock, target):
                     return mine
             time.sleep(PAUSE)
         raise LockHeld(f"{target}: its lock {lock} cannot be had; if no job writes it, remove that file")

@@ -65,16 +65,16 @@ def _parsed(content: bytes) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     if text[:1] != "{" or text[-1:] != "}":
         raise damaged
     inner, at = text[1:-1], 0
-    found: dict[str, re.Match[str]] = {}
+    items: dict[str, re.Match[str]] = {}
     while inner[at:].strip():
         item = _ITEM.match(inner, at)
-        if item is None or item["key"] in found or (not item["comma"] and inner[item.end() :].strip()):
+        if item is None or item["key"] in items or (not item["comma"] and inner[item.end() :].strip()):
             raise damaged
-        found[item["key"]] = item
+        items[item["key"]] = item
         at = item.end()
-    if len(found) != 3:
+    if len(items) != 3:
         raise damaged
-    name, order, sizes = found["descr"]["descr"], found["fortran_order"]["order"], found["shape"]["shape"]
+    name, order, sizes = items["descr"]["descr"], items["fortran_order"]["order"], items["shape"]["shape"]
     if name is None or order is None or sizes is None:  # a value that belongs to another key
         raise damaged
     try:

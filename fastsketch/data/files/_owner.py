@@ -48,8 +48,8 @@ def this_process() -> Owner:
 
 def of_mark(text: str) -> Owner | None:
     """Return the owner of whom this is the mark, None if it is no mark."""
-    found = MARK.fullmatch(text)
-    return Owner(int(found[1]), found[2], found[3], "") if found else None
+    match = MARK.fullmatch(text)
+    return Owner(int(match[1]), match[2], match[3], "") if match else None
 
 
 def _text(path: str) -> str:

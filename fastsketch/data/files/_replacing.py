@@ -78,12 +78,12 @@ def regular_target(path: str | PathLike[str]) -> Path | None:
     if _is_descriptor(place):
         return None
     try:
-        found = place.stat().st_mode
+        mode = place.stat().st_mode
     except FileNotFoundError:
         return place
-    if stat.S_ISDIR(found):
+    if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, "is a directory", str(path))
-    return place if stat.S_ISREG(found) else None
+    return place if stat.S_ISREG(mode) else None
 
 
 def _followed(path: str | PathLike[str]) -> Path:
@@ -108,8 +108,8 @@ def _is_descriptor(place: Path) -> bool:
 def straight(path: str | PathLike[str]) -> Generator[BinaryIO]:
     """Open a pipe or device to be written as it is; nothing is cut off."""
     place = _followed(path)
-    found = DESCRIPTORS.fullmatch(place.parent.as_posix())
-    own = found and place.name.isdigit() and found["pid"] in (None, "self", str(os.getpid()))
+    match = DESCRIPTORS.fullmatch(place.parent.as_posix())
+    own = match and place.name.isdigit() and match["pid"] in (None, "self", str(os.getpid()))
     # our own descriptor as it stands: opened anew, a file behind it would lose what it has
     with os.fdopen(os.dup(int(place.name)), "wb") if own else place.open("wb") as file:
         yield file
@@ -139,8 +139,8 @@ def sweep(target: Path) -> None:
     mine = re.compile(re.escape(f".{_stem(target)}.") + r"(?P<mark>.*)\.[0-9a-f]{8}\.tmp", re.DOTALL)
     with contextlib.suppress(OSError), os.scandir(target.parent) as entries:
         for entry in entries:
-            found = mine.fullmatch(entry.name)
-            owner = of_mark(found["mark"]) if found else None
+            match = mine.fullmatch(entry.name)
+            owner = of_mark(match["mark"]) if match else None
             if owner is not None and not owner.may_live():
                 with contextlib.suppress(OSError):
                     Path(entry.path).unlink()

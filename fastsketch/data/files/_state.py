@@ -126,10 +126,10 @@ def pack_into(out: BinaryIO, about: dict[str, Any], arrays: Mapping[str, NDArray
 def _checksum(array: NDArray[Any] | Pieces) -> int:
     if not isinstance(array, Pieces):
         return zlib.crc32(array.data)
-    found = 0
+    crc = 0
     for piece in array.read():
-        found = zlib.crc32(_portable(piece).data, found)
-    return found
+        crc = zlib.crc32(_portable(piece).data, crc)
+    return crc
 
 
 def _write_pieces(member: Any, array: Pieces) -> None:
@@ -277,10 +277,10 @@ def _header(archive: zipfile.ZipFile, size: int, name: str) -> dict[str, Any]:
 
 def _unlike_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return a JSON object: a name that comes twice could be read one way here and another way elsewhere."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    out = dict(pairs)
+    if len(out) < len(pairs):
         raise ValueError("a name comes twice")
-    return found
+    return out
 
 
 def _array(archive: zipfile.ZipFile, key: str, about: Any, name: str) -> NDArray[Any]:
@@ -299,8 +299,8 @@ def _array(archive: zipfile.ZipFile, key: str, about: Any, name: str) -> NDArray
         with archive.open(info) as member:
             if read_npy_header(member)[:3] != (shape, False, dtype):
                 raise ValueError("shape, order or dtype differ")
-            content, found = _content(member, bytes_wanted)
-        if found != crc:
+            content, checksum = _content(member, bytes_wanted)
+        if checksum != crc:
             raise ValueError("it fails its checksum")
         return content.view(dtype).reshape(shape).astype(dtype.newbyteorder("="), copy=False)
     except DAMAGE as error:

@@ -109,6 +109,8 @@ class Cells:
         What a row is in messages.
     wanted : int, default 1
         Cells that a row has at least.
+    numbers : bool, default False
+        Whether a row holds numbers: one of words alone is a header then, and one with words or years is no row.
 
     Attributes
     ----------
@@ -118,6 +120,8 @@ class Cells:
         The first rows, at most DECIDING_LINES of them.
     width, begins : int
         Cells of a row; the line of the first, be it a header. 0 if there is none.
+    separator : str
+        What divides the cells of text.
 
     Raises
     ------
@@ -135,9 +139,10 @@ class Cells:
         size: int = 0,
         unit: str = "line",
         wanted: int = 1,
+        numbers: bool = False,
     ) -> None:
-        self.name, self.unit, self.position, self.size = name, unit, position, size
-        self.decimal = dialect.decimal
+        self.name, self.unit, self.position, self.size, self._numbers = name, unit, position, size, numbers
+        self.decimal, self.separator = dialect.decimal, ""
         self.first = list(islice(rows, DECIDING_LINES))
         self._rest: Iterator[Row] = rows
         self._head: list[str] | None = None
@@ -162,13 +167,19 @@ class Cells:
         if any(cell.strip() in dialect.known for cell in head):
             return False
         rows = [cells for _, cells in self.first]
-        found = tell_header(rows, dialect.decimal)
-        if found is None:
+        told = tell_header(rows, dialect.decimal)
+        if self._numbers and not told:
+            if told is None and all(is_name(cell, dialect.decimal) for cell in head):
+                told = True  # as a row it would be refused
+            else:
+                odd = begins_with_years(rows) or WORD in (kind_of(cell, dialect.decimal) for cell in head)
+                told = None if odd else False
+        if told is None:
             divided = "" if self.width > 1 else f"; {UNDIVIDED}"
             raise self.error(self.begins, f"{listed(head)}: {UNTOLD}{divided}")
-        if found:
+        if told:
             say_header(f"{self.name}, {self.unit} {self.begins}", rows, dialect.decimal)
-        return found
+        return told
 
     def __iter__(self) -> Iterator[Row]:
         yield from self.first
@@ -196,37 +207,44 @@ UNDIVIDED = "tabs, semicolons and commas divide columns, or what --set separator
 UNTOLD = "nothing tells whether this is a header: say --set header=yes or --set header=no (header=True or header=False)"
 
 
-def text_cells(file: InputFile, dialect: Dialect, *, size: int = 0, wanted: int = 1) -> Cells:
+def text_cells(
+    file: InputFile, dialect: Dialect, *, block_bytes: int = BLOCK_BYTES, longest: int = LONGEST_LINE, **options: Any
+) -> Cells:
     """Return the rows of a table in text, of an open file.
 
     UTF-8 with tabs, semicolons, commas or what `dialect` has between columns; every line has as many as the first. A
     cell that begins with a quote ends with one on the same line, and "" within it is a quote; no other cell holds
-    quotes. Lines that are blank are skipped.
+    quotes. Lines that are blank are skipped. `options` are those of ``Cells``; rows of `numbers` end before one that
+    is no such row, unless it is the first: whoever parses them says what is wrong with it.
     """
-    lines = _lines(file)
+    lines = _lines(file, block_bytes, longest)
     first = list(islice(lines, DECIDING_LINES))
     separator = separator_of(str(file.path), first, dialect)
-    rows = _split(file, chain(first, lines), separator)
-    return Cells(str(file.path), rows, dialect, position=lambda: file.place, size=size, wanted=wanted)
+    rows = _split(file, chain(first, lines), separator, strict=not options.get("numbers"))
+    cells = Cells(str(file.path), rows, dialect, position=lambda: file.place, **options)
+    cells.separator = separator
+    return cells
 
 
-def _split(file: InputFile, lines: Iterator[tuple[int, str]], separator: str) -> Iterator[Row]:
+def _split(file: InputFile, lines: Iterator[tuple[int, str]], separator: str, *, strict: bool) -> Iterator[Row]:
     width = 0
-    for number, line in lines:
+    for count, (number, line) in enumerate(lines):
         try:
             cells = cells_of(line, separator)
             width = width or len(cells)
             if len(cells) != width:
                 raise ValueError(f"there are {len(cells)} columns, in the first line {width}")
         except ValueError as error:
+            if count and not strict:
+                return
             raise SourceError(f"{file.path}, line {number}: {error}") from None
         yield number, cells
 
 
-def _lines(file: InputFile) -> Iterator[tuple[int, str]]:
+def _lines(file: InputFile, block_bytes: int, longest: int) -> Iterator[tuple[int, str]]:
     """Yield the lines that are not blank, without their ends, and their numbers from 1."""
     number, start = 0, b""
-    for piece in whole_lines(file, BLOCK_BYTES, LONGEST_LINE):
+    for piece in whole_lines(file, block_bytes, longest):
         start = start or bytes(piece[:4])
         block = bytes(piece) if number else bytes(piece).removeprefix(BYTE_ORDER_MARK)
         if (at := block.find(b"\0")) >= 0:
@@ -290,24 +308,24 @@ def cells_of(line: str, separator: str) -> list[str]:
     """Return the cells of a line; ValueError for quotes that do not enclose one."""
     if '"' not in line:
         return line.split() if separator == " " else line.split(separator)
-    found: list[str] = []
+    cells: list[str] = []
     at = 0
     while True:
         start = _after_blanks(line, at)
         if line[start : start + 1] == '"':
-            text, at = _quoted(line, start, len(found) + 1)
+            text, at = _quoted(line, start, len(cells) + 1)
             end = _after_blanks(line, at)
             if end < len(line) and line[end] != separator and separator != " ":
-                raise ValueError(f"column {len(found) + 1} goes on after its closing quote")
+                raise ValueError(f"column {len(cells) + 1} goes on after its closing quote")
         else:
             end = line.find(separator, at)
             end = len(line) if end < 0 else end
             text = line[at:end]
             if '"' in text:
-                raise ValueError(f'column {len(found) + 1} holds a quote: write it as "..." with "" for each quote')
-        found.append(text)
+                raise ValueError(f'column {len(cells) + 1} holds a quote: write it as "..." with "" for each quote')
+        cells.append(text)
         if end >= len(line):
-            return found
+            return cells
         at = end + 1
 
 
@@ -411,10 +429,10 @@ def say_header(where: str, rows: Sequence[Sequence[str]], decimal: str) -> None:
 
 def say_ids(of: str, columns: Mapping[str, Sequence[str]], otherwise: str) -> None:
     """Tell of columns of numbers which may be ids: whole ones in many rows, each another or with zeros in front."""
-    found = [name for name, cells in columns.items() if len(cells) >= MANY and _may_be_ids([*map(str.strip, cells)])]
-    if found:
+    names = [name for name, cells in columns.items() if len(cells) >= MANY and _may_be_ids([*map(str.strip, cells)])]
+    if names:
         said = "hold another whole number in every row, or zeros in front, and are read as numbers"
-        LOGGER.info("%s: these columns %s: %s (%s)", of, said, listed(found), otherwise)
+        LOGGER.info("%s: these columns %s: %s (%s)", of, said, listed(names), otherwise)
 
 
 def _may_be_ids(cells: Sequence[str]) -> bool:

@@ -9,9 +9,10 @@ from typing import Any, cast
 
 from fastsketch.data.files._input import InputFile, SourceError
 from fastsketch.data.files._table import Cells, Dialect, Row, text_cells
+from fastsketch.data.names._id_columns import is_missing
 from fastsketch.data.sources._foreign import damaged, needs
 from fastsketch.data.sources._formats import refuse_lazy
-from fastsketch.data.sources._parquet import index_columns
+from fastsketch.data.sources._table_columns import index_columns
 
 PARQUET, ARROW = (".parquet", ".pq"), (".arrow", ".feather", ".ipc")
 # Rows of a table with types whose cells are made at a time.
@@ -86,7 +87,7 @@ def _arrow(path: Path, stack: ExitStack) -> tuple[list[str], Iterator[Any], int]
 
 
 def _index_of(schema: Any) -> list[str]:
-    return index_columns(schema.metadata, [(name, "", None, False) for name in schema.names])
+    return index_columns(schema.metadata, schema.names)
 
 
 def _read(path: Path, batches: Iterator[Any]) -> Iterator[Any]:
@@ -99,8 +100,8 @@ def _read(path: Path, batches: Iterator[Any]) -> Iterator[Any]:
 # -- tables with types -------------------------------------------------------------------------------------------------
 def names_of(frame: Any) -> list[Any]:
     """Return the names of the columns of a data frame of pandas, polars, pyarrow and their like."""
-    found = getattr(frame, "column_names", None)
-    return list(frame.columns if found is None else found)
+    names = getattr(frame, "column_names", None)
+    return list(frame.columns if names is None else names)
 
 
 def column_of(frame: Any, place: int) -> Any:
@@ -143,7 +144,7 @@ def _texts(column: Any, where: str) -> list[str]:
 
 
 def _text(value: Any) -> str:
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+    if is_missing(value):
         return ""
     if isinstance(value, float):
         return "" if value != value else str(int(value)) if abs(value) <= EXACT and value.is_integer() else repr(value)

@@ -54,13 +54,13 @@ class Vocabulary:
         if isinstance(names, str):
             raise TypeError(f"names must be a sequence of strings, got {names!r}: [{names!r}] is one")
         try:
-            found = list(names)
+            listed = list(names)
         except TypeError:
             raise TypeError(f"names must be a sequence of strings, got {type(names).__name__}") from None
-        for name in found:
+        for name in listed:
             if not isinstance(name, str):
                 raise TypeError(f"names must be strings, got {name!r}")
-        self._kept.add(found)
+        self._kept.add(listed)
 
     def __len__(self) -> int:
         return len(self._kept.columns)

@@ -188,15 +188,15 @@ def _as_id(text: str, held: dict[str, str]) -> str:
 
 def read_ids(path: str | PathLike[str]) -> dict[str, int]:
     """Return the ids in the first column of a file, each with the line that it first stands in; there is no header."""
-    path, found = Path(path), dict[str, int]()
+    path, lines = Path(path), dict[str, int]()
     with InputFile(path, sys.stdin.buffer if str(path) == "-" else None).held() as file:
         for number, fields in text_cells(file, Dialect(header=False)):
             if not (name := fields[0].strip()):
                 raise SourceError(f"{path}, line {number}: column 1 is empty")
-            found.setdefault(name, number)
-    if not found:
+            lines.setdefault(name, number)
+    if not lines:
         raise SourceError(f"{path} holds no lines")
-    return found
+    return lines
 
 
 def _as_value(text: str, decimal: str, hint: str) -> float:

@@ -83,6 +83,11 @@ def _whole(array: NDArray[Any], name: str) -> NDArray[np.int64]:
     return array.astype(np.int64)
 
 
+def is_missing(value: Any) -> bool:
+    """Return whether a value is None, or what pandas has in its place."""
+    return value is None or type(value).__name__ in ("NAType", "NaTType")
+
+
 def _missing(name: str, at: int, value: Any) -> ValueError:
     return ValueError(f"{name} must not be missing: entry {at} is {value!r}")
 
@@ -116,18 +121,16 @@ def _as_id(value: Any, name: str, at: int) -> Any:
         return value
     if isinstance(value, tuple):
         return tuple(_as_id(item, name, at) for item in cast("tuple[Any, ...]", value))
-    if value is None or type(value).__name__ in ("NAType", "NaTType"):
+    if is_missing(value):
         raise _missing(name, at, value)
     if isinstance(value, float | np.floating):
-        return int(_whole(np.array([value], np.float64), name)[0]) if value == value else _raise_missing(name, at)
+        if value != value:
+            raise _missing(name, at, np.nan)
+        return int(_whole(np.array([value], np.float64), name)[0])
     raise TypeError(
         f"{name} must be integers or strings: entry {at} is {value!r:.60}, of type {type(value).__name__} (str() makes "
         "a string of it)"
     )
-
-
-def _raise_missing(name: str, at: int) -> int:
-    raise _missing(name, at, np.nan)
 
 
 def rank(value: Any) -> tuple[str, Any]:

@@ -234,10 +234,10 @@ class IdMap:
         """Return places of keys of the map's own kind (a mixture takes all), after those that it lacks were added."""
         table = self._table
         if isinstance(table, dict):
-            found = cast("list[Any]", keys.values.tolist())
+            ids = cast("list[Any]", keys.values.tolist())
             if add:
-                return np.array([table.setdefault(key, len(table)) for key in found], np.int32)
-            return np.array([table.get(key, -1) for key in found], np.int32)
+                return np.array([table.setdefault(key, len(table)) for key in ids], np.int32)
+            return np.array([table.get(key, -1) for key in ids], np.int32)
         if keys.kind == MIXED:  # some of which may be of the map's kind
             mine = int if self.kind == INTEGERS else str
             out = np.full(len(keys), -1, np.int32)
@@ -257,13 +257,13 @@ class IdMap:
         return np.concatenate(pieces)
 
 
-def positions(found: NDArray[Any], scores: NDArray[np.float64], ids: IdMap | None) -> NDArray[np.int64]:
+def positions(answers: NDArray[Any], scores: NDArray[np.float64], ids: IdMap | None) -> NDArray[np.int64]:
     """Return answers of a model as indices: those that stand for none, whose scores are NaN, are -1."""
     if ids is None:
-        return found
-    out = np.full(found.shape, -1, np.int64)
+        return answers
+    out = np.full(answers.shape, -1, np.int64)
     there = ~np.isnan(scores)
-    out[there] = ids.places(found[there])
+    out[there] = ids.places(answers[there])
     return out
 
 
@@ -289,9 +289,9 @@ def ids_of_text(ids: IdMap, texts: Iterable[str]) -> NDArray[Any]:
     strings = list(texts)
     if ids.kind != INTEGERS:
         return objects(strings)
-    found = [int(text) if _is_integer(text) else None for text in strings]
+    numbers = [int(text) if _is_integer(text) else None for text in strings]
     lacking = _unused(ids)
-    return np.array([lacking if value is None else value for value in found], np.int64)
+    return np.array([lacking if value is None else value for value in numbers], np.int64)
 
 
 # -- files -------------------------------------------------------------------------------------------------------------

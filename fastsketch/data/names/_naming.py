@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import islice
-from typing import Any, Protocol, TypeGuard, cast
+from typing import Any, TypeGuard, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +17,6 @@ Parts = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]
 NamedRow = Mapping[str, float | str] | Sequence[str | tuple[str, float | str]]
 NamedRows = NamedRow | Sequence[NamedRow]
 
-# 2**30 columns are the most that a power of two offers below 2**31 - 1.
-MOST_BITS = 30
 # What becomes of a name without a column.
 UNKNOWN = {"add": kernel.ADD, "ignore": kernel.IGNORE, "refuse": kernel.REFUSE}
 
@@ -70,28 +68,10 @@ def as_list(rows: Any) -> Sequence[Any]:
     raise TypeError(f"rows must be a dict, or a list of dicts, of names or of pairs, got {kind}")
 
 
-class Naming(Protocol):
-    """Names to columns."""
-
-    width: int | None  # columns that there are; None: one for each name
-
-    def __len__(self) -> int:
-        """Return names that are kept."""
-        ...
-
-    def parts(self, rows: Sequence[Any], unknown: str) -> Parts:
-        """Return the arrays of CSR rows; TypeError or ValueError names row and feature, and nothing is then kept."""
-        ...
-
-    def cut(self, size: int) -> None:
-        """Forget all names but the first ones."""
-        ...
-
-
 class KeptNames:
     """Columns in order of first appearance."""
 
-    width: int | None = None
+    width: int | None = None  # columns that there are; None: one for each name
 
     def __init__(self) -> None:
         self.columns: dict[str, int] = {}
@@ -101,7 +81,10 @@ class KeptNames:
         return len(self.columns)
 
     def parts(self, rows: Sequence[Any], unknown: str) -> Parts:
-        """See Naming; a refused or interrupted batch leaves no names."""
+        """Return the arrays of CSR rows; TypeError or ValueError names row and feature.
+
+        A refused or interrupted batch leaves no names.
+        """
         before = len(self.columns)
         try:
             return kernel.encode(rows, kernel.by_vocabulary(self.columns, self._pairs, UNKNOWN[unknown]))
@@ -110,7 +93,7 @@ class KeptNames:
             raise
 
     def cut(self, size: int) -> None:
-        """See Naming."""
+        """Forget all names but the first ones."""
         if len(self.columns) > size:
             self._pairs.clear()  # which would still know them
             while len(self.columns) > size:
@@ -158,8 +141,12 @@ class HashedNames:
         return 0
 
     def parts(self, rows: Sequence[Any], unknown: str) -> Parts:
-        """See Naming; no name is unknown."""
+        """Return the arrays of CSR rows, as of KeptNames; no name is unknown."""
         return kernel.encode(rows, self._columns)
 
     def cut(self, size: int) -> None:
-        """See Naming."""
+        """Forget nothing: no name is kept."""
+
+
+# Names to columns.
+Naming = KeptNames | HashedNames

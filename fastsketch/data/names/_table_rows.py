@@ -362,13 +362,13 @@ def _names(names: Iterable[str], argument: str) -> list[str]:
     if isinstance(names, str):
         raise TypeError(f"{argument} must be a sequence of names, got {names!r}: [{names!r}] is one")
     try:
-        found = list(names)
+        listed = list(names)
     except TypeError:
         raise TypeError(f"{argument} must be a sequence of names, got {names!r}") from None
-    for name in found:
+    for name in listed:
         if not isinstance(name, str):
             raise TypeError(f"{argument} must hold names of columns, got {name!r}")
-    return found
+    return listed
 
 
 def _must_be_empty(given: dict[str, list[str]]) -> None:
@@ -385,9 +385,9 @@ def _of_schema(schema: Mapping[str, Any], label: str | None) -> tuple[dict[str, 
         kinds, known, kind = dict(schema["columns"]), schema["label"], schema["label_kind"]
     except (TypeError, KeyError, ValueError):
         raise ValueError("schema must be that of other TableRows: columns, label, label_kind") from None
-    for name, found in [*kinds.items(), *([] if known is None else [(known, kind)])]:
-        if not isinstance(name, str) or found not in (NUMERIC, CATEGORICAL):
-            raise ValueError(f"schema must say 'numeric' or 'categorical' of each column, got {name!r}: {found!r}")
+    for name, stated in [*kinds.items(), *([] if known is None else [(known, kind)])]:
+        if not isinstance(name, str) or stated not in (NUMERIC, CATEGORICAL):
+            raise ValueError(f"schema must say 'numeric' or 'categorical' of each column, got {name!r}: {stated!r}")
     if label is not None and label != known:
         raise ValueError(f"label={label!r} is not the label of the schema, which is {known!r}")
     if not kinds:

@@ -15,8 +15,9 @@ from fastsketch.data.files._input import SourceError
 from fastsketch.data.files._table import Dialect
 from fastsketch.data.names._cells import ARROW, PARQUET, column_of, names_of
 from fastsketch.data.names._events import ColumnNames, places_of, read_events
+from fastsketch.data.sources._foreign import needs
 from fastsketch.data.sources._formats import refuse_lazy
-from fastsketch.data.sources._parquet import index_columns
+from fastsketch.data.sources._table_columns import index_columns
 
 # How the names of columns of ids may begin, in a data frame that is refused where a matrix is wanted.
 _USERS = ("user", "customer", "visitor", "member", "session", "person", "client", "account", "uid", "row")
@@ -68,7 +69,7 @@ def _only_arrow(frame: Any) -> bool:
 def of_frame(frame: Any, columns: ColumnNames | None) -> Three:
     """Return the columns of a data frame: those that are named, or all, which are two or three then."""
     if _only_arrow(frame):
-        frame = _pyarrow("a table with __arrow_c_stream__ alone").table(frame)
+        frame = needs("pyarrow", "a table with __arrow_c_stream__ alone").table(frame)
     places = _places(columns, names_of(frame), getattr(getattr(frame, "schema", None), "metadata", None))
     return Three(*_filled([column_of(frame, place) for place in places]))
 
@@ -78,7 +79,7 @@ def _places(columns: ColumnNames | None, names: Sequence[Any], metadata: dict[by
     if columns is not None:
         _check_columns(columns)
         return places_of(columns, names)
-    index = index_columns(metadata, [(str(name), "", None, False) for name in names])
+    index = index_columns(metadata, list(map(str, names)))
     places = [place for place, name in enumerate(names) if str(name) not in index]
     if len(places) not in (2, 3):
         raise ValueError(NAME_THEM.format(len(places)))
@@ -90,8 +91,8 @@ def _check_columns(columns: Any) -> None:
         raise ValueError(f"columns must name those of users, items and, if there are any, values, got {columns!r}")
 
 
-def _filled(found: list[Any]) -> list[Any]:
-    return found if len(found) == 3 else [*found, None]
+def _filled(columns: list[Any]) -> list[Any]:
+    return columns if len(columns) == 3 else [*columns, None]
 
 
 # -- files -------------------------------------------------------------------------------------------------------------
@@ -103,15 +104,8 @@ def of_file(path: str | PathLike[str], columns: ColumnNames | None, dialect: Dia
     return _of_text(path, columns, dialect)
 
 
-def _pyarrow(what: str) -> Any:
-    try:
-        return import_module("pyarrow")
-    except ImportError:
-        raise ImportError(f"{what} is read by pyarrow: pip install 'fastsketch[arrow]'") from None
-
-
 def _of_arrow_file(path: Path, columns: ColumnNames | None) -> Three:
-    arrow = _pyarrow(str(path))
+    arrow = needs("pyarrow", str(path))
     try:
         if path.suffix.lower() in PARQUET:
             parquet = import_module("pyarrow.parquet")
@@ -119,10 +113,8 @@ def _of_arrow_file(path: Path, columns: ColumnNames | None) -> Three:
             chosen = [schema.names[place] for place in _places(columns, schema.names, schema.metadata)]
             return of_frame(parquet.read_table(path, columns=chosen), chosen)
         return of_frame(import_module("pyarrow.feather").read_table(path), columns)
-    except OSError as error:
-        raise SourceError(f"{path} cannot be read: {error.strerror or error}") from error
-    except (arrow.lib.ArrowException, UnicodeDecodeError) as error:  # the latter for names of columns
-        raise SourceError(f"{path} cannot be read: {error}") from error
+    except (OSError, arrow.lib.ArrowException, UnicodeDecodeError) as error:  # the latter for names of columns
+        raise SourceError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
 
@@ -131,10 +123,10 @@ def _of_text(path: Path, columns: ColumnNames | None, dialect: Dialect) -> Three
     """Return text by the rules of ``fastsketch.data.files``; ids are strings, without the blanks around them."""
     if columns is not None:
         _check_columns(columns)
-    found = read_events(path, dialect, columns=columns)
-    if columns is None and found.width > 3:
-        raise SourceError(f"{path}: {NAME_THEM.format(found.width)}")
-    return Three(found.users, found.items, found.values, found.lines)
+    events = read_events(path, dialect, columns=columns)
+    if columns is None and events.width > 3:
+        raise SourceError(f"{path}: {NAME_THEM.format(events.width)}")
+    return Three(events.users, events.items, events.values, events.lines)
 
 
 def is_mapping(table: Any) -> TypeGuard[Mapping[Any, Any]]:
@@ -152,14 +144,14 @@ def of_mapping(table: Mapping[Any, Any]) -> Three:
     for user, held in table.items():
         if isinstance(held, str | bytes) or not isinstance(held, Iterable):
             raise TypeError(f"a table as a dict is {{user: [items]}} or {{user: {{item: value}}}}, got {held!r:.60}")
-        found = list(cast("Iterable[Any]", held))
-        users += [user] * len(found)
-        items += found
+        own = list(cast("Iterable[Any]", held))
+        users += [user] * len(own)
+        items += own
         if isinstance(held, Mapping):
             valued = True
             values += cast("Mapping[Any, Any]", held).values()
         else:
-            values += [1.0] * len(found)
+            values += [1.0] * len(own)
     return Three(users, items, values if valued else None, all_users=list(table))
 
 

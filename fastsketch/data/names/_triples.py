@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from fastsketch.data.files._input import SourceError
 from fastsketch.data.files._table import as_dialect
 from fastsketch.data.names._events import NAMED, ColumnNames, are_times
+from fastsketch.data.names._id_columns import is_missing
 from fastsketch.data.names._id_map import IdMap, no_ids
 from fastsketch.data.names._three_columns import (
     Three,
@@ -130,24 +131,24 @@ class Triples:
         _refuse_several(table)
         if isinstance(table, str | PathLike):
             path = cast("str | PathLike[str]", table)
-            found = _without_times(of_file(path, columns, dialect), columns, path)
-            with _in_file(path, found):
-                return cls(found.users, found.items, values=found.values)
+            three = _without_times(of_file(path, columns, dialect), columns, path)
+            with _in_file(path, three):
+                return cls(three.users, three.items, values=three.values)
         if is_frame(table):
-            found = _without_times(of_frame(table, columns), columns, f"the {type(table).__name__}")
+            three = _without_times(of_frame(table, columns), columns, f"the {type(table).__name__}")
         elif is_mapping(table):
-            found = of_mapping(table)
+            three = of_mapping(table)
         elif isinstance(table, Sequence):
-            found = of_tuples(cast("Sequence[Any]", table))
+            three = of_tuples(cast("Sequence[Any]", table))
         else:
             raise TypeError(
                 "table must be a data frame, a path, a list of (user, item, value) or {user: [items]}, got "
                 f"{type(table).__name__}"
             )
-        out = cls(found.users, found.items, values=found.values)
-        if found.all_users is not None and len(found.all_users) > len(out.user_ids):
-            out.user_ids = IdMap(found.all_users)
-            out.users = out.user_ids.places(found.users).astype(np.int32)
+        out = cls(three.users, three.items, values=three.values)
+        if three.all_users is not None and len(three.all_users) > len(out.user_ids):
+            out.user_ids = IdMap(three.all_users)
+            out.users = out.user_ids.places(three.users).astype(np.int32)
         return out
 
     # -- as a matrix -------------------------------------------------------------------------------------------------
@@ -228,14 +229,14 @@ def table_of(X: Any) -> Triples | None:
     return as_triples(X, None) if has_names_of_ids(X) else None
 
 
-def _without_times(found: Three, columns: ColumnNames | None, name: object) -> Three:
+def _without_times(three: Three, columns: ColumnNames | None, name: object) -> Three:
     """Return a table whose third column nobody has named without it if it holds seconds since 1970."""
-    values = None if columns is not None or found.values is None else np.asarray(found.values)
+    values = None if columns is not None or three.values is None else np.asarray(three.values)
     if values is None or values.dtype.kind not in "iuf" or not are_times(values):
-        return found
+        return three
     said = f"{name}: the third column holds what looks like times, and no values ({NAMED})"
     warnings.warn(said, UserWarning, stacklevel=3)
-    return found._replace(values=None)
+    return three._replace(values=None)
 
 
 def _refuse_several(table: Any) -> None:
@@ -254,7 +255,7 @@ def _as_values(values: Any, table: Triples) -> NDArray[Any]:
         out: NDArray[Any] = np.asarray(values)
         if out.dtype.kind == "O":  # as data frames keep missing ones beside integers
             entries = cast("list[Any]", out.tolist())
-            out = np.array([np.nan if _is_missing(value) else value for value in entries])
+            out = np.array([np.nan if is_missing(value) else value for value in entries])
     except ValueError as error:
         raise ValueError(f"values must be a vector of numbers: {error}") from None
     if out.dtype.kind not in "fiub":
@@ -269,20 +270,16 @@ def _as_values(values: Any, table: Triples) -> NDArray[Any]:
     return out
 
 
-def _is_missing(value: Any) -> bool:
-    return value is None or type(value).__name__ in ("NAType", "NaTType")
-
-
 @contextmanager
-def _in_file(path: str | PathLike[str], found: Three) -> Generator[None]:
+def _in_file(path: str | PathLike[str], three: Three) -> Generator[None]:
     """Let errors that name an entry name the file and, in text, the line."""
     try:
         yield
     except (TypeError, ValueError) as error:
         at = re.search(r"entry (\d+)", str(error))
-        if at is None or found.lines is None:
+        if at is None or three.lines is None:
             raise SourceError(f"{path}: {error}") from None
-        raise SourceError(f"{path}, line {found.lines[int(at[1])]}: {error}") from None
+        raise SourceError(f"{path}, line {three.lines[int(at[1])]}: {error}") from None
 
 
 @contextmanager
@@ -292,8 +289,8 @@ def naming_ids(rows: IdMap | None, columns: IdMap | None) -> Generator[None]:
         yield
     except ValueError as error:
         message = str(error)
-        found = re.search(r"entry \((\d+), (\d+)\)", message)
-        if found is None or (rows is None and columns is None):
+        entry = re.search(r"entry \((\d+), (\d+)\)", message)
+        if entry is None or (rows is None and columns is None):
             raise
-        i, j = (ids[int(at)] if ids else int(at) for ids, at in ((rows, found[1]), (columns, found[2])))
-        raise type(error)(message.replace(found[0], f"the pair ({i}, {j})")) from None
+        i, j = (ids[int(at)] if ids else int(at) for ids, at in ((rows, entry[1]), (columns, entry[2])))
+        raise type(error)(message.replace(entry[0], f"the pair ({i}, {j})")) from None

@@ -84,17 +84,18 @@ class _Reading(Generic[T]):
 
 
 class Spaces:
-    """Memory for chunks, used again after ALIVE of them."""
+    """Memory for chunks, used again after `alive` of them."""
 
-    def __init__(self) -> None:
-        self._spaces: list[NDArray[np.uint8]] = [np.empty(0, np.uint8)] * ALIVE
+    def __init__(self, alive: int = ALIVE) -> None:
+        self._spaces: list[NDArray[np.uint8]] = [np.empty(0, np.uint8)] * alive
         self._last = 0
 
     def next(self, shape: tuple[int, ...], dtype: Any, order: Any = "C") -> NDArray[Any]:
         """Return an array whose entries are anything."""
-        self._last = (self._last + 1) % ALIVE
+        self._last = (self._last + 1) % len(self._spaces)
         dtype = np.dtype(dtype)
         n_bytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
         if self._spaces[self._last].size < n_bytes:
+            self._spaces[self._last] = np.empty(0, np.uint8)  # before there are two
             self._spaces[self._last] = np.empty(n_bytes, np.uint8)
         return self._spaces[self._last][:n_bytes].view(dtype).reshape(shape, order=order)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,15 +24,15 @@ def open_h5ad(path: Path, options: Options) -> Source:
     h5py = needs("h5py", ".h5ad files")
     with damaged(path, "AnnData file"), h5py.File(path, "r") as file:
         key = _key(options.key, lambda name: within(file, name, path) is not None)
-        found = within(file, key, path)
-        if found is None:
+        matrix = within(file, key, path)
+        if matrix is None:
             layers, others = (within(file, name, path) or () for name in ("layers", "obsm"))
             known = ["X", *layers, *(f"obsm/{name}" for name in others)]
             raise SourceError(f"{path}: there is no matrix {key!r}; there are: {', '.join(known)}")
         names = _names(file, key, path, options.max_unpacked)
-        kind = found.attrs.get("encoding-type", found.attrs.get("h5sparse_format", ""))
+        kind = matrix.attrs.get("encoding-type", matrix.attrs.get("h5sparse_format", ""))
         kind = kind.decode() if isinstance(kind, bytes) else str(kind)
-        if isinstance(found, h5py.Dataset):
+        if isinstance(matrix, h5py.Dataset):
             source: Source = HdfSource(path, dataset(file, key, path), options.max_unpacked)
         elif kind.startswith("csc"):
             raise SourceError(
@@ -40,7 +40,7 @@ def open_h5ad(path: Path, options: Options) -> Source:
                 "adata.X = adata.X.tocsr()"
             )
         elif kind.startswith("csr"):
-            source = CsrSource(path, found, options.max_unpacked)
+            source = CsrSource(path, matrix, options.max_unpacked)
         else:
             raise SourceError(f"{path}: {key} is no matrix that rows can be read of, but {kind or 'a group'}")
     if names is not None and len(names) == source.n_features:
@@ -92,10 +92,10 @@ def _names(file: Any, key: str, path: Path, max_unpacked: int | None) -> tuple[s
     index = index.decode() if isinstance(index, bytes) else str(index)
     if within(table, index, path) is None:
         return None
-    found = dataset(table, index, path)
-    n_bytes = found.size * max(8, found.dtype.itemsize)
-    check_held(n_bytes, path.stat().st_size, max_unpacked, f"{path}, {found.name}")
-    return tuple(value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value) for value in found[:])
+    names = dataset(table, index, path)
+    n_bytes = names.size * max(8, names.dtype.itemsize)
+    check_held(n_bytes, path.stat().st_size, max_unpacked, f"{path}, {names.name}")
+    return tuple(value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value) for value in names[:])
 
 
 class CsrSource(FileSource):
@@ -103,28 +103,27 @@ class CsrSource(FileSource):
 
     sparse = True
 
-    def __init__(self, path: Path, found: Any, max_unpacked: int | None) -> None:
+    def __init__(self, path: Path, group: Any, max_unpacked: int | None) -> None:
         super().__init__(path)
         self._most = max_unpacked
-        self._key: str = found.name
-        self.name = f"{path}, {found.name}"
-        shape = np.asarray(found.attrs.get("shape", found.attrs.get("h5sparse_shape", ())))
+        self._key: str = group.name
+        self.name = f"{path}, {group.name}"
+        shape = np.asarray(group.attrs.get("shape", group.attrs.get("h5sparse_shape", ())))
         if shape.shape != (2,) or shape.dtype.kind not in "iu":
             raise SourceError(f"{self.name} has no shape of two dimensions")
         self.size, self.n_features = (int(size) for size in shape)
-        indptr, indices, data = self._parts(found)
+        indptr, indices, data = self._parts(group)
         lengths = tuple(len(part) for part in (indptr, indices, data))
         whole = 0 < lengths[0] == self.size + 1 and lengths[1] == lengths[2]
         if not whole or not 0 < self.n_features <= MOST_FEATURES:
             of = self.size, self.n_features
             raise SourceError(f"{self.name} is damaged: lengths {lengths} of indptr, indices, data, shape {of}")
-        self.dtype = self._dtype = np.dtype(data.dtype).newbyteorder("=")
-        self.n_rows = self._length = self.size
+        self.dtype, self.n_rows = np.dtype(data.dtype).newbyteorder("="), self.size
         self._entries_of_row = lengths[1] / max(1, self.size)
 
-    def _parts(self, found: Any) -> list[Any]:
+    def _parts(self, group: Any) -> list[Any]:
         """Return the arrays indptr, indices and data of a group."""
-        parts = [dataset(found, name, self.path) for name in ("indptr", "indices", "data")]
+        parts = [dataset(group, name, self.path) for name in ("indptr", "indices", "data")]
         for part, kinds, what in zip(
             parts, ("iu", "iu", "fiub"), ("integers", "integers", "real numbers"), strict=True
         ):
@@ -135,34 +134,22 @@ class CsrSource(FileSource):
     @property
     def n_bytes(self) -> int:
         """See Source."""
-        return int((self._dtype.itemsize + 4) * self._entries_of_row * self.size) + 8 * self.size
-
-    def between(self, start: int, stop: int) -> Self:
-        """See Source."""
-        return self.varied(first_row=self.first_row + start, n_rows=stop - start, size=stop - start)
+        return int((np.dtype(self.dtype).itemsize + 4) * self._entries_of_row * self.size) + 8 * self.size
 
     def identity(self) -> dict[str, Any]:
         """See Source."""
-        found = {**super().identity(), "key": self._key}
-        return found if self.size == self._length else {**found, "rows": [self.first_row, self.size]}
+        return {**super().identity(), "key": self._key}
 
-    def read(self, start_row: int = 0) -> Iterator[tuple[Any, int]]:
-        """See Source."""
-        if start_row >= self.size:
-            return
-        self.check_unchanged()
+    def _chunks(self, start: int) -> Iterator[Any]:
         h5py = needs("h5py", ".h5ad files")
         with damaged(self.path, WHAT, self.check_unchanged), h5py.File(self.path, "r") as file:
             indptr, indices, data = self._parts(within(file, self._key, self.path))
-            first, stop = self.first_row + start_row, self.first_row + self.size
-            for rows in self._stretches(indptr, indices, data, first, stop):
-                start_row += rows.shape[0]
-                yield rows, start_row
-        self.check_unchanged()
+            yield from self._stretches(indptr, indices, data, start, self._stop)
 
     def _stretches(self, indptr: Any, indices: Any, data: Any, first: int, stop: int) -> Iterator[Any]:
         csr: Any = import_module("scipy.sparse").csr_array
-        most = max(1, _source.CHUNK_BYTES // (self._dtype.itemsize + 4))  # entries of a chunk
+        dtype = np.dtype(self.dtype)
+        most = max(1, _source.CHUNK_BYTES // (dtype.itemsize + 4))  # entries of a chunk
         rows_at_once = 2 * int(most / max(self._entries_of_row, 1.0)) + 1
         while first < stop:
             ends = cast("NDArray[np.int64]", indptr[first : min(first + rows_at_once, stop) + 1].astype(np.int64))
@@ -177,12 +164,12 @@ class CsrSource(FileSource):
                     f"{self.name} is damaged: row {first + int(np.argmax(wide))} has more entries than columns"
                 )
             if n == 1:  # others are a chunk
-                n_bytes = (high - low) * (self._dtype.itemsize + indices.dtype.itemsize)
+                n_bytes = (high - low) * (dtype.itemsize + indices.dtype.itemsize)
                 check_held(n_bytes, self.file_bytes, self._most, f"{self.name}: row {first}")
             values, columns = data[low:high], indices[low:high]
             if len(columns) and (int(columns.min()) < 0 or int(columns.max()) >= self.n_features):
                 raise SourceError(f"{self.name} is damaged: an index beyond its columns after row {first}")
             columns = columns.astype(np.int32, copy=False)
             pointers = (ends[: n + 1] - low).astype(np.int32)
-            yield csr((values.astype(self._dtype, copy=False), columns, pointers), shape=(n, self.n_features))
+            yield csr((values.astype(dtype, copy=False), columns, pointers), shape=(n, self.n_features))
             first += n

@@ -8,10 +8,10 @@ import numpy as np
 
 from fastsketch.data.files._input import SourceError
 from fastsketch.data.sources._names import check_names
-from fastsketch.data.sources._source import Place, Source
+from fastsketch.data.sources._source import Place, RowSource, Source
 
 
-class BatchSource(Source):
+class BatchSource(RowSource):
     """Arrays, sparse matrices or dataframes, one after another, of one width and dtype.
 
     The first batch is asked for at once: it says how wide rows are. `opened` makes a source of a batch; `dtype`: what
@@ -28,7 +28,7 @@ class BatchSource(Source):
         first = next(rest, None)
         if first is None:
             raise SourceError(f"{self.name} gives no batches of rows")
-        self._batches: Iterator[Any] | None = chain([first], rest)
+        self._batches = chain([first], rest)
         source = self._source(first, 0)
         self.n_features, self.feature_names = source.n_features, source.feature_names
         self.dtype, self.sparse = source.dtype, source.sparse
@@ -42,23 +42,18 @@ class BatchSource(Source):
         except (ValueError, TypeError) as error:
             raise SourceError(f"{self.name}: batch {number}: {error}") from error
 
-    def read(self, start_row: int = 0) -> Iterator[tuple[Any, int]]:
-        """See Source."""
-        if self._batches is None:
-            raise SourceError(f"{self.name} has been read: an iterator gives its rows once")
-        batches, self._batches = self._batches, None
+    def _chunks(self, start: int) -> Iterator[Any]:
         row = 0
-        for number, batch in enumerate(batches):
+        for number, batch in enumerate(self._batches):
             source = self._source(batch, number)
             self._check(source, number)
             self._starts.append(row)
             for rows, _ in source.read():
                 row += rows.shape[0]
-                skipped = max(0, start_row - (row - rows.shape[0]))
+                skipped = max(0, start - (row - rows.shape[0]))
                 if skipped < rows.shape[0]:
                     kept = rows[skipped:] if skipped else rows
-                    kept = kept if self.dtype is None or self._any_dtype else kept.astype(self.dtype, copy=False)
-                    yield kept, 0
+                    yield kept if self.dtype is None or self._any_dtype else kept.astype(self.dtype, copy=False)
 
     def _check(self, source: Source, number: int) -> None:
         of = f"{self.name}: batch {number}"
@@ -70,10 +65,6 @@ class BatchSource(Source):
             return
         if not np.can_cast(source.dtype, self.dtype, "safe"):
             raise SourceError(f"{of} holds {source.dtype}, those before {self.dtype}: give the dtype of all")
-
-    def identity(self) -> dict[str, Any]:
-        """See Source: SourceError."""
-        raise SourceError(f"{self.name} gives its rows once")
 
     def place(self, row: int) -> Place:
         """See Source: the batch, and the row within it."""

@@ -6,12 +6,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fastsketch._core.validation import as_rows
+from fastsketch._core.validation import as_rows, is_sparse
 from fastsketch.data.files._input import SourceError
-from fastsketch.data.sources import _source
 from fastsketch.data.sources._formats import Options
 from fastsketch.data.sources._select import Derived
-from fastsketch.data.sources._source import Source
+from fastsketch.data.sources._source import RowSource, Source, rows_of_chunk
 
 
 def open_dask(x: Any, options: Options) -> Source:
@@ -37,16 +36,14 @@ class _Shape(NamedTuple):
         return tuple(map(len, self.chunks))
 
 
-class DaskSource(Source):
+class DaskSource(RowSource):
     """The rows of blocks; a part computes its own in the thread that reads it."""
 
     name = "the dask array"
 
     def __init__(self, x: Any) -> None:
-        from fastsketch._core.validation import is_sparse
-
         self._x: Any = x
-        self.dtype = self._dtype = np.dtype(x.dtype)
+        self.dtype = np.dtype(x.dtype)
         self.sparse = is_sparse(getattr(x, "_meta", None))
         self.n_features = int(x.shape[1])
         self._count(0)
@@ -71,37 +68,33 @@ class DaskSource(Source):
         if self.n_rows is None:
             ends = list(range(1, len(blocks) + 1))
             return [self._blocks(end - 1, end, 0) for end in ends] or [self]
-        row_bytes = self.n_features * self._dtype.itemsize
+        row_bytes = self.n_features * np.dtype(self.dtype).itemsize
         if multiple > 1 or max(blocks, default=0) * row_bytes > 2 * n_bytes:
             return super().parts(n_bytes, multiple=multiple)
-        found: list[Source] = []
+        parts: list[Source] = []
         first = row = rows = 0
         for k, n in enumerate(blocks):
             if k > first and (rows + n) * row_bytes > n_bytes:
-                found.append(self._blocks(first, k, row))
+                parts.append(self._blocks(first, k, row))
                 first, row, rows = k, row + rows, 0
             rows += n
-        return [*found, self._blocks(first, len(blocks), row)]
+        return [*parts, self._blocks(first, len(blocks), row)]
 
     def _blocks(self, first: int, stop: int, row: int) -> Source:
         part = self.varied(_x=self._x.blocks[first:stop], _alone=True)
         part._count(self.first_row + row)
         return part
 
-    def read(self, start_row: int = 0) -> Iterator[tuple[Any, int]]:
-        """See Source."""
-        row = 0
-        chunk = max(1, _source.CHUNK_BYTES // (self.n_features * self._dtype.itemsize))
+    def _chunks(self, start: int) -> Iterator[Any]:
+        row, chunk = self.first_row, rows_of_chunk(self)
         for k in range(self._x.numblocks[0]):
             n = self._x.chunks[0][k]
-            if n == n and row + n <= start_row:
+            if n == n and row + n <= start:
                 row += n
                 continue
             rows = as_rows(self._computed(k), self.n_features, name=self.name)
-            for first in range(max(0, start_row - row), rows.shape[0], chunk):
-                some = rows[first : first + chunk]
-                position = row + first + some.shape[0]
-                yield some, position if self.size else 0
+            for first in range(max(0, start - row), rows.shape[0], chunk):
+                yield rows[first : first + chunk]
             row += rows.shape[0]
 
     def _computed(self, k: int) -> Any:
@@ -134,7 +127,7 @@ class DaskSource(Source):
             "name": str(self._x.name),
             "shape": [self.n_rows, self.n_features],
             "dtype": str(self.dtype),
-            "rows": [self.first_row, self.n_rows],
+            **super().identity(),
         }
 
 

@@ -1,14 +1,25 @@
 """What sources of files have in common: a path, and a look at whether the file is still the one that was opened."""
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from fastsketch.data.files._input import SourceError
 from fastsketch.data.sources._identity import of_file
-from fastsketch.data.sources._source import Source
+from fastsketch.data.sources._source import RowSource
 
 
-class FileSource(Source):
+@contextmanager
+def reading(path: Path) -> Generator[None]:
+    """Let errors of the system while a file is opened or read be a SourceError that names it."""
+    try:
+        yield
+    except OSError as error:
+        raise SourceError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+class FileSource(RowSource):
     """Rows of one regular file."""
 
     path: Path
@@ -44,18 +55,4 @@ class FileSource(Source):
     def identity(self) -> dict[str, Any]:
         """See Source."""
         self.check_unchanged()
-        return of_file(self.path)
-
-
-class reading:  # noqa: N801  it stands in a with statement
-    """Errors of the system while a file is opened or read, as SourceError that names it."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
-        if isinstance(error, OSError):
-            raise SourceError(f"{self._path} cannot be read: {error.strerror or error}") from error
+        return {**of_file(self.path), **super().identity()}

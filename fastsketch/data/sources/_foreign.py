@@ -1,6 +1,7 @@
 """Other people's readers: their packages where they are needed, and their errors as errors that name the file."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -24,33 +25,23 @@ def needs(package: str, what: str, module: str | None = None) -> Any:
         ) from error
 
 
-class damaged:  # noqa: N801  it stands in a with statement
-    """Errors of any kind that a reader ends in, as SourceError that names the file and what it was to be.
+@contextmanager
+def damaged(name: Path | str, what: str, look: Callable[[], None] | None = None) -> Generator[None]:
+    """Let errors of any kind that a reader ends in be a SourceError that names the file and what it was to be.
 
     `look`, if given, is called before: it may find that the file has changed.
     """
-
-    def __init__(self, name: Path | str, what: str, look: Callable[[], None] | None = None) -> None:
-        self._name, self._what, self._look = name, what, look
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
-        if (
-            not isinstance(error, Exception)
-            or isinstance(error, SourceError | ImportError)
-            or type(error) is MemoryError
-        ):
-            return
-        if self._look is not None:
-            self._look()
-        if (
-            isinstance(error, OSError)
-            and error.strerror
-            and isinstance(error.errno, int)
-            and type(error) is not OSError
-        ):
-            raise SourceError(f"{self._name} cannot be read: {error.strerror}") from error
+    try:
+        yield
+    except (SourceError, ImportError):
+        raise
+    except Exception as error:
+        if type(error) is MemoryError:
+            raise
+        if look is not None:
+            look()
+        of_system = error if isinstance(error, OSError) and type(error) is not OSError else None
+        if of_system and of_system.strerror and isinstance(of_system.errno, int):
+            raise SourceError(f"{name} cannot be read: {of_system.strerror}") from error
         said = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise SourceError(f"{self._name} is damaged or no {self._what}: {said[:300]}") from error
+        raise SourceError(f"{name} is damaged or no {what}: {said[:300]}") from error

@@ -1,8 +1,9 @@
 """Which function opens what: files by the suffix of their name, objects by what they are.
 
 A function is named "module.function" of this room and imported when it is needed. One of a file is called with
-(path, options), one of an object with (object, options): Options has what was asked for. It gives a Source; `columns`,
-`dtype` and `fill` are applied to that by ``open_rows``, unless the source takes the columns itself (``only``).
+(path, options), of text that is read once with the stream as well, one of an object with (object, options): Options has
+what was asked for. It gives a Source; `columns`, `dtype` and `fill` are applied to that by ``open_rows``, unless the
+source takes the columns itself (``only``).
 """
 
 from collections.abc import Callable
@@ -35,41 +36,37 @@ class Options:
 
 # Files by suffix.
 BY_SUFFIX = {
-    ".npy": "_opening.npy",
-    ".npz": "_opening.npz",
-    ".parquet": "_parquet.open_parquet",
-    ".pq": "_parquet.open_parquet",
-    ".arrow": "_ipc.open_ipc",
-    ".feather": "_ipc.open_ipc",
-    ".ipc": "_ipc.open_ipc",
-    ".arrows": "_ipc.open_ipc",
+    ".npy": "_npy_source.open_npy",
+    ".npz": "_npz_source.SparseMatrix",
+    ".parquet": "_parquet.ParquetSource",
+    ".pq": "_parquet.ParquetSource",
+    ".arrow": "_ipc.IpcSource",
+    ".feather": "_ipc.IpcSource",
+    ".ipc": "_ipc.IpcSource",
+    ".arrows": "_ipc.IpcSource",
     ".h5": "_hdf5.open_hdf5",
     ".hdf5": "_hdf5.open_hdf5",
     ".hdf": "_hdf5.open_hdf5",
     ".h5ad": "_anndata.open_h5ad",
     ".zarr": "_zarr.open_zarr",
 }
-# Text that may be compressed, by the suffix before that of compression.
+# Text, which may be compressed, and by the suffix before that of compression; of any other name by its first lines.
+TEXT = {
+    "table": "_table_text.TableText",
+    "market": "_market.open_market",
+    "svmlight": "_svmlight_source.SvmlightSource",
+    "any": "_streams.open_text",
+}
 TEXT_BY_SUFFIX = {
-    ".csv": "_opening.table",
-    ".tsv": "_opening.table",
-    ".mtx": "_opening.market",
-    ".svm": "_opening.svmlight",
-    ".svmlight": "_opening.svmlight",
-    ".libsvm": "_opening.svmlight",
+    ".csv": "table",
+    ".tsv": "table",
+    ".mtx": "market",
+    ".svm": "svmlight",
+    ".svmlight": "svmlight",
+    ".libsvm": "svmlight",
 }
 # Names that end in one of these are folders which are one source, not folders of files.
 FOLDERS_OF_ONE = frozenset({".zarr"})
-# Any other name: by the first lines.
-ANY_TEXT = "_opening.text"
-
-# Streams by their first bytes; called with (a stream, options). Others are text, or compressed.
-STREAMS_BY_START: dict[bytes, str] = {}
-TEXT_STREAMS = {
-    "svmlight": "_opening.svmlight_stream",
-    "table": "_opening.table_stream",
-    "market": "_opening.market_stream",
-}
 
 # Objects: (whether it is one, what opens it); the first that knows an object has it. The tests import nothing.
 Test = Callable[[Any], bool]
@@ -109,7 +106,7 @@ INSTEAD: list[tuple[Test, str]] = [
 ]
 
 
-def function(name: str) -> Callable[[Any, Options], Source]:
+def function(name: str) -> Callable[..., Source]:
     """Return the function that "module.function" of this room names."""
     module, attribute = name.split(".")
     return getattr(import_module(f"fastsketch.data.sources.{module}"), attribute)
@@ -122,7 +119,7 @@ def of_file(path: Path) -> str:
         return BY_SUFFIX[suffix]
     if suffix in DECOMPRESSORS:
         suffix = path.with_suffix("").suffix.lower()
-    return TEXT_BY_SUFFIX.get(suffix, ANY_TEXT)
+    return TEXT[TEXT_BY_SUFFIX.get(suffix, "any")]
 
 
 def refuse_lazy(x: Any) -> None:

@@ -17,7 +17,7 @@ from fastsketch.data.sources._file_sources import FileSource
 from fastsketch.data.sources._foreign import damaged, needs
 from fastsketch.data.sources._formats import Options
 from fastsketch.data.sources._source import Source
-from fastsketch.data.sources._stored import InChunks, check_held, check_matrix, read_dataset
+from fastsketch.data.sources._stored import InChunks, check_matrix
 
 WHAT = "HDF5 file"
 # Soft links behind one name, as in HDF5.
@@ -49,14 +49,14 @@ def open_dataset(x: Any, options: Options) -> Source:
 
 def _datasets(file: Any, h5py: Any) -> list[str]:
     """Return names of those of two dimensions that hold numbers."""
-    found: list[str] = []
+    names: list[str] = []
 
     def visit(name: str, item: Any) -> None:
         if isinstance(item, h5py.Dataset) and len(item.shape or ()) == 2 and item.dtype.kind in "fiub":
-            found.append(name)
+            names.append(name)
 
     file.visititems(visit)
-    return found
+    return names
 
 
 def the_only_one(names: list[str], of: str, what: str) -> str:
@@ -76,63 +76,63 @@ def within(home: Any, key: str, path: Path) -> Any:
     pipe.
     """
     h5py = needs("h5py", "HDF5 files")
-    found, names, links = home, key.split("/"), 0
+    item, names, links = home, key.split("/"), 0
     if key.startswith("/"):
-        found = home.file
+        item = home.file
     while names:
         name = names.pop(0)
         if name in ("", "."):
             continue
-        if not isinstance(found, h5py.Group) or not found.id.links.exists(name.encode()):
+        if not isinstance(item, h5py.Group) or not item.id.links.exists(name.encode()):
             return None
-        kind = found.id.links.get_info(name.encode()).type
+        kind = item.id.links.get_info(name.encode()).type
         if kind == h5py.h5l.TYPE_HARD:
-            found = found[name]
+            item = item[name]
             continue
-        target = found.id.links.get_val(name.encode())
+        target = item.id.links.get_val(name.encode())
         if kind != h5py.h5l.TYPE_SOFT:
             other, key = (part.decode("utf-8", "replace") for part in target)
             raise SourceError(f"{path}: the data set is in another file: open {other}, key={key!r}")
         links += 1
         if links > MOST_LINKS:
             raise SourceError(f"{path}: {key!r} is a link to a link, and so on, more than {MOST_LINKS} times")
-        found = home.file if target.startswith(b"/") else found
+        item = home.file if target.startswith(b"/") else item
         names = [*target.decode("utf-8", "replace").split("/"), *names]
-    return found
+    return item
 
 
 def dataset(home: Any, key: str, path: Path) -> Any:
     """Return a dataset of a file or group by its name, whose entries are in this file."""
     h5py = needs("h5py", "HDF5 files")
-    found = within(home, key, path)
-    if not isinstance(found, h5py.Dataset):
+    item = within(home, key, path)
+    if not isinstance(item, h5py.Dataset):
         names = _datasets(home, h5py)
         known = ", ".join(map(repr, names[:20])) or "none"
-        what = "is a group" if found is not None else "is not there"
+        what = "is a group" if item is not None else "is not there"
         raise SourceError(f"{path}: the data set {key!r} {what}; those of two dimensions: {known}")
-    check_own(found, path)
-    return found
+    check_own(item, path)
+    return item
 
 
-def check_own(found: Any, path: Path) -> None:
+def check_own(item: Any, path: Path) -> None:
     """Raise SourceError unless the entries of a dataset are in the file itself.
 
     Raw bytes of any file of the machine would be taken for rows, and so would rows of other files; where a source of a
     virtual dataset is not there, HDF5 gives zeros, and it follows one that leads to itself until the process dies.
     """
-    if found.external:
-        raise SourceError(f"{path}, {found.name} has its rows as bytes of other files ({found.external[0][0]!r})")
-    for one in found.virtual_sources() if found.is_virtual else ():
+    if item.external:
+        raise SourceError(f"{path}, {item.name} has its rows as bytes of other files ({item.external[0][0]!r})")
+    for one in item.virtual_sources() if item.is_virtual else ():
         if "%" in one.file_name:  # it stands for numbers: of as many files as there are
-            raise SourceError(f"{path}, {found.name} has rows of files called {one.file_name!r}: open each of them")
+            raise SourceError(f"{path}, {item.name} has rows of files called {one.file_name!r}: open each of them")
         if one.file_name != "." and not _is(path, path.parent / one.file_name):
             raise SourceError(
-                f"{path}, {found.name} has rows of another file: open {one.file_name}, key={one.dset_name!r}"
+                f"{path}, {item.name} has rows of another file: open {one.file_name}, key={one.dset_name!r}"
             )
-        source = None if "%" in one.dset_name else within(found.file, one.dset_name, path)  # % stands for numbers
+        source = None if "%" in one.dset_name else within(item.file, one.dset_name, path)  # % stands for numbers
         if source is None or getattr(source, "is_virtual", True):
             raise SourceError(
-                f"{path}, {found.name} has rows of {one.dset_name!r}, which must be a data set that has them itself"
+                f"{path}, {item.name} has rows of {one.dset_name!r}, which must be a data set that has them itself"
             )
         check_own(source, path)
 
@@ -147,47 +147,27 @@ def _is(path: Path, other: Path) -> bool:
 class HdfSource(InChunks, FileSource):
     """The rows of a dataset."""
 
-    def __init__(self, path: Path, found: Any, max_unpacked: int | None) -> None:
+    def __init__(self, path: Path, item: Any, max_unpacked: int | None) -> None:
         super().__init__(path)
-        self._key: str = found.name
-        self.name = f"{path}, {found.name}"
-        self.dtype = self._dtype = check_matrix(found.shape or (), found.dtype, self.name)
-        self.size, self.n_features = (int(size) for size in found.shape)
-        check_held(self.n_features * self.dtype.itemsize, self.file_bytes, max_unpacked, f"{self.name}: a row")
-        self.n_rows = self._length = self.size
-        self._chunk_rows = int(found.chunks[0]) if found.chunks else 1
+        self._key: str = item.name
+        self.name = f"{path}, {item.name}"
+        self._describe(item, int(item.chunks[0]) if item.chunks else 1, self.file_bytes, max_unpacked)
 
     def identity(self) -> dict[str, Any]:
         """See Source."""
-        found = {**super().identity(), "key": self._key}
-        return found if self.size == self._length else {**found, "rows": [self.first_row, self.size]}
+        return {**super().identity(), "key": self._key}
 
-    def read(self, start_row: int = 0) -> Iterator[tuple[NDArray[Any], int]]:
-        """See Source."""
-        if start_row >= self.size:
-            return
-        self.check_unchanged()
+    def _chunks(self, start: int) -> Iterator[NDArray[Any]]:
         h5py = needs("h5py", "HDF5 files")
         spaces = Spaces()
         with damaged(self.path, WHAT, self.check_unchanged), h5py.File(self.path, "r") as file:
-            found = dataset(file, self._key, self.path)
-            if found.shape[0] < self.first_row + self.size or found.shape[1] != self.n_features:
-                raise SourceError(f"{self.name} has changed since it was opened: its shape is {found.shape}")
+            item = dataset(file, self._key, self.path)
+            if item.shape[0] < self._stop or item.shape[1] != self.n_features:
+                raise SourceError(f"{self.name} has changed since it was opened: its shape is {item.shape}")
 
-            def get(start: int, stop: int) -> NDArray[Any]:
-                rows = spaces.next((stop - start, self.n_features), self._dtype)
-                found.read_direct(rows, np.s_[start:stop])
+            def get(first: int, stop: int) -> NDArray[Any]:
+                rows = spaces.next((stop - first, self.n_features), self.dtype)
+                item.read_direct(rows, np.s_[first:stop])
                 return rows
 
-            for rows in read_dataset(
-                get,
-                self.first_row + start_row,
-                self.size - start_row,
-                self._chunk_rows,
-                n_features=self.n_features,
-                dtype=self._dtype,
-                name=self.name,
-            ):
-                start_row += len(rows)
-                yield rows, start_row
-        self.check_unchanged()
+            yield from self._by_chunks(get, start)

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from fastsketch._core.validation import is_sparse
+
 # At most 1 MiB of an input is read to know it again, in one block of each of 32 equal stretches; a smaller one is read
 # whole. What the blocks miss shows by the time of modification.
 BLOCKS, BLOCK_BYTES = 32, 32 << 10
@@ -34,6 +36,20 @@ def sampled_digest(path: Path, size: int) -> str:
                 file.seek((size - BLOCK_BYTES) * block // (BLOCKS - 1))
                 digest.update(file.read(BLOCK_BYTES))
     return digest.hexdigest()
+
+
+def of_ends(source: Any, kind: str) -> dict[str, Any]:
+    """Return what rows that are no file's are known by: shape, names, and a digest of their first and last ones."""
+    few = min(16, source.n_rows)
+    ends = source.between(0, few), source.between(source.n_rows - few, source.n_rows)
+    rows = [rows.toarray() if is_sparse(rows) else np.array(rows) for end in ends for rows, _ in end.read()]
+    return {
+        "format": kind,
+        "shape": [source.n_rows, source.n_features],
+        "dtype": str(source.dtype),
+        "columns": list(source.feature_names or ()),
+        "digest": of_rows(*rows),
+    }
 
 
 def of_rows(*arrays: Any) -> str:

@@ -49,7 +49,7 @@ def _of_one_width(sources: list[Source]) -> list[Source]:
             f"the inputs differ in their number of columns: {fixed[0].name} has {fixed[0].n_features}, {wide.name} has "
             f"{width}"
         )
-    return [source.widened(width) if isinstance(source, SvmlightSource) else source for source in sources]
+    return [source.varied(n_features=width) if isinstance(source, SvmlightSource) else source for source in sources]
 
 
 class Joined(Source):
@@ -116,15 +116,15 @@ class Joined(Source):
 
     def between(self, start: int, stop: int) -> Source:
         """See Source."""
-        found: list[Source] = []
+        sources: list[Source] = []
         first = max(0, bisect_right(self._before, start) - 1)
         for source, before in zip(self.sources[first:], self._before[first:], strict=False):
             if before >= stop:
                 break
             low, high = max(start - before, 0), min(stop - before, source.n_rows or 0)
             if low < high:
-                found.append(source if high - low == source.n_rows else source.between(low, high))
-        part = self._part(found or self.sources[first : first + 1])
+                sources.append(source if high - low == source.n_rows else source.between(low, high))
+        part = self._part(sources or self.sources[first : first + 1])
         part.first_row = self.first_row + start
         return part
 

@@ -10,11 +10,13 @@ from numpy.typing import NDArray
 
 from fastsketch._core.validation import as_rows
 from fastsketch._kernels.io import table as kernel
-from fastsketch.data.files._input import FREE_BYTES, InputFile, Opened, SourceError, whole_lines
+from fastsketch.data.files._input import FREE_BYTES, InputFile, SourceError, whole_lines
 from fastsketch.data.files._table import no_number
 from fastsketch.data.sources._arrays import ArraySource
+from fastsketch.data.sources._formats import Options
 from fastsketch.data.sources._npz_source import SparseMatrix
 from fastsketch.data.sources._source import Source
+from fastsketch.data.sources._streams import Stream
 
 BLOCK_BYTES, LONGEST_LINE = 4 << 20, 1 << 20
 
@@ -25,15 +27,14 @@ _BANNER = re.compile(
 _SIZES = re.compile(rb"[ \t]*([0-9]{1,18})[ \t]+([0-9]{1,18})(?:[ \t]+([0-9]{1,18}))?[ \t]*\r?")
 
 
-def open_market(path: Path, max_unpacked: int | None = None, *, file: Opened | None = None) -> Source:
+def open_market(path: Path, options: Options, stream: Stream | None = None) -> Source:
     """Return the matrix in a file, or in a stream that is read once and held."""
-    if file is not None:
-        name = "standard input" if str(path) == "-" else str(path)
-        with file, InputFile(path, file) as text:
-            source = ArraySource(_MarketReader(text, name).matrix(), name=name)
-        source.repeatable = False
-        return source
-    return MarketMatrix(path, max_unpacked)
+    if stream is None:
+        return MarketMatrix(path, options)
+    with stream.held(options.max_unpacked), InputFile(path, stream) as text:
+        source = ArraySource(_MarketReader(text, stream.name).matrix(), name=stream.name)
+    source.repeatable = False
+    return source
 
 
 class MarketMatrix(SparseMatrix):
@@ -114,7 +115,7 @@ class _MarketReader:
         places = np.arange(width, dtype=np.int32)
         index: list[NDArray[Any]] = [np.empty((2, 0), _index_type(header))]
         values = [np.empty(0)]
-        found = 0
+        n_found = 0
         first = self._line
         for text in self._blocks():
             try:
@@ -128,22 +129,22 @@ class _MarketReader:
             if missing:
                 raise self._error("a number is missing", self._line + 1)
             self._line += newlines
-            if found + len(rows) > header.entries:
+            if n_found + len(rows) > header.entries:
                 raise self._error(f"there are more than the {header.entries:,} entries that line {first} states")
             if not header.dense:
-                index.append(self._places(rows, header, found))
+                index.append(self._places(rows, header, n_found))
             if header.whole and (odd := rows[:, -1] != np.floor(rows[:, -1])).any():
                 entry = int(np.argmax(odd))
                 raise SourceError(
-                    f"{self._name}: entry {found + entry + 1} is {rows[entry, -1]:g}, in a matrix of integers: write "
+                    f"{self._name}: entry {n_found + entry + 1} is {rows[entry, -1]:g}, in a matrix of integers: write "
                     "real in its first line"
                 )
             if not header.pattern:
                 values.append(rows[:, -1].copy())
-            found += len(rows)
-        if found < header.entries:
-            raise SourceError(f"{self._name} is cut short: it has {found:,} of {header.entries:,} entries")
-        if not header.dense and 8 * header.shape[0] > 64 * self._line + FREE_BYTES + 8 * found:
+            n_found += len(rows)
+        if n_found < header.entries:
+            raise SourceError(f"{self._name} is cut short: it has {n_found:,} of {header.entries:,} entries")
+        if not header.dense and 8 * header.shape[0] > 64 * self._line + FREE_BYTES + 8 * n_found:
             raise SourceError(f"{self._name} claims {header.shape[0]:,} rows in {self._line:,} lines")
         if header.dense:
             return _dense(np.concatenate(values), header)

@@ -27,3 +27,38 @@ def check_names(names: Sequence[str], expected: Sequence[str], of: str, first: s
         longer, at = (names, of) if len(names) > len(expected) else (expected, first)
         extra = longer[min(len(names), len(expected))]
         raise SourceError(f"{of} has {len(names)} columns, {first} has {len(expected)}: only {at} has {extra!r}")
+
+
+def positions(source: Source, columns: Sequence[str | int], argument: str = "columns") -> list[int]:
+    """Return positions of columns of a source that are given by name or position: see ``positions_of``."""
+    return positions_of(columns, source.feature_names, source.n_features, source.name, argument)
+
+
+def positions_of(
+    columns: Sequence[str | int], names: Sequence[str] | None, n: int, of: str, argument: str = "columns"
+) -> list[int]:
+    """Return positions of columns that are given by name or position, among n of these names (None: they have none).
+
+    ValueError, beginning with the argument, names one that there is not, or is twice.
+    """
+    place, out = {name: k for k, name in enumerate(names or ())}, list[int]()
+    for column in columns:
+        if not isinstance(column, str) and column >= n and str(column) in place:
+            column = str(column)  # a year
+        if not isinstance(column, str):
+            if not -n <= column < n:
+                raise ValueError(f"{argument}: {of} has {n} columns, got position {column}")
+            out.append(column % n)
+            continue
+        if names is None:
+            raise ValueError(f"{argument}: {of} has no names of columns, got {column!r}: give positions")
+        if column not in place:
+            known = ", ".join(map(repr, names[:20])) + (", ..." if len(names) > 20 else "")
+            raise ValueError(f"{argument}: {of} has no column {column!r}: it has {known}")
+        if len(place) < n and names.count(column) > 1:
+            raise ValueError(f"{argument}: {of} has {names.count(column)} columns {column!r}: give positions")
+        out.append(place[column])
+    if len(set(out)) < len(out):
+        twice = next(column for at, column in enumerate(columns) if out[at] in out[:at])
+        raise ValueError(f"{argument}: {twice!r} stands there twice")
+    return out

@@ -1,17 +1,22 @@
-"""Matrices that lie in a file, row after row or column after column: .npy, memory maps."""
+"""Matrices that lie in a file, row after row or column after column: .npy, and memory maps.
 
+A memory map is read as the file that it maps: parts reopen it by name, and no pages pile up.
+"""
+
+import mmap
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch.data.files._input import SourceError
 from fastsketch.data.files._npy import Header, read_header
-from fastsketch.data.sources import _source
 from fastsketch.data.sources._ahead import Spaces
+from fastsketch.data.sources._arrays import ArraySource
 from fastsketch.data.sources._file_sources import FileSource, reading
+from fastsketch.data.sources._formats import Options
 from fastsketch.data.sources._source import Source
 
 
@@ -35,7 +40,7 @@ def read_npy_header(path: Path) -> Header:
     return header
 
 
-def open_npy(path: Path) -> Source:
+def open_npy(path: Path, options: Options) -> Source:
     """Return the matrix in an .npy file."""
     with reading(path):
         header = read_npy_header(path)
@@ -44,41 +49,47 @@ def open_npy(path: Path) -> Source:
     return StoredMatrix(path, header)
 
 
+def open_memmap(x: "np.memmap[Any, Any]") -> Source:
+    """Return the rows of a memory map, or of a contiguous part of one; of any other view as of an array."""
+    root: Any = x
+    while isinstance(root.base, np.memmap):
+        root = cast("Any", root.base)
+    name = root.filename
+    if not isinstance(root.base, mmap.mmap) or name is None or root.mode == "c" or x.ndim != 2 or 0 in x.shape:
+        return ArraySource(x)
+    if x.dtype.kind not in "fiub" or not (x.flags.c_contiguous or x.flags.f_contiguous):
+        return ArraySource(x)
+    if root.mode in ("r+", "w+"):
+        root.flush()
+    offset = int(root.offset) + (x.ctypes.data - root.ctypes.data)
+    fortran = not x.flags.c_contiguous
+    source = StoredMatrix(Path(name), Header(cast("tuple[int, int]", x.shape), fortran, x.dtype, offset))
+    source.name = f"the memory map of {name}"
+    return source
+
+
 class StoredMatrix(FileSource):
     """A C- or Fortran-ordered matrix in a file, read with readinto: no memory map, so no pages pile up."""
 
     def __init__(self, path: Path, header: Header) -> None:
         super().__init__(path)
-        self._length, self.n_features = header.shape
-        self._offset, self._fortran = header.offset, header.fortran
-        self._item = self.dtype = header.dtype
-        self.n_rows = self.size = self._length
+        self._header, self.dtype = header, header.dtype
+        self.n_rows, self.n_features = header.shape
+        self.size = self.n_rows
 
-    def between(self, start: int, stop: int) -> Self:
-        """See Source."""
-        return self.varied(first_row=self.first_row + start, n_rows=stop - start, size=stop - start)
-
-    def read(self, start_row: int = 0) -> Iterator[tuple[NDArray[Any], int]]:
-        """See Source."""
-        if start_row >= self.size:
-            return
-        self.check_unchanged()
-        dtype, item = self._item, self._item.itemsize
-        step = max(1, _source.CHUNK_BYTES // (self.n_features * item))
+    def _chunks(self, start: int) -> Iterator[NDArray[Any]]:
+        (length, width), fortran, dtype, offset = self._header
         spaces = Spaces()
         with reading(self.path), self.path.open("rb", buffering=0) as file:
-            for start in range(start_row, self.size, step):
-                n, first = min(step, self.size - start), self.first_row + start
-                if self._fortran:  # columns lie one after another: the same stretch of every one
-                    part = spaces.next((n, self.n_features), dtype, "F")
-                    for column in range(self.n_features):
-                        place = self._offset + (column * self._length + first) * item
+            for first, stop in self._steps(start):
+                part = spaces.next((stop - first, width), dtype, "F" if fortran else "C")
+                if fortran:  # columns lie one after another: the same stretch of every one
+                    for column in range(width):
+                        place = offset + (column * length + first) * dtype.itemsize
                         self._read_fully(file, place, part[:, column])
                 else:
-                    part = spaces.next((n, self.n_features), dtype)
-                    self._read_fully(file, self._offset + first * self.n_features * item, part)
-                yield part, start + n
-        self.check_unchanged()
+                    self._read_fully(file, offset + first * width * dtype.itemsize, part)
+                yield part
 
     def _read_fully(self, file: Any, place: int, out: NDArray[Any]) -> None:
         view = out.reshape(-1).view(np.uint8).data
@@ -92,8 +103,3 @@ class StoredMatrix(FileSource):
                 done += count
         except OSError as error:
             raise SourceError(f"{self.name} cannot be read at byte {place + done}: {error.strerror}") from error
-
-    def identity(self) -> dict[str, Any]:
-        """See Source."""
-        found = super().identity()
-        return found if self.n_rows == self._length else {**found, "rows": [self.first_row, self.n_rows]}

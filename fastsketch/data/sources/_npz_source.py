@@ -4,18 +4,12 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from fastsketch._core.validation import is_sparse
 from fastsketch.data.files._npz import read_matrix
-from fastsketch.data.sources import _source
 from fastsketch.data.sources._file_sources import FileSource, reading
-from fastsketch.data.sources._source import Source, rows_of_part
-
-
-def open_npz(path: Path, max_unpacked: int | None = None) -> Source:
-    """Return the matrix in an .npz file."""
-    return SparseMatrix(path, max_unpacked)
+from fastsketch.data.sources._formats import Options
 
 
 class SparseMatrix(FileSource):
@@ -24,14 +18,14 @@ class SparseMatrix(FileSource):
     waits = False
     _sent = False  # from another process, which may send more parts of the same file
 
-    def __init__(self, path: Path, max_unpacked: int | None) -> None:
+    def __init__(self, path: Path, options: Options) -> None:
         super().__init__(path)
-        self._most = max_unpacked
+        self._most = options.max_unpacked
         matrix = self._matrix()
         self.dtype, self.sparse = matrix.dtype, is_sparse(matrix)
-        self._length, self.n_features = matrix.shape
-        self.n_rows = self.size = self._length
-        self._bytes_of_row = max(1, (16 * matrix.nnz if self.sparse else matrix.nbytes) // max(1, self._length))
+        self.n_rows, self.n_features = matrix.shape
+        self.size = matrix.shape[0]
+        self._bytes_of_row = max(1, (16 * matrix.nnz if self.sparse else matrix.nbytes) // max(1, self.size))
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         for name, value in {**state, "_sent": True}.items():
@@ -56,23 +50,10 @@ class SparseMatrix(FileSource):
         """See Source."""
         return self._bytes_of_row * self.size
 
-    def between(self, start: int, stop: int) -> Self:
-        """See Source."""
-        return self.varied(first_row=self.first_row + start, n_rows=stop - start, size=stop - start)
-
-    def read(self, start_row: int = 0) -> "Iterator[tuple[Any, int]]":
-        """See Source."""
-        self.check_unchanged()
-        matrix, step = self._matrix(), rows_of_part(self, _source.CHUNK_BYTES, 1)
-        for start in range(start_row, self.size, step):
-            stop = min(start + step, self.size)
-            yield matrix[self.first_row + start : self.first_row + stop], stop
-        self.check_unchanged()
-
-    def identity(self) -> dict[str, Any]:
-        """See Source."""
-        found = super().identity()
-        return found if self.n_rows == self._length else {**found, "rows": [self.first_row, self.n_rows]}
+    def _chunks(self, start: int) -> Iterator[Any]:
+        matrix = self._matrix()
+        for first, stop in self._steps(start):
+            yield matrix[first:stop]
 
 
 class _Last:
@@ -80,19 +61,17 @@ class _Last:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._of: Any = None
-        self._matrix: Any = None
+        self._held: weakref.WeakValueDictionary[Any, Any] = weakref.WeakValueDictionary()  # one, by file and stamp
         self._kept: Any = None  # by workers alone, where parts come one after another
 
     def get(self, path: Path, stamp: tuple[int, int], load: Callable[[], Any], *, keep: bool) -> Any:
         """Return the matrix in a file, read where it is another one than before."""
         key = path.absolute(), stamp
         with self._lock:
-            held = None if self._matrix is None else self._matrix()
-            if held is None or self._of != key:
+            if (held := self._held.get(key)) is None:
                 self._kept = None
-                held = load()
-                self._of, self._matrix = key, weakref.ref(held)
+                self._held.clear()
+                held = self._held[key] = load()
             if keep:
                 self._kept = held
             return held

@@ -20,9 +20,10 @@ from fastsketch.data.sources._beside import set_apart
 from fastsketch.data.sources._file_sources import reading
 from fastsketch.data.sources._formats import Options
 from fastsketch.data.sources._joined import joined
-from fastsketch.data.sources._memmap import open_memmap
+from fastsketch.data.sources._names import positions
+from fastsketch.data.sources._npy_source import open_memmap
 from fastsketch.data.sources._paths import comes_once, files_of, is_name
-from fastsketch.data.sources._select import chosen, picked, positions
+from fastsketch.data.sources._select import chosen, picked
 from fastsketch.data.sources._sliced import SlicedSource, has_slices
 from fastsketch.data.sources._source import Source
 from fastsketch.data.sources._streams import open_stream
@@ -139,12 +140,12 @@ def open_rows(
 def _as_columns(columns: str | Sequence[str | int]) -> tuple[str | int, ...]:
     if isinstance(columns, str):
         return (columns,)
-    found: list[str | int] = []
+    out: list[str | int] = []
     for column in columns:
-        found.append(column if isinstance(column, str) else as_integer(column, "columns", -MOST_FEATURES))
-    if not found:
+        out.append(column if isinstance(column, str) else as_integer(column, "columns", -MOST_FEATURES))
+    if not out:
         raise ValueError("columns must name a column")
-    return tuple(found)
+    return tuple(out)
 
 
 def _opened(x: Any, options: Options) -> Source:

@@ -7,25 +7,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch.data.files._input import SourceError
-from fastsketch.data.sources import _source
 from fastsketch.data.sources._formats import Options
-from fastsketch.data.sources._source import Source, rows_of_part
-from fastsketch.data.sources._table_columns import CHOOSE, named
+from fastsketch.data.sources._identity import of_ends
+from fastsketch.data.sources._names import positions_of
+from fastsketch.data.sources._source import RowSource, Source, length
+from fastsketch.data.sources._table_columns import CHOOSE
 
 
 def open_frame(x: Any, options: Options) -> Source:
     """Return the columns of numbers of a data frame."""
     names = [str(name) for name in x.columns]
-    fields = [(name, "", None, False) for name in names]
-    beside = None if options.beside is None else names.index(named(fields, options.beside, "the DataFrame", "beside"))
+    of = "the DataFrame"
+    beside = -1 if options.beside is None else positions_of([options.beside], names, len(names), of, "beside")[0]
     if options.columns is None:
         columns = [k for k in range(len(names)) if k != beside]
     else:
-        columns = [names.index(named(fields, name, "the DataFrame", "columns")) for name in options.columns]
+        columns = positions_of(options.columns, names, len(names), of)
     if options.numeric:
         columns = [k for k in columns if _is_number(x.dtypes.iloc[k]) or _holds_lists(x.iloc[:, k])]
-    if len(set(columns)) < len(columns):
-        raise ValueError("columns: one stands there twice")
     if not columns:
         raise SourceError(f"the DataFrame has no columns{' of numbers' if options.numeric else ''}")
     kinds = [x.dtypes.iloc[k] for k in columns]
@@ -66,12 +65,12 @@ def _holds_lists(column: Any) -> bool:
     return isinstance(first, list | tuple | np.ndarray)
 
 
-class FrameSource(Source):
+class FrameSource(RowSource):
     """Some columns of a data frame."""
 
     waits = False
 
-    def __init__(self, x: Any, columns: Sequence[int], beside: int | None, options: Options) -> None:
+    def __init__(self, x: Any, columns: Sequence[int], beside: int, options: Options) -> None:
         self._frame: Any = x
         self._columns, self._beside = list(columns), beside
         self.name = "the DataFrame"
@@ -98,32 +97,19 @@ class FrameSource(Source):
         n = stop - start
         return self.varied(_frame=self._frame.iloc[start:stop], first_row=self.first_row + start, n_rows=n, size=n)
 
-    def read(self, start_row: int = 0) -> Iterator[tuple[NDArray[Any], int]]:
-        """See Source; a frame of one dtype is not copied."""
-        step = rows_of_part(self, _source.CHUNK_BYTES, 1)
-        every = self._columns == list(range(self._frame.shape[1]))
-        for start in range(start_row, self.size, step):
-            rows = self._frame.iloc[start : start + step]
+    def _chunks(self, start: int) -> Iterator[NDArray[Any]]:
+        every = self._columns == list(range(self._frame.shape[1]))  # a frame of one dtype is not copied
+        for first, stop in self._steps(start):
+            rows = self._frame.iloc[first - self.first_row : stop - self.first_row]
             rows = rows if every else rows.iloc[:, self._columns]
-            yield rows.to_numpy(self.dtype, na_value=np.nan), start + len(rows)
+            yield rows.to_numpy(self.dtype, na_value=np.nan)
 
-    def read_beside(self, start_row: int = 0) -> Iterator[tuple[NDArray[Any], NDArray[Any], int]]:
+    def read_beside(self, start_row: int = 0) -> Iterator[tuple[Any, NDArray[Any], int]]:
         """See Source."""
-        column: Any = self._frame.iloc[start_row:, self._beside]
+        column: Any = self._frame.iloc[:, self._beside]
         for rows, position in self.read(start_row):
-            yield rows, np.asarray(column.iloc[position - start_row - len(rows) : position - start_row]), position
+            yield rows, np.asarray(column.iloc[position - length(rows) : position]), position
 
     def identity(self) -> dict[str, Any]:
         """See Source: the shape, names, and a digest of samples of the rows."""
-        from fastsketch.data.sources._identity import of_rows
-
-        few = min(16, self.size)
-        ends = [self.between(0, few), self.between(self.size - few, self.size)]
-        rows = [np.ascontiguousarray(rows) for end in ends for rows, _ in end.read()]
-        return {
-            "format": "DataFrame",
-            "shape": [self.size, self.n_features],
-            "columns": list(self.feature_names or ()),
-            "rows": [self.first_row, self.size],
-            "digest": of_rows(*rows),
-        }
+        return {**of_ends(self, "DataFrame"), **super().identity()}

@@ -5,8 +5,6 @@ as fast as all columns side by side, and takes a fraction of the memory. Where a
 as rows, all its columns are decoded side by side, a chunk of rows at a time.
 """
 
-import json
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,25 +13,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch._kernels.io.arrow import Batch, fields
+from fastsketch._kernels.io.arrow import fields
 from fastsketch.data.files._input import SourceError
+from fastsketch.data.sources._ahead import Spaces
+from fastsketch.data.sources._file_sources import FileSource
 from fastsketch.data.sources._foreign import damaged, needs
 from fastsketch.data.sources._formats import Options
 from fastsketch.data.sources._pieces import (
+    ColumnSource,
     OfArray,
     OfBatch,
     Piece,
     Ragged,
     SideBySide,
-    Values,
     believed,
-    chunks_of,
-    rows_of_chunk,
+    first_width,
     too_short,
     values_of,
 )
-from fastsketch.data.sources._source import Source, rows_of_part
-from fastsketch.data.sources._table_columns import Chosen, Field, TableFile, choose, named
+from fastsketch.data.sources._source import Source, rows_of_chunk, rows_of_part
+from fastsketch.data.sources._table_columns import Chosen
 
 # Rows that are held at a time, in bytes of rows: a group with more is read a chunk at a time.
 HELD_BYTES = 112 << 20
@@ -43,68 +42,34 @@ DECODED_BYTES = 2 << 20
 BUFFERED_BYTES = 16 << 20
 
 
-def open_parquet(path: Path, options: Options) -> Source:
-    """Return the columns of numbers in a Parquet file."""
-    pyarrow = needs("pyarrow", "Parquet files", "pyarrow.parquet")
-    with damaged(path, "Parquet file"), pyarrow.ParquetFile(path, pre_buffer=False) as file:
-        schema, about = file.schema_arrow, file.metadata
-        groups = tuple(about.row_group(k).num_rows for k in range(about.num_row_groups))
-        found = fields(schema.__arrow_c_schema__())
-        beside = None if options.beside is None else named(found, options.beside, str(path), "beside")
-        chosen = choose(
-            found,
-            options.columns,
-            of=str(path),
-            numeric=options.numeric,
-            left_out=[*index_columns(schema.metadata, found), *([] if beside is None else [beside])],
-            dtype=options.dtype,
-            width=lambda k: _width(file, found[k][0], groups),
-        )
-        counts = Counter(name for name, *_ in found)
-        several = next((name for name in chosen.names if counts[name] > 1), None)
-        if several is not None:
-            raise SourceError(f"{path} has {counts[several]} columns {several!r}: rename them")
-        return ParquetSource(path, groups, chosen, options, beside)
-
-
-def index_columns(metadata: dict[bytes, bytes] | None, found: Sequence[Field]) -> list[str]:
-    """Return columns that are the index of a pandas table, by the note that pandas leaves in what it writes."""
-    try:
-        noted = json.loads((metadata or {}).get(b"pandas", b"{}")).get("index_columns", [])
-    except (ValueError, AttributeError):
-        noted = []
-    return [name for name, *_ in found if name in noted or re.fullmatch(r"__index_level_\d+__", name)]
-
-
-def _width(file: Any, name: str, groups: Sequence[int]) -> int:
-    """Return the length of the first list in a column."""
-    for k, rows in enumerate(groups):
-        if rows:
-            batch = next(file.iter_batches(16, row_groups=[k], columns=[name], use_threads=False))
-            return first_width(believed(batch), 0)
-    return 1
-
-
-def first_width(batch: Batch, column: int) -> int:
-    """Return the length of the first list in a column that is one."""
-    for row in range(batch.n_rows):
-        if not batch.is_null(column, row):
-            return batch.width(column, row)
-    return 1
-
-
-class ParquetSource(TableFile):
+class ParquetSource(ColumnSource, FileSource):
     """Some columns of a Parquet file."""
 
-    def __init__(
-        self, path: Path, groups: tuple[int, ...], chosen: Chosen, options: Options, beside: str | None
-    ) -> None:
+    what = "Parquet file"
+
+    def __init__(self, path: Path, options: Options) -> None:
         super().__init__(path)
+        with damaged(path, self.what), self._opened() as file:
+            schema, about = file.schema_arrow, file.metadata
+            groups = [about.row_group(k).num_rows for k in range(about.num_row_groups)]
+            columns = fields(schema.__arrow_c_schema__())
+
+        def width(k: int) -> int:
+            with damaged(path, self.what), self._opened() as file:
+                batches = file.iter_batches(16, columns=[columns[k][0]], use_threads=False)
+                return first_width(map(believed, batches), 0)
+
         self._ends: NDArray[np.int64] = np.cumsum(groups, dtype=np.int64)
-        self.taken, self.beside, self._beside = options.columns, options.beside, beside
-        self.size = int(self._ends[-1]) if groups else 0
-        self.n_rows = self._length = self.size
-        self._take(chosen)
+        self.n_rows = self.size = sum(groups)
+        self._describe(columns, options, schema.metadata, width)
+        counts = Counter(name for name, *_ in columns)
+        several = next((name for name in self._chosen.names if counts[name] > 1), None)
+        if several is not None:
+            raise SourceError(f"{path} has {counts[several]} columns {several!r}: rename them")
+
+    def _opened(self, **options: Any) -> Any:
+        """Return the file, opened by pyarrow."""
+        return needs("pyarrow", "Parquet files", "pyarrow.parquet").ParquetFile(self.path, pre_buffer=False, **options)
 
     def parts(self, n_bytes: int, *, multiple: int = 1) -> list[Source]:
         """See Source: cut at the ends of groups of rows, or so few rows before as `multiple` makes necessary."""
@@ -116,69 +81,31 @@ class ParquetSource(TableFile):
                 cuts.append(place)
         return [self.between(start, stop) for start, stop in zip(cuts, [*cuts[1:], self.size], strict=True)]
 
-    def identity(self) -> dict[str, Any]:
-        """See Source."""
-        found = {**super().identity(), "columns": list(self._chosen.columns)}
-        return found if self.size == self._length else {**found, "rows": [self.first_row, self.size]}
+    def _group_of(self, row: int) -> tuple[int, int]:
+        group = int(np.searchsorted(self._ends, row, side="right"))
+        return group, row - (int(self._ends[group - 1]) if group else 0)
 
-    def read(self, start_row: int = 0) -> Iterator[tuple[NDArray[Any], int]]:
-        """See Source."""
-        place, n = self.first_row + start_row, self.size - start_row
-        if n <= 0:
-            return
-        self.check_unchanged()
-        pyarrow = needs("pyarrow", "Parquet files", "pyarrow.parquet")
-        group = int(np.searchsorted(self._ends, place, side="right"))
-        skip = place - (int(self._ends[group - 1]) if group else 0)
-        with (
-            damaged(self.path, "Parquet file", self.check_unchanged),
-            pyarrow.ParquetFile(self.path, pre_buffer=False) as file,
-        ):
-            pieces = self._pieces(file, group, place + n)
-            for rows in chunks_of(
-                pieces,
-                skip=skip,
-                n_rows=n,
-                n_features=self.n_features,
-                dtype=self._chosen.dtype,
-                name=self.name,
-                first=place,
-            ):
-                start_row += len(rows)
-                yield rows, start_row
-        self.check_unchanged()
+    def _values(self, group: int) -> Iterator[NDArray[Any]]:
+        groups, name = list(range(group, len(self._ends))), self._chosen.beside_name
+        with self._opened() as file:
+            for batch in file.iter_batches(1 << 16, row_groups=groups, columns=[name], use_threads=False):
+                yield values_of(batch.column(name))
 
-    def read_beside(self, start_row: int = 0) -> Iterator[tuple[NDArray[Any], NDArray[Any], int]]:
-        """See Source: values of the type that the column has, strings as objects."""
-        pyarrow = needs("pyarrow", "Parquet files", "pyarrow.parquet")
-        with (
-            damaged(self.path, "Parquet file", self.check_unchanged),
-            pyarrow.ParquetFile(self.path, pre_buffer=False) as file,
-        ):
-            first = self.first_row + start_row
-            group = int(np.searchsorted(self._ends, first, side="right"))
-            skip = first - (int(self._ends[group - 1]) if group else 0)
-            groups = list(range(group, len(self._ends)))
-            batches = file.iter_batches(1 << 16, row_groups=groups, columns=[self._beside], use_threads=False)
-            values = Values((values_of(batch.column(self._beside)) for batch in batches), skip)
-            for rows, position in self.read(start_row):
-                yield rows, values.next(len(rows)), position
-
-    def _pieces(self, file: Any, group: int, stop: int) -> Iterator[Piece]:
-        """Yield the rows from a group of rows on, until row `stop`."""
+    def _pieces(self, group: int) -> Iterator[Piece]:
         before = int(self._ends[group - 1]) if group else 0
-        space = _Space(self._chosen.dtype)
-        chunk = rows_of_chunk(self.n_features, self._chosen.dtype)
-        while group < len(self._ends) and before < stop:
-            together = [group]  # small groups of rows, as many as make a chunk
-            while together[-1] + 1 < len(self._ends) and int(self._ends[together[-1] + 1]) - before <= chunk:
-                together.append(together[-1] + 1)
-            n = int(self._ends[together[-1]]) - before
-            if n:
-                yield from self._of_groups(file, together, before, n, space)
-            before, group = before + n, together[-1] + 1
+        space = Spaces(1)
+        chunk = rows_of_chunk(self)
+        with self._opened() as file:
+            while group < len(self._ends) and before < self._stop:
+                together = [group]  # small groups of rows, as many as make a chunk
+                while together[-1] + 1 < len(self._ends) and int(self._ends[together[-1] + 1]) - before <= chunk:
+                    together.append(together[-1] + 1)
+                n = int(self._ends[together[-1]]) - before
+                if n:
+                    yield from self._of_groups(file, together, before, n, space)
+                before, group = before + n, together[-1] + 1
 
-    def _of_groups(self, file: Any, groups: list[int], before: int, n: int, space: "_Space") -> Iterator[Piece]:
+    def _of_groups(self, file: Any, groups: list[int], before: int, n: int, space: Spaces) -> Iterator[Piece]:
         """Yield the n rows of some groups; `space` is memory for them, and is used again."""
         chosen = self._chosen
         n_bytes = n * chosen.n_features * chosen.dtype.itemsize
@@ -189,7 +116,7 @@ class ParquetSource(TableFile):
         if at_a_time >= len(chosen.columns):
             yield from self._some_columns(file, groups, range(len(chosen.columns)), n)
             return
-        held = space.of(n * chosen.n_features)
+        held = space.next((n * chosen.n_features,), chosen.dtype)
         pieces: list[tuple[slice, OfArray]] = []
         places = [*chosen.places().tolist(), chosen.n_features]
         for first in range(0, len(chosen.columns), at_a_time):
@@ -221,23 +148,7 @@ class ParquetSource(TableFile):
 
     def _side_by_side(self, groups: list[int], n: int) -> Iterator[Piece]:
         """Yield all columns together, as many rows at a time as make a chunk."""
-        pyarrow = needs("pyarrow", "Parquet files", "pyarrow.parquet")
-        chosen = self._chosen
-        step = min(n, rows_of_chunk(chosen.n_features, chosen.dtype))
-        buffer = max(4096, min(1 << 20, BUFFERED_BYTES // len(chosen.columns)))
-        with pyarrow.ParquetFile(self.path, pre_buffer=False, buffer_size=buffer) as file:
-            yield from self._some_columns(file, groups, range(len(chosen.columns)), step)
-
-
-class _Space:
-    """Memory for the rows of one group after another."""
-
-    def __init__(self, dtype: np.dtype[Any]) -> None:
-        self._memory: NDArray[Any] = np.empty(0, dtype)
-
-    def of(self, size: int) -> NDArray[Any]:
-        """Return room for so many entries, uninitialised."""
-        if self._memory.size < size:
-            self._memory = np.empty(0, self._memory.dtype)  # before there are two
-            self._memory = np.empty(size, self._memory.dtype)
-        return self._memory[:size]
+        columns = range(len(self._chosen.columns))
+        buffer = max(4096, min(1 << 20, BUFFERED_BYTES // len(columns)))
+        with self._opened(buffer_size=buffer) as file:
+            yield from self._some_columns(file, groups, columns, min(n, rows_of_chunk(self)))

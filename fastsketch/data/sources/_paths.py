@@ -59,10 +59,10 @@ def files_of(name: str | PathLike[str]) -> list[Path]:
     text = os.fspath(name)
     if not path.exists() and glob.has_magic(text):
         matches = sorted(glob.glob(text, recursive=True))  # noqa: PTH207  Path.glob takes no absolute ones
-        found = list(map(Path, matches))
-        files = [file for match in found for file in ([match] if _is_one(match) or match.is_file() else [])]
+        paths = list(map(Path, matches))
+        files = [file for match in paths for file in ([match] if _is_one(match) or match.is_file() else [])]
         if not files:
-            raise SourceError(f"no file matches {text}" + (": only folders do" if found else ""))
+            raise SourceError(f"no file matches {text}" + (": only folders do" if paths else ""))
         return files
     return [path]
 
@@ -73,13 +73,13 @@ def _is_one(path: Path) -> bool:
 
 def _of_folder(folder: Path) -> list[Path]:
     """Return all files of a folder and of those within it, but for hidden ones and marks of writers (_SUCCESS)."""
-    found: list[Path] = []
+    paths: list[Path] = []
     for place, folders, files in os.walk(folder):
         one = [name for name in folders if Path(name).suffix in FOLDERS_OF_ONE]
         folders[:] = [name for name in folders if not name.startswith((".", "_")) and name not in one]
-        found += [Path(place, name) for name in (*files, *one) if not name.startswith((".", "_"))]
-    if not found:
+        paths += [Path(place, name) for name in (*files, *one) if not name.startswith((".", "_"))]
+    if not paths:
         raise SourceError(f"{folder} is a folder without files")
-    if once := [path for path in found if comes_once(path)]:  # to open one may take for ever
+    if once := [path for path in paths if comes_once(path)]:  # to open one may take for ever
         raise SourceError(f"{min(once)} is no regular file: move it out of the folder, or name the other files")
-    return sorted(found, key=lambda path: path.parts)
+    return sorted(paths, key=lambda path: path.parts)

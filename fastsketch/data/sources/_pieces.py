@@ -1,29 +1,18 @@
 """Rows of tables, batch after batch and column by column, as chunks of rows."""
 
-from collections.abc import Iterable, Iterator
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch._kernels.io.arrow import Batch
 from fastsketch.data.files._input import SourceError
-from fastsketch.data.sources import _source
 from fastsketch.data.sources._ahead import Spaces
-from fastsketch.data.sources._table_columns import Chosen
-
-
-class Piece(Protocol):
-    """Consecutive rows that lie in memory in some form."""
-
-    @property
-    def n_rows(self) -> int:
-        """How many."""
-        ...
-
-    def put(self, first: int, out: NDArray[Any]) -> None:
-        """Return rows first .. first + len(out) - 1 as rows of out."""
-        ...
+from fastsketch.data.sources._foreign import damaged
+from fastsketch.data.sources._formats import Options
+from fastsketch.data.sources._source import RowSource, Source, length, rows_of_chunk
+from fastsketch.data.sources._table_columns import Chosen, Field, choose
 
 
 class Ragged(ValueError):
@@ -55,10 +44,10 @@ class OfBatch:
         self.n_rows = batch.n_rows
 
     def put(self, first: int, out: NDArray[Any]) -> None:
-        """See Piece; nulls become NaN."""
-        found = self._batch.to_rows(first, self._columns, self._places, self._widths, out)
-        if found is not None:
-            row, column, length = found
+        """Write rows first .. first + len(out) - 1 to out; nulls become NaN."""
+        wrong = self._batch.to_rows(first, self._columns, self._places, self._widths, out)
+        if wrong is not None:
+            row, column, length = wrong
             k = self._chosen.columns.index(column)
             width = self._chosen.widths[k]
             has = f"{length} entries" if length >= 0 else "a list that lies outside its entries"
@@ -78,7 +67,7 @@ class OfArray:
         self._rows, self.n_rows = rows, len(rows)
 
     def put(self, first: int, out: NDArray[Any]) -> None:
-        """See Piece."""
+        """Write rows first .. first + len(out) - 1 to out."""
         np.copyto(out, self._rows[first : first + len(out)], casting="unsafe")
 
 
@@ -89,32 +78,23 @@ class SideBySide:
         self._pieces, self.n_rows = pieces, n_rows
 
     def put(self, first: int, out: NDArray[Any]) -> None:
-        """See Piece."""
+        """Write rows first .. first + len(out) - 1 to out."""
         for columns, piece in self._pieces:
             piece.put(first, out[:, columns])
 
 
-def rows_of_chunk(n_features: int, dtype: np.dtype[Any]) -> int:
-    """Return rows of a chunk."""
-    return max(1, _source.CHUNK_BYTES // (n_features * dtype.itemsize))
+# Consecutive rows that lie in memory in some form.
+Piece = OfBatch | OfArray | SideBySide
 
 
-def chunks_of(
-    pieces: Iterable[Piece],
-    *,
-    skip: int,
-    n_rows: int | None,
-    n_features: int,
-    dtype: np.dtype[Any],
-    name: str,
-    first: int,
-) -> Iterator[NDArray[Any]]:
-    """Yield chunks of the rows of pieces, without the first `skip`, and at most n_rows of them (None: all).
+def chunks_of(pieces: Iterable[Piece], source: RowSource, first: int, *, skip: int = 0) -> Iterator[NDArray[Any]]:
+    """Yield chunks of the rows of pieces, without the first `skip`, up to the last one of the source.
 
-    Row `first` of the source called `name` is the first that is given: where a list has another length, SourceError
-    names its row; where there are fewer rows than n_rows, the last one.
+    The first that is given is row `first` of it: where a list has another length, SourceError names its row; where
+    there are fewer rows than the source states, the last one.
     """
-    spaces, step = Spaces(), rows_of_chunk(n_features, dtype)
+    spaces, step = Spaces(), rows_of_chunk(source)
+    n_rows = None if source.n_rows is None else source.first_row + source.n_rows - first
     step = step if n_rows is None else min(step, n_rows)
     out, filled, given = None, 0, 0
     for piece in pieces:
@@ -122,14 +102,14 @@ def chunks_of(
         skip -= place
         while place < piece.n_rows and (n_rows is None or given < n_rows):
             if out is None:
-                out, filled = spaces.next((step, n_features), dtype), 0
+                out, filled = spaces.next((step, source.n_features), source.dtype), 0
             count = min(step - filled, piece.n_rows - place)
             if n_rows is not None:
                 count = min(count, n_rows - given)
             try:
                 piece.put(place, out[filled : filled + count])
             except Ragged as error:
-                raise error.at(name, first + given + error.row - place) from None
+                raise error.at(source.name, first + given + error.row - place) from None
             place, filled, given = place + count, filled + count, given + count
             if filled == step:
                 yield out
@@ -137,12 +117,17 @@ def chunks_of(
     if out is not None and filled:
         yield out[:filled]
     if n_rows is not None and given < n_rows:
-        raise too_short(name, first + given, first + n_rows)
+        raise too_short(source.name, first + given, first + n_rows)
 
 
-def too_short(name: str, found: int, stated: int) -> SourceError:
+def too_short(name: str, end: int, stated: int) -> SourceError:
     """Return the error of a file with fewer rows than it states."""
-    return SourceError(f"{name} is damaged: its rows end after {found:,}, it states {stated:,} and more")
+    return SourceError(f"{name} is damaged: its rows end after {end:,}, it states {stated:,} and more")
+
+
+def first_width(batches: Iterable[Batch], column: int) -> int:
+    """Return the length of the first list in a column that is one, of the first batch that has rows."""
+    return next((batch.first_width(column) for batch in batches if batch.n_rows), 1)
 
 
 def values_of(column: Any) -> NDArray[Any]:
@@ -175,19 +160,80 @@ class Values:
             self._left, skip = self._left[gone:], skip - gone
 
     def _more(self) -> NDArray[Any]:
-        found = next(self._arrays, None)
-        if found is None:  # StopIteration would end the rows
+        array = next(self._arrays, None)
+        if array is None:  # StopIteration would end the rows
             raise ValueError("the column beside the rows is shorter than they are")
-        return found
+        return array
 
     def next(self, count: int) -> NDArray[Any]:
         """Return the next values."""
-        found: list[NDArray[Any]] = []
+        arrays: list[NDArray[Any]] = []
         while count:
             if len(self._left) == 0:
                 self._left = self._more()
                 continue
-            found.append(self._left[:count])
-            count -= len(found[-1])
-            self._left = self._left[len(found[-1]) :]
-        return found[0] if len(found) == 1 else np.concatenate(found)
+            arrays.append(self._left[:count])
+            count -= len(arrays[-1])
+            self._left = self._left[len(arrays[-1]) :]
+        return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+
+
+class ColumnSource(RowSource):
+    """Some columns of a table as rows, and perhaps another one beside them."""
+
+    what = "table"  # in messages
+
+    def _describe(
+        self,
+        fields: Sequence[Field],
+        options: Options,
+        metadata: dict[bytes, bytes] | None,
+        width: Callable[[int], int],
+    ) -> None:
+        """Choose the columns that are asked for; width(k): the length of the lists in column k, by the first one."""
+        self.taken, self.beside = options.columns, options.beside
+        self._take(choose(fields, options, of=self.name, metadata=metadata, width=width))
+
+    def _take(self, chosen: Chosen) -> None:
+        self._chosen, self.dtype = chosen, chosen.dtype
+        self.n_features, self.feature_names = chosen.n_features, chosen.feature_names
+
+    def only(self, columns: Sequence[int]) -> Source | None:
+        """See Source."""
+        chosen = self._chosen.only(columns)
+        if chosen is None:
+            return None
+        part = self.varied()
+        part._take(chosen)
+        return part
+
+    def identity(self) -> dict[str, Any]:
+        """See Source."""
+        return {**super().identity(), "columns": list(self._chosen.columns)}
+
+    def _group_of(self, row: int) -> tuple[int, int]:
+        """Return (the group of rows that has a row, how many of it are before that)."""
+        return 0, row
+
+    def _pieces(self, group: int) -> Iterator[Piece]:
+        """Yield the rows from a group on."""
+        raise NotImplementedError
+
+    def _values(self, group: int) -> Iterator[NDArray[Any]]:
+        """Yield the values of the column beside the rows from a group on."""
+        raise NotImplementedError
+
+    def _chunks(self, start: int) -> Iterator[NDArray[Any]]:
+        group, skip = self._group_of(start)
+        with damaged(self.name, self.what, self.check_unchanged):
+            yield from chunks_of(self._pieces(group), self, start, skip=skip)
+
+    def read_beside(self, start_row: int = 0) -> Iterator[tuple[Any, NDArray[Any], int]]:
+        """See Source: values of the type that the column has, strings as objects."""
+        if self.beside is None:
+            yield from super().read_beside(start_row)
+        group, skip = self._group_of(self.first_row + start_row)
+        with damaged(self.name, self.what, self.check_unchanged):
+            values = Values(self._values(group), skip)
+            for rows, position in self.read(start_row):
+                yield rows, values.next(length(rows)), position

@@ -32,10 +32,10 @@ def naming(source: Source, start_row: int) -> Generator[None]:
         yield
     except ValueError as error:
         message = str(error)
-        found = re.search(r"\b(row|entry) (\d+)\b", message)
-        if found is None:
+        match = re.search(r"\b(row|entry) (\d+)\b", message)
+        if match is None:
             raise ValueError(f"{source.name}, after row {start_row}: {message}") from None
-        name, row, line = source.place(start_row + int(found[2]))
+        name, row, line = source.place(start_row + int(match[2]))
         before = name if line is None else f"{name}, line {line}"
         named = "that row" if row is None else f"row {row}"
-        raise ValueError(f"{before}: {message[: found.start()]}{named}{message[found.end() :]}") from None
+        raise ValueError(f"{before}: {message[: match.start()]}{named}{message[match.end() :]}") from None

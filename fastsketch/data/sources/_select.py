@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from fastsketch._core.validation import is_sparse
 from fastsketch.data.files._input import SourceError
 from fastsketch.data.sources._ahead import Spaces
-from fastsketch.data.sources._source import Place, Source
+from fastsketch.data.sources._names import positions
+from fastsketch.data.sources._source import Place, Source, length
 
 
 def chosen(
@@ -38,33 +39,6 @@ def picked(source: Source, columns: Sequence[int]) -> Source:
     return source.only(columns) or Picked(source, columns)
 
 
-def positions(source: Source, columns: Sequence[str | int], argument: str = "columns") -> list[int]:
-    """Return positions of columns that are given by name or position.
-
-    ValueError names one that there is not, or is twice.
-    """
-    found: list[int] = []
-    names = source.feature_names
-    for column in columns:
-        if isinstance(column, str):
-            if names is None:
-                raise ValueError(f"{argument}: {source.name} has no names of columns, got {column!r}: give positions")
-            if column not in names:
-                known = ", ".join(map(repr, names[:20])) + (", ..." if len(names) > 20 else "")
-                raise ValueError(f"{argument}: {source.name} has no column {column!r}: it has {known}")
-            place = names.index(column)
-        else:
-            place = column + source.n_features if column < 0 else column
-            if place >= source.n_features and str(column) in (names or ()):
-                place = cast("tuple[str, ...]", names).index(str(column))  # a year
-            if not 0 <= place < source.n_features:
-                raise ValueError(f"{argument}: {source.name} has {source.n_features} columns, got position {column}")
-        if place in found:
-            raise ValueError(f"{argument}: {column!r} stands there twice")
-        found.append(place)
-    return found
-
-
 class Derived(Source):
     """A source whose rows are made of those of another one, row by row."""
 
@@ -79,6 +53,24 @@ class Derived(Source):
     def like(self, source: Source) -> Source:
         """Return the same made of another source: of a part."""
         raise NotImplementedError
+
+    def made(self, rows: Any, first: int, spaces: Spaces) -> Any:
+        """Return what becomes of rows, number `first` and so on of the source, perhaps in memory that is used again."""
+        raise NotImplementedError
+
+    def read(self, start_row: int = 0) -> Iterator[tuple[Any, int]]:
+        """See Source."""
+        spaces = Spaces()
+        for rows, position in self._of.read(start_row):
+            yield self.made(rows, start_row, spaces), position
+            start_row += length(rows)
+
+    def read_beside(self, start_row: int = 0) -> Iterator[tuple[Any, NDArray[Any], int]]:
+        """See Source."""
+        spaces = Spaces()
+        for rows, values, position in self._of.read_beside(start_row):
+            yield self.made(rows, start_row, spaces), values, position
+            start_row += length(rows)
 
     @property
     def made_of(self) -> Source:
@@ -130,19 +122,8 @@ class Picked(Derived):
         """See Source."""
         return self._of.n_bytes * self.n_features // self._of.n_features if self.n_rows is not None else self.size
 
-    def read(self, start_row: int = 0) -> Iterator[tuple[Any, int]]:
-        """See Source."""
-        spaces = Spaces()
-        for rows, position in self._of.read(start_row):
-            yield self._picked(rows, spaces), position
-
-    def read_beside(self, start_row: int = 0) -> Iterator[tuple[Any, NDArray[Any], int]]:
-        """See Source."""
-        spaces = Spaces()
-        for rows, values, position in self._of.read_beside(start_row):
-            yield self._picked(rows, spaces), values, position
-
-    def _picked(self, rows: Any, spaces: Spaces) -> Any:
+    def made(self, rows: Any, first: int, spaces: Spaces) -> Any:
+        """See Derived."""
         if is_sparse(rows):
             return rows[:, self._columns]
         out = spaces.next((rows.shape[0], self.n_features), rows.dtype)
@@ -183,23 +164,8 @@ class Checked(Derived):
         """See Source."""
         return self.like(picked(self._of, columns))
 
-    def read(self, start_row: int = 0) -> Iterator[tuple[Any, int]]:
-        """See Source."""
-        spaces = Spaces()
-        row = start_row
-        for rows, position in self._of.read(start_row):
-            yield self._made(rows, row, spaces), position
-            row += rows.shape[0]
-
-    def read_beside(self, start_row: int = 0) -> Iterator[tuple[Any, NDArray[Any], int]]:
-        """See Source."""
-        spaces = Spaces()
-        row = start_row
-        for rows, values, position in self._of.read_beside(start_row):
-            yield self._made(rows, row, spaces), values, position
-            row += rows.shape[0]
-
-    def _made(self, rows: Any, first: int, spaces: Spaces) -> Any:
+    def made(self, rows: Any, first: int, spaces: Spaces) -> Any:
+        """See Derived."""
         values: NDArray[Any] = rows.data if is_sparse(rows) else rows
         out = values
         if self._dtype is not None and values.dtype != self._dtype:
@@ -235,6 +201,6 @@ class Checked(Derived):
 
     def identity(self) -> dict[str, Any]:
         """See Source."""
-        found = self._of.identity()
-        found |= {} if self._dtype is None else {"dtype": str(self._dtype)}
-        return found if self._fill is None else {**found, "fill": self._fill}
+        about = self._of.identity()
+        about |= {} if self._dtype is None else {"dtype": str(self._dtype)}
+        return about if self._fill is None else {**about, "fill": self._fill}

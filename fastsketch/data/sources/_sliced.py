@@ -7,8 +7,8 @@ import numpy as np
 
 from fastsketch._core.validation import as_rows, is_sparse
 from fastsketch.data.files._input import SourceError
-from fastsketch.data.sources import _source
-from fastsketch.data.sources._source import Source, rows_of_part
+from fastsketch.data.sources._identity import of_ends
+from fastsketch.data.sources._source import RowSource, rows_of_chunk
 
 
 def has_slices(x: Any) -> bool:
@@ -16,7 +16,7 @@ def has_slices(x: Any) -> bool:
     return isinstance(getattr(x, "shape", None), tuple) and callable(getattr(x, "__getitem__", None))
 
 
-class SlicedSource(Source):
+class SlicedSource(RowSource):
     """Rows x[start:stop] of an object; parts pickle as the object does.
 
     A subclass may know a better number of rows of a chunk (`step`): those that the object stores together.
@@ -41,31 +41,18 @@ class SlicedSource(Source):
         rows = self._x[start:stop]
         return as_rows(rows if is_sparse(rows) else np.asarray(rows), name=self.name)
 
-    def read(self, start_row: int = 0) -> Iterator[tuple[Any, int]]:
-        """See Source."""
-        step = -(-rows_of_part(self, _source.CHUNK_BYTES, 1) // self._step) * self._step
-        place = start_row
-        while place < self.size:
-            stop = min(place + step - (self.first_row + place) % self._step, self.size)
-            rows = self._slice(self.first_row + place, self.first_row + stop)
-            if rows.shape != (stop - place, self.n_features):
-                raise SourceError(
-                    f"{self.where(place)}: {stop - place} rows of {self.n_features} columns were asked for, the slice "
-                    f"has shape {rows.shape}"
-                )
-            yield rows, stop
-            place = stop
-
-    def between(self, start: int, stop: int) -> Source:
-        """See Source."""
-        return self.varied(first_row=self.first_row + start, n_rows=stop - start, size=stop - start)
+    def _chunks(self, start: int) -> Iterator[Any]:
+        step = -(-rows_of_chunk(self) // self._step) * self._step
+        while start < self._stop:
+            stop = min(start + step - start % self._step, self._stop)
+            rows = self._slice(start, stop)
+            if rows.shape != (stop - start, self.n_features):
+                wanted = f"{stop - start} rows of {self.n_features} columns were asked for"
+                where = self.where(start - self.first_row)
+                raise SourceError(f"{where}: {wanted}, the slice has shape {rows.shape}")
+            yield rows
+            start = stop
 
     def identity(self) -> dict[str, Any]:
         """See Source: the shape, and a digest of its first and its last rows."""
-        from fastsketch.data.sources._identity import of_rows
-
-        found = {"format": type(self._x).__name__, "shape": list(self._x.shape), "dtype": str(self.dtype)}
-        ends = [self._slice(self.first_row, self.first_row + min(self.size, 16))]
-        ends.append(self._slice(max(self.first_row, self.first_row + self.size - 16), self.first_row + self.size))
-        dense = [end.toarray() if is_sparse(end) else end for end in ends]
-        return {**found, "rows": [self.first_row, self.size], "digest": of_rows(*dense)}
+        return {**of_ends(self, type(self._x).__name__), **super().identity()}

@@ -1,4 +1,4 @@
-"""What every source of rows is."""
+"""Define what every source of rows is, and how one is read that gives any of its rows by their numbers."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch._core.validation import as_integer
+from fastsketch.data.files._input import SourceError
 from fastsketch.data.sources._ahead import ahead
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class Source(ABC):
     into sources of consecutive rows, by the data alone.
 
     A format implements ``read`` and, where it knows its rows, ``between``; or ``parts``, where it cuts in another way.
+    Most are a ``RowSource``, and say no more than how rows are read from a number on.
 
     Attributes
     ----------
@@ -216,7 +218,18 @@ class Source(ABC):
         SourceError
             If the rows come once.
         """
+        if not self.repeatable:
+            raise SourceError(f"{self.name} can be read only once")
         raise NotImplementedError
+
+    _begun = False
+
+    def _begin(self) -> None:
+        """Raise SourceError if rows that come once have been read before."""
+        if not self.repeatable:
+            if self._begun:
+                raise SourceError(f"{self.name} has been read, and can be read only once: save it to a file first")
+            self._begun = True
 
     def place(self, row: int) -> Place:
         """Return where a row stands, counted from 0 within this source."""
@@ -230,9 +243,55 @@ class Source(ABC):
         return str(self.place(row))
 
 
+class RowSource(Source):
+    """Rows that are read from any of their numbers on: a format implements ``_chunks``."""
+
+    def _chunks(self, start: int) -> "Iterator[_Rows]":
+        """Yield the rows from number `start` of what was opened on, to the end of this part of it."""
+        raise NotImplementedError
+
+    @property
+    def _stop(self) -> int:
+        """The number of the row after the last one, in what was opened."""
+        return self.first_row + self.size
+
+    def _steps(self, start: int) -> Iterator[tuple[int, int]]:
+        """Yield (first row, row after the last) of one chunk after another."""
+        step = rows_of_chunk(self)
+        for first in range(start, self._stop, step):
+            yield first, min(first + step, self._stop)
+
+    def check_unchanged(self) -> None:
+        """Raise SourceError if it is another one than when it was opened; of what is in memory nobody knows."""
+
+    def read(self, start_row: int = 0) -> "Iterator[tuple[_Rows, int]]":
+        """See Source."""
+        self._begin()
+        self.check_unchanged()
+        for rows in self._chunks(self.first_row + start_row):
+            start_row += length(rows)
+            yield rows, start_row if self.size else 0
+        self.check_unchanged()
+
+    def between(self, start: int, stop: int) -> Source:
+        """See Source."""
+        return self.varied(first_row=self.first_row + start, n_rows=stop - start, size=stop - start)
+
+    def identity(self) -> dict[str, Any]:
+        """See Source: which rows of what was opened."""
+        return {"rows": [self.first_row, self.n_rows]} if self.repeatable else super().identity()
+
+
 def length(rows: Any) -> int:
     """Return the number of rows of a matrix, or of a list of rows with names."""
     return int(rows.shape[0]) if hasattr(rows, "shape") else len(rows)
+
+
+def rows_of_chunk(source: Source) -> int:
+    """Return how many rows a chunk has that is read at a time."""
+    if source.n_rows:
+        return rows_of_part(source, CHUNK_BYTES, 1)
+    return max(1, CHUNK_BYTES // (source.n_features * np.dtype(source.dtype).itemsize))
 
 
 def rows_of_part(source: Source, n_bytes: int, multiple: int) -> int:

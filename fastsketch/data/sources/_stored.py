@@ -1,15 +1,15 @@
 """Arrays that other libraries keep on disk in chunks (HDF5, Zarr): rows of a dataset, by whole chunks of it."""
 
 from collections.abc import Callable, Iterator
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch.data.files._input import SourceError, most_unpacked
 from fastsketch.data.sources import _source
-from fastsketch.data.sources._pieces import OfArray, Piece, chunks_of
-from fastsketch.data.sources._source import Source, rows_of_part
+from fastsketch.data.sources._pieces import OfArray, chunks_of
+from fastsketch.data.sources._source import RowSource, Source, rows_of_chunk, rows_of_part
 
 # A chunk of rows with more bytes than these is decompressed for every chunk that is made of it, and not held.
 HELD_BYTES = 112 << 20
@@ -37,44 +37,42 @@ def check_held(n_bytes: int, stored: int, given: int | None, name: str) -> None:
         )
 
 
-def rows_at_a_time(n_features: int, dtype: np.dtype[Any], chunk_rows: int) -> int:
-    """Return rows that are read together: whole chunks of the dataset where these can be held."""
-    row_bytes = n_features * dtype.itemsize
-    step = max(1, _source.CHUNK_BYTES // row_bytes)
-    if chunk_rows * row_bytes > HELD_BYTES:
-        return step
-    return max(1, step // chunk_rows) * chunk_rows
+class InChunks(RowSource):
+    """Rows of an array whose rows are stored some at a time."""
 
+    def _describe(self, array: Any, chunk_rows: int, stored: int, max_unpacked: int | None) -> None:
+        """Set shape and dtype by an array of the library; SourceError if it has no rows that can be read."""
+        self.dtype = check_matrix(array.shape or (), array.dtype, self.name)
+        self.size, self.n_features = (int(size) for size in array.shape)
+        self.n_rows, self._chunk_rows = self.size, chunk_rows
+        check_held(self.n_features * self.dtype.itemsize, stored, max_unpacked, f"{self.name}: a row")
 
-def read_dataset(
-    get: Callable[[int, int], NDArray[Any]],
-    first: int,
-    n_rows: int,
-    chunk_rows: int,
-    *,
-    n_features: int,
-    dtype: np.dtype[Any],
-    name: str,
-) -> Iterator[NDArray[Any]]:
-    """Yield chunks of rows first .. first + n_rows - 1; get(start, stop) reads some."""
-    step = rows_at_a_time(n_features, dtype, chunk_rows)
+    def _by_chunks(self, get: Callable[[int, int], NDArray[Any]], start: int) -> Iterator[NDArray[Any]]:
+        """Yield chunks of the rows from `start` on; get(start, stop) reads some."""
+        step = rows_of_chunk(self)
+        row_bytes = self.n_features * np.dtype(self.dtype).itemsize
+        if self._chunk_rows * row_bytes <= HELD_BYTES:  # whole chunks of the dataset, where these can be held
+            step = max(1, step // self._chunk_rows) * self._chunk_rows
 
-    def stretches() -> Iterator[NDArray[Any]]:
-        start = first
-        while start < first + n_rows:
-            stop = min((start // step + 1) * step, first + n_rows)
-            yield get(start, stop)
-            start = stop
+        def stretches(place: int) -> Iterator[NDArray[Any]]:
+            while place < self._stop:
+                stop = min((place // step + 1) * step, self._stop)
+                yield get(place, stop)
+                place = stop
 
-    if step * n_features * dtype.itemsize <= _source.CHUNK_BYTES:
-        yield from stretches()
-        return
+        if step * row_bytes <= _source.CHUNK_BYTES:
+            yield from stretches(start)
+        else:
+            yield from chunks_of(map(OfArray, stretches(start)), self, start)
 
-    def pieces() -> Iterator[Piece]:
-        for rows in stretches():
-            yield OfArray(rows)
-
-    yield from chunks_of(pieces(), skip=0, n_rows=n_rows, n_features=n_features, dtype=dtype, name=name, first=first)
+    def parts(self, n_bytes: int, *, multiple: int = 1) -> list[Source]:
+        """See Source: cut at the ends of chunks of the dataset."""
+        step, parts, place = rows_of_part(self, n_bytes, multiple), list[Source](), 0
+        while place < self.size:
+            stop = min(self.size, cut(self.first_row + place, step, multiple, self._chunk_rows) - self.first_row)
+            parts.append(self.between(place, stop))
+            place = stop
+        return parts or [self]
 
 
 def cut(place: int, step: int, multiple: int, chunk_rows: int) -> int:
@@ -86,22 +84,3 @@ def cut(place: int, step: int, multiple: int, chunk_rows: int) -> int:
     if chunk_rows > 1 and step >= chunk_rows:
         stop = stop // chunk_rows * chunk_rows
     return max(place + multiple, stop - (stop - place) % multiple)
-
-
-class InChunks(Source):
-    """Rows of an array whose rows are stored some at a time."""
-
-    _chunk_rows: int
-
-    def between(self, start: int, stop: int) -> Self:
-        """See Source."""
-        return self.varied(first_row=self.first_row + start, n_rows=stop - start, size=stop - start)
-
-    def parts(self, n_bytes: int, *, multiple: int = 1) -> list[Source]:
-        """See Source: cut at the ends of chunks of the dataset."""
-        step, found, place = rows_of_part(self, n_bytes, multiple), list[Source](), 0
-        while place < self.size:
-            stop = min(self.size, cut(self.first_row + place, step, multiple, self._chunk_rows) - self.first_row)
-            found.append(self.between(place, stop))
-            place = stop
-        return found or [self]

@@ -1,6 +1,7 @@
 """Standard input, pipes and other streams: rows that come once, in a format that their first bytes show."""
 
 import io
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -11,17 +12,44 @@ import numpy as np
 
 from fastsketch.data.files._input import InputFile, SourceError
 from fastsketch.data.files._npy import MAGIC, read_header
-from fastsketch.data.sources import _formats, _source
+from fastsketch.data.files._table import WORKBOOK, ZIP
 from fastsketch.data.sources._ahead import Spaces
 from fastsketch.data.sources._file_sources import reading
-from fastsketch.data.sources._formats import Options
+from fastsketch.data.sources._formats import TEXT, Options, function
+from fastsketch.data.sources._names import positions
 from fastsketch.data.sources._paths import STANDARD_INPUT
-from fastsketch.data.sources._select import positions
-from fastsketch.data.sources._source import Source
-from fastsketch.data.sources._starts import COMPRESSED, NOT_STREAMED, TABLE, text_format
+from fastsketch.data.sources._source import RowSource, Source
 
-# Enough of the start of a stream to see what it is: a header of .npy, lines of text.
+# Enough of the start of a stream or a text to see what it is: a header of .npy, lines of text.
 HEAD_BYTES = 64 << 10
+# How compressed streams begin, and the suffix of such files.
+COMPRESSED = {b"\x1f\x8b": ".gz", b"BZh": ".bz2", b"\xfd7zXZ\x00": ".xz"}
+# What is read from its end, or here and there.
+NOT_STREAMED = {
+    b"PK\x03\x04": "an archive (.npz)",
+    b"PAR1": "a Parquet file",
+    b"ARROW1": "an Arrow file",
+    b"\x89HDF": "an HDF5 file",
+}
+_PAIRS = re.compile(rb"[ \t]*[^\s:,;]+(?:[ \t]+(?:qid:)?[0-9]+:\S+)+[ \t]*\r?")
+
+
+def text_format(head: bytes) -> str:
+    """Return the format of a text by its first lines: "svmlight", "table" or "market"."""
+    if head[:14].lower() == b"%%matrixmarket":
+        return "market"
+    line = next((line for line in head.split(b"\n") if line.split(b"#", 1)[0].strip()), b"")
+    pairs = _PAIRS.fullmatch(line.split(b"#", 1)[0])
+    return "table" if not pairs and re.search(rb"[,;\t]", line) else "svmlight"
+
+
+def open_text(path: Path, options: Options) -> Source:
+    """Return text of any name, by its first lines."""
+    with InputFile(path) as file:
+        head = file.read(HEAD_BYTES)
+    if head.startswith(ZIP) and (b"[Content_Types]" in head or b"xl/w" in head):
+        raise SourceError(f"{path} is not text: {WORKBOOK}")
+    return function(TEXT["table" if options.dialect.separator else text_format(head)])(path, options)
 
 
 class Stream(io.RawIOBase):
@@ -101,21 +129,17 @@ def of_stream(stream: Stream, options: Options) -> Source:
     for magic, what in NOT_STREAMED.items():
         if start.startswith(magic):
             raise SourceError(f"{stream.name} is {what}, which is not read from a stream: save it to a file first")
-    for magic, name in _formats.STREAMS_BY_START.items():
-        if start.startswith(magic):
-            return _formats.function(name)(stream, options)
-    kind = TABLE if options.dialect.separator else text_format(stream.head(HEAD_BYTES, lines=1))
-    return _formats.function(_formats.TEXT_STREAMS[kind])(stream, options)
+    kind = "table" if options.dialect.separator else text_format(stream.head(HEAD_BYTES, lines=1))
+    return function(TEXT[kind])(stream.path, options, stream)
 
 
-class StreamedMatrix(Source):
+class StreamedMatrix(RowSource):
     """An .npy matrix that is read once."""
 
     repeatable = waits = False
 
     def __init__(self, stream: Stream) -> None:
-        self._stream: Stream | None = stream
-        self.name = stream.name
+        self._stream, self.name = stream, stream.name
         try:
             header = read_header(stream)
         except ValueError as error:
@@ -125,35 +149,25 @@ class StreamedMatrix(Source):
         if len(header.shape) != 2 or header.shape[1] == 0:
             raise SourceError(f"{self.name} must hold a matrix with at least one column, got shape {header.shape}")
         self.size, self.n_features = header.shape
-        self.n_rows = self.size
-        self._item = self.dtype = header.dtype
+        self.n_rows, self.dtype = self.size, header.dtype
         if header.fortran and min(header.shape) > 1:
             raise SourceError(
                 f"{self.name} holds a matrix column by column, which is not read from a stream: save it to a file"
             )
 
-    def read(self, start_row: int = 0) -> Iterator[tuple[Any, int]]:
-        """See Source."""
-        stream, self._stream = self._stream, None
-        if stream is None:
-            raise SourceError(f"{self.name} can be read only once: save it to a file first")
-        dtype, width = self._item, self.n_features * self._item.itemsize
-        spaces, step = Spaces(), max(1, _source.CHUNK_BYTES // width)
-        for start in range(0, self.size, step):
-            stop = min(start + step, self.size)
-            rows = spaces.next((stop - start, self.n_features), dtype)
+    def _chunks(self, start: int) -> Iterator[Any]:
+        spaces = Spaces()
+        for first, stop in self._steps(0):
+            rows = spaces.next((stop - first, self.n_features), self.dtype)
             view, done = rows.reshape(-1).view(np.uint8).data, 0
-            while done < len(view) and (count := stream.readinto(view[done:])):
+            while done < len(view) and (count := self._stream.readinto(view[done:])):
                 done += count
             if done < len(view):
-                raise SourceError(f"{self.name} is cut short: it ends in row {start + done // width} of {self.size:,}")
-            if stop > start_row:
-                yield rows[max(0, start_row - start) :], stop
-        more = stream.head(1)
-        stream.close()
+                row = first + done * len(rows) // len(view)
+                raise SourceError(f"{self.name} is cut short: it ends in row {row} of {self.size:,}")
+            if stop > start:
+                yield rows[max(0, start - first) :]
+        more = self._stream.head(1)
+        self._stream.close()
         if more:
             raise SourceError(f"{self.name} goes on after the {self.size:,} rows that its header states")
-
-    def identity(self) -> dict[str, Any]:
-        """See Source: SourceError."""
-        raise SourceError(f"{self.name} can be read only once")

@@ -1,18 +1,17 @@
 """Columns of tables as Arrow describes them: which are taken, how many numbers a row has, and in which dtype."""
 
+import json
 import re
-from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
-from typing import Any, Self
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch.data.files._input import SourceError
-from fastsketch.data.sources._file_sources import FileSource
-from fastsketch.data.sources._source import Source
+from fastsketch.data.sources._formats import Options
+from fastsketch.data.sources._names import positions_of
 
 # (name, format, format of what lists hold or None, whether it is encoded by a dictionary): _kernels/io/arrow.pyx
 Field = tuple[str, str, str | None, bool]
@@ -57,12 +56,16 @@ class Chosen:
         Numbers of a row in each: 1, or the length of its lists.
     dtype : dtype
         Of the rows.
+    beside, beside_name : int, str
+        The position and the name of the column that lies beside the rows; -1 for none.
     """
 
     columns: tuple[int, ...]
     names: tuple[str, ...]
     widths: tuple[int, ...]
     dtype: np.dtype[Any]
+    beside: int = -1
+    beside_name: str = ""
 
     @property
     def n_features(self) -> int:
@@ -72,7 +75,7 @@ class Chosen:
     @property
     def feature_names(self) -> tuple[str, ...] | None:
         """Names of the columns, name[k] for the entries of a list; None where rows are the lists of one column."""
-        if self.is_matrix:
+        if len(self.widths) == 1 and self.widths[0] > 1:
             return None
         return tuple(
             name if width == 1 else f"{name}[{k}]"
@@ -80,53 +83,36 @@ class Chosen:
             for k in range(width)
         )
 
-    @property
-    def is_matrix(self) -> bool:
-        """Whether rows are the lists of one column."""
-        return len(self.widths) == 1 and self.widths[0] > 1
-
     def places(self) -> NDArray[np.intp]:
         """Return the position in a row at which the numbers of each column begin."""
         return np.concatenate([[0], np.cumsum(self.widths)[:-1]]).astype(np.intp)
-
-    def column_of(self, feature: int) -> str:
-        """Return how a message names the column that a feature comes from."""
-        k = int(np.searchsorted(self.places(), feature, side="right")) - 1
-        entry = "" if self.widths[k] == 1 else f", entry {feature - int(self.places()[k])}"
-        return f"column {self.names[k]!r}{entry}"
 
     def only(self, features: Sequence[int]) -> "Chosen | None":
         """Return some features; None where these are entries of a list."""
         if any(width != 1 for width in self.widths):
             return None
         columns, names = [self.columns[k] for k in features], [self.names[k] for k in features]
-        return Chosen(tuple(columns), tuple(names), (1,) * len(columns), self.dtype)
+        return replace(self, columns=tuple(columns), names=tuple(names), widths=(1,) * len(columns))
 
 
 def choose(
     fields: Sequence[Field],
-    columns: Sequence[str | int] | None,
+    options: Options,
     *,
     of: str,
-    left_out: Sequence[str] = (),
-    numeric: bool = False,
-    dtype: np.dtype[Any] | None = None,
+    metadata: dict[bytes, bytes] | None,
     width: Callable[[int], int],
 ) -> Chosen:
-    """Return columns of a table by name or position, or all of them but those `left_out`.
+    """Return the columns of a table that `options` ask for; by default all but the index of a pandas table.
 
     Parameters
     ----------
     fields : sequence of Field
-    columns : sequence of str or int, or None
+    options : Options
     of : str
         The table, in messages.
-    left_out : sequence of str
-        Names of what is there for other readers, such as the index of a pandas table.
-    numeric : bool, default False
-        Whether columns that hold no numbers are left out too.
-    dtype : dtype, optional
-        Of the rows; by default float32 where no column holds more, else float64.
+    metadata : dict or None
+        Of its schema.
     width : callable
         The length of the lists in a column whose type does not tell it, by its position.
 
@@ -138,57 +124,41 @@ def choose(
         If there is no such column, or it is asked for twice.
     """
     names = [field[0] for field in fields]
-    if columns is None:
-        chosen = [k for k, name in enumerate(names) if name not in left_out]
-        if numeric:
+    beside = -1 if options.beside is None else positions_of([options.beside], names, len(names), of, "beside")[0]
+    if options.columns is None:
+        index = index_columns(metadata, names)
+        chosen = [k for k, name in enumerate(names) if name not in index and k != beside]
+        if options.numeric:
             chosen = [k for k in chosen if _other_than_numbers(fields[k]) is None]
     else:
-        place = {name: k for k, name in enumerate(names)}
-        chosen = [_position(column, names, place, of) for column in columns]
-        counts = Counter(chosen)
-        twice = next((column for column, k in zip(columns, chosen, strict=True) if counts[k] > 1), None)
-        if twice is not None:
-            raise ValueError(f"columns: {twice!r} stands there twice")
+        chosen = positions_of(options.columns, names, len(names), of)
     if not chosen:
-        raise SourceError(f"{of} has no columns{' of numbers' if numeric else ''}")
-    hint = "" if columns is not None else f": {CHOOSE}"
+        raise SourceError(f"{of} has no columns{' of numbers' if options.numeric else ''}")
+    hint = "" if options.columns is not None else f": {CHOOSE}"
     widths: list[int] = []
     for k in chosen:
         kind = _other_than_numbers(fields[k])
         if kind is not None:
             raise SourceError(f"{of}: column {names[k]!r} holds {kind}, not numbers{hint}")
-        widths.append(_width(fields[k], partial(width, k)))
+        kind = fields[k][1]
+        widths.append(int(kind[3:]) if kind.startswith("+w:") else width(k) if kind in ("+l", "+L") else 1)
         if widths[-1] < 1:
             raise SourceError(f"{of}: column {names[k]!r} holds lists without entries")
         if sum(widths) > MOST_ENTRIES + len(widths):
             raise SourceError(f"{of}: column {names[k]!r} holds lists of {widths[-1]:,} entries, too many for columns")
     narrow = all((fields[k][2] or fields[k][1]) in "ef" for k in chosen)
-    own = np.dtype(np.float32 if narrow else np.float64)
-    return Chosen(tuple(chosen), tuple(names[k] for k in chosen), tuple(widths), own if dtype is None else dtype)
+    dtype = options.dtype or np.dtype(np.float32 if narrow else np.float64)
+    chosen_names = tuple(names[k] for k in chosen)
+    return Chosen(tuple(chosen), chosen_names, tuple(widths), dtype, beside, "" if beside < 0 else names[beside])
 
 
-def named(fields: Sequence[Field], column: str | int, of: str, argument: str) -> str:
-    """Return the name of a column by name or position; ValueError, beginning with the argument, if there is none."""
-    names = [field[0] for field in fields]
+def index_columns(metadata: dict[bytes, bytes] | None, names: Sequence[str]) -> list[str]:
+    """Return columns that are the index of a pandas table, by the note that pandas leaves in what it writes."""
     try:
-        return names[_position(column, names, {name: k for k, name in enumerate(names)}, of)]
-    except ValueError as error:
-        raise ValueError(f"{argument}{str(error).removeprefix('columns')}") from None
-
-
-def _position(column: str | int, names: Sequence[str], place: dict[str, int], of: str) -> int:
-    if not isinstance(column, str) and column >= len(names) and str(column) in place:
-        column = str(column)  # a year
-    if isinstance(column, str):
-        if column not in place:
-            known = ", ".join(map(repr, names[:20])) + (", ..." if len(names) > 20 else "")
-            raise ValueError(f"columns: {of} has no column {column!r}: it has {known}")
-        if len(place) < len(names) and names.count(column) > 1:
-            raise ValueError(f"columns: {of} has {names.count(column)} columns {column!r}: give positions")
-        return place[column]
-    if not -len(names) <= column < len(names):
-        raise ValueError(f"columns: {of} has {len(names)} columns, got position {column}")
-    return column % len(names)
+        noted = json.loads((metadata or {}).get(b"pandas", b"{}")).get("index_columns", [])
+    except (ValueError, AttributeError):
+        noted = []
+    return [name for name in names if name in noted or re.fullmatch(r"__index_level_\d+__", name)]
 
 
 def _other_than_numbers(field: Field) -> str | None:
@@ -209,32 +179,3 @@ def _other_than_numbers(field: Field) -> str | None:
 
 def _is_decimal(kind: str) -> bool:
     return re.fullmatch(r"d:\d+,-?[0-2]?\d?\d(,(32|64|128))?", kind) is not None  # a power that float64 has
-
-
-def _width(field: Field, ask: Callable[[], int]) -> int:
-    if field[1].startswith("+w:"):
-        return int(field[1][3:])
-    return ask() if field[1] in ("+l", "+L") else 1
-
-
-class TableFile(FileSource):
-    """Some columns of a file that has a table."""
-
-    _chosen: Chosen
-
-    def _take(self, chosen: Chosen) -> None:
-        self._chosen, self.dtype = chosen, chosen.dtype
-        self.n_features, self.feature_names = chosen.n_features, chosen.feature_names
-
-    def only(self, columns: Sequence[int]) -> Source | None:
-        """See Source."""
-        chosen = self._chosen.only(columns)
-        if chosen is None:
-            return None
-        part = self.varied()
-        part._take(chosen)
-        return part
-
-    def between(self, start: int, stop: int) -> Self:
-        """See Source."""
-        return self.varied(first_row=self.first_row + start, n_rows=stop - start, size=stop - start)

@@ -1,5 +1,6 @@
 """Tables of numbers in text (.csv, .tsv): dense rows, their columns named by a header."""
 
+import io
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,32 +15,20 @@ from fastsketch.data.files._svmlight import LONGEST_LINE
 from fastsketch.data.files._table import (
     AGAIN,
     BYTE_ORDER_MARK,
-    DECIDING_LINES,
-    RETURN,
     UNDIVIDED,
     UNREAD,
-    UNTOLD,
     WORD,
-    WORKBOOK,
-    ZIP,
-    Dialect,
     Row,
-    as_utf8,
-    begins_with_years,
-    cells_of,
-    is_name,
     is_numeric,
     kind_of,
     listed,
     no_number,
-    say_header,
     say_ids,
-    separator_of,
-    tell_header,
+    text_cells,
 )
 from fastsketch.data.sources import _source
 from fastsketch.data.sources._formats import Options
-from fastsketch.data.sources._select import positions
+from fastsketch.data.sources._names import positions
 from fastsketch.data.sources._streams import Stream
 from fastsketch.data.sources._table_columns import CHOOSE
 from fastsketch.data.sources._text import TextSource
@@ -58,18 +47,20 @@ class TableText(TextSource):
 
     dtype = np.dtype(np.float64)
 
-    def __init__(self, path: Path, options: Options, *, file: Stream | None = None) -> None:
-        super().__init__(path, file)
+    def __init__(self, path: Path, options: Options, stream: Stream | None = None) -> None:
+        super().__init__(path, stream)
         beside, dialect = options.beside, options.dialect
-        self._decimal = dialect.decimal
-        self._delimiter, rows = self._first_rows(dialect, file)
         if dialect.header is None and any(isinstance(column, str) for column in (beside, *(options.columns or ()))):
             dialect = dialect._replace(header=True)
-        self._dialect, self._width = dialect, len(rows[0][1])
-        if self._width == 1 and rows[1:] and all(kind_of(cells[0], self._decimal) == WORD for _, cells in rows[1:]):
-            raise SourceError(f"{self.name}, line {rows[0][0]}: {listed(rows[0][1])}: {UNDIVIDED}")
-        self._header = self._is_header(rows)
-        names = _names(rows[0][1], f"{self.name}, line {rows[0][0]}") if self._header else None
+        with InputFile(Path(self.name), io.BytesIO(self._head())) as head:
+            cells = text_cells(head, dialect, block_bytes=LOOK_BYTES, longest=LONGEST_LINE, numbers=True)
+        if not cells.width:
+            raise SourceError(f"{self.name} holds no rows")
+        self._dialect, self._decimal, self._delimiter = dialect, dialect.decimal, cells.separator
+        self._width, self._header = cells.width, cells.names is not None
+        if self._width == 1 and cells.first and all(kind_of(row[0], self._decimal) == WORD for _, row in cells.first):
+            raise cells.error(cells.begins, f"{listed(cells.names or cells.first[0][1])}: {UNDIVIDED}")
+        names = None if cells.names is None else _names(cells.names, f"{self.name}, line {cells.begins}")
         self.feature_names, self.n_features = names, self._width
         self._columns: list[int] = list(range(self._width))
         self._beside: int | None = None
@@ -80,10 +71,9 @@ class TableText(TextSource):
                 raise SourceError(f"{self.name} has no column but {beside!r}")
             self.beside = beside
         if options.numeric:
-            self._columns = self._numeric(rows[self._header :], names)
+            self._columns = self._numeric(cells.first, names)
         if options.columns is None:
-            below = [cells for _, cells in rows[self._header :] if len(cells) == self._width]
-            known = {names[k] if names else str(k): [cells[k] for cells in below] for k in self._columns}
+            known = {names[k] if names else str(k): [row[k] for _, row in cells.first] for k in self._columns}
             say_ids(self.name, known, "--columns names the others, columns=")
         self._all_names = names
         self._set_columns()
@@ -109,134 +99,58 @@ class TableText(TextSource):
 
         SourceError names what stands there if there are none.
         """
-        for number, cells in rows:
-            if len(cells) != self._width:
-                raise SourceError(f"{self.name}, line {number}: {len(cells)} columns, in the first line {self._width}")
-        found = [k for k in self._columns if is_numeric((cells[k] for _, cells in rows), self._decimal)]
-        if not found:
+        numeric = [k for k in self._columns if is_numeric((cells[k] for _, cells in rows), self._decimal)]
+        if not numeric:
             odd = [(number, k, text) for number, cells in rows for k, text in enumerate(cells) if text.strip()]
             odd.sort(key=lambda cell: kind_of(cell[2], self._decimal) == WORD)  # figures first
             said = [f": line {n}, column {k + 1}: {no_number(text, self._decimal)}" for n, k, text in odd[:1]]
             raise SourceError(f"{self.name} has no columns of numbers{''.join(said)}")
-        left = [str(k) if names is None else names[k] for k in self._columns if k not in found]
+        left = [str(k) if names is None else names[k] for k in self._columns if k not in numeric]
         if left:
             why = f"{self.name}: columns that hold no numbers are left out: {listed(left)}"
             warnings.warn(why, UserWarning, stacklevel=2)
-        return found
+        return numeric
 
-    # -- the first lines -------------------------------------------------------------------------------------------
-    def _first_rows(self, dialect: Dialect, file: Stream | None) -> tuple[str, list[Row]]:
-        """Return (what divides columns, cells of the first line, of the second and of others that are at hand)."""
-        lines: list[tuple[int, str]] = []
-        start = b""
-        for number, line in self._look(file):
-            start = start or line[:4]
-            if start == ZIP:
-                raise SourceError(f"{self.name} is not text: {WORKBOOK}")
-            try:
-                text = line.rstrip(b"\r").decode()
-            except UnicodeDecodeError as error:
-                if len(lines) > 1:
-                    break  # it is named where it is read
-                said = f"it is no UTF-8 ({error.reason}): {as_utf8(start)}"
-                raise SourceError(f"{self.name}, line {number}: {said}") from None
-            if not text.strip():
-                continue
-            if not lines and ("\r" in text or "\0" in text):  # lines below are looked at where they are read
-                why = RETURN if "\r" in text else "a NUL byte: it is no text"
-                raise SourceError(f"{self.name}, line {number}: {why}")
-            lines.append((number, text))
-        if not lines:
-            raise SourceError(f"{self.name} holds no rows")
-        separator = separator_of(self.name, lines, dialect)
-        rows: list[Row] = []
-        for number, text in lines:
-            try:
-                rows.append((number, cells_of(text, separator)))
-            except ValueError as error:
-                if len(rows) > 1:
-                    break
-                raise SourceError(f"{self.name}, line {number}: {error}") from None
-        return separator, rows
+    def _head(self) -> bytes:
+        """Return the first lines, two at least if there are two; those of a stream will be read again.
 
-    def _look(self, file: Stream | None) -> Iterator[tuple[int, bytes]]:
-        """Yield the first lines, and their numbers; of a stream as many as are needed, and they will be read again."""
-        if file is None:
-            with InputFile(self.path) as text:
-                number = seen = 0
-                for block in whole_lines(text, LOOK_BYTES, LONGEST_LINE):
-                    for line in bytes(block).removesuffix(b"\n").split(b"\n"):
-                        number += 1
-                        seen += bool(line.strip())
-                        yield number, line.removeprefix(BYTE_ORDER_MARK) if number == 1 else line
-                        if seen == DECIDING_LINES:
-                            return
-                    if seen > 1:
-                        return
-            return
+        What is no text after the second is replaced: it may be in a column that is not read.
+        """
         size = LOOK_BYTES
         while True:
-            head = file.head(size, lines=2)
-            full = len(head) < size or head.count(b"\n") >= 2
-            if full or size > LONGEST_LINE:
-                break
+            if self._stream is not None:
+                head = self._stream.head(size, lines=2)
+            else:
+                with InputFile(self.path) as text:
+                    head = text.read(size)
+            if head.count(b"\n") > 1:
+                first, second, rest = head[: head.rfind(b"\n") + 1].split(b"\n", 2)
+                return b"\n".join([first, second, rest.replace(b"\0", b"?").decode(errors="replace").encode()])
+            if len(head) < size or size > LONGEST_LINE:
+                return head
             size *= 2
-        yield from enumerate(head.removeprefix(BYTE_ORDER_MARK).split(b"\n")[:3], 1)
-
-    def _is_header(self, rows: list[Row]) -> bool:
-        if self._dialect.header is not None:
-            return self._dialect.header
-        number, head = rows[0]
-        even = [cells for _, cells in rows if len(cells) == len(head)]
-        found = tell_header(even, self._decimal)
-        if found is None and all(is_name(cell, self._decimal) for cell in head):
-            found = True  # as a row it would be refused
-        if not found and (begins_with_years(even) or WORD in (kind_of(cell, self._decimal) for cell in head)):
-            raise SourceError(f"{self.name}, line {number}: {listed(head)}: {UNTOLD}")
-        if found:
-            say_header(f"{self.name}, line {number}", even, self._decimal)
-        return bool(found)
 
     # -- rows ------------------------------------------------------------------------------------------------------
-    def read(self, start_row: int = 0) -> Iterator[tuple[NDArray[np.float64], int]]:
-        """See Source."""
-        for rows, _, position in self._blocks(start_row):
-            yield rows, position
-
-    def read_beside(self, start_row: int = 0) -> Iterator[tuple[NDArray[np.float64], NDArray[Any], int]]:
-        """See Source: the values are str, None where a cell is empty."""
-        for rows, values, position in self._blocks(start_row):
-            yield rows, np.empty(0, object) if values is None else values, position
-
-    def _blocks(self, start_row: int) -> Iterator[tuple[NDArray[np.float64], NDArray[Any] | None, int]]:
+    def _blocks(self, file: InputFile) -> Iterator[tuple[NDArray[np.float64], NDArray[Any]]]:
         # numbers of text take more room than their digits: of "0," four times
-        row, line, block_bytes = 0, 0, max(1, _source.CHUNK_BYTES // 4)
+        line, block_bytes = 0, max(1, _source.CHUNK_BYTES // 4)
         left_out = self._header and not self._from
-        with self.opened() as file:
-            for piece in whole_lines(file, block_bytes, LONGEST_LINE):
-                text = piece
-                if not line and not self._from and bytes(piece[:3]) == BYTE_ORDER_MARK:
-                    text = piece[3:]
-                while left_out and len(text):
-                    end = bytes(text[: 1 << 12]).find(b"\n")
-                    end = bytes(text).find(b"\n") if end < 0 else end
-                    left_out = not bytes(text[:end]).strip()
-                    rest, line = text[end + 1 :], line + 1
-                    if text is not piece:
-                        text.release()
-                    text = rest
+        for piece in whole_lines(file, block_bytes, LONGEST_LINE):
+            start = 0
+            if not line and not self._from and bytes(piece[:3]) == BYTE_ORDER_MARK:
+                start = 3
+            while left_out and start < len(piece):
+                with piece[start : start + (1 << 12)] as near, piece[start:] as rest:
+                    end = bytes(near).find(b"\n")
+                    end = start + (bytes(rest).find(b"\n") if end < 0 else end)
+                left_out = not bytes(piece[start:end]).strip()
+                start, line = end + 1, line + 1
+            with piece[start:] as text:  # released, or the buffer that it stands in cannot change its length
                 rows, values, newlines = self._parsed(text, line)
-                line += newlines
-                first, row = row, row + len(rows)
-                if text is not piece:
-                    text.release()  # or the buffer that it stands in cannot change its length
-                if row <= start_row:
-                    continue
-                skipped = max(0, start_row - first)
-                position = min(self.size, file.place) if self.repeatable else file.place
-                yield rows[skipped:], None if values is None else values[skipped:], position
+            line += newlines
+            yield rows, values
 
-    def _parsed(self, text: Any, line: int) -> tuple[NDArray[np.float64], NDArray[Any] | None, int]:
+    def _parsed(self, text: Any, line: int) -> tuple[NDArray[np.float64], NDArray[Any], int]:
         beside = self._beside is not None
         try:
             rows, cells, _, newlines = kernel.parse_block(
@@ -256,7 +170,7 @@ class TableText(TextSource):
                     hint = f": {CHOOSE}, unless this is one"
             raise SourceError(f"{self.name}, line {self.line_at(line + before)}: {where}{why}{hint}") from None
         if cells is None:
-            return rows, None, newlines
+            return rows, np.empty(0, object), newlines
         values = np.empty(len(rows), object)
         content = bytes(text)
         for k, (start, length) in enumerate(cells.tolist()):
@@ -285,12 +199,12 @@ class TableText(TextSource):
 
     def identity(self) -> dict[str, Any]:
         """See Source."""
-        found = super().identity()
-        found |= {"header": self._header}
-        found |= {} if self._decimal == "." else {"decimal": self._decimal}
-        found |= {} if self._dialect.separator is None else {"separator": self._delimiter}
+        about = super().identity()
+        about |= {"header": self._header}
+        about |= {} if self._decimal == "." else {"decimal": self._decimal}
+        about |= {} if self._dialect.separator is None else {"separator": self._delimiter}
         everything = self._columns == list(range(self._width))
-        return found if everything else {**found, "columns": self._columns, "beside": self._beside}
+        return about if everything else {**about, "columns": self._columns, "beside": self._beside}
 
 
 def _names(cells: Sequence[str], of: str) -> tuple[str, ...]:

@@ -1,14 +1,18 @@
 """What sources of text have in common: stretches of a file that end with a line, and the lines of their rows."""
 
 import contextlib
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
-from fastsketch.data.files._input import DECOMPRESSORS, InputFile, Opened, SourceError, whole_lines
+from numpy.typing import NDArray
+
+from fastsketch.data.files._input import DECOMPRESSORS, InputFile, SourceError, whole_lines
 from fastsketch.data.files._svmlight import BLOCK_BYTES, LONGEST_LINE
 from fastsketch.data.sources._file_sources import FileSource, reading
 from fastsketch.data.sources._source import Place, Source
+from fastsketch.data.sources._streams import Stream
 
 # What is looked at for the end of a line at a time.
 LOOK_BYTES = 64 << 10
@@ -19,16 +23,15 @@ class TextSource(FileSource):
 
     n_rows: int | None = None
 
-    def __init__(self, path: Path, file: Opened | None = None) -> None:
-        self._file = file
-        if file is None:
+    def __init__(self, path: Path, stream: Stream | None) -> None:
+        self._stream, self._from = stream, 0
+        if stream is None:
             super().__init__(path)
-            self._from, self._stop = 0, self.file_bytes
-            self.size = self.file_bytes
+            self._to = self.size = self.file_bytes
         else:
-            self.path, self.name = path, "standard input" if str(path) == "-" else str(path)
+            self.path, self.name = path, stream.name
             self.repeatable = self.waits = False
-            self._from, self._stop, self._read_once = 0, 0, False
+            self._to = 0
 
     @property
     def n_bytes(self) -> int:
@@ -38,15 +41,13 @@ class TextSource(FileSource):
     @contextlib.contextmanager
     def opened(self) -> Generator[InputFile]:
         """Open the text at its first line."""
-        if self._file is not None:
-            if self._read_once:
-                raise SourceError(f"{self.name} can be read only once: save it to a file first")
-            self._read_once = True
-            with self._file, InputFile(self.path, self._file) as text:
+        self._begin()
+        if self._stream is not None:
+            with self._stream, InputFile(self.path, self._stream) as text:
                 yield text
             return
         self.check_unchanged()
-        with InputFile(self.path, start=self._from, stop=self._stop if self._is_part() else None) as text:
+        with InputFile(self.path, start=self._from, stop=self._to if self._is_part() else None) as text:
             try:
                 yield text
             except SourceError:
@@ -55,7 +56,27 @@ class TextSource(FileSource):
         self.check_unchanged()
 
     def _is_part(self) -> bool:
-        return (self._from, self._stop) != (0, self.file_bytes)
+        return (self._from, self._to) != (0, self.file_bytes)
+
+    def read(self, start_row: int = 0) -> Iterator[tuple[Any, int]]:
+        """See Source."""
+        for rows, _, position in self.read_beside(start_row):
+            yield rows, position
+
+    def read_beside(self, start_row: int = 0) -> Iterator[tuple[Any, NDArray[Any], int]]:
+        """See Source: labels of svmlight text; of a table str, None where a cell is empty."""
+        row = 0
+        with self.opened() as file:
+            for rows, values in self._blocks(file):
+                first, row = row, row + rows.shape[0]
+                if row > start_row:
+                    skipped = max(0, start_row - first)
+                    position = min(self.size, file.place) if self.repeatable else file.place
+                    yield (rows[skipped:] if skipped else rows), values[skipped:], position
+
+    def _blocks(self, file: InputFile) -> Iterator[tuple[Any, NDArray[Any]]]:
+        """Yield rows and the values beside them, as many at a time as a chunk has."""
+        raise NotImplementedError
 
     def parts(self, n_bytes: int, *, multiple: int = 1) -> list[Source]:
         """See Source: stretches of about n_bytes of text that end with a line; whole where it is compressed."""
@@ -64,31 +85,25 @@ class TextSource(FileSource):
         self.check_unchanged()
         cuts = [self._from]
         with reading(self.path), self.path.open("rb", buffering=0) as file:
-            while cuts[-1] < self._stop:
-                cuts.append(min(self._line_end(file, cuts[-1] + n_bytes), self._stop))
-        return [self._stretch(start, stop) for start, stop in zip(cuts[:-1], cuts[1:], strict=True)]
+            while cuts[-1] < self._to:
+                cuts.append(min(self._line_end(file, cuts[-1] + n_bytes), self._to))
+        return [self.varied(_from=start, _to=stop, size=stop - start) for start, stop in pairwise(cuts)]
 
     def _line_end(self, file: Any, place: int) -> int:
         """Return the byte after the first end of a line at or after a place."""
         file.seek(place - 1)
-        while place < self._stop:
+        while place < self._to:
             block = file.read(LOOK_BYTES)
             if not block:
                 break
             if (at := block.find(b"\n")) >= 0:
                 return place + at
             place += len(block)
-        return self._stop
-
-    def _stretch(self, start: int, stop: int) -> Self:
-        return self.varied(_from=start, _stop=stop, size=stop - start)
+        return self._to
 
     def identity(self) -> dict[str, Any]:
         """See Source."""
-        if not self.repeatable:
-            raise SourceError(f"{self.name} can be read only once")
-        found = super().identity()
-        return {**found, "part": [self._from, self._stop]} if self._is_part() else found
+        return {**super().identity(), "part": [self._from, self._to]}
 
     # -- lines -----------------------------------------------------------------------------------------------------
     def is_row(self, line: bytes) -> bool:
@@ -127,6 +142,3 @@ class TextSource(FileSource):
     def place(self, row: int) -> Place:
         """See Source."""
         return Place(self.name, None if self._from else row, self.line_of(row))
-
-
-LineOf = Callable[[int], int]

@@ -15,7 +15,7 @@ from fastsketch.data.sources._foreign import damaged, needs
 from fastsketch.data.sources._formats import Options
 from fastsketch.data.sources._hdf5 import the_only_one
 from fastsketch.data.sources._source import Source
-from fastsketch.data.sources._stored import InChunks, check_held, check_matrix, read_dataset
+from fastsketch.data.sources._stored import InChunks, check_matrix
 
 WHAT = "Zarr array"
 
@@ -25,18 +25,18 @@ def open_zarr(path: Path, options: Options) -> Source:
     zarr = needs("zarr", "Zarr arrays")
     with damaged(path, WHAT):
         stamp = stamp_of(path)
-        found = _opened(zarr, path)
+        array = _opened(zarr, path)
         key = ""
-        if not isinstance(found, zarr.Array):
-            candidates = _arrays(found)
+        if not isinstance(array, zarr.Array):
+            candidates = _arrays(array)
             key = options.key if options.key is not None else the_only_one(list(candidates), str(path), "array")
             if key.strip("/") not in candidates:
                 known = ", ".join(map(repr, list(candidates)[:20])) or "none"
                 raise SourceError(f"{path}: there is no array {key!r} of two dimensions; there are: {known}")
-            found, key = candidates[key.strip("/")], key.strip("/")
+            array, key = candidates[key.strip("/")], key.strip("/")
         elif options.key is not None:
             raise SourceError(f"{path} is an array, and no group: there is no key={options.key!r}")
-        return ZarrSource(path, key, found, stamp, options.max_unpacked)
+        return ZarrSource(path, key, array, stamp, options.max_unpacked)
 
 
 def open_array(x: Any, options: Options) -> Source:
@@ -60,11 +60,11 @@ def _opened(zarr: Any, path: Path) -> Any:
 
 def _arrays(group: Any) -> dict[str, Any]:
     """Return arrays of two dimensions that hold numbers, by name."""
-    found: dict[str, Any] = {}
+    arrays: dict[str, Any] = {}
     for name, item in group.members(max_depth=None):
         if hasattr(item, "shape") and len(item.shape) == 2 and getattr(item.dtype, "kind", "O") in "fiub":
-            found[name] = item
-    return dict(sorted(found.items()))
+            arrays[name] = item
+    return dict(sorted(arrays.items()))
 
 
 def _chunk_rows(x: Any) -> int:
@@ -75,15 +75,10 @@ def _chunk_rows(x: Any) -> int:
 class ZarrSource(InChunks):
     """The rows of an array in a folder or a zip file."""
 
-    def __init__(self, path: Path, key: str, found: Any, stamp: tuple[int, str], max_unpacked: int | None) -> None:
-        self.path, self._key = path, key
+    def __init__(self, path: Path, key: str, array: Any, stamp: tuple[int, str], max_unpacked: int | None) -> None:
+        self.path, self._key, self._stamp = path, key, stamp
         self.name = f"{path}, {key}" if key else str(path)
-        self.dtype = self._dtype = check_matrix(found.shape, found.dtype, self.name)
-        self.size, self.n_features = (int(size) for size in found.shape)
-        self.n_rows = self._length = self.size
-        self._chunk_rows = _chunk_rows(found)
-        self._stamp = stamp
-        check_held(self.n_features * self.dtype.itemsize, stamp[0], max_unpacked, f"{self.name}: a row")
+        self._describe(array, _chunk_rows(array), stamp[0], max_unpacked)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "path": self.path.absolute()}
@@ -100,31 +95,15 @@ class ZarrSource(InChunks):
         """See Source."""
         self.check_unchanged()
         n_bytes, digest = self._stamp
-        found: dict[str, Any] = {"path": str(self.path.resolve()), "format": ".zarr", "key": self._key}
-        found |= {"bytes": n_bytes, "digest": digest}
-        return found if self.size == self._length else {**found, "rows": [self.first_row, self.size]}
+        about = {"path": str(self.path.resolve()), "format": ".zarr", "key": self._key}
+        return {**about, "bytes": n_bytes, "digest": digest, **super().identity()}
 
-    def read(self, start_row: int = 0) -> Iterator[tuple[NDArray[Any], int]]:
-        """See Source."""
-        if start_row >= self.size:
-            return
-        self.check_unchanged()
+    def _chunks(self, start: int) -> Iterator[NDArray[Any]]:
         zarr = needs("zarr", "Zarr arrays")
         with damaged(self.path, WHAT, self.check_unchanged):
-            found = _opened(zarr, self.path)
-            found = found[self._key] if self._key else found
-            for rows in read_dataset(
-                lambda start, stop: np.ascontiguousarray(found[start:stop], self._dtype),
-                self.first_row + start_row,
-                self.size - start_row,
-                self._chunk_rows,
-                n_features=self.n_features,
-                dtype=self._dtype,
-                name=self.name,
-            ):
-                start_row += len(rows)
-                yield rows, start_row
-        self.check_unchanged()
+            array = _opened(zarr, self.path)
+            array = array[self._key] if self._key else array
+            yield from self._by_chunks(lambda a, b: np.ascontiguousarray(array[a:b], self.dtype), start)
 
 
 def stamp_of(path: Path) -> tuple[int, str]:

@@ -9,8 +9,8 @@ from typing import Self
 import numpy as np
 
 from fastsketch._kernels.codes import scan as kernel
-from fastsketch.neighbours.codes._chosen import Places
 from fastsketch.neighbours.codes._layout import Codes, Layout
+from fastsketch.neighbours.codes._search_arguments import Places
 
 # Rows of a block.
 ROWS = kernel.BLOCK_ROWS
@@ -114,5 +114,5 @@ class Blocks(CodeRows):
         """Return codes (c, width) at places (c,)."""
         block, row = np.divmod(places, ROWS)
         # four bytes of each row stand together
-        found = self.data.reshape(len(self.data), self.data.shape[1] // (4 * ROWS), ROWS, 4)[block, :, row]
-        return found.reshape(len(places), self.data.shape[1] // ROWS)[:, : self.layout.width]
+        fours = self.data.reshape(len(self.data), self.data.shape[1] // (4 * ROWS), ROWS, 4)[block, :, row]
+        return fours.reshape(len(places), self.data.shape[1] // ROWS)[:, : self.layout.width]

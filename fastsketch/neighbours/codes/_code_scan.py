@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from fastsketch._kernels.codes import scan as kernel
 from fastsketch.neighbours.codes._blocks import Blocks
-from fastsketch.neighbours.codes._chosen import Mask, Places, bits_of, few
 from fastsketch.neighbours.codes._layout import Codes, Layout
+from fastsketch.neighbours.codes._search_arguments import Mask, Places, bits_of, few
 
 Scores = NDArray[np.float32]
 

@@ -115,13 +115,13 @@ class Encoder(CodeSearch, ABC):
     def fingerprint(self) -> str:
         """Return the hexadecimal sha256 of kind, numbers and arrays: equal for encoders of equal codes and answers."""
         state, arrays = self.state()
-        found = hashlib.sha256(json.dumps([_kind(type(self)), state], sort_keys=True).encode())
+        digest = hashlib.sha256(json.dumps([_kind(type(self)), state], sort_keys=True).encode())
         for name in sorted(arrays):
             array = np.ascontiguousarray(arrays[name])
             array = array.astype(array.dtype.newbyteorder("<"), copy=False)
-            found.update(f"{name} {array.dtype.str} {array.shape}".encode())
-            found.update(array.tobytes())
-        return found.hexdigest()
+            digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
+            digest.update(array.tobytes())
+        return digest.hexdigest()
 
     def _encoder_for(self, codes: Codes) -> Self:
         return self

@@ -1,6 +1,6 @@
 """Where things are in a code: nibbles, each with a table of a query, then two factors."""
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -86,21 +86,15 @@ class Layout:
 
     def state(self) -> dict[str, Any]:
         """Return what json can write."""
-        return {
-            "n_tables": self.n_tables,
-            **{
-                name: [kind.n_bytes, kind.mantissa_bits, kind.unit]
-                for name, kind in (("offset", self.offset), ("scale", self.scale))
-            },
-        }
+        return {"n_tables": self.n_tables, "offset": [*astuple(self.offset)], "scale": [*astuple(self.scale)]}
 
     @classmethod
     def of_state(cls, state: Any) -> "Layout":
         """Return the inverse of ``state``; TypeError or ValueError for what is none."""
         if not isinstance(state, dict) or set(cast("dict[Any, Any]", state)) != {"n_tables", "offset", "scale"}:
             raise ValueError(f"a layout has n_tables, offset and scale, got {state!r}")
-        found = cast("dict[str, Any]", state)
-        return cls(found["n_tables"], *(Minifloat(*_three(found[name], name)) for name in ("offset", "scale")))
+        stated = cast("dict[str, Any]", state)
+        return cls(stated["n_tables"], *(Minifloat(*_three(stated[name], name)) for name in ("offset", "scale")))
 
 
 def _three(value: Any, name: str) -> list[Any]:

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._kernels.hashing import hamming as kernel
-from fastsketch.neighbours.codes._chosen import Mask, Places, allowed, as_ids, as_k, bits_of, few
+from fastsketch.neighbours.codes._search_arguments import Mask, Places, allowed, as_ids, as_k, bits_of, few
 
 Codes = NDArray[np.uint8]
 

@@ -32,9 +32,9 @@ def checked_source(source: Source, n: int, n_features: int, name: str = "rescore
             source = as_rows(source, name=name)
         else:
             as_rows(source[:0], name=name)  # its kind, not its entries: they may lie on a disk
-        found: tuple[int, ...] = source.shape  # type: ignore[union-attr]
-        if found != (n, n_features):
-            raise ValueError(f"{name} must have shape ({n}, {n_features}) as the rows that were encoded, got {found}")
+        shape: tuple[int, ...] = source.shape  # type: ignore[union-attr]
+        if shape != (n, n_features):
+            raise ValueError(f"{name} must have shape ({n}, {n_features}) as the rows that were encoded, got {shape}")
     return RowsAt(source, n, n_features)
 
 
@@ -86,20 +86,20 @@ def _read(rows: RowsAt, places: Places, ids: Places | None) -> Any:
     """Return rows at ascending places, float64 (len(places), d) or CSR, checked."""
     if callable(rows.source):
         names = places if ids is None else ids[places]
-        found = as_rows(rows.source(names.copy()), name="the rows that rescore returned")
+        some = as_rows(rows.source(names.copy()), name="the rows that rescore returned")
         expected = (len(places), rows.n_features)
-        if found.shape != expected:
-            raise ValueError(f"rescore must return rows of shape {expected} for {len(places)} ids, got {found.shape}")
+        if some.shape != expected:
+            raise ValueError(f"rescore must return rows of shape {expected} for {len(places)} ids, got {some.shape}")
         try:
-            check_finite(found, "the rows that rescore returned")
+            check_finite(some, "the rows that rescore returned")
         except ValueError as error:
             raise ValueError(f"{error}, of the ids from {names[0]} to {names[-1]}") from None
     else:
-        found = rows.source[places]
-        if not _finite(found):
+        some = rows.source[places]
+        if not _finite(some):
             for place in places:
                 check_finite(rows.source[place : place + 1], "rescore", offset=int(place))
-    return found if is_sparse(found) else np.asarray(found, np.float64)
+    return some if is_sparse(some) else np.asarray(some, np.float64)
 
 
 def _finite(rows: Any) -> bool:

@@ -15,11 +15,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._core.validation import Rows, as_choice, check_finite, natural_dtype
 from fastsketch.neighbours.codes._blocks import Blocks
-from fastsketch.neighbours.codes._chosen import Mask, Places, allowed, as_ids, as_k
 from fastsketch.neighbours.codes._code_scan import Estimate, Rule, Tables, scan, scored
 from fastsketch.neighbours.codes._layout import Codes
 from fastsketch.neighbours.codes._packed_codes import as_codes, nearest_bits
 from fastsketch.neighbours.codes._rescoring import Source, checked_source, rescored
+from fastsketch.neighbours.codes._search_arguments import Mask, Places, allowed, as_ids, as_k
 
 if TYPE_CHECKING:
     from fastsketch.neighbours.codes._encoder import Encoder

@@ -170,11 +170,11 @@ class Hasher(CodeSearch, Model, abstract=True):
         for start in range(0, rows.shape[0], ENCODE_ROWS):
             piece = rows[start : start + ENCODE_ROWS]
             check_finite(piece, offset=start)
-            found = self._scores(piece.astype(natural_dtype(piece.dtype), copy=False))
+            distances = self._scores(piece.astype(natural_dtype(piece.dtype), copy=False))
             if scores is not None:
-                scores[start : start + ENCODE_ROWS] = found
+                scores[start : start + ENCODE_ROWS] = distances
             if codes is not None:
-                codes[start : start + ENCODE_ROWS] = pack(found > 0)
+                codes[start : start + ENCODE_ROWS] = pack(distances > 0)
 
 
 class LinearHasher(Hasher, abstract=True):

@@ -176,9 +176,9 @@ class LinearSignEncoder(SignEncoder):
 
     def _from_origin(self, rows: Any) -> tuple[Array, Array]:
         centre = np.ascontiguousarray(self.mean[:, np.newaxis])
-        found = np.empty((rows.shape[0], 1), rows.dtype)
-        fill(rows, centre, np.zeros(1), scores=found)
-        return self._scores(rows, np.zeros(self.n_bits)), found[:, 0] / self.length / self.length
+        products = np.empty((rows.shape[0], 1), rows.dtype)
+        fill(rows, centre, np.zeros(1), scores=products)
+        return self._scores(rows, np.zeros(self.n_bits)), products[:, 0] / self.length / self.length
 
     def _scores(self, rows: Any, offsets: Array) -> Array:
         out = np.empty((rows.shape[0], self.n_bits), rows.dtype)

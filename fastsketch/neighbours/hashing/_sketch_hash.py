@@ -8,15 +8,14 @@ from numpy.typing import ArrayLike, NDArray
 from fastsketch._core.threads import one_blas_thread
 from fastsketch._frame.model import Arrays
 from fastsketch._frame.parameters import choice
-from fastsketch._kernels.guard import changes, reads
 from fastsketch.data.files import _checks as checks
 from fastsketch.neighbours.hashing._hasher import LinearHasher
 from fastsketch.neighbours.hashing._sign_encoder import LinearSignEncoder, SignEncoder, length_near
 from fastsketch.neighbours.summaries._block_summary import SummarySetting
 from fastsketch.neighbours.summaries._directions import top_of_moment, top_of_rows
 from fastsketch.neighbours.summaries._forest import BlockNode
-from fastsketch.neighbours.summaries._learner import METHODS, RESERVOIR_ROWS, Method, SummaryModel
 from fastsketch.neighbours.summaries._rotation import aligned, itq_rotation, random_rotation
+from fastsketch.neighbours.summaries._summary_model import METHODS, RESERVOIR_ROWS, Method, SummaryModel
 
 __all__ = ["METHODS", "RESERVOIR_ROWS", "ROTATIONS", "Method", "Rotation", "SketchHash"]
 
@@ -153,20 +152,6 @@ class SketchHash(LinearHasher, SummaryModel):
         self._merge_summary(other)
 
     # -- reading: never changes the state --------------------------------------------------------------------------
-    @reads
-    def _total(self) -> BlockNode | None:
-        """Return all rows as one node; None before the first."""
-        if self._learned is not None:
-            return self._learned.node
-        return None if self._summary is None else self._summary.total()
-
-    @reads
-    def _read(self) -> _LearnedHash:
-        """Return the hash functions, or ValueError without rows."""
-        if self._learned is None:
-            self._learned = self._learned_from(self._require_total())
-        return self._learned
-
     @one_blas_thread
     def _learned_from(self, node: BlockNode) -> _LearnedHash:
         find = top_of_moment if self._method_for(len(node.mean)) == "exact" else top_of_rows
@@ -237,16 +222,6 @@ class SketchHash(LinearHasher, SummaryModel):
             if not np.isfinite(anchor).all():
                 raise ValueError("projection must be finite")
         return self._anchor_at(anchor)
-
-    @changes
-    def _anchor_at(self, anchor: Array) -> Self:
-        self._anchor, self._learned = anchor, None
-        return self
-
-    @property
-    def components(self) -> Array:
-        """Return W as (n_bits, d) float64: orthonormal principal directions, the most important first."""
-        return self._read().components.copy()
 
     @property
     def projection(self) -> Array:

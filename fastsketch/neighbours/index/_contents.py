@@ -7,15 +7,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastsketch._core.validation import no_mask
 from fastsketch.data.files._checks import MOST_COUNT
 from fastsketch.neighbours.codes import Encoder
-from fastsketch.neighbours.index._places import Ids, Positions, ascends
-from fastsketch.neighbours.index._room import CodedBatch, SegmentRoom, empty_room
+from fastsketch.neighbours.codes._search_arguments import as_integers, different, shown
+from fastsketch.neighbours.index._places import Ids, Positions
 from fastsketch.neighbours.index._segment import SEGMENT_ROWS, Segment, joined
-
-# Ids that an error names.
-SHOWN = 5
+from fastsketch.neighbours.index._segment_room import CodedBatch, SegmentRoom, empty_room
 
 
 class Contents(NamedTuple):
@@ -51,9 +48,9 @@ class Contents(NamedTuple):
         """Return (number of the segment, position in it) of the rows of ids; -1, -1 where there is none."""
         which, where = np.full(len(ids), -1, np.int64), np.full(len(ids), -1, np.int64)
         for number, segment in enumerate(self.segments):
-            found = segment.find(ids)
-            hit = found >= 0
-            which[hit], where[hit] = number, found[hit]
+            positions = segment.find(ids)
+            hit = positions >= 0
+            which[hit], where[hit] = number, positions[hit]
         return which, where
 
     def located(self, ids: Ids, name: str) -> tuple[NDArray[np.int64], Positions]:
@@ -138,14 +135,14 @@ class Contents(NamedTuple):
 
     def compacted(self) -> "Contents":
         """Return contents in few segments, without the rows that do not count."""
-        found = _merged(self.segments, lambda before, after: True)
-        return self.of_segments(joined([segment]) if segment.n_removed else segment for segment in found)
+        merged = _merged(self.segments, lambda before, after: True)
+        return self.of_segments(joined([segment]) if segment.n_removed else segment for segment in merged)
 
     def tidied(self) -> "Contents":
         """Return contents for a save: small segments joined, and those made anew that lost a share of their rows."""
-        found = _merged(self.segments, lambda before, after: before < 2 * after)
+        merged = _merged(self.segments, lambda before, after: before < 2 * after)
         return self.of_segments(
-            joined([segment]) if REMOVED_SHARE * segment.n_removed >= len(segment) else segment for segment in found
+            joined([segment]) if REMOVED_SHARE * segment.n_removed >= len(segment) else segment for segment in merged
         )
 
 
@@ -175,37 +172,9 @@ def _merged(segments: Iterable[Segment], worth: Callable[[int, int], bool]) -> l
 
 
 # -- ids ---------------------------------------------------------------------------------------------------------------
-def shown(ids: Ids) -> str:
-    """Return the first of some ids, for an error."""
-    return ", ".join(map(str, ids[:SHOWN].tolist())) + (", ..." if len(ids) > SHOWN else "")
-
-
 def as_ids(ids: ArrayLike, name: str = "ids") -> Ids:
     """Return int64 (n,) of one id or many; TypeError or ValueError for what is none."""
-    if isinstance(ids, np.ma.MaskedArray):
-        raise TypeError(f"{name} must not be a masked array")
-    out: NDArray[Any] = np.atleast_1d(np.asarray(ids))
-    if out.ndim != 1:
-        raise ValueError(f"{name} must be a vector, got shape {out.shape}")
-    if out.size == 0:
-        return np.empty(0, np.int64)
-    if out.dtype.kind not in "iu":
-        raise TypeError(f"{name} must be integers, got dtype {out.dtype}{no_mask(out)}")
-    if out.min() < 0 or out.max() >= MOST_COUNT:
-        wrong = out[(out < 0) | (out >= MOST_COUNT)]
-        raise ValueError(f"{name} must lie in [0, 2**62), got {shown(wrong)}")
-    return np.ascontiguousarray(out, np.int64)
-
-
-def different(ids: Ids, name: str = "ids") -> Ids:
-    """Return the same ids; ValueError if one comes twice."""
-    if not ascends(ids):
-        ordered = np.sort(ids)
-        twice = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
-        if len(twice):
-            raise ValueError(f"{name} must differ: {shown(twice)} {_come(twice)} more than once")
-    return ids
-
-
-def _come(ids: Ids) -> str:
-    return "comes" if len(ids) == 1 else "come"
+    given = np.atleast_1d(ids)
+    if given.dtype.kind in "iu" and given.size and (given.min() < 0 or given.max() >= MOST_COUNT):
+        raise ValueError(f"{name} must lie in [0, 2**62), got {shown(given[(given < 0) | (given >= MOST_COUNT)])}")
+    return as_integers(given, name)

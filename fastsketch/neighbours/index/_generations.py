@@ -30,16 +30,16 @@ def as_encoder(model: Any, *, metric: str) -> Encoder:
 
 def facts(contents: Contents) -> list[dict[str, Any]]:
     """Return facts of each encoder that rows in the index have, the oldest first, and of the present one."""
-    found: dict[str, dict[str, Any]] = {}
+    about_each: dict[str, dict[str, Any]] = {}
     for encoder in (*(segment.encoder for segment in contents.segments), contents.encoder):
         about = {"fingerprint": encoder.fingerprint, "kind": type(encoder).__name__, "width": encoder.width}
         about["factor_bytes"] = encoder.layout.offset.n_bytes + encoder.layout.scale.n_bytes
-        found.setdefault(encoder.fingerprint, {**about, "n_rows": 0, "n_removed": 0, "current": False})
+        about_each.setdefault(encoder.fingerprint, {**about, "n_rows": 0, "n_removed": 0, "current": False})
     for segment in contents.segments:
-        found[segment.encoder.fingerprint]["n_rows"] += segment.n_live
-        found[segment.encoder.fingerprint]["n_removed"] += segment.n_removed
-    found[contents.encoder.fingerprint]["current"] = True
-    return list(found.values())
+        about_each[segment.encoder.fingerprint]["n_rows"] += segment.n_live
+        about_each[segment.encoder.fingerprint]["n_removed"] += segment.n_removed
+    about_each[contents.encoder.fingerprint]["current"] = True
+    return list(about_each.values())
 
 
 # -- rows on their way in ----------------------------------------------------------------------------------------------

@@ -15,14 +15,15 @@ from fastsketch._kernels.guard import Guard, changes
 from fastsketch.neighbours.codes._packed_codes import as_codes
 from fastsketch.neighbours.codes._rescoring import Source
 from fastsketch.neighbours.codes._search import Metric, as_metric, check_width
+from fastsketch.neighbours.codes._search_arguments import different
 from fastsketch.neighbours.index import _generations, _saving
-from fastsketch.neighbours.index._contents import Contents, as_ids, different
+from fastsketch.neighbours.index._contents import Contents, as_ids
 from fastsketch.neighbours.index._index_search import given_rows
 from fastsketch.neighbours.index._manifest import ROW_TYPES
 from fastsketch.neighbours.index._places import Ids, with_run
 from fastsketch.neighbours.index._readable_index import ReadableIndex
-from fastsketch.neighbours.index._room import CodedBatch, empty_room
 from fastsketch.neighbours.index._segment import Segment, kind_for, pieces
+from fastsketch.neighbours.index._segment_room import CodedBatch, empty_room
 
 KeptRows = Literal["float16", "float32"] | None
 KEPT: Final = (None, *ROW_TYPES)
@@ -364,8 +365,8 @@ class CodeIndex(ReadableIndex):
         def rows_of(segment: Segment, positions: NDArray[np.int64]) -> Any:
             if given is not None:
                 order = np.argsort(segment.ids[positions])
-                found = given(segment.ids[positions][order], order, order)
-                return found[np.argsort(order)]
+                some = given(segment.ids[positions][order], order, order)
+                return some[np.argsort(order)]
             if segment.rows is not None:
                 return segment.rows[positions]
             return segment.encoder.decode(segment.codes.take(positions))
@@ -415,7 +416,6 @@ class CodeIndex(ReadableIndex):
         folder = _saving.place_of(path)
         stamp = os.urandom(16).hex()
         known = self._stamps.get(folder, ())
-        setting = _saving.Setting(self._metric, self._rows)
 
         def job() -> Contents:
             # before it is there: a save that is interrupted when all is done was ours
@@ -423,7 +423,8 @@ class CodeIndex(ReadableIndex):
             return _saving.save(
                 folder,
                 self._contents.tidied(),
-                setting,
+                metric=self._metric,
+                rows=self._rows,
                 stamp=stamp,
                 known=known,
                 overwrite=overwrite,

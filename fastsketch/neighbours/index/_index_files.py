@@ -84,13 +84,13 @@ def open_array(written: Written, shape: tuple[int, ...], dtype: Any, *, memory_m
             size = os.fstat(file.fileno()).st_size
             if size != header.end:
                 raise ValueError(f"it has {size} bytes, not {header.end}: it is cut short, or something follows")
-            found: NDArray[Any]
+            array: NDArray[Any]
             if memory_map:
-                found = np.memmap(file, dtype, mode="r", offset=header.offset, shape=shape)
-                found = found.view(np.ndarray)
+                array = np.memmap(file, dtype, mode="r", offset=header.offset, shape=shape)
+                array = array.view(np.ndarray)
             else:
-                found = np.empty(shape, dtype)
-                content = found.reshape(-1).view(np.uint8).data
+                array = np.empty(shape, dtype)
+                content = array.reshape(-1).view(np.uint8).data
                 if file.readinto(content) != content.nbytes:
                     raise ValueError("it became shorter while it was read")
     except FileNotFoundError:
@@ -101,9 +101,9 @@ def open_array(written: Written, shape: tuple[int, ...], dtype: Any, *, memory_m
         if isinstance(error, StateError):
             raise
         raise StateError(f"{path} is damaged: {error}") from error
-    if verify and checksum(found) != written.crc32:
+    if verify and checksum(array) != written.crc32:
         raise StateError(f"{path} is damaged: it fails its checksum")
-    return found if found.dtype.isnative else found.astype(dtype.newbyteorder("="))
+    return array if array.dtype.isnative else array.astype(dtype.newbyteorder("="))
 
 
 def checksum(array: NDArray[Any]) -> int:
@@ -120,10 +120,10 @@ def is_there(folder: Path, written: Written, array: NDArray[Any]) -> bool:
     try:
         with (folder / written.file).open("rb") as file:
             header = read_header(file)
-            found = header.shape == array.shape and os.fstat(file.fileno()).st_size == header.end
+            fits = header.shape == array.shape and os.fstat(file.fileno()).st_size == header.end
     except (OSError, ValueError):
         return False
-    return found and written.folder == folder
+    return fits and written.folder == folder
 
 
 # -- encoders ----------------------------------------------------------------------------------------------------------
@@ -152,12 +152,12 @@ def read_encoder(folder: Path, name: str, fingerprint: Any) -> Encoder:
     try:
         if about["kind"] != ENCODER_KIND:
             raise ValueError(f"it holds a {about['kind']}")
-        found = restored(about["encoder"], arrays)
+        encoder = restored(about["encoder"], arrays)
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
         raise StateError(f"{path} holds no encoder: {error}") from error
-    if found.fingerprint != fingerprint:
+    if encoder.fingerprint != fingerprint:
         raise StateError(f"{path} holds another encoder than the index had: its fingerprint differs")
-    return found
+    return encoder
 
 
 # -- the folder --------------------------------------------------------------------------------------------------------

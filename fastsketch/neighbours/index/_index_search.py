@@ -17,7 +17,8 @@ from fastsketch.neighbours.codes._search import (
     checked_queries,
     nearest,
 )
-from fastsketch.neighbours.index._contents import Contents, as_ids, different
+from fastsketch.neighbours.codes._search_arguments import different
+from fastsketch.neighbours.index._contents import Contents, as_ids
 from fastsketch.neighbours.index._places import Ids
 from fastsketch.neighbours.index._segment import Mask, Segment
 
@@ -43,22 +44,22 @@ def search(
     k, most = as_integer(k, "k", 1), sum(counts)
     if k > most:
         raise ValueError(f"k must be at most the {most} rows that may be found, got {k}")
-    wanted = as_candidates(k, oversample, most)
-    n_tables = max(segment.encoder.layout.n_tables for segment in segments)
+    n_candidates, source = as_candidates(k, oversample, most), None
     if rescore is None:
+        n_candidates = k
+    elif rescore is True:
+        source = kept_rows(contents)
+    else:
+        source = given_rows(rescore, contents.encoder.n_features, contents, name="rescore")
 
-        def answer(some: Any) -> Found:
-            keys, ids, _ = _candidates(segments, masks, counts, some, metric=metric, k=k)
+    def answer(some: Any) -> Found:
+        keys, ids, places = _candidates(segments, masks, counts, some, metric=metric, k=n_candidates)
+        if source is None:
             return as_distances(keys, metric), ids
-
-        return by_pieces(asked, answer, n_tables=n_tables, candidates=k * len(segments))
-    source = _source(contents, rescore)
-
-    def ranked(some: Any) -> Found:
-        _, ids, places = _candidates(segments, masks, counts, some, metric=metric, k=wanted)
         return _ranked(some, ids, places, source, contents.encoder.n_features, metric=metric, k=k)
 
-    return by_pieces(asked, ranked, n_tables=n_tables, candidates=wanted * len(segments))
+    n_tables = max(segment.encoder.layout.n_tables for segment in segments)
+    return by_pieces(asked, answer, n_tables=n_tables, candidates=n_candidates * len(segments))
 
 
 def _ranked(
@@ -80,8 +81,8 @@ def _ranked(
     def rows(some: NDArray[np.int64]) -> Any:
         return source(names[some], which[some], where[some])
 
-    found = RowsAt(rows, len(names), n_features)
-    keys, local = rescored(asked, at.reshape(ids.shape).astype(np.int64, copy=False), found, metric=metric, k=k)
+    rows_at = RowsAt(rows, len(names), n_features)
+    keys, local = rescored(asked, at.reshape(ids.shape).astype(np.int64, copy=False), rows_at, metric=metric, k=k)
     return as_distances(keys, metric), names[local]
 
 
@@ -89,7 +90,7 @@ def _candidates(
     segments: tuple[Segment, ...], masks: list[Mask | None], counts: list[int], asked: Any, *, metric: str, k: int
 ) -> tuple[Keys, Ids, tuple[NDArray[np.int64], NDArray[np.int64]]]:
     """Return keys and ids (m, k) of the best of all segments, and number of the segment and position of each."""
-    found: list[tuple[Keys, Ids, NDArray[np.int64], NDArray[np.int64]]] = []
+    best: list[tuple[Keys, Ids, NDArray[np.int64], NDArray[np.int64]]] = []
     for number, (segment, mask, count) in enumerate(zip(segments, masks, counts, strict=True)):
         if not count:
             continue
@@ -103,11 +104,11 @@ def _candidates(
             allow=mask,
             norms=segment.norms if metric == "cosine" and segment.encoder.norm is None else None,
         )
-        found.append((keys, segment.ids[where], np.full(where.shape, number, np.int64), where))
-    if len(found) == 1:
-        keys, ids, which, where = found[0]
+        best.append((keys, segment.ids[where], np.full(where.shape, number, np.int64), where))
+    if len(best) == 1:
+        keys, ids, which, where = best[0]
         return keys, ids, (which, where)
-    keys, ids, which, where = (np.concatenate(part, axis=1) for part in zip(*found, strict=True))
+    keys, ids, which, where = (np.concatenate(part, axis=1) for part in zip(*best, strict=True))
     order = np.lexsort((ids, keys), axis=1)[:, :k]
     keys, ids, which, where = (np.take_along_axis(part, order, axis=1) for part in (keys, ids, which, where))
     return keys, ids, (which, where)
@@ -154,12 +155,6 @@ def _count(segment: Segment, mask: Mask | None) -> int:
 
 
 # -- rows to rescore by ------------------------------------------------------------------------------------------------
-def _source(contents: Contents, rescore: Any) -> RowsOf:
-    if rescore is True:
-        return kept_rows(contents)
-    return given_rows(rescore, contents.encoder.n_features, contents, name="rescore")
-
-
 def kept_rows(contents: Contents) -> RowsOf:
     """Return a function that gives rows that the index keeps."""
     segments, d = contents.segments, contents.encoder.n_features
@@ -189,13 +184,13 @@ def given_rows(source: Any, n_features: int, contents: Contents, *, name: str) -
                 "(a function of ids can stand in its place)"
             )
         some: Any = source(ids.copy()) if callable(source) else source[ids]
-        found = contents.encoder.checked(some, name)
-        if found.shape[0] != len(ids):
-            raise ValueError(f"{name} must return {len(ids)} rows for {len(ids)} ids, got {found.shape[0]}")
+        checked = contents.encoder.checked(some, name)
+        if checked.shape[0] != len(ids):
+            raise ValueError(f"{name} must return {len(ids)} rows for {len(ids)} ids, got {checked.shape[0]}")
         try:
-            check_finite(found, name)
+            check_finite(checked, name)
         except ValueError as error:
             raise ValueError(f"{error}, of the ids from {ids[0]} to {ids[-1]}") from None
-        return found
+        return checked
 
     return rows

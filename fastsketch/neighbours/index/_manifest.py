@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastsketch._core.validation import as_integer
 from fastsketch.data.files import _checks as checks
@@ -14,11 +13,12 @@ from fastsketch.data.files._state import StateError
 from fastsketch.neighbours.codes import Encoder
 from fastsketch.neighbours.codes._blocks import CodeRows
 from fastsketch.neighbours.codes._search import METRICS, as_metric
+from fastsketch.neighbours.codes._search_arguments import ascending
 from fastsketch.neighbours.index._contents import Contents
 from fastsketch.neighbours.index._index_files import MANIFEST, as_name, open_array, read_encoder
-from fastsketch.neighbours.index._places import ascends, with_run
-from fastsketch.neighbours.index._room import empty_room
+from fastsketch.neighbours.index._places import with_run
 from fastsketch.neighbours.index._segment import CODES, IDS, REMOVED, ROWS, Segment, Written, kind_for
+from fastsketch.neighbours.index._segment_room import empty_room
 
 KIND = "CodeIndex"
 ROW_TYPES: dict[str, np.dtype[Any]] = {"float16": np.dtype(np.float16), "float32": np.dtype(np.float32)}
@@ -164,19 +164,17 @@ def _segment(
     memory_map: bool,
     verify: bool,
 ) -> Segment:
-    def array(name: str, shape: tuple[int, ...], dtype: Any, *, memory_map: bool, verify: bool) -> NDArray[Any]:
-        return open_array(written[name], shape, dtype, memory_map=memory_map, verify=verify)
-
-    codes = array(CODES, kind.shape(n, encoder.layout), np.uint8, memory_map=memory_map, verify=True)
-    ids = array(IDS, (n,), np.int64, memory_map=memory_map, verify=True)
-    rows = None
+    shape, rows = kind.shape(n, encoder.layout), None
+    codes = open_array(written[CODES], shape, np.uint8, memory_map=memory_map, verify=True)
+    ids = open_array(written[IDS], (n,), np.int64, memory_map=memory_map, verify=True)
     if kept is not None:
-        rows = array(ROWS, (n, encoder.n_features), ROW_TYPES[kept], memory_map=memory_map, verify=verify)
+        shape = n, encoder.n_features
+        rows = open_array(written[ROWS], shape, ROW_TYPES[kept], memory_map=memory_map, verify=verify)
         if verify:
             checks.require_finite(rows, f"{ROWS} of {written[ROWS].file}")
     removed = None
     if REMOVED in written:
-        bits = array(REMOVED, (-(-n // 8),), np.uint8, memory_map=False, verify=True)
+        bits = open_array(written[REMOVED], (-(-n // 8),), np.uint8, memory_map=False, verify=True)
         removed = np.unpackbits(bits, count=n, bitorder="little").view(np.bool_)
     return Segment(encoder, kind(encoder.layout, codes, n), ids, rows, removed, with_run((), ids), written)
 
@@ -187,7 +185,7 @@ def _check_ids(contents: Contents) -> None:
         if segment.ids.min() < 0 or segment.ids.max() >= contents.next_id:
             raise ValueError(f"an id is outside [0, {contents.next_id})")
     live = contents.live_ids
-    if not ascends(live):
+    if not ascending(live):
         live.sort()
-        if not ascends(live):
+        if not ascending(live):
             raise ValueError("an id comes twice")

@@ -9,6 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch.neighbours.codes._search_arguments import ascending
+
 Ids = NDArray[np.int64]
 Positions = NDArray[np.int64]
 
@@ -24,15 +26,10 @@ class Run(NamedTuple):
 Runs = tuple[Run, ...]
 
 
-def ascends(ids: Ids) -> bool:
-    """Return whether ids ascend strictly."""
-    return bool((ids[1:] > ids[:-1]).all())
-
-
 def run_of(ids: Ids, start: int, stop: int) -> Run:
     """Return one run of a stretch."""
     stretch = ids[start:stop]
-    return Run(start, stop, None if ascends(stretch) else np.argsort(stretch, kind="stable").astype(np.int32))
+    return Run(start, stop, None if ascending(stretch) else np.argsort(stretch, kind="stable").astype(np.int32))
 
 
 def with_run(runs: Runs, ids: Ids) -> Runs:
@@ -56,12 +53,12 @@ def with_run(runs: Runs, ids: Ids) -> Runs:
 
 def find(runs: Runs, ids: Ids, wanted: Ids) -> Positions:
     """Return position of the last entry of ids that is equal to each of `wanted`, -1 where there is none."""
-    found = np.full(len(wanted), -1, np.int64)
+    positions = np.full(len(wanted), -1, np.int64)
     for run in reversed(runs):
         stretch = ids[run.start : run.stop]
         at = np.searchsorted(stretch, wanted, side="right", sorter=run.order) - 1
         inside = np.maximum(at, 0)
         at_place = inside if run.order is None else run.order[inside]
-        hit = (found < 0) & (at >= 0) & (stretch[at_place] == wanted)
-        found[hit] = run.start + at_place[hit]
-    return found
+        hit = (positions < 0) & (at >= 0) & (stretch[at_place] == wanted)
+        positions[hit] = run.start + at_place[hit]
+    return positions

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from fastsketch._kernels.guard import Guard, changes
 from fastsketch.data.files import _state as files
@@ -53,13 +53,6 @@ class IndexConflict(RuntimeError):
     ...         print(type(error).__name__)
     IndexConflict
     """
-
-
-class Setting(NamedTuple):
-    """Settings in a manifest, beside the contents."""
-
-    metric: str
-    rows: str | None
 
 
 def place_of(path: str | PathLike[str]) -> Path:
@@ -143,8 +136,9 @@ def _made(folder: Path) -> bool:
 def save(
     folder: Path,
     contents: Contents,
-    setting: Setting,
     *,
+    metric: str,
+    rows: str | None,
     stamp: str,
     known: Sequence[str],
     overwrite: bool,
@@ -172,7 +166,7 @@ def save(
                 new += [name] if fresh else []
         segments = [_written(folder, segment, new, memory_map=memory_map) for segment in contents.segments]
         contents = contents.of_segments(segments)
-        files.write(folder / MANIFEST, manifest.describe(contents, encoders, stamp=stamp, **setting._asdict()))
+        files.write(folder / MANIFEST, manifest.describe(contents, encoders, metric=metric, rows=rows, stamp=stamp))
     except BaseException:
         if _stamp(folder) != stamp:
             for name in new:

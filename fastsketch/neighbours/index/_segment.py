@@ -13,7 +13,8 @@ from fastsketch.neighbours.codes import Encoder
 from fastsketch.neighbours.codes._blocks import Blocks, CodeRows
 from fastsketch.neighbours.codes._encoder import kept, restored
 from fastsketch.neighbours.codes._search import estimated_norms
-from fastsketch.neighbours.index._places import Ids, Positions, Runs, ascends, find, with_run
+from fastsketch.neighbours.codes._search_arguments import ascending
+from fastsketch.neighbours.index._places import Ids, Positions, Runs, find, with_run
 
 Mask = NDArray[np.bool_]
 # Names of the arrays of a segment, in memory and in files.
@@ -89,7 +90,7 @@ class Segment:
     @cached_property
     def in_order(self) -> bool:
         """Return whether the ids ascend, so that the order of the rows is that of their ids."""
-        return len(self.runs) == 1 and self.runs[0].order is None if self.runs else ascends(self.ids)
+        return len(self.runs) == 1 and self.runs[0].order is None if self.runs else ascending(self.ids)
 
     @property
     def live_ids(self) -> Ids:
@@ -107,10 +108,10 @@ class Segment:
         """Return where the rows of these ids are, -1 for those that are not here or do not count."""
         if not len(self) or not len(ids):
             return np.full(len(ids), -1, np.int64)
-        found = find(self.runs, self.ids, ids)
+        positions = find(self.runs, self.ids, ids)
         if self.removed is not None:
-            found[(found >= 0) & self.removed[np.maximum(found, 0)]] = -1
-        return found
+            positions[(positions >= 0) & self.removed[np.maximum(positions, 0)]] = -1
+        return positions
 
     def without(self, positions: Positions) -> "Segment":
         """Return the segment with these rows removed, too."""

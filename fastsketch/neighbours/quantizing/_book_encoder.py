@@ -338,9 +338,9 @@ class BookEncoder(Encoder):
 
 def _ascending(arrays: Arrays, name: str) -> Places:
     """Return the array of this name: int32, from 0 in steps of at least 1."""
-    found = arrays.get(name)
-    if found is None or found.ndim != 1 or len(found) < 2 or found.dtype != np.int32:
+    array = arrays.get(name)
+    if array is None or array.ndim != 1 or len(array) < 2 or array.dtype != np.int32:
         raise ValueError(f"array {name!r} must be int32 (n_blocks + 1,)")
-    if found[0] != 0 or (found[1:] <= found[:-1]).any():
+    if array[0] != 0 or (array[1:] <= array[:-1]).any():
         raise ValueError(f"array {name!r} must ascend from 0")
-    return found
+    return array

@@ -50,8 +50,8 @@ class Direction:
             else:  # from levels that are dense where rows are, and from even ones
                 fine = 1 << (bits - NIBBLE)
                 pairs = [self._two(coarse, fine) for coarse in (self._coarse(NIBBLE), self._even(1 << NIBBLE))]
-            found = [Levels(*pair, self._left(np.add.outer(*pair).ravel(), bits)) for pair in pairs]
-            self._found[bits] = min(found, key=lambda levels: levels.left)
+            tried = [Levels(*pair, self._left(np.add.outer(*pair).ravel(), bits)) for pair in pairs]
+            self._found[bits] = min(tried, key=lambda levels: levels.left)
         return self._found[bits]
 
     def _left(self, levels: Array, bits: int) -> float:

@@ -9,7 +9,6 @@ from fastsketch._core.threads import one_blas_thread
 from fastsketch._core.validation import Rows
 from fastsketch._frame.model import Arrays
 from fastsketch._frame.parameters import choice, integer
-from fastsketch._kernels.guard import changes, reads
 from fastsketch.neighbours.codes._encoder import Encoder, kept, restored
 from fastsketch.neighbours.codes._layout import Codes
 from fastsketch.neighbours.codes._search import CodeSearch
@@ -18,8 +17,8 @@ from fastsketch.neighbours.quantizing._training import FACTOR_BYTES, trained
 from fastsketch.neighbours.summaries._block_summary import SummarySetting
 from fastsketch.neighbours.summaries._directions import top_of_moment, top_of_rows
 from fastsketch.neighbours.summaries._forest import BlockNode
-from fastsketch.neighbours.summaries._learner import METHODS, Method, SummaryModel
 from fastsketch.neighbours.summaries._rotation import aligned
+from fastsketch.neighbours.summaries._summary_model import METHODS, Method, SummaryModel
 
 Array = NDArray[np.float64]
 
@@ -140,15 +139,15 @@ class SketchQuantizer(CodeSearch, SummaryModel):
                 f"for the factor, got {self.n_bytes}"
             )
         method, size = self._method_for(d), self._size
-        found = {"fd": size - 1, "exact": MOST_DIRECTIONS}.get(method, size // 2)
-        if 8 * found < self._bits:
+        n_kept = {"fd": size - 1, "exact": MOST_DIRECTIONS}.get(method, size // 2)
+        if 8 * n_kept < self._bits:
             raise ValueError(
-                f"sketch_size={size} keeps {found} directions with method={method!r}: of 8 bits each, too few for "
+                f"sketch_size={size} keeps {n_kept} directions with method={method!r}: of 8 bits each, too few for "
                 f"n_bytes={self.n_bytes}"
             )
         return SummarySetting(
             method=method,
-            n_directions=min(d, found, self._bits),
+            n_directions=min(d, n_kept, self._bits),
             sketch_size=size,
             block_rows=self.block_rows,
             seed=self.seed,
@@ -160,12 +159,6 @@ class SketchQuantizer(CodeSearch, SummaryModel):
         self._merge_summary(other)
 
     # -- reading: never changes the state --------------------------------------------------------------------------
-    @reads
-    def _read(self) -> _LearnedQuantizer:
-        if self._learned is None:
-            self._learned = self._learned_from(self._require_total())
-        return self._learned
-
     @one_blas_thread
     def _learned_from(self, node: BlockNode) -> _LearnedQuantizer:
         assert self._summary is not None  # it has seen rows
@@ -290,16 +283,6 @@ class SketchQuantizer(CodeSearch, SummaryModel):
                 f"encoder must make codes of {self.n_bytes} bytes of rows of {d} features, got "
                 f"{anchor.width} bytes of {anchor.n_features} features"
             )
-
-    @changes
-    def _anchor_at(self, anchor: BookEncoder) -> Self:
-        self._anchor, self._learned = anchor, None
-        return self
-
-    @property
-    def components(self) -> Array:
-        """Return orthonormal principal directions (r, d) float64, the most important first: what may have bits."""
-        return self._read().components.copy()
 
     @property
     def variances(self) -> Array:

@@ -15,9 +15,6 @@ from fastsketch.neighbours.summaries._forest import (
     PART_LEVEL,
     BlockNode,
     Forest,
-    Join,
-    join_moments,
-    join_rows,
     stated_node,
     validate_nodes,
 )
@@ -92,11 +89,14 @@ class BlockSummary:
 
     def __init__(self, setting: SummarySetting, n_features: int, *, dtype: np.dtype[Any]) -> None:
         self.n_features, self.dtype = n_features, dtype
-        leaf, join = _leaf_and_join(setting, n_features, dtype=dtype)
-        reservoir = None
+        plan, place, reservoir = _plan(setting, n_features), setting.place, None
+        if isinstance(plan.block, SizedMap):
+            leaf: Leaf = MappedLeaf(plan.block, n_features, dtype=dtype, index=place)
+        else:
+            leaf = EngineLeaf(plan.block, n_features, block_rows=plan.block_rows, dtype=dtype, index=place)
         if setting.reservoir_size is not None:
             reservoir = Reservoir(setting.reservoir_size, n_features, dtype=dtype, seed=setting.seed)
-        self._held = _Held(leaf, Forest(join), reservoir)
+        self._held = _Held(leaf, Forest(plan.keep), reservoir)
 
     @property
     def n_rows(self) -> int:
@@ -107,11 +107,6 @@ class BlockSummary:
     def block_rows(self) -> int:
         """Return the rows of a block."""
         return self._held.leaf.block_rows
-
-    @property
-    def n_nodes(self) -> int:
-        """Return how many matrices are held beside the block being filled."""
-        return len(self._held.forest.nodes)
 
     # -- learning --------------------------------------------------------------------------------------------------
     def update(self, rows: Any) -> None:
@@ -237,7 +232,7 @@ class BlockSummary:
         """Restore what ``state`` gave and ``validate`` has passed, on a new summary of the same setting."""
         leaf, forest, reservoir = self._held
         leaf.restore(_of_leaf(arrays), state["index"])
-        forest.restore([stated_node(about, arrays, number) for number, about in enumerate(state["nodes"])])
+        forest.nodes = [stated_node(about, arrays, number) for number, about in enumerate(state["nodes"])]
         if reservoir is not None:
             reservoir.restore(arrays["reservoir_rows"], arrays["reservoir_priority"])
 
@@ -299,12 +294,3 @@ def _plan(setting: SummarySetting, n_features: int) -> _Plan:
     q = size // 2
     block_rows = block_rows or max(ROWS_PER_FEATURE * d, 2 * q)
     return _Plan(SizedMap(setting.method, q, block_rows, setting.seed), block_rows, q)
-
-
-def _leaf_and_join(setting: SummarySetting, n_features: int, *, dtype: np.dtype[Any]) -> tuple[Leaf, Join]:
-    """Return an empty leaf, and how nodes join."""
-    plan, place = _plan(setting, n_features), setting.place
-    join = join_moments if plan.keep is None else join_rows(plan.keep)
-    if isinstance(plan.block, SizedMap):
-        return MappedLeaf(plan.block, n_features, dtype=dtype, index=place), join
-    return EngineLeaf(plan.block, n_features, block_rows=plan.block_rows, dtype=dtype, index=place), join

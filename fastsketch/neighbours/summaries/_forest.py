@@ -8,8 +8,7 @@ the same bits (FROSH Algorithm 3 along a tree). At most two nodes of a size wait
 Places: part p of a job holds blocks p 2^32, p 2^32 + 1, ... A part that is sealed is one node of level 32.
 """
 
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Iterable
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -80,54 +79,35 @@ def stated_node(about: dict[str, Any], arrays: dict[str, NDArray[Any]], number: 
     )
 
 
-# (left, right) -> rows and shrinkage of the node that they become
-Join = Callable[[BlockNode, BlockNode], tuple[NDArray[Any], float]]
+def joined(left: BlockNode, right: BlockNode, keep: int | None) -> BlockNode:
+    """Return two nodes as one, in the place of the left one.
 
-
-def correction_row(left: BlockNode, right: BlockNode) -> NDArray[np.float64]:
-    """Return sqrt(W h / (W + h)) (mu' - mu), FROSH Algorithm 3, step 9: the row that centring by one mean adds."""
+    Nodes of rows become at most 2 keep rows: beyond that, one shrink to `keep`. Of exact sums (d, d) `keep` is None.
+    """
     w, h = left.n_rows, right.n_rows
-    return np.sqrt(w / (w + h)) * np.sqrt(h) * (right.mean - left.mean)
-
-
-def joined_mean(left: BlockNode, right: BlockNode) -> NDArray[np.float64]:
-    """Return mean of the rows of both."""
-    return left.mean + right.n_rows / (left.n_rows + right.n_rows) * (right.mean - left.mean)
-
-
-def join_rows(keep: int) -> Join:
-    """Return a join of nodes of rows into one of at most 2 keep rows: beyond that, one shrink to `keep`."""
-    return partial(_join_rows, keep=keep)
-
-
-def _join_rows(left: BlockNode, right: BlockNode, *, keep: int) -> tuple[NDArray[Any], float]:
-    row = correction_row(left, right).astype(left.rows.dtype)
-    rows, delta = np.vstack([left.rows, right.rows, row]), 0.0
-    if len(rows) > 2 * keep:
-        rows, delta = shrink_rows(rows, keep + 1)
-    return rows, left.shrinkage + right.shrinkage + delta
-
-
-def join_moments(left: BlockNode, right: BlockNode) -> tuple[NDArray[Any], float]:
-    """Join exact sums of squares (d, d)."""
-    row = correction_row(left, right)
-    return left.rows + right.rows + np.outer(row, row), 0.0
+    # sqrt(W h / (W + h)) (mu' - mu), FROSH Algorithm 3, step 9: the row that centring by one mean adds
+    row = np.sqrt(w / (w + h)) * np.sqrt(h) * (right.mean - left.mean)
+    mean, shrinkage = left.mean + h / (w + h) * (right.mean - left.mean), left.shrinkage + right.shrinkage
+    if keep is None:
+        rows = left.rows + right.rows + np.outer(row, row)
+    else:
+        rows, delta = np.vstack([left.rows, right.rows, row.astype(left.rows.dtype)]), 0.0
+        if len(rows) > 2 * keep:
+            rows, delta = shrink_rows(rows, keep + 1)
+        shrinkage += delta
+    return BlockNode(left.start, left.level, rows, mean, w + h, shrinkage)
 
 
 class Forest:
-    """The nodes that a model holds, in the order of their places."""
+    """The nodes that a model holds, in the order of their places; `keep`: see ``joined``."""
 
-    def __init__(self, join: Join, nodes: Iterable[BlockNode] = ()) -> None:
-        self._join = join
+    def __init__(self, keep: int | None, nodes: Iterable[BlockNode] = ()) -> None:
+        self._keep = keep
         self.nodes = list(nodes)
 
     def copy(self) -> "Forest":
         """Return an independent forest: nodes are shared, as none changes."""
-        return Forest(self._join, self.nodes)
-
-    def restore(self, nodes: list[BlockNode]) -> None:
-        """Take the nodes of another forest."""
-        self.nodes = nodes
+        return Forest(self._keep, self.nodes)
 
     def add(self, node: BlockNode) -> None:
         """Put one node in and let neighbours join; ValueError if its blocks are there already."""
@@ -148,12 +128,8 @@ class Forest:
             done.append(node)
             while len(done) > 1 and _siblings(done[-2], done[-1]):
                 right, left = done.pop(), done.pop()
-                done.append(self._joined(left, right)._replace(start=left.start, level=left.level + 1))
+                done.append(joined(left, right, self._keep)._replace(level=left.level + 1))
         return done
-
-    def _joined(self, left: BlockNode, right: BlockNode) -> BlockNode:
-        rows, shrinkage = self._join(left, right)
-        return BlockNode(left.start, left.level, rows, joined_mean(left, right), left.n_rows + right.n_rows, shrinkage)
 
     def seal(self) -> None:
         """Make every part one node: no block may follow in it, and its neighbours can join it."""
@@ -193,7 +169,7 @@ class Forest:
         """Join nodes from the last, which are the small ones in a stream, to the first."""
         total = nodes[-1]
         for node in nodes[-2::-1]:
-            total = self._joined(node, total)
+            total = joined(node, total, self._keep)
         return total
 
 

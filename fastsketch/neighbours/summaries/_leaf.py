@@ -1,7 +1,7 @@
 """The block that a model is filling: by a random map, by Frequent Directions, or as an exact sum."""
 
 from math import frexp, ldexp
-from typing import Any, Protocol, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,56 +17,6 @@ Arrays = dict[str, NDArray[Any]]
 MOST_EXPONENT = 400
 
 
-class Leaf(Protocol):
-    """A block that is being filled with at most `block_rows` rows."""
-
-    @property
-    def index(self) -> int:
-        """Return the place of the block."""
-        ...
-
-    @property
-    def n_rows(self) -> int:
-        """Return the number of rows taken so far."""
-        ...
-
-    @property
-    def block_rows(self) -> int:
-        """Return the rows of a complete block."""
-        ...
-
-    def atomic(self, n: int) -> bool:
-        """Return whether a batch of n rows is taken or refused as a whole, and leaves room."""
-        ...
-
-    def add(self, rows: NDArray[Any], *, offset: int = 0) -> int:
-        """Take rows until the block is complete; return how many.
-
-        Raises ValueError naming the first row, counted from -offset, that cannot be taken.
-        """
-        ...
-
-    def node(self) -> BlockNode:
-        """Return the block as a node; the leaf is used up until it restarts."""
-        ...
-
-    def restart(self, index: int) -> None:
-        """Begin another block."""
-        ...
-
-    def copy(self) -> Self:
-        """Return an independent leaf in the same state."""
-        ...
-
-    def arrays(self) -> Arrays:
-        """Return everything that a resume needs, by name: views."""
-        ...
-
-    def restore(self, arrays: Arrays, index: int) -> None:
-        """Take the arrays that another leaf gave."""
-        ...
-
-
 class MappedLeaf(MappedBlock):
     """A block that becomes q rows by a random map: FROSH and its relatives."""
 
@@ -78,9 +28,9 @@ class MappedLeaf(MappedBlock):
         return n < self.room and self.fits_step(n)
 
     def node(self) -> BlockNode:
-        found = self.close()
-        assert found.mean is not None  # the block is centred
-        return BlockNode(self.index, 0, found.rows, found.mean, found.n_rows, 0.0)
+        mapped = self.close()
+        assert mapped.mean is not None  # the block is centred
+        return BlockNode(self.index, 0, mapped.rows, mapped.mean, mapped.n_rows, 0.0)
 
 
 class EngineLeaf:
@@ -98,9 +48,14 @@ class EngineLeaf:
         return self._engine.n_rows
 
     def atomic(self, n: int) -> bool:
-        return n < self.block_rows - self.n_rows  # the engine sees to it
+        """Return whether a batch of n rows is taken or refused as a whole, and leaves room: the engine sees to it."""
+        return n < self.block_rows - self.n_rows
 
     def add(self, rows: NDArray[Any], *, offset: int = 0) -> int:
+        """Take rows until the block is complete; return how many.
+
+        Raises ValueError naming the first row, counted from -offset, that cannot be taken.
+        """
         rows = rows[: self.block_rows - self.n_rows]
         if isinstance(self._engine, ExactEngine):
             top = frexp(float(np.abs(rows).max(initial=0.0)))[1]  # a NaN or an infinity is left to the engine
@@ -113,6 +68,7 @@ class EngineLeaf:
         return len(rows)
 
     def node(self) -> BlockNode:
+        """Return the block as a node; the leaf is used up until it restarts."""
         engine = self._engine
         n, unit = engine.n_rows, ldexp(1.0, engine.exponent)
         with np.errstate(over="ignore", under="ignore"):
@@ -138,3 +94,7 @@ class EngineLeaf:
     def restore(self, arrays: Arrays, index: int) -> None:
         self.index = index
         self._engine.restore(arrays)
+
+
+# A block that is being filled with at most `block_rows` rows.
+Leaf = MappedLeaf | EngineLeaf

@@ -144,7 +144,7 @@ def random_split(X: Any, share: float = 0.2, *, seed: int = 0) -> Split:
     csr = _events(X)
     held = np.zeros(csr.nnz, bool)
     held[_first(_keys(seed, 0, csr.nnz), _number(share, csr.nnz, "events"))] = True
-    return _parts(csr, held)
+    return parted(csr, held)
 
 
 def leave_one_out(X: Any, seed: int = 0, *, times: ArrayLike | None = None) -> Split:
@@ -190,7 +190,7 @@ def leave_one_out(X: Any, seed: int = 0, *, times: ArrayLike | None = None) -> S
     several = np.diff(csr.indptr) > 1
     held = np.zeros(csr.nnz, bool)
     held[order[csr.indptr[1:][several] - 1]] = True
-    return _parts(csr, held)
+    return parted(csr, held)
 
 
 def time_split(X: Any, times: ArrayLike, *, share: float = 0.2) -> TimeSplit:
@@ -236,7 +236,7 @@ def time_split(X: Any, times: ArrayLike, *, share: float = 0.2) -> TimeSplit:
     held = when > last
     if not held.any():
         raise ValueError(f"times: the newest {number} of {csr.nnz} events are all of one moment, {last}")
-    return TimeSplit(*_parts(csr, held), last)
+    return TimeSplit(*parted(csr, held), last)
 
 
 def user_split(X: Any, users: float = 0.2, *, shown: float = 0.8, seed: int = 0) -> UserSplit:
@@ -298,7 +298,7 @@ def user_split(X: Any, users: float = 0.2, *, shown: float = 0.8, seed: int = 0)
     most = np.clip(np.rint(shown * n), 1, n - 1)
     hidden = np.zeros(held.nnz, bool)
     hidden[order] = np.arange(held.nnz) - start[own] >= most[own]
-    return UserSplit(csr[rest], *_parts(held, hidden), rest, chosen)
+    return UserSplit(csr[rest], *parted(held, hidden), rest, chosen)
 
 
 # -- events ------------------------------------------------------------------------------------------------------------
@@ -338,7 +338,8 @@ def _users(csr: Any) -> Places:
     return np.repeat(np.arange(csr.shape[0], dtype=np.intp), np.diff(csr.indptr))
 
 
-def _parts(csr: Any, held: NDArray[np.bool_]) -> Split:
+def parted(csr: Any, held: NDArray[np.bool_]) -> Split:
+    """Return the stored entries of a CSR matrix that are not held out, and those that are."""
     return Split(_kept(csr, ~held), _kept(csr, held))
 
 

@@ -10,6 +10,7 @@ import fastsketch as fs
 from fastsketch._kernels.io import arrow as kernel
 from fastsketch.data import SourceError
 from fastsketch.data.sources import _ipc, _parquet, _pieces, _source, open_rows
+from fastsketch.data.sources._arrays import ArraySource
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -579,11 +580,8 @@ def test_strings_beside_the_rows_that_begin_beyond_their_text(is_file, tmp_path)
 
 
 def test_fewer_rows_than_a_file_states_are_an_error():
-    rows = matrix(10)
-    piece = _pieces.OfArray(rows)
-    found = _pieces.chunks_of(
-        [piece, piece], skip=3, n_rows=20, n_features=7, dtype=rows.dtype, name="x.parquet", first=5
-    )
+    piece = _pieces.OfArray(matrix(10))
+    found = _pieces.chunks_of([piece, piece], ArraySource(matrix(25), name="x.parquet"), 5, skip=3)
     with pytest.raises(SourceError, match=r"x\.parquet is damaged: its rows end after 22, it states 25"):
         list(found)
     with pytest.raises(ValueError, match="shorter"):

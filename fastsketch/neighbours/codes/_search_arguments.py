@@ -5,24 +5,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastsketch._core.validation import as_integer
+from fastsketch._core.validation import as_integer, no_mask
 
 Places = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 # Less than one of so many codes is few.
 FEW = 16
+# Ids that an error names.
+SHOWN = 5
 
 
 def as_ids(ids: ArrayLike | None, n: int, name: str = "ids") -> Places | None:
     """Return int64 (n,) without duplicates, or None; TypeError or ValueError names the first fault."""
     if ids is None:
         return None
-    out = _integers(ids, name)
+    out = as_integers(ids, name)
     if len(out) != n:
         raise ValueError(f"{name} must have one entry for each of the {n} codes, got {len(out)}")
-    _refuse_duplicates(out, name)
-    return out
+    return different(out, name)
 
 
 def allowed(allow: ArrayLike | None, n: int, ids: Places | None, name: str = "allow") -> Mask | None:
@@ -36,8 +37,7 @@ def allowed(allow: ArrayLike | None, n: int, ids: Places | None, name: str = "al
         if given.shape != (n,):
             raise ValueError(f"{name} as a mask must have one entry for each of the {n} codes, got shape {given.shape}")
         return np.ascontiguousarray(given)
-    wanted = _integers(given, name)
-    _refuse_duplicates(wanted, name)
+    wanted = different(as_integers(given, name), name)
     mask = np.zeros(n, np.bool_)
     mask[_places(wanted, n, ids, name)] = True
     return mask
@@ -84,8 +84,8 @@ def _places(wanted: Places, n: int, ids: Places | None, name: str) -> Places:
     return places
 
 
-def _integers(values: ArrayLike, name: str) -> Places:
-    """Return int64 (n,)."""
+def as_integers(values: ArrayLike, name: str) -> Places:
+    """Return int64 (n,); TypeError or ValueError for what is none."""
     if isinstance(values, np.ma.MaskedArray):
         raise TypeError(f"{name} must not be a masked array")
     out: NDArray[Any] = np.asarray(values)
@@ -94,16 +94,22 @@ def _integers(values: ArrayLike, name: str) -> Places:
     if out.size == 0:
         return np.zeros(0, np.int64)
     if out.dtype.kind not in "iu":
-        raise TypeError(f"{name} must be integers, got dtype {out.dtype}")
+        raise TypeError(f"{name} must be integers, got dtype {out.dtype}{no_mask(out)}")
     if out.dtype.kind == "u" and out.max() > np.iinfo(np.int64).max:
         raise ValueError(f"{name} must be below 2**63, got {out.max()}")
     return np.ascontiguousarray(out, np.int64)
 
 
-def _refuse_duplicates(values: Places, name: str) -> None:
-    if ascending(values):
-        return
-    ordered = np.sort(values)
-    same = ordered[1:] == ordered[:-1]
-    if same.any():
-        raise ValueError(f"{name} must be different, got {int(ordered[1:][same][0])} more than once")
+def different(values: Places, name: str = "ids") -> Places:
+    """Return the same values; ValueError that lists those that come twice."""
+    if not ascending(values):
+        ordered = np.sort(values)
+        twice = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
+        if len(twice):
+            raise ValueError(f"{name} must be different, got {shown(twice)} more than once")
+    return values
+
+
+def shown(ids: Places) -> str:
+    """Return the first of some ids, for an error."""
+    return ", ".join(map(str, ids[:SHOWN].tolist())) + (", ..." if len(ids) > SHOWN else "")

@@ -26,8 +26,8 @@ RESERVOIR_ROWS = 2000
 class SummaryModel(MergeableModel, abstract=True):
     """Base of the models that are a function of a ``BlockSummary``: a subclass reads it.
 
-    It declares how many directions it needs (``_setting``), keeps what it has learned in ``_learned``, which the frame
-    forgets as soon as rows come in, and defines ``_merge`` as ``_merge_summary``: models of one class alone merge.
+    It declares how many directions it needs (``_setting``), learns from the summary (``_learned_from``) what is kept in
+    ``_learned`` until rows come in, and defines ``_merge`` as ``_merge_summary``: models of one class alone merge.
     """
 
     _MAY_DIFFER: ClassVar = frozenset({"part", "first_block", "dtype"})
@@ -48,6 +48,10 @@ class SummaryModel(MergeableModel, abstract=True):
     @property
     def _size(self) -> int:
         """Return the l in use."""
+        raise NotImplementedError
+
+    def _learned_from(self, node: BlockNode) -> Any:
+        """Return what the model answers by, its ``node`` and ``components`` among it."""
         raise NotImplementedError
 
     def _begin(self) -> None:
@@ -170,6 +174,23 @@ class SummaryModel(MergeableModel, abstract=True):
         if node is None:
             raise ValueError("the model has seen no rows: call update first")
         return node
+
+    @reads
+    def _read(self) -> Any:
+        """Return what has been learned so far, or ValueError without rows."""
+        if self._learned is None:
+            self._learned = self._learned_from(self._require_total())
+        return self._learned
+
+    @changes
+    def _anchor_at(self, anchor: Any) -> Self:
+        self._anchor, self._learned = anchor, None
+        return self
+
+    @property
+    def components(self) -> np.ndarray:
+        """Return orthonormal principal directions (r, d) float64, the most important first: what may have bits."""
+        return self._read().components.copy()
 
     @property
     def mean(self) -> np.ndarray | None:
