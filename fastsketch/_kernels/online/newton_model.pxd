@@ -10,24 +10,6 @@ from fastsketch._kernels.online.basis cimport Basis, add
 from fastsketch._kernels.online.numbers cimport LOSS, MISTAKES, RANK, ROUND, ROWS
 from fastsketch._kernels.pool cimport fs_blas_alone
 
-cdef enum:
-    # how a round ended
-    LEARNED = 0
-    BAD = 1                      # numbers would leave their range: nothing has changed
-    FAILED = 2                   # a factorisation of the small space did
-
-# Of projection.py, which says what each computes.
-ctypedef double (*step_length_t)(double slope, double f, double h, double z, int64_t project) noexcept nogil
-ctypedef void (*bordered_inverse_t)(int64_t k, int64_t ld, double c, double f, double alpha, const double* q,
-                                    double* inverse) noexcept nogil
-ctypedef double (*flat_steps_t)(int64_t k, double share, const double* values, const double* p, double* first,
-                                double* second) noexcept nogil
-ctypedef void (*flat_projection_t)(int64_t k, double z, double x_square, double h, const double* p,
-                                   const double* first, double* out) noexcept nogil
-ctypedef void (*less_rank_one_t)(int64_t d, double f, const double* q, double* inverse) noexcept nogil
-ctypedef void (*lower_solve_t)(int64_t m, int64_t width, int64_t ld_lower, const double* lower, int64_t ld,
-                               double* rows) noexcept nogil
-
 
 cdef inline double mu() noexcept nogil:
     return 0.125                 # C = 1: the curvature constant of the losses, RFD paper, section 6.2
@@ -41,7 +23,6 @@ cdef struct Model:
     double loss_scale            # in the weights of the examples
     double* base
     double* scalar
-    double* fading
     double decay
     int64_t* count
     # rows
@@ -79,12 +60,6 @@ cdef struct Model:
     double extra                 # multiple of x that base is to get
     double curve                 # of the loss, by_loss
     double times                 # the weight of the example without loss_scale: as if it had come so many times
-    step_length_t step_length
-    bordered_inverse_t bordered_inverse
-    flat_steps_t flat_steps
-    flat_projection_t flat_projection
-    less_rank_one_t less_rank_one
-    lower_solve_t lower_solve
 
 
 # -- small products ----------------------------------------------------------------------------------------------------
@@ -187,6 +162,21 @@ cdef inline double factor_of(const Model* s, double slope, double faded) noexcep
 cdef inline double over(double z) noexcept nogil:
     # the end of the interval that z has left, or z
     return 1.0 if z > 1 else -1.0 if z < -1 else z
+
+
+cdef inline double excess(double z) noexcept nogil:
+    # how far z has left the interval
+    return z - 1 if z > 1 else z + 1 if z < -1 else 0.0
+
+
+cdef inline double step_length(double slope, double f, double h, double z, bint project) noexcept nogil:
+    """Return how far w moves along H^-1 x: -slope f with h = x'H^-1 x of the old H and f = 1 for the new one, then
+    projected.
+
+    project: whether w is to end where |w'x| <= 1, by the shortest way in the norm of H.
+    """
+    cdef double left = excess(z - slope * f * h) if project else 0
+    return -slope * f - (left / h if left != 0 and h > 0 else 0.0)
 
 
 cdef inline double score(Model* s, Py_ssize_t r) noexcept nogil:
