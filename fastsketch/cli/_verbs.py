@@ -476,11 +476,11 @@ def _demo(parser: Parser) -> None:
     )
 
 
-@verb("warm-up", "_warm_up.warm_up", help="compile what first fits compile, for containers")
+@verb("warm-up", "_warm_up.warm_up", help="compile what first updates and fits compile, for containers")
 def _warm_up(parser: Parser) -> None:
-    """Compile the loops that the first fit of a LowRankModel compiles, and keep them in NUMBA_CACHE_DIR or the user's
-    cache folder. Run it once where the image of a container is made: its processes then read them, also where nothing
-    can be written.
+    """Compile the loops that the first update of a SketchedNewton or the first fit of a LowRankModel compiles, and keep
+    them in NUMBA_CACHE_DIR or the user's cache folder. Run it once where the image of a container is made: its
+    processes then read them, also where nothing can be written.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""warm-up: compile once, where a container's image is made, what a first fit compiles."""
+"""warm-up: compile once, where a container's image is made, what a first update or fit compiles."""
 
 import time
 from argparse import Namespace
@@ -11,9 +11,11 @@ def warm_up(args: Namespace) -> None:
     """Compile everything that any model compiles, and say what is kept, and where."""
     from fastsketch._kernels import jit
     from fastsketch._kernels.lowrank import products
+    from fastsketch._kernels.online import projection
 
     begun = time.perf_counter()
     with limited(args.threads):
+        projection.addresses(*(function.__name__ for function in projection.SIGNATURES))
         for function in products.FUNCTIONS:
             for dtype in ("float32", "float64"):
                 products.address(function.__name__, dtype)

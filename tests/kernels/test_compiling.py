@@ -11,6 +11,7 @@ import pytest
 
 import fastsketch
 from fastsketch.online._adaptive_subgradient import METHODS
+from tests.helpers import some
 
 pytest.importorskip("numba")
 
@@ -49,17 +50,18 @@ def test_nothing_is_kept_beside_the_package(package):
     """An uninstall removes what an install brought: the user's folder of caches has the rest."""
     env, home = package
     installed = set((home.parent / "lib").rglob("*"))
-    counts = eval(child(LOW_RANK + COUNTS, env))
+    counts = eval(child(NEWTON + ";" + LOW_RANK + COUNTS, env))
     assert counts["kept"] > 0 and list(home.rglob("*.nbi"))
     assert set((home.parent / "lib").rglob("*")) == installed
 
 
-def test_no_writable_folder_is_no_error(package):
+@pytest.mark.parametrize("code", some([NEWTON, LOW_RANK], 1))
+def test_no_writable_folder_is_no_error(package, code):
     """A home that is a file: permissions would not stop root."""
     env, home = package
     home.rmdir()
     home.write_text("not a folder")
-    counts = eval(child(LOW_RANK + COUNTS, env))
+    counts = eval(child(code + COUNTS, env))
     assert counts["compiled"] > 0 and counts["kept"] == counts["read"] == 0
 
 
@@ -71,7 +73,7 @@ def test_a_full_disk_is_no_error(package):
         "def save(*_): raise OSError(errno.ENOSPC, 'No space left on device')\n"
         "FunctionCache.save_overload = save\n"
     )
-    counts = eval(child(full + LOW_RANK + COUNTS, env))
+    counts = eval(child(full + NEWTON + ";" + LOW_RANK + COUNTS, env))
     assert counts["compiled"] > 0 and counts["kept"] == 0
 
 
@@ -82,18 +84,18 @@ def test_what_a_warm_up_kept_is_read_where_nothing_can_be_written(package):
     assert set(said["folders"]) == {str(path.parent) for path in home.rglob("*.nbi")} and said["kept"] > 0
     # numba makes a file in a folder to see whether it can be written to: here it cannot
     no_files = "import tempfile\ndef none(*_, **__): raise OSError('read-only')\ntempfile.TemporaryFile = none\n"
-    counts = eval(child(no_files + LOW_RANK + COUNTS, env))
+    counts = eval(child(no_files + NEWTON + ";" + LOW_RANK + COUNTS, env))
     assert counts["read"] > 0 and counts["compiled"] == 0, counts
 
 
 def test_a_damaged_cache_is_passed_over(package):
     env, home = package
-    child(LOW_RANK, env)
+    child(NEWTON, env)
     kept = list(home.rglob("*.nb*"))
     assert kept
     for path in kept:
         path.write_bytes(b"damaged")
-    counts = eval(child(LOW_RANK + COUNTS, env))
+    counts = eval(child(NEWTON + COUNTS, env))
     assert counts["compiled"] > 0
 
 
@@ -121,8 +123,6 @@ WITHOUT_NUMBA = [
     ],
     "from scipy import sparse; papers.AdaptiveSubgradient(4).update(sparse.eye_array(8).tocsr(), np.ones(8))",
     "import fastsketch.reference.baselines as b; b.LSH(2).update(np.eye(8)); b.PCAHash(2).update(np.eye(8))",
-    NEWTON,
-    NEWTON.replace("np.eye(8)", "sparse.eye_array(8).tocsr()"),
     "fs.load(fs.FrequentDirections(4).update(np.eye(8)).save('s.fsk') or 's.fsk')",
     COMMANDS,
     "from fastsketch.cli._parser import top_parser; top_parser()",
@@ -143,38 +143,40 @@ def test_answers_of_a_low_rank_model_need_no_numba(tmp_path):
     assert child(code) == "False"
 
 
+@pytest.mark.covering(1)
+@pytest.mark.parametrize("code", [NEWTON, NEWTON.replace("np.eye(8)", "scipy.sparse.eye(8, format='csr')"), LOW_RANK])
 @pytest.mark.parametrize("broken", [False, True])
-def test_without_numba_an_error_says_what_needs_it(tmp_path, broken):
+def test_without_numba_an_error_says_what_needs_it(tmp_path, code, broken):
     """Absent, or there and not to be imported: numba refuses releases of numpy that it does not know."""
     hide = "sys.modules['numba'] = None\n"
     if broken:
         (tmp_path / "numba.py").write_text("raise ImportError('Numba needs NumPy 1 or less')")
         hide = f"sys.path.insert(0, {str(tmp_path)!r})\n"
-    made, call = LOW_RANK.split(").", 1)
+    made, call = code.split(").", 1)
     code = (
-        f"{hide}model = {made})\n"
+        f"import scipy.sparse\n{hide}model = {made})\n"
         f"try: model.{call}\nexcept ImportError as error: print(error)\nelse: print('no error')\n"
         "print(model)"
     )
     said = child(code)
-    assert "fits of LowRankModel need numba, which cannot be imported" in said
+    assert "updates of SketchedNewton and fits of LowRankModel need numba, which cannot be imported" in said
     assert "pip install numba" in said and ("Numba needs NumPy" in said) == broken
 
 
-def test_a_model_that_numba_was_not_there_for_goes_on():
-    """The refused fit is as if it had never come."""
+def test_a_model_that_numba_was_not_there_for_goes_on(tmp_path):
+    """The refused batch is as if it had never come."""
     code = (
-        f"other = {LOW_RANK}\nmodel = fs.LowRankModel(2, sweeps=1)\n"
+        "rows, targets = np.eye(8), np.array([1.0, -1.0] * 4)\n"
+        "model, other = papers.SketchedNewton(4), papers.SketchedNewton(4).update(rows, targets)\n"
         "kept = {name: sys.modules.pop(name) for name in list(sys.modules) if name.split('.')[0] == 'numba'}\n"
-        "for name in ('jit', 'lowrank.products', 'lowrank.losses_jit'): kept['fastsketch._kernels.' + name] = "
+        "for name in ('jit', 'online.projection'): kept['fastsketch._kernels.' + name] = "
         "sys.modules.pop('fastsketch._kernels.' + name)\n"
         "sys.modules['numba'] = None\n"
-        "x = np.arange(30.0).reshape(6, 5)\n"
-        "try: model.fit(x)\nexcept ImportError: print('refused')\n"
+        "try: model.update(rows, targets)\nexcept ImportError: print('refused', model.n_rows)\n"
         "sys.modules.update(kept)\n"
-        "print(np.array_equal(model.fit(x).predict_block([0]), other.predict_block([0])))"
+        "print(np.array_equal(model.update(rows, targets).coef, other.coef))"
     )
-    assert child(code) == "refused\nTrue"
+    assert child(code) == "refused 0\nTrue"
 
 
 def test_what_needs_no_numba_works_without():

@@ -3,7 +3,7 @@
 Between shrinks H = B'B + alpha I with B = [F Z'; C X], where Z (d x r) holds what earlier shrinks kept, X the rows
 appended since, unscaled, and C = diag(factors) their sqrt(mu + eta) * slope. The model is w = base + Z b + X'e. A round
 changes b and e alone: with the inner products Z'x, X x, x'x, base'x of the new row everything else is of size at most
-2 m. Only a shrink touches Z and base.
+2 m. Only a shrink touches Z and base. How far a step goes, and how M changes, is in _kernels/online/projection (Numba).
 
     frame (k, k)  F in its upper left r x r; unused rows and columns zero
     small (k, k)  K = B B';   inverse (k, k)  M = (K + alpha I)^-1 while alpha > 0
@@ -28,10 +28,11 @@ from fastsketch._kernels.linalg.blas cimport blas_int
 from fastsketch._kernels.linalg.dots cimport fs_dots_d
 from fastsketch._kernels.online.basis cimport add, add_row, keep_row, row_dot, row_products, seen_with
 from fastsketch._kernels.online.newton_mixed cimport mixed_round
-from fastsketch._kernels.online.newton_model cimport Model
+from fastsketch._kernels.online.newton_model cimport (Model, bordered_inverse_t, flat_projection_t, flat_steps_t,
+                                                      step_length_t)
 from fastsketch._kernels.online.newton_rows cimport LEAST, WIDE, rebase_dense, rebase_sparse
 from fastsketch._kernels.online.newton_shrinking cimport fade, shrinking_round
-from fastsketch._kernels.online.numbers cimport BOTH, CURRENT, NEXT, RANK, ROWS, SEEN, StateArrays, place
+from fastsketch._kernels.online.numbers cimport ALPHA, BOTH, CURRENT, NEXT, RANK, ROWS, SEEN, StateArrays, place
 from fastsketch._kernels.pool cimport fs_blas_alone, fs_pool_from, fs_pool_parts, fs_pool_run, join
 
 import numpy as np
@@ -222,11 +223,29 @@ cdef class NewtonRounds(StateArrays):
         s.base, s.scalar = <double*> self.pointer_to(state.base, b"d"), <double*> self.pointer_to(state.scalar, b"d")
         s.count = <int64_t*> self.pointer_to(state.count, b"l")
         s.decay, s.d = setting.decay, state.base.shape[0]
+        self.take_steps(s.scalar[ALPHA] == 0)
         self.take_rows(state.rows, state.sparse)
         self.take_space(state.space)
         n = lay_out(s, NULL, state.sparse)
         self.scratch = np.zeros(n)
         lay_out(s, &self.scratch[0], state.sparse)
+
+    cdef int take_steps(self, bint singular) except -1:
+        # only what this model may need: each takes a tenth of a second where nothing compiled is kept
+        from fastsketch._kernels.online.projection import addresses
+
+        cdef Model* s = &self.s
+        cdef size_t address = addresses("step_length")[0]
+        s.step_length = <step_length_t> address
+        if not s.mixed:
+            address = addresses("bordered_inverse")[0]
+            s.bordered_inverse = <bordered_inverse_t> address
+        if not s.mixed and singular:
+            address = addresses("flat_steps")[0]
+            s.flat_steps = <flat_steps_t> address
+            address = addresses("flat_projection")[0]
+            s.flat_projection = <flat_projection_t> address
+        return 0
 
     cdef int take_rows(self, rows, bint sparse) except -1:
         cdef Model* s = &self.s

@@ -5,8 +5,7 @@ from libc.string cimport memcpy, memset
 from fastsketch._kernels.linalg.blas cimport gesv, potrf, trtri
 from fastsketch._kernels.losses cimport finite
 from fastsketch._kernels.online.basis cimport add
-from fastsketch._kernels.online.newton_model cimport (Model, begin, factor_of, matrix_times, over, score, step_length,
-                                                      teaches)
+from fastsketch._kernels.online.newton_model cimport Model, begin, factor_of, matrix_times, over, score, teaches
 from fastsketch._kernels.online.numbers cimport ALPHA, APPENDED, ROWS
 from fastsketch._kernels.pool cimport fs_blas_alone
 
@@ -85,7 +84,7 @@ cdef inline bint mixed_round(Model* s, double y, double weight, const double* rh
     if not begin(s, y, weight, at, &slope):
         return False
     if at != z:
-        step = step_length(0, 1, h, z, True)
+        step = s.step_length(0, 1, h, z, True)
         add_mixed(s, -step / alpha, n)
         s.extra = step / alpha
     z = out[0] = at
@@ -124,7 +123,7 @@ cdef inline bint mixed_round(Model* s, double y, double weight, const double* rh
             s.bx[i] += c * s.x_square * rho[i]
     if not mixed_solve(s, &h):
         return False
-    step = step_length(slope, 1, h, z, s.same)
+    step = s.step_length(slope, 1, h, z, s.same)
     add_mixed(s, -step / alpha, n + 1)
     s.e[n] += step / alpha
     if n + 1 == s.k:

@@ -10,6 +10,15 @@ from fastsketch._kernels.online.basis cimport Basis, add
 from fastsketch._kernels.online.numbers cimport LOSS, MISTAKES, RANK, ROUND, ROWS
 from fastsketch._kernels.pool cimport fs_blas_alone
 
+# Of projection.py, which says what each computes.
+ctypedef double (*step_length_t)(double slope, double f, double h, double z, int64_t project) noexcept nogil
+ctypedef void (*bordered_inverse_t)(int64_t k, int64_t ld, double c, double f, double alpha, const double* q,
+                                    double* inverse) noexcept nogil
+ctypedef double (*flat_steps_t)(int64_t k, double share, const double* values, const double* p, double* first,
+                                double* second) noexcept nogil
+ctypedef void (*flat_projection_t)(int64_t k, double z, double x_square, double h, const double* p,
+                                   const double* first, double* out) noexcept nogil
+
 
 cdef inline double mu() noexcept nogil:
     return 0.125                 # C = 1: the curvature constant of the losses, RFD paper, section 6.2
@@ -60,6 +69,10 @@ cdef struct Model:
     double extra                 # multiple of x that base is to get
     double curve                 # of the loss, by_loss
     double times                 # the weight of the example without loss_scale: as if it had come so many times
+    step_length_t step_length
+    bordered_inverse_t bordered_inverse
+    flat_steps_t flat_steps
+    flat_projection_t flat_projection
 
 
 # -- small products ----------------------------------------------------------------------------------------------------
@@ -162,21 +175,6 @@ cdef inline double factor_of(const Model* s, double slope, double faded) noexcep
 cdef inline double over(double z) noexcept nogil:
     # the end of the interval that z has left, or z
     return 1.0 if z > 1 else -1.0 if z < -1 else z
-
-
-cdef inline double excess(double z) noexcept nogil:
-    # how far z has left the interval
-    return z - 1 if z > 1 else z + 1 if z < -1 else 0.0
-
-
-cdef inline double step_length(double slope, double f, double h, double z, bint project) noexcept nogil:
-    """Return how far w moves along H^-1 x: -slope f with h = x'H^-1 x of the old H and f = 1 for the new one, then
-    projected.
-
-    project: whether w is to end where |w'x| <= 1, by the shortest way in the norm of H.
-    """
-    cdef double left = excess(z - slope * f * h) if project else 0
-    return -slope * f - (left / h if left != 0 and h > 0 else 0.0)
 
 
 cdef inline double score(Model* s, Py_ssize_t r) noexcept nogil:

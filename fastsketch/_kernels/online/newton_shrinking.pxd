@@ -5,64 +5,14 @@ from libc.stdint cimport int64_t
 from libc.string cimport memset
 
 from fastsketch._kernels.losses cimport dot, finite
-from fastsketch._kernels.online.basis cimport add
-from fastsketch._kernels.online.newton_model cimport (Model, add_basis, begin, decompose, excess, factor_of,
-                                                      matrix_times, over, score, step_length, teaches,
-                                                      times_basis, transposed_times)
+from fastsketch._kernels.online.newton_model cimport (Model, add_basis, begin, decompose, factor_of, matrix_times, over,
+                                                      score, teaches, times_basis, transposed_times)
 from fastsketch._kernels.online.numbers cimport (ALPHA, FADED, FLOOR, LOSS, MISTAKES, RANK, ROUND, ROWS,
                                                  SHRINKAGE, TAKEN)
 
 
 cdef inline double rank_share() noexcept nogil:
     return 1e-10                 # eigenvalues of K below this share of the largest are zero
-
-
-cdef inline double null_share() noexcept nogil:
-    return 1e-9                  # x has a part in the null space of H if its square exceeds this share of that of x
-
-
-cdef inline void bordered_inverse(Py_ssize_t k, Py_ssize_t ld, double c, double f, double alpha, const double* q,
-                                  double* inverse) noexcept nogil:
-    """Extend M = (K + alpha I)^-1 to K with a border, the row c x: q = M B x, f = 1 / (1 + c^2 h); M (k + 1, k + 1)."""
-    cdef double corner = f / alpha
-    cdef Py_ssize_t i
-    for i in range(k):
-        add(k, c * c * corner * q[i], q, inverse + i * ld)
-        inverse[i * ld + k] = inverse[k * ld + i] = -c * corner * q[i]
-    inverse[k * ld + k] = corner
-
-
-cdef inline double flat_steps(Py_ssize_t k, double share, const double* values, const double* p, double* first,
-                              double* second) noexcept nogil:
-    """Compute first = L^-1 p, second = L^-2 p for p = U'B x, L the values (ascending) that count; return x'H^+ x."""
-    cdef Py_ssize_t i
-    cdef double h = 0
-    for i in range(k):
-        first[i] = second[i] = 0
-        if values[i] > share * values[k - 1]:
-            h += (p[i] / values[i]) * (p[i] / values[i])
-            first[i], second[i] = p[i] / values[i], p[i] / (values[i] * values[i])
-    return h
-
-
-cdef inline void flat_projection(Py_ssize_t k, double z, double x_square, double h, const double* p,
-                                 const double* first, double* out) noexcept nogil:
-    """Compute a step where H = B'B has no inverse: w += out[0] B'U first + out[1] B'U second + out[2] x, into |w'x| <=
-    1.
-
-    first = L^-1 p, second = L^-2 p; a part of x in the null space of H costs nothing, so the way goes along it.
-    """
-    cdef double inside = 0, null
-    cdef Py_ssize_t i
-    out[0] = out[1] = out[2] = 0
-    for i in range(k):
-        inside += p[i] * first[i]
-    null = x_square - inside
-    if null > null_share() * x_square:
-        # w -= excess / null (x - B'K^+ B x)
-        out[0], out[2] = excess(z) / null, -excess(z) / null
-    elif h > 0:
-        out[1] = -excess(z) / h
 
 
 cdef inline void add_eigen(Model* s, Py_ssize_t k, const double* f, Py_ssize_t n) noexcept nogil:
@@ -124,15 +74,15 @@ cdef inline bint project_ahead(Model* s, double z) noexcept nogil:
     if alpha > 0:
         matrix_times(k, k, s.inverse, s.k, s.bx, s.q)
         h = (s.x_square - dot(k, s.bx, s.q)) / alpha
-        step = step_length(0, 1, h, z, True)
+        step = s.step_length(0, 1, h, z, True)
         add_basis(s, -step / alpha, s.q, n)
         s.extra = step / alpha
         return True
     if decompose(s, k):
         return False
     matrix_times(k, k, s.vectors, k, s.bx, s.p)
-    h = flat_steps(k, rank_share(), s.values, s.p, s.first, s.second)
-    flat_projection(k, z, s.x_square, h, s.p, s.first, out)
+    h = s.flat_steps(k, rank_share(), s.values, s.p, s.first, s.second)
+    s.flat_projection(k, z, s.x_square, h, s.p, s.first, out)
     add_eigen(s, k, out, n)
     s.extra = out[2]
     return True
@@ -147,11 +97,11 @@ cdef inline bint flat_step(Model* s, double slope, double z) noexcept nogil:
         return False
     matrix_times(k, k, s.vectors, k, s.bx, s.p)
     # H^+ x = B'U L^-2 U'B x
-    h = flat_steps(k, rank_share(), s.values, s.p, s.first, s.second)
+    h = s.flat_steps(k, rank_share(), s.values, s.p, s.first, s.second)
     out[0], out[1] = 0, -slope
     add_eigen(s, k, out, n)
     if s.same and over(z - slope * h) != z - slope * h:
-        flat_projection(k, z - slope * h, s.x_square, h, s.p, s.first, out)
+        s.flat_projection(k, z - slope * h, s.x_square, h, s.p, s.first, out)
         add_eigen(s, k, out, n)
         s.e[n - 1] += out[2]
     return True
@@ -212,16 +162,16 @@ cdef inline bint shrunk_step(Model* s, double slope, double z) noexcept nogil:
             s.inverse[i * s.k + i] = 1.0 / (s.small[i * s.k + i] + alpha)
             s.first[i] = s.p[i] * s.inverse[i * s.k + i]
             h -= s.p[i] * s.first[i]
-        step = step_length(slope, 1, max(h / alpha, 0.0), z, s.same)
+        step = s.step_length(slope, 1, max(h / alpha, 0.0), z, s.same)
         add_turned(s, -step / alpha, s.first)
         s.e[n - 1] += step / alpha
         return True
     for i in range(rank):
         s.values[i] = s.small[i * s.k + i]
-    h = flat_steps(rank, 0, s.values, s.p, s.first, s.second)
+    h = s.flat_steps(rank, 0, s.values, s.p, s.first, s.second)
     add_turned(s, -slope, s.second)
     if s.same and over(z - slope * h) != z - slope * h:
-        flat_projection(rank, z - slope * h, s.x_square, h, s.p, s.first, out)
+        s.flat_projection(rank, z - slope * h, s.x_square, h, s.p, s.first, out)
         if out[0] != 0:
             add_turned(s, out[0], s.first)
         if out[1] != 0:
@@ -278,8 +228,8 @@ cdef inline bint shrinking_round(Model* s, double y, double weight, double* out)
     # below 0 only by rounding: x lies in the span of far longer rows
     h = max(0.0, (s.x_square - dot(k, s.bx, s.q)) / alpha)
     f = 1.0 / (1.0 + c * c * faded * h)
-    step = step_length(slope, f, h, z, s.same)
+    step = s.step_length(slope, f, h, z, s.same)
     add_basis(s, -step / alpha, s.q, n)
     s.e[n] += step / alpha
-    bordered_inverse(k, s.k, c, f, alpha / faded, s.q, s.inverse)
+    s.bordered_inverse(k, s.k, c, f, alpha / faded, s.q, s.inverse)
     return True
