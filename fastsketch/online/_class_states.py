@@ -324,17 +324,17 @@ class States(Generic[S]):
 
         Unlearned says which row was refused. The learners beside come first: they are quickly put back.
         """
-        refused: list[tuple[int, int]] = []
-        n = len(sample_weight)
-        for learners, of_member in ((self.beside, scores[-1]), (self.held, scores[0])):
-            if not (learners and n) or (refused and n == 1):
-                continue
+        n, refused = len(sample_weight), list[tuple[int, int]]()
+        members = [(self.held, scores[0])] if not self.beside else [(self.beside, scores[1]), (self.held, scores[0])]
+        for learners, of_member in members if n else ():
             for state in learners:
                 state.prepare(batch)
             type(learners[0]).learn(learners, batch, targets, sample_weight, of_member)
             for k, last in enumerate(of_member[:, -1].tolist()):
                 if not isfinite(last):
                     refused.append((int(np.isfinite(of_member[k]).argmin()), k))
+            if refused and n == 1:
+                break
         if refused:
             row, k = min(refused)
             raise Unlearned(row, self.held[k])

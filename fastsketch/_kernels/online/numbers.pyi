@@ -1,3 +1,5 @@
+from typing_extensions import disjoint_base
+
 RANK: int
 ROWS: int
 ROUND: int
@@ -31,3 +33,6 @@ NEVER: int
 DIAGONAL: int
 GRADIENT: int
 ADAM: int
+
+@disjoint_base
+class StateArrays: ...
