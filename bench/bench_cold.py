@@ -41,7 +41,6 @@ MODELS = {
         for m, a in NEWTON.items()
     },
     "SketchedNewton rfd, alpha0=0": "fs.SketchedNewton(8, alpha0=0.0).update(X, y)",
-    "SketchedNewton full": "fs.SketchedNewton(method='full', alpha0=1.0).update(X, y)",
     **{
         f"AdaptiveSubgradient {m}": f"fs.AdaptiveSubgradient(8, method={m!r}).update(X, y)"
         for m in ("ada_ffd", "ada_fd", "ada_full", "ada_diag", "fd_son", "ogd", "adam")

@@ -33,7 +33,6 @@ NAMES = (
     "hash-sgh",
     "quantizer-anchored",
     "online-oja",
-    "online-full",
     "online-classes-drift-csr",
     "online-named",
     "online-ada-ffd-csr",

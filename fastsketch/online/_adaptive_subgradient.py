@@ -9,17 +9,16 @@ from fastsketch._core.validation import as_real
 from fastsketch._frame import model as _model
 from fastsketch._frame.parameters import choice, parameter, real
 from fastsketch._kernels.losses import L1_PENALTY, L2_PENALTY, NO_PENALTY
-from fastsketch._kernels.online.numbers import ADAM, DIAGONAL, EVERY_ROUND, GRADIENT, NEVER, WHEN_FULL
+from fastsketch._kernels.online.numbers import ADAM, DELTA, DIAGONAL, EVERY_ROUND, GRADIENT, NEVER, WHEN_FULL
 from fastsketch.online._adaptive_state import (
     DiagonalSetting,
-    PointsState,
     SketchedSetting,
     start_diagonal,
     start_sketched,
 )
 from fastsketch.online._class_states import RATE_OF_NUMBERS
 from fastsketch.online._predictions import OnlineLinear
-from fastsketch.online._state_arrays import Floats, Zeros
+from fastsketch.online._state_arrays import LearnedState, Zeros
 
 RULES = {"ada_fd": EVERY_ROUND, "ada_ffd": WHEN_FULL, "fd_son": WHEN_FULL, "ada_full": NEVER}
 DIAGONALS = {"ada_diag": DIAGONAL, "ogd": GRADIENT, "adam": ADAM}
@@ -41,7 +40,7 @@ def _as_positive(value: Any, name: str) -> float:
     return as_real(value, name, 0.0, 1e300, low_open=True)
 
 
-class AdaptiveSubgradient(OnlineLinear[PointsState]):
+class AdaptiveSubgradient(OnlineLinear[LearnedState]):
     """Linear model learned by adaptive subgradient steps, with H from a sketch of the gradients.
 
     Round t: score z = w'x, suffer the loss with subgradient g, G_t = sum g g', H_t = delta I + G_t^(1/2), and
@@ -196,20 +195,15 @@ class AdaptiveSubgradient(OnlineLinear[PointsState]):
         # the l1 step needs every coordinate; H of "ada_full" is dense
         return self.method in DIAGONALS or (self.method != "ada_full" and self.penalty != "l1")
 
-    def _start(self, d: int, sparse: bool, zeros: Zeros = np.zeros, slots: int | None = None) -> PointsState:
+    def _start(self, d: int, sparse: bool, zeros: Zeros = np.zeros, slots: int | None = None) -> LearnedState:
         slots = d if slots is None else slots
+        rate, delta = self.resolved["learning_rate"], self.resolved["delta"]
         loss, phi, dual = LOSSES[self.loss].number, PENALTIES[self.penalty], self.form == "dual_averaging"
         if self.method in DIAGONALS:
             diagonal = DiagonalSetting(
-                DIAGONALS[self.method],
-                loss,
-                phi,
-                dual,
-                self.penalty_strength,
-                self.decay,
-                self._in_units(),
+                DIAGONALS[self.method], loss, phi, dual, self.penalty_strength, rate, self.decay, self._in_units()
             )
-            return start_diagonal(diagonal, *self._points(), d=slots, sparse=sparse, zeros=zeros)
+            return start_diagonal(diagonal, delta, d=slots, sparse=sparse, zeros=zeros)
         son = self.method == "fd_son"
         sketched = SketchedSetting(
             loss=loss,
@@ -220,22 +214,23 @@ class AdaptiveSubgradient(OnlineLinear[PointsState]):
             fade=son,
             sketch_size=self.sketch_size,
             strength=self.penalty_strength,
+            learning_rate=rate,
             decay=self.decay,
             in_units=self._in_units(),
         )
-        return start_sketched(sketched, *self._points(), d=d, slots=slots, sparse=sparse, zeros=zeros)
+        return start_sketched(sketched, delta, d=d, slots=slots, sparse=sparse, zeros=zeros)
 
     def _validate(self, state: dict[str, Any], arrays: _model.Arrays) -> None:
-        if "base" in arrays and len(arrays["base"]) != 1:  # before anything of that length is made
-            raise ValueError(f"it has {len(arrays['base'])} sets of coefficients, a model has 1")
         super()._validate(state, arrays)
-        if self.delta is not None and "delta" in arrays and (arrays["delta"] != self._points()[1]).any():
-            raise ValueError(f"it has learned with delta = {arrays['delta']}, its parameters say {self._points()[1]}")
+        if self.delta is not None and "0.scalar" in arrays and arrays["0.scalar"][DELTA] != self.delta:
+            raise ValueError(
+                f"it has learned with delta = {arrays['0.scalar'][DELTA]}, its parameters say {self.delta}"
+            )
 
-    def _cause(self, learned: PointsState) -> str:
+    def _cause(self, learned: LearnedState) -> str:
         return (
-            f"learning_rate = {learned.learning_rate.max():g} is too large for the lengths of the rows, or "
-            f"delta = {learned.delta.min():g} too small"
+            f"learning_rate = {learned.setting.learning_rate:g} is too large for the lengths of the rows, or "
+            f"delta = {learned.scalar[DELTA]:g} too small"
         )
 
     def _resolved(self) -> dict[str, Any]:
@@ -244,7 +239,7 @@ class AdaptiveSubgradient(OnlineLinear[PointsState]):
             rates = RATES_IN_UNITS if self._in_units() else {} if self.scale is None else RATES_FOR_SCALED_ROWS
             rate = rates.get(self.method, 0.1)
         if delta is None and self._learned is not None:
-            delta = float(self._learned.delta[0])
+            delta = float(self._learned.scalar[DELTA])
         if delta is None:
             diagonal = 1e-8 if self.method in DIAGONALS else None
             delta = diagonal or (10.0 if self.form == "dual_averaging" else 0.1)
@@ -252,7 +247,3 @@ class AdaptiveSubgradient(OnlineLinear[PointsState]):
 
     def _in_units(self) -> bool:
         return self.learning_rate is None and LOSSES[self.loss].targets == "real"
-
-    def _points(self) -> tuple[Floats, Floats]:
-        resolved = self._resolved()
-        return np.array([resolved["learning_rate"]]), np.array([resolved["delta"]])

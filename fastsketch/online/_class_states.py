@@ -10,10 +10,10 @@ scores that were given before their row was learned from, as a model in use give
 to be, and which member to listen to. Its rounds are in _kernels/online/readout.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import isfinite
-from typing import Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,11 +22,21 @@ from scipy.special import expit, softmax
 from fastsketch._core.losses import LOSSES
 from fastsketch._kernels.losses import NO_PENALTY
 from fastsketch._kernels.online import readout
-from fastsketch._kernels.online.numbers import DIAGONAL
+from fastsketch._kernels.online.numbers import BEFORE, DIAGONAL, SEEN, THEIRS
+from fastsketch.data.files import _checks as checks
 from fastsketch.online._adaptive_state import DiagonalSetting, DiagonalState, start_diagonal
-from fastsketch.online._state_arrays import Arrays, Counts, Csr, Floats, LearnedState, RowBatch, Zeros
+from fastsketch.online._state_arrays import (
+    OF_LOSSES,
+    Arrays,
+    Changing,
+    Counts,
+    Csr,
+    Floats,
+    LearnedState,
+    RowBatch,
+    Zeros,
+)
 
-NAMES, NAMES_OF_BLEND = ("readout_weights", "readout_information"), ("blend_sums",)  # in files
 S = TypeVar("S", bound=LearnedState)
 
 
@@ -45,16 +55,20 @@ class ReadOut(Arrays):
     readout_information: Floats  # (q, q)
     decay: float = 1.0  # what a row leaves of the information before it
 
-    def learn(self, members: Floats, numbers: Counts, sample_weight: Floats) -> Floats:
+    def arrays(self) -> list[Floats]:
+        """Return what rows change."""
+        return [self.readout_weights, self.readout_information]
+
+    def learn(self, members: Floats, numbers: Counts | Floats, sample_weight: Floats) -> Floats:
         """Return the scores (k, n) of rows, each computed before its row was learned from.
 
-        members (p, k, n): the scores of each member for each class; numbers (n,): 0 or 1 for the only state, else that
-        of the class.
+        members (p, k, n): the scores of each member for each class; numbers (n,): of the only state above 0 or not,
+        else those of the classes.
         """
         scores = np.empty(members.shape[1:])
         readout.rounds(
             np.ascontiguousarray(members),
-            np.ascontiguousarray(numbers, np.int64),
+            np.ascontiguousarray(numbers, np.float64),
             sample_weight,
             self.readout_weights,
             self.readout_information,
@@ -94,6 +108,10 @@ class Blend(Arrays):
 
     blend_sums: Floats  # (2,): of (b - a)(y - a) and of (b - a)^2, for the share of least squares
     decay: float = 1.0  # what a row leaves of the sums before it
+
+    def arrays(self) -> list[Floats]:
+        """Return what rows change."""
+        return [self.blend_sums]
 
     def learn(self, members: Floats, targets: Floats, sample_weight: Floats) -> Floats:
         """Return scores (n,) of rows from those of the members (2, n), each from before its row was learned from."""
@@ -148,9 +166,9 @@ def start_beside(loss: str, decay: float, n_slots: int, sparse: bool, zeros: Zer
     """Return the diagonal learner with whose scores to blend, before the first row; n_slots: or columns."""
     of_labels = LOSSES[loss].targets == "label"
     number = LOSSES["logistic" if of_labels else loss].number
-    setting = DiagonalSetting(DIAGONAL, number, NO_PENALTY, False, 0.0, decay, in_units=not of_labels)
-    rate = np.array([RATE_BESIDE if of_labels else RATE_OF_NUMBERS])
-    return start_diagonal(setting, rate, np.array([DELTA_BESIDE]), d=n_slots, sparse=sparse, zeros=zeros)
+    rate = RATE_BESIDE if of_labels else RATE_OF_NUMBERS
+    setting = DiagonalSetting(DIAGONAL, number, NO_PENALTY, False, 0.0, rate, decay, in_units=not of_labels)
+    return start_diagonal(setting, DELTA_BESIDE, d=n_slots, sparse=sparse, zeros=zeros)
 
 
 # -- the states --------------------------------------------------------------------------------------------------------
@@ -159,40 +177,64 @@ def n_states(n_classes: int) -> int:
     return n_classes if n_classes > 2 else 1
 
 
+# Entries of a tally: rows of a wrong score, of more than two classes or with a read-out (states count their own); the
+# loss of two classes, which the states of both have counted; totals of states before these.
+MISTAKES, SHARED, PAST_ROWS, PAST_LOSS, PAST_MISTAKES, TALLIES = range(6)
+
+
+@dataclass(slots=True)
+class Tally(Arrays):
+    """What belongs to no single state."""
+
+    tally: Annotated[Floats, OF_LOSSES]  # (TALLIES,)
+
+    def validate_all(self, arrays: Mapping[str, NDArray[Any]]) -> set[str]:
+        """Raise ValueError unless rows could have made this; return names."""
+        names, tally = self.validate(arrays), arrays["tally"].tolist()
+        checks.number_within(tally[MISTAKES], "mistakes", 0, 2**53)
+        checks.number_within(tally[SHARED], "loss of two states", 0.0, np.inf)
+        checks.number_within(tally[PAST_ROWS], "rows before a restart", 0, 2**53)
+        checks.number_within(tally[PAST_MISTAKES], "mistakes before a restart", -(2**53), 2**53)
+        return names
+
+
 @dataclass(slots=True)
 class States(Generic[S]):
     """States of all classes, with the learners beside them and their read-out."""
 
     held: list[S]
     signs: list[float]  # of each state
-    mistakes: int = 0  # rows of a wrong score, of more than two classes or with a read-out: states count their own
-    shared: float = 0.0  # the loss of two classes, which the states of both have counted
-    beside: list[LearnedState] = field(
-        default_factory=list[LearnedState]
-    )  # a second learner of each state's targets, or none
+    beside: list[LearnedState] = field(default_factory=list[LearnedState])  # a second learner of each, or none
     readout: ReadOut | Blend | None = None  # what is made of the scores
-    past: tuple[int, float, int] = (0, 0.0, 0)  # totals of states before these
+    counted: Tally = field(default_factory=lambda: Tally(np.zeros(TALLIES)))
+
+    def parts(self) -> Iterator[tuple[str, Arrays]]:
+        """Return everything in a file, each with what its names begin with."""
+        yield "", self.counted
+        if self.readout is not None:
+            yield "", self.readout
+        for learners, name in ((self.held, ""), (self.beside, "beside.")):
+            for k, state in enumerate(learners):
+                yield f"{k}.{name}", state
 
     def copied(self) -> "States[S]":
         """Return a copy with arrays of its own."""
         return States(
             [state.copied() for state in self.held],
             list(self.signs),
-            self.mistakes,
-            self.shared,
             [state.copied() for state in self.beside],
-            None if self.readout is None else self.readout.copied(0),
-            self.past,
+            None if self.readout is None else self.readout.copied(),
+            self.counted.copied(),
         )
 
     def anew(self, begin: Callable[[], tuple[S, LearnedState | None]]) -> "States[S]":
         """Return states of the same classes that have learned nothing."""
         held, beside = zip(*(begin() for _ in self.held), strict=True)
-        new = States(list(held), list(self.signs), beside=[state for state in beside if state is not None])
+        new = States(list(held), list(self.signs), [state for state in beside if state is not None])
         if isinstance(self.readout, Blend):
             new.readout = Blend(np.zeros(2), self.readout.decay)
         elif self.readout is not None:
-            new.readout = start_readout(len(new.members()), len(held), decay=self.readout.decay)
+            new.readout = start_readout(new.n_members, len(held), decay=self.readout.decay)
         return new
 
     def follow(self, old: "States[S]") -> None:
@@ -200,21 +242,12 @@ class States(Generic[S]):
         rows, loss, mistakes = old.totals()
         own_rows, own_loss, own_mistakes = self.totals()
         left = loss - own_loss
-        self.past = rows - own_rows, left if isfinite(left) else loss, mistakes - own_mistakes
+        self.counted.tally[PAST_ROWS:] = rows - own_rows, left if isfinite(left) else loss, mistakes - own_mistakes
         for state, other in zip(self.all(), old.all(), strict=True):
-            state.regret[:] = other.regret
+            state.scalar[[THEIRS, BEFORE]] = other.scalar[[THEIRS, BEFORE]]
             # slots stay what they are, also those that these have not met
             state.make_slots(other.n_slots)
-            state.seen[0] = max(int(state.seen[0]), other.n_slots)
-
-    def is_atomic(self) -> bool:
-        """Return whether one row is learned from in whole or not at all, so that no copy is needed."""
-        lone = self.lone()
-        return lone.is_atomic() if lone is not None else len(self.held) == 1 and all(s.is_atomic() for s in self.all())
-
-    def lone(self) -> S | None:
-        """Return the only learner, or None: streams of single rows call this often."""
-        return self.held[0] if len(self.held) == 1 and not self.beside else None
+            state.count[SEEN] = max(state.n_slots, other.n_slots)
 
     def all(self) -> list[LearnedState]:
         """Return all learners."""
@@ -227,19 +260,20 @@ class States(Generic[S]):
         if self.readout is not None:
             self.readout.fade(factor)
 
-    def members(self) -> list[list[LearnedState]]:
-        """Return the learners that the read-out combines, a list with one for each state for every member."""
-        return [list[LearnedState](self.held), self.beside] if self.beside else [list[LearnedState](self.held)]
+    @property
+    def n_members(self) -> int:
+        """Return the number of learners of each state that the read-out combines."""
+        return 2 if self.beside else 1
 
     def totals(self) -> tuple[int, float, int]:
         """Return (rows seen, cumulative loss, mistakes); with several states the loss is the sum of theirs."""
         rows, loss, mistakes = self.held[0].totals()
+        own, shared, past_rows, past_loss, past_mistakes = self.counted.tally.tolist()
         if len(self.held) > 1:
-            loss, mistakes = sum(state.totals()[1] for state in self.held) - self.shared, self.mistakes
-        elif self.readout is not None:
-            mistakes = self.mistakes
-        before = self.past
-        return rows + before[0], loss + before[1], mistakes + before[2]
+            loss = sum(state.totals()[1] for state in self.held) - shared
+        if len(self.held) > 1 or self.readout is not None:
+            mistakes = int(own)
+        return rows + int(past_rows), loss + past_loss, mistakes + int(past_mistakes)
 
     def signed(self, values: Floats) -> Floats:
         """Return scores or coefficients (k, n) of the states as those of their classes; zeros stay without a sign."""
@@ -248,13 +282,15 @@ class States(Generic[S]):
     def add_class(self, begin: Callable[[], tuple[S, LearnedState | None]]) -> None:
         """Add a class: the third, or one more."""
         if len(self.held) == 1:
-            _, self.shared, mistakes = self.held[0].totals()
-            self.mistakes = mistakes if self.readout is None else self.mistakes
+            _, loss, mistakes = self.held[0].totals()
+            self.counted.tally[SHARED] = loss
+            if self.readout is None:
+                self.counted.tally[MISTAKES] = mistakes
             self.held.append(self.held[0].copied())
             self.beside.extend([state.copied() for state in self.beside])
             self.signs.append(-self.signs[0])
             if self.readout is not None:  # of two scores that mirror each other it knows the difference alone
-                self.readout = start_readout(len(self.members()), 3, decay=self.readout.decay)
+                self.readout = start_readout(self.n_members, 3, decay=self.readout.decay)
         state, beside = begin()
         self.held.append(state)
         if beside is not None:
@@ -265,69 +301,77 @@ class States(Generic[S]):
         """Return the targets of each state, (k, n)."""
         if len(self.held) == 1:
             sign = self.signs[0]
-            return np.array([sign, -sign])[numbers][None, :]
+            if len(numbers) == 1:  # sooner
+                return np.array([[-sign if numbers[0] else sign]])
+            return np.array([sign, -sign])[numbers][None]
         signs = np.array(self.signs)[:, None]
         return np.where(numbers == np.arange(len(signs))[:, None], signs, -signs)
 
-    def learn(self, batch: RowBatch, targets: Floats, sample_weight: Floats) -> Floats:
-        """Learn from targets (k, n): the scores (k, n) of the states, each from before its row was learned from.
+    def unread(self, targets: Floats) -> Floats:
+        """Return the scores (members, k, n) of rows that nobody has learned from yet: NaN."""
+        out = np.empty((self.n_members, *targets.shape))
+        out.fill(np.nan)  # sooner than np.full for few
+        return out
 
-        Unlearned says which row was refused.
+    def following(self) -> Changing:
+        """Return what is no state's, and changes when the states have learned."""
+        if self.readout is None:
+            return [] if len(self.held) == 1 else [(self.counted.tally, ...)]
+        return [(self.counted.tally, ...), *((array, ...) for array in self.readout.arrays())]
+
+    def learn(self, batch: RowBatch, targets: Floats, sample_weight: Floats, scores: Floats) -> None:
+        """Learn from targets (k, n), and fill in the scores (members, k, n), each from before its row was learned from.
+
+        Unlearned says which row was refused. The learners beside come first: they are quickly put back.
         """
-        members = self.members()
-        scores = np.full((len(members), *targets.shape), np.nan)
-        before = [[state.totals()[0] for state in learners] for learners in members]
-        for learners, of_member in zip(members, scores, strict=True):
+        n, refused = len(sample_weight), list[tuple[int, int]]()
+        members = [(self.held, scores[0])] if not self.beside else [(self.beside, scores[1]), (self.held, scores[0])]
+        for learners, of_member in members if n else ():
             for state in learners:
                 state.prepare(batch)
-            type(learners[0]).learn_together(learners, batch, targets, sample_weight, of_member)
-        refused = ~np.isfinite(scores).all(axis=2)
-        if refused.any():
-            row, k = min((members[p][k].totals()[0] - before[p][k], k) for p, k in np.argwhere(refused).tolist())
-            raise Unlearned(self.held[k], row)
-        return self.read_out(scores, targets, sample_weight)
-
-    def after_one(
-        self, own: Floats, others: list[Floats], target: Floats, weight: Floats
-    ) -> tuple[float, ReadOut | Blend | None, int]:
-        """Return the (score, read-out, mistakes) that one row of the only state leads to; nothing is changed."""
-        if self.readout is None:
-            return own.item(), None, self.mistakes
-        states = States(self.held, self.signs, self.mistakes, beside=self.beside, readout=self.readout.copied(0))
-        members = np.concatenate([own, *others]).reshape(-1, 1, 1)
-        out = states.read_out(members, target[None, :], weight).item()
-        return out, states.readout, states.mistakes
+            type(learners[0]).learn(learners, batch, targets, sample_weight, of_member)
+            for k, last in enumerate(of_member[:, -1].tolist()):
+                if not isfinite(last):
+                    refused.append((int(np.isfinite(of_member[k]).argmin()), k))
+            if refused and n == 1:
+                break
+        if refused:
+            row, k = min(refused)
+            raise Unlearned(row, self.held[k])
 
     def read_out(self, scores: Floats, targets: Floats, sample_weight: Floats) -> Floats:
         """Return scores (k, n) made of those of the members (members, k, n), and let the read-out learn from them."""
         if self.readout is None:
             return scores[0]
+        if len(self.held) > 1:
+            signs = np.array(self.signs)[:, None]
+            return self.readout.learn(scores * signs, (targets * signs).argmax(axis=0), sample_weight) * signs
         if isinstance(self.readout, Blend):
             out = self.readout.learn(scores[:, 0], targets[0], sample_weight)[None, :]
-            self.mistakes += int(np.count_nonzero(out * targets <= 0))
-            return out
-        if len(self.held) == 1:
-            out = self.readout.learn(scores, (targets[0] > 0).astype(np.int64), sample_weight)
-            self.mistakes += int(np.count_nonzero(out * targets <= 0))
-            return out
-        signs = np.array(self.signs)[:, None]
-        return self.readout.learn(scores * signs, (targets * signs).argmax(axis=0), sample_weight) * signs
+        else:
+            out = self.readout.learn(scores, targets[0], sample_weight)
+        if out.size == 1:  # many times as fast
+            self.counted.tally[MISTAKES] += out.item() * targets.item() <= 0
+        else:
+            self.counted.tally[MISTAKES] += np.count_nonzero(out * targets <= 0)
+        return out
 
     def combined(self, coefs: Floats) -> Floats:
         """Return w of the states (k, d) from those of all learners (members k, d)."""
         if self.readout is None:
             return coefs
-        return self.readout.combined(coefs.reshape(len(self.members()), len(self.held), coefs.shape[-1]))
+        return self.readout.combined(coefs.reshape(self.n_members, len(self.held), coefs.shape[-1]))
 
     def intercepts(self) -> Floats:
         """Return the constant terms of the scores of all states, (k, 1)."""
-        value = 0.0 if self.readout is None else self.readout.intercept(len(self.members()))
+        value = 0.0 if self.readout is None else self.readout.intercept(self.n_members)
         return np.full((len(self.held), 1), value)
 
     def count_mistakes(self, scores: Floats, numbers: Counts, *, is_new: bool) -> None:
         """Count the rows whose class has not the largest score, of more than two; is_new: the first has a new one."""
         if len(self.held) > 1:
-            self.mistakes += len(numbers) - int(np.count_nonzero(self.right(scores, numbers, is_new=is_new)))
+            right = self.right(scores, numbers, is_new=is_new)
+            self.counted.tally[MISTAKES] += len(numbers) - np.count_nonzero(right)
 
     def right(self, scores: Floats, numbers: Counts, *, is_new: bool) -> NDArray[np.bool_]:
         """Return whether the score of the row's class is above all others, (n,)."""
@@ -344,12 +388,12 @@ class States(Generic[S]):
 
 
 class Unlearned(ArithmeticError):
-    """Error of a state that has refused a row: the coefficients left the range of numbers."""
+    """Error of a row of the batch that a state has refused: the coefficients left the range of numbers."""
 
-    def __init__(self, state: LearnedState, row: int) -> None:
+    def __init__(self, row: int, state: LearnedState | None = None) -> None:
         super().__init__(row)
-        self.state = state
-        self.row = row  # of the batch
+        self.row = row
+        self.state = state  # None: the squares of the row's features did, before any state has had it
 
 
 def part_of(batch: RowBatch, first: int, stop: int) -> RowBatch:

@@ -10,7 +10,7 @@ learn from what comes; they take over when a rise is certain and they have erred
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import frexp, inf, log, sqrt
-from typing import Annotated, Any, TypedDict, cast
+from typing import Annotated, Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,17 +66,13 @@ class Metrics(Arrays):
 
         Of more than two classes, k states have signs, and rows class numbers (n,); is_new: that of row 0 is new.
         """
-        if self.how == kernel.REAL:
-            kernel.take_real(self.metric_sums, scores[0], targets[0], weights, self.decay)
-        elif len(scores) == 1:
-            kernel.take_two(self.metric_sums, self.auc_bins, scores[0], targets[0], weights, self.decay, self.how)
-        else:
-            self.auc_bins, places = None, cast(Counts, numbers)
-            kernel.take_more(self.metric_sums, scores, np.array(signs), places, weights, self.decay, self.how, is_new)
-
-    def add_one(self, score: float, target: float, weight: float) -> None:
-        """Add one row of one state, without arrays."""
-        kernel.take_one(self.metric_sums, self.auc_bins, score, target, weight, self.decay, self.how)
+        several = len(scores) > 1
+        if several:
+            self.auc_bins = None
+        of_classes = (np.array(signs), numbers) if several else (None, None)
+        kernel.learn(
+            self.metric_sums, self.auc_bins, scores, targets, *of_classes, weights, self.decay, self.how, is_new
+        )
 
     # -- what they say ---------------------------------------------------------------------------------------------
     def figures(self) -> MetricFigures:
@@ -304,9 +300,8 @@ class DriftWatch(Arrays):
         return "drop" if counts[QUIET] >= PATIENCE and not counts[CERTAIN_FOR] else ""
 
     # -- keeping it ------------------------------------------------------------------------------------------------
-    def validate_all(self, arrays: Mapping[str, NDArray[Any]], n_rows: int) -> None:
-        """Raise ValueError unless errors could have made this."""
-        self.validate(arrays)
+    def validate_rows(self, arrays: Mapping[str, NDArray[Any]], n_rows: int) -> None:
+        """Raise ValueError unless the errors of so many rows could have made these arrays."""
         used, counts, rows = arrays["drift_used"], arrays["drift_counts"], arrays["drift_rows"]
         checks.number_within(used.min(), "buckets of a size", 0, SAME_SIZE)
         checks.number_within(used.max(), "buckets of a size", 0, SAME_SIZE)

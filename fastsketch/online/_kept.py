@@ -1,25 +1,27 @@
-"""Everything that an online linear model has learned, and the stages that a batch passes through."""
+"""Everything that an online linear model has learned, the stages of a batch, and the arrays in files."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from math import isfinite, isnan, nan
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from math import isfinite
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch._kernels.online.numbers import ROUND
+from fastsketch.data.files import _checks as checks
 from fastsketch.online._class_states import (
-    Blend,
+    MISTAKES,
+    PAST_ROWS,
     States,
     Unlearned,
     n_states,
     part_of,
-    start_readout,
 )
 from fastsketch.online._errors import DriftWatch, Metrics
 from fastsketch.online._labels import NOTHING_NEW, ClassLabels, NewClasses, first_sign
-from fastsketch.online._row_inputs import ColumnSlots, Inputs, OutOfRange, to_csr, to_dense
-from fastsketch.online._state_arrays import Counts, Csr, Floats, LearnedState, RowBatch
+from fastsketch.online._row_inputs import ColumnSlots, Inputs, to_csr, to_dense
+from fastsketch.online._state_arrays import Arrays, Changing, Counts, Csr, Floats, LearnedState, RowBatch
 
 S = TypeVar("S", bound=LearnedState)
 
@@ -42,36 +44,6 @@ class Examples(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Row:
-    """A single row that is learned in place, and how far that has come."""
-
-    y: Floats  # its target, (1,)
-    weights: Floats
-    counted: float  # its weight for the metrics
-    counts: list[int]  # of labels, with this one
-    others: list[Floats]  # scores of learners beside
-    sums: bytes  # of the metrics before it
-    own: Floats = field(default_factory=lambda: np.array([nan]))  # the state's score: a number once it has learned
-    undo: Callable[[], None] | None = None
-    undo_beside: list[tuple[LearnedState, Any]] = field(default_factory=list[tuple[LearnedState, Any]])
-    then: tuple[float, Any, int] | None = None  # score, read-out and mistakes after it
-    out: float = nan
-
-    @staticmethod
-    def begun(kept: "Kept[Any]", example: Examples) -> "_Row":
-        """Return the row before anything has changed."""
-        states, labels, y, counts = kept.states, kept.labels, example.y, list[int]()
-        if labels is not None:
-            number, sign = int(y[0]), states.signs[0]
-            y = np.array([-sign if number else sign])
-            counts = list(labels.counts)
-            counts[number] += 1
-        others = [np.array([nan]) for _ in states.beside]
-        weight = 1.0 if example.counted is None else example.counted.item()
-        return _Row(y, example.weights, weight, counts, others, kept.metrics.metric_sums.tobytes())
-
-
-@dataclass(slots=True)
 class Kept(Generic[S]):
     """Everything that a model has learned, replaced as a whole: a batch is learned from or not."""
 
@@ -83,54 +55,20 @@ class Kept(Generic[S]):
     watch: DriftWatch | None = None  # for drift
     later: States[S] | None = None  # begun at a warning
 
-    @staticmethod
-    def beginning(
-        state: S,
-        labels: ClassLabels | None,
-        columns: ColumnSlots,
-        inputs: Inputs,
-        metrics: Metrics,
-        watch: DriftWatch | None,
-        *,
-        beside: LearnedState | None = None,
-        calibrate: bool = False,
-    ) -> "Kept[S]":
-        """Return what is kept before the first row, with this state; `labels` may know classes that are given.
-
-        beside: a second learner, for the read-out of `calibrate`, or to blend with real targets.
-        """
-        if labels is None:
-            states = States([state], [1.0])
-            if beside is not None:
-                states.beside, states.readout = [beside], Blend(np.zeros(2), metrics.decay)
-            return Kept(states, None, columns, inputs, metrics, watch)
-        n = n_states(len(labels.known))
-        # of two classes the last in order is the positive one
-        states = States([state, *(state.copied() for _ in range(n - 1))], [1.0] * n if n > 1 else [-1.0])
-        if beside is not None:
-            states.beside = [beside, *(beside.copied() for _ in range(n - 1))]
-        if calibrate:
-            states.readout = start_readout(len(states.members()), n, decay=metrics.decay)
-        return Kept(states, labels, columns, inputs, metrics, watch)
-
     def copied(self) -> "Kept[S]":
         """Return a copy with arrays of its own."""
         labels = None if self.labels is None else self.labels.copied()
-        watch = None if self.watch is None else self.watch.copied(0)
+        watch = None if self.watch is None else self.watch.copied()
         later = None if self.later is None else self.later.copied()
         return Kept(
             self.states.copied(),
             labels,
             self.columns,
             self.inputs.copied(self.n_slots()),
-            self.metrics.copied(0),
+            self.metrics.copied(),
             watch,
             later,
         )
-
-    def is_atomic(self) -> bool:
-        """Return whether one row is learned from in whole or not at all, so that no copy is needed."""
-        return self.watch is None and self.states.is_atomic()
 
     # -- columns ---------------------------------------------------------------------------------------------------
     def with_slots(self, x: Any) -> RowBatch:
@@ -147,17 +85,14 @@ class Kept(Generic[S]):
 
     def n_slots(self) -> int:
         """Return the number of slots that have occurred."""
-        lone = self.states.lone()
-        return max(state.n_slots for state in self.states.all()) if lone is None else lone.n_slots
+        return max(state.n_slots for state in self.states.all())
 
     def has_room(self) -> bool:
         """Return whether the states have room for all slots."""
         if not self.inputs.sparse:
             return True
-        n, lone = len(self.columns), self.states.lone()
-        if lone is None:
-            return self.inputs.has_slots(n) and all(state.has_slots(n) for state in self.states.all())
-        return n == lone.n_slots or (self.inputs.has_slots(n) and lone.has_slots(n))
+        n = len(self.columns)
+        return self.inputs.has_slots(n) and all(state.has_slots(n) for state in self.states.all())
 
     def make_room(self) -> None:
         """Make room in the states for all slots."""
@@ -198,52 +133,56 @@ class Kept(Generic[S]):
         return np.ravel(self.shown(self.states.intercepts()))
 
     # -- learning --------------------------------------------------------------------------------------------------
-    def learn_one(self, example: Examples) -> Floats:
-        """Learn in place from one row of a known class; the state sees to it that it does in whole or not at all."""
-        row = _Row.begun(self, example)
+    def learn_in_place(self, examples: Examples) -> Floats | None:
+        """Learn from rows of known classes in one step, which is taken back where it cannot be made; return scores.
+
+        None, with nothing changed, where that would take a copy of all that is kept.
+        """
+        states, metrics, labels, batch = self.states, self.metrics, self.labels, examples.batch
+        n = len(examples.y)
+        large = (batch.data if isinstance(batch, Csr) else batch).nbytes > PART
+        changing = None if large or self.watch is not None else self._changing(batch, n)
+        if changing is None:
+            return None
+        before = [(array, at, array[at].copy()) for array, at in changing]
+        after = [(array, at, array.copy()) for array, at in states.following()]
+        sums = metrics.metric_sums.tobytes()
+        counts = None if labels is None else labels.counted_with(examples.y)
+        targets = self._targets(examples.y)
+        scores = states.unread(targets)
+
+        def finish() -> Floats:
+            """Do what follows when the states have learned; once more, after an interrupt, it changes nothing."""
+            out = states.read_out(scores, targets, examples.weights)
+            states.count_mistakes(out, examples.y, is_new=False)
+            if metrics.metric_sums.tobytes() == sums:  # rows without weight, taken in twice, change nothing
+                metrics.add(out, targets, examples.counted, signs=states.signs, numbers=examples.y)
+            if labels is not None and counts is not None:
+                labels.counts = counts
+            return self._together([out], n)
+
         try:
-            self._learn_row(row, example.batch)
-        except BaseException:  # an interrupt must not leave behind what follows a state that has learned
-            self._end(row)
+            states.learn(self.inputs.prepared(batch), targets, examples.weights, scores)
+            return finish()
+        except BaseException:
+            if all(map(isfinite, scores[..., -1:].ravel().tolist())):
+                _put_back(after)
+                finish()
+            else:
+                _put_back(before)
             raise
-        if not isfinite(row.own[0]):
-            state = self.states.held[0]
-            raise Unlearned(state, state.totals()[0])
-        return np.array([row.out if self.labels is None or self.sign() > 0 else -row.out + 0.0])
 
-    def _learn_row(self, row: "_Row", batch: RowBatch) -> None:
-        states, inputs = self.states, self.inputs
-        try:
-            # of two learners the one that is quickly put back comes first
-            row.undo_beside = [(one, one.undoing(batch)) for one in states.beside]
-            if inputs.moments is not None:
-                row.undo = inputs.undoing(batch)
-            batch = inputs.prepared(batch)
-            for beside, of_beside in zip(states.beside, row.others, strict=True):
-                beside.learn(batch, row.y, row.weights, of_beside)
-            if not row.others or isfinite(row.others[0][0]):
-                states.held[0].learn(batch, row.y, row.weights, row.own)
-        except np.linalg.LinAlgError:
-            row.own[0] = nan  # numbers of such sizes that no factorisation is left
-        self._end(row)
-
-    def _end(self, row: "_Row") -> None:
-        """Finish a row after the round of the state, or undo what came before it; called again after an interrupt."""
-        states, metrics = self.states, self.metrics
-        if isnan(row.own[0]):  # not learned from
-            if row.undo is not None:
-                row.undo()
-            for beside, kept in row.undo_beside:
-                beside.put_back(kept)
-            return
-        if row.then is None:
-            row.then = states.after_one(row.own, row.others, row.y, row.weights)
-        row.out = row.then[0]
-        if metrics.metric_sums.tobytes() == row.sums:  # a row without weight, taken in twice, changes nothing
-            metrics.add_one(row.out, row.y.item(), row.counted)
-        states.readout, states.mistakes = row.then[1:]
-        if self.labels is not None:
-            self.labels.counts = row.counts
+    def _changing(self, batch: RowBatch, n: int) -> Changing | None:
+        """Return what learning from n rows may change in inputs and states; None: nearly all."""
+        states = self.states
+        alone = len(states.held) == 1
+        out = self.inputs.changing(batch)
+        for state in states.all():
+            changed = state.changing(batch, n, alone=alone and state is states.held[0])
+            if changed is None:
+                return None
+            out += changed
+        return out
 
     def learn(
         self,
@@ -293,12 +232,13 @@ class Kept(Generic[S]):
             some = examples.part(start, end) if end - start < len(examples.y) else examples
             try:
                 some = some._replace(batch=self.inputs.prepared(some.batch))
-            except OutOfRange as refused:
-                raise OutOfRange(start + refused.row) from None
-            if self.watch is not None:
-                parts.append(self._watched(self.watch, some, begin, is_new=is_new and start == first))
-            else:
-                parts.append(self._learned_by(self.states, some, is_new=is_new and start == first))
+                if self.watch is not None:
+                    parts.append(self._watched(self.watch, some, begin, is_new=is_new and start == first))
+                else:
+                    parts.append(self._learned_by(self.states, some, is_new=is_new and start == first))
+            except Unlearned as refused:
+                refused.row += start
+                raise
         return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
 
     def _targets(self, y: NDArray[Any]) -> Floats:
@@ -320,12 +260,18 @@ class Kept(Generic[S]):
             some = examples.part(first, stop)
             is_new = is_new and first == 0
             targets = self._targets(some.y)
-            scores = self._learned_by(self.states, some, is_new=is_new)
+            try:
+                scores = self._learned_by(self.states, some, is_new=is_new)
+            except Unlearned as refused:
+                refused.row += first
+                raise
             right = None if self.labels is None else self.states.right(scores, some.y, is_new=is_new)
             errors, theirs = watch.errors(scores[0], targets[0], right), None
             if self.later is not None:
                 try:
-                    new = self.later.learn(some.batch, targets, some.weights)
+                    members = self.later.unread(targets)
+                    self.later.learn(some.batch, targets, some.weights, members)
+                    new = self.later.read_out(members, targets, some.weights)
                     right = None if self.labels is None else self.later.right(new, some.y, is_new=is_new)
                     theirs = watch.errors(new[0], targets[0], right)
                 except Unlearned:
@@ -348,11 +294,10 @@ class Kept(Generic[S]):
             self.states, self.later = self.later, None
 
     def _learned_by(self, states: States[S], examples: Examples, *, is_new: bool) -> Floats:
-        rows, targets = states.totals()[0], self._targets(examples.y)
-        try:
-            scores = states.learn(examples.batch, targets, examples.weights)
-        except Unlearned as refused:
-            raise Unlearned(refused.state, rows + refused.row) from None
+        targets = self._targets(examples.y)
+        members = states.unread(targets)
+        states.learn(examples.batch, targets, examples.weights, members)
+        scores = states.read_out(members, targets, examples.weights)
         states.count_mistakes(scores, examples.y, is_new=is_new)
         counted, signs = examples.counted, states.signs
         self.metrics.add(scores, targets, counted, signs=signs, numbers=examples.y, is_new=is_new)
@@ -372,6 +317,66 @@ class Kept(Generic[S]):
             out[first:stop, : len(part)] = (part * signs[: len(part), None]).T + 0.0
             first = stop
         return out[:, cast(ClassLabels, self.labels).order]
+
+    # -- files -----------------------------------------------------------------------------------------------------
+    def parts(self) -> Iterator[tuple[str, Arrays]]:
+        """Return everything with arrays, each with what their names in a file begin with."""
+        yield "", self.inputs
+        yield "", self.metrics
+        if self.watch is not None:
+            yield "", self.watch
+        yield from self.states.parts()
+        if self.later is not None:
+            for prefix, part in self.later.parts():
+                yield LATER + prefix, part
+
+    def saved(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return values that json can write, and arrays."""
+        state: dict[str, Any] = {"sparse": self.inputs.sparse, "n_features": self.columns.width}
+        if self.labels is not None:
+            state.update(labels=self.labels.saved(), signs=list(self.states.signs))
+        arrays = {"columns": self.columns.array(self.n_slots())} if self.inputs.sparse else {}
+        for prefix, part in self.parts():
+            arrays.update({prefix + name: array for name, array in part.saved(self.n_slots()).items()})
+        return state, arrays
+
+    def fill(self, arrays: dict[str, NDArray[Any]]) -> None:
+        """Put in the arrays that ``saved`` gave."""
+        groups = by_prefix(arrays)
+        for prefix, part in self.parts():
+            part.fill(groups.get(prefix, {}))
+
+    def validate_all(self, arrays: dict[str, NDArray[Any]]) -> None:
+        """Raise ValueError unless rows could have made these arrays; the ones here may be outlines."""
+        groups, names = by_prefix(arrays), {"comparator", "columns", "names", "name_ends"}
+        for prefix, part in self.parts():
+            names |= {prefix + name for name in part.validate_all(groups.get(prefix, {}))}
+        checks.only(arrays, *names)
+        rows = int(arrays["0.count"][ROUND]) + int(arrays["tally"][PAST_ROWS])
+        checks.number_within(arrays["tally"][MISTAKES], "mistakes", 0, rows)
+        self.inputs.validate_moments(arrays, rows)
+        if self.watch is not None:
+            self.watch.validate_rows(arrays, rows)
+        if self.labels is not None:
+            checks.number_within(sum(self.labels.counts), "rows of all classes", 0, rows)
+
+
+LATER = "later."  # in the names of arrays of all that has begun at a warning
+
+
+def by_prefix(arrays: dict[str, NDArray[Any]]) -> dict[str, dict[str, NDArray[Any]]]:
+    """Return the arrays of a file by the prefixes of their names, and by the rest of these."""
+    groups: dict[str, dict[str, NDArray[Any]]] = {}
+    for name, array in arrays.items():
+        prefix, dot, rest = name.rpartition(".")
+        groups.setdefault(prefix + dot, {})[rest] = array
+    return groups
+
+
+def _put_back(before: list[tuple[NDArray[Any], Any, NDArray[Any]]]) -> None:
+    """Write what was copied before rows were learned from to where it was."""
+    for array, at, values in before:
+        array[at] = values
 
 
 def _cut(batch: RowBatch, first: int, stop: int) -> list[tuple[int, int]]:

@@ -26,9 +26,9 @@ FEW = 4
 # What a label is to the arrays of classes that are given out; a later kind holds the earlier ones.
 NUMBERS = ("bool", "int", "float")
 KINDS = (*NUMBERS, "str")
-# A union that is made anew takes as long as the rest of a label's look-up.
-SERIES = (list, tuple, np.ndarray)
-SINGLE = (float, int, str, np.number, np.bool_)
+# Rows whose labels are looked up one by one.
+FEW_ROWS = 16
+SINGLE = frozenset((bool, int, float, str, np.bool_, np.int32, np.int64, np.float32, np.float64, np.str_))
 
 
 class NewClasses(NamedTuple):
@@ -188,14 +188,18 @@ class ClassLabels:
 
         NewClasses classes have the numbers that they will get when they are added.
         """
-        if n_rows == 1:
-            label: Any = targets
-            if isinstance(targets, SERIES) and np.shape(cast(Any, targets)) == (1,):
-                label = cast(Any, targets)[0]
-            if isinstance(label, SINGLE):
-                number = self._number.get(cast(Label, label))
-                if number is not None:
-                    return np.array([number]), NOTHING_NEW
+        if n_rows == 1 and type(targets) in SINGLE:
+            number = self._number.get(cast(Label, targets))
+            if number is not None:
+                return np.array([number]), NOTHING_NEW
+        if 0 < n_rows <= FEW_ROWS:  # sooner than by arrays
+            some: Any = targets
+            if type(some) is np.ndarray and some.dtype.kind in "biufU":
+                some = some.tolist()
+            if isinstance(some, list | tuple) and SINGLE.issuperset(map(type, cast("list[Any]", some))):
+                places = [self._number.get(label, -1) for label in cast("list[Any]", some)]
+                if len(places) == n_rows and min(places) >= 0:
+                    return np.array(places), NOTHING_NEW
         values = as_labels(cast(Any, targets), n_rows)
         kind = "str" if values.dtype.kind == "U" else {"b": "bool", "f": "float"}.get(values.dtype.kind, "int")
         if n_rows and self.kind is not None and (kind == "str") != (self.kind == "str"):
@@ -256,18 +260,22 @@ class ClassLabels:
             )
 
     def add(self, new: NewClasses, numbers: Counts) -> None:
-        """Take in what ``read`` found."""
+        """Add the classes that ``read`` has found, and count the rows of each."""
         for label in new.labels:
             self._number[label] = len(self.known)
             self.known.append(label)
             self.kind = _wider(self.kind, cast(str, new.kind))
         self.order = self._sorted() if new.labels else self.order
-        if len(self.known) <= FEW:
-            more = [int(np.count_nonzero(numbers == k)) for k in range(len(self.known))]
-        else:
-            more = np.bincount(numbers, minlength=len(self.known)).tolist()
-        before = self.counts + [0] * len(new.labels)
-        self.counts = [one + two for one, two in zip(before, more, strict=True)]
+        self.counts = self.counted_with(numbers)
+
+    def counted_with(self, numbers: Counts) -> list[int]:
+        """Return the rows of each class, those of these numbers among them."""
+        out = self.counts + [0] * (len(self.known) - len(self.counts))
+        if len(numbers) <= FEW_ROWS:  # many times as fast
+            for number in numbers.tolist():
+                out[number] += 1
+            return out
+        return (np.bincount(numbers, minlength=len(out)) + out).tolist()
 
     def require_comparable(self, new: NewClasses) -> None:
         """Raise ValueError if new classes turn what a comparator has been taken to score positively."""

@@ -5,7 +5,7 @@ A batch passes through stages, each of which gives the same bits for any split o
 the scores follows (_kept). What a model answers is in _predictions.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Generic, Literal, Self, TypeVar, cast
 
@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._core.losses import LOSSES, ONLINE_LOSSES, OnlineLossName, as_loss_parameter
 from fastsketch._core.validation import (
-    Rows,
+    all_finite,
     as_flag,
     as_numbers,
     as_real,
@@ -27,12 +27,12 @@ from fastsketch._frame.batches import is_table, names_of
 from fastsketch._frame.model import Arrays, Model
 from fastsketch._frame.parameters import choice, flag, integer, parameter, real
 from fastsketch._kernels.guard import changes
+from fastsketch._kernels.online.numbers import BEFORE, SEEN, THEIRS
 from fastsketch.data.files import _checks as checks
 from fastsketch.data.names._columns import MOST_BITS
-from fastsketch.online._class_states import Unlearned, n_states, start_beside
+from fastsketch.online._class_states import Blend, States, Unlearned, n_states, start_beside, start_readout
 from fastsketch.online._errors import DriftWatch, Metrics, start_metrics, start_watch
-from fastsketch.online._kept import Examples, Kept
-from fastsketch.online._kept_files import read_kept, saved_kept, validate_kept
+from fastsketch.online._kept import LATER, Examples, Kept, by_prefix
 from fastsketch.online._labels import (
     NOTHING_NEW,
     ClassLabels,
@@ -47,11 +47,10 @@ from fastsketch.online._row_inputs import (
     Inputs,
     NamedRows,
     Names,
-    OutOfRange,
     as_matrix,
     start_inputs,
 )
-from fastsketch.online._state_arrays import BEFORE, THEIRS, Counts, Floats, LearnedState, Zeros, outline
+from fastsketch.online._state_arrays import Counts, Floats, LearnedState, Zeros, outline
 
 # Share of nonzeros in the first row above which all are learned from as dense ones.
 DENSE_ABOVE = 0.3
@@ -98,7 +97,7 @@ class OnlineLearner(Model, Generic[S], abstract=True):
     # -- what a subclass defines -----------------------------------------------------------------------------------
     def _takes_sparse(self) -> bool:
         """Return whether there is a form for sparse rows."""
-        raise NotImplementedError
+        return True
 
     def _start(self, d: int, sparse: bool, zeros: Zeros = np.zeros, slots: int | None = None) -> S:
         """Return the state before the first row; with zeros=outline, one of the same shapes that takes no memory.
@@ -243,27 +242,25 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         if kept is None or not (len(self.last_scores) or self.n_rows):  # or has seen no row that could decide
             kept = self._first_kept(x, labels)
         examples = Examples(kept.with_slots(x), y, weights, counted)
-        by_itself = n == 1 and kept is self._kept and not new.rows and self._comparator is None
-        by_itself = by_itself and kept.is_atomic() and kept.has_room()
-        if not by_itself:
-            if kept is self._kept:
-                kept = kept.copied()  # a refused or interrupted batch comes back to the original
-            kept.make_room()
         self._coef = None
         try:
-            if by_itself:
-                scores = kept.learn_one(examples)
-            else:
+            scores = None
+            if kept is self._kept and not new.rows and self._comparator is None and kept.has_room():
+                scores = kept.learn_in_place(examples)
+            if scores is None:
+                if kept is self._kept:
+                    kept = kept.copied()  # a refused or interrupted batch comes back to the original
+                kept.make_room()
                 begin = partial(self._new_states, kept.columns, kept.inputs.sparse)
                 scores = kept.learn(examples, new=new, begin=begin)
-        except OutOfRange as refused:
-            row = self.n_rows + refused.row + 1
-            raise FloatingPointError(f"the squares of the features left the range of numbers in row {row}") from None
         except Unlearned as refused:
-            raise FloatingPointError(
-                f"the coefficients left the range of numbers in row {refused.row + 1}: "
-                f"{self._cause(cast(S, refused.state))}"
-            ) from None
+            row = self.n_rows + refused.row + 1
+            if refused.state is None:
+                what = f"the squares of the features left the range of numbers in row {row}"
+            else:
+                cause = self._cause(cast(S, refused.state))
+                what = f"the coefficients left the range of numbers in row {row}: {cause}"
+            raise FloatingPointError(what) from None
         if self._comparator is not None:
             self._compare(kept, x, y, weights)
         self.last_scores, self._kept = scores, kept
@@ -285,8 +282,12 @@ class OnlineLearner(Model, Generic[S], abstract=True):
             raise ValueError("comparator: it is a vector for numbered columns, and these rows have names")
         return self._names.enter(rows, n_rows)
 
-    def _as_rows(self, rows: Rows) -> Any:
-        x, width = as_matrix(rows), self.n_features
+    def _as_rows(self, rows: Any) -> Any:
+        width = self.n_features
+        plain = type(rows) is np.ndarray and rows.dtype == FLOAT64 and rows.ndim in (1, 2)
+        if plain and rows.shape[-1] == width and all_finite(rows):  # else the long way says what is wrong
+            return rows if rows.ndim == 2 else rows[np.newaxis]
+        x = as_matrix(rows)
         if width is not None and x.shape[1] != width:
             wide = self._takes_sparse() and self._by_slot() and x.shape[1] > width
             more = ": open_columns=True takes rows of any width" if wide else ""
@@ -317,40 +318,42 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         width = None if self.open_columns or self._names.is_open else d
         at_once = sparse and not self._by_slot()
         columns = ColumnSlots.beginning(width, all_at_once=at_once, intercept=self.fit_intercept)
-        state, beside = self._new_states(columns, sparse)
-        return Kept[S].beginning(
-            state,
-            None if labels is None else labels.copied(),
-            columns,
-            self._first_inputs(columns.first_room() if sparse else d, sparse),
-            self._metrics(),
-            self._watch(),
-            beside=beside,
-            calibrate=self._calibrates(),
+        known = () if labels is None else labels.known
+        # of two classes the last in order is the positive one
+        signs = [1.0] * n_states(len(known)) if labels is None or len(known) > 2 else [-1.0]
+        states = self._begun(columns, sparse, signs, lambda _: columns.first_room())
+        inputs = self._first_inputs(columns.first_room() if sparse else d, sparse)
+        return Kept(
+            states, None if labels is None else labels.copied(), columns, inputs, self._metrics(), self._watch()
         )
 
     def _new_states(self, columns: ColumnSlots, sparse: bool) -> tuple[S, LearnedState | None]:
         """Return a state that has learned nothing, and the learner to blend it with if there is to be one."""
-        start, beside = self._starts(columns, sparse)
-        room = columns.first_room()
-        state = start(room)
+        states = self._begun(columns, sparse, [1.0], lambda _: columns.first_room())
+        return states.held[0], states.beside[0] if states.beside else None
+
+    def _begun(
+        self,
+        columns: ColumnSlots,
+        sparse: bool,
+        signs: Sequence[float],
+        slots: Callable[[str], int],
+        zeros: Zeros = np.zeros,
+    ) -> States[S]:
+        """Return states that have learned nothing; slots: of sparse rows, how many each has, by its name in a file."""
+        most, n = columns.most + self.fit_intercept, range(len(signs))
+        states = States([self._start(most, sparse, zeros, slots(f"{k}.") if sparse else None) for k in n], list(signs))
         if sparse and not self._by_slot():
-            state.seen[0] = len(columns)
-        return state, None if beside is None else beside(room)
-
-    def _starts(
-        self, columns: ColumnSlots, sparse: bool, zeros: Zeros = np.zeros
-    ) -> tuple[Callable[[int], S], Callable[[int], LearnedState] | None]:
-        """Return functions that begin a state, and the learner beside it if there is to be one, with n slots."""
-        most = columns.most + self.fit_intercept
-
-        def start(n_slots: int) -> S:
-            return self._start(most, sparse, zeros, n_slots if sparse else None)
-
-        def beside(n_slots: int) -> LearnedState:
-            return start_beside(self.loss, self.decay, n_slots if sparse else most, sparse, zeros)
-
-        return start, beside if self._blends() else None
+            for state in states.held:
+                state.count[SEEN] = len(columns)
+        if self._blends():
+            room = [slots(f"{k}.beside.") if sparse else most for k in n]
+            states.beside = [start_beside(self.loss, self.decay, size, sparse, zeros) for size in room]
+        if self._calibrates():
+            states.readout = start_readout(states.n_members, len(n), zeros, decay=self.decay)
+        elif states.beside:
+            states.readout = Blend(zeros(2), self.decay)
+        return states
 
     # -- fading, and regret ----------------------------------------------------------------------------------------
     @changes
@@ -421,8 +424,8 @@ class OnlineLearner(Model, Generic[S], abstract=True):
             raise ValueError(f"comparator: one vector is for two classes, and there are {len(labels.known)}")
         if self._kept is not None:
             kept = self._kept.copied()
-            regret = kept.states.held[0].regret
-            regret[THEIRS], regret[BEFORE] = 0.0, kept.states.totals()[1]
+            scalar = kept.states.held[0].scalar
+            scalar[THEIRS], scalar[BEFORE] = 0.0, kept.states.totals()[1]
             self._kept = kept
         self._comparator = fixed.astype(np.float64)
         return self
@@ -431,17 +434,17 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         """Add the loss of the comparator."""
         if kept.labels is not None:
             y = kept.states.targets(y)[0] * kept.sign()
-        regret, scores = kept.states.held[0].regret, np.asarray(x @ cast(Floats, self._comparator), np.float64)
+        scalar, scores = kept.states.held[0].scalar, np.asarray(x @ cast(Floats, self._comparator), np.float64)
         theirs = weights * LOSSES[self.loss].value(scores, y, as_loss_parameter(self.loss, None))
         # one after the other, so that a split into batches changes no bit
-        regret[THEIRS] = np.cumsum(np.concatenate([regret[:1], theirs]))[-1]
+        scalar[THEIRS] = np.cumsum(np.concatenate([scalar[[THEIRS]], theirs]))[-1]
 
     # -- files -----------------------------------------------------------------------------------------------------
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         arrays: Arrays = {} if self._comparator is None else {"comparator": self._comparator}
         if self._kept is None:
             return {"sparse": None}, arrays
-        state, more = saved_kept(self._kept)
+        state, more = self._kept.saved()
         named, names = self._names.saved(self.n_rows)
         return {**state, **named}, {**arrays, **more, **names}
 
@@ -466,34 +469,40 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         if ("labels" in state) != (LOSSES[self.loss].targets == "label"):
             has, takes = ("labels", "real targets") if "labels" in state else ("no labels", "labels")
             raise ValueError(f"it has {has}, and loss={self.loss!r} takes {takes}")
-        validate_kept(
-            state,
-            arrays,
-            *self._starts(columns, sparse, outline),
-            self._metrics(outline),
-            self._watch(),
-            self._values.classes,
-            self._first_inputs(1, sparse, outline),
-            calibrate=self._calibrates(),
-        )
+        self._kept_in(state, arrays, columns, outline).validate_all(arrays)
 
     def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
         self._comparator = arrays.get("comparator")
         if state["sparse"] is None:
             return
-        columns = ColumnSlots.read_back(state, arrays)
-        self._kept = read_kept(
-            state,
-            arrays,
-            *self._starts(columns, state["sparse"]),
-            columns,
-            self._first_inputs(1, state["sparse"]),
-            self._metrics(),
-            self._watch(),
-            calibrate=self._calibrates(),
-            given=self._values.classes is not None,
-        )
+        columns = ColumnSlots(state["n_features"], arrays["columns"] if state["sparse"] else None)
+        self._kept = self._kept_in(state, arrays, columns, np.zeros)
+        self._kept.fill(arrays)
         self._names = Names.read_back(state, arrays, self.hash_bits, self.n_rows)
+
+    def _kept_in(self, state: dict[str, Any], arrays: Arrays, columns: ColumnSlots, zeros: Zeros) -> Kept[S]:
+        """Return all that is kept in a file as it is before the first row, to be filled."""
+        labels = ClassLabels.read_back(state["labels"], self._values.classes) if "labels" in state else None
+        signs: list[float] = [1.0] if labels is None else state["signs"]
+        n = 1 if labels is None else n_states(len(labels.known))
+        if len(signs) != n or any(sign not in (-1.0, 1.0) for sign in signs):
+            raise ValueError(f"it has the signs {signs} for {n} states")
+        groups, sparse, watch = by_prefix(arrays), state["sparse"], self._watch()
+        if watch is None and "drift_sums" in arrays:
+            raise ValueError("it has looked for drift, and its parameters say drift=None")
+
+        def slots(name: str) -> int:
+            base = groups.get(name, {}).get("base")
+            if base is None or base.ndim == 0:
+                raise ValueError("array 'base' is missing" if base is None else "array 'base' has no columns")
+            return base.shape[-1]
+
+        states, later = self._begun(columns, sparse, signs, slots, zeros), None
+        if watch is not None and LATER + "0." in groups:
+            later = self._begun(columns, sparse, signs, lambda name: slots(LATER + name), zeros)
+        n_slots = max(len(one.base) for one in states.all()) - (self.fit_intercept and not sparse)
+        inputs = self._first_inputs(n_slots, sparse, zeros)
+        return Kept(states, labels, columns, inputs, self._metrics(zeros), watch, later)
 
     def _keep_in_memory(self, other: Any) -> None:
         other.last_scores = self.last_scores.copy()

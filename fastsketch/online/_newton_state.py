@@ -8,20 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch._core.random import Normal, random_normal
-from fastsketch._kernels.online.newton import NewtonRounds, together
+from fastsketch._kernels.online.newton import NewtonRounds, learn
 from fastsketch._kernels.online.numbers import (
     ALPHA,
     APPENDED,
     BOTH,
     CURRENT,
     FADED,
-    FADINGS,
     FLOOR,
-    FULL,
-    LOSS,
-    MISTAKES,
-    NEWTON_COUNTS,
-    NEWTON_SCALARS,
     NEXT,
     RANK,
     ROUND,
@@ -32,16 +26,18 @@ from fastsketch._kernels.online.numbers import (
 )
 from fastsketch.data.files import _checks as checks
 from fastsketch.online._state_arrays import (
-    OF_LOSSES,
     SLOT_ROWS,
     Arrays,
-    Counts,
+    Changing,
     Csr,
     Floats,
     KeptRows,
     LearnedState,
     RowBatch,
     Zeros,
+    common_fields,
+    fields_of,
+    flat,
     outline,
 )
 
@@ -128,147 +124,97 @@ class NewtonState(LearnedState):
     """State of any method of SketchedNewton."""
 
     setting: NewtonSetting
-    scalar: Annotated[Floats, OF_LOSSES]  # entries ALPHA, SHRINKAGE, LOSS
-    count: Counts  # entries RANK, ROWS, ROUND, MISTAKES, FULL, APPENDED
-    fading: Floats  # entries FADED, FLOOR, TAKEN
+    rows: NewtonDenseRows | NewtonSparseRows
+    space: ShrinkingSpace | MixedSpace
 
-    def learn(self, batch: RowBatch, targets: Floats, sample_weight: Floats, scores: Floats) -> None:
-        if isinstance(batch, Csr):
-            self.make_room(batch)
-        if self.bound is None:
-            self.bound = NewtonRounds(self, self.setting)
-        if self.setting.method == "rp":
-            self._learn_randomly(batch, targets, sample_weight, scores)
-        elif isinstance(batch, Csr):
-            self.bound.sparse(*batch, targets, sample_weight, None, scores)
-        else:
-            self.bound.dense(batch, targets, sample_weight, None, scores)
+    def begin_rounds(self) -> NewtonRounds:
+        return NewtonRounds(self, self.setting)
 
     @classmethod
-    def learn_together(
-        cls, states: Sequence[LearnedState], batch: RowBatch, targets: Floats, sample_weight: Floats, scores: Floats
+    def learn(
+        cls, states: Sequence[Any], batch: RowBatch, targets: Floats, sample_weight: Floats, scores: Floats
     ) -> None:
-        ours = cast("Sequence[NewtonState]", states)
-        if ours[0].setting.method == "rp":  # whose random numbers are those of its own rounds
-            LearnedState.learn_together(states, batch, targets, sample_weight, scores)
-            return
-        for state in ours:
-            if isinstance(batch, Csr):
-                state.make_room(batch)
-            if state.bound is None:
-                state.bound = NewtonRounds(state, state.setting)
-        data, indices, indptr = batch if isinstance(batch, Csr) else (batch.reshape(-1), None, None)
-        together([state.bound for state in ours], data, indices, indptr, targets, sample_weight, scores)
+        if isinstance(batch, Csr):
+            longest = int(np.diff(batch.indptr).max(initial=0))
+            for state in states:
+                state.make_room(longest)
+        rho = None
+        if states[0].setting.method == "rp" and len(sample_weight):
+            rho = [random_rows(state.setting, int(state.count[ROUND]), len(sample_weight)) for state in states]
+        learn([state.rounds for state in states], *flat(batch), targets, sample_weight, rho, scores)
 
-    def _learn_randomly(self, batch: RowBatch, targets: Floats, sample_weight: Floats, scores: Floats) -> None:
-        """Learn by a random projection, as many rows at a time as have their random numbers made together."""
-        for first in range(0, len(targets), ROUNDS_A_BLOCK):
-            part = slice(first, min(first + ROUNDS_A_BLOCK, len(targets)))
-            rho = random_rows(self.setting, int(self.count[ROUND]), part.stop - first)
-            some = targets[part], sample_weight[part], rho, scores[part]
-            if isinstance(batch, Csr):
-                self.bound.sparse(batch.data, batch.indices, batch.indptr[first : part.stop + 1], *some)
-            else:
-                self.bound.dense(batch[part], *some)
-            if not np.isfinite(scores[part.stop - 1]):
-                return
-
-    def make_room(self, batch: Csr) -> None:
-        """Make room for sparse rows before they are learned from."""
-
-    def totals(self) -> tuple[int, float, int]:
-        return int(self.count[ROUND]), float(self.scalar[LOSS]), int(self.count[MISTAKES])
+    def make_room(self, longest: int) -> None:
+        """Make room for sparse rows before they are learned from: X never holds more than 2 m."""
+        m, held, rows = self.setting.sketch_size, int(self.count[ROWS]), cast(NewtonSparseRows, self.rows)
+        used = int(rows.kept_indptr[held])
+        if rows.room_for(held, max(2 * m * longest - used, (2 * m - held) * longest)):
+            self.rounds_now = None
 
     def prepare(self, batch: RowBatch) -> None:
-        if self.is_open():
+        if self.setting.alpha0 is None and self.scalar[ALPHA] == 0.0:
             with np.errstate(over="ignore"):
                 square = _first_square(batch)
             # rows of zeros before it learn nothing: any alpha serves them, and it is settled later
             if np.isfinite(square):  # else the rounds will refuse the batch
-                self.scalar[ALPHA] = self.fading[FLOOR] = self.setting.first_row_share * square
+                self.scalar[ALPHA] = self.scalar[FLOOR] = self.setting.first_row_share * square
 
     def fade(self, factor: float) -> None:
-        if self.bound is None:
-            self.bound = NewtonRounds(self, self.setting)
-        self.bound.fade(factor)
+        self.rounds.fade(factor)
 
-    def validate_all(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        LearnedState.validate_all(self, arrays)
-        scalar, count, setting = arrays["scalar"], arrays["count"].tolist(), self.setting
-        faded, floor, taken = arrays["fading"].tolist()
-        checks.number_within(faded, "share that has not faded", 5e-324, 1.0)
-        checks.number_within(taken, "share of what it keeps that has not faded", 0.0, 1.0)
-        checks.number_within(floor, "floor of alpha", setting.alpha0 or 0.0, scalar[ALPHA] * 2)
-        least = (setting.alpha0 or 0.0) / (1 if faded == 1 and setting.decay == 1 else 2)
-        most = MOST_ALPHA if setting.method == "rfd" else cast(float, setting.alpha0)
-        checks.number_within(scalar[ALPHA], "alpha", least, most)
+    def n_kept(self) -> int:
+        return int(self.count[ROWS])
+
+    def validate_all(self, arrays: Mapping[str, NDArray[Any]]) -> set[str]:
+        names = LearnedState.validate_all(self, arrays)
+        scalar, count, setting = arrays["scalar"].tolist(), arrays["count"].tolist(), self.setting
+        alpha, m = scalar[ALPHA], setting.sketch_size
+        checks.number_within(scalar[FADED], "share that has not faded", 5e-324, 1.0)
+        checks.number_within(scalar[TAKEN], "share of what it keeps that has not faded", 0.0, 1.0)
+        checks.number_within(scalar[FLOOR], "floor of alpha", setting.alpha0 or 0.0, alpha * 2)
+        least = (setting.alpha0 or 0.0) / (1 if scalar[FADED] == 1 and setting.decay == 1 else 2)
+        checks.number_within(
+            alpha, "alpha", least, MOST_ALPHA if setting.method == "rfd" else cast(float, setting.alpha0)
+        )
         checks.number_within(scalar[SHRINKAGE], "shrinkage", 0.0, np.inf)
-        checks.number_within(scalar[LOSS], "cumulative loss", 0.0, np.inf)
-        checks.number_within(count[ROUND], "n_rows", 0, checks.MOST_COUNT)
-        checks.number_within(count[MISTAKES], "mistakes", 0, count[ROUND])
         checks.number_within(count[APPENDED], "gradients taken in", 0, count[ROUND] if setting.mixed else 0)
-        checks.number_within(count[FULL], "full", 0, 0)
         r, n = count[RANK], count[ROWS]
-        if setting.method == "full":
-            checks.number_within(max(r, n, -r, -n), "rows of the sketch", 0, 0)
-        elif setting.mixed:
-            checks.number_within(r, "rank", setting.sketch_size, setting.sketch_size)
-            checks.number_within(n, "rows since the last shrink", 0, min(2 * setting.sketch_size - 1, count[APPENDED]))
-            checks.not_negative(arrays, "lam", (setting.sketch_size,))
+        if setting.mixed:
+            checks.number_within(r, "rank", m, m)
+            checks.number_within(n, "rows since the last shrink", 0, min(2 * m - 1, count[APPENDED]))
+            checks.not_negative(arrays, "lam", (m,))
         else:
             # B = [F Z'; C X] of 2 m rows would be full, and shrunk
-            checks.number_within(r, "rank", 0, setting.sketch_size - 1)
-            checks.number_within(n, "rows since the last shrink", 0, min(2 * setting.sketch_size - 1 - r, count[ROUND]))
+            checks.number_within(r, "rank", 0, m - 1)
+            checks.number_within(n, "rows since the last shrink", 0, min(2 * m - 1 - r, count[ROUND]))
         if self.sparse:
             KeptRows.validate_rows(arrays, n, len(self.base))
+        return names
 
-    def is_open(self) -> bool:
-        """Return whether alpha0 waits for a row that is not zero."""
-        return self.setting.alpha0 is None and float(self.scalar[ALPHA]) == 0.0
-
-
-@dataclass(slots=True)
-class NewtonFullState(NewtonState):
-    """State of FULL-ON, with the whole H."""
-
-    inverse: Floats  # H^-1, (d, d)
-
-    def is_atomic(self) -> bool:
-        return False  # H changes in several steps
-
-    def coef(self) -> Floats:
-        return self.base.copy()
-
-
-@dataclass(slots=True)
-class NewtonSketchState(NewtonState):
-    """State with a sketched H."""
-
-    rows: NewtonDenseRows | NewtonSparseRows
-    space: ShrinkingSpace | MixedSpace
-
-    def make_room(self, batch: Csr) -> None:
-        # X never holds more than 2 m rows
-        m, held, rows = self.setting.sketch_size, int(self.count[ROWS]), cast(NewtonSparseRows, self.rows)
-        longest = int(np.diff(batch.indptr).max(initial=0))
-        used = int(rows.kept_indptr[held])
-        if rows.room_for(held, max(2 * m * longest - used, (2 * m - held) * longest)):
-            self.bound = None
-
-    def n_stored(self) -> int:
-        return cast(NewtonSparseRows, self.rows).n_values(int(self.count[ROWS]))
-
-    def is_atomic(self) -> bool:
-        # all rows of a mixed sketch change in several steps; without alpha, each row needs a factorisation
-        if not isinstance(self.space, ShrinkingSpace) or not self.scalar[ALPHA] > 0.0:
-            return False
-        if self.setting.decay != 1 and float(self.scalar[ALPHA]) * self.setting.decay < float(self.fading[FLOOR]) / 2:
-            return False  # alpha is put back before the row is learned from
-        return self.setting.constraint not in (NEXT, BOTH) or not self._is_full()
-
-    def _is_full(self) -> bool:
-        """Return whether one more row makes a shrink."""
-        return int(self.count[RANK]) + int(self.count[ROWS]) + 1 == 2 * self.setting.sketch_size
+    def changing(self, batch: RowBatch, n: int, *, alone: bool) -> Changing:
+        setting, space, rows, scalar = self.setting, self.space, self.rows, self.scalar
+        ahead, decay = setting.constraint in (NEXT, BOTH), setting.decay
+        single = alone and n == 1 and scalar[ALPHA] > 0.0 and not setting.mixed
+        if single and not ahead and decay == 1.0:
+            return []  # it is learned from in whole or not at all
+        held = int(self.count[ROWS])
+        left = 2 * setting.sketch_size - int(self.count[RANK]) - held  # rows until one shrinks B
+        # which the last row may do where nothing follows it; all rows of a mixed sketch change in several steps
+        rebases = setting.mixed or n > left or (n == left and (ahead or not alone))
+        # without alpha, each row needs a factorisation; where alpha is put back before the row is learned from, too
+        if single and not rebases and (decay == 1.0 or scalar[ALPHA] * decay >= scalar[FLOOR] / 2):
+            return []
+        out: Changing = [(scalar, ...), (self.count, ...)]
+        out += [(getattr(space, item.name), ...) for item in fields_of(type(space))]
+        if isinstance(rows, NewtonDenseRows):
+            if rebases:
+                return [*out, (self.base, ...), (rows.z, ...), (rows.kept, ...)]
+            return [*out, (rows.kept, slice(held, held + n)), *([(self.base, ...)] if ahead else [])]
+        out.append((rows.kept_indptr, ...))
+        if not rebases:
+            return [*out, *self.of_slots(batch, self.base)] if ahead else out
+        self.make_room(int(np.diff(cast(Csr, batch).indptr).max(initial=0)))
+        kept, used = slice(int(rows.kept_indptr[held])), slice(self.n_slots)
+        return [*out, (self.base, used), (rows.z, used), (rows.kept_data, kept), (rows.kept_indices, kept)]
 
     def coef(self) -> Floats:
         slots, r, n = self.n_slots, int(self.count[RANK]), int(self.count[ROWS])
@@ -303,70 +249,31 @@ def start_newton(setting: NewtonSetting, d: int, sparse: bool, zeros: Zeros = np
     d: columns of dense rows, else slots to begin with.
     """
     m, k = setting.sketch_size, 2 * setting.sketch_size
-    common: dict[str, Any] = {
-        "sparse": sparse,
-        "base": zeros(d),
-        "regret": zeros(2),
-        "seen": np.full(1, 0 if sparse else d),
-        "setting": setting,
-        "scalar": np.zeros(NEWTON_SCALARS),
-        "count": np.zeros(NEWTON_COUNTS, np.int64),
-        "fading": np.zeros(FADINGS),
-    }
-    alpha0 = setting.alpha0 or 0.0
-    common["scalar"][ALPHA] = common["fading"][FLOOR] = alpha0
-    common["fading"][FADED] = common["fading"][TAKEN] = 1.0
-    if setting.method == "full":
-        return NewtonFullState(**common, inverse=zeros((d, d)) if zeros is outline else np.eye(d) / alpha0)
+    common = common_fields(setting, d, sparse, zeros)
+    common["scalar"][ALPHA] = common["scalar"][FLOOR] = setting.alpha0 or 0.0
+    common["scalar"][FADED] = common["scalar"][TAKEN] = 1.0
     if setting.mixed:
         common["count"][RANK] = m
-    space = _mixed_space(m, zeros) if setting.mixed else _shrinking_space(m, zeros)
-    rows = (
-        NewtonSparseRows(
-            kept_data=zeros(0),
-            kept_indices=zeros(0, np.int32),
-            kept_indptr=zeros(k + 1, np.int64),
-            z=zeros((d, m)),
-        )
-        if sparse
-        else NewtonDenseRows(z=zeros((m, d)), kept=zeros((k, d)))
-    )
+        frame = zeros((m, 3 * m)) if zeros is outline else np.eye(m, 3 * m)
+        space = MixedSpace(frame, small=zeros((m, m)), lam=zeros(m), b=zeros(m), e=zeros(k))
+    else:
+        square = [zeros((k, k)) for _ in range(3)]
+        space = ShrinkingSpace(square[0], zeros(k), square[1], square[2], b=zeros(k), e=zeros(k))
+    if sparse:
+        rows = NewtonSparseRows(zeros(0), zeros(0, np.int32), zeros(k + 1, np.int64), z=zeros((d, m)))
+    else:
+        rows = NewtonDenseRows(z=zeros((m, d)), kept=zeros((k, d)))
     if setting.method == "oja" and zeros is not outline:
         if d < m:
             raise ValueError(f"method='oja' needs {m} columns for sketch_size={m}, the intercept among them, got {d}")
         directions = np.linalg.qr(random_normal(setting.seed, Normal.OJA_START, d * m).reshape(d, m))[0]
         rows.z[...] = directions if sparse else directions.T
-    return NewtonSketchState(**common, rows=rows, space=space)
-
-
-def _shrinking_space(m: int, zeros: Zeros) -> ShrinkingSpace:
-    k = 2 * m
-    return ShrinkingSpace(
-        frame=zeros((k, k)),
-        factors=zeros(k),
-        small=zeros((k, k)),
-        inverse=zeros((k, k)),
-        b=zeros(k),
-        e=zeros(k),
-    )
-
-
-def _mixed_space(m: int, zeros: Zeros) -> MixedSpace:
-    k = 2 * m
-    return MixedSpace(
-        frame=zeros((m, 3 * m)) if zeros is outline else np.eye(m, 3 * m),
-        small=zeros((m, m)),
-        lam=zeros(m),
-        b=zeros(m),
-        e=zeros(k),
-    )
+    return NewtonState(**common, rows=rows, space=space)
 
 
 def random_rows(setting: NewtonSetting, first: int, n: int) -> Floats:
-    """Return the random numbers of rounds first .. first + n - 1, (n, m); zeros but for a random projection."""
+    """Return the random numbers of rounds first .. first + n - 1 of a random projection, (n, m)."""
     m = setting.sketch_size
-    if setting.method != "rp" or n == 0:
-        return np.zeros((n, m))
     blocks = range(first // ROUNDS_A_BLOCK, (first + n - 1) // ROUNDS_A_BLOCK + 1)
     numbers = np.concatenate(
         [random_normal(setting.seed, Normal.NEWTON_PROJECTION + block, ROUNDS_A_BLOCK * m) for block in blocks]

@@ -13,16 +13,17 @@ from fastsketch._core.validation import (
 from fastsketch._frame.batches import FeatureNames
 from fastsketch._kernels.guard import reads
 from fastsketch._kernels.online.columns import INTERCEPT
+from fastsketch._kernels.online.numbers import BEFORE, THEIRS
 from fastsketch.data.names import Vocabulary
-from fastsketch.online._class_states import probabilities
+from fastsketch.online._class_states import Unlearned, probabilities
 from fastsketch.online._errors import MetricFigures
 from fastsketch.online._kept import Kept
 from fastsketch.online._labels import (
     ClassLabels,
 )
 from fastsketch.online._linear import OnlineLearner
-from fastsketch.online._row_inputs import NAMED, OutOfRange, products
-from fastsketch.online._state_arrays import BEFORE, THEIRS, Counts, Csr, Floats, LearnedState
+from fastsketch.online._row_inputs import NAMED, products
+from fastsketch.online._state_arrays import Counts, Csr, Floats, LearnedState
 
 S = TypeVar("S", bound=LearnedState)
 
@@ -107,7 +108,7 @@ class OnlineLinear(OnlineLearner[S], abstract=True):
         batch = kept.with_known_slots(x, w.shape[-1])
         try:
             batch = kept.inputs.scaled(batch, w.shape[-1])
-        except OutOfRange as refused:
+        except Unlearned as refused:
             raise FloatingPointError(f"rows: the squares of row {refused.row} leave the range of numbers") from None
         scores = products(batch, w) if isinstance(batch, Csr) else np.asarray(batch @ w.T, np.float64)
         return scores + kept.intercepts() if self._calibrates() else scores
@@ -316,7 +317,7 @@ class OnlineLinear(OnlineLearner[S], abstract=True):
         n_rows, loss, mistakes = (0, 0.0, 0) if kept is None else kept.states.totals()
         regret = None
         if kept is not None and self._comparator is not None:
-            known = kept.states.held[0].regret
+            known = kept.states.held[0].scalar
             regret = float(loss - known[BEFORE] - known[THEIRS])
         return {
             "n_rows": n_rows,

@@ -6,7 +6,7 @@ The intercept is one more column, which is always 1 and is not scaled: the last 
 sparse and dense rows are in _kernels/online/inputs.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Self, cast
 
@@ -21,7 +21,8 @@ from fastsketch._kernels.online.inputs import LENGTHS, LONG, ROWS, TOTALS
 from fastsketch.data.files import _checks as checks
 from fastsketch.data.names._naming import HashedNames, KeptNames, Parts, as_list, is_named
 from fastsketch.data.sources._formats import refuse_lazy
-from fastsketch.online._state_arrays import SLOTS, Arrays, Counts, Csr, Floats, RowBatch, Zeros
+from fastsketch.online._class_states import Unlearned
+from fastsketch.online._state_arrays import SLOTS, Arrays, Changing, Counts, Csr, Floats, RowBatch, Zeros
 
 # -- names -------------------------------------------------------------------------------------------------------------
 NUMBERED = "this model learns from rows whose columns have numbers: dicts and lists of names do not go with them"
@@ -256,11 +257,6 @@ class ColumnSlots:
 
     # -- files -----------------------------------------------------------------------------------------------------
     @classmethod
-    def read_back(cls, state: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """Return the map of a model's state and arrays."""
-        return cls(state["n_features"], arrays["columns"] if state["sparse"] else None)
-
-    @classmethod
     def checked(
         cls, state: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], *, is_open: bool, intercept: bool
     ) -> Self:
@@ -302,15 +298,6 @@ def products(rows: Csr, coef: Floats) -> Floats:
 # -- intercept and scaling ---------------------------------------------------------------------------------------------
 # What the column of the intercept holds: as long as a row that has been scaled.
 ONE = 1.0
-NAMES = ("moments", "moment_totals")
-
-
-class OutOfRange(ArithmeticError):
-    """Error of a row whose squared features left the range of numbers."""
-
-    def __init__(self, row: int) -> None:
-        super().__init__(row)
-        self.row = row
 
 
 @dataclass(slots=True)
@@ -348,7 +335,7 @@ class Inputs(Arrays):
 
     # -- scaling ---------------------------------------------------------------------------------------------------
     def joined(self, batch: RowBatch) -> RowBatch:
-        """Scale the rows, each once it has joined the moments; raise OutOfRange with some of them joined."""
+        """Scale the rows, each once it has joined the moments; raise Unlearned with some of them joined."""
         if self.moments is None or self.moment_totals is None:
             return batch
         return self._scaled(batch, self.moments, self.moment_totals, True)
@@ -366,27 +353,20 @@ class Inputs(Arrays):
             tail = int(self.intercept)
             done = kernel.scale_sparse(*out, tail, moments[0], moments[1], totals, joins)
             if done < len(out.indptr) - 1:
-                raise OutOfRange(done)
+                raise Unlearned(done)
             return out
         dense = batch if self.intercept else batch.copy()
         done = kernel.scale_dense(dense, moments.shape[1], moments[0], moments[1], totals, joins)
         if done < len(dense):
-            raise OutOfRange(done)
+            raise Unlearned(done)
         return dense
 
-    def undoing(self, batch: RowBatch) -> Callable[[], None]:
-        """Return a function that removes rows from the moments again: call this before they join."""
-        moments, totals = self.moments, self.moment_totals
-        if moments is None or totals is None:
-            return _nothing
-        slots: Any = batch.indices if isinstance(batch, Csr) else slice(None)
-        some, before = moments[:, slots].copy(), totals.copy()
-
-        def undo() -> None:
-            moments[:, slots] = some
-            totals[:] = before
-
-        return undo
+    def changing(self, batch: RowBatch) -> Changing:
+        """Return the moments that change when these rows join them."""
+        if self.moments is None or self.moment_totals is None:
+            return []
+        at = batch.indices if isinstance(batch, Csr) else ...
+        return [(self.moments, (slice(None), at)), (self.moment_totals, ...)]
 
     # -- coefficients as people see them ---------------------------------------------------------------------------
     def for_features(self, coef: Floats) -> tuple[Floats, Floats]:
@@ -407,25 +387,17 @@ class Inputs(Arrays):
         out = np.where(second > 0, out / np.where(second > 0, np.sqrt(second / rows) * length, 1.0), 0.0)
         return out, added - out @ first
 
-    def slots_in(self, n_slots: int) -> int:
-        """Return the number of entries of the moments for states with n_slots slots, or columns."""
-        return n_slots - (self.intercept and not self.sparse)
-
     # -- files -----------------------------------------------------------------------------------------------------
-    def validate_moments(self, arrays: Mapping[str, NDArray[Any]], rows: int, n_slots: int) -> None:
-        """Raise ValueError unless rows could have made the moments of this file; n_slots: or columns of dense rows."""
+    def validate_moments(self, arrays: Mapping[str, NDArray[Any]], rows: int) -> None:
+        """Raise ValueError unless rows could have made the moments of this file."""
         if self.moments is None:
             return
-        moments = checks.finite(arrays, "moments", (2, n_slots))
+        moments = arrays["moments"]
         totals = checks.not_negative(arrays, "moment_totals", (TOTALS,))
         checks.number_within(totals[ROWS], "rows of the moments", rows, rows)
         checks.number_within(totals[LONG], "rows that have a length", 0, rows)
         if (moments[1] < 0).any() or (self.sparse and ((moments[0] < 0) | (moments[1] > rows)).any()):
             raise ValueError("array 'moments' must hold sums of squares and counts of rows")
-
-
-def _nothing() -> None:
-    pass
 
 
 def start_inputs(n_slots: int, *, sparse: bool, intercept: bool, scaled: bool, zeros: Zeros = np.zeros) -> Inputs:

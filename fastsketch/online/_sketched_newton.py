@@ -22,7 +22,7 @@ from fastsketch.online._newton_state import (
 from fastsketch.online._predictions import OnlineLinear
 from fastsketch.online._state_arrays import Zeros
 
-Method = Literal["rfd", "fd", "pfd", "rp", "oja", "full"]
+Method = Literal["rfd", "fd", "pfd", "rp", "oja"]
 Constraint = Literal["current", "next", "both"] | None
 Curvature = Literal["gradient", "loss"] | None
 FADING = ("rfd", "fd", "pfd")
@@ -62,9 +62,10 @@ class SketchedNewton(OnlineLinear[NewtonState]):
         and steps in units of its residuals, the share that it gets is that of least squares of scores from before each
         row was learned from, and without `blend` there is none with alpha0 or curvature; "huber" and "absolute" are
         never blended.
-    method : {"rfd", "fd", "pfd", "rp", "oja", "full"}, default "rfd"
+    method : {"rfd", "fd", "pfd", "rp", "oja"}, default "rfd"
         Robust Frequent Directions, whose alpha grows by itself; with alpha = alpha0 Frequent Directions, its
-        parameterized form, a random projection, Oja's rule; the whole H (d x d).
+        parameterized form, a random projection, Oja's rule. The last two are what the papers compare with over whole
+        grids of parameters; the whole H (d x d) is ``reference.full_online_newton``.
     alpha0 : float, optional
         Initial regulariser, in units of squared rows; needed by all methods but "rfd". If it is not given, the squared
         length of the first row that is not zero, times 0.2 for curvature="loss", else 0.05 for losses of labels (0.01
@@ -143,9 +144,7 @@ class SketchedNewton(OnlineLinear[NewtonState]):
     A round costs O(m (nnz + m)) for sparse rows and O(m d + m^2) for dense ones; every m-th round or so a shrink costs
     O(m^2 d), less where F stays well-conditioned and rows are sparse. All inner products of the dense rows between two
     shrinks are taken together. Memory O(m d). Of sparse rows d is the number of columns that have occurred, however
-    wide they are; "oja", whose first directions are those of all columns, has an entry for each. The first update in an
-    installation compiles for about half a second; the result is kept on the disk where that can be (``fastsketch
-    warm-up``).
+    wide they are; "oja", whose first directions are those of all columns, has an entry for each.
 
     References
     ----------
@@ -163,7 +162,7 @@ class SketchedNewton(OnlineLinear[NewtonState]):
     (True, 2000)
     """
 
-    method: Method = choice(("rfd", "fd", "pfd", "rp", "oja", "full"), default="rfd")
+    method: Method = choice(("rfd", "fd", "pfd", "rp", "oja"), default="rfd")
     alpha0: float | None = real(default=None)
     constraint: Constraint = choice(tuple(CONSTRAINTS), default=None)
     curvature: Curvature = choice(("gradient", "loss", None), default=None)
@@ -197,9 +196,6 @@ class SketchedNewton(OnlineLinear[NewtonState]):
 
     def _blends_numbers(self) -> bool:
         return self.curvature is None and self.alpha0 is None
-
-    def _takes_sparse(self) -> bool:
-        return self.method != "full"
 
     def _start(self, d: int, sparse: bool, zeros: Zeros = np.zeros, slots: int | None = None) -> NewtonState:
         m = self.sketch_size

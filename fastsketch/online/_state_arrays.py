@@ -1,6 +1,6 @@
 """Arrays of online models by name, in small classes whose fields are their one declaration.
 
-Kernels read the same attributes. A file holds every array but scratch, under the name of its field.
+Kernels read the same attributes. A file holds every array, under the name of its field.
 """
 
 from abc import ABC, abstractmethod
@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch._kernels.online.numbers import ROUND
+from fastsketch._kernels.online.numbers import COUNTS, LOSS, MISTAKES, ROUND, SCALARS, SEEN
 from fastsketch.data.files import _checks as checks
 
 Floats = NDArray[np.float64]
@@ -21,16 +21,9 @@ Places = NDArray[np.int32]
 
 NDARRAY: Any = np.ndarray  # whose dtype and shape a type checker is not to ask for
 
-# Entries of `regret`: the comparator's loss; the model's own loss when the comparison began.
-THEIRS, BEFORE = range(2)
-
-
-# Marks of fields, as in ``work: Annotated[Floats, SCRATCH]``.
-SCRATCH = "not needed by a resume"
+# Marks of fields, as in ``losses: Annotated[Floats, OF_LOSSES]``.
 GROWS = "as long as the rows seen ask for"
-OF_POINTS = "one row or entry for each point of a grid"
 OF_LOSSES = "sums of losses, which may reach infinity"
-BOUND = "made of the arrays of this object, and made again for others"
 SLOTS = "one entry for each slot of a column along the last axis, with room to grow"
 SLOT_ROWS = "one row for each slot of a column, with room to grow"
 
@@ -44,6 +37,9 @@ class Csr(NamedTuple):
 
 
 RowBatch = Floats | Csr
+
+# Arrays that rows may change, each with the index of what they may change in it.
+Changing = list[tuple[NDArray[Any], Any]]
 
 
 def outline(shape: int | tuple[int, ...], dtype: Any = np.float64) -> NDArray[Any]:
@@ -60,25 +56,19 @@ class FieldMarks(NamedTuple):
 
     name: str
     slot_axis: int | None  # the axis with one entry for each slot of a column
-    is_kept: bool  # in files
     grows: bool
-    of_points: bool
     of_losses: bool
-    is_bound: bool
 
 
-def _read_fields(cls: Any) -> tuple[FieldMarks, ...]:
+@cache
+def fields_of(cls: Any) -> tuple[FieldMarks, ...]:
     """Return the fields of a class of arrays with their marks, from its annotations."""
     out: list[FieldMarks] = []
     for item in fields(cls):
         marks = getattr(item.type, "__metadata__", ())
         axis = -1 if SLOTS in marks else 0 if SLOT_ROWS in marks else None
-        others = GROWS in marks, OF_POINTS in marks, OF_LOSSES in marks, BOUND in marks
-        out.append(FieldMarks(item.name, axis, SCRATCH not in marks and BOUND not in marks, *others))
+        out.append(FieldMarks(item.name, axis, GROWS in marks, OF_LOSSES in marks))
     return tuple(out)
-
-
-fields_of: Callable[[Any], tuple[FieldMarks, ...]] = cache(_read_fields)
 
 
 class Arrays:
@@ -87,15 +77,13 @@ class Arrays:
     __slots__ = ()
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
-    def copied(self, n_slots: int) -> Self:
+    def copied(self, n_slots: int = 0) -> Self:
         """Return a copy with arrays of its own, of which the first n_slots slots are in use."""
         copies: dict[str, Any] = {}
         for item in fields_of(type(self)):
             value: Any = getattr(self, item.name)
             if isinstance(value, Arrays):
                 value = value.copied(n_slots)
-            elif item.is_bound:
-                value = None
             elif isinstance(value, NDARRAY):
                 room = 0 if item.slot_axis is None else value.shape[item.slot_axis]
                 value = _with_room(value, item.slot_axis, n_slots, room) if room > n_slots else value.copy()
@@ -111,14 +99,14 @@ class Arrays:
             elif isinstance(value, NDARRAY) and item.slot_axis is not None:
                 setattr(self, item.name, _with_room(value, item.slot_axis, n_slots, room))
 
-    def saved(self, n_slots: int) -> dict[str, NDArray[Any]]:
-        """Return the arrays that a resume needs, by name, without room beyond the first n_slots slots; views."""
+    def saved(self, n_slots: int = 0) -> dict[str, NDArray[Any]]:
+        """Return the arrays by name, without room beyond the first n_slots slots; views."""
         out: dict[str, NDArray[Any]] = {}
         for item in fields_of(type(self)):
             value: Any = getattr(self, item.name)
             if isinstance(value, Arrays):
                 out.update(value.saved(n_slots))
-            elif isinstance(value, NDARRAY) and item.is_kept:
+            elif isinstance(value, NDARRAY):
                 out[item.name] = _used(value, item.slot_axis, n_slots)
         return out
 
@@ -128,9 +116,7 @@ class Arrays:
             value: Any = getattr(self, item.name)
             if isinstance(value, Arrays):
                 value.fill(arrays)
-            elif item.is_bound:
-                setattr(self, item.name, None)
-            elif isinstance(value, np.ndarray) and item.is_kept:
+            elif isinstance(value, NDARRAY):
                 setattr(self, item.name, np.ascontiguousarray(arrays[item.name]))
 
     def validate(self, arrays: Mapping[str, NDArray[Any]]) -> set[str]:
@@ -143,7 +129,7 @@ class Arrays:
             value: Any = getattr(self, item.name)
             if isinstance(value, Arrays):
                 names |= value.validate(arrays)
-            elif isinstance(value, np.ndarray) and item.is_kept:
+            elif isinstance(value, NDARRAY):
                 expected, given = cast(NDArray[Any], value), arrays.get(item.name)
                 shape = given.shape if given is not None and given.ndim == 1 and item.grows else expected.shape
                 if item.of_losses:
@@ -152,6 +138,10 @@ class Arrays:
                     checks.finite(arrays, item.name, shape, expected.dtype)
                 names.add(item.name)
         return names
+
+    def validate_all(self, arrays: Mapping[str, NDArray[Any]]) -> set[str]:
+        """Raise ValueError unless rows could have made these arrays; return names."""
+        return self.validate(arrays)
 
 
 def _used(array: NDArray[Any], axis: int | None, n_slots: int) -> NDArray[Any]:
@@ -185,10 +175,6 @@ class KeptRows(Arrays):
         self.kept_indices = np.concatenate([self.kept_indices[:used], np.zeros(more, np.int32)])
         return True
 
-    def n_values(self, n_rows: int) -> int:
-        """Return the number of values in the first n_rows rows."""
-        return int(self.kept_indptr[: n_rows + 1].max(initial=0))
-
     def as_csr(self, n_rows: int, d: int) -> Any:
         """Return the first n_rows rows as a scipy.sparse.csr_array (n_rows, d)."""
         from scipy.sparse import csr_array
@@ -211,93 +197,112 @@ class LearnedState(Arrays, ABC):
     """State of one learner, and its learning."""
 
     sparse: bool  # the form of rows that it takes; sparse ones have slots in the place of columns
+    setting: Any  # parameters as the kernels take them
     base: Annotated[Floats, SLOTS]
-    regret: Annotated[Floats, OF_LOSSES]
-    seen: Annotated[Counts, SCRATCH] = field(kw_only=True)  # slots that have occurred, or columns of dense rows, (1,)
-    bound: Annotated[Any, BOUND] = field(default=None, kw_only=True)  # what the kernel has made of the arrays
+    scalar: Annotated[Floats, OF_LOSSES]  # entries of _kernels/online/numbers, as those of count
+    count: Counts
+    rounds_now: Any = field(default=None, kw_only=True)  # what the kernel has made of the arrays, until one is replaced
 
     @property
     def n_slots(self) -> int:
         """Return the number of slots in the rows learned from; all columns for dense rows."""
-        return int(self.seen[0])
+        return int(self.count[SEEN])
 
     def has_slots(self, n_slots: int) -> bool:
         """Return whether there is room for this many slots."""
-        return n_slots <= self.base.shape[-1]
+        return n_slots <= len(self.base)
 
     def make_slots(self, n_slots: int) -> None:
         """Make room for this many slots, so that kernels may meet them; not on a state that others still need."""
         if not self.has_slots(n_slots):
             # twice as many: the bits do not depend on it
-            self.widen(self.n_slots, max(2 * self.base.shape[-1], n_slots))
-            self.bound = None
+            self.widen(self.n_slots, max(2 * len(self.base), n_slots))
+            self.rounds_now = None
 
-    def copied(self, n_slots: int | None = None) -> Self:
-        return cast(Self, Arrays.copied(self, self.n_slots if n_slots is None else n_slots))
+    def copied(self, n_slots: int = 0) -> Self:
+        out = cast(Self, Arrays.copied(self, self.n_slots))
+        out.rounds_now = None
+        return out
 
-    def saved(self, n_slots: int | None = None) -> dict[str, NDArray[Any]]:
-        out = Arrays.saved(self, self.n_slots if n_slots is None else n_slots)
-        # without room, which depends on how rows came
-        return {name: a[: self.n_stored()] if name in ("kept_data", "kept_indices") else a for name, a in out.items()}
+    def saved(self, n_slots: int = 0) -> dict[str, NDArray[Any]]:
+        out = Arrays.saved(self, self.n_slots)
+        if "kept_indptr" in out:  # without room, which depends on how rows came
+            stored = int(out["kept_indptr"][: self.n_kept() + 1].max(initial=0))
+            out.update({name: out[name][:stored] for name in ("kept_data", "kept_indices")})
+        return out
 
-    def n_stored(self) -> int:
-        """Return the number of values in the sparse rows that it holds."""
-        return 0
+    def n_kept(self) -> int:
+        """Return the number of sparse rows that it holds."""
+        raise NotImplementedError
 
-    def fill(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        Arrays.fill(self, arrays)
-        self.seen[0] = self.base.shape[-1]
-
-    def validate_all(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Raise ValueError unless a model could have learned these arrays; `self` may be one of outlines."""
-        checks.only(arrays, "comparator", *self.validate(arrays))
+    def validate_all(self, arrays: Mapping[str, NDArray[Any]]) -> set[str]:
+        """Raise ValueError unless a model could have learned these arrays; return names. `self` may be of outlines."""
+        names = self.validate(arrays)
+        scalar, count = arrays["scalar"].tolist(), arrays["count"].tolist()
+        if min(count) < 0:
+            raise ValueError("its counts must not be negative")
+        checks.number_within(count[ROUND], "n_rows", 0, checks.MOST_COUNT)
+        checks.number_within(count[MISTAKES], "mistakes", 0, count[ROUND])
+        checks.number_within(count[SEEN], "slots that have occurred", len(self.base), len(self.base))
+        checks.number_within(scalar[LOSS], "cumulative loss", 0.0, np.inf)
+        return names
 
     def prepare(self, batch: RowBatch) -> None:
         """Settle what depends on the first rows, before they are learned from (nothing by default)."""
 
+    @property
+    def rounds(self) -> Any:
+        """Return what the kernel makes of the arrays."""
+        if self.rounds_now is None:
+            self.rounds_now = self.begin_rounds()
+        return self.rounds_now
+
     @abstractmethod
-    def learn(self, batch: RowBatch, targets: Floats, sample_weight: Floats, scores: Floats) -> None:
-        """Learn from the rows in turn; a row without a finite score has not been learned from."""
+    def begin_rounds(self) -> Any:
+        """Make what the kernel makes of the arrays."""
 
     @classmethod
-    def learn_together(
-        cls, states: "Sequence[LearnedState]", batch: RowBatch, targets: Floats, sample_weight: Floats, scores: Floats
+    @abstractmethod
+    def learn(
+        cls, states: Sequence[Any], batch: RowBatch, targets: Floats, sample_weight: Floats, scores: Floats
     ) -> None:
         """Let states of this class learn from the same rows, each as it does alone; targets and scores (k, n).
 
-        Where no factorisation was left, for numbers of such sizes, the last score of that state is NaN.
+        A row that is refused has no finite score: that state has then learned from the rows before it.
         """
-        for state, y, out in zip(states, targets, scores, strict=True):
-            try:
-                state.learn(batch, y, sample_weight, out)
-            except np.linalg.LinAlgError:
-                out[-1] = np.nan
-
-    def undoing(self, batch: RowBatch) -> Any:
-        """Return what ``put_back`` needs to undo a batch of one row that is learned from next."""
-        return self.copied()
-
-    def put_back(self, kept: Any) -> None:
-        """Restore the state before the row."""
-        self.fill(kept.saved())
 
     @abstractmethod
-    def is_atomic(self) -> bool:
-        """Return whether one row is learned from in whole or not at all, so that no copy of the state is needed."""
+    def changing(self, batch: RowBatch, n: int, *, alone: bool) -> Changing | None:
+        """Return what learning from these n rows may change, but for room; None: nearly all.
 
-    @abstractmethod
+        alone: no other state learns from them; if it learns from one row in whole or not at all, nothing is returned.
+        """
+
+    def of_slots(self, batch: RowBatch, *arrays: NDArray[Any] | None) -> Changing:
+        """Return the parts of arrays, one entry for each slot, that belong to the columns of these rows."""
+        at = batch.indices if isinstance(batch, Csr) else ...
+        return [(array, at) for array in arrays if array is not None]
+
     def totals(self) -> tuple[int, float, int]:
         """Return (rows seen, cumulative loss, mistakes)."""
+        return int(self.count[ROUND]), float(self.scalar[LOSS]), int(self.count[MISTAKES])
 
     def fade(self, factor: float) -> None:
         """Multiply the weight of earlier rows in H by `factor`."""
         raise NotImplementedError
 
-    @staticmethod
-    def rows_in(arrays: Mapping[str, NDArray[Any]]) -> int:
-        """Return the number of rows seen by arrays that have passed ``validate_all``."""
-        return int(arrays["count"][ROUND])
-
     @abstractmethod
     def coef(self) -> Floats:
         """Return w, (d,); (n_slots,) for sparse rows."""
+
+
+def common_fields(setting: Any, d: int, sparse: bool, zeros: Zeros) -> dict[str, Any]:
+    """Return the fields that every state has, before the first row; d: columns of dense rows, else slots."""
+    count = np.zeros(COUNTS, np.int64)
+    count[SEEN] = 0 if sparse else d
+    return {"setting": setting, "sparse": sparse, "base": zeros(d), "scalar": np.zeros(SCALARS), "count": count}
+
+
+def flat(batch: RowBatch) -> tuple[Floats, Places | None, Counts | None]:
+    """Return rows as kernels take them: CSR arrays, or the values of dense rows and None twice."""
+    return batch if isinstance(batch, Csr) else (batch.reshape(-1), None, None)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from typing import Any, ClassVar, Literal, NamedTuple, TypedDict, cast, overload
+from typing import Any, ClassVar, Literal, TypedDict, cast, overload
 
 import torch
 from torch import Tensor
@@ -16,19 +16,6 @@ from fastsketch.torch import _sketch
 
 # Elements of one tensor's sketch above which "auto" takes the diagonal: 256 MB of float32.
 MAX_ELEMENTS = 2**26
-
-
-class GroupOptions(NamedTuple):
-    """Options of a group of parameters."""
-
-    lr: float
-    sketch_size: int
-    delta: float
-    eps: float
-    weight_decay: float
-    maximize: bool
-    sketched: Literal["auto"] | bool
-    max_elements: int
 
 
 class Estimate(TypedDict):
@@ -90,11 +77,11 @@ class _SketchedOptimizer(Optimizer):
         super().__setstate__(state)
         self._guard = Guard()
 
-    def _is_sketched(self, options: GroupOptions, p: Tensor) -> bool:
-        if isinstance(options.sketched, bool):
-            return options.sketched
-        _, cap = _sketch.shapes(p.numel(), options.sketch_size, every_round=self._EVERY_ROUND)
-        return p.ndim >= 2 and cap * p.numel() <= options.max_elements
+    def _is_sketched(self, group: dict[str, Any], p: Tensor) -> bool:
+        if group["sketched"] != "auto":
+            return group["sketched"]
+        _, cap = _sketch.shapes(p.numel(), group["sketch_size"], every_round=self._EVERY_ROUND)
+        return p.ndim >= 2 and cap * p.numel() <= group["max_elements"]
 
     def memory_estimate(self) -> list[Estimate]:
         """Return the bytes of state that each parameter has or will have.
@@ -106,10 +93,11 @@ class _SketchedOptimizer(Optimizer):
         """
         out: list[Estimate] = []
         for i, group in enumerate(self.param_groups):
-            options = _options(group)
             for p in _tensors(group):
-                if self._is_sketched(options, p):
-                    size = _sketch.n_bytes(p.numel(), options.sketch_size, every_round=self._EVERY_ROUND, dtype=p.dtype)
+                if self._is_sketched(group, p):
+                    size = _sketch.n_bytes(
+                        p.numel(), group["sketch_size"], every_round=self._EVERY_ROUND, dtype=p.dtype
+                    )
                     out.append({"group": i, "shape": tuple(p.shape), "kind": "sketch", "bytes": size})
                 else:
                     size = (8 if p.dtype == torch.float64 else 4) * p.numel()
@@ -136,23 +124,22 @@ class _SketchedOptimizer(Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        jobs: list[tuple[GroupOptions, Tensor, Tensor, float]] = []
+        jobs: list[tuple[dict[str, Any], Tensor, Tensor, float]] = []
         for group in self.param_groups:
-            options = _options(group)
-            jobs += [(options, p, *self._gradient(options, p, p.grad)) for p in _tensors(group) if p.grad is not None]
-        for options, p, g, square in jobs:
-            self._move(p, g, options=options, square=square)
+            jobs += [(group, p, *self._gradient(group, p, p.grad)) for p in _tensors(group) if p.grad is not None]
+        for group, p, g, square in jobs:
+            self._move(p, g, group=group, square=square)
         return loss
 
-    def _gradient(self, options: GroupOptions, p: Tensor, grad: Tensor) -> tuple[Tensor, float]:
+    def _gradient(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> tuple[Tensor, float]:
         """Return the gradient (numel,) in the dtype of the state, and its squared length."""
         if grad.is_sparse or p.is_complex():
             raise RuntimeError(f"{type(self).__name__} takes dense, real gradients only")
         g = grad.detach().reshape(-1).to(_sketch.compute_dtype(p.dtype))
-        if options.maximize:
+        if group["maximize"]:
             g = -g
-        if options.weight_decay:
-            g = g + options.weight_decay * p.detach().reshape(-1).to(g.dtype)
+        if group["weight_decay"]:
+            g = g + group["weight_decay"] * p.detach().reshape(-1).to(g.dtype)
         wide = torch.float64 if g.device.type == "cpu" else None
         square = float(_sketch.UNTYPED.linalg.vector_norm(g, dtype=wide)) ** 2
         if not math.isfinite(square):
@@ -161,14 +148,14 @@ class _SketchedOptimizer(Optimizer):
             )
         return g, square
 
-    def _move(self, p: Tensor, g: Tensor, *, options: GroupOptions, square: float) -> None:
+    def _move(self, p: Tensor, g: Tensor, *, group: dict[str, Any], square: float) -> None:
         state: dict[str, Any] = self.state[p]
         if not state:
-            if self._is_sketched(options, p):
+            if self._is_sketched(group, p):
                 state.update(
                     _sketch.start(
                         p.numel(),
-                        options.sketch_size,
+                        group["sketch_size"],
                         every_round=self._EVERY_ROUND,
                         dtype=p.dtype,
                         device=p.device,
@@ -181,21 +168,21 @@ class _SketchedOptimizer(Optimizer):
         if "squares" in state:
             squares = cast(Tensor, state["squares"])
             squares.addcmul_(g, g)
-            move = g / (squares.sqrt() + options.eps)
+            move = g / (squares.sqrt() + group["eps"])
         elif square == 0:
             return
         else:
             sketch = cast(_sketch.TensorSketch, state)
-            size = (sketch["turn"].shape[1] // 2) if self._EVERY_ROUND else options.sketch_size
+            size = (sketch["turn"].shape[1] // 2) if self._EVERY_ROUND else group["sketch_size"]
             move = _sketch.direction(
                 sketch,
                 g,
                 square=square,
                 sketch_size=size,
                 every_round=self._EVERY_ROUND,
-                delta=options.delta,
+                delta=group["delta"],
             )
-        p.sub_((options.lr * move).reshape(p.shape).to(p.dtype))
+        p.sub_((float(group["lr"]) * move).reshape(p.shape).to(p.dtype))
 
     @changes
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -218,19 +205,6 @@ class _SketchedOptimizer(Optimizer):
 
 def _tensors(group: dict[str, Any]) -> list[Tensor]:
     return group["params"]
-
-
-def _options(group: dict[str, Any]) -> GroupOptions:
-    return GroupOptions(
-        lr=float(group["lr"]),
-        sketch_size=group["sketch_size"],
-        delta=group["delta"],
-        eps=group["eps"],
-        weight_decay=group["weight_decay"],
-        maximize=group["maximize"],
-        sketched=group["sketched"],
-        max_elements=group["max_elements"],
-    )
 
 
 def _check(group: dict[str, Any]) -> None:

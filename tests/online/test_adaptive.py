@@ -16,6 +16,7 @@ from fastsketch._core.losses import LOSSES, ONLINE_LOSSES, as_loss_parameter
 from fastsketch._kernels.online.numbers import OLD, RANK, ROWS
 from fastsketch.data import load_svmlight
 from fastsketch.online._adaptive_subgradient import METHODS
+from fastsketch.online._class_states import States
 from fastsketch.online._kept import Kept
 from fastsketch.online._row_inputs import ColumnSlots, start_inputs
 from tests.helpers import interrupted, papers
@@ -182,7 +183,7 @@ def test_directions_stay_orthonormal_for_a_million_rounds(method, form, rank, am
     by_slot = form == "sparse" and method != "ada_full"
     columns = ColumnSlots.beginning(12, all_at_once=False)
     inputs = start_inputs(12, sparse=by_slot, intercept=False, scaled=False)
-    model._kept = Kept.beginning(model._start(12, by_slot), None, columns, inputs, model._metrics(), None)
+    model._kept = Kept(States([model._start(12, by_slot)], [1.0]), None, columns, inputs, model._metrics())
     times = amount(25, 500)
     for _ in range(times):
         model.update(rows, y)

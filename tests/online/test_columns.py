@@ -55,11 +55,11 @@ def learned(model, rows, y, *ends):
 def arrays_of(model):
     """Return {name: bytes} of a model, less the room after the rows that it keeps, which follows the batches."""
     arrays = dict(model._state()[1])
-    if "kept_indptr" in arrays:
+    if "0.kept_indptr" in arrays:
         held = model._learned.count[ROWS] - (0 if isinstance(model, fs.SketchedNewton) else model._learned.count[OLD])
-        arrays["kept_indptr"] = arrays["kept_indptr"][: held + 1]
-        for name in ("kept_data", "kept_indices"):
-            arrays[name] = arrays[name][: arrays["kept_indptr"][-1]]
+        arrays["0.kept_indptr"] = arrays["0.kept_indptr"][: held + 1]
+        for name in ("0.kept_data", "0.kept_indices"):
+            arrays[name] = arrays[name][: arrays["0.kept_indptr"][-1]]
     return {name: array.tobytes() for name, array in arrays.items()}
 
 
@@ -169,7 +169,7 @@ def test_an_interrupted_batch_leaves_no_columns(name, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(cls, "learn_together", stopped)
+        patch.setattr(cls, "learn", stopped)
         with pytest.raises(KeyboardInterrupt):
             model.update(strange, y)
     assert model.decision_function(strange).tobytes() == plain.decision_function(strange).tobytes()
@@ -202,7 +202,6 @@ def test_open_columns(name):
 
 def test_open_columns_need_a_form_for_sparse_rows():
     for make in (
-        lambda: papers.SketchedNewton(method="full", alpha0=1.0, open_columns=True),
         lambda: papers.AdaptiveSubgradient(method="ada_full", open_columns=True),
         lambda: papers.AdaptiveSubgradient(penalty="l1", penalty_strength=0.1, open_columns=True),
     ):

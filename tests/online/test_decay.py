@@ -40,7 +40,7 @@ def test_alpha_is_put_back():
     for x, t in zip(rows, y, strict=True):
         model.update(x, t)
         seen.append(model.alpha)
-        assert 0 < model._learned.fading[FADED] <= 1 and model._learned.fading[FLOOR] == 2.0
+        assert 0 < model._learned.scalar[FADED] <= 1 and model._learned.scalar[FLOOR] == 2.0
     assert min(seen) >= 1.0 and max(seen) == 2.0 and len(set(seen)) > 1
 
 
@@ -90,18 +90,18 @@ def test_what_is_no_state_is_refused():
     model = newton(0.99).update(rows, y)
     state, arrays = model._state()
     for entry, value in ((FADED, 0.0), (FADED, 1.5), (FADED, np.nan), (FLOOR, -1.0), (FLOOR, 1e9), (FLOOR, np.inf)):
-        broken = {**arrays, "fading": arrays["fading"].copy()}
-        broken["fading"][entry] = value
+        broken = {**arrays, "0.scalar": arrays["0.scalar"].copy()}
+        broken["0.scalar"][entry] = value
         with pytest.raises(ValueError):
             newton(0.99)._validate(state, broken)
-    without = {name: array for name, array in arrays.items() if name != "fading"}
-    with pytest.raises(ValueError, match="'fading' is missing"):
+    without = {name: array for name, array in arrays.items() if name != "0.scalar"}
+    with pytest.raises(ValueError, match="'scalar' is missing"):
         newton(0.99)._validate(state, without)
 
 
 @pytest.mark.parametrize(
     "given",
-    [{"method": "rp"}, {"method": "oja"}, {"method": "full"}, {"alpha0": 0.0}],
+    [{"method": "rp"}, {"method": "oja"}, {"alpha0": 0.0}],
 )
 def test_newton_models_that_cannot_forget(given):
     with pytest.raises(ValueError, match="decay must be 1"):

@@ -7,6 +7,7 @@ import pytest
 from scipy import sparse
 
 import fastsketch as fs
+from fastsketch.online._class_states import PAST_MISTAKES, PAST_ROWS
 from fastsketch.online._errors import CHECK, start_watch
 from tests.helpers import same_state
 
@@ -134,9 +135,9 @@ def test_states_of_strangers_are_refused():
         ("drift_counts", 1, -1),
         ("drift_counts", 3, 1 << 60),
         ("drift_sums", 0, -1.0),
-        ("drift_past", 0, -1.0),
-        ("drift_past", 0, np.nan),
-        ("drift_past", 2, np.inf),
+        ("tally", PAST_ROWS, -1.0),
+        ("tally", PAST_ROWS, np.nan),
+        ("tally", PAST_MISTAKES, np.inf),
     ):
         broken = {**arrays, name: arrays[name].copy()}
         broken[name].reshape(-1)[entry] = value

@@ -10,7 +10,6 @@ from tests.helpers import papers
 D = 30
 MAKERS = {
     "newton": lambda **kw: papers.SketchedNewton(3, alpha0=0.1, **kw),
-    "newton-full": lambda **kw: papers.SketchedNewton(3, method="full", alpha0=1.0, **kw),
     "newton-oja": lambda **kw: papers.SketchedNewton(3, method="oja", alpha0=1e8, **kw),
     "newton-square": lambda **kw: papers.SketchedNewton(3, loss="square", **kw),
     "ada-ffd": lambda **kw: papers.AdaptiveSubgradient(3, **kw),

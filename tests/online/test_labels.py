@@ -9,6 +9,7 @@ from scipy import sparse
 from scipy.special import expit
 
 import fastsketch as fs
+from fastsketch.online._class_states import MISTAKES, SHARED
 from tests.helpers import papers
 
 D = 12
@@ -18,7 +19,6 @@ MAKERS = {
     "newton-rfd0": lambda **kw: papers.SketchedNewton(3, alpha0=0.0, **kw),
     "newton-rp": lambda **kw: papers.SketchedNewton(3, method="rp", alpha0=1.0, **kw),
     "newton-oja": lambda **kw: papers.SketchedNewton(3, method="oja", alpha0=1.0, **kw),
-    "newton-full": lambda **kw: papers.SketchedNewton(3, method="full", alpha0=1.0, **kw),
     "ada-ffd": lambda **kw: papers.AdaptiveSubgradient(3, **kw),
     "ada-fd-dual": lambda **kw: papers.AdaptiveSubgradient(3, method="ada_fd", form="dual_averaging", **kw),
     "ada-full": lambda **kw: papers.AdaptiveSubgradient(3, method="ada_full", **kw),
@@ -419,12 +419,12 @@ def test_comparators_are_of_two_classes():
         (lambda s, a: s["labels"].update(known=[1, "a", 2, 3]), "numbers or strings"),
         (lambda s, a: s["signs"].pop(), "it has the signs"),
         (lambda s, a: s["signs"].__setitem__(1, 0.5), "it has the signs"),
-        (lambda s, a: s.update(mistakes=1000), "mistakes must lie in"),
+        (lambda s, a: a["tally"].__setitem__(MISTAKES, 1000), "mistakes must lie in"),
         (lambda s, a: a.pop("1.base"), "array 'base' is missing"),
         (lambda s, a: a.update({"9.base": a["1.base"]}), "'9.base' does not belong"),
         (lambda s, a: a.update({"1.base": a["1.base"][:3]}), "array 'base' has shape"),
-        (lambda s, a: a.update(shared_loss=np.array([np.nan])), "sums of losses"),
-        (lambda s, a: a.pop("shared_loss"), "shared_loss"),
+        (lambda s, a: a["tally"].__setitem__(SHARED, np.nan), "sums of losses"),
+        (lambda s, a: a.pop("tally"), "tally"),
     ],
 )
 def test_files_of_strangers_are_checked(change, message):

@@ -42,7 +42,7 @@ def numbered(rows, hash_bits):
 def same(one, two):
     """Return whether two models know the same; arrays of held rows may have room of their own."""
     (state, arrays), (other, others) = one._state(), two._state()
-    used = [name for name in arrays if name not in ("kept_data", "kept_indices")]
+    used = [name for name in arrays if name not in ("0.kept_data", "0.kept_indices")]
     return (
         state == other
         and arrays.keys() == others.keys()
@@ -196,11 +196,11 @@ def test_names_and_numbers_do_not_mix():
 
 
 def test_methods_without_a_sparse_form():
-    full = fs.SketchedNewton(2, method="full", alpha0=1.0)
+    full = fs.AdaptiveSubgradient(method="ada_full")
     with pytest.raises(ValueError, match="rows with names: that needs a form for sparse rows"):
         full.update([{"a": 1.0}], [1])
     with pytest.raises(ValueError, match="hash_bits needs a form for sparse rows"):
-        fs.SketchedNewton(2, method="full", alpha0=1.0, hash_bits=4)
+        fs.AdaptiveSubgradient(method="ada_full", hash_bits=4)
 
 
 def test_comparators_are_for_numbered_columns():

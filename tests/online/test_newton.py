@@ -19,7 +19,7 @@ from fastsketch.online._newton_state import random_rows
 from tests.helpers import interrupted, papers, same_state
 
 RNG = np.random.default_rng(0)
-CASES = [("rfd", 0.0), ("rfd", 1.0), ("fd", 1000.0), ("pfd", 1000.0), ("rp", 100.0), ("oja", 100.0), ("full", 1.0)]
+CASES = [("rfd", 0.0), ("rfd", 1.0), ("fd", 1000.0), ("pfd", 1000.0), ("rp", 100.0), ("oja", 100.0)]
 CONSTRAINTS = ("current", "next", "both", None)
 # The papers' loss, (z - y)^2.
 PAPERS = {"loss": "square", "loss_scale": 2.0}
@@ -52,8 +52,6 @@ def referenced(rows, y, m, *, method, alpha0, loss, loss_scale=1.0, constraint):
         return reference.random_projection_newton(rows, y, sketch_size=m, rng=FixedNumbers(m), **common)
     if method == "oja":
         return reference.oja_newton(rows, y, sketch_size=m, rng=FixedNumbers(m), **common)
-    if method == "full":
-        return reference.full_online_newton(rows, y, **common)
     return reference.fast_online_newton(rows, y, sketch_size=m, method=method, **common)
 
 
@@ -101,7 +99,7 @@ def test_farm_ads_with_columns_that_occur(dataset, amount):
 
 
 @pytest.mark.parametrize("constraint", ["current", "next"])
-@pytest.mark.parametrize(("method", "alpha0"), [("rfd", 0.0), ("rfd", 0.5), ("oja", 1.0), ("full", 1.0)])
+@pytest.mark.parametrize(("method", "alpha0"), [("rfd", 0.0), ("rfd", 0.5), ("oja", 1.0)])
 @pytest.mark.parametrize("loss", ONLINE_LOSSES)
 def test_every_loss(loss, method, alpha0, constraint):
     rows, y = stream(300)
@@ -455,29 +453,25 @@ def test_oja_says_what_it_needs_of_narrow_rows():
 # -- weights -----------------------------------------------------------------------------------------------------------
 # alpha0 = 5 is too small for "fd" without a constraint: a last bit of the rows grows a millionfold there
 @pytest.mark.parametrize("constraint", ["current", None])
-@pytest.mark.parametrize(("method", "alpha0"), [("rfd", 0.0), ("rfd", 0.5), ("fd", 50.0), ("full", 1.0)])
+@pytest.mark.parametrize(("method", "alpha0"), [("rfd", 0.0), ("rfd", 0.5), ("fd", 50.0)])
 @pytest.mark.parametrize("loss", ["logistic", "square"])
 def test_weights_against_an_explicit_h(loss, method, alpha0, constraint):
     rows, y = stream(300)
     weights = np.random.default_rng(2).choice([0.0, 0.1, 1.0, 9.0], 300)
     options = {"method": method, "alpha0": alpha0, "constraint": constraint, "loss": loss, "loss_scale": 2.0}
     given = {**options, "sample_weight": weights}
-    if method == "full":
-        w, losses, _ = reference.full_online_newton(rows, y, **{k: v for k, v in given.items() if k != "method"})
-    else:
-        w, losses, _ = reference.fast_online_newton(rows, y, sketch_size=5, **given)
+    w, losses, _ = reference.fast_online_newton(rows, y, sketch_size=5, **given)
     for x in (rows, sparse.csr_array(rows)):
         model = papers.SketchedNewton(5, **options).update(x, y, sample_weight=weights)
         assert np.abs(model.coef - w).max() <= 1e-7 * max(1.0, np.abs(w).max())
         assert np.isclose(model.progress["cumulative_loss"], losses.sum(), rtol=1e-8)
 
 
-@pytest.mark.parametrize("method", ["rfd", "full"])
 @pytest.mark.parametrize("loss", ["logistic", "squared_hinge"])
-def test_a_heavy_row_moves_as_its_copies_do(method, loss):
+def test_a_heavy_row_moves_as_its_copies_do(loss):
     """It went the shorter way the more it weighed: its weight stood in H squared."""
     rows, y = stream(400)
-    model = papers.SketchedNewton(5, method=method, alpha0=20.0, constraint=None, loss=loss).update(rows[:390], y[:390])
+    model = papers.SketchedNewton(5, alpha0=20.0, constraint=None, loss=loss).update(rows[:390], y[:390])
     for x, t in zip(rows[390:], -y[390:], strict=True):
         moves = {}
         for times in (1, 2, 4):

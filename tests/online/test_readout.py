@@ -132,13 +132,6 @@ def test_members_that_are_the_same(k):
     assert readout.readout_weights[:2].sum() == pytest.approx(alone.readout_weights[0], rel=0.05)
 
 
-def test_of_no_class():
-    members, numbers, sample_weight = stream(3)
-    numbers[5] = 3
-    with pytest.raises(ValueError, match=r"numbers\[5\] = 3"):
-        _class_states.start_readout(2, 3).learn(members, numbers, sample_weight)
-
-
 def test_probabilities():
     assert _class_states.probabilities(np.array([0.0, 1000.0])).tolist() == [0.5, 1.0]
     of_three = _class_states.probabilities(np.array([[1000.0, 0.0, -1000.0], [0.0, 0.0, 0.0]]))

@@ -5,6 +5,7 @@ import pytest
 from scipy.sparse import csr_array
 
 import fastsketch as fs
+from fastsketch._kernels.online.numbers import RESIDUALS
 from fastsketch._kernels.online.readout import blend_numbers
 
 METHODS = ("ada_ffd", "ada_fd", "ada_full", "ada_diag", "fd_son", "ogd", "adam")
@@ -48,7 +49,7 @@ def test_a_learning_rate_that_is_given_keeps_its_meaning():
     plain = {"method": "ogd", "scale": None, "fit_intercept": False, "loss": "square"}
     model = fs.AdaptiveSubgradient(learning_rate=0.5, **plain).update(x, y)
     np.testing.assert_allclose(model.coef, 0.5 * y[0] * x[0], rtol=1e-12)
-    assert model._kept.states.readout is None and model._learned.residuals is None
+    assert model._kept.states.readout is None and not model._learned.setting.in_units
 
 
 @pytest.mark.parametrize("cls", BOTH)
@@ -111,15 +112,14 @@ def test_sums_that_leave_the_range_of_numbers_stay_as_they_were():
     sums, scores = np.array([1.0, 2.0]), np.empty(2)
     blend_numbers(np.array([[0.0, 1.0], [1e300, 3.0]]), np.array([1e300, 2.0]), np.ones(2), sums, scores)
     assert sums.tolist() == [3.0, 6.0] and scores[1] == 2.0
-    with pytest.raises(ValueError, match="members must be two"):
-        blend_numbers(np.zeros((3, 2)), np.zeros(2), np.ones(2), sums, scores)
 
 
 def test_what_a_file_holds_is_checked():
     x, y = stream(30)
-    for name in ("blend_sums", "residuals"):
+    for name, entry, message in (("blend_sums", 1, "blend_sums"), ("0.scalar", RESIDUALS, "squared residuals")):
         model = fs.AdaptiveSubgradient(4, loss="square").update(x, y)
         state, arrays = model._state()
-        arrays[name] = np.array([1.0, -1.0])
-        with pytest.raises(ValueError, match=name):
+        arrays[name] = arrays[name].copy()
+        arrays[name][entry] = -1.0
+        with pytest.raises(ValueError, match=message):
             model._validate(state, arrays)

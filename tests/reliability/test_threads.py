@@ -70,7 +70,7 @@ def batch(specimen, seed):
 
 
 # Where rows are checked beside the module of the class.
-ROWS_OF = {"fastsketch.online.": "fastsketch.online._row_inputs", "fastsketch.lowrank.": "fastsketch.lowrank._loading"}
+ROWS_OF = {"fastsketch.lowrank.": "fastsketch.lowrank._loading"}
 
 
 class Log:
@@ -84,8 +84,9 @@ class Log:
             for name in ("as_rows", "as_events", "observed"):
                 if hasattr(sys.modules[module], name):
                     self._hook(sys.modules[module], name, 0)
-        if hasattr(model, "_names"):  # of rows with names
+        if hasattr(model, "_names"):  # of rows with names, and of others
             self._hook(type(model._names), "enter", 1)
+            self._hook(cls, "_as_rows", 1)
         if hasattr(cls, "_merge"):
             self._hook(cls, "_merge", 1)
 

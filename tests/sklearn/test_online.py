@@ -47,7 +47,7 @@ def not_for(estimator):
         SketchedNewtonClassifier(),
         SketchedNewtonClassifier(loss="logistic", constraint=None, alpha0=1.0),
         SketchedNewtonRegressor(),
-        SketchedNewtonRegressor(method="full", alpha0=1.0),
+        SketchedNewtonRegressor(method="fd", alpha0=1.0),
         AdaptiveSubgradientClassifier(),
         AdaptiveSubgradientClassifier(method="ada_fd", form="dual_averaging"),
         AdaptiveSubgradientClassifier(loss="logistic", method="ada_diag", penalty="l1", penalty_strength=1e-3),

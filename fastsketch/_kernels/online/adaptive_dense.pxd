@@ -10,14 +10,14 @@ from fastsketch._kernels.online.adaptive_l1 cimport step_l1
 from fastsketch._kernels.online.adaptive_model cimport (Model, count_losses, give_up_steps, idle, keep_scale, predict,
                                                         sketch, sketch_slope, step, take_row, take_x, turn_inner)
 from fastsketch._kernels.online.basis cimport add
-from fastsketch._kernels.online.numbers cimport RANK, ROWS
+from fastsketch._kernels.online.numbers cimport RANK, ROWS, SCALE
 from fastsketch._kernels.online.turning cimport (clear, fresh_basis, full, least_new, must_rebase, polish, project)
 from fastsketch._kernels.pool cimport fs_blas_alone
 
 
 cdef inline void rebase_dense(Model* s) noexcept nogil:
     """Rebase: C <- T'C, its first RANK rows; steps are added to base."""
-    cdef Py_ssize_t n = s.t.count[RANK], rows = s.t.count[ROWS], k, i, j, width
+    cdef Py_ssize_t n = s.t.count[RANK], rows = s.t.count[ROWS], i, j, width
     cdef double* made = s.t.small + s.t.most * s.t.most
     fs_blas_alone(1)
     # the true C C', without the rounding of the rounds
@@ -25,11 +25,9 @@ cdef inline void rebase_dense(Model* s) noexcept nogil:
     polish(&s.t)
     if not s.dual:
         give_up_steps(s)
-        for k in range(s.points):
-            for i in range(rows):
-                add(s.d, s.steps[k * s.t.cap + i] / s.scale[k], s.rows + i * s.d, s.base + k * s.d)
+        for i in range(rows):
+            add(s.d, s.steps[i] / s.scalar[SCALE], s.rows + i * s.d, s.base)
     turn_inner(s)
-    memset(s.steps, 0, s.points * s.t.cap * sizeof(double))
     j = 0
     while j < s.d:
         width = min(s.t.cap, s.d - j)
@@ -43,10 +41,11 @@ cdef inline void rebase_dense(Model* s) noexcept nogil:
     fresh_basis(&s.t)
 
 
-cdef inline void explicit_dense(Model* s, const double* x, double* v) noexcept nogil:
+cdef inline void explicit_dense(Model* s, const double* x) noexcept nogil:
     """Append the new part of x, orthonormalised twice, as a row of C if it is more than rounding."""
     cdef Py_ssize_t rows = s.t.count[ROWS], rank = s.t.count[RANK], i, _again
     cdef double* p = s.f + s.t.most
+    cdef double* v = s.extra
     cdef double size
     memcpy(v, x, s.d * sizeof(double))
     for _again in range(2):
@@ -62,7 +61,7 @@ cdef inline void explicit_dense(Model* s, const double* x, double* v) noexcept n
     for i in range(s.d):
         v[i] /= size
     fs_dots_d(1, rows, s.d, v, s.d, s.rows, s.d, p, rows, False)
-    fs_dots_d(1, s.points, s.d, v, s.d, s.base, s.d, s.base_x, s.points, False)
+    fs_dots_d(1, 1, s.d, v, s.d, s.base, s.d, &s.base_x, 1, False)
     s.p[rows] = dot(s.d, v, x)
     memcpy(s.rows + rows * s.d, v, s.d * sizeof(double))
     take_row(s, p, dot(s.d, v, v), s.p[rows], True)
@@ -71,20 +70,17 @@ cdef inline void explicit_dense(Model* s, const double* x, double* v) noexcept n
 cdef inline void dense_products(Model* s, const double* x) noexcept nogil:
     """Compute p = C x and base_x of a dense row."""
     fs_dots_d(1, s.t.count[ROWS], s.d, x, s.d, s.rows, s.d, s.p, s.t.cap, False)
-    fs_dots_d(1, s.points, s.d, x, s.d, s.base, s.d, s.base_x, s.points, False)
+    fs_dots_d(1, 1, s.d, x, s.d, s.base, s.d, &s.base_x, 1, False)
 
 
-cdef inline bint dense_round(Model* s, const double* x, double y, double weight, double* v,
-                             double* score) noexcept nogil:
-    """Learn from one row; False, with nothing changed, if a score is not finite. v: extra_size doubles."""
-    cdef Py_ssize_t k
+cdef inline bint dense_round(Model* s, const double* x, double y, double weight) noexcept nogil:
+    """Learn from one row, whose score is then s.score; False, with nothing changed, if that is not finite."""
     cdef double rest
     cdef bint moving
     fs_dots_d(1, 1, s.d, x, s.d, x, s.d, &s.x_square, 1, False)
     dense_products(s, x)
     if not predict(s, y, weight):
         return False
-    score[0] = s.scores[0]
     count_losses(s, y, weight)
     if idle(s, weight):
         return True
@@ -100,17 +96,15 @@ cdef inline bint dense_round(Model* s, const double* x, double y, double weight,
                 memcpy(s.rows + s.t.count[ROWS] * s.d, x, s.d * sizeof(double))
                 take_x(s, rest)
             else:
-                explicit_dense(s, x, v)
+                explicit_dense(s, x)
         sketch(s, sketch_slope(s, weight))
     if s.phi == L1_PENALTY:
         fs_blas_alone(1)
-        for k in range(s.points):
-            step_l1(s, k, x, v)
+        step_l1(s, x)
         fs_blas_alone(0)
         return True
     step(s)
-    for k in range(s.points):
-        if s.slopes[k] != 0:
-            add(s.d, s.slopes[k], x, s.base + k * s.d)
-        keep_scale(s, k)
+    if s.slope != 0:
+        add(s.d, s.slope, x, s.base)
+    keep_scale(s)
     return True

@@ -7,7 +7,7 @@ from fastsketch._kernels.linalg.blas cimport gemm, gemv
 from fastsketch._kernels.losses cimport dot
 from fastsketch._kernels.online.adaptive_model cimport Model
 from fastsketch._kernels.online.basis cimport add, solve_small
-from fastsketch._kernels.online.numbers cimport RANK, ROUND, ROWS
+from fastsketch._kernels.online.numbers cimport DELTA, RANK, ROUND, ROWS
 
 cdef enum:
     PACKED = 256                 # columns of C gathered for one product
@@ -46,16 +46,16 @@ cdef inline double l1_dual(Model* s, const double* alpha, const double* root, co
     return value + 0.5 * delta * total
 
 
-cdef inline void step_l1(Model* s, Py_ssize_t k, const double* x, double* space) noexcept nogil:
+cdef inline void step_l1(Model* s, const double* x) noexcept nogil:
     """Set w <- argmin <g, w> + bound delta |w|_1 + |w - w0|_H^2 / 2 by Newton steps on its dual of RANK variables.
 
     With H = delta I + A'A the dual is smooth, convex and piecewise quadratic (Becker and Fadili 2012); its gradient is
-    brought below 1e-12 of its terms. space: 3 d + 6 most + PACKED cap.
+    brought below 1e-12 of its terms. s.extra: 3 d + 6 most + PACKED cap.
     """
     cdef Py_ssize_t i, j, c, rank = s.t.count[RANK], rows = s.t.count[ROWS], _turn, _tries, filled
-    cdef double eta = s.eta[k], delta = s.delta[k], bound = eta * s.strength / delta, most, value, trial, slope, t
-    cdef double* w0 = s.base + k * s.d
-    cdef double* start = space
+    cdef double eta = s.eta, delta = s.scalar[DELTA], bound = eta * s.strength / delta, most, value, trial, slope, t
+    cdef double* w0 = s.base
+    cdef double* start = s.extra
     cdef double* u = start + s.d
     cdef double* w = u + s.d
     cdef double* root = w + s.d
@@ -72,15 +72,15 @@ cdef inline void step_l1(Model* s, Py_ssize_t k, const double* x, double* space)
         root[i] = sqrt(sqrt(s.t.lam[i]) if s.t.root else s.t.lam[i])
     if s.dual:
         # from zero with the sum of gradients; the last w is where to begin
-        add(s.d, s.slopes[k], x, s.total + k * s.d)
+        add(s.d, s.slope, x, s.total)
         for i in range(s.d):
-            start[i] = -eta / delta * s.total[k * s.d + i]
+            start[i] = -eta / delta * s.total[i]
         bound *= s.t.count[ROUND]
         turned_down(s, w0, root, alpha)
         memset(aw, 0, rank * sizeof(double))
     else:
         memcpy(start, w0, s.d * sizeof(double))
-        add(s.d, -eta / delta * s.slopes[k], x, start)
+        add(s.d, -eta / delta * s.slope, x, start)
         turned_down(s, w0, root, aw)
         memset(alpha, 0, rank * sizeof(double))
     value = l1_dual(s, alpha, root, start, aw, delta, bound, u, w, gap)

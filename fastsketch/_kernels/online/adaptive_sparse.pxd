@@ -10,7 +10,7 @@ from fastsketch._kernels.online.adaptive_model cimport (Model, count_losses, giv
                                                         sketch, sketch_slope, step, take_row, take_x, turn_inner)
 from fastsketch._kernels.online.basis cimport (add, add_kept_row, add_row, keep_row, most_condition, recompute, row_dot,
                                                row_products, take_in)
-from fastsketch._kernels.online.numbers cimport OLD, RANK, ROWS
+from fastsketch._kernels.online.numbers cimport OLD, RANK, ROWS, SCALE
 from fastsketch._kernels.online.turning cimport clear, fresh_basis, full, least_new, must_rebase, polish, project
 from fastsketch._kernels.pool cimport fs_blas_alone
 
@@ -28,7 +28,7 @@ cdef inline double noise() noexcept nogil:
 
 cdef inline void rebase_sparse(Model* s) noexcept nogil:
     """Rebase: C <- T'C as [F Z'] with new F, touching nonzeros of X only where F stays well-conditioned; else F = I."""
-    cdef Py_ssize_t n = s.t.count[RANK], old = s.t.count[OLD], fresh = s.t.count[ROWS] - old, width = s.width, i, j, k
+    cdef Py_ssize_t n = s.t.count[RANK], old = s.t.count[OLD], fresh = s.t.count[ROWS] - old, width = s.width, i, j
     cdef double* moved = s.t.small + s.t.most * s.t.most       # n x old
     cdef double* mix = moved + s.t.most * width            # n x (n + fresh)
     cdef double* copy = mix + s.t.most * (width + s.t.cap)
@@ -36,14 +36,12 @@ cdef inline void rebase_sparse(Model* s) noexcept nogil:
     polish(&s.t)
     if not s.dual:
         give_up_steps(s)
-        for k in range(s.points):
-            # b += F'steps / scale
-            for i in range(old):
-                add(old, s.steps[k * s.t.cap + i] / s.scale[k], s.c.frame + i * width, s.b + k * width)
-            for i in range(fresh):
-                add_kept_row(&s.c, i, s.steps[k * s.t.cap + old + i] / s.scale[k], s.base + k * s.d)
+        # b += F'steps / scale
+        for i in range(old):
+            add(old, s.steps[i] / s.scalar[SCALE], s.c.frame + i * width, s.b)
+        for i in range(fresh):
+            add_kept_row(&s.c, i, s.steps[old + i] / s.scalar[SCALE], s.base)
     turn_inner(s)
-    memset(s.steps, 0, s.points * s.t.cap * sizeof(double))
     # V' = moved Z' + mix X
     memset(moved, 0, n * old * sizeof(double))
     for i in range(n):
@@ -56,18 +54,16 @@ cdef inline void rebase_sparse(Model* s) noexcept nogil:
         if take_in(&s.c, n, fresh, moved, mix, copy, most_condition() if s.decay == 1 else 30.0):
             # base loses the growth of Z b
             for j in range(fresh):
-                for k in range(s.points):
-                    g = 0
-                    for i in range(n):
-                        g += mix[i * (n + fresh) + n + j] * s.b[k * width + i]
-                    add_kept_row(&s.c, j, -g, s.base + k * s.d)
+                g = 0
+                for i in range(n):
+                    g += mix[i * (n + fresh) + n + j] * s.b[i]
+                add_kept_row(&s.c, j, -g, s.base)
             s.c.indptr[0] = 0
             fresh_basis(&s.t)
             return
     fs_blas_alone(1)
-    recompute(&s.c, n, old, fresh, moved, s.t.turn + old, s.t.cap, copy, s.points, s.b, s.base,
-              s.d)
-    memset(s.b, 0, s.points * width * sizeof(double))
+    recompute(&s.c, n, old, fresh, moved, s.t.turn + old, s.t.cap, copy, s.b, s.base)
+    memset(s.b, 0, width * sizeof(double))
     # F = 3/2 I - 1/2 Z'Z: the computed Z is not exactly orthonormal
     memset(s.c.frame, 0, width * width * sizeof(double))
     gemm(c'N', c'T', n, n, s.c.seen, -0.5, s.c.z, width, s.c.z, width, 0.0, s.c.frame, width)
@@ -80,7 +76,7 @@ cdef inline void rebase_sparse(Model* s) noexcept nogil:
 
 cdef inline bint explicit_sparse(Model* s, const double* values, const int32_t* places, Py_ssize_t nonzeros) noexcept nogil:
     """Append the new part of x as explicit_dense does; return False, with nothing changed, where X has no room."""
-    cdef Py_ssize_t rows = s.t.count[ROWS], old = s.t.count[OLD], rank = s.t.count[RANK], i, j, c, k, again
+    cdef Py_ssize_t rows = s.t.count[ROWS], old = s.t.count[OLD], rank = s.t.count[RANK], i, j, c, again
     cdef int64_t used = s.c.indptr[rows - old], q
     cdef double* v = s.c.work
     cdef double* p = s.f + s.t.most
@@ -130,11 +126,10 @@ cdef inline bint explicit_sparse(Model* s, const double* values, const int32_t* 
         for i in range(nonzeros):
             total += values[i] * v[places[i]]
         s.p[rows] = total / size
-        for k in range(s.points):
-            total = 0
-            for c in range(s.c.seen):
-                total += v[c] * (s.base[k * s.d + c] + dot(old, s.c.z + c * s.width, s.b + k * s.width))
-            s.base_x[k] = total / size
+        total = 0
+        for c in range(s.c.seen):
+            total += v[c] * (s.base[c] + dot(old, s.c.z + c * s.width, s.b))
+        s.base_x = total / size
         take_row(s, p, 1.0, s.p[rows], True)
     memset(v, 0, s.c.seen * sizeof(double))
     return True
@@ -142,19 +137,18 @@ cdef inline bint explicit_sparse(Model* s, const double* values, const int32_t* 
 
 cdef inline void sparse_products(Model* s, const double* values, const int32_t* places, Py_ssize_t nonzeros) noexcept nogil:
     """Compute p = C x, x_square and base_x of a sparse row."""
-    cdef Py_ssize_t old = s.t.count[OLD], i, k
+    cdef Py_ssize_t old = s.t.count[OLD], i
     cdef double* g = s.t.small
     s.x_square = row_products(&s.c, old, s.t.count[ROWS] - old, values, places, nonzeros, g, s.p + old)
     for i in range(old):
         s.p[i] = dot(old, s.c.frame + i * s.width, g)
-    for k in range(s.points):
-        s.base_x[k] = row_dot(dot(old, s.b + k * s.width, g), values, places, nonzeros, s.base + k * s.d)
+    s.base_x = row_dot(dot(old, s.b, g), values, places, nonzeros, s.base)
 
 
 cdef inline int sparse_round(Model* s, const double* values, const int32_t* places, Py_ssize_t nonzeros, double y,
-                             double weight, double* score) noexcept nogil:
+                             double weight) noexcept nogil:
     """Learn from one row: LEARNED, or BAD or ROOM with nothing changed that another try would not change again."""
-    cdef Py_ssize_t k, fresh
+    cdef Py_ssize_t fresh
     cdef double rest
     cdef bint moving, quiet
     sparse_products(s, values, places, nonzeros)
@@ -178,15 +172,13 @@ cdef inline int sparse_round(Model* s, const double* values, const int32_t* plac
             elif rest > noise() * s.x_square:
                 if not explicit_sparse(s, values, places, nonzeros):
                     return ROOM
-    score[0] = s.scores[0]
     count_losses(s, y, weight)
     if quiet:
         return LEARNED
     if moving:
         sketch(s, sketch_slope(s, weight))
     step(s)
-    for k in range(s.points):
-        if s.slopes[k] != 0:
-            add_row(s.slopes[k], values, places, nonzeros, s.base + k * s.d)
-        keep_scale(s, k)
+    if s.slope != 0:
+        add_row(s.slope, values, places, nonzeros, s.base)
+    keep_scale(s)
     return LEARNED

@@ -179,21 +179,20 @@ cdef inline bint take_in(const Basis* c, Py_ssize_t n, Py_ssize_t fresh, const d
 
 
 cdef inline void recompute(const Basis* c, Py_ssize_t n, Py_ssize_t old, Py_ssize_t fresh, const double* moved,
-                           const double* mix, Py_ssize_t ld, double* copy, Py_ssize_t points, const double* b,
-                           double* base, Py_ssize_t ld_base) noexcept nogil:
+                           const double* mix, Py_ssize_t ld, double* copy, const double* b,
+                           double* base) noexcept nogil:
     """Set Z <- Z moved' + X'mix', moved (n, old), mix (n, fresh) with leading dimension ld; copy: SOME * n.
 
-    Before it base (points, ld_base) += b Z', b (points, width): in the same pass, for all of Z comes from memory.
+    Before it base += Z b: in the same pass, for all of Z comes from memory.
     """
-    cdef Py_ssize_t i, j = 0, k, m
+    cdef Py_ssize_t i, j = 0, m
     cdef double* row
     while j < c.seen:
         m = min(<Py_ssize_t> SOME, c.seen - j)
         if not old:
             memset(copy, 0, m * n * sizeof(double))
         else:
-            for k in range(points):
-                gemv(c'T', old, m, 1.0, c.z + j * c.width, c.width, b + k * c.width, 1.0, base + k * ld_base + j)
+            gemv(c'T', old, m, 1.0, c.z + j * c.width, c.width, b, 1.0, base + j)
             # a row-major matrix is its transpose to gemm
             gemm(c'T', c'N', n, m, old, 1.0, moved, old, c.z + j * c.width, c.width, 0.0, copy, n)
         for i in range(m):

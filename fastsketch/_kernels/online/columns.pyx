@@ -155,13 +155,13 @@ cdef class ColumnMap:
 
     cdef void find_some(self, const Index* indices, Py_ssize_t n, int32_t known, int32_t* slots) noexcept nogil:
         cdef Py_ssize_t i
-        cdef uint32_t found
+        cdef uint32_t entry
         for i in range(n):
             if <uint32_t> indices[i] < NARROW:
-                found = self.narrow[indices[i]] if <uint32_t> indices[i] < self.n_narrow else 0
+                entry = self.narrow[indices[i]] if <uint32_t> indices[i] < self.n_narrow else 0
             else:
-                found = <uint32_t> self.place_of(<int32_t> indices[i])[0]
-            slots[i] = <int32_t> found - 1 if 0 < found <= <uint32_t> known else known
+                entry = <uint32_t> self.place_of(<int32_t> indices[i])[0]
+            slots[i] = <int32_t> entry - 1 if 0 < entry <= <uint32_t> known else known
 
     def add(self, const Index[::1] indices):
         """Return the slots (n,) int32 of columns (n,) int32 or int64; a column that is new gets the next."""

@@ -1,26 +1,20 @@
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import disjoint_base
 
-def rounds(
-    state: object,
-    setting: object,
+from fastsketch._kernels.online.numbers import StateArrays
+
+@disjoint_base
+class DiagonalRounds(StateArrays):
+    def __init__(self, state: object, setting: object) -> None: ...
+    def coef(self) -> NDArray[np.float64]: ...
+
+def learn(
+    rounds: list[DiagonalRounds],
     data: NDArray[np.float64],
     indices: NDArray[np.int32] | None,
     indptr: NDArray[np.int64] | None,
     targets: NDArray[np.float64],
     sample_weight: NDArray[np.float64],
     scores: NDArray[np.float64],
-) -> int: ...
-def rounds_together(
-    states: list[Any],
-    setting: object,
-    data: NDArray[np.float64],
-    indices: NDArray[np.int32] | None,
-    indptr: NDArray[np.int64] | None,
-    targets: NDArray[np.float64],
-    sample_weight: NDArray[np.float64],
-    scores: NDArray[np.float64],
-) -> list[int]: ...
-def coef_now(state: object, setting: object) -> NDArray[np.float64]: ...
+) -> None: ...

@@ -15,38 +15,15 @@ CALIBRATED: int
 HALF: int
 BINS: int
 
-def take_two(
+def learn(
     sums: NDArray[np.float64],
     bins: NDArray[np.float64] | None,
     scores: NDArray[np.float64],
     targets: NDArray[np.float64],
-    weights: NDArray[np.float64] | None,
-    decay: float,
-    how: int,
-) -> None: ...
-def take_one(
-    sums: NDArray[np.float64],
-    bins: NDArray[np.float64] | None,
-    score: float,
-    target: float,
-    weight: float,
-    decay: float,
-    how: int,
-) -> None: ...
-def take_more(
-    sums: NDArray[np.float64],
-    scores: NDArray[np.float64],
-    signs: NDArray[np.float64],
-    classes: NDArray[np.int64],
+    signs: NDArray[np.float64] | None,
+    classes: NDArray[np.int64] | None,
     weights: NDArray[np.float64] | None,
     decay: float,
     how: int,
     is_new: bool,
-) -> None: ...
-def take_real(
-    sums: NDArray[np.float64],
-    predicted: NDArray[np.float64],
-    targets: NDArray[np.float64],
-    weights: NDArray[np.float64] | None,
-    decay: float,
 ) -> None: ...

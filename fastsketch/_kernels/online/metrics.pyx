@@ -157,48 +157,27 @@ cdef void loop_real(double* sums, Py_ssize_t n, const double* predicted, const d
             sums[SQUARED] += w * (r * r)
 
 
-def take_two(double[::1] sums, double[:, ::1] bins, const double[::1] scores, const double[::1] targets,
-             const double[::1] weights, double decay, int how):
-    """Take in rows of two classes: scores (n,) and targets (n,), -1 and +1; weights (n,) or None."""
-    cdef Py_ssize_t n = scores.shape[0]
+def learn(double[::1] sums, double[:, ::1] bins, const double[:, ::1] scores, const double[:, ::1] targets,
+          const double[::1] signs, const int64_t[::1] classes, const double[::1] weights, double decay, int how,
+          bint is_new):
+    """Add rows: scores and targets (K, n) of K states, one of real targets or of two classes, -1 and +1.
+
+    weights (n,) or None. Of more than two classes a state is of one against the rest, times its sign, and classes (n,)
+    are the rows' own. A probability is then that of the class divided by the sum of all; CALIBRATED: that of a softmax.
+    is_new: nobody could have said the class of row 0.
+    """
+    cdef Py_ssize_t k = scores.shape[0], n = scores.shape[1]
     if n == 0:
         return
     cdef double* counts = &bins[0, 0] if bins is not None else NULL
     cdef const double* w = &weights[0] if weights is not None else NULL
-    if is_brief(n, 32):
-        loop_two(&sums[0], counts, n, &scores[0], &targets[0], w, decay, how)
-        return
-    with nogil:
-        loop_two(&sums[0], counts, n, &scores[0], &targets[0], w, decay, how)
-
-
-def take_one(double[::1] sums, double[:, ::1] bins, double score, double target, double weight, double decay, int how):
-    """Add a single row as ``take_two`` or ``take_real`` does."""
     if how == REAL:
-        loop_real(&sums[0], 1, &score, &target, &weight, decay)
+        loop_real(&sums[0], n, &scores[0, 0], &targets[0, 0], w, decay)
+    elif k > 1:
+        with nogil:
+            loop_more(&sums[0], n, k, &scores[0, 0], &signs[0], &classes[0], w, decay, how, is_new)
+    elif is_brief(n, 32):
+        loop_two(&sums[0], counts, n, &scores[0, 0], &targets[0, 0], w, decay, how)
     else:
-        loop_two(&sums[0], &bins[0, 0] if bins is not None else NULL, 1, &score, &target, &weight, decay, how)
-
-
-def take_more(double[::1] sums, const double[:, ::1] scores, const double[::1] signs, const int64_t[::1] classes,
-              const double[::1] weights, double decay, int how, bint is_new):
-    """Take in rows of K classes (n,): scores (K, n) of each against the rest, times its sign.
-
-    A probability is the class's own divided by the sum of all; CALIBRATED: that of a softmax. is_new: nobody could have said the class of row 0.
-    """
-    cdef Py_ssize_t k = scores.shape[0], n = scores.shape[1]
-    if n == 0 or k == 0:
-        return
-    cdef const double* w = &weights[0] if weights is not None else NULL
-    with nogil:
-        loop_more(&sums[0], n, k, &scores[0, 0], &signs[0], &classes[0], w, decay, how, is_new)
-
-
-def take_real(double[::1] sums, const double[::1] predicted, const double[::1] targets, const double[::1] weights,
-              double decay):
-    """Take in rows of real targets (n,)."""
-    cdef Py_ssize_t n = predicted.shape[0]
-    if n == 0:
-        return
-    cdef const double* w = &weights[0] if weights is not None else NULL
-    loop_real(&sums[0], n, &predicted[0], &targets[0], w, decay)
+        with nogil:
+            loop_two(&sums[0], counts, n, &scores[0, 0], &targets[0, 0], w, decay, how)

@@ -2,35 +2,20 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import disjoint_base
 
+from fastsketch._kernels.online.numbers import StateArrays
+
 @disjoint_base
-class NewtonRounds:
+class NewtonRounds(StateArrays):
     def __init__(self, state: object, setting: object) -> None: ...
     def fade(self, factor: float) -> None: ...
-    def dense(
-        self,
-        rows: NDArray[np.float64],
-        targets: NDArray[np.float64],
-        sample_weight: NDArray[np.float64],
-        rho: NDArray[np.float64] | None,
-        scores: NDArray[np.float64],
-    ) -> None: ...
-    def sparse(
-        self,
-        data: NDArray[np.float64],
-        indices: NDArray[np.int32],
-        indptr: NDArray[np.int64],
-        targets: NDArray[np.float64],
-        sample_weight: NDArray[np.float64],
-        rho: NDArray[np.float64] | None,
-        scores: NDArray[np.float64],
-    ) -> None: ...
 
-def together(
+def learn(
     rounds: list[NewtonRounds],
     data: NDArray[np.float64],
     indices: NDArray[np.int32] | None,
     indptr: NDArray[np.int64] | None,
     targets: NDArray[np.float64],
     sample_weight: NDArray[np.float64],
+    rho: list[NDArray[np.float64]] | None,
     scores: NDArray[np.float64],
 ) -> None: ...

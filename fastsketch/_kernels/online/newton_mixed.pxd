@@ -1,13 +1,11 @@
 # A round of "rp" and "oja", whose rows all change every time: B = L [Z'; X], L = frame dense.
 
-from libc.math cimport NAN
 from libc.string cimport memcpy, memset
 
 from fastsketch._kernels.linalg.blas cimport gesv, potrf, trtri
 from fastsketch._kernels.losses cimport finite
 from fastsketch._kernels.online.basis cimport add
-from fastsketch._kernels.online.newton_model cimport (BAD, FAILED, LEARNED, Model, begin, factor_of, matrix_times, over,
-                                                      score, teaches)
+from fastsketch._kernels.online.newton_model cimport Model, begin, factor_of, matrix_times, over, score, teaches
 from fastsketch._kernels.online.numbers cimport ALPHA, APPENDED, ROWS
 from fastsketch._kernels.pool cimport fs_blas_alone
 
@@ -53,9 +51,20 @@ cdef inline bint mixed_solve(Model* s, double* h) noexcept nogil:
     return True
 
 
-cdef inline int mixed_round(Model* s, double y, double weight, const double* rho, double* out) noexcept nogil:
+cdef inline void lower_solve(Py_ssize_t m, Py_ssize_t width, const double* lower, Py_ssize_t ld,
+                             double* rows) noexcept nogil:
+    """Set rows <- lower^-1 rows, (m, width): orthonormal ones, for Oja's rule."""
+    cdef Py_ssize_t i, j
+    for i in range(m):
+        for j in range(i):
+            add(width, -lower[i * m + j], rows + j * ld, rows + i * ld)
+        for j in range(width):
+            rows[i * ld + j] /= lower[i * m + i]
+
+
+cdef inline bint mixed_round(Model* s, double y, double weight, const double* rho, double* out) noexcept nogil:
     """Learn from one example with sketches whose rows all change every round: B = L [Z'; X], L = frame dense; out[0]
-    its score.
+    its score. False if numbers would leave their range.
 
     Random projection: B += rho (a g)'. Oja, s-th gradient: lam = (1 - 1/s) lam + (V a g)^2 / s, V += (V a g)(a g)' / s,
     made orthonormal; B = (s lam)^(1/2) V. s.rank becomes m when X is full.
@@ -65,23 +74,22 @@ cdef inline int mixed_round(Model* s, double y, double weight, const double* rho
     cdef int info
     s.extra, s.rank, out[0] = 0, -1, z
     if not finite(z):
-        return BAD
+        return False
     mixed_times(s, n)
     if s.ahead and over(z) != z:
         if not mixed_solve(s, &h):
-            return FAILED
+            return False
         if h > 0:
             at = over(z)
     if not begin(s, y, weight, at, &slope):
-        out[0] = NAN
-        return BAD
+        return False
     if at != z:
         step = s.step_length(0, 1, h, z, True)
         add_mixed(s, -step / alpha, n)
         s.extra = step / alpha
     z = out[0] = at
     if not teaches(s, slope):
-        return LEARNED
+        return True
     c = factor_of(s, slope, 1.0)
     s.count[APPENDED] += 1
     s.count[ROWS] = n + 1
@@ -102,8 +110,8 @@ cdef inline int mixed_round(Model* s, double y, double weight, const double* rho
         info = potrf(c'U', m, s.vectors, m)  # row-major: the lower triangle
         fs_blas_alone(0)
         if info:
-            return FAILED
-        s.lower_solve(m, m + n + 1, m, s.vectors, 3 * m, s.frame)
+            return False
+        lower_solve(m, m + n + 1, s.vectors, 3 * m, s.frame)
         mixed_times(s, n + 1)
     else:
         for i in range(m):
@@ -114,13 +122,13 @@ cdef inline int mixed_round(Model* s, double y, double weight, const double* rho
             s.frame[i * 3 * m + m + n] = c * rho[i]
             s.bx[i] += c * s.x_square * rho[i]
     if not mixed_solve(s, &h):
-        return FAILED
+        return False
     step = s.step_length(slope, 1, h, z, s.same)
     add_mixed(s, -step / alpha, n + 1)
     s.e[n] += step / alpha
     if n + 1 == s.k:
         s.rank = m
-    return LEARNED
+    return True
 
 
 cdef inline bint mixed_settle(Model* s, const double* gram) noexcept nogil:

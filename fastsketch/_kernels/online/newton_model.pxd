@@ -10,12 +10,6 @@ from fastsketch._kernels.online.basis cimport Basis, add
 from fastsketch._kernels.online.numbers cimport LOSS, MISTAKES, RANK, ROUND, ROWS
 from fastsketch._kernels.pool cimport fs_blas_alone
 
-cdef enum:
-    # how a round ended
-    LEARNED = 0
-    BAD = 1                      # numbers would leave their range: nothing has changed
-    FAILED = 2                   # a factorisation of the small space did
-
 # Of projection.py, which says what each computes.
 ctypedef double (*step_length_t)(double slope, double f, double h, double z, int64_t project) noexcept nogil
 ctypedef void (*bordered_inverse_t)(int64_t k, int64_t ld, double c, double f, double alpha, const double* q,
@@ -24,9 +18,6 @@ ctypedef double (*flat_steps_t)(int64_t k, double share, const double* values, c
                                 double* second) noexcept nogil
 ctypedef void (*flat_projection_t)(int64_t k, double z, double x_square, double h, const double* p,
                                    const double* first, double* out) noexcept nogil
-ctypedef void (*less_rank_one_t)(int64_t d, double f, const double* q, double* inverse) noexcept nogil
-ctypedef void (*lower_solve_t)(int64_t m, int64_t width, int64_t ld_lower, const double* lower, int64_t ld,
-                               double* rows) noexcept nogil
 
 
 cdef inline double mu() noexcept nogil:
@@ -41,7 +32,6 @@ cdef struct Model:
     double loss_scale            # in the weights of the examples
     double* base
     double* scalar
-    double* fading
     double decay
     int64_t* count
     # rows
@@ -83,8 +73,6 @@ cdef struct Model:
     bordered_inverse_t bordered_inverse
     flat_steps_t flat_steps
     flat_projection_t flat_projection
-    less_rank_one_t less_rank_one
-    lower_solve_t lower_solve
 
 
 # -- small products ----------------------------------------------------------------------------------------------------

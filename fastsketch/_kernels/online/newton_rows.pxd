@@ -43,7 +43,7 @@ cdef inline void settle(Model* s) noexcept nogil:
 cdef inline void identity_frame(Model* s) noexcept nogil:
     cdef Py_ssize_t i
     memset(s.b, 0, s.k * sizeof(double))
-    s.fading[TAKEN] = 1
+    s.scalar[TAKEN] = 1
     for i in range(s.rank):
         s.frame[i * s.k + i] = 1
 
@@ -54,7 +54,7 @@ cdef inline bint rebase_sparse(Model* s) noexcept nogil:
     cdef double* moved = s.copy + max(rank, <Py_ssize_t> SOME) * rank
     cdef double* mix
     # where F has faded, what Z b has is large and cancels with base
-    if rank == r and rank > 0 and not s.mixed and s.fading[TAKEN] > 0.01:
+    if rank == r and rank > 0 and not s.mixed and s.scalar[TAKEN] > 0.01:
         mix = mixture(s, moved, rank, &ld)
         if take_in(&s.c, rank, n, moved, mix - rank, s.copy, most_condition()):
             # base loses the growth of Z b
@@ -67,7 +67,7 @@ cdef inline bint rebase_sparse(Model* s) noexcept nogil:
     mix = mixture(s, moved, 0, &ld)
     fs_blas_alone(1)
     # base += Z b + X'e
-    recompute(&s.c, rank, r, n, moved, mix, ld, s.copy, 1, s.b, s.base, s.d)
+    recompute(&s.c, rank, r, n, moved, mix, ld, s.copy, s.b, s.base)
     for j in range(n):
         add_kept_row(&s.c, j, s.e[j], s.base)
     if s.mixed:

@@ -1,13 +1,12 @@
 # A round of "rfd", "fd" and "pfd": B = [F Z'; C X] grows by a row until it is full and shrinks.
 
-from libc.math cimport NAN, sqrt
+from libc.math cimport sqrt
 from libc.stdint cimport int64_t
 from libc.string cimport memset
 
 from fastsketch._kernels.losses cimport dot, finite
-from fastsketch._kernels.online.newton_model cimport (BAD, FAILED, LEARNED, Model, add_basis, begin, decompose,
-                                                      factor_of, matrix_times, over, score, teaches, times_basis,
-                                                      transposed_times)
+from fastsketch._kernels.online.newton_model cimport (Model, add_basis, begin, decompose, factor_of, matrix_times, over,
+                                                      score, teaches, times_basis, transposed_times)
 from fastsketch._kernels.online.numbers cimport (ALPHA, FADED, FLOOR, LOSS, MISTAKES, RANK, ROUND, ROWS,
                                                  SHRINKAGE, TAKEN)
 
@@ -30,7 +29,7 @@ cdef inline void add_eigen(Model* s, Py_ssize_t k, const double* f, Py_ssize_t n
 cdef inline bint lift(Model* s) noexcept nogil:
     """Put alpha back to its floor: B, K and M are made anew, as they are and not as they were."""
     cdef Py_ssize_t r = s.count[RANK], n = s.count[ROWS], k = r + n, i, j, v
-    cdef double faded = s.fading[FADED], root = sqrt(faded), alpha = s.fading[FLOOR], f
+    cdef double faded = s.scalar[FADED], root = sqrt(faded), alpha = s.scalar[FLOOR], f
     if k > 0 and decompose(s, k):
         return False
     for i in range(r):
@@ -48,8 +47,8 @@ cdef inline bint lift(Model* s) noexcept nogil:
         for i in range(k):
             for j in range(k):
                 s.inverse[i * s.k + j] += f * s.vectors[v * k + i] * s.vectors[v * k + j]
-    s.fading[TAKEN] *= faded
-    s.scalar[ALPHA], s.fading[FADED] = alpha, 1
+    s.scalar[TAKEN] *= faded
+    s.scalar[ALPHA], s.scalar[FADED] = alpha, 1
     return True
 
 
@@ -58,15 +57,15 @@ cdef inline bint fade(Model* s, double factor) noexcept nogil:
 
     B, K and M stay as they are, and their factor is kept beside them.
     """
-    if s.count[RANK] + s.count[ROWS] == 0 and s.scalar[ALPHA] <= s.fading[FLOOR]:
+    if s.count[RANK] + s.count[ROWS] == 0 and s.scalar[ALPHA] <= s.scalar[FLOOR]:
         return True
-    s.fading[FADED] *= factor
+    s.scalar[FADED] *= factor
     s.scalar[ALPHA] *= factor
     s.scalar[SHRINKAGE] *= factor
-    return s.scalar[ALPHA] >= s.fading[FLOOR] / 2 or lift(s)
+    return s.scalar[ALPHA] >= s.scalar[FLOOR] / 2 or lift(s)
 
 
-cdef inline int project_ahead(Model* s, double z) noexcept nogil:
+cdef inline bint project_ahead(Model* s, double z) noexcept nogil:
     """Move w into |w'x| <= 1 before the example is scored."""
     cdef Py_ssize_t n = s.count[ROWS], k = s.count[RANK] + n
     cdef double alpha = s.scalar[ALPHA], h, step
@@ -78,24 +77,24 @@ cdef inline int project_ahead(Model* s, double z) noexcept nogil:
         step = s.step_length(0, 1, h, z, True)
         add_basis(s, -step / alpha, s.q, n)
         s.extra = step / alpha
-        return LEARNED
+        return True
     if decompose(s, k):
-        return FAILED
+        return False
     matrix_times(k, k, s.vectors, k, s.bx, s.p)
     h = s.flat_steps(k, rank_share(), s.values, s.p, s.first, s.second)
     s.flat_projection(k, z, s.x_square, h, s.p, s.first, out)
     add_eigen(s, k, out, n)
     s.extra = out[2]
-    return LEARNED
+    return True
 
 
-cdef inline int flat_step(Model* s, double slope, double z) noexcept nogil:
+cdef inline bint flat_step(Model* s, double slope, double z) noexcept nogil:
     """Make the step with the pseudo-inverse of H = B'B, B having its new row."""
     cdef Py_ssize_t n = s.count[ROWS], k = s.count[RANK] + n
     cdef double h
     cdef double out[3]
     if decompose(s, k):
-        return FAILED
+        return False
     matrix_times(k, k, s.vectors, k, s.bx, s.p)
     # H^+ x = B'U L^-2 U'B x
     h = s.flat_steps(k, rank_share(), s.values, s.p, s.first, s.second)
@@ -105,7 +104,7 @@ cdef inline int flat_step(Model* s, double slope, double z) noexcept nogil:
         s.flat_projection(k, z - slope * h, s.x_square, h, s.p, s.first, out)
         add_eigen(s, k, out, n)
         s.e[n - 1] += out[2]
-    return LEARNED
+    return True
 
 
 cdef inline Py_ssize_t shrink_small(Model* s, Py_ssize_t k) noexcept nogil:
@@ -115,7 +114,7 @@ cdef inline Py_ssize_t shrink_small(Model* s, Py_ssize_t k) noexcept nogil:
     Rows of turn[:rank, :k] combine the rows of B into the new ones; small[:rank, :rank] becomes their Gram matrix.
     """
     cdef Py_ssize_t rank = 0, i, j
-    cdef double top, delta, value, left, faded = s.fading[FADED]
+    cdef double top, delta, value, left, faded = s.scalar[FADED]
     if decompose(s, k):
         return -1
     top = s.values[k - 1]
@@ -135,8 +134,8 @@ cdef inline Py_ssize_t shrink_small(Model* s, Py_ssize_t k) noexcept nogil:
     s.scalar[SHRINKAGE] += delta * faded
     if s.grows:
         s.scalar[ALPHA] += delta * faded / 2
-    s.fading[TAKEN] *= faded
-    s.fading[FADED] = 1
+    s.scalar[TAKEN] *= faded
+    s.scalar[FADED] = 1
     return rank
 
 
@@ -147,13 +146,13 @@ cdef inline void add_turned(Model* s, double scale, const double* v) noexcept no
     add_basis(s, scale, s.q, n)
 
 
-cdef inline int shrunk_step(Model* s, double slope, double z) noexcept nogil:
+cdef inline bint shrunk_step(Model* s, double slope, double z) noexcept nogil:
     """Shrink B, which is full, in the small space, and make the step with what is left."""
     cdef Py_ssize_t n = s.count[ROWS], k = s.count[RANK] + n, rank = shrink_small(s, k), i
     cdef double alpha = s.scalar[ALPHA], h, step
     cdef double out[3]
     if rank < 0:
-        return FAILED
+        return False
     s.rank = rank
     memset(s.inverse, 0, s.k * s.k * sizeof(double))
     matrix_times(rank, k, s.turn, s.k, s.bx, s.p)
@@ -166,7 +165,7 @@ cdef inline int shrunk_step(Model* s, double slope, double z) noexcept nogil:
         step = s.step_length(slope, 1, max(h / alpha, 0.0), z, s.same)
         add_turned(s, -step / alpha, s.first)
         s.e[n - 1] += step / alpha
-        return LEARNED
+        return True
     for i in range(rank):
         s.values[i] = s.small[i * s.k + i]
     h = s.flat_steps(rank, 0, s.values, s.p, s.first, s.second)
@@ -178,11 +177,12 @@ cdef inline int shrunk_step(Model* s, double slope, double z) noexcept nogil:
         if out[1] != 0:
             add_turned(s, out[1], s.second)
         s.e[n - 1] += out[2]
-    return LEARNED
+    return True
 
 
-cdef inline int shrinking_round(Model* s, double y, double weight, double* out) noexcept nogil:
-    """Learn from one example by its inner products, out[0] its score.
+cdef inline bint shrinking_round(Model* s, double y, double weight, double* out) noexcept nogil:
+    """Learn from one example by its inner products, out[0] its score; return False if numbers would leave their range,
+    or the small space has no factorisation.
 
     If a row is appended, ROWS has grown: gx must have room for it. If B is then full, s.rank becomes the new rank, turn
     combines the old rows of B into the new ones, and the step is made with the H of the shrunk sketch.
@@ -192,22 +192,21 @@ cdef inline int shrinking_round(Model* s, double y, double weight, double* out) 
     cdef int64_t mistakes = s.count[MISTAKES]
     s.extra, s.rank, out[0] = 0, -1, z
     if not finite(z):
-        return BAD
+        return False
     at = over(z) if s.ahead and (k > 0 or alpha > 0) else z
     if not begin(s, y, weight, at, &slope):
-        out[0] = NAN
-        return BAD
+        return False
     if s.decay != 1:
         if not fade(s, s.decay):
-            return FAILED
+            return False
         alpha = s.scalar[ALPHA]
-    if at != z and project_ahead(s, z) != LEARNED:
-        return FAILED
+    if at != z and not project_ahead(s, z):
+        return False
     z = out[0] = at
     if not teaches(s, slope):
-        return LEARNED
+        return True
     # the new row a g = c x as it is stored: K gets a border
-    faded = s.fading[FADED]
+    faded = s.scalar[FADED]
     c = factor_of(s, slope, faded)
     times_basis(s, n, s.bx)
     s.factors[n], s.gx[n], s.e[n] = c, s.x_square, 0
@@ -217,12 +216,12 @@ cdef inline int shrinking_round(Model* s, double y, double weight, double* out) 
     s.bx[k] = c * s.x_square
     s.count[ROWS] = n + 1
     if k + 1 == s.k:
-        if shrunk_step(s, slope, z) == LEARNED:
-            return LEARNED
+        if shrunk_step(s, slope, z):
+            return True
         # as if the example had never come: only a projection ahead cannot be taken back
         s.scalar[LOSS], s.count[MISTAKES], s.count[ROWS] = before, mistakes, n
         s.count[ROUND] -= 1
-        return FAILED
+        return False
     if alpha == 0:
         return flat_step(s, slope, z)
     matrix_times(k, k, s.inverse, s.k, s.bx, s.q)
@@ -233,4 +232,4 @@ cdef inline int shrinking_round(Model* s, double y, double weight, double* out) 
     add_basis(s, -step / alpha, s.q, n)
     s.e[n] += step / alpha
     s.bordered_inverse(k, s.k, c, f, alpha / faded, s.q, s.inverse)
-    return LEARNED
+    return True

@@ -1,34 +1,34 @@
-# The one declaration of what online models and their loops know by number: Cython cimports it, Numba and Python import
-# the same integers from fastsketch._kernels.online.numbers.
+# The one declaration of what online models and their loops know by number: Cython cimports it, Python imports the same
+# integers from fastsketch._kernels.online.numbers.
 
 cpdef enum:
-    # Entries of `count` (int64); of an adaptive model, then of a Newton model.
+    # Entries of `count` (int64) of a model; one that its method has no use for is zero.
     RANK = 0               # directions held
     ROWS = 1               # rows held: of C (adaptive), of X (Newton)
     ROUND = 2              # examples seen
-    OLD = 3                # columns of Z in C = [F Z'; X]
-    TURNS = 4              # turns of T since the last polish
-    COUNTS = 5             # how many there are
-
-cpdef enum:
     MISTAKES = 3           # signs predicted wrongly
-    FULL = 4               # rank + 1 where a shrink must follow; -1: numbers would leave their range
-    APPENDED = 5           # gradients taken in by a sketch whose rows all change
-    NEWTON_COUNTS = 6
+    SEEN = 4               # slots that have occurred; columns of dense rows
+    OLD = 5                # columns of Z in C = [F Z'; X] (adaptive)
+    TURNS = 6              # turns of T since the last polish (adaptive)
+    APPENDED = 7           # gradients taken in by a sketch whose rows all change (Newton)
+    COUNTS = 8             # how many there are
 
 cpdef enum:
-    # Entries of `scalar` (float64) of a Newton model.
-    ALPHA = 0              # regulariser of H
-    SHRINKAGE = 1          # sum of the squared lengths that shrinks removed
-    LOSS = 2               # cumulative loss
-    NEWTON_SCALARS = 3
-
-cpdef enum:
-    # Entries of `fading` (float64) of a Newton model.
-    FADED = 0              # what B'B + alpha I as stored is to be multiplied with, of which ALPHA already is
-    FLOOR = 1              # alpha is put back to it when it has faded to less than half
-    TAKEN = 2              # how much has faded in F Z' since Z was computed as a whole, of squares
-    FADINGS = 3
+    # Entries of `scalar` (float64) of a model, likewise.
+    LOSS = 0               # cumulative
+    THEIRS = 1             # the comparator's loss
+    BEFORE = 2             # the model's own loss when the comparison began
+    RESIDUALS = 3          # of steps in units of residuals: the sum of their weighted squares
+    WEIGHTS = 4            # and of the weights
+    DELTA = 5              # of H (adaptive), decided with the first row, also for a later version
+    SCALE = 6              # what base and Z b are to be multiplied with (adaptive)
+    CLOCK = 7              # what a regulariser has pulled (diagonal)
+    FADED = 8              # what H as stored is to be multiplied with: squares (diagonal), B'B + alpha I (Newton)
+    ALPHA = 9              # regulariser of H (Newton), which FADED is in
+    SHRINKAGE = 10         # sum of the squared lengths that shrinks removed
+    FLOOR = 11             # alpha is put back to it when it has faded to less than half
+    TAKEN = 12             # how much has faded in F Z' since Z was computed as a whole, of squares
+    SCALARS = 13
 
 cpdef enum:
     # Which predictions a Newton model keeps within [-1, 1].
@@ -48,3 +48,18 @@ cpdef enum:
     DIAGONAL = 0
     GRADIENT = 1
     ADAM = 2
+
+
+cdef class StateArrays:
+    cdef Py_buffer views[24]     # of the arrays that pointers point to
+    cdef int n_views
+    cdef double[::1] scratch
+
+    cdef void* pointer_to(self, array, bytes kind) except? NULL
+
+
+cdef inline double* place(double** at, Py_ssize_t n) noexcept nogil:
+    # n doubles of scratch, after those that have been placed
+    cdef double* here = at[0]
+    at[0] = here + n
+    return here

@@ -1,21 +1,28 @@
+from typing_extensions import disjoint_base
+
 RANK: int
 ROWS: int
 ROUND: int
+MISTAKES: int
+SEEN: int
 OLD: int
 TURNS: int
-COUNTS: int
-MISTAKES: int
-FULL: int
 APPENDED: int
-NEWTON_COUNTS: int
+COUNTS: int
+LOSS: int
+THEIRS: int
+BEFORE: int
+RESIDUALS: int
+WEIGHTS: int
+DELTA: int
+SCALE: int
+CLOCK: int
+FADED: int
 ALPHA: int
 SHRINKAGE: int
-LOSS: int
-NEWTON_SCALARS: int
-FADED: int
 FLOOR: int
 TAKEN: int
-FADINGS: int
+SCALARS: int
 UNCONSTRAINED: int
 CURRENT: int
 NEXT: int
@@ -26,3 +33,6 @@ NEVER: int
 DIAGONAL: int
 GRADIENT: int
 ADAM: int
+
+@disjoint_base
+class StateArrays: ...

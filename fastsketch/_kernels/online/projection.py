@@ -79,32 +79,11 @@ def flat_projection(k, z, x_square, h, p, first, out):
         out[1] = -over / h
 
 
-def less_rank_one(d, f, q, inverse):
-    """Subtract f q q' from H^-1, (d, d)."""
-    for i in range(d):
-        for j in range(d):
-            inverse[i * d + j] -= f * q[i] * q[j]
-
-
-def lower_solve(m, width, ld_lower, lower, ld, rows):
-    """Set rows <- lower^-1 rows, (m, width): orthonormal ones, for Oja's rule."""
-    for i in range(m):
-        for j in range(i):
-            f = lower[i * ld_lower + j]
-            for k in range(width):
-                rows[i * ld + k] -= f * rows[j * ld + k]
-        f = lower[i * ld_lower + i]
-        for k in range(width):
-            rows[i * ld + k] /= f
-
-
 SIGNATURES = {
     step_length: REAL(REAL, REAL, REAL, REAL, SIZE),
     bordered_inverse: types.void(SIZE, SIZE, REAL, REAL, REAL, ARRAY, ARRAY),
     flat_steps: REAL(SIZE, REAL, ARRAY, ARRAY, ARRAY, ARRAY),
     flat_projection: types.void(SIZE, REAL, REAL, REAL, ARRAY, ARRAY, ARRAY),
-    less_rank_one: types.void(SIZE, REAL, ARRAY, ARRAY),
-    lower_solve: types.void(SIZE, SIZE, SIZE, ARRAY, SIZE, ARRAY),
 }
 _made = {}
 

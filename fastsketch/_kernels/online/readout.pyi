@@ -3,7 +3,7 @@ from numpy.typing import NDArray
 
 def rounds(
     members: NDArray[np.float64],
-    numbers: NDArray[np.int64],
+    numbers: NDArray[np.float64],
     sample_weight: NDArray[np.float64],
     weights: NDArray[np.float64],
     information: NDArray[np.float64],

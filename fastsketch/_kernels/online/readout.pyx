@@ -13,7 +13,6 @@ The arrays are those of fastsketch.online._class_states.ReadOut.
 """
 
 from libc.math cimport exp, sqrt
-from libc.stdint cimport int64_t
 
 from fastsketch._kernels.brief cimport is_brief
 from fastsketch._kernels.losses cimport finite
@@ -70,7 +69,7 @@ cdef void step(Py_ssize_t q, double* h, const double* g, double* w) noexcept nog
         w[i] -= x[i]
 
 
-cdef void rounds_of_two(Py_ssize_t p, Py_ssize_t n, const double* members, const int64_t* numbers,
+cdef void rounds_of_two(Py_ssize_t p, Py_ssize_t n, const double* members, const double* numbers,
                         const double* sample_weight, double decay, double* w, double* h,
                         double* scores) noexcept nogil:
     cdef Py_ssize_t i, a, b, q = p + 1
@@ -98,7 +97,7 @@ cdef void rounds_of_two(Py_ssize_t p, Py_ssize_t n, const double* members, const
         step(q, h, g, w)
 
 
-cdef void rounds_of_more(Py_ssize_t p, Py_ssize_t k, Py_ssize_t n, const double* members, const int64_t* numbers,
+cdef void rounds_of_more(Py_ssize_t p, Py_ssize_t k, Py_ssize_t n, const double* members, const double* numbers,
                          const double* sample_weight, double decay, double* w, double* h, double* chances,
                          double* scores) noexcept nogil:
     """chances: k numbers, overwritten."""
@@ -128,7 +127,7 @@ cdef void rounds_of_more(Py_ssize_t p, Py_ssize_t k, Py_ssize_t n, const double*
             mean[a] = 0
             for c in range(k):
                 mean[a] += chances[c] / total * near(members[(a * k + c) * n + i])
-            g[a] = mean[a] - near(members[(a * k + numbers[i]) * n + i])
+            g[a] = mean[a] - near(members[(a * k + <Py_ssize_t> numbers[i]) * n + i])
         share = 0.5 * weight
         for a in range(p):
             for b in range(a + 1):
@@ -168,10 +167,6 @@ def blend_numbers(const double[:, ::1] members, const double[::1] targets, const
     sums (2,), changed: of (b - a)(y - a) and of (b - a)^2; scores (n,): overwritten; decay: as of ``rounds``.
     """
     cdef Py_ssize_t n = members.shape[1]
-    if members.shape[0] != 2 or sums.shape[0] != 2:
-        raise ValueError("members must be two, and sums too")
-    if not (targets.shape[0] == n and sample_weight.shape[0] == n and scores.shape[0] == n):
-        raise ValueError("members, targets, sample_weight and scores must be of the same rows")
     if n == 0:
         return
     if is_brief(n, 8):
@@ -188,26 +183,18 @@ def share_now(const double[::1] sums):
     return share_of(&sums[0])
 
 
-def rounds(const double[:, :, ::1] members, const int64_t[::1] numbers, const double[::1] sample_weight,
+def rounds(const double[:, :, ::1] members, const double[::1] numbers, const double[::1] sample_weight,
            double[::1] weights, double[:, ::1] information, double[:, ::1] scores, double decay=1.0):
     """Score every row, then learn from it.
 
-    members (p, k, n): scores of each member for each class, from before it learned from the row; numbers (n,): 0 or 1
-    with one state for two classes, else the number of the class; weights (q,) and information (q, q), changed: q = p,
+    members (p, k, n): scores of each member for each class, from before it learned from the row; numbers (n,): above 0
+    or not with one state for two classes, else the number of the class; weights (q,) and information (q, q), changed: q = p,
     with one state p + 1; scores (k, n): overwritten; decay: what every row leaves of what came before.
     """
     cdef Py_ssize_t p = members.shape[0], k = members.shape[1], n = members.shape[2], q = p + (k == 1)
-    cdef Py_ssize_t i
     cdef double[::1] chances
-    if not (0 < q <= MOST and weights.shape[0] == q and information.shape[0] == q and information.shape[1] == q):
-        raise ValueError(f"weights and information must be for {q} inputs, of {MOST} at most")
-    if not (numbers.shape[0] == n and sample_weight.shape[0] == n and scores.shape[0] == k and scores.shape[1] == n):
-        raise ValueError("members, numbers, sample_weight and scores must be of the same rows")
     if n == 0:
         return
-    for i in range(n):
-        if not 0 <= numbers[i] < max(k, 2):
-            raise ValueError(f"numbers[{i}] = {numbers[i]} is no class")
     import numpy as np
 
     chances = np.empty(k)
@@ -220,7 +207,7 @@ def rounds(const double[:, :, ::1] members, const int64_t[::1] numbers, const do
               &chances[0], &scores[0, 0])
 
 
-cdef void learn(Py_ssize_t p, Py_ssize_t k, Py_ssize_t n, const double* members, const int64_t* numbers,
+cdef void learn(Py_ssize_t p, Py_ssize_t k, Py_ssize_t n, const double* members, const double* numbers,
                 const double* sample_weight, double decay, double* w, double* h, double* chances,
                 double* scores) noexcept nogil:
     if k == 1:
