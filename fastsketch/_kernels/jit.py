@@ -12,7 +12,6 @@ filled when its image was made); and a cache that cannot be read or written to i
 from pathlib import Path
 
 try:
-    from numba import njit
     from numba import types as types  # for those who compile through here
     from numba.core.caching import FunctionCache
     from numba.core.ccallback import CFunc
@@ -20,7 +19,7 @@ try:
     from numba.extending import register_jitable as register_jitable
 except ImportError as error:
     raise ImportError(
-        f"updates of SketchedNewton and fits of LowRankModel need numba, which cannot be imported ({error}): "
+        f"updates of SketchedNewton need numba, which cannot be imported ({error}): "
         "pip install numba, if it has wheels for this system (none for musl, as in Alpine); all else works without it",
         name="numba",
     ) from error
@@ -96,15 +95,6 @@ class _Caches:
     def flush(self):
         if self._writable is not None:
             self._writable.flush()
-
-
-def compiled(function=None, **options):
-    """Return a decorator: numba.njit that releases the GIL and keeps what it compiles where that can be kept."""
-    if function is None:
-        return lambda function: compiled(function, **options)
-    made = njit(nogil=True, **options)(function)
-    vars(made)["_cache"] = _Caches(function)
-    return made
 
 
 def c_function(function, signature, **options):

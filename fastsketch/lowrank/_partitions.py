@@ -62,11 +62,12 @@ class Each(list[T]):
 class Partitions:
     """Partitions, and the crew that calls functions beside them."""
 
+    own: Any = Each  # a list for all partitions as the argument of `each` that has for every one its own
+
     def __init__(self, crew: Crew, places: Sequence[Any]) -> None:
         self.crew, self.in_place = crew, crew.in_place
-        self.places: Any = Each(places)
-        self.alone = len(self.places) == 1  # then steps over the columns are done beside the rows, in one call
-        self.numbers: Any = Each(range(len(self.places)))
+        self.alone = len(places) == 1  # then steps over the columns are done beside the rows, in one call
+        self.places, self.numbers = self.own(places), self.own(range(len(places)))
 
     def put(self, value: Any) -> Any:
         """Return promise a value that many calls will need."""
@@ -88,6 +89,10 @@ class Partitions:
         """Return a list for every partition of what it has of each of these things."""
         return Each([thing[k] for thing in things] for k in range(len(self.places)))
 
+    def fetch(self, answers: Any) -> list[Any]:
+        """Return these answers, as they are."""
+        return self.crew.fetch(answers)
+
     def sum_of(self, answers: Any, k: int) -> Any:
         """Return the sum of the k-th parts of these answers."""
         return added(self.crew.fetch(self.items(answers, k)))
@@ -106,6 +111,26 @@ class Partitions:
         while len(nodes) > FAN_IN:
             nodes = [self.crew.call(added, nodes[k : k + FAN_IN]) for k in range(0, len(nodes), FAN_IN)]
         return nodes
+
+
+class InMemory(Partitions):
+    """One partition in this process: what would be promised of each is there, as it is."""
+
+    own: Any = operator.itemgetter(0)
+    each: Any = staticmethod(operator.call)
+    total: Any = each
+    tree_total: Any = each
+    items: Any = staticmethod(operator.getitem)
+    sum_of: Any = items
+
+    def put(self, value: Any) -> Any:
+        return value
+
+    def together(self, things: Sequence[Any]) -> Any:
+        return things
+
+    def fetch(self, answers: Any) -> list[Any]:
+        return [answers]
 
 
 # -- sums --------------------------------------------------------------------------------------------------------------
@@ -219,7 +244,7 @@ class Entries(Partitions):
     ) -> None:
         """Take Partitions (`places`), (m, n) of the whole, rows with entries, and the scaling `right` (n,)."""
         super().__init__(crew, places)
-        self.data = Partitions.items(self, self.places, 0)
+        self.data = self.items(self.places, 0)
         self.m, self.n, self.dtype = m, n, dtype
         self.n_observations, self.n_held, self.weighted = n_observations, n_held, weighted
         self.column_counts, self.right = column_counts, right
@@ -245,31 +270,12 @@ class Entries(Partitions):
 
     def gathered(self, rows: Any) -> tuple[Array, Array]:
         """Return factors (m, t) and biases (m,) of all rows, whose sides are fetched one after the other."""
-        sides: list[Any] = []
-        for own in rows:
-            sides += self.crew.fetch([own])
-        factors, biases = zip(*sides, strict=True)
+        factors, biases = zip(*[self.crew.fetch([own])[0] for own in rows], strict=True)
         return np.concatenate(factors), np.concatenate(biases)
 
 
-class EntriesInMemory(Entries):
-    """The entries of one partition in this process: what would be promised of each partition is there, as it is."""
-
-    def __init__(self, crew: Crew, places: Sequence[Any], **about: Any) -> None:
-        super().__init__(crew, places, **about)
-        (self.places,), (self.data,), self.numbers = places, self.data, 0
-
-    each: Any = staticmethod(operator.call)
-    total: Any = each
-    tree_total: Any = each
-    items: Any = staticmethod(operator.getitem)
-    sum_of: Any = items
-
-    def put(self, value: Any) -> Any:
-        return value
-
-    def together(self, things: Sequence[Any]) -> Any:
-        return things
+class EntriesInMemory(InMemory, Entries):
+    """The entries of one partition in this process."""
 
     def gathered(self, rows: Any) -> tuple[Array, Array]:
         return rows

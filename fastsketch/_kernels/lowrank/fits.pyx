@@ -238,13 +238,14 @@ cdef void bias_sums_part(void* context, ptrdiff_t part, real* scratch) noexcept 
 
 
 def bias_sums(int loss, double p, double smooth, const uint32_t[::1] indptr, const uint32_t[::1] indices,
-              const real[::1] o, const real[::1] c, const real[::1] rb, const real[::1] cb, double[::1] gr,
-              double[::1] hr, double[::1] gc, double[::1] hc):
-    """Slopes and curvatures at rb_i + cb_j summed by row (gr, hr) and by column (gc, hc); returns the objective."""
+              const real[::1] o, const real[::1] c, const real[::1] rb, const real[::1] cb):
+    """The objective at rb_i + cb_j; slopes and curvatures, float64, summed by row (m,) (m,) and by column (n,) (n,)."""
     cdef Loop loop
     cdef Py_ssize_t j, k
-    loop.n, loop.smooth, loop.rb, loop.cb = gc.shape[0], smooth, at(rb), at(cb)
-    loop.gr, loop.hr, loop.gc, loop.hc = &gr[0], &hr[0], &gc[0], &hc[0]
+    by_row, by_column = np.empty((2, rb.shape[0])), np.empty((2, cb.shape[0]))
+    cdef double[:, ::1] row = by_row, column = by_column
+    loop.n, loop.smooth, loop.rb, loop.cb = cb.shape[0], smooth, at(rb), at(cb)
+    loop.gr, loop.hr, loop.gc, loop.hc = &row[0, 0], &row[1, 0], &column[0, 0], &column[1, 0]
     entry_by_entry(&loop, loss, p, o, o, c)
     row_by_row(&loop, indptr, indices, 1)
     loop.parts = parts_of_sums(indices.shape[0], 2 * loop.n)
@@ -254,6 +255,6 @@ def bias_sums(int loss, double p, double smooth, const uint32_t[::1] indptr, con
         fs_pool_run(loop.parts, <fs_part> bias_sums_part[real], &loop, NULL, 0)
         for k in range(loop.parts - 1):
             for j in range(loop.n):
-                gc[j] += space[2 * k * loop.n + j]
-                hc[j] += space[(2 * k + 1) * loop.n + j]
-    return sum_of(&loop, 0)
+                column[0, j] += space[2 * k * loop.n + j]
+                column[1, j] += space[(2 * k + 1) * loop.n + j]
+    return sum_of(&loop, 0), *by_row, *by_column

@@ -17,7 +17,7 @@ cdef struct Loop:
     int loss
     bint weighted
     double p, eta, mu, rho, smooth
-    Py_ssize_t m, n, count, parts, t
+    Py_ssize_t m, n, count, parts, passes, t
     const uint32_t* indptr
     const uint32_t* indices
     const void* z
@@ -26,6 +26,8 @@ cdef struct Loop:
     const void* d
     const void* left
     const void* right
+    const void* u
+    const void* v
     const void* rb
     const void* cb
     void* out

@@ -14,15 +14,13 @@ from fastsketch._core.validation import Rows, as_real
 from fastsketch._frame.model import Arrays, Model
 from fastsketch._frame.parameters import flag, integer, real
 from fastsketch._kernels.guard import changes
+from fastsketch._kernels.lowrank import gradients as kernel
 from fastsketch.data.files import _checks as checks
 from fastsketch.data.files._checks import as_figure
-from fastsketch.lowrank._biases import constant_score, fit_biases
+from fastsketch.lowrank import LowRankModel
 from fastsketch.lowrank._data import Observed, observed
 from fastsketch.lowrank._fitted import MOST
-from fastsketch.lowrank._loading import in_memory
 from fastsketch.lowrank._queries import Scale, as_pairs
-from fastsketch.lowrank._setting import LossSetting
-from fastsketch.lowrank._units import BIAS_OBSERVATIONS, mean_curvature
 
 Floats = NDArray[np.float64]
 
@@ -110,7 +108,7 @@ class Completion(Model, abstract=True):
         history: list[Iteration] = []
         last = None
         start = time.perf_counter()
-        biases, ridge = self._fit_biases(data)
+        biases, ridge = self._fit_biases(X, data)
         for last in islice(self._run(data, biases), self._most()):
             line = Iteration(objective=last.objective, seconds=time.perf_counter() - start)
             history.append(line)
@@ -123,15 +121,13 @@ class Completion(Model, abstract=True):
         self._last, self._history, self._bias_ridge = last, history, ridge
         return self
 
-    def _fit_biases(self, data: Observed) -> tuple[Below, float | None]:
+    def _fit_biases(self, X: Rows, data: Observed) -> tuple[Below, float | None]:
         """Return the biases of LowRankModel and the ridge that they are fitted with; zeros and None without them."""
         if not self.biases:
             return Below(0.0, np.zeros(data.m), np.zeros(data.n)), None
-        loss, parts = LossSetting(self._loss_name(), 0.0), in_memory(data)
-        ridge = BIAS_OBSERVATIONS[loss.about.targets] if self.bias_ridge is None else self.bias_ridge
-        level = constant_score(parts, loss)
-        fitted = fit_biases(parts, loss, ridge=ridge * mean_curvature(parts, loss, level), level=level)
-        return Below(fitted.level, fitted.rows, fitted.columns), ridge
+        model = LowRankModel(0, loss=self._loss_name(), bias_ridge=self.bias_ridge, dtype=np.float64).fit(X)
+        level, rows, columns = model.bias_terms()
+        return Below(level, level + rows, columns), model.resolved["bias_ridge"]
 
     def _most(self) -> int:
         """Return the most lines of the history."""
@@ -293,9 +289,7 @@ def residual(data: Observed, biases: Below) -> Observed:
 
 def value_and_slopes(loss: str, z: Floats, o: Floats) -> tuple[float, Floats]:
     """Return sum of the losses at scores z of the entries o, and the slope of each."""
-    from fastsketch._kernels.lowrank import gradients as kernel
-
     ones, a = np.ones(1), np.empty_like(o)
     indptr, indices = np.array([0, len(o)], np.uint32), np.zeros(len(o), np.uint32)
-    total = kernel.gradient(LOSSES[loss].number, 0.0, indptr, indices, z, o, np.empty(0), ones, ones, a)
+    total, _ = kernel.gradient(LOSSES[loss].number, 0.0, indptr, indices, z, o, np.empty(0), ones, ones, a)
     return total, a
