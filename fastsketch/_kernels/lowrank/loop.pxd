@@ -87,3 +87,13 @@ cdef inline double bound_of_curve(int loss, double p, double z, double y, double
     if loss == QUANTILE:
         return 0.5 / max(fabs(z - y), smooth)
     return 0.5 / max(fabs(fabs(z - y) - p), smooth)
+
+
+cdef inline void add_curvature(int loss, double p, double z, double y, double width, double smooth, double* slope,
+                               double* curve) noexcept nogil:
+    # to what loss_terms has told: the curvature of a parabola that touches, no narrower than `width`, where there is
+    # none; on a kink but for rounding, a share of `smooth`, the slope is 0, between those of both sides
+    if loss >= ABSOLUTE or (loss == HUBER and curve[0] == 0):
+        curve[0] = bound_of_curve(loss, p, z, y, width)
+        if (loss == ABSOLUTE or loss == QUANTILE) and fabs(z - y) <= 1e-9 * smooth:
+            slope[0] = 0
