@@ -158,7 +158,10 @@ class Pursuit:
         if setting.refine == "full":
             before, right = np.append(old, 0.0), np.column_stack([self._columns(self.rank), v])
             left = parts.each(_stacked, parts.places, parts.together([*self.us, u]))
-            new = refinement.all(left, right, before)
+            # few steps of Newton begin at -s / L, which is one down (Proposition 1); of squares one is exact
+            few = setting.max_refine_steps is not None and self.loss.lipschitz is not None
+            warm = few and self.loss.name != "square"
+            new = refinement.all(left, right, np.append(old, step) if warm else before)
             if (new == before).all() and refinement.dots(self.state, u, there, 1.0, step)[0] < self.objective:
                 new[-1] = step
             self._accept(u, v, before + rate * (new - before))
@@ -203,7 +206,7 @@ class Pursuit:
 
     # -- nonsmooth losses: Algorithm 3 -------------------------------------------------------------------------------
     def add_nonsmooth(self, step: int, most: int) -> bool:
-        """Subtract eta_t, t = step (from 1), times at most `most` ranks of the subgradient; return False if it is zero."""
+        """Subtract eta_t, t = step (from 1), times up to `most` ranks of the subgradient; return False if that is 0."""
         part = [self._unscaled(each) for each in self._low_rank_part(min(self.setting.max_inner_rank, most))]
         if not part:
             return False
