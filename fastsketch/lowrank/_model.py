@@ -163,7 +163,6 @@ class LowRankModel(LowRankAnswers):
 
     def _begin(self) -> None:
         super()._begin()
-        self._fitted: Fitted | None = None
         self._continuation: Continuation | None = None
 
     # -- fitting ---------------------------------------------------------------------------------------------------
@@ -431,11 +430,6 @@ class LowRankModel(LowRankAnswers):
     def column_ids(self) -> IdMap | None:
         """Return the ids of the columns; None if the fit was given none."""
         return self._ids.columns
-
-    def _known(self) -> Fitted:
-        if self._fitted is None:
-            raise ValueError("the model has not been fitted: call fit first")
-        return self._fitted
 
     def _scale(self) -> Scale:
         return Scale(self.loss, self.clip, self._known().level)

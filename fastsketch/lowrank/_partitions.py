@@ -7,6 +7,7 @@ Bits depend on the partitions, not on who computes them.
 """
 
 import operator
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -265,8 +266,9 @@ class Entries(Partitions):
     @cached_property
     def counts(self) -> tuple[Counts, Counts]:
         """Return, for rows and for columns, the numbers of observations that occur and how many have each."""
-        rows: Alike = self.total(_alike_rows, self.places)
-        return (rows.values, rows.many), np.unique(self.column_counts[self.column_counts > 0], return_counts=True)
+        rows: Counter[int] = self.total(_alike_rows, self.places)
+        observations, many = np.array(sorted(rows.items())).T
+        return (observations, many), np.unique(self.column_counts[self.column_counts > 0], return_counts=True)
 
     def gathered(self, rows: Any) -> tuple[Array, Array]:
         """Return factors (m, t) and biases (m,) of all rows, whose sides are fetched one after the other."""
@@ -290,19 +292,8 @@ def _largest_weight(place: Partition) -> Largest:
     return Largest(float(place.data.c.max(initial=0.0)))
 
 
-@dataclass(frozen=True)
-class Alike:
-    """Numbers of observations that occur, ascending, and how many rows have each; sums are those of all rows."""
-
-    values: NDArray[np.int64]
-    many: NDArray[np.int64]
-
-    def __add__(self, other: "Alike") -> "Alike":
-        values, where = np.unique(np.concatenate([self.values, other.values]), return_inverse=True)
-        many = np.bincount(where, np.concatenate([self.many, other.many]), len(values))
-        return Alike(values, many.astype(np.int64))
-
-
-def _alike_rows(place: Partition) -> Alike:
+def _alike_rows(place: Partition) -> Counter[int]:
+    """Return how many rows have each number of observations; such counts add up."""
     counts = place.data.counts[0]
-    return Alike(*np.unique(counts[counts > 0], return_counts=True))
+    values, many = np.unique(counts[counts > 0], return_counts=True)
+    return Counter(dict(zip(values.tolist(), many.tolist(), strict=True)))

@@ -20,7 +20,8 @@ from fastsketch.data.files._checks import as_figure
 from fastsketch.lowrank import LowRankModel
 from fastsketch.lowrank._data import Observed, observed
 from fastsketch.lowrank._fitted import MOST
-from fastsketch.lowrank._queries import Scale, as_pairs
+from fastsketch.lowrank._ids import Ids
+from fastsketch.lowrank._queries import Scale
 
 Floats = NDArray[np.float64]
 
@@ -45,13 +46,9 @@ class BiasTerms(NamedTuple):
     row: Floats  # (m,)
     column: Floats  # (n,)
 
-
-class Below(NamedTuple):
-    """Scores below the factors: rows_i + columns_j."""
-
-    level: float
-    rows: Floats  # (m,), the level in it
-    columns: Floats  # (n,)
+    def scores(self, data: Observed) -> Floats:
+        """Return these scores at the entries, (nnz,)."""
+        return self.level + self.row[row_numbers(data)] + self.column[data.indices]
 
 
 class Step(NamedTuple):
@@ -71,7 +68,7 @@ class Completion(Model, abstract=True):
     biases: bool = flag(default=False)
     bias_ridge: float | None = real(default=None)
 
-    def _run(self, data: Observed, biases: Below) -> Iterator[Step]:
+    def _run(self, data: Observed, biases: BiasTerms) -> Iterator[Step]:
         """Return the iterations, without end."""
         raise NotImplementedError
 
@@ -117,17 +114,16 @@ class Completion(Model, abstract=True):
             if len(history) > 1 and self._settled(history[-2]["objective"], last.objective):
                 break
         if ridge is not None and last is not None:
-            last = last._replace(terms=BiasTerms(biases.level, biases.rows - biases.level, biases.columns))
+            last = last._replace(terms=biases)
         self._last, self._history, self._bias_ridge = last, history, ridge
         return self
 
-    def _fit_biases(self, X: Rows, data: Observed) -> tuple[Below, float | None]:
+    def _fit_biases(self, X: Rows, data: Observed) -> tuple[BiasTerms, float | None]:
         """Return the biases of LowRankModel and the ridge that they are fitted with; zeros and None without them."""
         if not self.biases:
-            return Below(0.0, np.zeros(data.m), np.zeros(data.n)), None
+            return BiasTerms(0.0, np.zeros(data.m), np.zeros(data.n)), None
         model = LowRankModel(0, loss=self._loss_name(), bias_ridge=self.bias_ridge, dtype=np.float64).fit(X)
-        level, rows, columns = model.bias_terms()
-        return Below(level, level + rows, columns), model.resolved["bias_ridge"]
+        return BiasTerms(*model.bias_terms()), model.resolved["bias_ridge"]
 
     def _most(self) -> int:
         """Return the most lines of the history."""
@@ -158,7 +154,7 @@ class Completion(Model, abstract=True):
     def decision_function(self, rows: ArrayLike, columns: ArrayLike) -> Floats:
         """Return scores of pairs (rows[k], columns[k]), (k,); for an index -1, never seen, the other biases, or 0."""
         last = self._known()
-        one, two = as_pairs(rows, columns, (len(last.a), len(last.b)))
+        one, two = Ids().pairs(rows, columns, (len(last.a), len(last.b)))
         z = np.where((one >= 0) & (two >= 0), np.einsum("kq,kq->k", last.a[one], last.b[two]), 0.0)
         if last.terms is not None:
             level, row, column = last.terms
@@ -282,9 +278,9 @@ def row_numbers(data: Observed) -> NDArray[np.int64]:
     return np.repeat(np.arange(data.m), ends[1:] - ends[:-1])
 
 
-def residual(data: Observed, biases: Below) -> Observed:
+def residual(data: Observed, biases: BiasTerms) -> Observed:
     """Return what the biases leave of the entries: all that losses of z - o need to know of them."""
-    return replace(data, o=data.o - biases.rows[row_numbers(data)] - biases.columns[data.indices])
+    return replace(data, o=data.o - biases.scores(data))
 
 
 def value_and_slopes(loss: str, z: Floats, o: Floats) -> tuple[float, Floats]:
