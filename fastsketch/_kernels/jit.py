@@ -19,7 +19,7 @@ try:
     from numba.extending import register_jitable as register_jitable
 except ImportError as error:
     raise ImportError(
-        f"updates of SketchedNewton need numba, which cannot be imported ({error}): "
+        f"updates of SketchedNewton and fits of LowRankModel need numba, which cannot be imported ({error}): "
         "pip install numba, if it has wheels for this system (none for musl, as in Alpine); all else works without it",
         name="numba",
     ) from error

@@ -11,6 +11,7 @@ import pytest
 
 import fastsketch
 from fastsketch.online._adaptive_subgradient import METHODS
+from tests.helpers import some
 
 pytest.importorskip("numba")
 
@@ -49,17 +50,18 @@ def test_nothing_is_kept_beside_the_package(package):
     """An uninstall removes what an install brought: the user's folder of caches has the rest."""
     env, home = package
     installed = set((home.parent / "lib").rglob("*"))
-    counts = eval(child(NEWTON + COUNTS, env))
+    counts = eval(child(NEWTON + ";" + LOW_RANK + COUNTS, env))
     assert counts["kept"] > 0 and list(home.rglob("*.nbi"))
     assert set((home.parent / "lib").rglob("*")) == installed
 
 
-def test_no_writable_folder_is_no_error(package):
+@pytest.mark.parametrize("code", some([NEWTON, LOW_RANK], 1))
+def test_no_writable_folder_is_no_error(package, code):
     """A home that is a file: permissions would not stop root."""
     env, home = package
     home.rmdir()
     home.write_text("not a folder")
-    counts = eval(child(NEWTON + COUNTS, env))
+    counts = eval(child(code + COUNTS, env))
     assert counts["compiled"] > 0 and counts["kept"] == counts["read"] == 0
 
 
@@ -71,7 +73,7 @@ def test_a_full_disk_is_no_error(package):
         "def save(*_): raise OSError(errno.ENOSPC, 'No space left on device')\n"
         "FunctionCache.save_overload = save\n"
     )
-    counts = eval(child(full + NEWTON + COUNTS, env))
+    counts = eval(child(full + NEWTON + ";" + LOW_RANK + COUNTS, env))
     assert counts["compiled"] > 0 and counts["kept"] == 0
 
 
@@ -82,7 +84,7 @@ def test_what_a_warm_up_kept_is_read_where_nothing_can_be_written(package):
     assert set(said["folders"]) == {str(path.parent) for path in home.rglob("*.nbi")} and said["kept"] > 0
     # numba makes a file in a folder to see whether it can be written to: here it cannot
     no_files = "import tempfile\ndef none(*_, **__): raise OSError('read-only')\ntempfile.TemporaryFile = none\n"
-    counts = eval(child(no_files + NEWTON + COUNTS, env))
+    counts = eval(child(no_files + NEWTON + ";" + LOW_RANK + COUNTS, env))
     assert counts["read"] > 0 and counts["compiled"] == 0, counts
 
 
@@ -121,7 +123,6 @@ WITHOUT_NUMBA = [
     ],
     "from scipy import sparse; papers.AdaptiveSubgradient(4).update(sparse.eye_array(8).tocsr(), np.ones(8))",
     "import fastsketch.reference.baselines as b; b.LSH(2).update(np.eye(8)); b.PCAHash(2).update(np.eye(8))",
-    LOW_RANK + ".fold_in(np.ones((2, 5)))",
     "fs.load(fs.FrequentDirections(4).update(np.eye(8)).save('s.fsk') or 's.fsk')",
     COMMANDS,
     "from fastsketch.cli._parser import top_parser; top_parser()",
@@ -135,8 +136,15 @@ def test_only_what_needs_numba_imports_it(tmp_path):
     assert child("\n".join([*lines, "print('done')"]), cwd=tmp_path) == "done"
 
 
+def test_answers_of_a_low_rank_model_need_no_numba(tmp_path):
+    path = tmp_path / "model.fsk"
+    fastsketch.LowRankModel(2, sweeps=1).fit([[1.0, 2.0, 3.0], [2.0, 4.0, 6.5], [0.5, 1.0, 1.0]]).save(path)
+    code = f"m = fs.load({str(path)!r}); m.fold_in(np.ones((2, 3)))\nprint('numba' in sys.modules)"
+    assert child(code) == "False"
+
+
 @pytest.mark.covering(1)
-@pytest.mark.parametrize("code", [NEWTON, NEWTON.replace("np.eye(8)", "scipy.sparse.eye(8, format='csr')")])
+@pytest.mark.parametrize("code", [NEWTON, NEWTON.replace("np.eye(8)", "scipy.sparse.eye(8, format='csr')"), LOW_RANK])
 @pytest.mark.parametrize("broken", [False, True])
 def test_without_numba_an_error_says_what_needs_it(tmp_path, code, broken):
     """Absent, or there and not to be imported: numba refuses releases of numpy that it does not know."""
@@ -151,7 +159,7 @@ def test_without_numba_an_error_says_what_needs_it(tmp_path, code, broken):
         "print(model)"
     )
     said = child(code)
-    assert "updates of SketchedNewton need numba, which cannot be imported" in said
+    assert "updates of SketchedNewton and fits of LowRankModel need numba, which cannot be imported" in said
     assert "pip install numba" in said and ("Numba needs NumPy" in said) == broken
 
 
@@ -175,8 +183,7 @@ def test_what_needs_no_numba_works_without():
     """Models, their saved states, the estimators and the command line: all but what the error names."""
     code = (
         "sys.modules['numba'] = None\nfrom fastsketch.sklearn import SketchedPCA\n"
-        f"{LOW_RANK}; fs.FrequentDirections(4).update(np.eye(8)).sketch()\n"
-        "SketchedPCA(2, sketch_size=4).fit(np.eye(8))\n"
+        "fs.FrequentDirections(4).update(np.eye(8)).sketch(); SketchedPCA(2, sketch_size=4).fit(np.eye(8))\n"
         "papers.AdaptiveSubgradient(4).update(np.eye(8), np.array([1.0, -1.0] * 4)).predict(np.eye(8))\n"
         "fs.show_config()\nwith fs.thread_limit(1): fs.SketchHash(4).update(np.eye(8)).encode(np.eye(8))\n"
         "print('done')"

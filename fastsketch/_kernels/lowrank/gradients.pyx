@@ -1,9 +1,10 @@
-"""Gradients at the observed entries of a matrix, and its products with a vector; arrays as in lowrank/entries.
+"""Gradients at the observed entries of a matrix, and its products with a vector, whose loop is in
+_kernels/lowrank/products (Numba); arrays as in lowrank/entries.
 
 a (nnz,) are values of the matrix, left (m,) and right (n,) the scales of its rows and columns.
 """
 
-from libc.stdint cimport uint32_t
+from libc.stdint cimport int64_t, uint32_t
 from libc.string cimport memset
 
 from fastsketch._kernels.linalg.blas cimport real
@@ -82,38 +83,32 @@ def gradient(int loss, double p, const uint32_t[::1] indptr, const uint32_t[::1]
     return sum_of(&loop, 0), max([loop.sums[k][1] for k in range(loop.parts)])
 
 
+# of products.multiply
+ctypedef void (*products_t)(int64_t first, int64_t stop, int64_t forth, int64_t back, const void* indptr,
+                            const void* indices, const void* a, const void* v, void* u, void* w) noexcept nogil
+# for float and for double; NULL until first asked for
+cdef void* compiled[2]
+
+
+cdef void* products(bint wide) except NULL:
+    if compiled[wide] == NULL:
+        # numba takes long to import: only where this loop runs
+        from fastsketch._kernels.lowrank.products import address
+
+        compiled[wide] = <void*> <size_t> address("float64" if wide else "float32")
+    return compiled[wide]
+
+
 cdef void multiply_part(void* context, ptrdiff_t part, real* scratch) noexcept nogil:
     # w of the first part is the one asked for, of another its own
     cdef Loop* loop = <Loop*> context
-    cdef const real* a = <const real*> loop.z
-    cdef const real* v = <const real*> loop.v
-    cdef real* u = <real*> loop.u
     cdef real* w = <real*> loop.right
-    cdef const uint32_t* indices = loop.indices
-    cdef Py_ssize_t i, k, q, first, stop
-    cdef real sums[4]
-    cdef real own
     if part and w:
         w = <real*> loop.out + (part - 1) * loop.n
     if w:
         memset(w, 0, loop.n * sizeof(real))
-    for i in range(part_row(loop, part), part_row(loop, part + 1)):
-        first, stop = loop.indptr[i], loop.indptr[i + 1]
-        if v:
-            memset(sums, 0, sizeof(sums))
-            k = first
-            while k + 4 <= stop:
-                for q in range(4):
-                    sums[q] += a[k + q] * v[indices[k + q]]
-                k += 4
-            while k < stop:
-                sums[0] += a[k] * v[indices[k]]
-                k += 1
-            u[i] = (sums[0] + sums[1]) + (sums[2] + sums[3])
-        if w:
-            own = u[i]
-            for k in range(first, stop):
-                w[indices[k]] += a[k] * own
+    (<products_t> loop.function)(part_row(loop, part), part_row(loop, part + 1), loop.v != NULL, w != NULL, loop.indptr,
+                                 loop.indices, loop.z, loop.v, <void*> loop.u, w)
 
 
 cdef void add_part(void* context, ptrdiff_t part, real* scratch) noexcept nogil:
@@ -132,6 +127,7 @@ def multiply(const uint32_t[::1] indptr, const uint32_t[::1] indices, const real
              real[::1] u, real[::1] w=None):
     """u (m,) = A v, where v is not None, and w (n,) = A'u, where w is not: in one pass over the entries."""
     cdef Loop loop
+    loop.function = products(real is double)
     row_by_row(&loop, indptr, indices, 1)
     loop.n = 0 if w is None else w.shape[0]
     loop.parts = parts_of_sums(indices.shape[0], loop.n)

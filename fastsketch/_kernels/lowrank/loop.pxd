@@ -31,6 +31,7 @@ cdef struct Loop:
     const void* rb
     const void* cb
     void* out
+    void* function               # of multiply: its compiled loop
     double* places
     double* weights
     double* gr

@@ -1,0 +1,3 @@
+from numpy.typing import DTypeLike
+
+def address(dtype: DTypeLike) -> int: ...
