@@ -1,7 +1,7 @@
 """Residual products of low-rank models: a sparse matrix or its transpose times a vector (Numba).
 
-A C function, which _kernels/lowrank/gradients calls through a pointer, a part of the rows at a time, on several threads at
-once. The matrix is in CSR with unsigned 32-bit indices; all values are float32 or all float64.
+A C function, which _kernels/lowrank/gradients calls through a pointer, a part of the rows at a time, on several threads
+at once. The matrix is in CSR with unsigned 32-bit indices; all values are float32 or all float64.
 """
 
 # pyright: basic
@@ -13,7 +13,7 @@ from fastsketch._kernels.jit import c_function, types
 
 
 def multiply(first, stop, forth, back, indptr, indices, a, v, u, w):
-    """Set u = A v (`forth`) and add A'u to w (`back`) for the rows from first up to stop, in one pass over the entries."""
+    """Set u = A v (`forth`) and add A'u to w (`back`) for the rows from first up to stop, in one pass over entries."""
     for i in range(first, stop):
         if forth:
             u[i] = 0.0
