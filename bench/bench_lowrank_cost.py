@@ -42,7 +42,7 @@ def _products(found, dtype):
     z, g, none = np.zeros(a.nnz, dtype), np.empty(a.nnz, dtype), np.empty(0, dtype)
     losses, dots = (a.data, none, np.ones(m, dtype), np.ones(n, dtype)), np.empty(6)
     runs = {
-        "A'(A v), one vector": lambda: kernel.gram_product(*where, a.data, v, u, w),
+        "A'(A v), one vector": lambda: kernel.multiply(*where, a.data, v, u, w),
         "A'(A v), scipy": lambda: a.T @ (a @ v),
         "A'(A V), eight": lambda: gram_block(*where, a.data, vs, us, ws),
         "A'(A V), scipy": lambda: a.T @ (a @ vs),

@@ -15,7 +15,7 @@
  * b / 4 * 4 * FS_SCAN_ROWS + 4 * r + b % 4 of the block; width / 4 is rounded up, rows are filled with zeros. */
 #ifndef FS_SCAN_H
 #define FS_SCAN_H
-#include "fs_least.h"
+#include "fs_k_least.h"
 
 /* Rows of a block; blocks that are looked at between two glances at what has been found. */
 enum { FS_SCAN_ROWS = 16, FS_SCAN_BLOCKS = 32, FS_SCAN_STRIP = FS_SCAN_ROWS * FS_SCAN_BLOCKS };

@@ -52,11 +52,6 @@ FS_INLINE float FS_PICK_(lanes_sum, s)(float x) { return x; }
 #define REAL double
 #define TYPED(verb) verb##_d
 #if FS_WIDTH == 512
-#define NATIVE __m512d
-#define LANES 8
-#define LOAD _mm512_loadu_pd
-#define STORE _mm512_storeu_pd
-#define SET _mm512_set1_pd
 #define FMA(a, b, c) _mm512_fmadd_pd(a, b, c)
 #define FNMA(a, b, c) _mm512_fnmadd_pd(a, b, c)
 #define RANGE(first, stop) ((__mmask8)((1u << (stop)) - (1u << (first))))
@@ -64,11 +59,6 @@ FS_INLINE float FS_PICK_(lanes_sum, s)(float x) { return x; }
 #define STORE_RANGE(p, first, stop, x) _mm512_mask_storeu_pd(p, RANGE(first, stop), x)
 #define KEEP_RANGE(first, stop, x) _mm512_maskz_mov_pd(RANGE(first, stop), x)
 #elif FS_WIDTH == 256
-#define NATIVE __m256d
-#define LANES 4
-#define LOAD _mm256_loadu_pd
-#define STORE _mm256_storeu_pd
-#define SET _mm256_set1_pd
 #define FMA(a, b, c) _mm256_fmadd_pd(a, b, c)
 #define FNMA(a, b, c) _mm256_fnmadd_pd(a, b, c)
 FS_INLINE __m256i FS_PICK_(range, d)(int first, int stop)
@@ -81,28 +71,10 @@ FS_INLINE __m256i FS_PICK_(range, d)(int first, int stop)
 #define LOAD_RANGE(p, first, stop) _mm256_maskload_pd(p, RANGE(first, stop))
 #define STORE_RANGE(p, first, stop, x) _mm256_maskstore_pd(p, RANGE(first, stop), x)
 #define KEEP_RANGE(first, stop, x) _mm256_and_pd(_mm256_castsi256_pd(RANGE(first, stop)), x)
-#elif FS_WIDTH == 128 && FS_X86
-#define NATIVE __m128d
-#define LANES 2
-#define LOAD _mm_loadu_pd
-#define STORE _mm_storeu_pd
-#define SET _mm_set1_pd
-#define FMA(a, b, c) ((c) + (a) * (b))
-#define FNMA(a, b, c) ((c) - (a) * (b))
-#elif FS_WIDTH == 128
-#define NATIVE float64x2_t
-#define LANES 2
-#define LOAD vld1q_f64
-#define STORE vst1q_f64
-#define SET vdupq_n_f64
+#elif FS_WIDTH && FS_ARM
 #define FMA(a, b, c) vfmaq_f64(c, a, b)
 #define FNMA(a, b, c) vfmsq_f64(c, a, b)
 #else
-#define NATIVE double
-#define LANES 1
-#define LOAD(p) (*(p))
-#define STORE(p, x) (*(p) = (x))
-#define SET(x) (x)
 #define FMA(a, b, c) ((c) + (a) * (b))
 #define FNMA(a, b, c) ((c) - (a) * (b))
 #endif
@@ -112,11 +84,6 @@ FS_INLINE __m256i FS_PICK_(range, d)(int first, int stop)
 #define REAL float
 #define TYPED(verb) verb##_s
 #if FS_WIDTH == 512
-#define NATIVE __m512
-#define LANES 16
-#define LOAD _mm512_loadu_ps
-#define STORE _mm512_storeu_ps
-#define SET _mm512_set1_ps
 #define FMA(a, b, c) _mm512_fmadd_ps(a, b, c)
 #define FNMA(a, b, c) _mm512_fnmadd_ps(a, b, c)
 #define RANGE(first, stop) ((__mmask16)((1u << (stop)) - (1u << (first))))
@@ -124,11 +91,6 @@ FS_INLINE __m256i FS_PICK_(range, d)(int first, int stop)
 #define STORE_RANGE(p, first, stop, x) _mm512_mask_storeu_ps(p, RANGE(first, stop), x)
 #define KEEP_RANGE(first, stop, x) _mm512_maskz_mov_ps(RANGE(first, stop), x)
 #elif FS_WIDTH == 256
-#define NATIVE __m256
-#define LANES 8
-#define LOAD _mm256_loadu_ps
-#define STORE _mm256_storeu_ps
-#define SET _mm256_set1_ps
 #define FMA(a, b, c) _mm256_fmadd_ps(a, b, c)
 #define FNMA(a, b, c) _mm256_fnmadd_ps(a, b, c)
 FS_INLINE __m256i FS_PICK_(range, s)(int first, int stop)
@@ -141,28 +103,10 @@ FS_INLINE __m256i FS_PICK_(range, s)(int first, int stop)
 #define LOAD_RANGE(p, first, stop) _mm256_maskload_ps(p, RANGE(first, stop))
 #define STORE_RANGE(p, first, stop, x) _mm256_maskstore_ps(p, RANGE(first, stop), x)
 #define KEEP_RANGE(first, stop, x) _mm256_and_ps(_mm256_castsi256_ps(RANGE(first, stop)), x)
-#elif FS_WIDTH == 128 && FS_X86
-#define NATIVE __m128
-#define LANES 4
-#define LOAD _mm_loadu_ps
-#define STORE _mm_storeu_ps
-#define SET _mm_set1_ps
-#define FMA(a, b, c) ((c) + (a) * (b))
-#define FNMA(a, b, c) ((c) - (a) * (b))
-#elif FS_WIDTH == 128
-#define NATIVE float32x4_t
-#define LANES 4
-#define LOAD vld1q_f32
-#define STORE vst1q_f32
-#define SET vdupq_n_f32
+#elif FS_WIDTH && FS_ARM
 #define FMA(a, b, c) vfmaq_f32(c, a, b)
 #define FNMA(a, b, c) vfmsq_f32(c, a, b)
 #else
-#define NATIVE float
-#define LANES 1
-#define LOAD(p) (*(p))
-#define STORE(p, x) (*(p) = (x))
-#define SET(x) (x)
 #define FMA(a, b, c) ((c) + (a) * (b))
 #define FNMA(a, b, c) ((c) - (a) * (b))
 #endif

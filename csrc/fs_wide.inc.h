@@ -1,6 +1,18 @@
 /* Part of fs_vec.inc.h, included once per level and REAL: the functions of vec and wide. */
 
-typedef NATIVE NAME(vec);
+#if FS_WIDTH
+typedef REAL NAME(vec) __attribute__((vector_size(FS_WIDTH / 8)));
+/* the same in memory, at any address */
+typedef REAL NAME(vec_at) __attribute__((vector_size(FS_WIDTH / 8), aligned(sizeof(REAL)), may_alias));
+#define SET(x) ((x) - (NAME(vec)){0}) /* + would lose the sign of a zero */
+#else
+typedef REAL NAME(vec);
+typedef REAL NAME(vec_at);
+#define SET(x) (x)
+#endif
+#define LANES ((int)(sizeof(NAME(vec)) / sizeof(REAL)))
+#define LOAD(p) (*(const NAME(vec_at) *)(p))
+#define STORE(p, x) (*(NAME(vec_at) *)(p) = (x))
 
 /* Reals in one register. */
 enum { NAME(lanes) = LANES };
@@ -54,7 +66,7 @@ FS_INLINE NAME(vec) NAME(keep_range)(int first, int stop, NAME(vec) x)
 #define WITHIN(lane) ((lane) < p_ * LANES ? 0 : (lane) > (p_ + 1) * LANES ? LANES : (lane) - p_ * LANES)
 
 typedef struct {
-    NATIVE at[PIECES];
+    NAME(vec) at[PIECES];
 } NAME(wide);
 
 FS_INLINE NAME(wide) NAME(wide_load)(const REAL *p)
@@ -110,7 +122,6 @@ FS_INLINE REAL NAME(wide_sum)(NAME(wide) x)
 #undef WITHIN
 #undef REAL
 #undef TYPED
-#undef NATIVE
 #undef LANES
 #undef LOAD
 #undef STORE

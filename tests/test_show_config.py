@@ -92,9 +92,9 @@ def test_numba_is_not_loaded_to_tell():
 
 LOCATED = """
 import json, fastsketch as fs
-from fastsketch._kernels.lowrank import products
-products.address("times", "float32")
-print(json.dumps([fs.show_config("dicts")["numba"]["cache"], list(products._made.values())[0]._cache.cache_path]))
+from fastsketch._kernels.online import projection
+projection.addresses("step_length")
+print(json.dumps([fs.show_config("dicts")["numba"]["cache"], projection._made["step_length"]._cache.cache_path]))
 """
 
 

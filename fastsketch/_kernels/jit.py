@@ -12,7 +12,6 @@ filled when its image was made); and a cache that cannot be read or written to i
 from pathlib import Path
 
 try:
-    from numba import njit
     from numba import types as types  # for those who compile through here
     from numba.core.caching import FunctionCache
     from numba.core.ccallback import CFunc
@@ -96,15 +95,6 @@ class _Caches:
     def flush(self):
         if self._writable is not None:
             self._writable.flush()
-
-
-def compiled(function=None, **options):
-    """Return a decorator: numba.njit that releases the GIL and keeps what it compiles where that can be kept."""
-    if function is None:
-        return lambda function: compiled(function, **options)
-    made = njit(nogil=True, **options)(function)
-    vars(made)["_cache"] = _Caches(function)
-    return made
 
 
 def c_function(function, signature, **options):

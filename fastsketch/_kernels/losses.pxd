@@ -1,7 +1,7 @@
-# Losses as the Cython loops compute them: the numbers of all losses (fastsketch/_core/losses.py is the table;
-# _kernels/lowrank/losses_jit.py the same formulas for Numba), regularisers, and what the loops share.
+# Losses as the compiled loops compute them: the numbers of all losses (fastsketch/_core/losses.py is the table),
+# regularisers, and what the loops share.
 #
-# A new loss: a number here, its three lines below, three lines in losses_jit.py, an entry in the table.
+# A new loss: a number here, its three lines below, an entry in the table.
 
 from libc.float cimport DBL_MAX
 from libc.math cimport exp, fabs, log1p, tanh

@@ -1,4 +1,4 @@
-"""The numbers of losses and regularisers for Python and Numba (losses.pxd), and the Cython formulas for tests."""
+"""The numbers of losses and regularisers for Python (losses.pxd), and the Cython formulas for tests."""
 
 
 def value_slope_curvature(int loss, double p, double z, double y):

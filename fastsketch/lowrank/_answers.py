@@ -15,17 +15,20 @@ from fastsketch.lowrank._queries import Scale, recommended
 
 
 class LowRankAnswers(Model, abstract=True):
-    """Answers of a fitted low-rank model; a subclass has ``_known`` and ``_scale``.
+    """Answers of a fitted low-rank model; a subclass has ``_scale``.
 
     Rows and columns are asked for by their indices, or by their ids if the fit was given ids.
     """
 
     def _begin(self) -> None:
         self._ids = Ids()
+        self._fitted: Fitted | None = None
 
     def _known(self) -> Fitted:
         """Return the fitted state, or raise ValueError."""
-        raise NotImplementedError
+        if self._fitted is None:
+            raise ValueError("the model has not been fitted: call fit first")
+        return self._fitted
 
     def _scale(self) -> Scale:
         raise NotImplementedError
@@ -57,8 +60,8 @@ class LowRankAnswers(Model, abstract=True):
         """
         fitted = self._known()
         m, n = fitted.shape
-        found = np.arange(n) if columns is None else self._ids.places(columns, 1, n, "columns")
-        return fitted.block(self._ids.places(rows, 0, m, "rows"), found, fitted.rank(rank))
+        which = np.arange(n) if columns is None else self._ids.places(columns, 1, n, "columns")
+        return fitted.block(self._ids.places(rows, 0, m, "rows"), which, fitted.rank(rank))
 
     def predict(self, rows: ArrayLike, columns: ArrayLike, *, rank: int | None = None) -> Array:
         """Predict pairs on the scale of X: labels -1 and +1, rates of "poisson", else the scores; clipped.
@@ -214,7 +217,7 @@ class LowRankAnswers(Model, abstract=True):
         rank, (m, columns) = fitted.rank(rank), fitted.shape
         chosen = self._ids.places(rows, 0, m, "rows")
         by_id = left_out(exclude, rows, self._ids)
-        found, predictions = recommended(
+        best, predictions = recommended(
             chosen,
             n,
             own=fitted.own(chosen, rank),
@@ -224,7 +227,7 @@ class LowRankAnswers(Model, abstract=True):
             allow=self._ids.known(allow, 1, "allow"),
             n_rows=m if by_id is None else None,
         )
-        return self._ids.named(found, 1), predictions
+        return self._ids.named(best, 1), predictions
 
     def similar(
         self, index: Any, n: int = 10, *, axis: int = 0, rank: int | None = None

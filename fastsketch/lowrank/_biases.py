@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from fastsketch._core.losses import LOSSES
 from fastsketch._kernels.lowrank import fits
 from fastsketch.lowrank._data import Array, Observed
-from fastsketch.lowrank._order import least_reaching
 from fastsketch.lowrank._partitions import Entries, Moments, Partition, moments
+from fastsketch.lowrank._quantile import least_reaching
 from fastsketch.lowrank._setting import FROM_SPREAD, LossSetting
 from fastsketch.lowrank._units import TINY, mean_curvature, spread_from
 
@@ -114,11 +114,9 @@ def _residual_sizes(place: Partition, rows: Array | None, other: Any) -> tuple[t
 # -- biases ------------------------------------------------------------------------------------------------------------
 def no_biases(parts: Entries) -> Biases:
     """Return biases that are zero."""
-    return _biases(parts, 0.0, parts.each(_no_rows, parts.places), np.zeros(parts.n, parts.dtype))
-
-
-def _biases(parts: Entries, level: float, rows: Any, columns: Array) -> Biases:
-    return Biases(level, parts.each(_row_biases, rows, level, columns.dtype), columns, parts.put(columns))
+    columns = np.zeros(parts.n, parts.dtype)
+    rows = parts.each(_row_biases, parts.each(_no_rows, parts.places), 0.0, parts.dtype)
+    return Biases(0.0, rows, columns, parts.put(columns))
 
 
 def fit_biases(parts: Entries, loss: LossSetting, *, ridge: float, level: float, sweeps: int = SWEEPS) -> Biases:
@@ -129,11 +127,13 @@ def fit_biases(parts: Entries, loss: LossSetting, *, ridge: float, level: float,
     """
     limit, known = np.inf if loss.about.targets == "real" else LIMIT, (loss, smoothing(parts, loss))
     column: Floats = np.zeros(parts.n)
-    rows, there = parts.each(_no_rows, parts.places), parts.put(column.astype(parts.dtype))
+    columns = column.astype(parts.dtype)
+    rows, there = parts.each(_no_rows, parts.places), parts.put(columns)
     before, slopes, curvatures = parts.tree_total(_column_sums, parts.data, *known, rows, level, there)
     for _ in range(sweeps):
         column -= newton_step(slopes, curvatures, column, ridge, limit)
-        there = parts.put(column.astype(parts.dtype))
+        columns = column.astype(parts.dtype)
+        there = parts.put(columns)
         moved = parts.each(_move_rows, parts.data, *known, rows, level, there, ridge, limit)
         rows, (slope, curvature) = parts.items(moved, 0), parts.sum_of(moved, 1)
         # what the rows leave of the common slope is the level's
@@ -143,7 +143,7 @@ def fit_biases(parts: Entries, loss: LossSetting, *, ridge: float, level: float,
         if not before - after > ENOUGH * abs(before):
             break
         before = after
-    return _biases(parts, float(level), rows, column.astype(parts.dtype))
+    return Biases(float(level), parts.each(_row_biases, rows, level, parts.dtype), columns, there)
 
 
 def newton_step(slopes: Floats, curvatures: Floats, bias: Floats, ridge: float, limit: float) -> Floats:
@@ -165,7 +165,8 @@ def _column_sums(
 ) -> tuple[float, Floats, Floats]:
     """Return the sum of the losses, and (n,) the slopes and curvatures of every column."""
     rb = (level + row).astype(cb.dtype)
-    value, _, _, slopes, curvatures = _bias_sums(data, loss, smooth, rb, cb)
+    about = loss.number, loss.parameter, smooth
+    value, _, _, slopes, curvatures = fits.bias_sums(*about, *data.where, data.o, data.c, rb, cb)
     return value, slopes, curvatures
 
 
@@ -174,18 +175,10 @@ def _move_rows(
 ) -> tuple[Floats, tuple[float, float]]:
     """Return row biases after a step, and the slope and curvature that all rows then have in common."""
     rb = (level + row).astype(cb.dtype)
-    _, slopes, curvatures, _, _ = _bias_sums(data, loss, smooth, rb, cb)
+    about = loss.number, loss.parameter, smooth
+    _, slopes, curvatures, _, _ = fits.bias_sums(*about, *data.where, data.o, data.c, rb, cb)
     moved = newton_step(slopes, curvatures, row, ridge, limit)
     return row - moved, (float((slopes - curvatures * moved).sum()), float(curvatures.sum()))
-
-
-def _bias_sums(
-    data: Observed, loss: LossSetting, smooth: float, rb: Array, cb: Array
-) -> tuple[float, Floats, Floats, Floats, Floats]:
-    gr, hr, gc, hc = np.empty(data.m), np.empty(data.m), np.empty(data.n), np.empty(data.n)
-    about = loss.number, loss.parameter, smooth
-    value = fits.bias_sums(*about, *data.where, data.o, data.c, rb, cb, gr, hr, gc, hc)
-    return value, gr, hr, gc, hc
 
 
 def smoothing(parts: Entries, loss: LossSetting) -> float:

@@ -54,7 +54,7 @@ def choose(
     def at(multiple: float, rank: int) -> float:
         nonlocal best, best_score
         if (multiple, rank) not in scored:
-            model = sweeps.run(*pursuit.sides(rank), pursuit.coefficients(rank), replace(ridges, ridge=multiple))
+            model = sweeps.run(*pursuit.sides(rank), pursuit.path[rank], replace(ridges, ridge=multiple))
             score = held_score(parts, loss, model)
             lines.append(_line(model, score))
             scored[multiple, rank] = score[0]

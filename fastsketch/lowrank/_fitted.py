@@ -18,7 +18,9 @@ from fastsketch.lowrank._setting import Ridges
 PART = 2_000_000
 MOST = float(np.finfo(np.float64).max)
 RIDGES = tuple(field.name for field in fields(Ridges))
-
+# Fields of a model that files hold under their names.
+ARRAYS = ("left", "right", "row", "column", "path")
+SCALARS = ("level", "selected_rank", "loss_parameter", "n_observations", "standard_error")
 
 Score = tuple[float, float]  # mean loss, and its standard error
 
@@ -63,14 +65,6 @@ class SelectionLine(TypedDict):
     standard_error: float
 
 
-class Sides(NamedTuple):
-    """The low-rank part of the scores: sum_k coefficients_k left_ik right_jk."""
-
-    left: Array  # (m, rank)
-    right: Array  # (n, rank)
-    coefficients: Array  # (rank,)
-
-
 class Side(NamedTuple):
     """The factors and biases of one side, rows or columns."""
 
@@ -78,18 +72,13 @@ class Side(NamedTuple):
     biases: Array  # (m,), without the level
 
 
-class Half(NamedTuple):
-    """The factors and biases of some rows, or columns, that answer."""
-
-    factors: Array  # (k, t)
-    biases: NDArray[np.float64]  # (k,)
-
-
-def _half(factors: Array, biases: Array, which: NDArray[np.int64], coefficients: Array | None, level: float) -> Half:
-    known = which >= 0
-    chosen = factors[which] if coefficients is None else factors[which] * coefficients
+def _some(factors: Array, biases: Array, which: NDArray[np.int64], coefficients: Array | None, level: float) -> Side:
+    """Return the factors of those asked for, and their biases in float64, with the level."""
+    known, chosen = which >= 0, factors[which]
+    if coefficients is not None:
+        chosen = chosen * coefficients.astype(factors.dtype)
     chosen[~known] = 0.0
-    return Half(np.ascontiguousarray(chosen), level + np.where(known, biases[which].astype(np.float64), 0.0))
+    return Side(np.ascontiguousarray(chosen), level + np.where(known, biases[which].astype(np.float64), 0.0))
 
 
 @dataclass(frozen=True)
@@ -143,22 +132,21 @@ class Fitted:
         return rank
 
     # -- scores ----------------------------------------------------------------------------------------------------
-    def sides(self, rank: int) -> Sides:
-        """Return the low-rank part; coefficients go to the rows of left that are asked for."""
-        dtype = self.left.dtype
+    def coefficients(self, rank: int) -> Array:
+        """Return what each of the first ranks is multiplied by, (rank,): ones after sweeps."""
         if self.path is None:
-            return Sides(self.left, self.right, np.ones(rank, dtype))
-        coefficients = self.path[rank - 1, :rank] if rank else np.empty(0)
-        return Sides(self.left[:, :rank], self.right[:, :rank], coefficients.astype(dtype))
+            return np.ones(rank)
+        return self.path[rank - 1, :rank] if rank else np.empty(0)
 
     def factors(self, rank: int) -> tuple[Array, Array]:
         """Return (A (m, rank), B (n, rank)) with A B' the low-rank part, each rank balanced between them; copies."""
         if self.path is None:
             return self.left.copy(), self.right.copy()
         dtype = self.left.dtype
-        coefficients = self.path[rank - 1, :rank] if rank else np.empty(0)
-        a, b = balanced(self.left[:, :rank], self.right[:, :rank], coefficients)
-        return a.astype(dtype), b.astype(dtype)
+        left, right = self.left[:, :rank], self.right[:, :rank]
+        lengths = np.linalg.norm(left, axis=0), np.linalg.norm(right, axis=0)
+        one, two = balance(*lengths, self.coefficients(rank), len(left) / max(len(right), 1))
+        return (left * one).astype(dtype), (right * two).astype(dtype)
 
     def pairs(self, rows: NDArray[np.int64], columns: NDArray[np.int64], rank: int) -> Array:
         """Return the scores of pairs (rows[k], columns[k]); index -1 has the biases alone."""
@@ -166,7 +154,8 @@ class Fitted:
             self.level + np.where(rows >= 0, self.row[rows], 0.0) + np.where(columns >= 0, self.column[columns], 0.0)
         )
         if rank:
-            left, right, coefficients = self.sides(rank)
+            left, right = self.left[:, :rank], self.right[:, :rank]
+            coefficients = self.coefficients(rank).astype(left.dtype)
             known = (rows >= 0) & (columns >= 0)
             for first in range(0, len(z), PART):
                 part = slice(first, first + PART)
@@ -181,20 +170,18 @@ class Fitted:
         dense.scores(own.factors, other.factors, own.biases, other.biases, z)
         return z
 
-    def own(self, rows: NDArray[np.int64], rank: int) -> "Half":
+    def own(self, rows: NDArray[np.int64], rank: int) -> Side:
         """Return the factors and biases of these rows, the level in the biases; -1 has the level alone."""
-        left, _, coefficients = self.sides(rank)
-        return _half(left, self.row, rows, coefficients, self.level)
+        return _some(self.left[:, :rank], self.row, rows, self.coefficients(rank), self.level)
 
-    def other(self, columns: NDArray[np.int64], rank: int) -> "Half":
+    def other(self, columns: NDArray[np.int64], rank: int) -> Side:
         """Return the factors and biases of these columns; -1 has nothing."""
-        return _half(self.sides(rank).right, self.column, columns, None, 0.0)
+        return _some(self.right[:, :rank], self.column, columns, None, 0.0)
 
     # -- files -----------------------------------------------------------------------------------------------------
     def arrays(self) -> dict[str, Array]:
         """Return the arrays by the names that files have."""
-        out = {"left": self.left, "right": self.right, "row": self.row, "column": self.column}
-        return out if self.path is None else {**out, "path": self.path}
+        return {name: array for name in ARRAYS if (array := getattr(self, name)) is not None}
 
     def scalars(self) -> dict[str, Any]:
         """Return the values that json can write."""
@@ -213,22 +200,14 @@ class Fitted:
     @classmethod
     def read(cls, state: Mapping[str, Any], arrays: Mapping[str, Array]) -> Self:
         """Make one of scalars() and arrays() of a model, or of a state that has passed ``validate``."""
+        known: dict[str, Any] = {name: arrays.get(name) for name in ARRAYS} | {name: state[name] for name in SCALARS}
         after = state["after"]
         return cls(
-            left=arrays["left"],
-            right=arrays["right"],
-            path=arrays.get("path"),
-            row=arrays["row"],
-            column=arrays["column"],
-            level=float(state["level"]),
-            history=[_line(entry) for entry in state["history"]],
-            selected_rank=state["selected_rank"],
+            **known,
             ridges=Ridges(*(float(state[name]) for name in RIDGES)),
-            loss_parameter=state["loss_parameter"],
-            n_observations=state["n_observations"],
+            history=[_line(entry) for entry in state["history"]],
             after=None if after is None else _line(after),
             selection=tuple(_candidate(entry) for entry in state["selection"]),
-            standard_error=state["standard_error"],
         )
 
 
@@ -246,7 +225,7 @@ def validate(state: Mapping[str, Any], arrays: Mapping[str, Array], *, dtype: np
         path = checks.finite(arrays, "path", (t, t))
         if np.triu(path, 1).any():
             raise ValueError("array 'path' has coefficients of ranks that were not found yet")
-    checks.only(arrays, "left", "right", "row", "column", "path")
+    checks.only(arrays, *ARRAYS)
     history = [_line(entry) for entry in state["history"]]
     ranks = [line["rank"] for line in history]
     rank = as_integer(state["selected_rank"], "selected_rank", 0)
@@ -285,13 +264,6 @@ def _candidate(entry: Mapping[str, Any]) -> SelectionLine:
         "validation": as_figure(entry["validation"], "validation"),
         "standard_error": as_figure(entry["standard_error"], "standard_error"),
     }
-
-
-def balanced(left: Array, right: Array, coefficients: Array) -> tuple[Array, Array]:
-    """Return (A, B) with A B' = left diag(coefficients) right', each rank of the same size on both sides."""
-    one, two = np.linalg.norm(left, axis=0), np.linalg.norm(right, axis=0)
-    one, two = balance(one, two, coefficients, len(left) / max(len(right), 1))
-    return left * one, right * two
 
 
 def balance(one: Array, two: Array, coefficients: Array, rows_a_column: float) -> tuple[Array, Array]:

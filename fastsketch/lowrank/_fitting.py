@@ -31,7 +31,7 @@ def fit(parts: Entries, setting: FitSetting, watch: "FitHistory") -> tuple[Fitte
     climb(pursuit, setting.rank, watch)
     if not setting.sweeps or not pursuit.rank:
         return greedy(pursuit, watch, ridges, start.selection), pursuit
-    pursuit.forget()
+    pursuit.state = None  # scores and gradient make room for a transposed copy of the entries
     side = SideSetting(loss, biases.level, ridges.penalty, ridges.bias_penalty, setting.biases)
     sweeps, rank = Sweeps(parts, side, sweeps=setting.sweeps, noise=noise), watch.selected_rank()
     selection, score = list(start.selection), None
@@ -39,12 +39,14 @@ def fit(parts: Entries, setting: FitSetting, watch: "FitHistory") -> tuple[Fitte
         model, score, lines = choose(pursuit, sweeps, ridges, selected_rank=rank, ridge=setting.ridge)
         selection += lines if not selection else lines[:-1]  # biases alone are there already
     else:
-        model = sweeps.run(*pursuit.sides(rank), pursuit.coefficients(rank), ridges)
+        model = sweeps.run(*pursuit.sides(rank), pursuit.path[rank], ridges)
     del sweeps  # its room, of a transposed copy, is that of the scores
     mean, error = (None, None) if score is None else score
     objective = total_loss(parts, loss, model)
-    after = HistoryLine(rank=model.rank, objective=objective, seconds=watch.seconds(), validation=mean)
-    fitted = assembled(pursuit, watch, model.rows, model.columns, model.ridges, model.rank)
+    seconds = time.perf_counter() - watch.began
+    rank = model.rank
+    after = HistoryLine(rank=rank, objective=objective, seconds=seconds, validation=mean)
+    fitted = assembled(pursuit, watch, model.rows, model.columns, model.ridges, rank)
     return replace(fitted, after=after, selection=tuple(selection), standard_error=error), pursuit
 
 
@@ -113,16 +115,12 @@ class FitHistory:
         line = HistoryLine(
             rank=pursuit.rank,
             objective=float(pursuit.objective),
-            seconds=self.seconds(),
+            seconds=time.perf_counter() - self.began,
             validation=pursuit.mean_loss() if self.held else None,
         )
         self.history.append(line)
         asked = bool(self.callback(line.copy())) if self.callback is not None else False
         return asked or (self.patience is not None and len(self.history) - 1 - self._best_place() >= self.patience)
-
-    def seconds(self) -> float:
-        """Return the seconds since the fit began."""
-        return time.perf_counter() - self.began
 
     def _best_place(self) -> int:
         scores = [line["validation"] if self.held else line["objective"] for line in self.history]
@@ -141,9 +139,11 @@ def climb(pursuit: Pursuit, rank: int, watch: FitHistory) -> None:
     if not watch.history:
         watch.record(pursuit)
     while pursuit.rank < rank:
-        if not pursuit.add(len(watch.history), rank - pursuit.rank):
-            return
-        if watch.record(pursuit):
+        if pursuit.loss.smooth:
+            added = pursuit.add_smooth()
+        else:
+            added = pursuit.add_nonsmooth(len(watch.history), rank - pursuit.rank)
+        if not added or watch.record(pursuit):
             return
 
 
@@ -152,10 +152,10 @@ def greedy(pursuit: Pursuit, watch: FitHistory, ridges: Ridges, selection: tuple
     """Return the model of a pursuit without sweeps, which holds every rank."""
     parts, t, rank = pursuit.parts, pursuit.rank, watch.selected_rank()
     path, error = np.zeros((t, t)), None
-    for k, row in enumerate(pursuit.path):
-        path[k, : len(row)] = row
+    for k in range(t):
+        path[k, : k + 1] = pursuit.path[k + 1]
     if parts.n_held:
-        rows, columns = pursuit.sides(rank, pursuit.coefficients(rank))
+        rows, columns = pursuit.sides(rank, pursuit.path[rank])
         model = Factors(rows, columns, parts.put(columns), pursuit.biases.level, ridges)
         error = held_score(parts, pursuit.loss, model)[1]
     fitted = assembled(pursuit, watch, *pursuit.sides(t), ridges, rank)

@@ -21,7 +21,7 @@ from fastsketch.data.names._id_map import (
 )
 from fastsketch.data.names._triples import Triples, as_triples, placed, repeated
 from fastsketch.lowrank._data import Array
-from fastsketch.lowrank._queries import as_indices, of_one_shape
+from fastsketch.lowrank._queries import as_indices
 
 # Of the sides, in files; those of the arrays are these and "_ids".
 SIDES = ("row", "column")
@@ -44,19 +44,21 @@ class Ids:
         return as_indices(values, size, name) if ids is None else ids.places(values, name)
 
     def pairs(self, rows: Any, columns: Any, shape: tuple[int, int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the indices of pairs."""
-        return of_one_shape(self.places(rows, 0, shape[0], "rows"), self.places(columns, 1, shape[1], "columns"))
+        """Return the indices of pairs, or raise ValueError if these make none."""
+        one, two = self.places(rows, 0, shape[0], "rows"), self.places(columns, 1, shape[1], "columns")
+        if one.shape != two.shape:
+            raise ValueError(f"rows and columns must have the same shape, got {one.shape} and {two.shape}")
+        return one, two
 
     def one(self, value: Any, axis: int, size: int, name: str) -> int:
         """Return the index of one row or column, -1 for the index -1; raise KeyError for an unknown id."""
         ids = self.side(axis)
         if ids is None:
-            found = as_indices([value], size, name)
-            if len(found) != 1:
+            indices = as_indices([value], size, name)
+            if len(indices) != 1:
                 raise TypeError(f"{name} must be an integer, got {value!r:.60}")
-            return int(found[0])
-        found = ids.known([value], name)
-        return int(found[0])
+            return int(indices[0])
+        return int(ids.known([value], name)[0])
 
     def known(self, values: Any, axis: int, name: str) -> Any:
         """Return indices where ids were given, or raise a KeyError that names those unknown."""
@@ -91,15 +93,15 @@ class Ids:
         kinds: dict[str, Any] = dict(state.get("ids", {}))
         if not set(kinds) <= set(SIDES):
             raise ValueError(f"a low-rank model has ids of rows and columns, not of {sorted(kinds)}")
-        found: list[IdMap | None] = [None, None]
+        maps: list[IdMap | None] = [None, None]
         for axis, side in enumerate(SIDES):
             name = f"{side}_ids"
             if side not in kinds:
                 continue
-            found[axis] = ids = (own_ids if shape is None else read_ids)(arrays, name, kinds[side])
+            maps[axis] = ids = (own_ids if shape is None else read_ids)(arrays, name, kinds[side])
             if shape is not None and len(ids) != shape[axis]:
                 raise ValueError(f"there are {len(ids)} ids of {shape[axis]} {side}s")
-        return cls(*found)
+        return cls(*maps)
 
 
 def without_ids(arrays: Mapping[str, Array], state: Mapping[str, Any]) -> dict[str, Array]:
@@ -199,25 +201,25 @@ def known_columns(table: Any, known: IdMap | None, axis: int, name: str = "X") -
 
     What it says of columns (or rows) that are not known is left out.
     """
-    found = as_triples(table, None, name)
-    if found is None:
+    lines = as_triples(table, None, name)
+    if lines is None:
         return None
     if known is None:
         raise ValueError(f"{name} is a table, and the model was fitted to a matrix without ids")
-    new, old = (found.user_ids, found.item_ids) if axis == 0 else (found.item_ids, found.user_ids)
+    new, old = (lines.user_ids, lines.item_ids) if axis == 0 else (lines.item_ids, lines.user_ids)
     own, other = np.arange(len(new)), known.places(old, "items" if axis == 0 else "users")
     if axis == 0:
-        return placed(found, own, other, (len(new), len(known))), new
-    return placed(found, other, own, (len(known), len(new))), new
+        return placed(lines, own, other, (len(new), len(known))), new
+    return placed(lines, other, own, (len(known), len(new))), new
 
 
 def left_out(exclude: Any, rows: Any, ids: Ids) -> Any:
     """Return the lines of a table for the ids of rows as CSR (len(rows), columns); None if it is no table."""
-    found = None if exclude is None else as_triples(exclude, None, "exclude")
-    if found is None:
+    table = None if exclude is None else as_triples(exclude, None, "exclude")
+    if table is None:
         return None
     if ids.rows is None or ids.columns is None:
         raise ValueError("exclude is a table: only a model with ids of rows and columns can read it")
     asked, place = no_ids().extended(rows, "rows")
-    lines, columns = asked.places(found.user_ids, "users"), ids.columns.places(found.item_ids, "items")
-    return placed(found, lines, columns, (len(asked), len(ids.columns)))[place]
+    lines, columns = asked.places(table.user_ids, "users"), ids.columns.places(table.item_ids, "items")
+    return placed(table, lines, columns, (len(asked), len(ids.columns)))[place]

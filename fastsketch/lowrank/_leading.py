@@ -1,11 +1,11 @@
 """The leading singular triplet of a gradient: by subspace iteration on eight vectors, or by the power method.
 
-The matrix has the values `a` where the partitions have entries. Eight vectors cost little more than one: seven begin
-where the last rank left them, near the singular vectors that come next; one is random, for what they cannot see.
+The matrix has the values `a` of a state where the partitions have entries. Eight vectors cost little more than one:
+seven begin where the last rank left them, near the singular vectors that come next; one is random, for what they cannot
+see.
 """
 
 from collections.abc import Sequence
-from math import ldexp
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,36 +34,26 @@ class Triplet(NamedTuple):
     v: Array  # (n,)
 
 
-class Gradient(NamedTuple):
-    """The matrix whose triplets are looked for: `a` of every partition's state, over 2^exponent."""
-
-    parts: Entries
-    state: Any
-    exponent: int  # not 0 where values are huge or tiny: iterations take their fourth powers
-
-
 # -- eight vectors -----------------------------------------------------------------------------------------------------
 def leading_of_eight(
-    gradient: Gradient, last: Array | None, extra: Array | None, *, seed: int, iterations: int
+    parts: Entries, state: Any, last: Array | None, extra: Array | None, *, seed: int, iterations: int
 ) -> tuple[Triplet, Array] | None:
     """Return the leading triplet, and an orthonormal basis (n, 8) in which those after it will be found; None if zero.
 
     last: the basis of the last search, if there was one; extra (n,): a random direction beside it.
     """
-    parts, state, exponent = gradient
     start = _block_start(seed, parts.n, last, extra).astype(parts.dtype, copy=False)
     if parts.alone:
-        answers = parts.each(_lead, parts.places, state, start, iterations, TURNED, exponent)
+        answers = parts.each(_lead, parts.places, state, start, iterations, TURNED)
         s, v, block = parts.sum_of(answers, 1)
-        return (Triplet(parts.items(answers, 0), ldexp(s, exponent), v), block) if s > 0 else None
+        return (Triplet(parts.items(answers, 0), s, v), block) if s > 0 else None
     search, nodes = parts.crew.call(_began, start), list[Any]()
     for k in range(iterations):
-        known = state, nodes, None if k else search, TURNED, exponent
-        nodes = parts.nodes(parts.each(_products, parts.places, *known))
+        nodes = parts.nodes(parts.each(_products, parts.places, state, nodes, None if k else search, TURNED))
         if (k + 1) % AT_ONCE == 0 and k + 1 < iterations and parts.crew.fetch(nodes)[0].search.value.done:
             break
     end = _searched(parts.crew.fetch(nodes), TURNED, last=True)
-    triplet = _triplet(gradient, end.right, ()) if end.top > 0 else None
+    triplet = _triplet(parts, state, end.right, ()) if end.top > 0 else None
     return None if triplet is None else (triplet, end.v)
 
 
@@ -78,12 +68,12 @@ def _block_start(seed: int, n: int, last: Array | None, extra: Array | None) -> 
 
 
 def _lead(
-    place: Partition, state: Any, start: Array, iterations: int, turned: float, exponent: int
+    place: Partition, state: Any, start: Array, iterations: int, turned: float
 ) -> tuple[Array, tuple[float, Array, Array]]:
     """Return u, and s, v and the basis, where all rows are in one place."""
     data, block = place.data, start.copy()
     u, v = np.empty(data.m, block.dtype), np.empty(data.n, block.dtype)
-    s = leading_of_block(*data.where, _modest(state.a, exponent), block, iterations, turned, u, v)
+    s = leading_of_block(*data.where, state.a, block, iterations, turned, u, v)
     if s > 0:
         u /= s
         if u[np.argmax(np.abs(u))] < 0:
@@ -115,9 +105,7 @@ def _began(start: Array) -> Search:
     return Search(v, v[:, 0], 0.0, False)
 
 
-def _products(
-    place: Partition, state: Any, before: list[Products], start: Search | None, turned: float, exponent: int
-) -> Products:
+def _products(place: Partition, state: Any, before: list[Products], start: Search | None, turned: float) -> Products:
     """Multiply the block of the search that the products of all partitions before have come to.
 
     Every partition takes that step for itself: it is little work beside the way to somebody who would do it for all.
@@ -126,7 +114,7 @@ def _products(
     if search.done:
         return Products(np.zeros(0), np.zeros(0), First(search))
     w, u = np.empty_like(search.v), np.empty((place.data.m, BLOCK), search.v.dtype)
-    inner = gram_block(*place.data.where, _modest(state.a, exponent), search.v, u, w)
+    inner = gram_block(*place.data.where, state.a, search.v, u, w)
     if not place.data.m:
         w[:] = 0
     return Products(w, inner, First(search))
@@ -145,14 +133,13 @@ def _searched(nodes: list[Products], turned: float, *, last: bool) -> Search:
 
 # -- one vector --------------------------------------------------------------------------------------------------------
 def leading_by_power(
-    gradient: Gradient, start: Array, *, iterations: int, minus: Sequence[Triplet] = ()
+    parts: Entries, state: Any, start: Array, *, iterations: int, minus: Sequence[Triplet] = ()
 ) -> Triplet | None:
     """Return the leading triplet of the gradient less sum s_q u_q v_q' over `minus`, from v = start; None if zero."""
-    parts, state, exponent = gradient
     kind = parts.dtype.type
     v: Array = start.astype(parts.dtype) / kind(_norm(start) or 1)
     for _ in range(iterations):
-        w, inner = parts.total(_power, parts.places, state, parts.put(v), exponent, *_less(parts, minus, v))
+        w, inner = parts.total(_power, parts.places, state, parts.put(v), *_less(parts, minus, v))
         for each, along in zip(minus, inner, strict=True):
             w = w - kind(each.s * along) * each.v
         size = _norm(w)
@@ -162,48 +149,42 @@ def leading_by_power(
         turned, v = entries.dot(w, v), w
         if turned * turned > 1 - TURNED * TURNED:
             break
-    return _triplet(gradient, v, minus)
+    return _triplet(parts, state, v, minus)
 
 
-def _triplet(gradient: Gradient, v: Array, minus: Sequence[Triplet]) -> Triplet | None:
+def _triplet(parts: Entries, state: Any, v: Array, minus: Sequence[Triplet]) -> Triplet | None:
     """Return the triplet whose right vector is v, of the gradient less `minus`."""
-    parts, state, exponent = gradient
-    raw = parts.each(_left, parts.places, state, parts.put(v), exponent, *_less(parts, minus, v), parts.numbers)
+    raw = parts.each(_left, parts.places, state, parts.put(v), *_less(parts, minus, v), parts.numbers)
     squares, longest = parts.sum_of(raw, 1)
     s = float(np.sqrt(squares))
     if not s > 0:
         return None
     negative = longest.value[2]
     u = parts.each(_divided, parts.items(raw, 0), -s if negative else s)
-    return Triplet(u, ldexp(s, exponent), -v if negative else v)
+    return Triplet(u, s, -v if negative else v)
 
 
 def _less(parts: Entries, minus: Sequence[Triplet], v: Array) -> tuple[Any, list[float]]:
     """Return u_q of every partition, and s_q v_q'v."""
-    if not minus:
-        return None, []
     return parts.together([each.u for each in minus]), [each.s * entries.dot(each.v, v) for each in minus]
 
 
-def _power(
-    place: Partition, state: Any, v: Array, exponent: int, us: list[Array] | None, weights: list[float]
-) -> tuple[Array, Floats]:
+def _power(place: Partition, state: Any, v: Array, us: list[Array], weights: list[float]) -> tuple[Array, Floats]:
     """Return A'u (n,) with u = A v less the triplets, and (q,) u_q'u."""
-    data, a = place.data, _modest(state.a, exponent)
-    w = np.empty(data.n, v.dtype)
-    if us is None:
-        kernel.gram_product(*data.where, a, v, np.empty(data.m, v.dtype), w)
+    w = np.empty(place.data.n, v.dtype)
+    if not us:
+        kernel.multiply(*place.data.where, state.a, v, np.empty(place.data.m, v.dtype), w)
         return w, np.empty(0)
-    u = _product(place, a, v, us, weights)
-    kernel.transposed_times(*data.where, a, u, w)
+    u = _product(place, state.a, v, us, weights)
+    kernel.multiply(*place.data.where, state.a, None, u, w)
     return w, np.array([entries.dot(uq, u) for uq in us])
 
 
 def _left(
-    place: Partition, state: Any, v: Array, exponent: int, us: list[Array] | None, weights: list[float], number: int
+    place: Partition, state: Any, v: Array, us: list[Array], weights: list[float], number: int
 ) -> tuple[Array, tuple[float, Largest]]:
     """Return u = A v less the triplets; and u'u, with the largest entry, the earliest of them first, and its sign."""
-    u = _product(place, _modest(state.a, exponent), v, us or [], weights)
+    u = _product(place, state.a, v, us, weights)
     at = int(np.argmax(np.abs(u))) if len(u) else -1
     longest = (float(abs(u[at])), -number, bool(u[at] < 0)) if len(u) else (0.0, -number, False)
     return u, (entries.dot(u, u), Largest(longest))
@@ -211,7 +192,7 @@ def _left(
 
 def _product(place: Partition, a: Array, v: Array, us: list[Array], weights: list[float]) -> Array:
     u = np.empty(place.data.m, v.dtype)
-    kernel.times(*place.data.where, a, v, u)
+    kernel.multiply(*place.data.where, a, v, u)
     for uq, weight in zip(us, weights, strict=True):
         u -= u.dtype.type(weight) * uq
     return u
@@ -219,10 +200,6 @@ def _product(place: Partition, a: Array, v: Array, us: list[Array], weights: lis
 
 def _divided(u: Array, size: float) -> Array:
     return u / u.dtype.type(size)
-
-
-def _modest(a: Array, exponent: int) -> Array:
-    return np.ldexp(a, -exponent) if exponent else a
 
 
 def _norm(x: Array) -> float:

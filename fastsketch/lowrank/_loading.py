@@ -10,7 +10,16 @@ from numpy.typing import NDArray
 
 from fastsketch._core.losses import LOSSES, as_targets
 from fastsketch.lowrank._data import Array, Observed, observed
-from fastsketch.lowrank._partitions import Crew, Each, Entries, EntriesInMemory, Here, Partition, Partitions, Smallest
+from fastsketch.lowrank._partitions import (
+    Crew,
+    Entries,
+    EntriesInMemory,
+    Here,
+    InMemory,
+    Partition,
+    Partitions,
+    Smallest,
+)
 from fastsketch.lowrank._setting import FitSetting, as_share
 
 # Degree scaling: rows and columns count as if seen this much more often; weighted trace norm, spec of the field.
@@ -32,38 +41,40 @@ def load(
     *,
     share: float | None = None,
     named: bool = True,
-    check_width: Callable[[int], None] = lambda n: None,
+    check_width: Callable[[int], None] | None = None,
 ) -> Entries:
     """Return the entries, ready for a fit.
 
     share: of the entries, to be held out. named: whether errors name the partition. check_width(n) raises if so many
     columns will not do.
     """
-    none, count = [None] * len(given.rows), len(given.rows)
-    parts, numbers = Partitions(crew, given.rows), Each[int | None](range(count) if named else [None])
-    weights, held = Each(given.weights or none), Each(given.held or none)
-    checked = parts.each(_check, parts.places, weights, held, numbers, setting.loss.name, setting.dtype)
-    looks: list[Look] = crew.fetch(parts.items(checked, 0))
+    none, parts = [None] * len(given.rows), (Partitions if named else InMemory)(crew, given.rows)
+    weights, held = parts.own(given.weights or none), parts.own(given.held or none)
+    about = parts.numbers if named else None, setting.loss.name, setting.dtype
+    checked = parts.each(_check, parts.places, weights, held, *about)
+    looks: list[Look] = parts.fetch(parts.items(checked, 0))
     sizes, widths, counts, dtypes, zeros, minus, counts_held = zip(*looks, strict=True)
     check_alike(widths, zeros, minus)
     m, n, total = sum(sizes), widths[0], sum(counts)
-    check_width(n)
+    if check_width is not None:
+        check_width(n)
     if total == 0:
         raise ValueError(f"{'the partitions' if named else 'X'} must hold at least one observation, got none")
     if given.held is not None and not any(counts_held):
         raise ValueError("validation must have at least one entry")
     dtype = np.dtype(np.float32 if set(dtypes) == {"float32"} else np.float64)
-    rows_before, entries_before = Each([0, *accumulate(sizes)][:-1]), Each([0, *accumulate(counts)][:-1])
-    cuts = Partitions(crew, parts.each(_cut, checked, dtype, share, setting.seed, entries_before))
-    del checked, parts
-    sums: CutSums = cuts.sum_of(cuts.places, 1)
+    rows_before, entries_before = parts.own([0, *accumulate(sizes)]), parts.own([0, *accumulate(counts)])
+    cut = parts.each(_cut, checked, dtype, share, setting.seed, entries_before)
+    del checked
+    sums: CutSums = parts.sum_of(cut, 1)
     if share is not None and not (sums.n_observations and sums.n_held):
         raise ValueError(f"validation={share:g} leaves no entry on one side of {total}")
     check_rank(setting.rank, m, n)
-    column_counts = cuts.tree_total(_column_counts, cuts.places)
+    column_counts = parts.tree_total(_column_counts, cut)
+    places = parts.each(_partition, cut, rows_before, setting.scaling, sums.least_count.value)
     return (Entries if named else EntriesInMemory)(
         crew,
-        cuts.each(_partition, cuts.places, rows_before, setting.scaling, sums.least_count.value),
+        places if named else [places],
         m=m,
         n=n,
         dtype=dtype,
@@ -82,24 +93,6 @@ def load_matrix(X: Any, sample_weight: Any, validation: Any, setting: FitSetting
     held = None if share is not None or validation is None else [validation]
     matrices = Matrices([X], None if sample_weight is None else [sample_weight], held)
     return load(Here(), matrices, setting, share=share, named=False)
-
-
-def in_memory(data: Observed) -> Entries:
-    """Return entries that are one partition here, without scaling."""
-    rows, columns = data.counts
-    return EntriesInMemory(
-        Here(),
-        [Partition(data, None, np.ones(data.m, data.o.dtype), 0)],
-        m=data.m,
-        n=data.n,
-        dtype=data.o.dtype,
-        n_observations=len(data.o),
-        n_held=0,
-        weighted=len(data.c) > 0,
-        occurring_rows=int(np.count_nonzero(rows)),
-        column_counts=columns,
-        right=np.ones(data.n, data.o.dtype),
-    )
 
 
 def check_rank(rank: int, m: int, n: int) -> None:

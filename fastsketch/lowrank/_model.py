@@ -1,7 +1,7 @@
 """Generalized low-rank models: a sparse matrix completed under the loss that fits it, one rank after the other."""
 
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -17,13 +17,13 @@ from fastsketch.data.names._triples import Table, naming_ids
 from fastsketch.lowrank._answers import LowRankAnswers
 from fastsketch.lowrank._data import observed
 from fastsketch.lowrank._fitted import Fitted, HistoryLine, SelectionLine, Side, validate
+from fastsketch.lowrank._fitting import Callback, FitHistory, climb, fit, greedy
 from fastsketch.lowrank._ids import Ids, as_matrices, known_columns, without_ids
+from fastsketch.lowrank._loading import check_rank, load_matrix
+from fastsketch.lowrank._pursuit import Continuation, Pursuit
 from fastsketch.lowrank._queries import FoldedIn, Scale
 from fastsketch.lowrank._setting import FROM_SPREAD, FitSetting, LossSetting, SideSetting, as_range, as_steps
-
-if TYPE_CHECKING:
-    from fastsketch.lowrank._fitting import Callback
-    from fastsketch.lowrank._pursuit import Continuation
+from fastsketch.lowrank._sweeps import fold_in
 
 # Parameters that a fit reads under their own names.
 SETTING = tuple(field.name for field in fields(FitSetting) if field.name != "loss")
@@ -163,7 +163,6 @@ class LowRankModel(LowRankAnswers):
 
     def _begin(self) -> None:
         super()._begin()
-        self._fitted: Fitted | None = None
         self._continuation: Continuation | None = None
 
     # -- fitting ---------------------------------------------------------------------------------------------------
@@ -178,7 +177,7 @@ class LowRankModel(LowRankAnswers):
         sample_weight: Rows | None = None,
         validation: float | Rows | Table | None = None,
         patience: int | None = None,
-        callback: "Callback | None" = None,
+        callback: Callback | None = None,
     ) -> Self:
         """Forget everything and fit X.
 
@@ -232,10 +231,6 @@ class LowRankModel(LowRankAnswers):
         >>> fs.LowRankModel(1).fit(np.array([[1.0, 2.0], [2.0, np.nan], [3.0, 6.0]])).predict([1], [1]).round(1)
         array([3.2])
         """
-        # numba takes long to import: only where loops over entries run
-        from fastsketch.lowrank._fitting import FitHistory, fit
-        from fastsketch.lowrank._loading import load_matrix
-
         given = as_matrices(X, sample_weight, validation, columns=columns, row_ids=row_ids, column_ids=column_ids)
         ids, setting = given.ids, self._setting()
         with naming_ids(ids.rows, ids.columns):
@@ -247,7 +242,7 @@ class LowRankModel(LowRankAnswers):
         return self
 
     @changes
-    def add_ranks(self, n: int, *, patience: int | None = None, callback: "Callback | None" = None) -> Self:
+    def add_ranks(self, n: int, *, patience: int | None = None, callback: Callback | None = None) -> Self:
         """Go on from the last fit with n more ranks, as if it had been asked for them at once.
 
         The parameter ``rank`` becomes the total: ``type(model)(**model.parameters)`` fits the same data to the same
@@ -278,10 +273,6 @@ class LowRankModel(LowRankAnswers):
         >>> model.add_ranks(2).parameters["rank"], len(model.history)
         (3, 4)
         """
-        from fastsketch.lowrank._fitting import FitHistory, climb, greedy
-        from fastsketch.lowrank._loading import check_rank
-        from fastsketch.lowrank._pursuit import Pursuit
-
         n = as_integer(n, "n", 1)
         if self.sweeps:
             raise ValueError("add_ranks cannot follow sweeps: fit with sweeps=0")
@@ -358,8 +349,6 @@ class LowRankModel(LowRankAnswers):
         >>> new.predict(["eve"], ["Heat"]).round() > 3
         array([ True])
         """
-        from fastsketch.lowrank._sweeps import fold_in
-
         fitted = self._known()
         axis = as_integer(axis, "axis", 0)
         if axis > 1:
@@ -441,11 +430,6 @@ class LowRankModel(LowRankAnswers):
     def column_ids(self) -> IdMap | None:
         """Return the ids of the columns; None if the fit was given none."""
         return self._ids.columns
-
-    def _known(self) -> Fitted:
-        if self._fitted is None:
-            raise ValueError("the model has not been fitted: call fit first")
-        return self._fitted
 
     def _scale(self) -> Scale:
         return Scale(self.loss, self.clip, self._known().level)

@@ -7,6 +7,7 @@ Bits depend on the partitions, not on who computes them.
 """
 
 import operator
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -62,11 +63,12 @@ class Each(list[T]):
 class Partitions:
     """Partitions, and the crew that calls functions beside them."""
 
+    own: Any = Each  # a list for all partitions as the argument of `each` that has for every one its own
+
     def __init__(self, crew: Crew, places: Sequence[Any]) -> None:
         self.crew, self.in_place = crew, crew.in_place
-        self.places: Any = Each(places)
-        self.alone = len(self.places) == 1  # then steps over the columns are done beside the rows, in one call
-        self.numbers: Any = Each(range(len(self.places)))
+        self.alone = len(places) == 1  # then steps over the columns are done beside the rows, in one call
+        self.places, self.numbers = self.own(places), self.own(range(len(places)))
 
     def put(self, value: Any) -> Any:
         """Return promise a value that many calls will need."""
@@ -88,6 +90,10 @@ class Partitions:
         """Return a list for every partition of what it has of each of these things."""
         return Each([thing[k] for thing in things] for k in range(len(self.places)))
 
+    def fetch(self, answers: Any) -> list[Any]:
+        """Return these answers, as they are."""
+        return self.crew.fetch(answers)
+
     def sum_of(self, answers: Any, k: int) -> Any:
         """Return the sum of the k-th parts of these answers."""
         return added(self.crew.fetch(self.items(answers, k)))
@@ -106,6 +112,26 @@ class Partitions:
         while len(nodes) > FAN_IN:
             nodes = [self.crew.call(added, nodes[k : k + FAN_IN]) for k in range(0, len(nodes), FAN_IN)]
         return nodes
+
+
+class InMemory(Partitions):
+    """One partition in this process: what would be promised of each is there, as it is."""
+
+    own: Any = operator.itemgetter(0)
+    each: Any = staticmethod(operator.call)
+    total: Any = each
+    tree_total: Any = each
+    items: Any = staticmethod(operator.getitem)
+    sum_of: Any = items
+
+    def put(self, value: Any) -> Any:
+        return value
+
+    def together(self, things: Sequence[Any]) -> Any:
+        return things
+
+    def fetch(self, answers: Any) -> list[Any]:
+        return [answers]
 
 
 # -- sums --------------------------------------------------------------------------------------------------------------
@@ -219,7 +245,7 @@ class Entries(Partitions):
     ) -> None:
         """Take Partitions (`places`), (m, n) of the whole, rows with entries, and the scaling `right` (n,)."""
         super().__init__(crew, places)
-        self.data = Partitions.items(self, self.places, 0)
+        self.data = self.items(self.places, 0)
         self.m, self.n, self.dtype = m, n, dtype
         self.n_observations, self.n_held, self.weighted = n_observations, n_held, weighted
         self.column_counts, self.right = column_counts, right
@@ -240,36 +266,18 @@ class Entries(Partitions):
     @cached_property
     def counts(self) -> tuple[Counts, Counts]:
         """Return, for rows and for columns, the numbers of observations that occur and how many have each."""
-        rows: Alike = self.total(_alike_rows, self.places)
-        return (rows.values, rows.many), np.unique(self.column_counts[self.column_counts > 0], return_counts=True)
+        rows: Counter[int] = self.total(_alike_rows, self.places)
+        observations, many = np.array(sorted(rows.items())).T
+        return (observations, many), np.unique(self.column_counts[self.column_counts > 0], return_counts=True)
 
     def gathered(self, rows: Any) -> tuple[Array, Array]:
         """Return factors (m, t) and biases (m,) of all rows, whose sides are fetched one after the other."""
-        sides: list[Any] = []
-        for own in rows:
-            sides += self.crew.fetch([own])
-        factors, biases = zip(*sides, strict=True)
+        factors, biases = zip(*[self.crew.fetch([own])[0] for own in rows], strict=True)
         return np.concatenate(factors), np.concatenate(biases)
 
 
-class EntriesInMemory(Entries):
-    """The entries of one partition in this process: what would be promised of each partition is there, as it is."""
-
-    def __init__(self, crew: Crew, places: Sequence[Any], **about: Any) -> None:
-        super().__init__(crew, places, **about)
-        (self.places,), (self.data,), self.numbers = places, self.data, 0
-
-    each: Any = staticmethod(operator.call)
-    total: Any = each
-    tree_total: Any = each
-    items: Any = staticmethod(operator.getitem)
-    sum_of: Any = items
-
-    def put(self, value: Any) -> Any:
-        return value
-
-    def together(self, things: Sequence[Any]) -> Any:
-        return things
+class EntriesInMemory(InMemory, Entries):
+    """The entries of one partition in this process."""
 
     def gathered(self, rows: Any) -> tuple[Array, Array]:
         return rows
@@ -284,19 +292,8 @@ def _largest_weight(place: Partition) -> Largest:
     return Largest(float(place.data.c.max(initial=0.0)))
 
 
-@dataclass(frozen=True)
-class Alike:
-    """Numbers of observations that occur, ascending, and how many rows have each; sums are those of all rows."""
-
-    values: NDArray[np.int64]
-    many: NDArray[np.int64]
-
-    def __add__(self, other: "Alike") -> "Alike":
-        values, where = np.unique(np.concatenate([self.values, other.values]), return_inverse=True)
-        many = np.bincount(where, np.concatenate([self.many, other.many]), len(values))
-        return Alike(values, many.astype(np.int64))
-
-
-def _alike_rows(place: Partition) -> Alike:
+def _alike_rows(place: Partition) -> Counter[int]:
+    """Return how many rows have each number of observations; such counts add up."""
     counts = place.data.counts[0]
-    return Alike(*np.unique(counts[counts > 0], return_counts=True))
+    values, many = np.unique(counts[counts > 0], return_counts=True)
+    return Counter(dict(zip(values.tolist(), many.tolist(), strict=True)))

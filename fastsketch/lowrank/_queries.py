@@ -14,7 +14,7 @@ from fastsketch._kernels.lowrank import dense
 from fastsketch.data.names._id_map import IdMap, taken
 from fastsketch.data.names._triples import Table, Triples, as_triples, placed
 from fastsketch.lowrank._data import Array
-from fastsketch.lowrank._fitted import Half
+from fastsketch.lowrank._fitted import Side
 
 
 @dataclass(frozen=True)
@@ -62,26 +62,12 @@ def as_indices(values: ArrayLike, size: int, name: str) -> NDArray[np.int64]:
     return out.astype(np.int64)
 
 
-def as_pairs(
-    rows: ArrayLike, columns: ArrayLike, shape: tuple[int, int]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the indices of pairs."""
-    return of_one_shape(as_indices(rows, shape[0], "rows"), as_indices(columns, shape[1], "columns"))
-
-
-def of_one_shape(rows: NDArray[np.int64], columns: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the two, or raise ValueError if they make no pairs."""
-    if rows.shape != columns.shape:
-        raise ValueError(f"rows and columns must have the same shape, got {rows.shape} and {columns.shape}")
-    return rows, columns
-
-
 def recommended(
     rows: NDArray[np.int64],
     n: Any,
     *,
-    own: Half,
-    other: Half,
+    own: Side,
+    other: Side,
     scale: Scale,
     exclude: Any,
     allow: ArrayLike | None,
@@ -126,11 +112,11 @@ def recommended(
         left_out=left_out,
         allowed=allowed,
     )
-    found, predicted = np.full((len(rows), n), -1, np.int64), np.full((len(rows), n), np.nan)
-    found[:, :most] = best
+    chosen, predicted = np.full((len(rows), n), -1, np.int64), np.full((len(rows), n), np.nan)
+    chosen[:, :most] = best
     left = best >= 0
     predicted[:, :most] = np.where(left, scale.ranked(np.where(left, values, 0.0)), np.nan)
-    return found, predicted
+    return chosen, predicted
 
 
 class FoldedIn:
@@ -186,10 +172,10 @@ class FoldedIn:
     def __repr__(self) -> str:
         return f"<FoldedIn: {len(self)} {'columns' if self.axis else 'rows'}, rank {self.factors.shape[1]}>"
 
-    def _sides(self) -> tuple[Half, Half]:
+    def _sides(self) -> tuple[Side, Side]:
         one, two = (np.ascontiguousarray(side) for side in (self.factors, self._known_factors))
         base = self._scale.level + self.biases.astype(np.float64)
-        return Half(one, base), Half(two, self._known_biases.astype(np.float64))
+        return Side(one, base), Side(two, self._known_biases.astype(np.float64))
 
     def decision_function(self, new: ArrayLike, known: ArrayLike) -> NDArray[np.float64]:
         """Return the scores of pairs (new one, known column or row); known -1, or an unknown id, is one never seen.
@@ -267,10 +253,10 @@ class FoldedIn:
             exclude = self._left_out(table)
         if allow is not None and ids is not None:
             allow = np.unique(ids.known(allow, "allow"))
-        found, predictions = recommended(
+        columns, predictions = recommended(
             rows, n, own=own, other=other, scale=self._scale, exclude=exclude, allow=allow, n_rows=len(self)
         )
-        return found if ids is None else taken(ids, found), predictions
+        return columns if ids is None else taken(ids, columns), predictions
 
     def _left_out(self, table: Triples) -> Any:
         if self.ids is None or self._known_ids is None:

@@ -147,14 +147,11 @@ class NoiseLevel:
         estimate the noise.
         """
         parts, n = self._parts, self._parts.n_observations
-        squares, curvatures, count = parts.total(
-            _left_slopes, parts.places, self._sample, self._loss, rows, columns_there, level
-        )
-        gram = dense.gram(columns.factors.astype(np.float64) * np.sqrt(parts.column_counts / n)[:, None])
-        row_spectrum, spectrum = (
-            dense.eigenvalues(parts.total(_row_gram, parts.places, rows, n)),
-            dense.eigenvalues(gram),
-        )
+        known = self._loss, rows, columns_there, level, n
+        (squares, curvatures, count), row_gram = parts.total(_left_slopes, parts.places, self._sample, *known)
+        counted = columns.factors.astype(np.float64) * np.sqrt(parts.column_counts / n)[:, None]
+        spectrum = dense.eigenvalues(dense.gram(counted))
+        row_spectrum = dense.eigenvalues(row_gram)
         used, curvature = 0.0, curvatures / max(count, 1)
         for (observations, many), other in zip(parts.counts, (spectrum, row_spectrum), strict=True):
             # the effective number of parameters: the trace of each row's ridge fit, and its bias; of rows with as many
@@ -186,15 +183,14 @@ def _first_slopes(place: Partition, sample: Sample, loss: LossSetting, state: An
 
 
 def _left_slopes(
-    place: Partition, sample: Sample, loss: LossSetting, rows: Side, columns: Side, level: float
-) -> Slopes:
+    place: Partition, sample: Sample, loss: LossSetting, rows: Side, columns: Side, level: float, n_observations: int
+) -> tuple[Slopes, Floats]:
+    """Return the slopes that a model leaves at the sample, and the Gram matrix (t, t) of the row factors.
+
+    A row counts as often as it was observed, over all observations.
+    """
     data, _ = sample
     z = data.scores(rows.factors, columns.factors, rows.biases + level, columns.biases)
     _, squares, curvatures = data.loss(loss, z)
-    return squares, curvatures, len(data.o)
-
-
-def _row_gram(place: Partition, rows: Side, n_observations: int) -> Floats:
-    """Return sum of f f' (t, t) over the factors of rows, each as often as it was observed, over all observations."""
-    weights = np.sqrt(place.data.counts[0] / n_observations)
-    return dense.gram(rows.factors.astype(np.float64) * weights[:, None])
+    counted = rows.factors.astype(np.float64) * np.sqrt(place.data.counts[0] / n_observations)[:, None]
+    return (squares, curvatures, len(data.o)), dense.gram(counted)

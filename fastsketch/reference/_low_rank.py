@@ -78,8 +78,8 @@ def rank_one_matrix_pursuit(o: _Array, seen: _Mask, *, rank: int, economic: bool
             basis = [x[seen], np.outer(u, v)[seen]]
         else:
             basis = [np.outer(*pair)[seen] for pair in [*pairs, (u, v)]]
-        found = np.linalg.lstsq(np.stack(basis, axis=1), o[seen], rcond=None)[0].astype(float)  # 4: equation 3
-        theta = np.append(theta * found[0], found[1]) if economic else found
+        solved = np.linalg.lstsq(np.stack(basis, axis=1), o[seen], rcond=None)[0].astype(float)  # 4: equation 3
+        theta = np.append(theta * solved[0], solved[1]) if economic else solved
         pairs.append((u, v))
         x = _put_together(theta, pairs, o.shape)
         residuals.append(float(((o - x)[seen] ** 2).sum()))
@@ -197,14 +197,14 @@ def _minimised(f: Callable[[_Array], float], df: Callable[[_Array], _Array], sta
     def slope(t: _Array) -> _Array:
         return df(t * unit) * unit
 
-    found: Any = minimize(
+    least: Any = minimize(
         value,
         start / unit,
         jac=slope,
         method="L-BFGS-B",
         options={"maxiter": 1000, "ftol": 1e-15, "gtol": 1e-12},
     )
-    return found.x * unit
+    return least.x * unit
 
 
 def greedy_low_rank_nonsmooth(

@@ -97,9 +97,9 @@ def chosen(codes: NDArray[np.uint8], groups: Sequence[Group], r: int) -> Floats:
     j = 0
     for start, words in groups:
         for at, table in enumerate(words):
-            found: Any = table[codes[:, j]]
+            word: Any = table[codes[:, j]]
             part = slice(start, start + table.shape[1])
-            out[:, part] = out[:, part] + found if at else found
+            out[:, part] = out[:, part] + word if at else word
             j += 1
     return out
 
@@ -153,11 +153,11 @@ def encode(
     slope: Floats | None = None,
 ) -> NDArray[np.uint8]:
     """Return codes (n, width): nibbles, the low one of a byte first, offset . sums, above . sums / below . sums."""
-    found = nibbles(z, groups, weights)
-    if found.shape[1] % 2:
-        found = np.column_stack([found, np.zeros(len(found), np.uint8)])
-    parts: list[Any] = [found[:, ::2] | found[:, 1::2] << 4]
-    values = sums(z, square, chosen(found, groups, z.shape[1]), groups, slope)
+    halves = nibbles(z, groups, weights)
+    if halves.shape[1] % 2:
+        halves = np.column_stack([halves, np.zeros(len(halves), np.uint8)])
+    parts: list[Any] = [halves[:, ::2] | halves[:, 1::2] << 4]
+    values = sums(z, square, chosen(halves, groups, z.shape[1]), groups, slope)
     if first.n_bytes:
         parts.append(small_float(first, _weighed(offset, values)))
     if second.n_bytes:

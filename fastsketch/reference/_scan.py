@@ -145,10 +145,10 @@ def least_scores(
     allowed = np.ones(scores.shape[1], np.bool_) if allow is None else allow
     places: NDArray[np.int64] = np.flatnonzero(allowed).astype(np.int64)
     names = places if ids is None else ids[places]
-    found = np.full((len(scores), k), np.inf, np.float32)
+    least = np.full((len(scores), k), np.inf, np.float32)
     where = np.full((len(scores), k), -1, np.int64)
     for row, score in enumerate(scores):
         order = np.lexsort((names, score[places]))[:k]
-        found[row, : len(order)] = score[places[order]]
+        least[row, : len(order)] = score[places[order]]
         where[row, : len(order)] = places[order]
-    return found, where
+    return least, where

@@ -5,7 +5,7 @@ import pytest
 from scipy import sparse
 
 from fastsketch._kernels.linalg.block import BLOCK, gram_block
-from fastsketch._kernels.lowrank.gradients import gram_product, times, transposed_times
+from fastsketch._kernels.lowrank.gradients import multiply
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -24,13 +24,13 @@ def test_products(m, n, density, dtype):
     assert np.abs(u - dense @ v).max(initial=0) <= tolerance
     assert np.abs(w - dense.T @ (dense @ v)).max(initial=0) <= 10 * tolerance
     one_u, one_w = np.empty(m, dtype), np.empty(n, dtype)
-    gram_product(*where, a.data, np.ascontiguousarray(v[:, 0]), one_u, one_w)
+    multiply(*where, a.data, np.ascontiguousarray(v[:, 0]), one_u, one_w)
     assert np.abs(one_u - u[:, 0]).max(initial=0) <= tolerance
     assert np.abs(one_w - w[:, 0]).max(initial=0) <= 10 * tolerance
     again = np.empty(m, dtype)
-    times(*where, a.data, np.ascontiguousarray(v[:, 0]), again)
+    multiply(*where, a.data, np.ascontiguousarray(v[:, 0]), again)
     assert np.abs(again - one_u).max(initial=0) <= tolerance
-    transposed_times(*where, a.data, one_u, one_w)
+    multiply(*where, a.data, None, one_u, one_w)
     assert np.abs(one_w - w[:, 0]).max(initial=0) <= 10 * tolerance
 
 

@@ -81,6 +81,20 @@ def test_linear_rate_of_theorem_4():
     assert np.polyfit(np.arange(16), np.log(f), 1)[0] < np.log(rate)
 
 
+@pytest.mark.parametrize("steps", [1, 2, 5, None])
+@pytest.mark.parametrize("loss", [loss for loss in SMOOTH if LOSSES[loss].lipschitz is not None])
+def test_proposition_1_after_full_refinement(loss, steps):
+    """f(X_t) <= f(X_t-1) - s^2 / (2 L), s the largest singular value of the gradient: on few entries, of many ranks."""
+    for seed in range(4):
+        o, seen = problem(loss, m=36, n=35, share=0.085, seed=seed)
+        model = made(12, loss, "full", max_refine_steps=steps).fit(stored(o, seen))
+        f = [line["objective"] for line in model.history]
+        for t in range(len(f) - 1):
+            slopes = numpy_loss(loss)(model.decision_block(np.arange(36), rank=t), o)[1]
+            s = np.linalg.norm(np.where(seen, slopes, 0.0), 2)
+            assert f[t + 1] <= f[t] - 0.999 * s**2 / (2 * LOSSES[loss].lipschitz) + 1e-9 * f[0], (seed, t)
+
+
 @pytest.mark.parametrize("biases", [False, True])
 @pytest.mark.parametrize(
     ("loss", "refine", "rate"),

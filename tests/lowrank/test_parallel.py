@@ -121,20 +121,20 @@ def test_transposed(shape, weighted):
 
 def test_a_search_that_finds_fewer_than_eight_directions():
     """The Gram matrix of the block is then singular, and columns are made orthonormal one by one."""
-    from fastsketch.lowrank._data import observed
-    from fastsketch.lowrank._leading import Gradient, leading_of_eight
-    from fastsketch.lowrank._loading import in_memory
+    from fastsketch.lowrank._leading import leading_of_eight
+    from fastsketch.lowrank._loading import load_matrix
     from fastsketch.lowrank._pursuit import State
 
-    def search(data, iterations):
-        gradient = Gradient(in_memory(data), State(data.o, data.o, (0.0, None)), 0)
-        return leading_of_eight(gradient, None, None, seed=0, iterations=iterations)
+    def search(a, iterations):
+        parts = load_matrix(a, None, None, fs.LowRankModel(1, scaling=False)._setting())
+        state = State(parts.data.o, parts.data.o, (0.0, None))
+        return leading_of_eight(parts, state, None, None, seed=0, iterations=iterations)
 
     rng = np.random.default_rng(0)
     for dtype in (np.float32, np.float64):
         for rank in (1, 2, 5):
             a = rng.standard_normal((40, rank)) @ rng.standard_normal((rank, 30))
-            triplet, block = search(observed(a.astype(dtype), loss="square"), 30)
+            triplet, block = search(a.astype(dtype), 30)
             assert abs(triplet.s - np.linalg.norm(a, 2)) <= tol(dtype, np.linalg.norm(a))
             assert np.abs(block.T @ block - np.eye(8)).max() <= tol(dtype, 8)
-        assert search(observed(np.zeros((40, 30), dtype), loss="square"), 3) is None
+        assert search(np.zeros((40, 30), dtype), 3) is None

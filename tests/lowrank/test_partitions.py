@@ -12,8 +12,8 @@ from fastsketch.lowrank._biases import smoothing_from
 from fastsketch.lowrank._data import observed
 from fastsketch.lowrank._fitting import FitHistory, fit
 from fastsketch.lowrank._loading import Matrices, load
-from fastsketch.lowrank._order import keys, least_reaching, value_of
 from fastsketch.lowrank._partitions import Each, First, Here, Largest, Moments, Partition, Partitions, added, moments
+from fastsketch.lowrank._quantile import keys, least_reaching, value_of
 from fastsketch.lowrank._setting import LossSetting, SideSetting
 from fastsketch.lowrank._sweeps import ColumnFit, Side, fit_side
 from tests.helpers import same_state
@@ -223,7 +223,7 @@ def test_steps_of_a_search_are_those_of_one_call():
     state, nodes = _pursuit.State(data.o, data.o, (0.0, Largest(0.0))), []
     for k in range(4):
         search = None if k else _leading._began(start)
-        nodes = [_leading._products(at, state, nodes, search, _leading.TURNED, 0)]
+        nodes = [_leading._products(at, state, nodes, search, _leading.TURNED)]
     found = _leading._searched(nodes, _leading.TURNED, last=True)
     assert found.done
     assert np.sqrt(found.top) == pytest.approx(s, rel=1e-12)

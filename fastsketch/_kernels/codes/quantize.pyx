@@ -202,13 +202,13 @@ cdef size_t scratch_bytes(const Job* c) noexcept nogil:
             + lined(c.n_tiles * FS_PROJECT_TILE * sizeof(double)) + lined(fs_quantize_scratch(c.q.n_nibbles)))
 
 
-cdef void some_rows(void* context, ptrdiff_t part, char* scratch, real kind) noexcept nogil:
+cdef void some_rows(void* context, ptrdiff_t part, real* scratch) noexcept nogil:
     cdef Job* c = <Job*> context
     cdef Py_ssize_t start = part * c.rows, stop = start + c.rows if start + c.rows < c.n else c.n, n, i, j, bad
     cdef Py_ssize_t r = c.q.n_directions
     cdef const real* x = <const real*> c.x
     cdef float* panel = <float*> scratch
-    cdef float* z = <float*> (scratch + FS_PROJECT_PANEL * sizeof(float))
+    cdef float* z = panel + FS_PROJECT_PANEL
     cdef double* square = <double*> (<char*> z + z_bytes(c))
     cdef double* sum = square + FS_PROJECT_ROWS
     cdef void* rest = <char*> sum + lined(c.n_tiles * FS_PROJECT_TILE * sizeof(double))
@@ -244,14 +244,6 @@ cdef void some_rows(void* context, ptrdiff_t part, char* scratch, real kind) noe
                 for j in range(r):
                     c.z[(start + i) * r + j] = z[j * FS_PROJECT_ROWS + i]
         start += n
-
-
-cdef void some_floats(void* context, ptrdiff_t part, void* scratch) noexcept nogil:
-    some_rows[float](context, part, <char*> scratch, 0)
-
-
-cdef void some_doubles(void* context, ptrdiff_t part, void* scratch) noexcept nogil:
-    some_rows[double](context, part, <char*> scratch, 0)
 
 
 cdef void some_codes(void* context, ptrdiff_t part, void* scratch) noexcept nogil:
@@ -312,7 +304,7 @@ def dense(Quantizer quantizer, const real[:, :] rows, *, codes=None, z=None, squ
     if c.n == 0:
         return -1
     c.ld, c.x = rows.strides[0] // <Py_ssize_t> sizeof(real), &rows[0, 0]
-    return run(&c, some_floats if real is float else some_doubles, codes, z, square)
+    return run(&c, <fs_part> some_rows[real], codes, z, square)
 
 
 def csr(Quantizer quantizer, const int64_t[::1] indptr, const int32_t[::1] indices, const real[::1] data, *,
@@ -325,7 +317,7 @@ def csr(Quantizer quantizer, const int64_t[::1] indptr, const int32_t[::1] indic
     c.x = &data[0] if data.shape[0] else <const real*> &indptr[0]
     c.indices = &indices[0] if indices.shape[0] else <const int32_t*> &indptr[0]
     c.indptr = &indptr[0]
-    return run(&c, some_floats if real is float else some_doubles, codes, z, square)
+    return run(&c, <fs_part> some_rows[real], codes, z, square)
 
 
 def decode(Quantizer quantizer, const uint8_t[:, ::1] codes, float[:, ::1] out):

@@ -1,10 +1,10 @@
-# csrc/fs_scan.h and csrc/fs_least.h, where each function is explained.
+# csrc/fs_scan.h and csrc/fs_k_least.h, where each function is explained.
 
 from libc.stddef cimport ptrdiff_t
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 
 
-cdef extern from "fs_least.h" nogil:
+cdef extern from "fs_k_least.h" nogil:
     ctypedef struct fs_offer:
         float score
         int64_t place

@@ -11,7 +11,7 @@ from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy
 
 from fastsketch._kernels.linalg.blas cimport gemm, gemv, real
-from fastsketch._kernels.pool cimport FS_PARTS, fs_blas_alone, fs_pool_from, fs_pool_parts, fs_pool_run, join
+from fastsketch._kernels.pool cimport FS_PARTS, fs_blas_alone, fs_part, fs_pool_from, fs_pool_parts, fs_pool_run, join
 
 import numpy as np
 
@@ -153,14 +153,14 @@ cdef inline void products(const real* own, const real* known, Py_ssize_t count, 
         gemm[real](c'T', c'N', width, count, t, 1, known, t, own, t, 0, z, width)
 
 
-cdef void best_part(void* context, ptrdiff_t part, double* scratch, real* kind) noexcept nogil:
+cdef void best_part(void* context, ptrdiff_t part, real* scratch) noexcept nogil:
     cdef Job* job = <Job*> context
     cdef Py_ssize_t t = job.t, number = part % job.ranges
     cdef Py_ssize_t from_row = fs_pool_from(job.k, job.blocks, part // job.ranges, 1)
     cdef Py_ssize_t rows = fs_pool_from(job.k, job.blocks, part // job.ranges + 1, 1) - from_row
     cdef Py_ssize_t start = fs_pool_from(job.n, job.ranges, number, AT_ONCE)
     cdef Py_ssize_t stop = fs_pool_from(job.n, job.ranges, number + 1, AT_ONCE), width, at, i, e
-    cdef double* sums = scratch
+    cdef double* sums = <double*> scratch
     cdef real* z = <real*> (sums + job.tile)
     cdef real* gathered = z + job.users * job.tile
     cdef real* factors = gathered + job.tile * t
@@ -209,14 +209,6 @@ cdef void best_part(void* context, ptrdiff_t part, double* scratch, real* kind) 
             value, at = values[i * job.most], found[i * job.most]
             sift(e, values + i * job.most, found + i * job.most, values[i * job.most + e], found[i * job.most + e])
             values[i * job.most + e], found[i * job.most + e] = value, at
-
-
-cdef void best_part_s(void* context, ptrdiff_t part, void* scratch) noexcept nogil:
-    best_part(context, part, <double*> scratch, <float*> NULL)
-
-
-cdef void best_part_d(void* context, ptrdiff_t part, void* scratch) noexcept nogil:
-    best_part(context, part, <double*> scratch, <double*> NULL)
 
 
 cdef void merge(const Job* job, int64_t[:, ::1] found, double[:, ::1] values) noexcept nogil:
@@ -305,7 +297,7 @@ def best_columns(const real[:, ::1] own, const real[:, ::1] known, int64_t[:, ::
     cdef double[::1] scratch = np.empty(size // sizeof(double) + 1)
     with nogil:
         fs_blas_alone(1)
-        fs_pool_run(job.blocks * job.ranges, best_part_s if real is float else best_part_d, &job, &scratch[0], size)
+        fs_pool_run(job.blocks * job.ranges, <fs_part> best_part[real], &job, &scratch[0], size)
         fs_blas_alone(0)
         if job.ranges > 1:
             merge(&job, found, values)

@@ -243,6 +243,47 @@ cdef void orthonormal(Job* job, Py_ssize_t n, real* x, const double* y, const do
     one_by_one(n, out)
 
 
+cdef inline void identity(double* y) noexcept nogil:
+    cdef int q
+    memset(y, 0, SQUARE * sizeof(double))
+    for q in range(SIDE):
+        y[(SIDE + 1) * q] = 1
+
+
+cdef void begin_step(Job* job, Py_ssize_t n, real* x, double* y, real* out, double* gram) noexcept nogil:
+    # out (n, 8) = x, gram = x'x, y the identity
+    identity(y)
+    turn(job, n, x, y, out, gram)
+
+
+cdef int advance(Job* job, Py_ssize_t n, real* v, real* w, double* inner, const double* outer, double turned,
+                 double* top, double* first, bint* done, real* right, real* space, real* out) noexcept nogil:
+    # a step of subspace iteration with w = A'A v, outer = w'w and inner = v'A'A v, which is destroyed: top and `first`,
+    # the leading eigenvalue and the combination of v that has it, and out (n, 8), where the next step begins. `done`
+    # goes in where this step is the last, comes out where the right vector turns by less than `turned`; it is stored
+    # then. Returns the status of LAPACK
+    cdef double y[SQUARE]
+    cdef double values[SIDE]
+    cdef double work[SIDE * SIDE * 4]
+    cdef blas_int iwork[SIDE * 8]
+    cdef Py_ssize_t q
+    # inner = y diag(values) y', the largest first in y
+    cdef int info = syevd(c'V', c'U', SIDE, inner, SIDE, values, work, SIDE * SIDE * 4, iwork, SIDE * 8)
+    top[0] = max(values[SIDE - 1], 0.0)
+    if info or top[0] == 0:
+        done[0] = False
+        return info
+    for q in range(SQUARE):
+        y[q] = inner[(SIDE - 1 - q % SIDE) * SIDE + q // SIDE]
+    for q in range(SIDE):
+        first[q] = y[SIDE * q]
+    done[0] = done[0] or distance(job, n, w, v, top[0], first, NULL) <= (turned * top[0]) * (turned * top[0])
+    if done[0]:
+        distance(job, n, v, NULL, 0, first, right)
+    orthonormal(job, n, w, y, outer, space, out)
+    return 0
+
+
 cdef void begin(Job* job, const uint32_t[::1] indptr, const uint32_t[::1] indices, const real[::1] a, Py_ssize_t n):
     job.m, job.n = indptr.shape[0] - 1, n
     job.indptr, job.indices = &indptr[0], &indices[0] if a.shape[0] else NULL
@@ -278,15 +319,12 @@ def leading_of_block(const uint32_t[::1] indptr, const uint32_t[::1] indices, co
     basis in which those after it will be found. Ends when the right vector turns by less than `turned` (sine of the
     angle), or after so many iterations.
     """
-    cdef Py_ssize_t m = indptr.shape[0] - 1, n = v.shape[0], k, q
+    cdef Py_ssize_t m = indptr.shape[0] - 1, n = v.shape[0], k
     cdef Job job
+    cdef double y[SQUARE]
     cdef double inner[SQUARE]
     cdef double outer[SQUARE]
-    cdef double y[SQUARE]
-    cdef double values[SIDE]
     cdef double first[SIDE]
-    cdef double work[SIDE * SIDE * 4]
-    cdef blas_int iwork[SIDE * 8]
     cdef int info = 0
     cdef double top = 0, size = 0
     cdef bint done = False
@@ -301,31 +339,18 @@ def leading_of_block(const uint32_t[::1] indptr, const uint32_t[::1] indices, co
     cdef real* now = &v[0, 0]
     cdef real* then = &next[0, 0]
     with nogil:
-        memset(y, 0, SQUARE * sizeof(double))
-        for q in range(SIDE):
-            y[(SIDE + 1) * q] = 1
-        turn(&job, n, now, y, then, inner)
+        begin_step(&job, n, now, y, then, inner)
         orthonormal(&job, n, then, y, inner, &space[0, 0], now)
         for k in range(iterations):
-            job.n, job.v = n, now
+            job.n, job.v, done = n, now, k + 1 == iterations
             multiply(&job, &u[0, 0], &w[0, 0], &space[0, 0], inner, outer)
-            # inner = y diag(values) y', the largest first in y
-            info = syevd(c'V', c'U', SIDE, inner, SIDE, values, work, SIDE * SIDE * 4, iwork, SIDE * 8)
-            top = values[SIDE - 1]
-            if info or not top > 0:
+            info = advance(&job, n, now, &w[0, 0], inner, outer, turned, &top, first, &done, &right[0], &space[0, 0],
+                           then)
+            if info or top == 0:
                 break
-            for q in range(SQUARE):
-                y[q] = inner[(SIDE - 1 - q % SIDE) * SIDE + q // SIDE]
-            for q in range(SIDE):
-                first[q] = y[SIDE * q]
-            done = (k + 1 == iterations
-                    or distance(&job, n, &w[0, 0], now, top, first, NULL) <= (turned * top) * (turned * top))
-            if done:
-                distance(&job, n, now, NULL, 0, first, &right[0])
-                size = sqrt(distance(&job, m, &u[0, 0], NULL, 0, first, &left[0]))
-            orthonormal(&job, n, &w[0, 0], y, outer, &space[0, 0], then)
             now, then = then, now
             if done:
+                size = sqrt(distance(&job, m, &u[0, 0], NULL, 0, first, &left[0]))
                 break
     converged(info, "syevd")
     if now != &v[0, 0] and done:
@@ -335,7 +360,7 @@ def leading_of_block(const uint32_t[::1] indptr, const uint32_t[::1] indices, co
 
 def orthonormal_block(const real[:, ::1] v, real[:, ::1] out):
     """out (n, 8): orthonormal columns with the span of v (n, 8), n > 8."""
-    cdef Py_ssize_t n = v.shape[0], q
+    cdef Py_ssize_t n = v.shape[0]
     cdef Job job
     cdef double y[SQUARE]
     cdef double gram[SQUARE]
@@ -344,10 +369,7 @@ def orthonormal_block(const real[:, ::1] v, real[:, ::1] out):
     cdef real[:, ::1] x = np.empty((n, SIDE), np.asarray(out).dtype)
     cdef real[:, ::1] space = np.empty((n, SIDE), np.asarray(out).dtype)
     with nogil:
-        memset(y, 0, SQUARE * sizeof(double))
-        for q in range(SIDE):
-            y[(SIDE + 1) * q] = 1
-        turn(&job, n, <real*> &v[0, 0], y, &x[0, 0], gram)
+        begin_step(&job, n, <real*> &v[0, 0], y, &x[0, 0], gram)
         orthonormal(&job, n, &x[0, 0], y, gram, &space[0, 0], &out[0, 0])
 
 
@@ -359,39 +381,21 @@ def next_block(const real[:, ::1] v, real[:, ::1] w, double[:, ::1] inner, bint 
     leading singular value, 0 if A is zero, and whether this step is the last: asked for by `last`, or because the right
     vector, of which `right` (n,) then has the best, turns by less than `turned`.
     """
-    cdef Py_ssize_t n = v.shape[0], q
+    cdef Py_ssize_t n = v.shape[0]
     cdef Job job
-    cdef double outer[SQUARE]
     cdef double y[SQUARE]
-    cdef double values[SIDE]
+    cdef double outer[SQUARE]
     cdef double first[SIDE]
-    cdef double work[SIDE * SIDE * 4]
-    cdef blas_int iwork[SIDE * 8]
-    cdef int info = 0
-    cdef double top = 0
-    cdef bint done = False
+    cdef int info
+    cdef double top
+    cdef bint done = last
     if not (v.shape[1] == w.shape[1] == out.shape[1] == SIDE < n and w.shape[0] == out.shape[0] == n
             and right.shape[0] == n and inner.shape[0] == inner.shape[1] == SIDE):
         raise ValueError("v, w, inner, right and out do not belong together")
     cdef real[:, ::1] space = np.empty((n, SIDE), np.asarray(w).dtype)
     with nogil:
-        info = syevd(c'V', c'U', SIDE, &inner[0, 0], SIDE, values, work, SIDE * SIDE * 4, iwork, SIDE * 8)
-        top = values[SIDE - 1]
-        if not info and top > 0:
-            for q in range(SQUARE):
-                y[q] = (&inner[0, 0])[(SIDE - 1 - q % SIDE) * SIDE + q // SIDE]
-            for q in range(SIDE):
-                first[q] = y[SIDE * q]
-            done = last or distance(&job, n, &w[0, 0], <real*> &v[0, 0], top, first, NULL) <= (turned * top) ** 2
-            if done:
-                distance(&job, n, <real*> &v[0, 0], NULL, 0, first, &right[0])
-            memset(y, 0, SQUARE * sizeof(double))
-            for q in range(SIDE):
-                y[(SIDE + 1) * q] = 1
-            # outer = w'w, then the step of leading_of_block
-            turn(&job, n, &w[0, 0], y, &space[0, 0], outer)
-            for q in range(SQUARE):
-                y[q] = (&inner[0, 0])[(SIDE - 1 - q % SIDE) * SIDE + q // SIDE]
-            orthonormal(&job, n, &w[0, 0], y, outer, &space[0, 0], &out[0, 0])
+        begin_step(&job, n, &w[0, 0], y, &space[0, 0], outer)
+        info = advance(&job, n, <real*> &v[0, 0], &w[0, 0], &inner[0, 0], outer, turned, &top, first, &done, &right[0],
+                       &space[0, 0], &out[0, 0])
     converged(info, "syevd")
-    return max(top, 0.0), done
+    return top, done

@@ -13,7 +13,7 @@ from fastsketch._kernels.linalg.blas cimport gemv, real, syrk
 from fastsketch._kernels.losses cimport HUBER, loss_terms
 from fastsketch._kernels.lowrank.definite cimport solve_definite
 from fastsketch._kernels.lowrank.loop cimport Loop, at, bound_of_curve, entry_by_entry, part_row, row_by_row, sum_of
-from fastsketch._kernels.pool cimport fs_blas_alone, fs_pool_run, join
+from fastsketch._kernels.pool cimport fs_blas_alone, fs_part, fs_pool_run, join
 
 import numpy as np
 
@@ -77,7 +77,7 @@ cdef void add_block(const Newton* job, Py_ssize_t count, const uint32_t* entries
     syrk(c'U', c'N', t, kept, 1.0, products, t, 1.0, sums + 2 * t, t)
 
 
-cdef void newton_part(void* context, ptrdiff_t part, double* scratch, real* like) noexcept nogil:
+cdef void newton_part(void* context, ptrdiff_t part, real* scratch) noexcept nogil:
     cdef const Newton* job = <const Newton*> context
     cdef const Loop* loop = &job.loop
     cdef const real* left = <const real*> loop.left
@@ -86,6 +86,7 @@ cdef void newton_part(void* context, ptrdiff_t part, double* scratch, real* like
     cdef const real* cb = <const real*> loop.cb
     cdef Py_ssize_t t = loop.t, i, k, q, count = 0
     cdef double* sums = job.sums + part * sums_of(t)
+    cdef double* products = <double*> scratch
     cdef double* product
     cdef const real* own
     cdef const real* other
@@ -96,24 +97,16 @@ cdef void newton_part(void* context, ptrdiff_t part, double* scratch, real* like
     for i in range(part_row(loop, part), part_row(loop, part + 1)):
         own = left + i * t
         for k in range(loop.indptr[i], loop.indptr[i + 1]):
-            other, product = right + loop.indices[k] * t, scratch + count * t
+            other, product = right + loop.indices[k] * t, products + count * t
             for q in range(t):
                 product[q] = <double> own[q] * other[q]
             base[count], entries[count] = <double> rb[i] + cb[loop.indices[k]], <uint32_t> k
             count += 1
             if count == BLOCK:
-                add_block(job, count, entries, base, scratch, sums, &total, like)
+                add_block(job, count, entries, base, products, sums, &total, scratch)
                 count = 0
-    add_block(job, count, entries, base, scratch, sums, &total, like)
+    add_block(job, count, entries, base, products, sums, &total, scratch)
     (<Loop*> loop).sums[part][0] = total
-
-
-cdef void newton_s(void* context, ptrdiff_t part, void* scratch) noexcept nogil:
-    newton_part[float](context, part, <double*> scratch, NULL)
-
-
-cdef void newton_d(void* context, ptrdiff_t part, void* scratch) noexcept nogil:
-    newton_part[double](context, part, <double*> scratch, NULL)
 
 
 def newton_terms(int loss, double p, double lipschitz, const uint32_t[::1] indptr, const uint32_t[::1] indices,
@@ -138,8 +131,7 @@ def newton_terms(int loss, double p, double lipschitz, const uint32_t[::1] indpt
     job.sums = &all_sums[0, 0]
     with nogil:
         fs_blas_alone(1)
-        fs_pool_run(job.loop.parts, newton_s if real is float else newton_d, &job, &space[0],
-                    space.shape[0] * sizeof(double))
+        fs_pool_run(job.loop.parts, <fs_part> newton_part[real], &job, &space[0], space.shape[0] * sizeof(double))
         fs_blas_alone(0)
         for k in range(1, job.loop.parts):
             for q in range(sums_of(t)):

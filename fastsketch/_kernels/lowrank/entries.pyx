@@ -1,8 +1,8 @@
 """Loops over the observed entries of a matrix, in CSR with unsigned 32-bit indices: scores, line searches.
 
-The residual products and the gradients are in _kernels/lowrank/gradients (Numba), fits of rows in fits. Values of rows,
-of columns and of entries are all float32 or all float64; sums over entries are float64. Loops are cut into parts by the
-entries alone and the sums of parts are added in one order: the bits do not depend on the number of threads.
+Gradients and products with vectors are in gradients beside it, fits of rows in fits. Values of rows, of columns and of
+entries are all float32 or all float64; sums over entries are float64. Loops are cut into parts by the entries alone and
+the sums of parts are added in one order: the bits do not depend on the number of threads.
 
     indptr (m + 1,) uint32, indices (nnz,) uint32   the observed entries, row by row
     z (nnz,)    scores at them;  o (nnz,) what was observed;  c (nnz,) weights, or empty: all 1

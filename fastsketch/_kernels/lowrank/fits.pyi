@@ -33,8 +33,4 @@ def bias_sums(
     c: _Values,
     rb: _Values,
     cb: _Values,
-    gr: _Sums,
-    hr: _Sums,
-    gc: _Sums,
-    hc: _Sums,
-) -> float: ...
+) -> tuple[float, _Sums, _Sums, _Sums, _Sums]: ...

@@ -7,9 +7,9 @@ from libc.string cimport memset
 from fastsketch._kernels.level cimport follow
 from fastsketch._kernels.linalg.blas cimport real
 from fastsketch._kernels.linalg.parts cimport first_row, parts_of, parts_of_sums
-from fastsketch._kernels.losses cimport ABSOLUTE, HUBER, QUANTILE, SQUARE, loss_terms
+from fastsketch._kernels.losses cimport ABSOLUTE, SQUARE, loss_terms
 from fastsketch._kernels.lowrank.definite cimport solve_definite
-from fastsketch._kernels.lowrank.loop cimport Loop, at, bound_of_curve, entry_by_entry, part_row, row_by_row, sum_of
+from fastsketch._kernels.lowrank.loop cimport Loop, add_curvature, at, entry_by_entry, part_row, row_by_row, sum_of
 from fastsketch._kernels.lowrank.one_row cimport TINY, Fit, add_square, lift, score_of
 from fastsketch._kernels.pool cimport FS_PARTS, fs_part, fs_pool_run, join
 
@@ -50,14 +50,14 @@ cdef void square_row(const Fit* f, const uint32_t* indices, const real* o, const
 cdef double penalised(const Fit* f, const uint32_t* indices, const real* o, const real* c, real own, const real* cb,
                       const real* factors, double step) noexcept nogil:
     """Objective of the row at a + step * move, whose scores go to z."""
-    cdef double value = 0, x, loss, slope, curve
+    cdef double value = 0, loss, slope, curve
     cdef Py_ssize_t q, e, k
     for q in range(f.t):
-        x = f.a[q] + step * f.move[q] if step != 0 else f.a[q]
-        value += 0.5 * f.ridge[q] * x * x
+        f.x[q] = f.a[q] + step * f.move[q] if step != 0 else f.a[q]
+        value += 0.5 * f.ridge[q] * f.x[q] * f.x[q]
     for e in range(f.count):
         k = f.first + e
-        f.z[e] = score_of(f, own, cb[indices[k]], factors + <Py_ssize_t> indices[k] * f.t, step)
+        f.z[e] = score_of(f.t, f.x, own, cb[indices[k]], factors + <Py_ssize_t> indices[k] * f.t)
         loss = loss_terms(f.loss, f.p, f.z[e], o[k], &slope, &curve)
         value += loss * c[k] if c else loss
     return value
@@ -83,11 +83,7 @@ cdef void fit_one(const Fit* f, const uint32_t* indices, const real* o, const re
             k = f.first + e
             row = factors + <Py_ssize_t> indices[k] * t
             loss_terms(f.loss, f.p, f.z[e], o[k], &slope, &curve)
-            if f.loss >= ABSOLUTE or (f.loss == HUBER and curve == 0):
-                curve = bound_of_curve(f.loss, f.p, f.z[e], o[k], width)
-                # on its kink but for rounding, which has no say in the slope (between those of both sides: none)
-                if (f.loss == ABSOLUTE or f.loss == QUANTILE) and fabs(f.z[e] - o[k]) <= 1e-9 * f.smooth:
-                    slope = 0
+            add_curvature(f.loss, f.p, f.z[e], o[k], width, f.smooth, &slope, &curve)
             if c:
                 slope *= c[k]
                 curve *= c[k]
@@ -139,7 +135,7 @@ cdef struct Rows:
     void* out
 
 
-cdef void fit_rows_part(void* context, ptrdiff_t part, double* scratch, real* like) noexcept nogil:
+cdef void fit_rows_part(void* context, ptrdiff_t part, real* scratch) noexcept nogil:
     cdef const Rows* rows = <const Rows*> context
     cdef Fit f = rows.setting
     cdef Py_ssize_t t = f.t, i, q
@@ -149,7 +145,7 @@ cdef void fit_rows_part(void* context, ptrdiff_t part, double* scratch, real* li
     cdef const real* c = <const real*> rows.c
     cdef const real* cb = <const real*> rows.cb
     cdef const real* factors = <const real*> rows.factors
-    f.h = scratch
+    f.h = <double*> scratch
     f.g = f.h + t * t
     f.a, f.x, f.minus, f.move, f.ridge, f.z = f.g + t, f.g + 2 * t, f.g + 3 * t, f.g + 4 * t, f.g + 5 * t, f.g + 6 * t
     for q in range(t):
@@ -165,14 +161,6 @@ cdef void fit_rows_part(void* context, ptrdiff_t part, double* scratch, real* li
             fit_one(&f, rows.indices, o, c, rb[i], cb, factors)
         for q in range(t):
             out[i * t + q] = <real> f.a[q]
-
-
-cdef void fit_rows_s(void* context, ptrdiff_t part, void* scratch) noexcept nogil:
-    fit_rows_part[float](context, part, <double*> scratch, NULL)
-
-
-cdef void fit_rows_d(void* context, ptrdiff_t part, void* scratch) noexcept nogil:
-    fit_rows_part[double](context, part, <double*> scratch, NULL)
 
 
 def fit_rows(int loss, double p, double smooth, const double[::1] ridge, const uint32_t[::1] indptr,
@@ -199,8 +187,7 @@ def fit_rows(int loss, double p, double smooth, const double[::1] ridge, const u
             rows.parts *= 2
     cdef double[::1] space = np.empty(t * t + 6 * t + rows.longest)
     with nogil:
-        fs_pool_run(rows.parts, fit_rows_s if real is float else fit_rows_d, &rows, &space[0],
-                    space.shape[0] * sizeof(double))
+        fs_pool_run(rows.parts, <fs_part> fit_rows_part[real], &rows, &space[0], space.shape[0] * sizeof(double))
 
 
 cdef void bias_sums_part(void* context, ptrdiff_t part, real* scratch) noexcept nogil:
@@ -222,8 +209,7 @@ cdef void bias_sums_part(void* context, ptrdiff_t part, real* scratch) noexcept 
             j = loop.indices[k]
             z = rb[i] + cb[j]
             f = loss_terms(loop.loss, loop.p, z, o[k], &slope, &curve)
-            if loop.loss >= ABSOLUTE or (loop.loss == HUBER and curve == 0):
-                curve = bound_of_curve(loop.loss, loop.p, z, o[k], loop.smooth)
+            add_curvature(loop.loss, loop.p, z, o[k], loop.smooth, -1, &slope, &curve)
             if loop.weighted:
                 f *= c[k]
                 slope *= c[k]
@@ -238,13 +224,14 @@ cdef void bias_sums_part(void* context, ptrdiff_t part, real* scratch) noexcept 
 
 
 def bias_sums(int loss, double p, double smooth, const uint32_t[::1] indptr, const uint32_t[::1] indices,
-              const real[::1] o, const real[::1] c, const real[::1] rb, const real[::1] cb, double[::1] gr,
-              double[::1] hr, double[::1] gc, double[::1] hc):
-    """Slopes and curvatures at rb_i + cb_j summed by row (gr, hr) and by column (gc, hc); returns the objective."""
+              const real[::1] o, const real[::1] c, const real[::1] rb, const real[::1] cb):
+    """The objective at rb_i + cb_j; slopes and curvatures, float64, summed by row (m,) (m,) and by column (n,) (n,)."""
     cdef Loop loop
     cdef Py_ssize_t j, k
-    loop.n, loop.smooth, loop.rb, loop.cb = gc.shape[0], smooth, at(rb), at(cb)
-    loop.gr, loop.hr, loop.gc, loop.hc = &gr[0], &hr[0], &gc[0], &hc[0]
+    by_row, by_column = np.empty((2, rb.shape[0])), np.empty((2, cb.shape[0]))
+    cdef double[:, ::1] row = by_row, column = by_column
+    loop.n, loop.smooth, loop.rb, loop.cb = cb.shape[0], smooth, at(rb), at(cb)
+    loop.gr, loop.hr, loop.gc, loop.hc = &row[0, 0], &row[1, 0], &column[0, 0], &column[1, 0]
     entry_by_entry(&loop, loss, p, o, o, c)
     row_by_row(&loop, indptr, indices, 1)
     loop.parts = parts_of_sums(indices.shape[0], 2 * loop.n)
@@ -254,6 +241,6 @@ def bias_sums(int loss, double p, double smooth, const uint32_t[::1] indptr, con
         fs_pool_run(loop.parts, <fs_part> bias_sums_part[real], &loop, NULL, 0)
         for k in range(loop.parts - 1):
             for j in range(loop.n):
-                gc[j] += space[2 * k * loop.n + j]
-                hc[j] += space[(2 * k + 1) * loop.n + j]
-    return sum_of(&loop, 0)
+                column[0, j] += space[2 * k * loop.n + j]
+                column[1, j] += space[(2 * k + 1) * loop.n + j]
+    return sum_of(&loop, 0), *by_row, *by_column

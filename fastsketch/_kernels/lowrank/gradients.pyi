@@ -17,25 +17,16 @@ def gradient(
     left: _Values,
     right: _Values,
     a: _Values,
-) -> float: ...
-def step_gradient(
-    loss: int,
-    p: float,
-    indptr: _Indices,
-    indices: _Indices,
-    z: _Values,
-    o: _Values,
-    c: _Values,
-    left: _Values,
-    right: _Values,
-    keep: float,
-    theta: float,
-    u: _Values,
-    v: _Values,
-    rb: _Values,
-    cb: _Values,
-    a: _Values,
-) -> float: ...
-def gram_product(indptr: _Indices, indices: _Indices, a: _Values, v: _Values, u: _Values, w: _Values) -> None: ...
-def times(indptr: _Indices, indices: _Indices, a: _Values, v: _Values, u: _Values) -> None: ...
-def transposed_times(indptr: _Indices, indices: _Indices, a: _Values, u: _Values, w: _Values) -> None: ...
+    keep: float = ...,
+    theta: float = ...,
+    u: _Values | None = ...,
+    v: _Values | None = ...,
+    rb: _Values | None = ...,
+    cb: _Values | None = ...,
+    eta: float = ...,
+    near: float = ...,
+    d: _Values | None = ...,
+) -> tuple[float, float]: ...
+def multiply(
+    indptr: _Indices, indices: _Indices, a: _Values, v: _Values | None, u: _Values, w: _Values | None = ...
+) -> None: ...

@@ -1,224 +1,144 @@
-"""Residual products and gradients over the observed entries, a part of the rows at a time: what each part does is in
-_kernels/lowrank/products (Numba), called through pointers to C functions.
+"""Gradients at the observed entries of a matrix, and its products with a vector, whose loop is in
+_kernels/lowrank/products (Numba); arrays as in lowrank/entries.
 
-Arrays of values are all float32 or all float64; indptr (m + 1,) and indices (nnz,) are uint32, and indices lie below n.
-c (nnz,) may be empty: all weights are 1. Parts depend on the matrix alone and their sums are added in one order.
+a (nnz,) are values of the matrix, left (m,) and right (n,) the scales of its rows and columns.
 """
 
 from libc.stdint cimport int64_t, uint32_t
 from libc.string cimport memset
 
 from fastsketch._kernels.linalg.blas cimport real
-from fastsketch._kernels.linalg.parts cimport first_row, parts_of, parts_of_sums
-from fastsketch._kernels.pool cimport FS_PARTS, fs_part, fs_pool_from, fs_pool_run, join
+from fastsketch._kernels.linalg.parts cimport parts_of, parts_of_sums
+from fastsketch._kernels.losses cimport loss_terms
+from fastsketch._kernels.lowrank.loop cimport Loop, at, entry_by_entry, part_row, row_by_row, sum_of
+from fastsketch._kernels.pool cimport fs_part, fs_pool_from, fs_pool_run, join
 
 import numpy as np
 
 join()
 
-ctypedef double (*gradient_of)(int64_t loss, double p, int64_t weighted, int64_t first, int64_t stop,
-                               const void* indptr, const void* indices, const void* z, const void* o, const void* c,
-                               const void* left, const void* right, void* a) noexcept nogil
-ctypedef double (*step_gradient_of)(int64_t loss, double p, int64_t weighted, int64_t first, int64_t stop,
-                                    const void* indptr, const void* indices, void* z, const void* o, const void* c,
-                                    const void* left, const void* right, const void* keep_theta, const void* u,
-                                    const void* v, const void* rb, const void* cb, void* a) noexcept nogil
-ctypedef void (*gram_product_of)(int64_t first, int64_t stop, const void* indptr, const void* indices, const void* a,
-                                 const void* v, void* u, void* w) noexcept nogil
-# of times and of transposed_times
-ctypedef void (*product_of)(int64_t first, int64_t stop, const void* indptr, const void* indices, const void* a,
-                            const void* v, void* u) noexcept nogil
 
-cdef enum:
-    GRADIENT
-    STEP_GRADIENT
-    GRAM_PRODUCT
-    TIMES
-    TRANSPOSED_TIMES
-    FUNCTIONS
+cdef void gradient_part(void* context, ptrdiff_t part, real* scratch) noexcept nogil:
+    cdef Loop* loop = <Loop*> context
+    cdef real* z = <real*> loop.z
+    cdef const real* o = <const real*> loop.o
+    cdef const real* c = <const real*> loop.c
+    cdef const real* left = <const real*> loop.left
+    cdef const real* right = <const real*> loop.right
+    cdef const real* u = <const real*> loop.u
+    cdef const real* v = <const real*> loop.v
+    cdef const real* rb = <const real*> loop.rb
+    cdef const real* cb = <const real*> loop.cb
+    cdef const real* d = <const real*> loop.d
+    cdef real* a = <real*> loop.out
+    cdef real keep = <real> loop.mu, theta = <real> loop.rho, eta = <real> loop.eta, b, step = 0
+    cdef real largest = 0, near = <real> loop.smooth
+    cdef double total = 0, f, slope, curve
+    cdef Py_ssize_t i, j, k
+    for i in range(part_row(loop, part), part_row(loop, part + 1)):
+        if u:
+            step = theta * u[i]
+        for k in range(loop.indptr[i], loop.indptr[i + 1]):
+            j = loop.indices[k]
+            if u:
+                if keep == 1:
+                    z[k] += step * v[j]
+                else:
+                    b = rb[i] + cb[j]
+                    z[k] = b + keep * (z[k] - b) + step * v[j]
+            elif d:
+                z[k] += eta * d[k]
+                if abs(z[k] - o[k]) <= near:
+                    z[k] = o[k]
+            f = loss_terms(loop.loss, loop.p, z[k], o[k], &slope, &curve)
+            if loop.weighted:
+                f *= c[k]
+                slope *= c[k]
+            total += f
+            a[k] = <real> (slope * left[i] * right[j])
+            largest = max(largest, abs(a[k]))
+    loop.sums[part][0], loop.sums[part][1] = total, largest
 
-cdef list NAMES = ["gradient", "step_gradient", "gram_product", "times", "transposed_times"]
-# of float and of double; NULL until first asked for
-cdef void* found[2][FUNCTIONS]
+
+def gradient(int loss, double p, const uint32_t[::1] indptr, const uint32_t[::1] indices, real[::1] z,
+             const real[::1] o, const real[::1] c, const real[::1] left, const real[::1] right, real[::1] a,
+             double keep=1, double theta=0, const real[::1] u=None, const real[::1] v=None, const real[::1] rb=None,
+             const real[::1] cb=None, double eta=0, double near=0, const real[::1] d=None):
+    """a = weight * slope * left_i * right_j; returns the objective, and the largest size of an a.
+
+    With u (m,), v (n,) and biases z = b + keep (z - b) + theta u_i v_j before that, b = rb_i + cb_j. With d (nnz,)
+    z += eta d, or z = o where that is as near: rounding would choose the sign of the slope where a search has met o.
+    """
+    cdef Loop loop
+    loop.mu, loop.rho, loop.eta, loop.smooth, loop.u, loop.d = keep, theta, eta, near, NULL, NULL
+    loop.left, loop.right, loop.out = at(left), at(right), <void*> at[real](a)
+    if u is not None:
+        loop.u, loop.v, loop.rb, loop.cb = at(u), at(v), at(rb), at(cb)
+    elif d is not None:
+        loop.d = at(d)
+    with nogil:
+        entry_by_entry(&loop, loss, p, z, o, c)
+        row_by_row(&loop, indptr, indices, 1)
+        fs_pool_run(loop.parts, <fs_part> gradient_part[real], &loop, NULL, 0)
+    return sum_of(&loop, 0), max([loop.sums[k][1] for k in range(loop.parts)])
 
 
-cdef void* compiled(int function, bint wide) except NULL:
-    if found[wide][function] == NULL:
-        # numba takes long to import: only where these loops run
+# of products.multiply
+ctypedef void (*products_t)(int64_t first, int64_t stop, int64_t forth, int64_t back, const void* indptr,
+                            const void* indices, const void* a, const void* v, void* u, void* w) noexcept nogil
+# for float and for double; NULL until first asked for
+cdef void* compiled[2]
+
+
+cdef void* products(bint wide) except NULL:
+    if compiled[wide] == NULL:
+        # numba takes long to import: only where this loop runs
         from fastsketch._kernels.lowrank.products import address
 
-        found[wide][function] = <void*> <size_t> address(NAMES[function], "float64" if wide else "float32")
-    return found[wide][function]
+        compiled[wide] = <void*> <size_t> address("float64" if wide else "float32")
+    return compiled[wide]
 
 
-cdef struct Job:
-    # one loop over the entries; what an argument is, the function says
-    void* function
-    Py_ssize_t m, n, parts, passes
-    int64_t loss, weighted
-    double p
-    const uint32_t* indptr
-    const uint32_t* indices
-    const void* z
-    const void* o
-    const void* c
-    const void* left
-    const void* right
-    const void* keep_theta
-    const void* u
-    const void* v
-    const void* rb
-    const void* cb
-    void* a
-    void* sums                   # (parts, n): of the parts
-    double totals[FS_PARTS]
-
-
-cdef inline const void* at(const real[::1] values) noexcept nogil:
-    return &values[0] if values.shape[0] else NULL
-
-
-cdef inline void begin(Job* job, const uint32_t[::1] indptr, const uint32_t[::1] indices) noexcept nogil:
-    job.m = indptr.shape[0] - 1
-    job.indptr, job.indices = &indptr[0], &indices[0] if indices.shape[0] else NULL
-    job.parts = parts_of(indices.shape[0])
-
-
-cdef inline double total(const Job* job) noexcept nogil:
-    cdef double sum = 0
-    cdef Py_ssize_t k
-    for k in range(job.parts):
-        sum += job.totals[k]
-    return sum
-
-
-cdef inline Py_ssize_t row(const Job* job, Py_ssize_t part) noexcept nogil:
-    return first_row(job.indptr, job.m, job.parts, part)
-
-
-cdef void gradient_part(void* context, ptrdiff_t part, void* scratch) noexcept nogil:
-    cdef Job* job = <Job*> context
-    job.totals[part] = (<gradient_of> job.function)(
-        job.loss, job.p, job.weighted, row(job, part), row(job, part + 1), job.indptr, job.indices, job.z, job.o, job.c,
-        job.left, job.right, job.a)
-
-
-def gradient(int loss, double p, const uint32_t[::1] indptr, const uint32_t[::1] indices, const real[::1] z,
-             const real[::1] o, const real[::1] c, const real[::1] left, const real[::1] right, real[::1] a):
-    """a = weight * slope * left[i] * right[j]; returns the objective."""
-    cdef Job job
-    job.function = compiled(GRADIENT, real is double)
-    job.loss, job.p, job.weighted = loss, p, c.shape[0] > 0
-    job.z, job.o, job.c, job.left, job.right, job.a = at(z), at(o), at(c), at(left), at(right), <void*> at[real](a)
-    with nogil:
-        begin(&job, indptr, indices)
-        fs_pool_run(job.parts, gradient_part, &job, NULL, 0)
-    return total(&job)
-
-
-cdef void step_gradient_part(void* context, ptrdiff_t part, void* scratch) noexcept nogil:
-    cdef Job* job = <Job*> context
-    job.totals[part] = (<step_gradient_of> job.function)(
-        job.loss, job.p, job.weighted, row(job, part), row(job, part + 1), job.indptr, job.indices, <void*> job.z,
-        job.o, job.c, job.left, job.right, job.keep_theta, job.u, job.v, job.rb, job.cb, job.a)
-
-
-def step_gradient(int loss, double p, const uint32_t[::1] indptr, const uint32_t[::1] indices, real[::1] z,
-                  const real[::1] o, const real[::1] c, const real[::1] left, const real[::1] right, double keep,
-                  double theta, const real[::1] u, const real[::1] v, const real[::1] rb, const real[::1] cb,
-                  real[::1] a):
-    """z = b + keep (z - b) + theta u_i v_j with b = rb_i + cb_j, then as gradient."""
-    cdef Job job
-    cdef real keep_theta[2]
-    keep_theta[0], keep_theta[1] = <real> keep, <real> theta
-    job.function = compiled(STEP_GRADIENT, real is double)
-    job.loss, job.p, job.weighted, job.keep_theta = loss, p, c.shape[0] > 0, keep_theta
-    job.z, job.o, job.c, job.a = at[real](z), at(o), at(c), <void*> at[real](a)
-    job.left, job.right = at(left), at(right)
-    job.u, job.v, job.rb, job.cb = at(u), at(v), at(rb), at(cb)
-    with nogil:
-        begin(&job, indptr, indices)
-        fs_pool_run(job.parts, step_gradient_part, &job, NULL, 0)
-    return total(&job)
-
-
-cdef inline real* sums_of(Job* job, Py_ssize_t part, real* first) noexcept nogil:
-    # of the first part what is asked for, of another its own; 0
-    cdef real* w = first if part == 0 else <real*> job.sums + (part - 1) * job.n
-    memset(w, 0, job.n * sizeof(real))
-    return w
-
-
-cdef void gram_product_part(void* context, ptrdiff_t part, real* scratch) noexcept nogil:
-    cdef Job* job = <Job*> context
-    (<gram_product_of> job.function)(row(job, part), row(job, part + 1), job.indptr, job.indices, job.z, job.v,
-                                     <void*> job.u, sums_of(job, part, <real*> job.a))
-
-
-cdef void times_part(void* context, ptrdiff_t part, void* scratch) noexcept nogil:
-    cdef Job* job = <Job*> context
-    (<product_of> job.function)(row(job, part), row(job, part + 1), job.indptr, job.indices, job.z, job.v, job.a)
-
-
-cdef void transposed_times_part(void* context, ptrdiff_t part, real* scratch) noexcept nogil:
-    cdef Job* job = <Job*> context
-    (<product_of> job.function)(row(job, part), row(job, part + 1), job.indptr, job.indices, job.z, job.u,
-                                sums_of(job, part, <real*> job.a))
+cdef void multiply_part(void* context, ptrdiff_t part, real* scratch) noexcept nogil:
+    # w of the first part is the one asked for, of another its own
+    cdef Loop* loop = <Loop*> context
+    cdef real* w = <real*> loop.right
+    if part and w:
+        w = <real*> loop.out + (part - 1) * loop.n
+    if w:
+        memset(w, 0, loop.n * sizeof(real))
+    (<products_t> loop.function)(part_row(loop, part), part_row(loop, part + 1), loop.v != NULL, w != NULL, loop.indptr,
+                                 loop.indices, loop.z, loop.v, <void*> loop.u, w)
 
 
 cdef void add_part(void* context, ptrdiff_t part, real* scratch) noexcept nogil:
     # w of some columns from that of all parts
-    cdef Job* job = <Job*> context
-    cdef Py_ssize_t first = fs_pool_from(job.n, job.passes, part, 1)
-    cdef Py_ssize_t stop = fs_pool_from(job.n, job.passes, part + 1, 1)
-    cdef real* w = <real*> job.a
+    cdef Loop* loop = <Loop*> context
+    cdef real* w = <real*> loop.right
     cdef const real* more
     cdef Py_ssize_t j, k
-    for k in range(job.parts - 1):
-        more = <const real*> job.sums + k * job.n
-        for j in range(first, stop):
+    for k in range(loop.parts - 1):
+        more = <const real*> loop.out + k * loop.n
+        for j in range(fs_pool_from(loop.n, loop.passes, part, 1), fs_pool_from(loop.n, loop.passes, part + 1, 1)):
             w[j] += more[j]
 
 
-cdef inline void add_parts(Job* job, const real* like) noexcept nogil:
-    job.passes = parts_of(0.5 * job.parts * job.n)
-    if job.parts > 1:
-        fs_pool_run(job.passes, <fs_part> add_part[real], job, NULL, 0)
-
-
-def gram_product(const uint32_t[::1] indptr, const uint32_t[::1] indices, const real[::1] a, const real[::1] v,
-                 real[::1] u, real[::1] w):
-    """u (m,) = A v, w (n,) = A'u in one pass over the entries."""
-    cdef Job job
-    job.function = compiled(GRAM_PRODUCT, real is double)
-    begin(&job, indptr, indices)
-    job.n, job.parts = w.shape[0], parts_of_sums(indices.shape[0], w.shape[0])
-    cdef real[::1] space = np.empty((job.parts - 1) * job.n + 1, np.asarray(w).dtype)
-    job.z, job.v, job.u, job.a, job.sums = at(a), at(v), at[real](u), <void*> at[real](w), &space[0]
+def multiply(const uint32_t[::1] indptr, const uint32_t[::1] indices, const real[::1] a, const real[::1] v,
+             real[::1] u, real[::1] w=None):
+    """u (m,) = A v, where v is not None, and w (n,) = A'u, where w is not: in one pass over the entries."""
+    cdef Loop loop
+    loop.function = products(real is double)
+    row_by_row(&loop, indptr, indices, 1)
+    loop.n = 0 if w is None else w.shape[0]
+    loop.parts = parts_of_sums(indices.shape[0], loop.n)
+    cdef real[::1] space = np.empty((loop.parts - 1) * loop.n + 1, np.asarray(u).dtype)
+    loop.z, loop.v, loop.u, loop.right, loop.out = at(a), NULL, at[real](u), NULL, &space[0]
+    if v is not None:
+        loop.v = at(v)
+    if w is not None:
+        loop.right = at[real](w)
+    loop.passes = parts_of(0.5 * loop.parts * loop.n)
     with nogil:
-        fs_pool_run(job.parts, <fs_part> gram_product_part[real], &job, NULL, 0)
-        add_parts(&job, &space[0])
-
-
-def times(const uint32_t[::1] indptr, const uint32_t[::1] indices, const real[::1] a, const real[::1] v, real[::1] u):
-    """u (m,) = A v."""
-    cdef Job job
-    job.function = compiled(TIMES, real is double)
-    job.z, job.v, job.a = at(a), at(v), <void*> at[real](u)
-    with nogil:
-        begin(&job, indptr, indices)
-        fs_pool_run(job.parts, times_part, &job, NULL, 0)
-
-
-def transposed_times(const uint32_t[::1] indptr, const uint32_t[::1] indices, const real[::1] a, const real[::1] u,
-                     real[::1] w):
-    """w (n,) = A'u."""
-    cdef Job job
-    job.function = compiled(TRANSPOSED_TIMES, real is double)
-    begin(&job, indptr, indices)
-    job.n, job.parts = w.shape[0], parts_of_sums(indices.shape[0], w.shape[0])
-    cdef real[::1] space = np.empty((job.parts - 1) * job.n + 1, np.asarray(w).dtype)
-    job.z, job.u, job.a, job.sums = at(a), at(u), <void*> at[real](w), &space[0]
-    with nogil:
-        fs_pool_run(job.parts, <fs_part> transposed_times_part[real], &job, NULL, 0)
-        add_parts(&job, &space[0])
+        fs_pool_run(loop.parts, <fs_part> multiply_part[real], &loop, NULL, 0)
+        if loop.n and loop.parts > 1:
+            fs_pool_run(loop.passes, <fs_part> add_part[real], &loop, NULL, 0)

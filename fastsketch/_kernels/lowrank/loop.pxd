@@ -17,7 +17,7 @@ cdef struct Loop:
     int loss
     bint weighted
     double p, eta, mu, rho, smooth
-    Py_ssize_t m, n, count, parts, t
+    Py_ssize_t m, n, count, parts, passes, t
     const uint32_t* indptr
     const uint32_t* indices
     const void* z
@@ -26,9 +26,12 @@ cdef struct Loop:
     const void* d
     const void* left
     const void* right
+    const void* u
+    const void* v
     const void* rb
     const void* cb
     void* out
+    void* function               # of multiply: its compiled loop
     double* places
     double* weights
     double* gr
@@ -85,3 +88,13 @@ cdef inline double bound_of_curve(int loss, double p, double z, double y, double
     if loss == QUANTILE:
         return 0.5 / max(fabs(z - y), smooth)
     return 0.5 / max(fabs(fabs(z - y) - p), smooth)
+
+
+cdef inline void add_curvature(int loss, double p, double z, double y, double width, double smooth, double* slope,
+                               double* curve) noexcept nogil:
+    # to what loss_terms has told: the curvature of a parabola that touches, no narrower than `width`, where there is
+    # none; on a kink but for rounding, a share of `smooth`, the slope is 0, between those of both sides
+    if loss >= ABSOLUTE or (loss == HUBER and curve[0] == 0):
+        curve[0] = bound_of_curve(loss, p, z, y, width)
+        if (loss == ABSOLUTE or loss == QUANTILE) and fabs(z - y) <= 1e-9 * smooth:
+            slope[0] = 0

@@ -25,32 +25,19 @@ cdef struct Fit:
     double* z                    # (count,) scratch
 
 
-cdef inline double score_of(const Fit* f, real own, real other, const real* factors, double step) noexcept nogil:
-    # own + other + factors' (a + step * move); four sums, or each product would wait for the one before it
+cdef inline double score_of(Py_ssize_t t, const double* a, real own, real other, const real* factors) noexcept nogil:
+    # own + other + factors' a; four sums, or each product would wait for the one before it
     cdef double s0 = own + other, s1 = 0, s2 = 0, s3 = 0
-    cdef const double* a = f.a
-    cdef const double* move = f.move
-    cdef Py_ssize_t q = 0, t = f.t
-    if step == 0:
-        while q + 4 <= t:
-            s0 += factors[q] * a[q]
-            s1 += factors[q + 1] * a[q + 1]
-            s2 += factors[q + 2] * a[q + 2]
-            s3 += factors[q + 3] * a[q + 3]
-            q += 4
-        while q < t:
-            s0 += factors[q] * a[q]
-            q += 1
-    else:
-        while q + 4 <= t:
-            s0 += factors[q] * (a[q] + step * move[q])
-            s1 += factors[q + 1] * (a[q + 1] + step * move[q + 1])
-            s2 += factors[q + 2] * (a[q + 2] + step * move[q + 2])
-            s3 += factors[q + 3] * (a[q + 3] + step * move[q + 3])
-            q += 4
-        while q < t:
-            s0 += factors[q] * (a[q] + step * move[q])
-            q += 1
+    cdef Py_ssize_t q = 0
+    while q + 4 <= t:
+        s0 += factors[q] * a[q]
+        s1 += factors[q + 1] * a[q + 1]
+        s2 += factors[q + 2] * a[q + 2]
+        s3 += factors[q + 3] * a[q + 3]
+        q += 4
+    while q < t:
+        s0 += factors[q] * a[q]
+        q += 1
     return (s0 + s1) + (s2 + s3)
 
 

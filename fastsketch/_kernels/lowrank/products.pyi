@@ -1,6 +1,3 @@
-from collections.abc import Callable, Mapping
-from typing import Any
+from numpy.typing import DTypeLike
 
-FUNCTIONS: Mapping[Callable[..., Any], tuple[Any, ...]]
-
-def address(name: str, dtype: Any) -> int: ...
+def address(dtype: DTypeLike) -> int: ...

@@ -10,13 +10,11 @@ from libc.string cimport memset
 from fastsketch._kernels.level cimport follow
 from fastsketch._kernels.linalg.blas cimport real
 from fastsketch._kernels.linalg.parts cimport parts_of
-from fastsketch._kernels.losses cimport ABSOLUTE, HUBER, QUANTILE, loss_terms
+from fastsketch._kernels.losses cimport loss_terms
 from fastsketch._kernels.lowrank.definite cimport solve_definite
-from fastsketch._kernels.lowrank.loop cimport at, bound_of_curve
+from fastsketch._kernels.lowrank.loop cimport add_curvature, at
 from fastsketch._kernels.lowrank.one_row cimport Fit, add_square, lift, score_of
 from fastsketch._kernels.pool cimport fs_part, fs_pool_from, fs_pool_run, join
-
-from libc.math cimport fabs
 
 import numpy as np
 
@@ -46,7 +44,7 @@ cdef struct Rows:
     uint8_t* solved
 
 
-cdef void terms_part(void* context, ptrdiff_t part, double* scratch, real* like) noexcept nogil:
+cdef void terms_part(void* context, ptrdiff_t part, real* scratch) noexcept nogil:
     cdef const Rows* rows = <const Rows*> context
     cdef Fit f = rows.setting
     cdef Py_ssize_t t = f.t, e, i, k, q, r
@@ -58,7 +56,8 @@ cdef void terms_part(void* context, ptrdiff_t part, double* scratch, real* like)
     cdef double value, z, loss, slope, curve
     cdef double* g
     cdef double* triangle
-    f.h, f.x, f.minus = scratch, scratch + t * t, scratch + t * t + t
+    f.h = <double*> scratch
+    f.x, f.minus = f.h + t * t, f.h + t * t + t
     for e in range(fs_pool_from(rows.k, rows.parts, part, 1), fs_pool_from(rows.k, rows.parts, part + 1, 1)):
         i, value, f.a = rows.which[e], 0, <double*> rows.a + e * t
         g = rows.gradients + e * t
@@ -67,16 +66,12 @@ cdef void terms_part(void* context, ptrdiff_t part, double* scratch, real* like)
             memset(g, 0, t * sizeof(double))
         for k in range(rows.indptr[i], rows.indptr[i + 1]):
             row = <const real*> rows.factors + <Py_ssize_t> rows.indices[k] * t
-            z = score_of(&f, own[i], other[rows.indices[k]], row, 0)
+            z = score_of(t, f.a, own[i], other[rows.indices[k]], row)
             loss = loss_terms(f.loss, f.p, z, o[k], &slope, &curve)
             value += loss * c[k] if c else loss
             if not rows.curved:
                 continue
-            if f.loss >= ABSOLUTE or (f.loss == HUBER and curve == 0):
-                curve = bound_of_curve(f.loss, f.p, z, o[k], rows.widths[e])
-                # as in lowrank/fits: on its kink but for rounding
-                if (f.loss == ABSOLUTE or f.loss == QUANTILE) and fabs(z - o[k]) <= 1e-9 * f.smooth:
-                    slope = 0
+            add_curvature(f.loss, f.p, z, o[k], rows.widths[e], f.smooth, &slope, &curve)
             if c:
                 slope *= c[k]
                 curve *= c[k]
@@ -91,14 +86,6 @@ cdef void terms_part(void* context, ptrdiff_t part, double* scratch, real* like)
                 for r in range(q + 1):
                     triangle[0] = f.h[q * t + r]
                     triangle += 1
-
-
-cdef void terms_s(void* context, ptrdiff_t part, void* scratch) noexcept nogil:
-    terms_part[float](context, part, <double*> scratch, NULL)
-
-
-cdef void terms_d(void* context, ptrdiff_t part, void* scratch) noexcept nogil:
-    terms_part[double](context, part, <double*> scratch, NULL)
 
 
 def side_terms(int loss, double p, double smooth, const uint32_t[::1] indptr, const uint32_t[::1] indices,
@@ -127,8 +114,7 @@ def side_terms(int loss, double p, double smooth, const uint32_t[::1] indptr, co
     rows.parts = parts_of(each * (0.25 * t * t if rows.curved else 0.5 * t))
     cdef double[::1] space = np.empty(t * t + 2 * t)
     with nogil:
-        fs_pool_run(rows.parts, <fs_part> terms_s if real is float else <fs_part> terms_d, &rows, &space[0],
-                    space.shape[0] * sizeof(double))
+        fs_pool_run(rows.parts, <fs_part> terms_part[real], &rows, &space[0], space.shape[0] * sizeof(double))
 
 
 cdef void solve_part(void* context, ptrdiff_t part, void* scratch) noexcept nogil:

@@ -9,7 +9,7 @@ from scipy import sparse
 
 from fastsketch._frame.parameters import integer, real, seed
 from fastsketch.lowrank._data import Observed
-from fastsketch.reference.baselines._completion import Below, Completion, Floats, Step, residual, row_numbers
+from fastsketch.reference.baselines._completion import BiasTerms, Completion, Floats, Step, residual, row_numbers
 
 Places = NDArray[np.int64]
 
@@ -56,7 +56,7 @@ class ADMML1(Completion):
     penalty_strength: float = real(kw_only=False)
     mu: float | None = real(default=None, low_open=True)
 
-    def _run(self, data: Observed, biases: Below) -> Iterator[Step]:
+    def _run(self, data: Observed, biases: BiasTerms) -> Iterator[Step]:
         data = residual(data, biases)
         where = row_numbers(data), data.indices
         with np.errstate(over="ignore"):
@@ -129,7 +129,7 @@ class WibergL1(Completion):
     def _ranks(self) -> tuple[int, float]:
         return self.rank, self.rank
 
-    def _run(self, data: Observed, biases: Below) -> Iterator[Step]:
+    def _run(self, data: Observed, biases: BiasTerms) -> Iterator[Step]:
         data = residual(data, biases)
         rng, r = np.random.default_rng(self.seed), self.rank
         b = rng.standard_normal((data.n, r)) / np.sqrt(r)
@@ -195,14 +195,14 @@ def _least_absolute(matrix: Any, target: Floats, reach: float) -> Floats:
     lines, n = shape
     eye = sparse.eye_array(lines, format="csr")
     above = sparse.hstack([sparse.vstack([matrix, -matrix]), sparse.vstack([-eye, -eye])], format="csr")
-    found = linprog(
+    solution = linprog(
         np.concatenate([np.zeros(n), np.ones(lines)]),
         A_ub=above,
         b_ub=np.concatenate([target, -target]),
         bounds=[(-reach, reach)] * n + [(0, None)] * lines,
         method="highs",
     )
-    x = cast("Floats | None", found.x)
+    x = cast("Floats | None", solution.x)
     return np.zeros(n) if x is None else x[:n]
 
 

@@ -14,15 +14,14 @@ from fastsketch._core.validation import Rows, as_real
 from fastsketch._frame.model import Arrays, Model
 from fastsketch._frame.parameters import flag, integer, real
 from fastsketch._kernels.guard import changes
+from fastsketch._kernels.lowrank import gradients as kernel
 from fastsketch.data.files import _checks as checks
 from fastsketch.data.files._checks import as_figure
-from fastsketch.lowrank._biases import constant_score, fit_biases
+from fastsketch.lowrank import LowRankModel
 from fastsketch.lowrank._data import Observed, observed
 from fastsketch.lowrank._fitted import MOST
-from fastsketch.lowrank._loading import in_memory
-from fastsketch.lowrank._queries import Scale, as_pairs
-from fastsketch.lowrank._setting import LossSetting
-from fastsketch.lowrank._units import BIAS_OBSERVATIONS, mean_curvature
+from fastsketch.lowrank._ids import Ids
+from fastsketch.lowrank._queries import Scale
 
 Floats = NDArray[np.float64]
 
@@ -47,13 +46,9 @@ class BiasTerms(NamedTuple):
     row: Floats  # (m,)
     column: Floats  # (n,)
 
-
-class Below(NamedTuple):
-    """Scores below the factors: rows_i + columns_j."""
-
-    level: float
-    rows: Floats  # (m,), the level in it
-    columns: Floats  # (n,)
+    def scores(self, data: Observed) -> Floats:
+        """Return these scores at the entries, (nnz,)."""
+        return self.level + self.row[row_numbers(data)] + self.column[data.indices]
 
 
 class Step(NamedTuple):
@@ -73,7 +68,7 @@ class Completion(Model, abstract=True):
     biases: bool = flag(default=False)
     bias_ridge: float | None = real(default=None)
 
-    def _run(self, data: Observed, biases: Below) -> Iterator[Step]:
+    def _run(self, data: Observed, biases: BiasTerms) -> Iterator[Step]:
         """Return the iterations, without end."""
         raise NotImplementedError
 
@@ -110,7 +105,7 @@ class Completion(Model, abstract=True):
         history: list[Iteration] = []
         last = None
         start = time.perf_counter()
-        biases, ridge = self._fit_biases(data)
+        biases, ridge = self._fit_biases(X, data)
         for last in islice(self._run(data, biases), self._most()):
             line = Iteration(objective=last.objective, seconds=time.perf_counter() - start)
             history.append(line)
@@ -119,19 +114,16 @@ class Completion(Model, abstract=True):
             if len(history) > 1 and self._settled(history[-2]["objective"], last.objective):
                 break
         if ridge is not None and last is not None:
-            last = last._replace(terms=BiasTerms(biases.level, biases.rows - biases.level, biases.columns))
+            last = last._replace(terms=biases)
         self._last, self._history, self._bias_ridge = last, history, ridge
         return self
 
-    def _fit_biases(self, data: Observed) -> tuple[Below, float | None]:
+    def _fit_biases(self, X: Rows, data: Observed) -> tuple[BiasTerms, float | None]:
         """Return the biases of LowRankModel and the ridge that they are fitted with; zeros and None without them."""
         if not self.biases:
-            return Below(0.0, np.zeros(data.m), np.zeros(data.n)), None
-        loss, parts = LossSetting(self._loss_name(), 0.0), in_memory(data)
-        ridge = BIAS_OBSERVATIONS[loss.about.targets] if self.bias_ridge is None else self.bias_ridge
-        level = constant_score(parts, loss)
-        fitted = fit_biases(parts, loss, ridge=ridge * mean_curvature(parts, loss, level), level=level)
-        return Below(fitted.level, fitted.rows, fitted.columns), ridge
+            return BiasTerms(0.0, np.zeros(data.m), np.zeros(data.n)), None
+        model = LowRankModel(0, loss=self._loss_name(), bias_ridge=self.bias_ridge, dtype=np.float64).fit(X)
+        return BiasTerms(*model.bias_terms()), model.resolved["bias_ridge"]
 
     def _most(self) -> int:
         """Return the most lines of the history."""
@@ -162,7 +154,7 @@ class Completion(Model, abstract=True):
     def decision_function(self, rows: ArrayLike, columns: ArrayLike) -> Floats:
         """Return scores of pairs (rows[k], columns[k]), (k,); for an index -1, never seen, the other biases, or 0."""
         last = self._known()
-        one, two = as_pairs(rows, columns, (len(last.a), len(last.b)))
+        one, two = Ids().pairs(rows, columns, (len(last.a), len(last.b)))
         z = np.where((one >= 0) & (two >= 0), np.einsum("kq,kq->k", last.a[one], last.b[two]), 0.0)
         if last.terms is not None:
             level, row, column = last.terms
@@ -286,16 +278,14 @@ def row_numbers(data: Observed) -> NDArray[np.int64]:
     return np.repeat(np.arange(data.m), ends[1:] - ends[:-1])
 
 
-def residual(data: Observed, biases: Below) -> Observed:
+def residual(data: Observed, biases: BiasTerms) -> Observed:
     """Return what the biases leave of the entries: all that losses of z - o need to know of them."""
-    return replace(data, o=data.o - biases.rows[row_numbers(data)] - biases.columns[data.indices])
+    return replace(data, o=data.o - biases.scores(data))
 
 
 def value_and_slopes(loss: str, z: Floats, o: Floats) -> tuple[float, Floats]:
     """Return sum of the losses at scores z of the entries o, and the slope of each."""
-    from fastsketch._kernels.lowrank import gradients as kernel
-
     ones, a = np.ones(1), np.empty_like(o)
     indptr, indices = np.array([0, len(o)], np.uint32), np.zeros(len(o), np.uint32)
-    total = kernel.gradient(LOSSES[loss].number, 0.0, indptr, indices, z, o, np.empty(0), ones, ones, a)
+    total, _ = kernel.gradient(LOSSES[loss].number, 0.0, indptr, indices, z, o, np.empty(0), ones, ones, a)
     return total, a

@@ -227,9 +227,8 @@ def _scores(learned: _LearnedSGH, rows: Any) -> Array:
 
 
 def _state(learned: _LearnedSGH) -> tuple[dict[str, Any], Arrays]:
-    found = learned._asdict()
-    state = {name: found.pop(name) for name in ("width", "n_rows")}
-    return state, found
+    arrays = learned._asdict()
+    return {name: arrays.pop(name) for name in ("width", "n_rows")}, arrays
 
 
 def _validate(state: dict[str, Any], arrays: Arrays, n_bases: int, n_bits: int) -> None:

@@ -11,7 +11,13 @@ from fastsketch._frame.parameters import choice, integer, real, seed
 from fastsketch._kernels.lowrank import entries
 from fastsketch.lowrank._data import Observed
 from fastsketch.lowrank._units import noise_unit
-from fastsketch.reference.baselines._completion import Below, Completion, Floats, Step, row_numbers, value_and_slopes
+from fastsketch.reference.baselines._completion import (
+    BiasTerms,
+    Completion,
+    Floats,
+    Step,
+    value_and_slopes,
+)
 
 
 class AISImpute(Completion):
@@ -67,11 +73,11 @@ class AISImpute(Completion):
     def _loss_name(self) -> str:
         return self.loss
 
-    def _run(self, data: Observed, biases: Below) -> Iterator[Step]:
+    def _run(self, data: Observed, biases: BiasTerms) -> Iterator[Step]:
         rng, step, strength = np.random.default_rng(self.seed), 1.0 / _lipschitz(self.loss), self.penalty_strength
         m, n, z = data.m, data.n, np.zeros(len(data.o))
         a, b, a0, b0 = np.zeros((m, 1)), np.zeros((n, 1)), np.zeros((m, 1)), np.zeros((n, 1))
-        below = biases.rows, biases.columns
+        below = biases.level + biases.row, biases.column
         c, before = 1, np.inf
         v: Floats = rng.standard_normal((n, 5))
         while True:
@@ -157,15 +163,15 @@ class AltMin(Completion):
     def _ranks(self) -> tuple[int, float]:
         return self.rank, self.rank
 
-    def _run(self, data: Observed, biases: Below) -> Iterator[Step]:
+    def _run(self, data: Observed, biases: BiasTerms) -> Iterator[Step]:
         rng, penalty = np.random.default_rng(self.seed), self.ridge * _noise(data, self.loss, biases)
         # a start whose scores have the scale of X, where it has one
         size = np.sqrt((data.spread or 1.0) if LOSSES[self.loss].targets == "real" else 1.0) / np.sqrt(self.rank)
         a, b = (size * rng.standard_normal((many, self.rank)) for many in (data.m, data.n))
-        flipped, below, turned = data.transposed(), (biases.rows, biases.columns), (biases.columns, biases.rows)
+        flipped, below = data.transposed(), (biases.level + biases.row, biases.column)
         while True:
             a, _ = self._descend(data, a, b, below, penalty)
-            b, value = self._descend(flipped, b, a, turned, penalty)
+            b, value = self._descend(flipped, b, a, below[::-1], penalty)
             yield Step(a, b, value + 0.5 * penalty * float((a**2).sum()))
 
     def _objective(
@@ -190,26 +196,25 @@ class AltMin(Completion):
             step *= 2
             while True:
                 tried = factors - step * g
-                found, new = self._objective(side, tried, other, below, penalty)
-                if found <= value - 0.25 * step * float((g**2).sum()) or not step * bound >= 0.5:  # NaN, too
+                lower, new = self._objective(side, tried, other, below, penalty)
+                if lower <= value - 0.25 * step * float((g**2).sum()) or not step * bound >= 0.5:  # NaN, too
                     break
                 step *= 0.5
-            factors, value, slopes = tried, found, new
+            factors, value, slopes = tried, lower, new
         return factors, value
 
 
-def _noise(data: Observed, loss: str, biases: Below) -> float:
+def _noise(data: Observed, loss: str, biases: BiasTerms) -> float:
     """Return the unit of a ridge."""
-    z = biases.rows[row_numbers(data)] + biases.columns[data.indices]
-    _, slopes = value_and_slopes(loss, z, data.o)
+    _, slopes = value_and_slopes(loss, biases.scores(data), data.o)
     rows, columns = (int(np.count_nonzero(counts)) for counts in data.counts)
     return noise_unit(len(data.o), (rows, columns), float((slopes**2).mean()))
 
 
 def _lipschitz(loss: str) -> float:
-    found = LOSSES[loss].lipschitz
-    assert found is not None  # both losses have one
-    return found
+    lipschitz = LOSSES[loss].lipschitz
+    assert lipschitz is not None  # both losses have one
+    return lipschitz
 
 
 def _matrix(data: Observed, values: Floats) -> Any:

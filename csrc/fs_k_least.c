@@ -1,4 +1,4 @@
-#include "fs_least.h"
+#include "fs_k_least.h"
 
 #include <math.h>
 

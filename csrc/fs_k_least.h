@@ -1,7 +1,7 @@
 /* The k least of what is offered, by score and then by id: a reservoir that is cut to k whenever it is full, so that an
  * offer costs the same whatever k is, and one sort at the end. */
-#ifndef FS_LEAST_H
-#define FS_LEAST_H
+#ifndef FS_K_LEAST_H
+#define FS_K_LEAST_H
 #include "fs_common.h"
 
 typedef struct {
