@@ -7,7 +7,7 @@ import fastsketch as fs
 from fastsketch.sketching._engines import decompose
 
 EPS = float(np.finfo(float).eps)
-# LAPACK's own errors on such rows, in units of rounding of the largest: up to 70 of B'B, 17 of V V'.
+# LAPACK's own errors on such rows, in units of rounding of the largest: up to 71 of B'B, 17 of V V'.
 UNITS, UPRIGHT = 100, 40
 
 LENGTHS = {
