@@ -4,9 +4,6 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from fastsketch._core.validation import is_sparse
 from fastsketch.cli._flags import parameters_of
 from fastsketch.cli._in_parts import learn_rows, rows_of
 from fastsketch.cli._output import output_of
@@ -60,6 +57,13 @@ class Ones(Derived):
     def identity(self) -> dict[str, Any]:
         """See Source."""
         return {**super().identity(), "binary": True}
+
+
+def _ones_of(rows: Any) -> Any:
+    """Return rows with 1 for what is above 0; all else is as it was, for the model to refuse."""
+    if not is_sparse(rows):
+        return np.where(rows > 0, 1, rows)
+    return type(rows)((np.where(rows.data > 0, 1, rows.data), rows.indices, rows.indptr), shape=rows.shape)
 
 
 def read_names(path: Path) -> list[str]:

@@ -23,7 +23,7 @@ from fastsketch.sketching._engines import (
     ExactEngine,
     Known,
     SparseEngine,
-    decomposed,
+    decompose,
     exponent_for,
     put_known,
     stays_sparse,
@@ -191,7 +191,7 @@ class RowProducts:
         values = np.maximum(values, 0.0)
         delta = float(values[size - 1]) if len(values) >= size else 0.0
         # U'A has orthogonal rows; its own singular values keep more digits than the roots of the eigenvalues
-        s, vt = decomposed(self._times(u[: min(len(u), size - 1)]))
+        s, vt = decompose(self._times(u[: min(len(u), size - 1)]))
         allowance = self._rounding + LEADING_ROUNDING * float(values[0] if len(values) else 0.0)
         return _of_pairs(rows, setting, s, vt, self._squares, delta=delta, allowance=allowance)
 
@@ -260,7 +260,7 @@ def sparse_pairs(rows: Any, weights: Matrix | None, setting: EngineSetting, k: i
         return None
     values, vectors = np.maximum(pairs[0], 0.0), pairs[1][:k]
     if wide:
-        s, vt = decomposed(np.stack([back(u) for u in vectors]))
+        s, vt = decompose(np.stack([back(u) for u in vectors]))
     else:
         # as the square roots of the eigenvalues, but with more digits
         s, vt = np.array([float(np.linalg.norm(along(v))) for v in vectors]), vectors

@@ -2,12 +2,13 @@
 
 from fastsketch.sketching._engines._base import SketchEngine, exponent_for
 from fastsketch.sketching._engines._combine import merge_engines, put_known, shrink_rows
+from fastsketch.sketching._engines._decompose import decompose
 from fastsketch.sketching._engines._dense_engine import DenseEngine
 from fastsketch.sketching._engines._engine_choice import AnyEngine, kind_for, make_engine, stays_sparse
 from fastsketch.sketching._engines._engine_setting import EngineSetting, SolverName, exact_pays
 from fastsketch.sketching._engines._exact_engine import ExactEngine, dense_form
 from fastsketch.sketching._engines._growing import misses_tolerance, to_read, updated
-from fastsketch.sketching._engines._ledger import Known, decomposed
+from fastsketch.sketching._engines._ledger import Known
 from fastsketch.sketching._engines._mapped_engine import MappedEngine
 from fastsketch.sketching._engines._sparse_engine import SparseEngine
 from fastsketch.sketching._engines._tolerance import Reference, Tolerance
@@ -24,7 +25,7 @@ __all__ = [
     "Reference",
     "SolverName",
     "SparseEngine",
-    "decomposed",
+    "decompose",
     "dense_form",
     "exact_pays",
     "exponent_for",

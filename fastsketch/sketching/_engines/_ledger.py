@@ -13,6 +13,7 @@ from fastsketch._core.threads import one_blas_thread
 from fastsketch._frame.model import Arrays
 from fastsketch._kernels.sketching.ledger import Ledger
 from fastsketch.data.files import _checks as checks
+from fastsketch.sketching._engines._decompose import decompose
 
 Matrix = NDArray[np.float64]
 
@@ -92,26 +93,9 @@ def weaken(ledger: Ledger | None, factor: float) -> None:
 
 
 @one_blas_thread
-def decomposed(rows: Matrix) -> tuple[Matrix, Matrix]:
-    """Return (s, vt) of rows, those that are more than rounding."""
-    from scipy.linalg import svd
-
-    if not rows.size:  # scipy before 1.14 decomposes no empty matrix
-        return np.zeros(0, rows.dtype), np.zeros((0, rows.shape[1]), rows.dtype)
-    if not np.isfinite(rows).all():  # LAPACK may look for the singular values of infinity for ever
-        raise np.linalg.LinAlgError("the rows of the sketch have left the range of numbers")
-    try:
-        _, s, vt = svd(rows, full_matrices=False, check_finite=False)
-    except np.linalg.LinAlgError:
-        _, s, vt = svd(rows, full_matrices=False, check_finite=False, lapack_driver="gesvd")
-    rank = int(np.count_nonzero(s > s[0] * np.finfo(s.dtype).eps)) if s.size else 0
-    return s[:rank], vt[:rank]
-
-
-@one_blas_thread
 def known_of(new: Matrix, kept: Matrix, ledger: Ledger | None) -> Known:
     """Return what is known of settled rows: new ones, and kept ones (orthogonal, in the order of the ledger)."""
-    s, vt = decomposed(np.vstack([new, kept]))
+    s, vt = decompose(np.vstack([new, kept]))
     if ledger is None:
         return Known(s**2, vt, np.diag(s**2), np.zeros((len(s), len(s))), 0.0)
     lengths = np.sqrt(np.einsum("ij,ij->i", kept, kept))
@@ -129,7 +113,7 @@ def known_of(new: Matrix, kept: Matrix, ledger: Ledger | None) -> Known:
 def joined(mine: Known, theirs: Known, extra: Matrix, *, most: int, n_keep: int, n_spare: int) -> tuple[Known, float]:
     """Join both, and rows besides, as one sketch of at most `most` rows, or of n_keep by a shrink; return its delta."""
     stack = [np.sqrt(known.squares)[:, np.newaxis] * known.vt for known in (mine, theirs)]
-    s, vt = decomposed(np.vstack([*stack, extra]))
+    s, vt = decompose(np.vstack([*stack, extra]))
     delta = 0.0
     if len(s) > most:
         delta, s, vt = float(s[n_keep] ** 2), s[:n_keep], vt[:n_keep]
