@@ -4,6 +4,9 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from fastsketch._core.validation import is_sparse
 from fastsketch.cli._flags import parameters_of
 from fastsketch.cli._in_parts import learn_rows, rows_of
 from fastsketch.cli._output import output_of
