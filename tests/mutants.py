@@ -59,6 +59,8 @@ BESIDE = {
 SLOWER, MORE = 4, 60
 # Seconds of tests after which a change has survived: those that come to what every model calls take as long as a room.
 ENOUGH = 90
+# Variants of a test, of which those after the first come later; those from this one on are alike.
+MANY = 4
 PAIRS = "+ -|* /|<< >>|< <=|> >=|== !=|is is not|in not in|and or|True False|min max|minimum maximum"
 PAIRS = [re.fullmatch(r"(is|in|\S+) (.+)", pair).groups() for pair in PAIRS.split("|")]
 INSTEAD = {"//": "*", "%": "*", "**": "*", "&": "|", "|": "&", "^": "&", "not": ""}
@@ -284,21 +286,26 @@ def coming_to(path, line, blocks, record):
     """Return {test: seconds} of those that come to a line, the likeliest and quickest first, up to some seconds."""
     wanted, files = {block_at(path, line, blocks)} - {None}, set()
     if path not in (noted := notable()):
-        wanted, files = users_of(path, noted, blocks)
+        wanted, files = users_of(path, noted, blocks, {test.partition("::")[0] for test in record})
     elif not wanted:  # what a module does when it is imported
         wanted = {k for k, block in enumerate(blocks) if block[0] == path}
-    direct = {test for test, (_, entered) in record.items() if wanted & set(entered)}
+    direct = {test for test in record if wanted & set(record[test][1]) or test.partition("::")[0] in files}
     files |= {test.partition("::")[0] for test in direct}
+    variants = Counter()
 
     def rank(test):
         seconds, file = record[test][0], test.partition("::")[0]
+        name = test.partition("[")[0]
+        variants[name] += 1
         # what one test of a file learns all may check; in processes of its own a test may go anywhere
-        return (test not in direct) + (file not in files), int(10 * seconds) > 0, int(seconds), file
+        apart = (test not in direct) + (file not in files)
+        return apart, seconds > 1, min(variants[name], MANY), file
 
     total, out = 0.0, {}
-    for test in sorted((test for test in record if rank(test)[0] < 2 or -1 in record[test][1]), key=rank):
+    ranks = {test: rank(test) for test in record}
+    for test in sorted((test for test in record if ranks[test][0] < 2 or -1 in record[test][1]), key=ranks.__getitem__):
         total += record[test][0]
-        if total > ENOUGH:
+        if out and total > ENOUGH:
             break
         out[test] = record[test][0]
     return out
@@ -310,13 +317,13 @@ def block_at(path, line, blocks):
     return min(around, key=lambda k: blocks[k][2] - blocks[k][1], default=None)
 
 
-def users_of(path, noted, blocks):
-    """Return the blocks that name what a compiled module defines, or what those that use it do, and such test files."""
+def users_of(path, noted, blocks, files):
+    """Return the blocks, and which test files, name what a compiled module defines, or what its compiled users do."""
     kernels = [
         path for path in (ROOT / "fastsketch/_kernels").rglob("*.p[yx]*") if path.suffix in (".py", ".pyx", ".pxd")
     ]
     texts = noted | {path.relative_to(ROOT).as_posix(): path.read_text() for path in kernels}
-    tests = {path.relative_to(ROOT).as_posix(): path.read_text() for path in TESTS.rglob("test_*.py")}
+    tests = {file: (ROOT / file).read_text() for file in files}
     wanted, files, done, waiting = set(), set(), set(), [path.partition(".")[0]]
     while waiting:
         module = waiting.pop()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from fastsketch._kernels.linalg.block import BLOCK, gram_block
+from fastsketch._kernels.linalg.block import BLOCK, gram_block, leading_of_block
 from fastsketch._kernels.lowrank.gradients import multiply
 
 
@@ -41,3 +41,21 @@ def test_sizes_that_do_not_fit_are_refused():
     for v, u, w in ((np.zeros((3, 7)), good, good), (good, np.zeros((2, 8)), good), (good, good, np.zeros((4, 8)))):
         with pytest.raises(ValueError, match="belong"):
             gram_block(*where, a.data, v, u, w)
+
+
+@pytest.mark.parametrize(("iterations", "turned", "taken"), [(1, 0.0, 1), (2, 0.0, 2), (3, 0.0, 3), (9, 1.0, 1)])
+def test_leading_vectors_are_those_of_subspace_iteration(iterations, turned, taken):
+    rng = np.random.default_rng(0)
+    a = sparse.csr_array(rng.standard_normal((40, 20)) * (rng.random((40, 20)) < 0.5))
+    start = rng.standard_normal((20, BLOCK))
+    v, left, right = start.copy(), np.full(40, np.nan), np.full(20, np.nan)
+    where = a.indptr.astype(np.uint32), a.indices.astype(np.uint32)
+    size = leading_of_block(*where, a.data, v, iterations, turned, left, right)
+    basis = np.linalg.qr(start)[0]
+    for _ in range(taken):
+        product = a @ basis
+        vector = basis @ np.linalg.eigh(product.T @ product)[1][:, -1]  # of the block before the last product
+        basis = np.linalg.qr(a.T @ product)[0]
+    assert abs(abs(right @ vector) - 1) < 1e-12 and abs(right @ right - 1) < 1e-12
+    assert np.allclose(left, a @ right, atol=1e-12) and np.isclose(size, np.linalg.norm(left), rtol=1e-12)
+    assert np.allclose(v.T @ v, np.eye(BLOCK), atol=1e-12) and np.allclose(v @ (v.T @ basis), basis, atol=1e-10)

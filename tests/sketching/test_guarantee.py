@@ -213,3 +213,8 @@ def test_sketches_that_fit_into_one_merge_without_loss(method, solver):
     merged = fs.merge(parts)
     assert merged.shrinkage == 0
     assert np.allclose(merged.sketch().T @ merged.sketch(), rows.T @ rows)
+
+
+def test_a_sketch_without_rows_has_no_weight_and_no_error():
+    sketch = fs.FrequentDirections(8)
+    assert sketch.total_weight == sketch.squared_norm == sketch.error_bound == sketch.shrinkage == 0.0

@@ -168,6 +168,8 @@ def test_crafted_second_passes_are_refused(name):
         again._validate(state, {**arrays, "vt": 2 * arrays["vt"]})
     with pytest.raises((ValueError, KeyError)):
         again._validate(state, {key: value for key, value in arrays.items() if key != name} if name in arrays else None)
+    with pytest.raises(ValueError):
+        again._validate(state, {})  # rows, and nothing of them
 
 
 def test_rows_are_rounded_as_the_sketch_did():

@@ -90,8 +90,10 @@ def test_one_column_and_one_row():
     one = SketchedCovariance().fit(X[:1])
     assert np.all(one.covariance_ == 0)
     for read in (one.mahalanobis, one.leverage):
-        with pytest.warns(UserWarning, match="covariance is zero, and so is every distance: n_samples_seen_=1 rows"):
+        match = "covariance is zero, and so is every distance: n_samples_seen_=1 rows"
+        with pytest.warns(UserWarning, match=match) as warned:
             assert np.all(read(X) == 0)  # nothing is known of any direction
+        assert warned[0].filename == __file__
     with pytest.warns(UserWarning, match="covariance is zero"):
         assert one.score(X) == -np.inf
     assert np.all(SketchedCovariance(alpha0=1.0).fit(X[:1]).mahalanobis(X[1:]) > 0)

@@ -194,6 +194,25 @@ def test_an_open_descriptor_is_written_to_as_it_stands(tmp_path, model):
     assert [file.name for file in tmp_path.iterdir()] == ["log"]
 
 
+@POSIX
+def test_a_file_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
+    synchronise, rename, steps = os.fsync, os.replace, []
+
+    def synchronised(number):
+        steps.append("folder" if stat.S_ISDIR(os.fstat(number).st_mode) else "file")
+        synchronise(number)
+
+    def renamed(*names):
+        steps.append("name")
+        rename(*names)
+
+    monkeypatch.setattr(os, "fsync", synchronised)
+    monkeypatch.setattr(os, "replace", renamed)
+    with replacing(tmp_path / "m.fsk") as file:
+        file.write(b"content")
+    assert steps == ["file", "name", "folder"]
+
+
 # -- locks ---------------------------------------------------------------------------------------------------------
 def write_lock(path, owner, key="k"):
     lock_name(path).write_text(_lock._Content(key, owner).text())

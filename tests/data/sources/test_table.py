@@ -280,3 +280,13 @@ def test_numbers_that_may_be_ids_are_told(tmp_path, caplog, head, row, named):
     assert [line.split("as numbers: ")[1] for line in said] == (
         [f"{named} (--columns names the others, columns=)"] if named else []
     )
+
+
+def test_one_cell_in_twenty_may_be_a_mistake(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("a,b\n" + "1,2\n" * 19 + "x,2\n")
+    with pytest.raises(SourceError, match="line 21: column 1 .'a'.: 'x'"):
+        list(open_rows(path, columns="numeric"))
+    path.write_text("a,b\n" + "1,2\n" * 18 + "x,2\n" * 2)
+    with pytest.warns(UserWarning, match="no numbers are left out: 'a'"):
+        assert list(open_rows(path, columns="numeric").feature_names) == ["b"]
