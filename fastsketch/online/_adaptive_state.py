@@ -113,8 +113,10 @@ class SketchedState(LearnedState):
                     # room for the rows until the next rebase, and if that was not enough, for a direction formed
                     # explicitly
                     rows = min(state.turn.shape[1] - state.n_kept(), len(y) - done)
-                    if cast(AdaptiveSparseRows, state.held).room_for(state.n_kept(), longest * rows + more):
-                        state.rounds_now = None
+                    held, more = cast(AdaptiveSparseRows, state.held), longest * rows + more
+                    if not held.has_room(state.n_kept(), more):
+                        state.rounds_now = None  # first: an interrupt must not leave rounds with arrays of before
+                        held.make_room(state.n_kept(), more)
                 done, short = state.rounds.learn(*flat(batch), done, y, sample_weight, out)
                 more = len(state.base)
 

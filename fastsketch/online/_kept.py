@@ -8,7 +8,8 @@ from typing import Any, Generic, NamedTuple, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch._kernels.online.numbers import ROUND
+from fastsketch._core.losses import LOSSES, as_loss_parameter
+from fastsketch._kernels.online.numbers import ROUND, THEIRS
 from fastsketch.data.files import _checks as checks
 from fastsketch.online._class_states import (
     MISTAKES,
@@ -111,6 +112,15 @@ class Kept(Generic[S]):
             for row, w in zip(out, each, strict=True):
                 row[: len(w)] = w
         return self.states.combined(out)
+
+    def compare(self, comparator: Floats, x: Any, y: NDArray[Any], weights: Floats, loss: str) -> None:
+        """Add the loss of fixed coefficients (d,) on rows x to that of the comparison."""
+        if self.labels is not None:
+            y = self.states.targets(y)[0] * self.sign()
+        scalar, scores = self.states.held[0].scalar, np.asarray(x @ comparator, np.float64)
+        theirs = weights * LOSSES[loss].value(scores, y, as_loss_parameter(loss, None))
+        # one after the other, so that a split into batches changes no bit
+        scalar[THEIRS] = np.cumsum(np.concatenate([scalar[[THEIRS]], theirs]))[-1]
 
     # -- the side that scores are read from ------------------------------------------------------------------------
     def sign(self) -> float:

@@ -12,7 +12,7 @@ from typing import Any, Generic, Literal, Self, TypeVar, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastsketch._core.losses import LOSSES, ONLINE_LOSSES, OnlineLossName, as_loss_parameter
+from fastsketch._core.losses import LOSSES, ONLINE_LOSSES, OnlineLossName
 from fastsketch._core.validation import (
     all_finite,
     as_flag,
@@ -42,14 +42,7 @@ from fastsketch.online._labels import (
     as_classes,
     in_order,
 )
-from fastsketch.online._row_inputs import (
-    ColumnSlots,
-    Inputs,
-    NamedRows,
-    Names,
-    as_matrix,
-    start_inputs,
-)
+from fastsketch.online._row_inputs import ColumnSlots, Inputs, NamedRows, Names, as_matrix, start_inputs
 from fastsketch.online._state_arrays import Counts, Floats, LearnedState, Zeros, outline
 
 # Share of nonzeros in the first row above which all are learned from as dense ones.
@@ -262,7 +255,7 @@ class OnlineLearner(Model, Generic[S], abstract=True):
                 what = f"the coefficients left the range of numbers in row {row}: {cause}"
             raise FloatingPointError(what) from None
         if self._comparator is not None:
-            self._compare(kept, x, y, weights)
+            kept.compare(self._comparator, x, y, weights, self.loss)
         self.last_scores, self._kept = scores, kept
         return self
 
@@ -429,15 +422,6 @@ class OnlineLearner(Model, Generic[S], abstract=True):
             self._kept = kept
         self._comparator = fixed.astype(np.float64)
         return self
-
-    def _compare(self, kept: Kept[S], x: Any, y: NDArray[Any], weights: Floats) -> None:
-        """Add the loss of the comparator."""
-        if kept.labels is not None:
-            y = kept.states.targets(y)[0] * kept.sign()
-        scalar, scores = kept.states.held[0].scalar, np.asarray(x @ cast(Floats, self._comparator), np.float64)
-        theirs = weights * LOSSES[self.loss].value(scores, y, as_loss_parameter(self.loss, None))
-        # one after the other, so that a split into batches changes no bit
-        scalar[THEIRS] = np.cumsum(np.concatenate([scalar[[THEIRS]], theirs]))[-1]
 
     # -- files -----------------------------------------------------------------------------------------------------
     def _state(self) -> tuple[dict[str, Any], Arrays]:

@@ -147,8 +147,10 @@ class NewtonState(LearnedState):
         """Make room for sparse rows before they are learned from: X never holds more than 2 m."""
         m, held, rows = self.setting.sketch_size, int(self.count[ROWS]), cast(NewtonSparseRows, self.rows)
         used = int(rows.kept_indptr[held])
-        if rows.room_for(held, max(2 * m * longest - used, (2 * m - held) * longest)):
-            self.rounds_now = None
+        more = max(2 * m * longest - used, (2 * m - held) * longest)
+        if not rows.has_room(held, more):
+            self.rounds_now = None  # first: an interrupt must not leave rounds with arrays of before
+            rows.make_room(held, more)
 
     def prepare(self, batch: RowBatch) -> None:
         if self.setting.alpha0 is None and self.scalar[ALPHA] == 0.0:

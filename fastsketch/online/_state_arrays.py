@@ -165,15 +165,17 @@ class KeptRows(Arrays):
     kept_indices: Annotated[Places, GROWS]
     kept_indptr: Counts
 
-    def room_for(self, n_rows: int, more: int) -> bool:
-        """Make room for `more` nonzeros after the first n_rows rows; True if the arrays are others now."""
+    def has_room(self, n_rows: int, more: int) -> bool:
+        """Return whether there is room for `more` nonzeros after the first n_rows rows."""
+        return len(self.kept_indices) >= int(self.kept_indptr[n_rows]) + more
+
+    def make_room(self, n_rows: int, more: int) -> None:
+        """Make room for them in new arrays: no rounds may go on with those that there are."""
         used = int(self.kept_indptr[n_rows])
-        if len(self.kept_data) >= used + more:
-            return False
         more = max(more, used)  # seldom: it must not happen in every row of a stream of single ones
-        self.kept_data = np.concatenate([self.kept_data[:used], np.zeros(more)])
-        self.kept_indices = np.concatenate([self.kept_indices[:used], np.zeros(more, np.int32)])
-        return True
+        data = np.concatenate([self.kept_data[:used], np.zeros(more)])
+        indices = np.concatenate([self.kept_indices[:used], np.zeros(more, np.int32)])
+        self.kept_data, self.kept_indices = data, indices
 
     def as_csr(self, n_rows: int, d: int) -> Any:
         """Return the first n_rows rows as a scipy.sparse.csr_array (n_rows, d)."""

@@ -182,15 +182,19 @@ class ItemLearner(MergeableModel, abstract=True):
         held = held_out.empty(n_items, self._dtype) if held is None else held
         size = self.reservoir_size if self.ridge is None else 0
         taken = held_out.offer(held, events, weights, size=size, first=self._n, seed=self.seed, decay=self.decay)
-        n, before, given = self._n + k, sketch.n_rows, taken.rows.shape[0]
+        given, learned = taken.rows.shape[0], sketch.n_rows + taken.rows.shape[0]
+        before = self._n, self._squares, self._held, self._last, self._sketch, self._ids, self._feature_names
         try:
+            # first of all, so that nothing is left to be done when the sketch has learned
+            self._n, self._squares, self._held, self._last = self._n + k, squares, taken.held, None
+            self._sketch, self._ids = sketch, ids
+            self._drop_names(n_items)
             if given:
                 sketch.update(taken.rows, taken.weight)
-        finally:
-            if sketch.n_rows == before + given:  # else it has refused them, or was interrupted
-                self._n, self._squares, self._held, self._last = n, squares, taken.held, None
-                self._sketch, self._ids = sketch, ids
-                self._drop_names(n_items)
+        except BaseException:
+            if sketch.n_rows != learned:  # it has refused them, or was interrupted
+                self._n, self._squares, self._held, self._last, self._sketch, self._ids, self._feature_names = before
+            raise
 
     def _drop_names(self, n_items: int) -> None:
         """Drop the names of items if some have come by their ids, without names."""

@@ -367,7 +367,7 @@ def test_rates_of_the_absolute_loss_change_no_direction(method):
     options = {"method": method, "loss": "absolute", "fit_intercept": False, "scale": None}
     models = [fs.AdaptiveSubgradient(3, learning_rate=eta, delta=d, **options) for eta, d in ((0.01, 1.0), (3.0, 0.1))]
     one, other = (model.update(x, y)._state()[1] for model in models)
-    same = {"turn", "lam", "gram", "rows", "squares"} & one.keys()
+    same = [name for name in one if name.rpartition(".")[2] in ("turn", "lam", "gram", "rows", "squares")]
     assert same and all(np.array_equal(one[name], other[name]) for name in same)
 
 

@@ -68,7 +68,7 @@ def test_a_narrower_interval_is_seen():
 
 
 def test_an_interval_without_its_allowance_for_rounding_is_seen(monkeypatch):
-    monkeypatch.setattr(_spectrum, "allowance", lambda engine, longest: 0.0)
+    monkeypatch.setattr(_spectrum, "allowance", lambda dtype, rounding, longest: 0.0)
     seen = 0
     for case in range(60):
         twin, _ = learned(case)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self, TypedDict
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastsketch._core.losses import LOSSES
+from fastsketch._core.losses import LOSSES, LossName
 from fastsketch._core.validation import Rows, as_real
 from fastsketch._frame.model import Arrays, Model
 from fastsketch._frame.parameters import flag, integer, real
@@ -72,7 +72,7 @@ class Completion(Model, abstract=True):
         """Return the iterations, without end."""
         raise NotImplementedError
 
-    def _loss_name(self) -> str:
+    def _loss_name(self) -> LossName:
         return "absolute"
 
     def _begin(self) -> None:
@@ -122,7 +122,7 @@ class Completion(Model, abstract=True):
         """Return the biases of LowRankModel and the ridge that they are fitted with; zeros and None without them."""
         if not self.biases:
             return BiasTerms(0.0, np.zeros(data.m), np.zeros(data.n)), None
-        model = LowRankModel(0, loss=self._loss_name(), bias_ridge=self.bias_ridge, dtype=np.float64).fit(X)
+        model = LowRankModel(0, loss=self._loss_name(), bias_ridge=self.bias_ridge, dtype=np.dtype(np.float64)).fit(X)
         return BiasTerms(*model.bias_terms()), model.resolved["bias_ridge"]
 
     def _most(self) -> int:

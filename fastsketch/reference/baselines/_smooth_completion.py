@@ -6,7 +6,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy import sparse
 
-from fastsketch._core.losses import LOSSES
+from fastsketch._core.losses import LOSSES, LossName
 from fastsketch._frame.parameters import choice, integer, real, seed
 from fastsketch._kernels.lowrank import entries
 from fastsketch.lowrank._data import Observed
@@ -70,7 +70,7 @@ class AISImpute(Completion):
     power_iterations: int = integer(default=3, at_least=1)
     seed: int = seed(default=0)
 
-    def _loss_name(self) -> str:
+    def _loss_name(self) -> LossName:
         return self.loss
 
     def _run(self, data: Observed, biases: BiasTerms) -> Iterator[Step]:
@@ -157,7 +157,7 @@ class AltMin(Completion):
     max_iterations: int = integer(default=500, at_least=1)
     seed: int = seed(default=0)
 
-    def _loss_name(self) -> str:
+    def _loss_name(self) -> LossName:
         return self.loss
 
     def _ranks(self) -> tuple[int, float]:
@@ -168,10 +168,10 @@ class AltMin(Completion):
         # a start whose scores have the scale of X, where it has one
         size = np.sqrt((data.spread or 1.0) if LOSSES[self.loss].targets == "real" else 1.0) / np.sqrt(self.rank)
         a, b = (size * rng.standard_normal((many, self.rank)) for many in (data.m, data.n))
-        flipped, below = data.transposed(), (biases.level + biases.row, biases.column)
+        flipped, rows, columns = data.transposed(), biases.level + biases.row, biases.column
         while True:
-            a, _ = self._descend(data, a, b, below, penalty)
-            b, value = self._descend(flipped, b, a, below[::-1], penalty)
+            a, _ = self._descend(data, a, b, (rows, columns), penalty)
+            b, value = self._descend(flipped, b, a, (columns, rows), penalty)
             yield Step(a, b, value + 0.5 * penalty * float((a**2).sum()))
 
     def _objective(
