@@ -1,7 +1,8 @@
 """Runs the tests against the installed package, wherever the source tree lies, and says where data is absent.
 
-`run.py` runs the short form of all tests: a process for each folder of tests/ or for a part of a large one, two at a
-time, as some tests measure, those that take longest first (tests/durations.json, which `--store-durations` writes).
+`run.py` runs the short form of all tests: a process for each folder of tests/ or for a part of a large one, three at a
+time, as some wait and some measure, those that take longest first (tests/durations.json, which `--store-durations`
+writes).
 `run.py --long` runs the long form, too, `run.py --turn 3/8` what has its turn of the long form alone (conftest.py).
 `run.py [ROOM] [options of pytest]` runs one folder, or all, in this process.
 """
@@ -26,7 +27,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 TESTS = ROOT / "tests"
 DURATIONS = TESTS / "durations.json"
-AT_A_TIME = 2
+AT_A_TIME = 3
 # A room that takes more than this share of the whole is run in parts.
 SHARE = 0.1
 # Seconds after which a part is ended: one whose process does not end when its tests have.
@@ -41,7 +42,7 @@ def main():
     os.environ.setdefault("FASTSKETCH_DATA", str(ROOT.parent / "shared" / "data"))
     os.environ["FASTSKETCH_DATA"] = str(Path(os.environ["FASTSKETCH_DATA"]).resolve())
     print(f"data sets: {os.environ['FASTSKETCH_DATA']}", flush=True)
-    # Two processes share the cores, and threads of BLAS that wait for each other cost more than they bring. What says
+    # Some processes share the cores, and threads of BLAS that wait for each other cost more than they bring. What says
     # something of many threads asks for them.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     parser = argparse.ArgumentParser(allow_abbrev=False, description=__doc__.splitlines()[0])

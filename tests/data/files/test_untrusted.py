@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import fastsketch as fs
+from fastsketch._kernels.online.numbers import ALPHA, DELTA, MISTAKES, OLD, RANK, ROWS, SCALE, SEEN
 from fastsketch.data import StateError
 from fastsketch.data.files import _state as files
 from tests.reliability.zoo import SPECIMENS
@@ -65,8 +66,6 @@ def twice(about, arrays):
 # Entries of `count` of an engine, of a block, of an adaptive model and of a Newton model.
 FILL, KEPT, AGE, N_ROWS, EXPONENT, TOP = range(6)
 BLOCK_ROWS, PENDING, SHIFTED = range(3)
-RANK, ROWS, ROUND, OLD = range(4)
-MISTAKES, FULL, APPENDED = 3, 4, 5
 
 CASES = [
     ("sketch-csr", put("indices", 0, 15), "column index outside"),
@@ -115,22 +114,22 @@ CASES = [
     ("hash-fd", put("leaf_count", N_ROWS, 16), "rows of the block being filled"),
     ("hash-srht", put("leaf_root", 7, 1.0), "no weight"),
     ("hash-srht", put("reservoir_priority", 0, 2**64 - 1), "order"),
-    ("online-rfd-csr", put("kept_indices", 0, 99), "column index outside"),
-    ("online-rfd-csr", put("kept_indptr", 1, 10**6), "not in order|end beyond"),
-    ("online-rfd", put("count", ROWS, 7), "rows since the last shrink"),
-    ("online-rfd", put("count", MISTAKES, 41), "mistakes"),
-    ("online-rfd", put("count", FULL, 1), "full must lie in"),
-    ("online-fd", put("scalar", 0, 0.0), "alpha must lie in"),
-    ("online-oja", put("count", RANK, 2), "rank must lie in"),
-    ("online-full", state("sparse", True), "no form for sparse rows"),
-    ("online-ada_ffd", put("count", RANK, 1), "rows of C must lie in"),
-    ("online-ada_ffd", put("lam", 0, 0.0), "descending"),
-    ("online-ada_ffd", put("scale", 0, 0.0), "scale"),
-    ("online-ada_ffd", put("delta", 0, -1.0), "delta must be positive"),
-    ("online-ada-ffd-csr", put("count", OLD, 5), "not sparse"),
-    ("online-ada-ffd-csr", put("kept_indices", 0, 99), "column index outside"),
-    ("online-ada_diag", put("squares", 0, -1.0), "negative"),
-    ("online-ada_diag", put("last", (0, 0), 1e9), "ahead of"),
+    ("online-rfd-csr", put("0.kept_indices", 0, 99), "column index outside"),
+    ("online-rfd-csr", put("0.kept_indptr", 1, 10**6), "not in order|end beyond"),
+    ("online-rfd", put("0.count", ROWS, 7), "rows since the last shrink"),
+    ("online-rfd", put("0.count", MISTAKES, 41), "mistakes"),
+    ("online-rfd-csr", put("0.count", SEEN, 99), "slots that have occurred"),
+    ("online-fd", put("0.scalar", ALPHA, 0.0), "alpha must lie in"),
+    ("online-oja", put("0.count", RANK, 2), "rank must lie in"),
+    ("online-ada_full", state("sparse", True), "no form for sparse rows"),
+    ("online-ada_ffd", put("0.count", RANK, 1), "rows of C must lie in"),
+    ("online-ada_ffd", put("0.lam", 0, 0.0), "descending"),
+    ("online-ada_ffd", put("0.scalar", SCALE, 0.0), "scale"),
+    ("online-ada_ffd", put("0.scalar", DELTA, -1.0), "delta must be positive"),
+    ("online-ada-ffd-csr", put("0.count", OLD, 5), "not sparse"),
+    ("online-ada-ffd-csr", put("0.kept_indices", 0, 99), "column index outside"),
+    ("online-ada_diag", put("0.squares", 0, -1.0), "negative"),
+    ("online-ada_diag", put("0.last", 0, 1e9), "ahead of"),
     ("online-ada_full", parameter("sketch_size", 0), "sketch_size"),
     ("completion-low-rank", put("left", (0, 0), np.nan), "finite"),
     ("completion-low-rank", state("selected_rank", 2**62), "ranks"),
@@ -191,7 +190,6 @@ SIZES = [
     ("hash-sgh", parameter("n_bases", 2**31)),
     ("online-rfd", parameter("sketch_size", 10_000)),
     ("online-oja", parameter("sketch_size", 10_000)),
-    ("online-full", parameter("sketch_size", 10**9)),
     ("online-ada_fd", parameter("sketch_size", 10_000)),
     ("completion-low-rank", parameter("rank", 2**31)),
     ("completion-alt-min", parameter("rank", 2**31)),
