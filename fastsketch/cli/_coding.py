@@ -50,13 +50,13 @@ def transform(args: Namespace) -> None:
     estimator = None if comes_once(args.model) else _saved_estimator(args)
     model = load_model(args.model) if estimator is None else estimator
     if isinstance(model, SketchHash | SketchQuantizer):
-        what, known = args.what or "codes", {"codes": _encode, "rows": _decode}
-        if what not in known:
-            raise ValueError(f"--what must be {' or '.join(known)} for a {type(model).__name__}, got {what}")
+        what, answers = args.what or "codes", {"codes": _encode, "rows": _decode}
+        if what not in answers:
+            raise ValueError(f"--what must be {' or '.join(answers)} for a {type(model).__name__}, got {what}")
         for flag, value in (("n-components", args.n_components), ("beside", args.beside)):
             if value is not None:
                 raise ValueError(f"--{flag} is not for codes")
-        known[what](args, model)
+        answers[what](args, model)
         return
     if args.factors:
         raise ValueError(f"--factors is for codes of a hash: {args.model} holds a {type(model).__name__}")

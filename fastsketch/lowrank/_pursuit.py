@@ -100,9 +100,8 @@ class Pursuit:
 
     def mean_loss(self) -> float:
         """Return the mean loss of the entries held out."""
-        known = self.path[-1], self.biases.rows, self.biases.columns_there
-        vs = self.parts.put(self._columns(self.rank))
-        known = self.loss, self.parts.together(self.us), vs, *known
+        us, vs = self.parts.together(self.us), self.parts.put(self._columns(self.rank))
+        known = self.loss, us, vs, self.path[-1], self.biases.rows, self.biases.columns_there
         value, count = self.parts.total(_held_loss, self.parts.places, *known)
         return value / count
 
@@ -179,8 +178,8 @@ class Pursuit:
                 theta = self._safe(u, there, theta, s)
         self._accept(u, v, np.append(keep * old, theta))
         known = self.state, parts.in_place, self.loss, parts.right_there
-        step = keep, theta, u, there, self.biases.rows, self.biases.columns_there
-        self._reach(parts.each(_at, parts.places, *known, *step))
+        moved = keep, theta, u, there, self.biases.rows, self.biases.columns_there
+        self._reach(parts.each(_at, parts.places, *known, *moved))
         return True
 
     def _leading_triplet(self) -> Triplet | None:

@@ -189,7 +189,7 @@ def start_sketched(
         most, cap = min(d, 2 * tau), min(d, 2 * tau)
     if sparse:
         width = min(tau, d)
-        held = AdaptiveSparseRows(
+        held: AdaptiveSparseRows | AdaptiveDenseRows = AdaptiveSparseRows(
             zeros(0),
             zeros(0, np.int32),
             zeros(cap + 1, np.int64),

@@ -10,7 +10,7 @@ scores that were given before their row was learned from, as a model in use give
 to be, and which member to listen to. Its rounds are in _kernels/online/readout.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 from typing import Annotated, Any, Generic, TypeVar
@@ -213,7 +213,8 @@ class States(Generic[S]):
         yield "", self.counted
         if self.readout is not None:
             yield "", self.readout
-        for learners, name in ((self.held, ""), (self.beside, "beside.")):
+        both: list[tuple[Sequence[LearnedState], str]] = [(self.held, ""), (self.beside, "beside.")]
+        for learners, name in both:
             for k, state in enumerate(learners):
                 yield f"{k}.{name}", state
 
@@ -325,7 +326,9 @@ class States(Generic[S]):
         Unlearned says which row was refused. The learners beside come first: they are quickly put back.
         """
         n, refused = len(sample_weight), list[tuple[int, int]]()
-        members = [(self.held, scores[0])] if not self.beside else [(self.beside, scores[1]), (self.held, scores[0])]
+        members: list[tuple[Sequence[Any], Floats]] = [(self.held, scores[0])]
+        if self.beside:
+            members.insert(0, (self.beside, scores[1]))
         for learners, of_member in members if n else ():
             for state in learners:
                 state.prepare(batch)

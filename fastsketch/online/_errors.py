@@ -69,9 +69,9 @@ class Metrics(Arrays):
         several = len(scores) > 1
         if several:
             self.auc_bins = None
-        of_classes = (np.array(signs), numbers) if several else (None, None)
+        sides, classes = (np.array(signs), numbers) if several else (None, None)
         kernel.learn(
-            self.metric_sums, self.auc_bins, scores, targets, *of_classes, weights, self.decay, self.how, is_new
+            self.metric_sums, self.auc_bins, scores, targets, sides, classes, weights, self.decay, self.how, is_new
         )
 
     # -- what they say ---------------------------------------------------------------------------------------------

@@ -254,6 +254,8 @@ def start_newton(setting: NewtonSetting, d: int, sparse: bool, zeros: Zeros = np
     common = common_fields(setting, d, sparse, zeros)
     common["scalar"][ALPHA] = common["scalar"][FLOOR] = setting.alpha0 or 0.0
     common["scalar"][FADED] = common["scalar"][TAKEN] = 1.0
+    space: MixedSpace | ShrinkingSpace
+    rows: NewtonSparseRows | NewtonDenseRows
     if setting.mixed:
         common["count"][RANK] = m
         frame = zeros((m, 3 * m)) if zeros is outline else np.eye(m, 3 * m)

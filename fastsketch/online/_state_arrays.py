@@ -60,8 +60,7 @@ class FieldMarks(NamedTuple):
     of_losses: bool
 
 
-@cache
-def fields_of(cls: Any) -> tuple[FieldMarks, ...]:
+def _fields_of(cls: Any) -> tuple[FieldMarks, ...]:
     """Return the fields of a class of arrays with their marks, from its annotations."""
     out: list[FieldMarks] = []
     for item in fields(cls):
@@ -69,6 +68,9 @@ def fields_of(cls: Any) -> tuple[FieldMarks, ...]:
         axis = -1 if SLOTS in marks else 0 if SLOT_ROWS in marks else None
         out.append(FieldMarks(item.name, axis, GROWS in marks, OF_LOSSES in marks))
     return tuple(out)
+
+
+fields_of: Callable[[Any], tuple[FieldMarks, ...]] = cache(_fields_of)
 
 
 class Arrays:
