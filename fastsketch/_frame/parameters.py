@@ -53,8 +53,8 @@ class Parameter(property):
     def __set_name__(self, owner: type, name: str) -> None:
         value = attrgetter(f"_values.{name}") if self.reads is None else methodcaller(self.reads)
         super().__init__(value, partial(_refuse_change, name))
-        if self.reads is None:  # else the class says what it shows
-            self.__doc__ = f"The parameter {name}, as it was given."
+        # the class says what an attribute shows that is more than its parameter
+        self.__doc__ = f"The parameter {name}, as it was given." if self.reads is None else None
 
 
 def _refuse_change(name: str, instance: Any, value: Any) -> None:
