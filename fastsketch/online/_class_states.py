@@ -326,7 +326,7 @@ class States(Generic[S]):
         Unlearned says which row was refused. The learners beside come first: they are quickly put back.
         """
         n, refused = len(sample_weight), list[tuple[int, int]]()
-        members: list[tuple[Sequence[Any], Floats]] = [(self.held, scores[0])]
+        members: list[tuple[Sequence[LearnedState], Floats]] = [(self.held, scores[0])]
         if self.beside:
             members.insert(0, (self.beside, scores[1]))
         for learners, of_member in members if n else ():
