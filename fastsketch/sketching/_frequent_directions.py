@@ -180,11 +180,13 @@ class FrequentDirections(SecondReads):
         certain, before = (self._certain_high, self._estimates), engine.n_rows
         try:
             self._certain_high = self._estimates = None
-            return updated(engine, rows, weights)
+            # in its place at once: an interrupt behind this line would find what was certain gone and no row learned
+            self._engine = engine = updated(engine, rows, weights)
         except BaseException:
             if engine.n_rows == before:
                 self._certain_high, self._estimates = certain
             raise
+        return engine
 
     @changes
     def fade(self, factor: float) -> Self:
