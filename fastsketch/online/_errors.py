@@ -9,7 +9,9 @@ learn from what comes; they take over when a rise is certain and they have erred
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from math import frexp, inf, log, sqrt
+from operator import add
 from typing import Annotated, Any, TypedDict
 
 import numpy as np
@@ -207,11 +209,11 @@ class DriftWatch(Arrays):
     def add(self, errors: Floats, theirs: Floats | None, sizes: Floats | None) -> None:
         """Add the errors of rows of one block, and those of the new states; `sizes` of residuals, for real targets."""
         sums, counts = self.drift_sums, self.drift_counts
-        # one after the other, so that a split into batches changes no bit
+        # one after the other, so that a split into batches changes no bit; sum() compensates from Python 3.12 on
         since = None if theirs is None else errors
         for entry, values in ((BLOCK, errors), (OLD, since), (NEW, theirs), (LATELY, sizes)):
             if values is not None:
-                sums[entry] = sum(values.tolist(), float(sums[entry]))
+                sums[entry] = reduce(add, values.tolist(), float(sums[entry]))
         counts[IN_BLOCK] += len(errors)
         if sizes is not None and counts[IN_BLOCK] == CHECK:
             sums[RESIDUALS] += sums[LATELY]

@@ -82,6 +82,7 @@ def _key(key: str | None, is_layer: Callable[[str], bool]) -> str:
 
 def _names(file: Any, key: str, path: Path, max_unpacked: int | None) -> tuple[str, ...] | None:
     """Return names of the variables, for matrices that have a column for each."""
+    h5py = needs("h5py", ".h5ad files")
     home = "raw/var" if key.startswith("raw/") else "var"
     if key != "X" and not key.startswith(("layers/", "raw/")):
         return None
@@ -92,6 +93,8 @@ def _names(file: Any, key: str, path: Path, max_unpacked: int | None) -> tuple[s
     index = index.decode() if isinstance(index, bytes) else str(index)
     if within(table, index, path) is None:
         return None
+    if isinstance(within(table, index, path), h5py.Group):  # strings that may be missing: values beside a mask
+        table, index = table[index], "values"
     names = dataset(table, index, path)
     n_bytes = names.size * max(8, names.dtype.itemsize)
     check_held(n_bytes, path.stat().st_size, max_unpacked, f"{path}, {names.name}")

@@ -274,6 +274,20 @@ def test_annotated_matrices(cells, x, anndata, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore")
+def test_names_that_may_be_missing(cells, tmp_path):
+    """AnnData 0.13 writes names as a group: values beside a mask."""
+    h5py = pytest.importorskip("h5py")
+    path = tmp_path / "x.h5ad"
+    cells.write_h5ad(path)
+    with h5py.File(path, "a") as file:
+        index = file["var"].attrs["_index"]
+        del file["var"][index]
+        names = file["var"].create_group(index)
+        names["values"], names["mask"] = list("abcdefg"), np.zeros(7, bool)
+    assert open_rows(path).feature_names == tuple("abcdefg")
+
+
+@pytest.mark.filterwarnings("ignore")
 def test_matrices_by_columns_are_refused(anndata, x, tmp_path):
     anndata.AnnData(sp.csc_array(x)).write_h5ad(tmp_path / "x.h5ad")
     with pytest.raises(SourceError, match=r"stored by columns \(CSC\).*tocsr"):
