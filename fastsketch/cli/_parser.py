@@ -41,8 +41,8 @@ def run(args: Namespace) -> int:
 def parser_of(name: str) -> Parser:
     """Return the parser of a verb."""
     verb = VERBS[name]
-    about, _, examples = (verb.declare.__doc__ or "").partition("Examples\n    --------\n")
-    lines = ["examples:", *map(str.strip, examples.split("\n")[:-1])]
+    about, _, examples = (verb.declare.__doc__ or "").partition("Examples\n")  # indented before Python 3.13
+    lines = ["examples:", *map(str.strip, examples.strip().split("\n")[1:])]
     parser = Parser(
         prog=f"fastsketch {name}",
         description=" ".join(about.split()),

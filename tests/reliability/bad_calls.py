@@ -19,6 +19,7 @@ import tempfile
 import traceback
 import warnings
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -152,7 +153,7 @@ GOOD = {
     # torch
     "params": lambda: [_tensor()],
     "param_group": lambda: {"params": [_tensor()]},
-    "state_dict": lambda: _learned(_optimizers()[0]).state_dict(),
+    "state_dict": lambda: _learned(import_module("fastsketch.torch").AdaFFD).state_dict(),
     # the reference
     "d": lambda: 6,
     "gram": lambda: np.eye(D),
@@ -288,12 +289,6 @@ def _has_pairs(name):
 
 
 # -- who is called ---------------------------------------------------------------------------------------------------
-def _optimizers():
-    import fastsketch.torch
-
-    return fastsketch.torch.AdaFFD, fastsketch.torch.AdaFD
-
-
 def _tensor():
     import torch
 
@@ -305,7 +300,7 @@ def _tensor():
 @cache
 def _learned(cls):
     """An object of a class that has learned something; not to be changed."""
-    if cls in _optimizers():
+    if cls.__module__.startswith("fastsketch.torch"):
         out = cls([_tensor()])
         out.step()
         return out
