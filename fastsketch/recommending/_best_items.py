@@ -6,9 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch._core.threads import one_blas_thread
-from fastsketch._core.validation import in_place
-from fastsketch.recommending._item_events import owners
-from fastsketch.recommending._item_weights import ItemWeights, best_of
+from fastsketch.recommending._item_weights import ItemWeights, best_of, entries
+from fastsketch.recommending.ranking._splits import owners
 
 # Rows whose own items are ranked beside the others at a time: few, as one row of many items makes the array wide.
 BATCH = 256
@@ -51,11 +50,6 @@ class Limits(NamedTuple):
     exclude: Any  # CSR (k, items) or None
 
 
-def entries(matrix: Any, line: NDArray[np.int64] | None = None) -> tuple[Any, ...]:
-    """Return a CSR matrix as the kernel leaves its items out; `line`: the rows that it is for, if others."""
-    return in_place(matrix.indptr, np.int64), in_place(matrix.indices, np.int32), line
-
-
 def recommend(
     weights: ItemWeights, events: Any, n: int, limits: Limits, *, popularity: NDArray[np.float64], exclude_seen: bool
 ) -> Recommendations:
@@ -69,8 +63,10 @@ def recommend(
     if not exclude_seen:
         for start in range(0, len(items), BATCH):
             part = slice(start, start + BATCH)
-            own = _of_own_items(weights, events[part], projected[part], limits, part)
-            items[part], scores[part] = _merged((items[part], scores[part]), own, n)
+            own_items, own_scores = _of_own_items(weights, events[part], projected[part], limits, part)
+            both, values = np.hstack([items[part], own_items]), np.hstack([scores[part], own_scores])
+            order = np.lexsort((both, -values), axis=1)[:, :n]
+            items[part], scores[part] = np.take_along_axis(both, order, 1), np.take_along_axis(values, order, 1)
     if silent.any():
         line = np.flatnonzero(silent)
         open_popularity = np.where(limits.open_items, popularity, np.nan)
@@ -109,12 +105,6 @@ def _of_own_items(weights: ItemWeights, events: Any, projected: Any, limits: Lim
     place = np.arange(len(held)) - events.indptr[owner]
     items[owner[free], place[free]], scores[owner[free], place[free]] = held[free], z[free]
     return items, scores
-
-
-def _merged(one: Any, two: Any, n: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    items, scores = (np.concatenate(pair, axis=1) for pair in zip(one, two, strict=True))
-    order = np.lexsort((items, -scores), axis=1)[:, :n]
-    return np.take_along_axis(items, order, 1), np.take_along_axis(scores, order, 1)
 
 
 def similar(weights: ItemWeights, chosen: NDArray[np.int64], n: int, open_items: NDArray[np.bool_]) -> Recommendations:

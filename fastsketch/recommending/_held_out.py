@@ -7,15 +7,14 @@ stream with the same seed choose apart.
 
 import heapq
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch._core.random import Key, raw_numbers
 from fastsketch.data.files import _checks as checks
-from fastsketch.recommending._item_events import owners
-from fastsketch.recommending.ranking._splits import Split, parted
+from fastsketch.recommending.ranking._splits import Split, first_of_rows, owners, parted
 
 Keys = NDArray[np.uint64]
 
@@ -39,10 +38,6 @@ class HeldOut:
         """Return users start to stop - 1 in the order of keys."""
         return HeldOut(self.rows[start:stop], self.weight[start:stop], self.key[start:stop], self.came[start:stop])
 
-    def faded(self, factor: float) -> "HeldOut":
-        """Return the same users with weights times a factor."""
-        return replace(self, weight=self.weight * factor)
-
     def aged(self, decay: float, n_rows: int) -> "HeldOut":
         """Return the same users with the weights that they have after n_rows rows, as if they had come in the last."""
         age = n_rows - 1 - self.came
@@ -50,21 +45,10 @@ class HeldOut:
 
     def with_items(self, places: NDArray[np.int64], width: int) -> "HeldOut":
         """Return the same users with their items at other places."""
-        from scipy.sparse import csr_array
-
-        rows = self.rows
-        indices = places[rows.indices].astype(np.int32)
-        moved: Any = csr_array((rows.data.copy(), indices, rows.indptr.copy()), shape=(len(self), width))
+        rows, indices = self.rows, places[self.rows.indices].astype(np.int32)
+        moved: Any = type(rows)((rows.data.copy(), indices, rows.indptr.copy()), shape=(len(self), width))
         moved.sort_indices()
         return replace(self, rows=moved)
-
-
-class ReservoirUpdate(NamedTuple):
-    """Reservoir after a batch, and the rows that go to the sketch."""
-
-    held: HeldOut
-    rows: Any  # CSR: what is for the sketch now, in order
-    weight: NDArray[np.float64]
 
 
 def empty(n_items: int, dtype: np.dtype[Any]) -> HeldOut:
@@ -81,11 +65,13 @@ def empty_rows(n_items: int, dtype: np.dtype[Any], n_rows: int = 1) -> Any:
 
 def offer(
     held: HeldOut, rows: Any, weight: NDArray[np.float64], *, size: int, first: int, seed: int, decay: float
-) -> ReservoirUpdate:
-    """Offer rows `first`, `first` + 1, ... of a stream, CSR (k, items).
+) -> tuple[HeldOut, Any, NDArray[np.float64]]:
+    """Offer rows `first`, `first` + 1, ... of a stream, CSR (k, items); (reservoir, rows for the sketch, weights).
 
     With decay < 1 the sketch gets one row for each that comes, be it without items: this is what ages it.
     """
+    from scipy.sparse import vstack
+
     k, r = int(rows.shape[0]), len(held)
     key = keys_of(rows, first, seed)
     able = (np.diff(rows.indptr) >= 2) & (weight > 0)
@@ -107,36 +93,19 @@ def offer(
                 given[i] = -1
             elif entry > heap[0]:
                 given[i] = heapq.heappushpop(heap, entry)[1]
-    if not (given == r + np.arange(k)).all():
-        kept = np.array([place for _, place in heap] or range(r), np.int64)
-        return _moved(held, rows, weight, key, given, kept, first, decay)
-    return ReservoirUpdate(held, rows, weight)
-
-
-def _moved(
-    held: HeldOut,
-    rows: Any,
-    weight: NDArray[np.float64],
-    key: Keys,
-    given: NDArray[Any],
-    kept: NDArray[np.int64],
-    first: int,
-    decay: float,
-) -> ReservoirUpdate:
-    from scipy.sparse import vstack
-
-    k, r = int(rows.shape[0]), len(held)
+    if (given == r + np.arange(k)).all():
+        return held, rows, weight
+    kept = np.array([place for _, place in heap] or range(r), np.int64)
     every: Any = vstack([held.rows, rows, empty_rows(rows.shape[1], rows.dtype)], format="csr")
     came = np.concatenate([held.came, first + np.arange(k), [0]])
     weights = np.concatenate([held.weight, weight, [1.0]])
     at = np.flatnonzero((given >= 0) | (decay < 1.0))
     source = np.where(given[at] >= 0, given[at], r + k)
     age = np.where(source == r + k, 0, first + at - came[source])
-    keys = np.concatenate([held.key, key])[kept]
-    order = np.argsort(keys, kind="stable")
-    kept, keys = kept[order], keys[order]
-    left = HeldOut(every[kept], weights[kept], keys, came[kept])
-    return ReservoirUpdate(left, every[source], weights[source] * decay**age)
+    keys = np.concatenate([held.key, key])
+    kept = kept[np.argsort(keys[kept], kind="stable")]
+    left = HeldOut(every[kept], weights[kept], keys[kept], came[kept])
+    return left, every[source], weights[source] * decay**age
 
 
 def merge(one: HeldOut, two: HeldOut, size: int, *, came: int) -> tuple[HeldOut, HeldOut]:
@@ -192,15 +161,10 @@ def mixed(values: Keys) -> Keys:
 # -- shown and hidden --------------------------------------------------------------------------------------------------
 def split_items(held: HeldOut, share: float) -> Split:
     """Split into (shown, hidden) CSR: of every user a share of the items, at least one and not all, is hidden."""
-    rows = held.rows
-    length = np.diff(rows.indptr)
-    owner = owners(rows)
+    rows, owner = held.rows, owners(held.rows)
     lot = mixed(rows.indices.astype(np.uint64) ^ held.key[owner])
-    order = np.lexsort((lot, owner))
-    rank = np.empty(len(order), np.int64)
-    rank[order] = np.arange(len(order)) - np.repeat(rows.indptr[:-1], length)
-    hide = rank < np.clip(np.rint(share * length), 1, length - 1)[owner]
-    return parted(rows, hide)
+    length = np.diff(rows.indptr)
+    return parted(rows, first_of_rows(rows, lot, np.clip(np.rint(share * length), 1, length - 1)))
 
 
 # -- state -------------------------------------------------------------------------------------------------------------
@@ -209,14 +173,8 @@ NAMES = ("held_indptr", "held_indices", "held_data", "held_weight", "held_key", 
 
 def arrays_of(held: HeldOut) -> dict[str, NDArray[Any]]:
     """Return the arrays of a reservoir by name, for a file."""
-    rows = held.rows
-    return dict(
-        zip(
-            NAMES,
-            (rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data, held.weight, held.key, held.came),
-            strict=True,
-        )
-    )
+    indptr, indices = held.rows.indptr.astype(np.int64), held.rows.indices.astype(np.int32)
+    return dict(zip(NAMES, (indptr, indices, held.rows.data, held.weight, held.key, held.came), strict=True))
 
 
 def from_arrays(arrays: checks.Arrays, n_items: int) -> HeldOut:
@@ -229,16 +187,15 @@ def from_arrays(arrays: checks.Arrays, n_items: int) -> HeldOut:
 
 def validate(arrays: checks.Arrays, n_items: int, *, size: int, n_rows: int, dtype: np.dtype[Any]) -> None:
     """Raise ValueError unless ``offer`` could have made this of n_rows rows."""
-    r, stored = len(checks.array_of(arrays, "held_key", arrays["held_key"].shape[:1], np.uint64)), 0
+    key = checks.array_of(arrays, "held_key", arrays["held_key"].shape[:1], np.uint64)
+    r, stored = len(key), len(arrays["held_data"])
     checks.number_within(r, "users held out", 0, min(size, n_rows))
-    key = arrays["held_key"]
     if (key[1:] < key[:-1]).any():
         raise ValueError("the keys of the users held out are not in order")
     checks.not_negative(arrays, "held_weight", (r,))
     came = checks.array_of(arrays, "held_came", (r,), np.int64)
     if r and not 0 <= came.min() <= came.max() < n_rows:
         raise ValueError(f"array 'held_came' must lie in [0, {n_rows}), got {came.min()} and {came.max()}")
-    stored = len(arrays["held_data"])
     data = checks.finite(arrays, "held_data", (stored,), dtype)
     if stored and data.min() <= 0:
         raise ValueError(f"array 'held_data' must be positive, got {data.min()}")

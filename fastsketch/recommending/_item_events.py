@@ -8,15 +8,16 @@ Items that come by ids may grow in number; answers to questions by ids are ids.
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from fastsketch._core.validation import Rows, as_rows, is_sparse, no_mask
-from fastsketch.data.files import _checks as checks
-from fastsketch.data.names._id_map import IdMap, array_names, as_id_map, no_ids, read_ids, taken
+from fastsketch._core.sparse import as_csr
+from fastsketch._core.validation import Rows, as_rows, as_subset, is_sparse
+from fastsketch.data.names._id_map import IdMap, as_id_map, taken
 from fastsketch.data.names._triples import Triples, as_triples, pair_of, placed
+from fastsketch.recommending.ranking._splits import owners
 
 # Powers of a decay are undone up to this factor.
 MOST_UNDONE = 1e12
@@ -58,24 +59,10 @@ def _refuse(csr: Any, data: NDArray[Any], name: str, most: float) -> None:
 
 
 def as_items(values: ArrayLike, n_items: int, name: str) -> NDArray[np.int64]:
-    """Return a vector of items in [0, n_items); an IndexError names those unknown."""
+    """Return a vector of items in [0, n_items); an IndexError names those outside."""
     out: NDArray[Any] = np.atleast_1d(np.asarray(values))
-    if out.size == 0:
-        return np.zeros(0, np.int64)
-    if out.dtype.kind not in "iu":
-        raise TypeError(f"{name} must be integers, got dtype {out.dtype}{no_mask(out)}")
-    if out.ndim != 1:
-        raise ValueError(f"{name} must be a vector, got shape {out.shape}")
-    unknown = np.unique(out[(out < 0) | (out >= n_items)])
-    if unknown.size:
-        listed = ", ".join(map(str, unknown[:5])) + (", ..." if unknown.size > 5 else "")
-        raise IndexError(f"{name} must lie in [0, {n_items}), got the unknown {listed}")
+    as_subset(out, n_items, name)
     return out.astype(np.int64)
-
-
-def owners(csr: Any) -> NDArray[np.int64]:
-    """Return the row of every stored entry of a CSR matrix, (nnz,)."""
-    return np.repeat(np.arange(int(csr.shape[0])), np.diff(csr.indptr))
 
 
 def row_squares(events: Any) -> NDArray[np.float64]:
@@ -124,31 +111,8 @@ def decayed(decay: float, n_rows: int) -> float:
 
 
 # -- tables by ids -----------------------------------------------------------------------------------------------------
-# Of the ids of items, in files.
+# What messages and files call the ids of items.
 ITEM_IDS = "item_ids"
-
-
-class TableBatch(NamedTuple):
-    """Events of some users."""
-
-    events: Any  # CSR (k, items)
-    ids: IdMap  # of the items, new ones at the end
-
-
-def batch_of(
-    table: Triples, known: IdMap | None, n_items: int | None, dtype: DTypeLike, *, item_ids: Any
-) -> TableBatch | None:
-    """Return a table as rows for a model of n_items items (None: no rows yet); None of a table without lines."""
-    if item_ids is not None:
-        raise ValueError("item_ids is for matrices: rows are a table, which has ids")
-    if n_items is not None and known is None:
-        raise ValueError(
-            "rows are a table, and the model has seen a matrix without ids: begin with item_ids, or with a table"
-        )
-    if len(table) == 0:
-        return None
-    ids, places = (no_ids() if known is None else known).extended(table.item_ids, "items")
-    return TableBatch(_rows_of(table, places, len(ids), dtype), ids)
 
 
 def ids_of_matrix(rows: Any, item_ids: Any, known: IdMap | None, n_items: int | None) -> IdMap:
@@ -180,7 +144,7 @@ def events_of(
         return as_events(rows, n_items, np.dtype(dtype), name), None
     if known is None:
         raise ValueError(f"{name} are a table, and the model was given no ids of items")
-    return _rows_of(table, known.places(table.item_ids, "items"), n_items, dtype), table.user_ids
+    return rows_of_table(table, known.places(table.item_ids, "items"), n_items, dtype), table.user_ids
 
 
 def _are_names(rows: Any) -> bool:
@@ -190,7 +154,8 @@ def _are_names(rows: Any) -> bool:
     return len(given) > 0 and isinstance(given[0], str)
 
 
-def _rows_of(table: Triples, places: NDArray[np.int64], n_items: int, dtype: DTypeLike) -> Any:
+def rows_of_table(table: Triples, places: NDArray[np.int64], n_items: int, dtype: DTypeLike) -> Any:
+    """Return the events of a table as CSR (users, items), its items at these places; errors name ids."""
     values = table.values
     if values is not None and len(values) and values.min() < 0:
         line = int(np.argmax(values < 0))
@@ -207,15 +172,21 @@ def _rows_of(table: Triples, places: NDArray[np.int64], n_items: int, dtype: DTy
         raise ValueError(str(error).replace(entry[0], pair)) from None
 
 
-def left_out(exclude: Any, users: IdMap | None, known: IdMap | None) -> Any:
-    """Return CSR (users, items) of a table of what must not be recommended; `exclude` itself if it is a matrix."""
-    table = None if exclude is None else as_triples(exclude, None, "exclude")
-    if table is None:
-        return exclude
-    if users is None or known is None:
-        raise ValueError("exclude is a table: rows must be one too, whose users it names")
-    shape = len(users), len(known)
-    return placed(table, users.places(table.user_ids, "users"), known.places(table.item_ids, "items"), shape)
+def left_out(exclude: Any, users: IdMap | None, known: IdMap | None, shape: tuple[int, int]) -> Any:
+    """Return CSR (users, items) of what must not be recommended, a matrix or a table; None for None."""
+    if exclude is None:
+        return None
+    table = as_triples(exclude, None, "exclude")
+    if table is not None:
+        if users is None or known is None:
+            raise ValueError("exclude is a table: rows must be one too, whose users it names")
+        return placed(table, users.places(table.user_ids, "users"), known.places(table.item_ids, "items"), shape)
+    if not is_sparse(exclude):
+        raise TypeError(f"exclude must be a scipy.sparse matrix, got {type(exclude).__name__}")
+    out = as_csr(exclude, "exclude")
+    if out.shape != shape:
+        raise ValueError(f"exclude must have the shape of rows, {shape}, got {out.shape}")
+    return out
 
 
 def items_of(values: Any, known: IdMap | None, n_items: int, name: str) -> NDArray[np.int64]:
@@ -226,29 +197,6 @@ def items_of(values: Any, known: IdMap | None, n_items: int, name: str) -> NDArr
 def named(items: NDArray[np.int64], known: IdMap | None) -> NDArray[Any]:
     """Return the ids of items, or the items themselves if they have no ids."""
     return items if known is None else taken(known, items)
-
-
-# -- more items --------------------------------------------------------------------------------------------------------
-def widened(squares: NDArray[np.float64], places: NDArray[np.int64], width: int) -> NDArray[np.float64]:
-    """Move figures of items to other places, with 0 for those between."""
-    out = np.zeros(width)
-    out[places] = squares
-    return out
-
-
-# -- files -------------------------------------------------------------------------------------------------------------
-def ids_of_file(arrays: checks.Arrays, kind: Any, n_items: int) -> IdMap:
-    """Return the ids of n_items items out of a stranger's file; raise ValueError if they are inconsistent."""
-    ids = read_ids(arrays, ITEM_IDS, kind)
-    if len(ids) != n_items:
-        raise ValueError(f"there are {len(ids)} ids of {n_items} items")
-    return ids
-
-
-def without_ids(arrays: checks.Arrays, state: Any) -> dict[str, NDArray[Any]]:
-    """Return the arrays of a file without those of ids."""
-    own = array_names(ITEM_IDS) if "ids" in state else ()
-    return {name: array for name, array in arrays.items() if name not in own}
 
 
 def set_item_ids(model: Any, ids: Any) -> None:

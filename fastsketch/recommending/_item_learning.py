@@ -3,6 +3,7 @@
 # pyright: reportPrivateUsage=false
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
@@ -16,7 +17,7 @@ from fastsketch._frame.parameters import choice, float_dtype, integer, real, see
 from fastsketch._kernels.guard import changes
 from fastsketch.data.files import _checks as checks
 from fastsketch.data.names._events import ColumnNames
-from fastsketch.data.names._id_map import IdMap, arrays_of, own_ids
+from fastsketch.data.names._id_map import IdMap, array_names, arrays_of, no_ids, own_ids, read_ids
 from fastsketch.data.names._triples import Table, as_triples
 from fastsketch.recommending import _held_out as held_out
 from fastsketch.recommending._held_out import HeldOut
@@ -24,15 +25,12 @@ from fastsketch.recommending._item_events import (
     ITEM_IDS,
     MOST,
     as_events,
-    batch_of,
     column_squares,
     decayed,
-    ids_of_file,
     ids_of_matrix,
     row_squares,
+    rows_of_table,
     undone,
-    widened,
-    without_ids,
 )
 from fastsketch.recommending._item_weights import (
     FIRST,
@@ -165,9 +163,15 @@ class ItemLearner(MergeableModel, abstract=True):
             self._take_rows(rows, sample_weight)
             self._ids = self._ids if given is None else given
             return self
-        batch = batch_of(table, self._ids, self.n_features, self._dtype, item_ids=item_ids)
-        if batch is not None:
-            self._learn(batch.events, batch.ids, sample_weight)
+        if item_ids is not None:
+            raise ValueError("item_ids is for matrices: rows are a table, which has ids")
+        if self.n_features is not None and self._ids is None:
+            raise ValueError(
+                "rows are a table, and the model has seen a matrix without ids: begin with item_ids, or with a table"
+            )
+        if len(table):
+            ids, places = (self._ids or no_ids()).extended(table.item_ids, "items")
+            self._learn(rows_of_table(table, places, len(ids), self._dtype), ids, sample_weight)
         return self
 
     def _update(self, rows: Any, sample_weight: Any) -> None:
@@ -176,21 +180,24 @@ class ItemLearner(MergeableModel, abstract=True):
     def _learn(self, events: Any, ids: IdMap | None, sample_weight: Any) -> None:
         """Learn from rows in the items of these ids, which are those of the model, and perhaps more."""
         k, n_items = events.shape
-        sketch, known, held = self._of_width(n_items)
-        weights = self._row_weights(events, as_weights(sample_weight, k))
-        squares = column_squares(events, weights, self.decay, first=self._n, before=known)
-        held = held_out.empty(n_items, self._dtype) if held is None else held
+        width = self.n_features or n_items
+        now = self if n_items == width else self._placed(np.arange(width), n_items)
+        sketch, weights = now._sketch, self._row_weights(events, as_weights(sample_weight, k))
+        squares = column_squares(events, weights, self.decay, first=self._n, before=now._squares)
+        held = held_out.empty(n_items, self._dtype) if now._held is None else now._held
         size = self.reservoir_size if self.ridge is None else 0
-        taken = held_out.offer(held, events, weights, size=size, first=self._n, seed=self.seed, decay=self.decay)
-        given, learned = taken.rows.shape[0], sketch.n_rows + taken.rows.shape[0]
+        held, rows, weights = held_out.offer(
+            held, events, weights, size=size, first=self._n, seed=self.seed, decay=self.decay
+        )
+        learned = sketch.n_rows + rows.shape[0]
         before = self._n, self._squares, self._held, self._last, self._sketch, self._ids, self._feature_names
         try:
             # first of all, so that nothing is left to be done when the sketch has learned
-            self._n, self._squares, self._held, self._last = self._n + k, squares, taken.held, None
+            self._n, self._squares, self._held, self._last = self._n + k, squares, held, None
             self._sketch, self._ids = sketch, ids
             self._drop_names(n_items)
-            if given:
-                sketch.update(taken.rows, taken.weight)
+            if rows.shape[0]:
+                sketch.update(rows, weights)
         except BaseException:
             if sketch.n_rows != learned:  # it has refused them, or was interrupted
                 self._n, self._squares, self._held, self._last, self._sketch, self._ids, self._feature_names = before
@@ -200,15 +207,6 @@ class ItemLearner(MergeableModel, abstract=True):
         """Drop the names of items if some have come by their ids, without names."""
         if self._feature_names is not None and len(self._feature_names) != n_items:
             self._feature_names = None
-
-    def _of_width(self, n_items: int) -> tuple[FrequentDirections, NDArray[np.float64] | None, HeldOut | None]:
-        """Return (sketch, squares, users held out) for n_items items: copies if there are more than before."""
-        squares, held = self._squares, self._held
-        if squares is None or held is None or n_items == len(squares):
-            return self._sketch, squares, held
-        same = np.arange(len(squares))
-        sketch = with_columns(self._sketch, same, n_items)
-        return sketch, widened(squares, same, n_items), held.with_items(same, n_items)
 
     def _row_weights(self, events: Any, given: NDArray[np.float64] | None) -> NDArray[np.float64]:
         squares = row_squares(events)
@@ -246,7 +244,8 @@ class ItemLearner(MergeableModel, abstract=True):
         factor = as_real(factor, "factor", 0.0, 1.0, low_open=True)
         if self._squares is None or self._held is None:
             return self
-        squares, held, engine = self._squares * factor, self._held.faded(factor), self._sketch._engine
+        squares, held = self._squares * factor, replace(self._held, weight=self._held.weight * factor)
+        engine = self._sketch._engine
         try:
             self._sketch.fade(factor)
         finally:
@@ -273,7 +272,7 @@ class ItemLearner(MergeableModel, abstract=True):
         ids, mine, theirs = self._ids, self, other
         if ids is not None and other._ids is not None and ids != other._ids:
             ids, places = ids.extended(other._ids, "items")
-            mine, theirs = self._placed(np.arange(len(self._ids or ())), len(ids)), other._placed(places, len(ids))
+            mine, theirs = self._placed(np.arange(self.n_features or 0), len(ids)), other._placed(places, len(ids))
         n = self._n + other._n
         squares = (mine._known_squares() + theirs._known_squares()) / decayed(self.decay, n)
         held, rest = held_out.merge(mine._known_held(), theirs._known_held(), self.reservoir_size, came=n - 1)
@@ -288,8 +287,9 @@ class ItemLearner(MergeableModel, abstract=True):
         """Return a model of the same rows with its items at other places, without ids."""
         out = type(self)(**self.parameters)
         out._n, out._sketch = self._n, with_columns(self._sketch, places, width)
-        out._squares = None if self._squares is None else widened(self._squares, places, width)
-        out._held = self._known_held().with_items(places, width)
+        if self._squares is not None and self._held is not None:
+            out._squares, out._held = np.zeros(width), self._held.with_items(places, width)
+            out._squares[places] = self._squares
         return out
 
     def _eat(self, sketch: FrequentDirections, users: HeldOut) -> None:
@@ -312,8 +312,8 @@ class ItemLearner(MergeableModel, abstract=True):
         return self._squares * decayed(self.decay, self._n)
 
     def _known_held(self) -> HeldOut:
-        if self._held is None:
-            raise ValueError("the model has seen no rows: call update first")
+        """Return the users held out with the weights that they have now, once rows have been seen."""
+        assert self._held is not None
         return self._held.aged(self.decay, self._n)
 
     def _fitted(self) -> FittedItems:
@@ -387,7 +387,8 @@ class ItemLearner(MergeableModel, abstract=True):
         if not arrays:
             checks.number_within(n, "n_rows", 0, 0)
             return
-        rest = without_ids(arrays, state)
+        of_ids = array_names(ITEM_IDS) if "ids" in state else ()
+        rest = {name: array for name, array in arrays.items() if name not in of_ids}
         own = {name: array for name, array in rest.items() if not name.startswith(OF_SKETCH)}
         checks.only(own, "squares", *held_out.NAMES)
         d = arrays["squares"].size
@@ -401,7 +402,9 @@ class ItemLearner(MergeableModel, abstract=True):
         size = self.reservoir_size if self.ridge is None else 0
         held_out.validate(own, d, size=size, n_rows=n, dtype=self._dtype)
         self._empty_sketch()._validate(state["sketch"], _of_sketch(rest))
-        self._ids = ids_of_file(arrays, state["ids"], d) if "ids" in state else None
+        self._ids = read_ids(arrays, ITEM_IDS, state["ids"]) if "ids" in state else None
+        if self._ids is not None and len(self._ids) != d:
+            raise ValueError(f"there are {len(self._ids)} ids of {d} items")
 
     def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
         ids = self._ids  # those that have been validated

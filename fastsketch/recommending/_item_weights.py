@@ -24,8 +24,8 @@ from fastsketch._core.threads import one_blas_thread
 from fastsketch._core.validation import in_place
 from fastsketch._kernels.linalg.best import best_columns
 from fastsketch._kernels.recommending import items as kernel
-from fastsketch.recommending._item_events import owners
 from fastsketch.recommending.ranking import ndcg_at
+from fastsketch.recommending.ranking._splits import owners
 from fastsketch.sketching._by_feature import reads_by_feature
 from fastsketch.sketching._engines import AnyEngine, SparseEngine
 
@@ -44,18 +44,13 @@ class GramModel(NamedTuple):
     lost: Matrix  # (items,)
     unit: float
 
-    @property
-    def n_items(self) -> int:
-        """Return the number of items."""
-        return len(self.z)
-
 
 def read(engine: AnyEngine, squares: Matrix) -> GramModel:
     """Read a clone of an engine, which is used up; `squares` (items,) of all columns, in units of the rows."""
     shrinkage = engine.shrinkage
     z = item_matrix(engine)
     removed = max(shrinkage, engine.shrinkage)
-    values, vectors = eigh(gram_of(z))
+    values, vectors = np.linalg.eigh(gram_of(z))
     real = values > values.max(initial=0.0) * len(values) * np.finfo(z.dtype).eps
     values, vectors = values[real], vectors[:, real]
     # a direction of this length is all noise, and the others hold as much of it: what one shrink of FD would take
@@ -63,7 +58,8 @@ def read(engine: AnyEngine, squares: Matrix) -> GramModel:
     root = vectors * np.sqrt(np.maximum(1.0 - level / values, 0.0))
     root = np.ascontiguousarray(root[:, values > level])
     unit = ldexp(1.0, engine.exponent) ** 2
-    return GramModel(z, root, lost_of(z, root, squares / unit), unit)
+    held = quadratic(z, root.astype(z.dtype), squared=True)
+    return GramModel(z, root, np.maximum(squares / unit - held, 0.0), unit)
 
 
 def item_matrix(engine: AnyEngine) -> NDArray[Any]:
@@ -89,20 +85,14 @@ def gram_of(z: NDArray[Any], diagonal: Matrix | None = None) -> Matrix:
     return (out + out.T) / 2
 
 
-def eigh(matrix: Matrix) -> tuple[Matrix, Matrix]:
-    """Compute eigenvalues and eigenvectors of a small symmetric matrix."""
-    return np.linalg.eigh(matrix)
-
-
-def lost_of(z: NDArray[Any], root: Matrix, squares: Matrix) -> Matrix:
-    """Compute what a model of X'X lacks of the squares of the columns (items,), not below zero."""
-    out, root = np.empty(len(z)), root.astype(z.dtype)
+def quadratic(z: NDArray[Any], turn: NDArray[Any], *, squared: bool = False) -> Matrix:
+    """Compute Z_j' turn Z_j of every item (items,), or (`squared`) |Z_j' turn|^2."""
+    out = np.empty(len(z))
     for start in range(0, len(z), BLOCK):
-        part = slice(start, start + BLOCK)
-        # |Z root|^2 of every item
-        here = z[part] @ root
-        out[part] = squares[part] - np.einsum("ij,ij->i", here, here)
-    return np.maximum(out, 0.0, out=out)
+        own = z[start : start + BLOCK]
+        turned = own @ turn
+        out[start : start + BLOCK] = np.einsum("ij,ij->i", turned, turned if squared else own)
+    return out
 
 
 # -- item weights ------------------------------------------------------------------------------------------------------
@@ -117,6 +107,11 @@ def best_of(left: NDArray[Any], right: NDArray[Any], n: int, **options: Any) -> 
     items, values = np.empty((len(left), n), np.int64), np.empty((len(left), n))
     best_columns(left, right, items, values, **options)
     return items, values
+
+
+def entries(matrix: Any, line: NDArray[np.int64] | None = None) -> tuple[Any, ...]:
+    """Return a CSR matrix as the kernels read it; `line`: the rows whose items it leaves out, if others."""
+    return in_place(matrix.indptr, np.int64), in_place(matrix.indices, np.int32), line
 
 
 class ItemWeights(NamedTuple):
@@ -134,13 +129,12 @@ class ItemWeights(NamedTuple):
 
     def projected(self, rows: Any) -> NDArray[Any]:
         """Compute X D^-1 Z M (k, t) of CSR rows X (k, items): scores are its products with Z, times gain."""
-        indptr, indices = in_place(rows.indptr, np.int64), in_place(rows.indices, np.int32)
+        indptr, indices, _ = entries(rows)
         return kernel.project(indptr, indices, rows.data * self.given[indices], self.z, self.inner)
 
     def scores(self, rows: Any) -> NDArray[Any]:
         """Compute the scores (k, items) of CSR rows: column j sums what all items of the row but j contribute."""
-        out = np.empty((rows.shape[0], self.n_items), self.z.dtype)
-        kernel.scores(self.projected(rows), self.z, out, self.gain)
+        out = kernel.scores(self.projected(rows), self.z, self.gain)
         owner = owners(rows)
         # an item's own weight would be 1 / h - 1
         out[owner, rows.indices] -= rows.data * (self.gain[rows.indices] - 1)
@@ -178,16 +172,6 @@ def inner_of(products: Matrix, root: Matrix) -> Matrix:
     return half.T @ half
 
 
-def quadratic(z: NDArray[Any], inner: NDArray[Any]) -> Matrix:
-    """Compute Z_j' M Z_j of every item (items,)."""
-    out = np.empty(len(z))
-    for start in range(0, len(z), BLOCK):
-        part = slice(start, start + BLOCK)
-        here = z[part]
-        out[part] = np.einsum("ij,ij->i", here @ inner, here)
-    return out
-
-
 # -- a ridge chosen on users that the sketch has not seen: part of their items is shown --------------------------------
 # Share of a user's items that is hidden, and the depth of the list in which they are looked for.
 HIDDEN, DEPTH = 0.2, 20
@@ -221,20 +205,20 @@ class RidgePath(NamedTuple):
     n_users: int
 
 
-class Trial:
+class Trial(NamedTuple):
     """Users whose hidden items are to be found."""
 
-    def __init__(self, gram: GramModel, shown: Any, hidden: Any, open_items: NDArray[np.int32]) -> None:
-        self._gram, self._shown, self._open = gram, shown, open_items
-        self._hidden = hidden
-        self._seen = shown.indptr.astype(np.int64), shown.indices.astype(np.int32), None
+    gram: GramModel
+    shown: Any  # CSR (k, items)
+    hidden: Any
+    open_items: NDArray[np.int32]
 
     def scores(self, ridge: float) -> NDArray[np.float64]:
         """Compute the NDCG of every user at a ridge."""
-        weights = item_weights(self._gram, ridge)
-        projected, left_out = weights.projected(self._shown), [self._seen]
-        items, _ = best_of(projected, weights.z, DEPTH, scale=weights.gain, left_out=left_out, allowed=self._open)
-        return ndcg_at(items, self._hidden)
+        weights = item_weights(self.gram, ridge)
+        projected, seen = weights.projected(self.shown), entries(self.shown)
+        items, _ = best_of(projected, weights.z, DEPTH, scale=weights.gain, left_out=[seen], allowed=self.open_items)
+        return ndcg_at(items, self.hidden)
 
 
 def try_all(trial: Trial, ridges: Sequence[float]) -> RidgePath:

@@ -8,23 +8,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastsketch._core.sparse import as_csr
-from fastsketch._core.validation import Rows, as_flag, as_integer, as_numbers, is_sparse
+from fastsketch._core.validation import Rows, as_flag, as_integer, as_numbers
 from fastsketch._kernels.guard import changes, reads
 from fastsketch.data.names._triples import Table
 from fastsketch.recommending import _held_out as held_out
 from fastsketch.recommending._best_items import Explanation, Limits, Recommendations, explained, recommend, similar
 from fastsketch.recommending._held_out import HeldOut
-from fastsketch.recommending._item_events import (
-    events_of,
-    items_of,
-    left_out,
-    named,
-)
+from fastsketch.recommending._item_events import events_of, items_of, left_out, named
 from fastsketch.recommending._item_learning import MOST_RIDGE, ItemLearner
-from fastsketch.recommending._item_weights import (
-    RidgePath,
-)
+from fastsketch.recommending._item_weights import RidgePath
 
 
 class SketchedEASE(ItemLearner):
@@ -181,8 +173,7 @@ class SketchedEASE(ItemLearner):
         squares, ids = self._known_squares(), self._ids
         n, exclude_seen = as_integer(n, "n", 1), as_flag(exclude_seen, "exclude_seen")
         events, users = events_of(rows, ids, len(squares), self._dtype)
-        exclude = left_out(exclude, users, ids)
-        unwanted = None if exclude is None else _left_out(exclude, events.shape)
+        unwanted = left_out(exclude, users, ids, events.shape)
         allowed = None
         if allow is not None:
             chosen = np.unique(items_of(allow, ids, len(squares), "allow"))
@@ -345,12 +336,3 @@ class SketchedEASE(ItemLearner):
         fitted = self._fitted()
         out = {"ridge": fitted.ridge, "items_with_events": int(np.count_nonzero(self._squares))}
         return out if fitted.path is None else {**out, "ridge_path": fitted.path._asdict()}
-
-
-def _left_out(exclude: Any, shape: tuple[int, int]) -> Any:
-    if not is_sparse(exclude):
-        raise TypeError(f"exclude must be a scipy.sparse matrix, got {type(exclude).__name__}")
-    out = as_csr(exclude, "exclude")
-    if out.shape != shape:
-        raise ValueError(f"exclude must have the shape of rows, {shape}, got {out.shape}")
-    return out

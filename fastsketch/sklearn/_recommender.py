@@ -20,7 +20,8 @@ from fastsketch.data.names._triples import table_of
 from fastsketch.recommending import SketchedEASE
 from fastsketch.recommending._best_items import Recommendations
 from fastsketch.recommending._item_events import events_of
-from fastsketch.recommending.ranking import UserSplit, ndcg_at, user_split
+from fastsketch.recommending.ranking import ndcg_at
+from fastsketch.recommending.ranking._splits import shown_and_hidden
 from fastsketch.sklearn._estimator import MergingEstimator, as_far_source, checked, estimator, seed_of
 
 # What ``score`` shows of a row, and the length of the lists that it counts hits in.
@@ -98,7 +99,7 @@ class EASERecommender(MergingEstimator):
         sample_weight (n_samples,), nonnegative: how much each user counts. A source takes none.
         """
         if (table := table_of(X)) is not None:
-            return self._learn_table(table, self._for_table(table), sample_weight)
+            return self._learn_table(table, None, sample_weight)
         if sample_weight is None and (source := as_far_source(X)) is not None:
             return self._fit_source(source)
         rows = self._checked(X, reset=True)
@@ -117,8 +118,7 @@ class EASERecommender(MergingEstimator):
         """
         if (table := table_of(X)) is not None:
             self._check_parameters()
-            begun = hasattr(self, "model_")
-            return self._learn_table(table, self.model_ if begun else self._for_table(table), sample_weight)
+            return self._learn_table(table, getattr(self, "model_", None), sample_weight)
         if sample_weight is None and (source := as_far_source(X)) is not None:
             return self._partial_fit_source(source)
         rows = self._checked_more(X)
@@ -138,13 +138,11 @@ class EASERecommender(MergingEstimator):
         self._teach(model, X, sample_weight)
         return self
 
-    def _for_table(self, table: Triples) -> SketchedEASE:
-        dtype = np.dtype(np.float32) if table.values is None else table.values.dtype
-        return self._template(len(table.user_ids), max(1, len(table.item_ids)), dtype)
-
-    def _learn_table(self, table: Triples, model: SketchedEASE, sample_weight: Any) -> Self:
+    def _learn_table(self, table: Triples, model: SketchedEASE | None, sample_weight: Any) -> Self:
         if not len(table):
             raise ValueError("X must have at least one line, got a table of none")
+        if model is None:
+            model = self._template(None, 1, np.float32 if table.values is None else table.values.dtype)
         first = model.n_features is None
         self.model_ = model.update(table, sample_weight)
         self.n_features_in_ = self.model_.n_features or 0
@@ -199,13 +197,18 @@ class EASERecommender(MergingEstimator):
         model, rows = self._learner, self._asked(X)
         if isinstance(rows, Triples):
             rows = events_of(rows, model.item_ids, self.n_features_in_, model.resolved["dtype"])[0]
-        split = _all_split(rows, model.seed)
-        items, scores = model.recommend(split.shown, LENGTH)
-        values = ndcg_at(positions(items, scores, model.item_ids), split.hidden)
+        events = csr_array(rows, copy=True)
+        events.eliminate_zeros()
+        users = np.flatnonzero(np.diff(events.indptr) > 1)
+        if not users.size:
+            raise ValueError("X must have a row that holds two items: one to be shown, one to be guessed")
+        shown, hidden = shown_and_hidden(events, users, SHOWN, model.seed)
+        items, scores = model.recommend(shown, LENGTH)
+        values = ndcg_at(positions(items, scores, model.item_ids), hidden)
         if sample_weight is None:
             return float(values.mean())
         weights = _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
-        return float(np.average(values, weights=weights[split.users]))
+        return float(np.average(values, weights=weights[users]))
 
     @property
     def item_ids_(self) -> IdMap | None:
@@ -226,16 +229,3 @@ class EASERecommender(MergingEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.positive_only = True
         return tags
-
-
-def _all_split(rows: Any, seed: int) -> UserSplit:
-    """Split every row of two items or more into a part that is shown and one that is hidden."""
-    events = csr_array(rows, copy=True)
-    events.eliminate_zeros()
-    enough = int((np.diff(events.indptr) > 1).sum())
-    if not enough:
-        raise ValueError("X must have a row that holds two items: one to be shown, one to be guessed")
-    # one more row without items, as a split holds out some of the rows
-    ends = np.append(events.indptr, events.indptr[-1])
-    padded = csr_array((events.data, events.indices, ends), shape=(events.shape[0] + 1, events.shape[1]))
-    return user_split(padded, enough, shown=SHOWN, seed=seed)

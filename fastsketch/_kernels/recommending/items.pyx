@@ -25,7 +25,7 @@ cdef enum:
 
 cdef struct Work:
     # arrays of `real` are void here
-    Py_ssize_t n_parts, k, n, t, r
+    Py_ssize_t n_parts, k, n, t
     const int64_t* indptr
     const int32_t* indices
     const void* data
@@ -39,41 +39,29 @@ cdef struct Work:
 cdef void project_part(Work* w, Py_ssize_t part, real* scratch) noexcept nogil:
     cdef Py_ssize_t start = fs_pool_from(w.k, w.n_parts, part, 1), stop = fs_pool_from(w.k, w.n_parts, part + 1, 1)
     cdef Py_ssize_t n
-    cdef real* out = <real*> w.out + start * w.r
-    if w.turn is NULL:
-        csr_times_z(stop - start, w.t, w.t, w.indptr + start, w.indices, <const real*> w.data, <const real*> w.known,
-                    out)
-        return
     while start < stop:
         n = min(stop - start, AT_ONCE)
         csr_times_z(n, w.t, w.t, w.indptr + start, w.indices, <const real*> w.data, <const real*> w.known, scratch)
-        gemm[real](c'N', c'N', w.r, n, w.t, 1, <const real*> w.turn, w.r, scratch, w.t, 0, out, w.r)
-        out += n * w.r
+        gemm[real](c'N', c'N', w.t, n, w.t, 1, <const real*> w.turn, w.t, scratch, w.t, 0,
+                   <real*> w.out + start * w.t, w.t)
         start += n
 
 
 def project(const int64_t[::1] indptr, const int32_t[::1] indices, const real[::1] data, const real[:, ::1] known,
-            turn=None):
-    """Compute X known (k, t) for checked CSR rows X (k, n) and known (n, t); with turn (t, r) X known turn (k, r)."""
+            const real[:, ::1] turn):
+    """Compute X known turn (k, t) for checked CSR rows X (k, n), known (n, t) and turn (t, t)."""
     cdef Work w
-    cdef const real[:, ::1] turned
-    w.k, w.t, w.n = indptr.shape[0] - 1, known.shape[1], known.shape[0]
-    w.r, w.turn = w.t, NULL
-    if turn is not None:
-        turned = turn
-        if turned.shape[0] != w.t:
-            raise ValueError("known and turn do not belong together")
-        w.r = turned.shape[1]
-    out = np.zeros((w.k, w.r), np.asarray(known).dtype)
+    w.k, w.t = indptr.shape[0] - 1, known.shape[1]
+    if turn.shape[0] != w.t or turn.shape[1] != w.t:
+        raise ValueError("known and turn do not belong together")
+    out = np.zeros((w.k, w.t), np.asarray(known).dtype)
     cdef real[:, ::1] to = out
-    if w.k == 0 or w.t == 0 or w.r == 0 or data.shape[0] == 0:
+    if w.k == 0 or w.t == 0 or data.shape[0] == 0:
         return out
-    w.indptr, w.indices, w.data, w.known = &indptr[0], &indices[0], &data[0], &known[0, 0]
+    w.indptr, w.indices, w.data, w.known, w.turn = &indptr[0], &indices[0], &data[0], &known[0, 0], &turn[0, 0]
     w.out = &to[0, 0]
-    w.n_parts = min(w.k, fs_pool_parts(<double> indptr[w.k] * w.t + <double> w.k * w.t * w.r / 8, LEAST_SPARSE))
-    cdef real[::1] scratch = np.empty(AT_ONCE * w.t, np.asarray(known).dtype)
-    if turn is not None:
-        w.turn = &turned[0, 0]
+    w.n_parts = min(w.k, fs_pool_parts(<double> indptr[w.k] * w.t + <double> w.k * w.t * w.t / 8, LEAST_SPARSE))
+    cdef real[::1] scratch = np.empty(AT_ONCE * w.t, out.dtype)
     with nogil:
         fs_blas_alone(1)
         fs_pool_run(w.n_parts, <fs_part> project_part[real], &w, &scratch[0], AT_ONCE * w.t * sizeof(real))
@@ -94,33 +82,27 @@ cdef void scores_part(Work* w, Py_ssize_t part, real* scratch) noexcept nogil:
             gemv[real](c'T', w.t, width, 1, known, w.t, <const real*> w.own, 0, out)
         else:
             gemm[real](c'T', c'N', width, w.k, w.t, 1, known, w.t, <const real*> w.own, w.t, 0, out, w.n)
-        if w.scale:
-            scale = <const real*> w.scale + start
-            for i in range(w.k):
-                for j in range(width):
-                    out[i * w.n + j] *= scale[j]
+        scale = <const real*> w.scale + start
+        for i in range(w.k):
+            for j in range(width):
+                out[i * w.n + j] *= scale[j]
         start += width
 
 
-def scores(const real[:, ::1] own, const real[:, ::1] known, real[:, ::1] out, scale=None):
-    """Compute out (k, n) = own_i . known_j, times scale_j, for own (k, t) and known (n, t)."""
+def scores(const real[:, ::1] own, const real[:, ::1] known, const real[::1] scale):
+    """Compute (k, n) products own_i . known_j, times scale_j, for own (k, t) and known (n, t)."""
     cdef Work w
-    cdef const real[::1] scales
     w.k, w.t, w.n = own.shape[0], own.shape[1], known.shape[0]
-    if known.shape[1] != w.t or out.shape[0] != w.k or out.shape[1] != w.n:
-        raise ValueError("own, known and out do not belong together")
-    if w.k == 0 or w.n == 0:
-        return
-    if w.t == 0:
-        out[:, :] = 0
-        return
-    w.own, w.known, w.out = &own[0, 0], &known[0, 0], &out[0, 0]
-    w.scale = NULL
-    if scale is not None:
-        scales = scale
-        w.scale = &scales[0]
+    if known.shape[1] != w.t or scale.shape[0] != w.n:
+        raise ValueError("own, known and scale do not belong together")
+    out = np.zeros((w.k, w.n), np.asarray(known).dtype)
+    cdef real[:, ::1] to = out
+    if w.k == 0 or w.n == 0 or w.t == 0:
+        return out
+    w.own, w.known, w.scale, w.out = &own[0, 0], &known[0, 0], &scale[0], &to[0, 0]
     w.n_parts = fs_pool_parts(<double> w.k * w.n * w.t, LEAST_DENSE)
     with nogil:
         fs_blas_alone(1)
         fs_pool_run(w.n_parts, <fs_part> scores_part[real], &w, NULL, 0)
         fs_blas_alone(0)
+    return out

@@ -34,6 +34,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._core.sparse import as_csr
 from fastsketch._core.validation import Rows, as_flag, as_integer, as_rows, check_finite, is_sparse
+from fastsketch.recommending.ranking._splits import owners
 
 Values = NDArray[np.float64]
 Places = NDArray[np.int64]
@@ -321,15 +322,12 @@ def as_lists(recommended: ArrayLike, n_items: int, k: int | None = None) -> Plac
 
 def as_relevant(relevant: Rows) -> tuple[NDArray[np.intp], NDArray[np.intp], tuple[int, int]]:
     """Return (users, items, shape) of what is stored and not zero, user by user, items ascending."""
-    if is_sparse(relevant):
-        csr = as_csr(relevant, "relevant")
-        check_finite(csr, "relevant")
-        users, kept = np.repeat(np.arange(csr.shape[0], dtype=np.intp), np.diff(csr.indptr)), csr.data != 0
-        return users[kept], csr.indices[kept].astype(np.intp), csr.shape
-    rows: NDArray[Any] = as_rows(relevant, name="relevant")
+    rows: Any = as_csr(relevant, "relevant") if is_sparse(relevant) else as_rows(relevant, name="relevant")
     check_finite(rows, "relevant")
-    users, items = np.nonzero(rows)
-    return users, items, (rows.shape[0], rows.shape[1])
+    if not is_sparse(rows):
+        return *np.nonzero(rows), rows.shape
+    kept = rows.data != 0
+    return owners(rows)[kept], rows.indices[kept].astype(np.intp), rows.shape
 
 
 def _hits(recommended: ArrayLike, relevant: Rows, k: int | None) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
@@ -472,11 +470,6 @@ def evaluate(recommended: ArrayLike, relevant: Rows, *, k: int | None = None) ->
     >>> found.coverage
     1.0
     """
-    return Ranking(
-        precision=mean_of(precision_at(recommended, relevant, k=k)),
-        recall=mean_of(recall_at(recommended, relevant, k=k)),
-        ndcg=mean_of(ndcg_at(recommended, relevant, k=k)),
-        average_precision=mean_of(average_precision_at(recommended, relevant, k=k)),
-        reciprocal_rank=mean_of(reciprocal_rank_at(recommended, relevant, k=k)),
-        coverage=coverage_at(recommended, as_relevant(relevant)[2][1], k=k),
-    )
+    metrics = precision_at, recall_at, ndcg_at, average_precision_at, reciprocal_rank_at
+    means = [mean_of(metric(recommended, relevant, k=k)) for metric in metrics]
+    return Ranking(*means, coverage=coverage_at(recommended, as_relevant(relevant)[2][1], k=k))

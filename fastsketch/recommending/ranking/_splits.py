@@ -185,7 +185,7 @@ def leave_one_out(X: Any, seed: int = 0, *, times: ArrayLike | None = None) -> S
     """
     csr, when = (_events(X), None) if times is None else _timed(X, times)
     seed = as_seed(seed)
-    users = _users(csr)
+    users = owners(csr)
     order = np.lexsort((_keys(seed, 1, csr.nnz), users) if when is None else (when, users))
     several = np.diff(csr.indptr) > 1
     held = np.zeros(csr.nnz, bool)
@@ -280,8 +280,7 @@ def user_split(X: Any, users: float = 0.2, *, shown: float = 0.8, seed: int = 0)
     """
     csr = _events(X)
     seed = as_seed(seed)
-    counts = np.diff(csr.indptr)
-    several = np.flatnonzero(counts > 1)
+    several = np.flatnonzero(np.diff(csr.indptr) > 1)
     m = csr.shape[0]
     whole = isinstance(users, (int, np.integer)) and not isinstance(users, bool)
     wanted = as_integer(users, "users", 1, max(m, 2)) if whole else _number(users, m, "users", name="users")
@@ -290,15 +289,14 @@ def user_split(X: Any, users: float = 0.2, *, shown: float = 0.8, seed: int = 0)
     shown = as_real(shown, "shown", 0.0, 1.0, low_open=True, high_open=True)
     chosen = np.sort(several[_first(_keys(seed, 2, m)[several], wanted)])
     rest = np.setdiff1d(np.arange(m, dtype=np.intp), chosen)
-    held = csr[chosen]
-    own, start = _users(held), held.indptr[:-1]
-    # the first of each user's events in a random order, as many as are shown
-    order = np.lexsort((_keys(seed, 3, csr.nnz)[np.isin(_users(csr), chosen)], own))
-    n = np.diff(held.indptr)
-    most = np.clip(np.rint(shown * n), 1, n - 1)
-    hidden = np.zeros(held.nnz, bool)
-    hidden[order] = np.arange(held.nnz) - start[own] >= most[own]
-    return UserSplit(csr[rest], *parted(held, hidden), rest, chosen)
+    return UserSplit(csr[rest], *shown_and_hidden(csr, chosen, shown, seed), rest, chosen)
+
+
+def shown_and_hidden(csr: Any, users: Places, shown: float, seed: int) -> Split:
+    """Return (shown, hidden) CSR of users of two events at least: a share of the events of each, not none, not all."""
+    held, n = csr[users], np.diff(csr.indptr)[users]
+    keys = _keys(seed, 3, csr.nnz)[np.isin(owners(csr), users)]
+    return parted(held, ~first_of_rows(held, keys, np.clip(np.rint(shown * n), 1, n - 1)))
 
 
 # -- events ------------------------------------------------------------------------------------------------------------
@@ -333,9 +331,17 @@ def _timed(X: Any, times: ArrayLike) -> tuple[Any, NDArray[Any]]:
     return _as_array(type(csr)((np.asarray(X.data)[order], csr.indices, csr.indptr), shape=csr.shape)), when[order]
 
 
-def _users(csr: Any) -> Places:
-    """Return the row of each event."""
+def owners(csr: Any) -> Places:
+    """Return the row of every stored entry of a CSR matrix, (nnz,)."""
     return np.repeat(np.arange(csr.shape[0], dtype=np.intp), np.diff(csr.indptr))
+
+
+def first_of_rows(csr: Any, keys: NDArray[np.uint64], most: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Return which stored entries are the `most` (rows,) of the least keys (nnz,) in their row."""
+    own = owners(csr)
+    chosen = np.zeros(csr.nnz, bool)
+    chosen[np.lexsort((keys, own))] = np.arange(csr.nnz) - csr.indptr[own] < most[own]
+    return chosen
 
 
 def parted(csr: Any, held: NDArray[np.bool_]) -> Split:

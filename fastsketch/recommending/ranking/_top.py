@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._core.sparse import as_csr
 from fastsketch._core.validation import as_integer, as_subset, is_sparse
+from fastsketch.recommending.ranking._splits import owners
 
 # Scores that are put in order at a time.
 BLOCK = 1 << 22
@@ -80,7 +81,7 @@ def top_items(
         part[np.isnan(part)] = -np.inf
         if exclude is not None:
             seen = exclude[start : start + step]
-            part[np.repeat(np.arange(len(part)), np.diff(seen.indptr)), seen.indices] = -np.inf
+            part[owners(seen), seen.indices] = -np.inf
         best = np.argsort(-part, axis=1, kind="stable")[:, :n]
         left = np.take_along_axis(part, best, axis=1) > -np.inf
         lists[start : start + step, : best.shape[1]] = np.where(left, best if items is None else items[best], -1)
