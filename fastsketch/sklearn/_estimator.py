@@ -161,8 +161,8 @@ class ModelEstimator(BaseEstimator):
         return tags
 
     def __getstate__(self) -> Any:
-        kept: Any = super().__getstate__()
-        return {name: value for name, value in kept.items() if name != "_entered"}
+        state: Any = super().__getstate__()
+        return {name: value for name, value in state.items() if name not in ("_entered", "_read_out")}
 
     def _drop(self, *names: str) -> None:
         """Delete what was learned under these names, where it is there."""
@@ -170,8 +170,26 @@ class ModelEstimator(BaseEstimator):
             self.__dict__.pop(name, None)
 
     @classmethod
-    def _from(cls, model: Any, parameters: dict[str, Any]) -> Self:
-        """Return an estimator of a copy of a model."""
+    def from_model(cls, model: Any, **parameters: Any) -> Self:
+        """Make an estimator of what a model has learned: one from a file, a job, the command line, another process.
+
+        Parameters
+        ----------
+        model : the kind of model that this estimator learns
+            That has learned from rows; a copy is kept.
+        **parameters
+            Of the estimator, beside those that the model has.
+
+        Returns
+        -------
+        estimator
+            Where it has ``partial_fit``, that goes on from the model.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If it is no such model, has learned nothing, or has other parameters.
+        """
         if not isinstance(model, cls._KIND):
             raise TypeError(f"model must be a fastsketch.{cls._KIND.__name__}, got {type(model).__name__}")
         if model.n_features is None:
@@ -180,12 +198,12 @@ class ModelEstimator(BaseEstimator):
                 if model.n_rows
                 else "model must have seen rows: call its update first"
             )
-        given = cls._parameters_for(model)
+        known = cls._parameters_for(model)
         for name, value in parameters.items():
-            if name in given and given[name] != value:
+            if name in known and known[name] != value:
                 kind = "sketch" if cls._MODEL == "sketch_" else "model"
-                raise ValueError(f"{name}={value!r} does not fit the {kind}, which has {name}={given[name]!r}")
-        out = cls(**{**given, **parameters})
+                raise ValueError(f"{name}={value!r} does not fit the {kind}, which has {name}={known[name]!r}")
+        out = cls(**{**known, **parameters})
         out._own_model(model.copy())
         return out
 
@@ -267,32 +285,6 @@ class ModelEstimator(BaseEstimator):
         except INCONSISTENT as error:
             raise StateError(f"{name}: the {cls.__name__} in it is not consistent: {error}") from error
         return out
-
-
-class FromModelEstimator(ModelEstimator):
-    """Estimator whose model does not merge, but may come from elsewhere as a whole."""
-
-    @classmethod
-    def from_model(cls, model: Any, **parameters: Any) -> Self:
-        """Make an estimator of what a model has learned: one from a file, the command line, or another process.
-
-        Parameters
-        ----------
-        model : the kind of model that this estimator learns
-            That has learned; a copy is kept.
-        **parameters
-            Of the estimator, beside those that the model has.
-
-        Returns
-        -------
-        estimator
-
-        Raises
-        ------
-        TypeError, ValueError
-            If it is no such model, has learned nothing, or has other parameters.
-        """
-        return cls._from(model, parameters)
 
 
 class MergingEstimator(ModelEstimator):
@@ -391,29 +383,6 @@ class MergingEstimator(ModelEstimator):
             self.feature_names_in_ = theirs.copy()
         self._restore_own(own)
 
-    @classmethod
-    def from_sketch(cls, model: Any, **parameters: Any) -> Self:
-        """Make an estimator of what a sketch has learned: one of a job, of another process, or merged from many.
-
-        Parameters
-        ----------
-        model : the kind of model that this estimator learns
-            That has seen rows; a copy is kept.
-        **parameters
-            Of the estimator, beside those that the sketch has.
-
-        Returns
-        -------
-        estimator
-            ``partial_fit`` goes on from it.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If it is no such model, has seen no rows, or has other parameters.
-        """
-        return cls._from(model, parameters)
-
     @property
     def n_samples_seen_(self) -> int:
         """Return the number of rows learned from."""
@@ -471,4 +440,16 @@ class SketchEstimator(MergingEstimator):
     _KIND: ClassVar = FrequentDirections
 
     sketch_: FrequentDirections
-    feature_names_in_: NDArray[Any]
+
+    @classmethod
+    def _parameters_for(cls, model: FrequentDirections) -> dict[str, Any]:
+        return {**super()._parameters_for(model), **{name: model.resolved[name] for name in ("sketch_size", "solver")}}
+
+    def _read_once(self, read: Callable[..., Any], *options: Any) -> Any:
+        """Return what `read(*options)` returns, and keep it until the sketch has learned more or options differ."""
+        check_is_fitted(self, "sketch_")
+        key = self.sketch_._seen_engine(), self.sketch_.n_rows, *options
+        kept = self.__dict__.get("_read_out")
+        if kept is None or kept[0] != key:
+            kept = self._read_out = key, read(*options)
+        return kept[1]

@@ -46,7 +46,7 @@ class SketchedPCA(PrincipalComponents, IncrementalPCA):
     Parameters
     ----------
     n_components : int, float or None, default None
-        Components to keep; None: min(n_samples, n_features) of the first batch, after ``from_sketch`` also at most one
+        Components to keep; None: min(n_samples, n_features) of the first batch, after ``from_model`` also at most one
         less than the sketch_size in use (``resolved``); a float in (0, 1): the fewest that have
         more than this share of the variance, by the point estimates.
     whiten : bool, default False
@@ -148,8 +148,8 @@ class SketchedPCA(PrincipalComponents, IncrementalPCA):
         batch_size = 5 * rows.shape[1] if self.batch_size is None else as_integer(self.batch_size, "batch_size", 1)
         if weights is not None and not weights.sum() > 0:
             raise ValueError("sample_weight must not be zero for all rows")
-        self._drop("sketch_", "_variance", "_wanted", "_read", "solver_", "n_passes_")
-        self.batch_size_, self._wanted, self._dtype, self._read = batch_size, wanted, rows.dtype, {}
+        self._drop("sketch_", "_variance", "_wanted", "_read_out", "solver_", "n_passes_")
+        self.batch_size_, self._wanted, self._dtype = batch_size, wanted, rows.dtype
         way = {"exact": "columns"}.get(self.solver, "sketch")
         if self.solver == "auto":
             k = min(rows.shape) if not isinstance(wanted, int) else wanted
@@ -200,11 +200,10 @@ class SketchedPCA(PrincipalComponents, IncrementalPCA):
             self._name_features(sketch)
             sketch.update(rows, weights)
             self._wanted, self._dtype, self.sketch_, self._variance = wanted, rows.dtype, sketch, FeatureVariance()
-            self.n_passes_, self._read = 1, {}
             self._fix_parameters()
         else:
             self.sketch_.update(rows, weights)
-            self.n_passes_ = 1
+        self.n_passes_ = 1
         if self._variance is not None:
             self._variance.update(rows, weights)
         self.solver_ = _solver_of(self.sketch_)
@@ -255,7 +254,7 @@ class SketchedPCA(PrincipalComponents, IncrementalPCA):
         sketch = self.sketch_.copy()
         before = sketch._seen_engine()
         if sketch.refine(rows, sample_weight)._seen_engine() is not before:  # else exact already, or other rows
-            self.sketch_, self.n_passes_, self._read = sketch, self.n_passes_ + 1, {}
+            self.sketch_, self.n_passes_ = sketch, self.n_passes_ + 1
         return self
 
     def inverse_transform(self, X: ArrayLike) -> NDArray[Any]:
@@ -295,12 +294,11 @@ class SketchedPCA(PrincipalComponents, IncrementalPCA):
             part = None if weights is None else weights[batch]
             sketch.update(rows[batch], part)
             variance.update(rows[batch], part)
-        passes = 1
+        self.sketch_, self._variance, self.solver_, self.n_passes_ = sketch, variance, solver, 1
         if self.solver == "auto":
-            passes, seen = refine(sketch, rows, weights, self._wanted)
+            self.n_passes_, seen = refine(sketch, rows, weights, self._wanted)
             if isinstance(self._wanted, int):
-                self._read["view"] = sketch._seen_engine(), sketch.n_rows, first_of(seen, self._wanted)
-        self.sketch_, self._variance, self.solver_, self.n_passes_ = sketch, variance, solver, passes
+                self._read_once(lambda: first_of(seen, self._wanted))
 
     def _multiply_all(self, rows: Any, weights: NDArray[np.float64] | None, size: int, *, way: str) -> None:
         if way == "rows":
@@ -362,7 +360,6 @@ class SketchedPCA(PrincipalComponents, IncrementalPCA):
     def _restore_own(self, arrays: Arrays) -> None:
         sketch = self.sketch_
         n, d = sketch.n_rows, self.n_features_in_
-        self._read = {}
         if not arrays:
             in_use = sketch.resolved["sketch_size"]
             self._wanted, _ = self._asked(n if self.n_components is not None else min(n, in_use - 1), d, in_use)
@@ -405,20 +402,12 @@ class SketchedPCA(PrincipalComponents, IncrementalPCA):
         return out
 
     @classmethod
-    def _parameters_for(cls, sketch: FrequentDirections) -> dict[str, Any]:
-        if not sketch.center:
+    def _parameters_for(cls, model: FrequentDirections) -> dict[str, Any]:
+        if not model.center:
             raise ValueError("sketch must have center=True: components are those of centred rows")
-        if sketch.compressor is not None:
+        if model.compressor is not None:
             raise ValueError("sketch must have no compressor: it has not seen the rows themselves")
-        return {
-            "sketch_size": sketch.resolved["sketch_size"],
-            "method": sketch.method,
-            "solver": sketch.resolved["solver"],
-        }
-
-    def __getstate__(self) -> Any:
-        state: Any = super().__getstate__()
-        return {**state, "_read": {}} if "_read" in state else state
+        return super()._parameters_for(model)
 
 
 def _counted(rows: Any, weights: NDArray[np.float64] | None) -> int:
