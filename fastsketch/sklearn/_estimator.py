@@ -18,7 +18,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fastsketch._core.sparse import as_csr, check_width
-from fastsketch._core.validation import as_real, as_seed, is_sparse
+from fastsketch._core.validation import as_real, as_seed, as_weights, is_sparse
 from fastsketch._frame.batches import WeightedChunks, agreed, as_source, is_table
 from fastsketch._frame.keywords import named_keywords
 from fastsketch._frame.loading import INCONSISTENT, from_bytes
@@ -132,9 +132,7 @@ class ModelEstimator(BaseEstimator):
     # -- shared ----------------------------------------------------------------------------------------------------
     def _fix_parameters(self) -> None:
         """Keep the parameters with which learning begins."""
-        self._fixed = self.get_params(deep=False)
-        for name in self._FREE:
-            self._fixed.pop(name, None)
+        self._fixed = {name: value for name, value in self.get_params(deep=False).items() if name not in self._FREE}
 
     def _check_parameters(self) -> None:
         """Raise ValueError naming a parameter that is no longer what learning began with."""
@@ -445,11 +443,24 @@ class SketchEstimator(MergingEstimator):
     def _parameters_for(cls, model: FrequentDirections) -> dict[str, Any]:
         return {**super()._parameters_for(model), **{name: model.resolved[name] for name in ("sketch_size", "solver")}}
 
-    def _read_once(self, read: Callable[..., Any], *options: Any) -> Any:
-        """Return what `read(*options)` returns, and keep it until the sketch has learned more or options differ."""
+    def _fix_parameters(self) -> None:
+        super()._fix_parameters()
+        self._read_out: dict[str, Any] = {}
+
+    def _checked_all(self, X: Any, sample_weight: Any) -> tuple[Any, Any]:
+        """Return checked rows of fit and their weights."""
+        rows = self._checked(X, reset=True)
+        weights = as_weights(sample_weight, rows.shape[0])
+        if weights is not None and not weights.any():
+            raise ValueError("sample_weight must not be zero for all rows")
+        return rows, weights
+
+    def _read_once(self, name: str, read: Callable[..., Any], *options: Any) -> Any:
+        """Return what `read(*options)` returns, and keep it by a name until the sketch or the options are others."""
         check_is_fitted(self, "sketch_")
         key = self.sketch_._seen_engine(), self.sketch_.n_rows, *options
-        kept = self.__dict__.get("_read_out")
+        known = self.__dict__.setdefault("_read_out", {})
+        kept = known.get(name)
         if kept is None or kept[0] != key:
-            kept = self._read_out = key, read(*options)
+            kept = known[name] = key, read(*options)
         return kept[1]

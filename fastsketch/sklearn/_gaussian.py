@@ -7,6 +7,7 @@ eigenvalue for all others; everything but the matrix itself takes O(k d). ``Dens
 # pyright: basic
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -133,7 +134,6 @@ class DenseCovariance:
 
     def __init__(self, matrix: Matrix) -> None:
         self._matrix = matrix
-        self._factor: tuple[Matrix, Matrix | None] | None = None
 
     @property
     def n_features(self) -> int:
@@ -164,34 +164,33 @@ class DenseCovariance:
         out[np.diag_indices_from(out)] += share * mean + ridge
         return DenseCovariance(out)
 
-    def _factored(self) -> tuple[Matrix, Matrix | None]:
-        """Return (lower Cholesky factor, None), or for a singular matrix (eigenvalues > 0, their vectors (d, r))."""
-        if self._factor is None:
-            from scipy.linalg import LinAlgError, cholesky, eigh
-            from scipy.linalg.lapack import dpocon
+    @cached_property
+    def _factor(self) -> "Matrix | SpikedCovariance":
+        """Return the lower Cholesky factor; of a singular matrix its eigenvalues above 0 with their directions."""
+        from scipy.linalg import LinAlgError, cholesky, eigh
+        from scipy.linalg.lapack import dpocon
 
-            # as pinvh counts: a smaller share of the largest eigenvalue is rounding
-            least = self.n_features * np.finfo(np.float64).eps
-            try:
-                lower: Matrix = cholesky(self._matrix, lower=True, check_finite=False)
-                norm = float(np.abs(self._matrix).sum(axis=0).max())
-                if dpocon(lower, norm, uplo="L")[0] > least:
-                    self._factor = lower, None
-                    return self._factor
-            except LinAlgError:
-                pass
-            values, vectors = eigh(self._matrix, check_finite=False)
-            kept = values > least * np.abs(values).max()
-            self._factor = values[kept], vectors[:, kept]
-        return self._factor
+        # as pinvh counts: a smaller share of the largest eigenvalue is rounding
+        least = self.n_features * np.finfo(np.float64).eps
+        try:
+            lower: Matrix = cholesky(self._matrix, lower=True, check_finite=False)
+            if dpocon(lower, float(np.abs(self._matrix).sum(axis=0).max()), uplo="L")[0] > least:
+                return lower
+        except LinAlgError:
+            pass
+        values, vectors = eigh(self._matrix, check_finite=False)
+        kept = values > least * np.abs(values).max()
+        return SpikedCovariance(values[kept], vectors[:, kept].T, 0.0)
 
     @property
     def log_determinant(self) -> float:
         """Return the logarithm of the determinant, -inf if the matrix is singular."""
-        factor, vectors = self._factored()
-        if vectors is None:
-            return 2 * float(np.log(np.diag(factor)).sum())
-        return float(np.log(factor).sum()) if len(factor) == self.n_features else -np.inf
+        factor = self._factor
+        return (
+            factor.log_determinant
+            if isinstance(factor, SpikedCovariance)
+            else 2 * float(np.log(factor.diagonal()).sum())
+        )
 
     def matrix(self) -> Matrix:
         """Return a copy of the matrix, (d, d)."""
@@ -199,27 +198,23 @@ class DenseCovariance:
 
     def inverse(self) -> Matrix:
         """Return the inverse, or pseudo-inverse, (d, d)."""
-        factor, vectors = self._factored()
-        if vectors is not None:
-            return (vectors / factor) @ vectors.T
+        if isinstance(self._factor, SpikedCovariance):
+            return self._factor.inverse()
         from scipy.linalg.lapack import dpotri
 
-        lower = dpotri(factor, lower=1)[0]
+        lower = dpotri(self._factor, lower=1)[0]
         return np.tril(lower) + np.tril(lower, -1).T
 
     def distances(self, rows: Any, mean: Matrix) -> Matrix:
         """Compute squared Mahalanobis distances of rows, array or CSR (n, d)."""
         from scipy.linalg import solve_triangular
 
-        factor, vectors = self._factored()
+        if isinstance(self._factor, SpikedCovariance):
+            return self._factor.distances(rows, mean)
         out = np.empty(rows.shape[0])
         for part, moved in centred_blocks(rows, mean):
-            if vectors is None:
-                z = solve_triangular(factor, moved.T, lower=True, check_finite=False)
-                out[part] = np.einsum("ji,ji->i", z, z)
-            else:
-                inside = moved @ vectors
-                out[part] = np.einsum("ij,ij,j->i", inside, inside, 1 / factor)
+            z = solve_triangular(self._factor, moved.T, lower=True, check_finite=False)
+            out[part] = np.einsum("ji,ji->i", z, z)
         return out
 
 
@@ -250,15 +245,10 @@ def beyond_noise(values: Matrix, *, trace: float, n: float, d: int) -> int:
 
     The edge is that of Marchenko and Pastur 1967: mean (1 + sqrt(size / n))^2 for `size` eigenvalues of one variance.
     """
-    kept, rest = len(values), trace - float(values.sum())
-    while kept:
-        size = d - kept
-        mean = max(rest, 0.0) / size if size else 0.0
-        if values[kept - 1] > mean * (1 + np.sqrt(size / n)) ** 2:
-            break
-        kept -= 1
-        rest += float(values[kept])
-    return kept
+    size = d - np.arange(1, len(values) + 1)
+    mean = np.maximum(trace - np.cumsum(values), 0.0) / np.maximum(size, 1)
+    beyond = np.flatnonzero(values > mean * (1 + np.sqrt(size / n)) ** 2)
+    return int(beyond[-1]) + 1 if len(beyond) else 0
 
 
 # -- out of a sketch ---------------------------------------------------------------------------------------------------

@@ -3,8 +3,7 @@
 # pyright: basic
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -34,9 +33,9 @@ class FeatureVariance:
     """Running population variance per feature, summed in float64 around the mean of the first batch."""
 
     weight: float = 0.0
-    _shift: Floats = field(default_factory=partial(np.zeros, 0))
-    _sum: Floats = field(default_factory=partial(np.zeros, 0))
-    _square: Floats = field(default_factory=partial(np.zeros, 0))
+    _shift: Any = None
+    _sum: Any = None
+    _square: Any = None
 
     @classmethod
     def from_sums(cls, weight: float, mean: Floats, squares: Floats) -> Self:
@@ -90,7 +89,7 @@ class FeatureVariance:
     def value(self) -> Floats:
         """Return the variances (d,)."""
         if not self.weight:
-            return np.zeros(len(self._sum))
+            return self._sum
         mean = self._sum / self.weight
         return np.maximum(self._square / self.weight - mean * mean, 0.0)
 
@@ -172,17 +171,8 @@ class FourthMoment:
         theirs = other.moved(self.shift - other.shift, times)
         return type(self)(self.shift, self.first + theirs.first, self.third + theirs.third, self.sums + theirs.sums)
 
-    @property
-    def is_finite(self) -> bool:
-        """Return whether no power has left the range of numbers."""
-        return all(np.isfinite(array).all() for array in self.arrays().values())
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the sums by name."""
-        return dict(vars(self))
-
     @classmethod
     def from_arrays(cls, arrays: dict[str, NDArray[Any]], n_features: int) -> Self:
-        """Return what ``arrays`` has written; raise ValueError if it is inconsistent."""
+        """Return the sums of these names; raise ValueError if they are inconsistent."""
         shift, first, third = (checks.finite(arrays, name, (n_features,)) for name in ("shift", "first", "third"))
         return cls(shift, first, third, checks.not_negative(arrays, "sums", (3,)))

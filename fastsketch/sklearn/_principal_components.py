@@ -67,12 +67,12 @@ def components_of(sketch: FrequentDirections, wanted: int | float) -> Components
     d = sketch.n_features or 0
     exact = sketch.resolved["solver"] == "exact"
     most = min(d, sketch.resolved["sketch_size"])
-    seen = sketch._overview(most)
-    count = count_for(wanted, seen.spectrum.values, seen.squared_norm)
-    while exact and count > len(seen.spectrum.values) and most < d:
-        most = min(d, 4 * most)
+    while True:
         seen = sketch._overview(most)
         count = count_for(wanted, seen.spectrum.values, seen.squared_norm)
+        if not exact or count <= len(seen.spectrum.values) or most == d:
+            break
+        most = min(d, 4 * most)
     known = len(seen.spectrum.values)
     if count > known and seen.shrinkage > 0:
         share = float(seen.spectrum.values.sum()) / seen.squared_norm
@@ -144,7 +144,7 @@ class PrincipalComponents(SketchEstimator):
 
     # -- a read-out costs more than a small batch ------------------------------------------------------------------
     def _view(self) -> ComponentsReadOut:
-        return self._read_once(self._components)
+        return self._read_once("components", self._components)
 
     def _components(self) -> ComponentsReadOut:
         n = self.sketch_.n_rows
@@ -250,15 +250,12 @@ class PrincipalComponents(SketchEstimator):
     def _invertible(self) -> SpikedCovariance:
         model = self._gaussian()
         whole = len(model.values) == self.n_features_in_
-        smallest = model.values.min() if whole else model.rest
-        if not smallest > 0 and whole:
+        if not (model.values.min() if whole else model.rest) > 0:
             raise ValueError(
                 "the covariance is singular: a variance is 0, since a column is constant or a combination of others; "
                 "leave such columns out, or take a smaller n_components"
-            )
-        if not smallest > 0:
-            raise ValueError(
-                "the covariance is singular: the components hold all variance, and there are fewer than features; "
+                if whole
+                else "the covariance is singular: the components hold all variance, and there are fewer than features; "
                 "take a smaller n_components"
             )
         return model

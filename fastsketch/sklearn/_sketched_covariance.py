@@ -145,11 +145,8 @@ class SketchedCovariance(SketchEstimator, EmpiricalCovariance):
         """
         if sample_weight is None and (source := as_far_source(X)) is not None:
             return self._fit_source(source)
-        rows = self._checked(X, reset=True)
-        weights = as_weights(sample_weight, rows.shape[0])
-        if weights is not None and not weights.any():
-            raise ValueError("sample_weight must not be zero for all rows")
-        self._drop("sketch_", "_moment", "_read_out")
+        rows, weights = self._checked_all(X, sample_weight)
+        self._drop("sketch_", "_moment")
         return self._learn_rows(rows, weights)
 
     @changes
@@ -175,17 +172,17 @@ class SketchedCovariance(SketchEstimator, EmpiricalCovariance):
         moment = FourthMoment.beginning(X, weights, centered=self.assume_centered) if first else self._moment
         more = None if moment is None else moment.after(X, weights)
         self._teach(sketch, X, weights)
-        self._moment = more if more is not None and more.is_finite else None
+        finite = more is not None and all(np.isfinite(sums).all() for sums in vars(more).values())
+        self._moment = more if finite else None
         return self
 
     def _template(self, n_rows: int | None, n_features: int, dtype: np.dtype[Any] | None) -> FrequentDirections:
         size = as_integer(self.sketch_size, "sketch_size", 2)
         as_choice(self.method, "method", tuple(METHODS))
         solver: Any = as_choice(self.solver, "solver", SOLVERS)
-        if exact_is_fair(n_features, size, self.max_memory) and solver == "auto":
-            solver = "exact"
-        elif solver == "auto":
-            solver = "gram"
+        fair = exact_is_fair(n_features, size, self.max_memory)
+        if solver == "auto":
+            solver = "exact" if fair else "gram"
         center = not as_flag(self.assume_centered, "assume_centered")
         return FrequentDirections(size, method=self.method, beta=self.beta, solver=solver, center=center, dtype=dtype)
 
@@ -199,17 +196,14 @@ class SketchedCovariance(SketchEstimator, EmpiricalCovariance):
 
     # -- merging, files, sketches (_estimator.py) ------------------------------------------------------------------
     def _own(self) -> Arrays:
-        return {} if self._moment is None else self._moment.arrays()
+        return {} if self._moment is None else dict(vars(self._moment))
 
     def _restore_own(self, arrays: Arrays) -> None:
         sketch = self.sketch_
-        for name, mine, theirs in (
-            ("sketch_size", self.sketch_size, sketch.resolved["sketch_size"]),
-            ("method", self.method, sketch.method),
-            ("assume_centered", self.assume_centered, not sketch.center),
-        ):
-            if mine != theirs:
-                raise ValueError(f"{name} is {mine!r}, but {theirs!r} in its sketch")
+        known = self._parameters_for(sketch)
+        for name in ("sketch_size", "method", "assume_centered"):
+            if getattr(self, name) != known[name]:
+                raise ValueError(f"{name} is {getattr(self, name)!r}, but {known[name]!r} in its sketch")
         moment = FourthMoment.from_arrays(arrays, self.n_features_in_) if arrays else None
         if moment is not None and not np.isclose(moment.sums[0], sketch.total_weight):
             raise ValueError(f"its moments are of weight {moment.sums[0]:g}, its sketch of {sketch.total_weight:g}")
@@ -218,7 +212,7 @@ class SketchedCovariance(SketchEstimator, EmpiricalCovariance):
     def _own_with(self, other: Any) -> Arrays:
         if self._moment is None or other._moment is None:
             return {}
-        return self._moment.joined(other._moment, empirical_covariance(other.sketch_, other._total()).times).arrays()
+        return vars(self._moment.joined(other._moment, empirical_covariance(other.sketch_, other._total()).times))
 
     @classmethod
     def _parameters_for(cls, model: FrequentDirections) -> dict[str, Any]:
@@ -226,11 +220,9 @@ class SketchedCovariance(SketchEstimator, EmpiricalCovariance):
 
     # -- the matrix ------------------------------------------------------------------------------------------------
     def _shrinkage_asked(self) -> float | str | None:
-        if self.shrinkage is None:
-            return None
         if isinstance(self.shrinkage, str):
             return as_choice(self.shrinkage, "shrinkage", SHRINKAGES)
-        return as_real(self.shrinkage, "shrinkage", 0.0, 1.0)
+        return None if self.shrinkage is None else as_real(self.shrinkage, "shrinkage", 0.0, 1.0)
 
     def _total(self) -> float:
         total = self.sketch_.total_weight
@@ -241,10 +233,8 @@ class SketchedCovariance(SketchEstimator, EmpiricalCovariance):
     def _linear_share(self, matrix: SpikedCovariance | DenseCovariance) -> float:
         """Return the share of trace(S) / d I that the parameter asks for."""
         asked, d, n = self._shrinkage_asked(), self.n_features_in_, self._total()
-        if asked is None:
-            return 0.0
         if not isinstance(asked, str):
-            return asked
+            return asked or 0.0
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             trace, squares = matrix.tail_sums(*_none_of(d))
         if not np.isfinite(squares):
@@ -260,7 +250,7 @@ class SketchedCovariance(SketchEstimator, EmpiricalCovariance):
 
     def _read(self) -> ShrunkCovariance:
         """Return the shrunk covariance, made once for each pair of parameters."""
-        return self._read_once(self._shrink, self.shrinkage, self.alpha0)
+        return self._read_once("covariance", self._shrink, self.shrinkage, self.alpha0)
 
     def _shrink(self, shrinkage: Any, alpha0: Any) -> ShrunkCovariance:
         ridge = as_real(alpha0, "alpha0", 0.0, MOST) / self._total()

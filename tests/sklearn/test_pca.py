@@ -100,9 +100,9 @@ def test_lanczos_steps_with_sparse_rows_are_pca(monkeypatch, shape, weighted, dt
 def test_where_steps_find_no_end_another_way_is_taken(monkeypatch):
     asked = []
 
-    def pick(problem, **_):
-        asked.append(problem.whole)
-        return Route("pairs" if problem.whole else "rows", 0.0, 0.0)
+    def pick(problem, *, pairs=False, **_):
+        asked.append(pairs)
+        return Route("pairs" if pairs else "rows", 0.0, 0.0)
 
     monkeypatch.setattr(_sketched_pca, "choose", pick)
     monkeypatch.setattr(_sketched_pca, "sparse_pairs", lambda *_: None)
@@ -325,7 +325,7 @@ def test_the_model_takes_the_way_that_was_measured_to_be_faster():
         assert choose(FitProblem(n, d, k, 2 * k + 10), **most).way == way, (n, d, k)
     text = FitProblem(15_935, 62_061, 10, 30, stored=1.27e6, row_steps=2.8e8, column_steps=5.7e8)
     assert choose(text, **most).way == "sketch"
-    assert choose(text._replace(whole=True), **most).way == "pairs"
+    assert choose(text, pairs=True, **most).way == "pairs"
     assert choose(text._replace(n=2_000, stored=1e5, column_steps=1e7), **most).way == "rows"
     flat = FitProblem(50_000, 300, 10, 30, stored=5.8e5, row_steps=1.3e7, column_steps=3.3e9)
     assert choose(flat, **most).way == "columns"
@@ -427,7 +427,7 @@ def test_a_damaged_file_is_refused(tmp_path):
     SketchedPCA(3).fit(X).save(path)
     about, arrays = fs.data.files._state.read(path)
     for name, array in {
-        "wanted": np.array([99]),
+        "learned": np.array([99.0, 1.0, 0.0]),
         "dtype": np.zeros(0, np.int32),
         "shift": np.zeros(3),
         "weight": np.array([-1.0]),
