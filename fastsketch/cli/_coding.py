@@ -137,5 +137,5 @@ def _estimator_of(args: Namespace, model: Any) -> Any:
             "codes"
         )
     if args.what not in (None, "components"):
-        return sklearn.SketchedCovariance.from_sketch(model)
-    return sklearn.SketchedPCA.from_sketch(model, n_components=args.n_components)
+        return sklearn.SketchedCovariance.from_model(model)
+    return sklearn.SketchedPCA.from_model(model, n_components=args.n_components)

@@ -17,11 +17,11 @@ from fastsketch._core.validation import Rows
 from fastsketch.data.names import IdMap
 from fastsketch.data.names._triples import table_of
 from fastsketch.lowrank import LowRankModel
-from fastsketch.sklearn._estimator import FromModelEstimator, checked, consistent_rows, estimator, seed_of
+from fastsketch.sklearn._estimator import ModelEstimator, checked, consistent_rows, estimator, seed_of
 
 
 @estimator
-class LowRankCompleter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, FromModelEstimator):
+class LowRankCompleter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ModelEstimator):
     """Completes a matrix by a low-rank model: transform folds rows in, inverse_transform fills every entry.
 
     Parameters

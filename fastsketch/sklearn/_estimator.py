@@ -18,7 +18,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fastsketch._core.sparse import as_csr, check_width
-from fastsketch._core.validation import as_real, as_seed, is_sparse
+from fastsketch._core.validation import as_real, as_seed, as_weights, is_sparse
 from fastsketch._frame.batches import WeightedChunks, agreed, as_source, is_table
 from fastsketch._frame.keywords import named_keywords
 from fastsketch._frame.loading import INCONSISTENT, from_bytes
@@ -132,9 +132,7 @@ class ModelEstimator(BaseEstimator):
     # -- shared ----------------------------------------------------------------------------------------------------
     def _fix_parameters(self) -> None:
         """Keep the parameters with which learning begins."""
-        self._fixed = self.get_params(deep=False)
-        for name in self._FREE:
-            self._fixed.pop(name, None)
+        self._fixed = {name: value for name, value in self.get_params(deep=False).items() if name not in self._FREE}
 
     def _check_parameters(self) -> None:
         """Raise ValueError naming a parameter that is no longer what learning began with."""
@@ -161,8 +159,8 @@ class ModelEstimator(BaseEstimator):
         return tags
 
     def __getstate__(self) -> Any:
-        kept: Any = super().__getstate__()
-        return {name: value for name, value in kept.items() if name != "_entered"}
+        state: Any = super().__getstate__()
+        return {name: value for name, value in state.items() if name not in ("_entered", "_read_out")}
 
     def _drop(self, *names: str) -> None:
         """Delete what was learned under these names, where it is there."""
@@ -170,8 +168,26 @@ class ModelEstimator(BaseEstimator):
             self.__dict__.pop(name, None)
 
     @classmethod
-    def _from(cls, model: Any, parameters: dict[str, Any]) -> Self:
-        """Return an estimator of a copy of a model."""
+    def from_model(cls, model: Any, **parameters: Any) -> Self:
+        """Make an estimator of what a model has learned: one from a file, a job, the command line, another process.
+
+        Parameters
+        ----------
+        model : the kind of model that this estimator learns
+            That has learned from rows; a copy is kept.
+        **parameters
+            Of the estimator, beside those that the model has.
+
+        Returns
+        -------
+        estimator
+            Where it has ``partial_fit``, that goes on from the model.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If it is no such model, has learned nothing, or has other parameters.
+        """
         if not isinstance(model, cls._KIND):
             raise TypeError(f"model must be a fastsketch.{cls._KIND.__name__}, got {type(model).__name__}")
         if model.n_features is None:
@@ -180,12 +196,12 @@ class ModelEstimator(BaseEstimator):
                 if model.n_rows
                 else "model must have seen rows: call its update first"
             )
-        given = cls._parameters_for(model)
+        known = cls._parameters_for(model)
         for name, value in parameters.items():
-            if name in given and given[name] != value:
+            if name in known and known[name] != value:
                 kind = "sketch" if cls._MODEL == "sketch_" else "model"
-                raise ValueError(f"{name}={value!r} does not fit the {kind}, which has {name}={given[name]!r}")
-        out = cls(**{**given, **parameters})
+                raise ValueError(f"{name}={value!r} does not fit the {kind}, which has {name}={known[name]!r}")
+        out = cls(**{**known, **parameters})
         out._own_model(model.copy())
         return out
 
@@ -267,32 +283,6 @@ class ModelEstimator(BaseEstimator):
         except INCONSISTENT as error:
             raise StateError(f"{name}: the {cls.__name__} in it is not consistent: {error}") from error
         return out
-
-
-class FromModelEstimator(ModelEstimator):
-    """Estimator whose model does not merge, but may come from elsewhere as a whole."""
-
-    @classmethod
-    def from_model(cls, model: Any, **parameters: Any) -> Self:
-        """Make an estimator of what a model has learned: one from a file, the command line, or another process.
-
-        Parameters
-        ----------
-        model : the kind of model that this estimator learns
-            That has learned; a copy is kept.
-        **parameters
-            Of the estimator, beside those that the model has.
-
-        Returns
-        -------
-        estimator
-
-        Raises
-        ------
-        TypeError, ValueError
-            If it is no such model, has learned nothing, or has other parameters.
-        """
-        return cls._from(model, parameters)
 
 
 class MergingEstimator(ModelEstimator):
@@ -391,29 +381,6 @@ class MergingEstimator(ModelEstimator):
             self.feature_names_in_ = theirs.copy()
         self._restore_own(own)
 
-    @classmethod
-    def from_sketch(cls, model: Any, **parameters: Any) -> Self:
-        """Make an estimator of what a sketch has learned: one of a job, of another process, or merged from many.
-
-        Parameters
-        ----------
-        model : the kind of model that this estimator learns
-            That has seen rows; a copy is kept.
-        **parameters
-            Of the estimator, beside those that the sketch has.
-
-        Returns
-        -------
-        estimator
-            ``partial_fit`` goes on from it.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If it is no such model, has seen no rows, or has other parameters.
-        """
-        return cls._from(model, parameters)
-
     @property
     def n_samples_seen_(self) -> int:
         """Return the number of rows learned from."""
@@ -471,4 +438,29 @@ class SketchEstimator(MergingEstimator):
     _KIND: ClassVar = FrequentDirections
 
     sketch_: FrequentDirections
-    feature_names_in_: NDArray[Any]
+
+    @classmethod
+    def _parameters_for(cls, model: FrequentDirections) -> dict[str, Any]:
+        return {**super()._parameters_for(model), **{name: model.resolved[name] for name in ("sketch_size", "solver")}}
+
+    def _fix_parameters(self) -> None:
+        super()._fix_parameters()
+        self._read_out: dict[str, Any] = {}
+
+    def _checked_all(self, X: Any, sample_weight: Any) -> tuple[Any, Any]:
+        """Return checked rows of fit and their weights."""
+        rows = self._checked(X, reset=True)
+        weights = as_weights(sample_weight, rows.shape[0])
+        if weights is not None and not weights.any():
+            raise ValueError("sample_weight must not be zero for all rows")
+        return rows, weights
+
+    def _read_once(self, name: str, read: Callable[..., Any], *options: Any) -> Any:
+        """Return what `read(*options)` returns, and keep it by a name until the sketch or the options are others."""
+        check_is_fitted(self, "sketch_")
+        key = self.sketch_._seen_engine(), self.sketch_.n_rows, *options
+        known = self.__dict__.setdefault("_read_out", {})
+        kept = known.get(name)
+        if kept is None or kept[0] != key:
+            kept = known[name] = key, read(*options)
+        return kept[1]

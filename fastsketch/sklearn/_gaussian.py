@@ -7,6 +7,7 @@ eigenvalue for all others; everything but the matrix itself takes O(k d). ``Dens
 # pyright: basic
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -30,17 +31,6 @@ def centred_blocks(rows: Any, mean: Matrix) -> Any:
         yield slice(start, start + ROWS_IN_CACHE), (part if isinstance(part, np.ndarray) else part.toarray()) - mean
 
 
-def squared_distances(rows: Any, mean: Matrix) -> Matrix:
-    """Compute ||x - mean||^2 of the rows of an array or CSR container, (n,)."""
-    if isinstance(rows, np.ndarray):
-        out = np.empty(len(rows))
-        for part, moved in centred_blocks(rows, mean):
-            out[part] = np.einsum("ij,ij->i", moved, moved)
-        return out
-    # ||x - m||^2 = ||x||^2 - 2 x'm + ||m||^2
-    return squared_lengths(rows) + mean @ mean - 2 * (rows @ mean)
-
-
 def projected(rows: Any, mean: Matrix, vectors: Matrix) -> tuple[Matrix, Matrix]:
     """Return (V (x - mean), squared distance of x - mean to the span of V) of every row; sparse rows stay sparse."""
     inside, outside = np.empty((rows.shape[0], len(vectors))), np.empty(rows.shape[0])
@@ -50,10 +40,10 @@ def projected(rows: Any, mean: Matrix, vectors: Matrix) -> tuple[Matrix, Matrix]
             moved -= inside[part] @ vectors
             outside[part] = np.einsum("ij,ij->i", moved, moved)
         return inside, outside
-    # V (x - m) = V x - V m
+    # V (x - m) = V x - V m, and ||x - m||^2 = ||x||^2 - 2 x'm + ||m||^2
     inside[:] = rows @ vectors.T - vectors @ mean
-    outside[:] = np.maximum(squared_distances(rows, mean) - np.einsum("ij,ij->i", inside, inside), 0.0)
-    return inside, outside
+    lengths = squared_lengths(rows) + mean @ mean - 2 * (rows @ mean)
+    return inside, np.maximum(lengths - np.einsum("ij,ij->i", inside, inside), 0.0)
 
 
 @dataclass(frozen=True)
@@ -98,31 +88,19 @@ class SpikedCovariance:
         """Sum of all eigenvalues."""
         return float(self.values.sum()) + (self.n_features - len(self.values)) * self.rest
 
-    @property
-    def squares(self) -> float:
-        """Sum of their squares: the squared Frobenius norm."""
-        return float(self.values @ self.values) + (self.n_features - len(self.values)) * self.rest**2
-
     def times(self, v: Matrix) -> Matrix:
         """Multiply by a vector (d,)."""
         return (self.values - self.rest) * (self.vectors @ v) @ self.vectors + self.rest * v
 
-    def shrunk(self, share: float, ridge: float) -> Self:
-        """Return (1 - share) S + share trace(S) / d I + ridge I."""
-        add = share * self.trace / self.n_features + ridge
-        return type(self)((1 - share) * self.values + add, self.vectors, (1 - share) * self.rest + add)
-
-    def tail_sums(self, kept: int) -> tuple[float, float]:
-        """Return (sum, sum of squares) of all eigenvalues but the leading ones."""
-        others, tail = self.n_features - len(self.values), self.values[kept:]
+    def tail_sums(self, values: Matrix, vectors: Matrix) -> tuple[float, float]:
+        """Return (sum, sum of squares) of all eigenvalues but the leading ones, `values` (kept,) with `vectors`."""
+        others, tail = self.n_features - len(self.values), self.values[len(values) :]
         return float(tail.sum()) + others * self.rest, float(tail @ tail) + others * self.rest**2
 
-    def tail_shrunk(self, kept: int, share: float, mean: float, ridge: float) -> Self:
+    def shrunk(self, values: Matrix, vectors: Matrix, share: float, mean: float, ridge: float) -> Self:
         """Return it with (1 - share) lambda + share mean for all eigenvalues but the leading ones, plus ridge I."""
-        values = self.values.copy()
-        values[kept:] = (1 - share) * values[kept:] + share * mean
-        rest = (1 - share) * self.rest + share * mean if kept < len(values) else self.rest
-        return type(self)(values + ridge, self.vectors, rest + ridge)
+        tail = (1 - share) * np.append(self.values[len(values) :], self.rest) + share * mean
+        return type(self)(np.append(values, tail[:-1]) + ridge, self.vectors, float(tail[-1]) + ridge)
 
     @property
     def log_determinant(self) -> float:
@@ -156,7 +134,6 @@ class DenseCovariance:
 
     def __init__(self, matrix: Matrix) -> None:
         self._matrix = matrix
-        self._factor: tuple[Matrix, Matrix | None] | None = None
 
     @property
     def n_features(self) -> int:
@@ -168,64 +145,52 @@ class DenseCovariance:
         """Sum of all eigenvalues."""
         return float(np.trace(self._matrix))
 
-    @property
-    def squares(self) -> float:
-        """Sum of their squares: the squared Frobenius norm."""
-        return float(np.einsum("ij,ij->", self._matrix, self._matrix))
-
     def times(self, v: Matrix) -> Matrix:
         """Multiply by a vector (d,)."""
         return self._matrix @ v
 
-    def shrunk(self, share: float, ridge: float) -> "DenseCovariance":
-        """Return (1 - share) S + share trace(S) / d I + ridge I."""
-        add = share * self.trace / self.n_features + ridge
-        if not share and not add:
+    def tail_sums(self, values: Matrix, vectors: Matrix) -> tuple[float, float]:
+        """Return (sum, sum of squares) of all eigenvalues but the leading ones, `values` (kept,) with `vectors`."""
+        tail = self._matrix - (vectors.T * values) @ vectors
+        return float(np.trace(tail)), float(np.einsum("ij,ij->", tail, tail))
+
+    def shrunk(self, values: Matrix, vectors: Matrix, share: float, mean: float, ridge: float) -> "DenseCovariance":
+        """Return it with (1 - share) lambda + share mean for all eigenvalues but the leading ones, plus ridge I."""
+        if not share and not ridge:
             return self
+        # (1 - share) S + share V' diag(values - mean) V + (share mean + ridge) I
         out = (1 - share) * self._matrix
-        out[np.diag_indices_from(out)] += add
+        out += (vectors.T * (share * (values - mean))) @ vectors
+        out[np.diag_indices_from(out)] += share * mean + ridge
         return DenseCovariance(out)
 
-    def without(self, values: Matrix, vectors: Matrix) -> Matrix:
-        """Return S - V' diag(values) V for leading eigenpairs, (d, d)."""
-        return self._matrix - (vectors.T * values) @ vectors
+    @cached_property
+    def _factor(self) -> "Matrix | SpikedCovariance":
+        """Return the lower Cholesky factor; of a singular matrix its eigenvalues above 0 with their directions."""
+        from scipy.linalg import LinAlgError, cholesky, eigh
+        from scipy.linalg.lapack import dpocon
 
-    def tail_shrunk(self, tail: Matrix, vectors: Matrix, share: float, mean: float, ridge: float) -> "DenseCovariance":
-        """Return S - share (tail - mean (I - V'V)) + ridge I; tail = S - V' diag(values) V is overwritten."""
-        tail *= -share
-        tail += self._matrix
-        tail -= share * mean * (vectors.T @ vectors)
-        tail[np.diag_indices_from(tail)] += share * mean + ridge
-        return DenseCovariance(tail)
-
-    def _factored(self) -> tuple[Matrix, Matrix | None]:
-        """Return (lower Cholesky factor, None), or for a singular matrix (eigenvalues > 0, their vectors (d, r))."""
-        if self._factor is None:
-            from scipy.linalg import LinAlgError, cholesky, eigh
-            from scipy.linalg.lapack import dpocon
-
-            # as pinvh counts: a smaller share of the largest eigenvalue is rounding
-            least = self.n_features * np.finfo(np.float64).eps
-            try:
-                lower: Matrix = cholesky(self._matrix, lower=True, check_finite=False)
-                norm = float(np.abs(self._matrix).sum(axis=0).max())
-                if dpocon(lower, norm, uplo="L")[0] > least:
-                    self._factor = lower, None
-                    return self._factor
-            except LinAlgError:
-                pass
-            values, vectors = eigh(self._matrix, check_finite=False)
-            kept = values > least * np.abs(values).max()
-            self._factor = values[kept], vectors[:, kept]
-        return self._factor
+        # as pinvh counts: a smaller share of the largest eigenvalue is rounding
+        least = self.n_features * np.finfo(np.float64).eps
+        try:
+            lower: Matrix = cholesky(self._matrix, lower=True, check_finite=False)
+            if dpocon(lower, float(np.abs(self._matrix).sum(axis=0).max()), uplo="L")[0] > least:
+                return lower
+        except LinAlgError:
+            pass
+        values, vectors = eigh(self._matrix, check_finite=False)
+        kept = values > least * np.abs(values).max()
+        return SpikedCovariance(values[kept], vectors[:, kept].T, 0.0)
 
     @property
     def log_determinant(self) -> float:
         """Return the logarithm of the determinant, -inf if the matrix is singular."""
-        factor, vectors = self._factored()
-        if vectors is None:
-            return 2 * float(np.log(np.diag(factor)).sum())
-        return float(np.log(factor).sum()) if len(factor) == self.n_features else -np.inf
+        factor = self._factor
+        return (
+            factor.log_determinant
+            if isinstance(factor, SpikedCovariance)
+            else 2 * float(np.log(factor.diagonal()).sum())
+        )
 
     def matrix(self) -> Matrix:
         """Return a copy of the matrix, (d, d)."""
@@ -233,31 +198,27 @@ class DenseCovariance:
 
     def inverse(self) -> Matrix:
         """Return the inverse, or pseudo-inverse, (d, d)."""
-        factor, vectors = self._factored()
-        if vectors is not None:
-            return (vectors / factor) @ vectors.T
+        if isinstance(self._factor, SpikedCovariance):
+            return self._factor.inverse()
         from scipy.linalg.lapack import dpotri
 
-        lower = dpotri(factor, lower=1)[0]
+        lower = dpotri(self._factor, lower=1)[0]
         return np.tril(lower) + np.tril(lower, -1).T
 
     def distances(self, rows: Any, mean: Matrix) -> Matrix:
         """Compute squared Mahalanobis distances of rows, array or CSR (n, d)."""
         from scipy.linalg import solve_triangular
 
-        factor, vectors = self._factored()
+        if isinstance(self._factor, SpikedCovariance):
+            return self._factor.distances(rows, mean)
         out = np.empty(rows.shape[0])
         for part, moved in centred_blocks(rows, mean):
-            if vectors is None:
-                z = solve_triangular(factor, moved.T, lower=True, check_finite=False)
-                out[part] = np.einsum("ji,ji->i", z, z)
-            else:
-                inside = moved @ vectors
-                out[part] = np.einsum("ij,ij,j->i", inside, inside, 1 / factor)
+            z = solve_triangular(self._factor, moved.T, lower=True, check_finite=False)
+            out[part] = np.einsum("ji,ji->i", z, z)
         return out
 
 
-# -- shrinkage towards (trace(S) / d) I, from a few sums ---------------------------------------------------------------
+# -- shrinkage towards a multiple of I, from a few sums ----------------------------------------------------------------
 def ledoit_wolf(trace: float, squares: float, fourth: float, *, n: float, d: int) -> float:
     """Compute the share of Ledoit and Wolf 2004, Lemma 3.4, from trace(S), ||S||_F^2 and the sum of ||x - mean||^4."""
     if d == 1 or n <= 0:
@@ -267,25 +228,16 @@ def ledoit_wolf(trace: float, squares: float, fourth: float, *, n: float, d: int
     return min(error / distance, 1.0) if error > 0 else 0.0
 
 
-def oracle_approximating(trace: float, squares: float, *, n: float, d: int) -> float:
-    """Compute the share of Chen, Wiesel, Eldar and Hero 2010, equation 23, without 2 / d as in scikit-learn."""
-    if d == 1:
-        return 0.0
-    mean_square, squared_mean = squares / d**2, (trace / d) ** 2
-    below = (n + 1) * (mean_square - squared_mean / d)
-    return min((mean_square + squared_mean) / below, 1.0) if below > 0 else 1.0
+def oracle_approximating(trace: float, squares: float, *, n: float, size: int) -> float:
+    """Compute the share of Chen, Wiesel, Eldar and Hero 2010, equation 23, without 2 / size as in scikit-learn.
 
-
-def tail_share(trace: float, squares: float, *, n: float, size: int) -> tuple[float, float]:
-    """Return (share, mean) of the shrinkage of all but the leading eigenvalues to their mean, from their sums.
-
-    The oracle approximating share, of the `size` eigenvalues alone: 1 where they differ no more than n rows of one
-    variance make them, whatever n is.
+    Of `size` eigenvalues by their sum and sum of squares: 1 where they differ no more than n rows of one variance make
+    them, whatever n is.
     """
     if size <= 1 or trace <= 0:
-        return 0.0, 0.0
+        return 0.0
     below = (n + 1) * (squares - trace * trace / size)
-    return (min((squares + trace * trace) / below, 1.0) if below > 0 else 1.0), trace / size
+    return min((squares + trace * trace) / below, 1.0) if below > 0 else 1.0
 
 
 def beyond_noise(values: Matrix, *, trace: float, n: float, d: int) -> int:
@@ -293,15 +245,10 @@ def beyond_noise(values: Matrix, *, trace: float, n: float, d: int) -> int:
 
     The edge is that of Marchenko and Pastur 1967: mean (1 + sqrt(size / n))^2 for `size` eigenvalues of one variance.
     """
-    kept, rest = len(values), trace - float(values.sum())
-    while kept:
-        size = d - kept
-        mean = max(rest, 0.0) / size if size else 0.0
-        if values[kept - 1] > mean * (1 + np.sqrt(size / n)) ** 2:
-            break
-        kept -= 1
-        rest += float(values[kept])
-    return kept
+    size = d - np.arange(1, len(values) + 1)
+    mean = np.maximum(trace - np.cumsum(values), 0.0) / np.maximum(size, 1)
+    beyond = np.flatnonzero(values > mean * (1 + np.sqrt(size / n)) ** 2)
+    return int(beyond[-1]) + 1 if len(beyond) else 0
 
 
 # -- out of a sketch ---------------------------------------------------------------------------------------------------
@@ -329,31 +276,25 @@ def empirical_covariance(sketch: FrequentDirections, total: float) -> SpikedCova
     return SpikedCovariance.pooled(values / total, vectors, certain=certain / total, trace=trace, rounding=rounding)
 
 
-def tail_shrunk(
+def shrink_tail(
     sketch: FrequentDirections, matrix: SpikedCovariance | DenseCovariance, total: float, ridge: float
 ) -> ShrunkCovariance:
-    """Keep the leading eigenvalues, and shrink the others to their mean."""
+    """Keep the leading eigenvalues, and shrink the others to their mean by their oracle approximating share."""
     d = matrix.n_features
-    kept = min(sketch.resolved["sketch_size"] - 1, d // 2, int(min(total, sketch.n_rows)) // 2)
     if isinstance(matrix, SpikedCovariance):
-        kept = beyond_noise(matrix.values[:kept], trace=matrix.trace, n=total, d=d)
-        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-            trace, squares = matrix.tail_sums(kept)
-        if kept >= len(matrix.values) or not np.isfinite(squares):
-            return ShrunkCovariance(matrix.shrunk(0.0, ridge), 0.0, kept, 0.0)
-        share, mean = tail_share(trace, squares, n=total, size=d - kept)
-        return ShrunkCovariance(matrix.tail_shrunk(kept, share, mean, ridge), share, kept, mean)
-    spectrum = sketch.spectrum()
-    kept = beyond_noise(spectrum.values[:kept] / total, trace=matrix.trace, n=total, d=d)
-    values, vectors = spectrum.values[:kept] / total, spectrum.vectors[:kept].astype(np.float64)
-    tail = matrix.without(values, vectors)
-    with np.errstate(over="ignore", under="ignore"):
-        trace, squares = float(np.trace(tail)), float(np.einsum("ij,ij->", tail, tail))
+        values, vectors = matrix.values, matrix.vectors
+    else:
+        spectrum = sketch.spectrum()
+        values, vectors = spectrum.values / total, spectrum.vectors.astype(np.float64)
+    kept = min(sketch.resolved["sketch_size"] - 1, d // 2, int(min(total, sketch.n_rows)) // 2)
+    kept = beyond_noise(values[:kept], trace=matrix.trace, n=total, d=d)
+    leading, share, mean = (values[:kept], vectors[:kept]), 0.0, 0.0
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        trace, squares = matrix.tail_sums(*leading)
     least = NOTHING_LEFT * float(np.finfo(sketch.resolved["dtype"]).eps) * matrix.trace
-    if trace <= least or not np.isfinite(squares):  # less is rounding
-        return ShrunkCovariance(matrix.shrunk(0.0, ridge), 0.0, kept, 0.0)
-    share, mean = tail_share(trace, squares, n=total, size=d - kept)
-    return ShrunkCovariance(matrix.tail_shrunk(tail, vectors, share, mean, ridge), share, kept, mean)
+    if kept < len(values) and trace > least and np.isfinite(squares):  # less is rounding
+        share, mean = oracle_approximating(trace, squares, n=total, size=d - kept), trace / (d - kept)
+    return ShrunkCovariance(matrix.shrunk(*leading, share, mean, ridge), share, kept, mean)
 
 
 def rounding_of(sketch: FrequentDirections) -> float:

@@ -3,8 +3,7 @@
 # pyright: basic
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -18,10 +17,15 @@ ROWS_IN_CACHE = 256
 Floats = NDArray[np.float64]
 
 
-def squared_lengths(rows: Any) -> Floats:
-    """Compute ||x||^2 of the rows of a CSR container, (n,), each square in float64."""
+def squared(rows: Any) -> Any:
+    """Return a CSR container with the squares of the entries of another, in float64."""
     data = rows.data.astype(np.float64)
-    return type(rows)((data * data, rows.indices, rows.indptr), shape=rows.shape) @ np.ones(rows.shape[1])
+    return type(rows)((data * data, rows.indices, rows.indptr), shape=rows.shape)
+
+
+def squared_lengths(rows: Any) -> Floats:
+    """Compute ||x||^2 of the rows of a CSR container, (n,)."""
+    return squared(rows) @ np.ones(rows.shape[1])
 
 
 @dataclass(eq=False)
@@ -29,9 +33,9 @@ class FeatureVariance:
     """Running population variance per feature, summed in float64 around the mean of the first batch."""
 
     weight: float = 0.0
-    _shift: Floats = field(default_factory=partial(np.zeros, 0))
-    _sum: Floats = field(default_factory=partial(np.zeros, 0))
-    _square: Floats = field(default_factory=partial(np.zeros, 0))
+    _shift: Any = None
+    _sum: Any = None
+    _square: Any = None
 
     @classmethod
     def from_sums(cls, weight: float, mean: Floats, squares: Floats) -> Self:
@@ -42,28 +46,23 @@ class FeatureVariance:
         """Take a batch in, array or CSR (n, d), with weights (n,)."""
         n, d = rows.shape
         sparse = not isinstance(rows, np.ndarray)
-        weight = float(n) if weights is None else float(weights.sum())
+        weights = np.ones(n) if weights is None else weights
+        weight = float(weights.sum())
         if not self.weight:
             # Sparse rows are summed around zero: a shift would fill them.
-            self._shift = np.zeros(d) if sparse else _array(rows.mean(axis=0, dtype=np.float64))
+            self._shift = np.zeros(d) if sparse else rows.mean(axis=0, dtype=np.float64)
             self._sum, self._square = np.zeros(d), np.zeros(d)
         if sparse:
-            data = rows.data.astype(np.float64, copy=False)
-            times = data if weights is None else data * np.repeat(weights, np.diff(rows.indptr))
-            plain = np.bincount(rows.indices, weights=times, minlength=d)
-            squares = np.bincount(rows.indices, weights=times * data, minlength=d)
+            plain = rows.T @ weights
             self._sum += plain - weight * self._shift
-            self._square += squares - 2 * self._shift * plain + weight * self._shift**2
+            self._square += squared(rows).T @ weights - 2 * self._shift * plain + weight * self._shift**2
         else:
             for start in range(0, n, ROWS_IN_CACHE):
                 moved: Floats = rows[start : start + ROWS_IN_CACHE] - self._shift
-                if weights is None:
-                    self._sum += moved.sum(axis=0)
-                    self._square += np.einsum("ij,ij->j", moved, moved)
-                else:
-                    part = weights[start : start + ROWS_IN_CACHE]
-                    self._sum += part @ moved
-                    self._square += np.einsum("i,ij,ij->j", part, moved, moved)
+                part = weights[start : start + ROWS_IN_CACHE]
+                self._sum += np.einsum("i,ij->j", part, moved)
+                np.multiply(moved, moved, out=moved)
+                self._square += np.einsum("i,ij->j", part, moved)
         self.weight += weight
 
     def joined(self, other: Self) -> Self:
@@ -90,13 +89,9 @@ class FeatureVariance:
     def value(self) -> Floats:
         """Return the variances (d,)."""
         if not self.weight:
-            return np.zeros(len(self._sum))
+            return self._sum
         mean = self._sum / self.weight
         return np.maximum(self._square / self.weight - mean * mean, 0.0)
-
-
-def _array(sums: Any) -> Floats:
-    return np.asarray(sums, np.float64).ravel()
 
 
 @dataclass(eq=False)
@@ -145,54 +140,39 @@ class FourthMoment:
         self.first += both[:, 0]
         self.third += both[:, 1]
 
+    def moved(self, move: Floats, times: Callable[[Floats], Floats]) -> Self:
+        """Return the sums around `shift` + `move`; `times` multiplies the covariance matrix of the rows by a vector."""
+        total, mass, fourth = self.sums
+        if not total:
+            return replace(self, shift=self.shift + move)
+        e = self.first / total
+        # sums of w (y - f), w ||y - f||^2 and so on, with sum of w y y' = total (S + e e')
+        along = total * (times(move) + e * (e @ move))
+        square, at = move @ move, move @ self.first
+        near = mass - 2 * at + square * total
+        fourth += 4 * move @ along + square**2 * total - 4 * move @ self.third + 2 * square * mass - 4 * square * at
+        return type(self)(
+            self.shift + move,
+            self.first - total * move,
+            self.third - 2 * along + square * self.first - move * near,
+            np.maximum([total, near, fourth], 0.0),  # sums of differences: rounding may leave them below
+        )
+
     def value(self, times: Callable[[Floats], Floats] | None) -> float:
         """Return sum of w ||x - mean||^4.
 
-        `times` multiplies the covariance matrix with a vector (None: the mean is zero).
+        `times` multiplies the covariance matrix by a vector (None: the mean is zero).
         """
-        total, mass, fourth = self.sums
-        if not total or times is None:
-            return float(fourth)
-        e = self.first / total
-        square = e @ e
-        # sum of w (||y||^2 - 2 e'y + ||e||^2)^2 with sum of w y y' = total (S + e e')
-        spread = mass - total * square
-        return float(
-            fourth + total * (4 * e @ times(e) + 3 * square * square) + 2 * square * spread - 4 * e @ self.third
-        )
+        total = self.sums[0]
+        return float((self if not total or times is None else self.moved(self.first / total, times)).sums[2])
 
     def joined(self, other: Self, times: Callable[[Floats], Floats]) -> Self:
-        """Return the sums of both; `times` multiplies the covariance matrix of the other's rows with a vector."""
-        f = self.shift - other.shift  # y - f is the other's y around this shift
-        total, mass, fourth = other.sums
-        first, third = other.first, other.third
-        out = self.after(np.empty((0, len(f))), None)
-        if not total:
-            return out
-        e = first / total
-        along = total * (times(f) + e * (e @ f))
-        square, at = f @ f, f @ first
-        out.sums += (
-            total,
-            mass - 2 * at + square * total,
-            fourth + 4 * f @ along + square**2 * total - 4 * f @ third + 2 * square * mass - 4 * square * at,
-        )
-        out.sums = np.maximum(out.sums, 0.0)  # sums of differences: rounding may leave them below
-        out.first += first - total * f
-        out.third += third - 2 * along + square * first - f * (mass - 2 * at + square * total)
-        return out
-
-    @property
-    def is_finite(self) -> bool:
-        """Return whether no power has left the range of numbers."""
-        return all(np.isfinite(array).all() for array in self.arrays().values())
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the sums by name."""
-        return dict(vars(self))
+        """Return the sums of both; `times` multiplies the covariance matrix of the other's rows by a vector."""
+        theirs = other.moved(self.shift - other.shift, times)
+        return type(self)(self.shift, self.first + theirs.first, self.third + theirs.third, self.sums + theirs.sums)
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, NDArray[Any]], n_features: int) -> Self:
-        """Return what ``arrays`` has written; raise ValueError if it is inconsistent."""
+        """Return the sums of these names; raise ValueError if they are inconsistent."""
         shift, first, third = (checks.finite(arrays, name, (n_features,)) for name in ("shift", "first", "third"))
         return cls(shift, first, third, checks.not_negative(arrays, "sums", (3,)))

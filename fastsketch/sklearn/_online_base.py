@@ -17,7 +17,7 @@ from fastsketch._core.losses import LOSSES, OnlineLossName
 from fastsketch._core.validation import Rows, as_integer
 from fastsketch.online import AdaptiveSubgradient, SketchedNewton
 from fastsketch.online._labels import ClassWeight
-from fastsketch.sklearn._estimator import FromModelEstimator, checked, estimator, seed_of
+from fastsketch.sklearn._estimator import ModelEstimator, checked, estimator, seed_of
 
 LinearModel = SketchedNewton | AdaptiveSubgradient
 Floats = NDArray[np.float64]
@@ -25,7 +25,7 @@ Scale = Literal["moments"] | None
 
 
 @estimator
-class LinearEstimator(FromModelEstimator):
+class LinearEstimator(ModelEstimator):
     """Estimator of an online linear model; a subclass has the parameters of its steps and of its targets."""
 
     _FREE: ClassVar = frozenset({"epochs"})

@@ -18,7 +18,7 @@ from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._read_out import upright
 from fastsketch.sketching._spectrum import SpectrumOverview
 from fastsketch.sklearn._estimator import SketchEstimator
-from fastsketch.sklearn._gaussian import SpikedCovariance, squared_distances
+from fastsketch.sklearn._gaussian import SpikedCovariance
 from fastsketch.sklearn._moments import FeatureVariance
 
 Floats = NDArray[np.float64]
@@ -67,12 +67,12 @@ def components_of(sketch: FrequentDirections, wanted: int | float) -> Components
     d = sketch.n_features or 0
     exact = sketch.resolved["solver"] == "exact"
     most = min(d, sketch.resolved["sketch_size"])
-    seen = sketch._overview(most)
-    count = count_for(wanted, seen.spectrum.values, seen.squared_norm)
-    while exact and count > len(seen.spectrum.values) and most < d:
-        most = min(d, 4 * most)
+    while True:
         seen = sketch._overview(most)
         count = count_for(wanted, seen.spectrum.values, seen.squared_norm)
+        if not exact or count <= len(seen.spectrum.values) or most == d:
+            break
+        most = min(d, 4 * most)
     known = len(seen.spectrum.values)
     if count > known and seen.shrinkage > 0:
         share = float(seen.spectrum.values.sum()) / seen.squared_norm
@@ -141,20 +141,16 @@ class PrincipalComponents(SketchEstimator):
     _wanted: int | float
     _variance: FeatureVariance | None
     _dtype: np.dtype[Any]
-    _read: dict[str, Any]  # the last read-out, and what it was of
 
     # -- a read-out costs more than a small batch ------------------------------------------------------------------
     def _view(self) -> ComponentsReadOut:
-        check_is_fitted(self, "sketch_")
-        sketch = self.sketch_
-        engine, n = sketch._seen_engine(), sketch.n_rows
-        kept = self._read.get("view")
-        if kept is None or kept[0] is not engine or kept[1] != n:
-            if not isinstance(self._wanted, int) and n < 2:
-                raise ValueError(f"n_components={self._wanted} needs at least two rows to have a variance, got {n}")
-            kept = engine, n, components_of(sketch, self._wanted)
-            self._read["view"] = kept
-        return kept[2]
+        return self._read_once("components", self._components)
+
+    def _components(self) -> ComponentsReadOut:
+        n = self.sketch_.n_rows
+        if not isinstance(self._wanted, int) and n < 2:
+            raise ValueError(f"n_components={self._wanted} needs at least two rows to have a variance, got {n}")
+        return components_of(self.sketch_, self._wanted)
 
     def _divisor(self) -> float:
         return max(1.0, self.sketch_.total_weight - 1.0)
@@ -238,13 +234,8 @@ class PrincipalComponents(SketchEstimator):
 
     def score_samples(self, X: Rows) -> NDArray[np.float64]:
         """Compute the log-likelihood (n_samples,) of each row of X (n_samples, n_features); sparse rows stay sparse."""
-        model, mean = self._invertible(), self._view().mean
-        rows, d = self._checked(X, reset=False), self.n_features_in_
-        z = np.asarray(rows @ model.vectors.T) - mean @ model.vectors.T
-        distance = (z**2 / model.values).sum(axis=1)
-        if len(model.values) < d:
-            left = squared_distances(rows, mean) - (z**2).sum(axis=1)
-            distance += np.maximum(left, 0.0) / model.rest
+        model, rows = self._invertible(), self._checked(X, reset=False)
+        distance, d = model.distances(rows, self._view().mean), self.n_features_in_
         return -0.5 * (distance + model.log_determinant + d * np.log(2.0 * np.pi))
 
     def score(self, X: Rows, y: Any = None) -> float:
@@ -259,15 +250,12 @@ class PrincipalComponents(SketchEstimator):
     def _invertible(self) -> SpikedCovariance:
         model = self._gaussian()
         whole = len(model.values) == self.n_features_in_
-        smallest = model.values.min() if whole else model.rest
-        if not smallest > 0 and whole:
+        if not (model.values.min() if whole else model.rest) > 0:
             raise ValueError(
                 "the covariance is singular: a variance is 0, since a column is constant or a combination of others; "
                 "leave such columns out, or take a smaller n_components"
-            )
-        if not smallest > 0:
-            raise ValueError(
-                "the covariance is singular: the components hold all variance, and there are fewer than features; "
+                if whole
+                else "the covariance is singular: the components hold all variance, and there are fewer than features; "
                 "take a smaller n_components"
             )
         return model

@@ -49,7 +49,6 @@ class FitProblem(NamedTuple):
     stored: float | None = None  # entries of CSR rows that stay sparse
     row_steps: float = 0.0  # their multiply-adds of X'X
     column_steps: float = 0.0  # and of X X'
-    whole: bool = False  # whether Lanczos steps with the rows may be tried: of CSR rows, k being known
 
 
 @dataclass(frozen=True)
@@ -61,14 +60,10 @@ class Route:
     bytes: float
 
 
-def problem_of(rows: Any, *, k: int, size: int, whole: bool = False) -> FitProblem:
+def problem_of(rows: Any, *, k: int, size: int) -> FitProblem:
     """Describe checked rows, array or CSR, to the model."""
-    n, d = rows.shape
-    if is_sparse(rows) and stays_sparse(rows):
-        return FitProblem(
-            n, d, k, size, rows.dtype.itemsize, float(rows.nnz), row_steps(rows), column_steps(rows), whole
-        )
-    return FitProblem(n, d, k, size, rows.dtype.itemsize)
+    sparse = (float(rows.nnz), row_steps(rows), column_steps(rows)) if is_sparse(rows) and stays_sparse(rows) else ()
+    return FitProblem(*rows.shape, k, size, rows.dtype.itemsize, *sparse)
 
 
 def _eigen(m: int, k: int) -> tuple[float, float]:
@@ -80,14 +75,13 @@ def _eigen(m: int, k: int) -> tuple[float, float]:
 
 def by_rows(p: FitProblem) -> Route:
     """Estimate the n x n matrix of products, and the l leading directions from it."""
-    seconds, size = _eigen(p.n, min(p.n, p.size))
+    kept = min(p.n, p.size)
+    seconds, size = _eigen(p.n, kept)
     if p.stored is None:
         seconds += DENSE_STEP * p.n * p.n * p.d + 2.0 * LOAD * p.n * p.d
-        work = 3.0 * BLOCK_BYTES
     else:
         seconds += SPARSE_STEP * p.column_steps + SPARSE_OUT * p.n * p.n + SPARSE_PASS * p.stored * p.size
-        work = 40.0 * p.stored + 3.0 * BLOCK_BYTES
-    kept = min(p.n, p.size)
+    work = 40.0 * (p.stored or 0.0) + 3.0 * BLOCK_BYTES
     seconds += 2.0 * READ * p.d * kept * kept
     return Route("rows", seconds, 8.0 * p.n * p.n + size + work + 8.0 * 6 * kept * p.d)
 
@@ -95,10 +89,9 @@ def by_rows(p: FitProblem) -> Route:
 def by_columns(p: FitProblem) -> Route:
     """Estimate the d x d matrix of products."""
     dense = DENSE_STEP * p.n * p.d * p.d + LOAD * p.n * p.d
-    work = 3.0 * BLOCK_BYTES
+    work = 40.0 * (p.stored or 0.0) + 3.0 * BLOCK_BYTES
     if p.stored is not None:
         dense = min(dense, SPARSE_STEP * p.row_steps + SPARSE_OUT * p.d * p.d)
-        work += 40.0 * p.stored
     seconds, size = _eigen(p.d, p.k + 1)
     # a spectrum without a gap goes through the whole matrix, in a copy
     return Route("columns", dense + seconds, 8.0 * 2 * p.d * p.d + size + work + 8.0 * 256 * p.d)
@@ -130,11 +123,14 @@ def by_sketch(p: FitProblem, *, passes: int) -> Route:
     return Route("sketch", seconds, kept + 6.0 * BLOCK_BYTES + 8.0 * 2 * 256 * d)
 
 
-def choose(p: FitProblem, *, max_memory: float) -> Route:
-    """Choose the way of a fit: the cheaper exact one, unless both cost too much; the sketch needs the least memory."""
+def choose(p: FitProblem, *, max_memory: float, pairs: bool = False) -> Route:
+    """Choose the way of a fit: the cheaper exact one, unless both cost too much; the sketch needs the least memory.
+
+    `pairs`: whether Lanczos steps with the rows may be tried, which needs CSR rows and a k that is known.
+    """
     sketch = by_sketch(p, passes=2)
     ways = [by_rows(p), by_columns(p)]
-    if p.whole and p.stored is not None and p.k + 1 < min(p.n, p.d):
+    if pairs and p.stored is not None and p.k + 1 < min(p.n, p.d):
         ways.append(by_pairs(p))
     best = sketch
     for route in ways:

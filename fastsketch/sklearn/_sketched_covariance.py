@@ -10,7 +10,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.covariance import EmpiricalCovariance
-from sklearn.utils.validation import check_is_fitted
 
 from fastsketch._core.validation import Rows, as_choice, as_flag, as_integer, as_real, as_weights
 from fastsketch._frame.batches import Batch
@@ -30,7 +29,7 @@ from fastsketch.sklearn._gaussian import (
     oracle_approximating,
     projected,
     rounding_of,
-    tail_shrunk,
+    shrink_tail,
 )
 from fastsketch.sklearn._moments import FourthMoment
 
@@ -54,7 +53,7 @@ class SketchedCovariance(SketchEstimator, EmpiricalCovariance):
     alpha0 : float, default 0.0
         Ridge in units of squared rows: alpha0 / (sum of weights) I is added to the covariance. May change at any time.
     assume_centered : bool, default False
-        Take the mean to be zero. ``from_sketch`` sets it to True for a sketch with center=False, which has no mean.
+        Take the mean to be zero. ``from_model`` sets it to True for a sketch with center=False, which has no mean.
     solver : {"auto", "gram", "svd", "exact"}, default "auto"
         "auto" accumulates the exact matrix up to the n_features that `max_memory` allows, and where that takes no more
         than about four times the time of the sketch (n_features <= 44 sketch_size + 1200); "gram" is for speed first.
@@ -129,8 +128,6 @@ class SketchedCovariance(SketchEstimator, EmpiricalCovariance):
     max_memory: float = 1e9
 
     _moment: FourthMoment | None = field(init=False)
-    # (parameters, the matrix that was given out for them)
-    _shrunk: tuple[Any, ShrunkCovariance] | None = field(init=False, default=None)
 
     # -- learning --------------------------------------------------------------------------------------------------
     @changes
@@ -148,11 +145,8 @@ class SketchedCovariance(SketchEstimator, EmpiricalCovariance):
         """
         if sample_weight is None and (source := as_far_source(X)) is not None:
             return self._fit_source(source)
-        rows = self._checked(X, reset=True)
-        weights = as_weights(sample_weight, rows.shape[0])
-        if weights is not None and not weights.any():
-            raise ValueError("sample_weight must not be zero for all rows")
-        self._drop("sketch_", "_moment", "_shrunk")
+        rows, weights = self._checked_all(X, sample_weight)
+        self._drop("sketch_", "_moment")
         return self._learn_rows(rows, weights)
 
     @changes
@@ -178,17 +172,17 @@ class SketchedCovariance(SketchEstimator, EmpiricalCovariance):
         moment = FourthMoment.beginning(X, weights, centered=self.assume_centered) if first else self._moment
         more = None if moment is None else moment.after(X, weights)
         self._teach(sketch, X, weights)
-        self._moment, self._shrunk = more if more is not None and more.is_finite else None, None
+        finite = more is not None and all(np.isfinite(sums).all() for sums in vars(more).values())
+        self._moment = more if finite else None
         return self
 
     def _template(self, n_rows: int | None, n_features: int, dtype: np.dtype[Any] | None) -> FrequentDirections:
         size = as_integer(self.sketch_size, "sketch_size", 2)
         as_choice(self.method, "method", tuple(METHODS))
         solver: Any = as_choice(self.solver, "solver", SOLVERS)
-        if exact_is_fair(n_features, size, self.max_memory) and solver == "auto":
-            solver = "exact"
-        elif solver == "auto":
-            solver = "gram"
+        fair = exact_is_fair(n_features, size, self.max_memory)
+        if solver == "auto":
+            solver = "exact" if fair else "gram"
         center = not as_flag(self.assume_centered, "assume_centered")
         return FrequentDirections(size, method=self.method, beta=self.beta, solver=solver, center=center, dtype=dtype)
 
@@ -202,50 +196,33 @@ class SketchedCovariance(SketchEstimator, EmpiricalCovariance):
 
     # -- merging, files, sketches (_estimator.py) ------------------------------------------------------------------
     def _own(self) -> Arrays:
-        return {} if self._moment is None else self._moment.arrays()
+        return {} if self._moment is None else dict(vars(self._moment))
 
     def _restore_own(self, arrays: Arrays) -> None:
         sketch = self.sketch_
-        for name, mine, theirs in (
-            ("sketch_size", self.sketch_size, sketch.resolved["sketch_size"]),
-            ("method", self.method, sketch.method),
-            ("assume_centered", self.assume_centered, not sketch.center),
-        ):
-            if mine != theirs:
-                raise ValueError(f"{name} is {mine!r}, but {theirs!r} in its sketch")
+        known = self._parameters_for(sketch)
+        for name in ("sketch_size", "method", "assume_centered"):
+            if getattr(self, name) != known[name]:
+                raise ValueError(f"{name} is {getattr(self, name)!r}, but {known[name]!r} in its sketch")
         moment = FourthMoment.from_arrays(arrays, self.n_features_in_) if arrays else None
         if moment is not None and not np.isclose(moment.sums[0], sketch.total_weight):
             raise ValueError(f"its moments are of weight {moment.sums[0]:g}, its sketch of {sketch.total_weight:g}")
         self._moment = moment
-        self._shrunk = None
 
     def _own_with(self, other: Any) -> Arrays:
         if self._moment is None or other._moment is None:
             return {}
-        return self._moment.joined(other._moment, empirical_covariance(other.sketch_, other._total()).times).arrays()
+        return vars(self._moment.joined(other._moment, empirical_covariance(other.sketch_, other._total()).times))
 
     @classmethod
-    def _parameters_for(cls, sketch: FrequentDirections) -> dict[str, Any]:
-        return {
-            "sketch_size": sketch.resolved["sketch_size"],
-            "method": sketch.method,
-            "beta": sketch.beta,
-            "solver": sketch.resolved["solver"] if sketch.solver == "auto" else sketch.solver,
-            "assume_centered": not sketch.center,
-            "alpha0": sketch.alpha0,
-        }
-
-    def __getstate__(self) -> Any:
-        state: Any = super().__getstate__()
-        return {name: value for name, value in state.items() if name != "_shrunk"}
+    def _parameters_for(cls, model: FrequentDirections) -> dict[str, Any]:
+        return {**super()._parameters_for(model), "assume_centered": not model.center}
 
     # -- the matrix ------------------------------------------------------------------------------------------------
     def _shrinkage_asked(self) -> float | str | None:
-        if self.shrinkage is None:
-            return None
         if isinstance(self.shrinkage, str):
             return as_choice(self.shrinkage, "shrinkage", SHRINKAGES)
-        return as_real(self.shrinkage, "shrinkage", 0.0, 1.0)
+        return None if self.shrinkage is None else as_real(self.shrinkage, "shrinkage", 0.0, 1.0)
 
     def _total(self) -> float:
         total = self.sketch_.total_weight
@@ -256,16 +233,14 @@ class SketchedCovariance(SketchEstimator, EmpiricalCovariance):
     def _linear_share(self, matrix: SpikedCovariance | DenseCovariance) -> float:
         """Return the share of trace(S) / d I that the parameter asks for."""
         asked, d, n = self._shrinkage_asked(), self.n_features_in_, self._total()
-        if asked is None:
-            return 0.0
         if not isinstance(asked, str):
-            return asked
+            return asked or 0.0
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-            trace, squares = matrix.trace, matrix.squares
+            trace, squares = matrix.tail_sums(*_none_of(d))
         if not np.isfinite(squares):
             raise ValueError("the rows are too large for their fourth powers: scale them, or set shrinkage=None")
         if asked == "oas":
-            return oracle_approximating(trace, squares, n=n, d=d)
+            return oracle_approximating(trace, squares, n=n, size=d)
         if self._moment is None:
             raise ValueError(
                 "shrinkage='ledoit-wolf' needs fourth moments, which a sketch alone does not have: take 'oas'"
@@ -275,19 +250,15 @@ class SketchedCovariance(SketchEstimator, EmpiricalCovariance):
 
     def _read(self) -> ShrunkCovariance:
         """Return the shrunk covariance, made once for each pair of parameters."""
-        check_is_fitted(self, "sketch_")
-        key = self.shrinkage, self.alpha0
-        known = self._shrunk
-        if known is None or known[0] != key:
-            ridge = as_real(self.alpha0, "alpha0", 0.0, MOST) / self._total()
-            matrix = empirical_covariance(self.sketch_, self._total())
-            if self._shrinkage_asked() == "auto":
-                shrunk = tail_shrunk(self.sketch_, matrix, self._total(), ridge)
-            else:
-                share = self._linear_share(matrix)
-                shrunk = ShrunkCovariance(matrix.shrunk(share, ridge), share, 0, matrix.trace / matrix.n_features)
-            known = self._shrunk = key, shrunk
-        return known[1]
+        return self._read_once("covariance", self._shrink, self.shrinkage, self.alpha0)
+
+    def _shrink(self, shrinkage: Any, alpha0: Any) -> ShrunkCovariance:
+        ridge = as_real(alpha0, "alpha0", 0.0, MOST) / self._total()
+        matrix = empirical_covariance(self.sketch_, self._total())
+        if self._shrinkage_asked() == "auto":
+            return shrink_tail(self.sketch_, matrix, self._total(), ridge)
+        share, mean = self._linear_share(matrix), matrix.trace / matrix.n_features
+        return ShrunkCovariance(matrix.shrunk(*_none_of(matrix.n_features), share, mean, ridge), share, 0, mean)
 
     @property
     def location_(self) -> NDArray[np.float64]:
@@ -472,3 +443,8 @@ class SketchedCovariance(SketchEstimator, EmpiricalCovariance):
         if k > len(values):
             raise ValueError(f"n_components must be at most {len(values)}, the directions kept, got {k}")
         return values[:k], vectors[:k]
+
+
+def _none_of(d: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return no eigenvalues and no directions of d features."""
+    return np.zeros(0), np.zeros((0, d))

@@ -23,17 +23,19 @@ from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._engines import SolverName, merge_engines
 from fastsketch.sketching._methods import METHODS, MethodName
 from fastsketch.sketching._rows_again import Readable
-from fastsketch.sketching._whole import RowProducts, WholePass, column_products, sparse_pairs
+from fastsketch.sketching._whole import RowProducts, column_products, sparse_pairs
 from fastsketch.sklearn._estimator import Arrays, as_far_source, estimator
 from fastsketch.sklearn._moments import FeatureVariance
 from fastsketch.sklearn._principal_components import PrincipalComponents, count_for, first_of, refine
-from fastsketch.sklearn._routes import choose, problem_of, sums_in_stream
+from fastsketch.sklearn._routes import WayName, choose, problem_of, sums_in_stream
 
 SOLVERS = ("auto", "gram", "svd", "exact")
 # Parameters in which the sketches of two ways may differ.
 ANY_WAY = ("solver", "buffer_size", "sketch_size", "dtype")
 # Ways of ``fit`` that its sketch does not tell, by their number in files.
 WAYS = ("", "rows", "arpack")
+# The exact ways as ``solver_`` has them.
+SOLVER_OF = {"rows": "rows", "columns": "exact", "pairs": "arpack"}
 # Rows of the sketch where the number of components is not known beforehand.
 SIZE_OF_SHARE = 128
 MOST = float(np.finfo(np.float64).max)
@@ -46,7 +48,7 @@ class SketchedPCA(PrincipalComponents, IncrementalPCA):
     Parameters
     ----------
     n_components : int, float or None, default None
-        Components to keep; None: min(n_samples, n_features) of the first batch, after ``from_sketch`` also at most one
+        Components to keep; None: min(n_samples, n_features) of the first batch, after ``from_model`` also at most one
         less than the sketch_size in use (``resolved``); a float in (0, 1): the fewest that have
         more than this share of the variance, by the point estimates.
     whiten : bool, default False
@@ -140,29 +142,26 @@ class SketchedPCA(PrincipalComponents, IncrementalPCA):
         """
         if sample_weight is None and (source := as_far_source(X)) is not None:
             return self._fit_source(source)
-        rows = self._checked(X, reset=True)
-        weights = as_weights(sample_weight, rows.shape[0])
+        rows, weights = self._checked_all(X, sample_weight)
         wanted, size = self._asked(_counted(rows, weights), rows.shape[1])
         if not isinstance(wanted, int) and rows.shape[0] < 2:
             raise ValueError(f"n_components={wanted} needs at least two rows to have a variance, got {rows.shape[0]}")
         batch_size = 5 * rows.shape[1] if self.batch_size is None else as_integer(self.batch_size, "batch_size", 1)
-        if weights is not None and not weights.sum() > 0:
-            raise ValueError("sample_weight must not be zero for all rows")
-        self._drop("sketch_", "_variance", "_wanted", "_read", "solver_", "n_passes_")
-        self.batch_size_, self._wanted, self._dtype, self._read = batch_size, wanted, rows.dtype, {}
-        way = {"exact": "columns"}.get(self.solver, "sketch")
+        self._drop("sketch_", "_variance", "_wanted", "solver_", "n_passes_")
+        self.batch_size_, self._wanted, self._dtype = batch_size, wanted, rows.dtype
+        self._fix_parameters()
+        way: WayName = "columns" if self.solver == "exact" else "sketch"
         if self.solver == "auto":
             k = min(rows.shape) if not isinstance(wanted, int) else wanted
-            problem = problem_of(rows, k=k, size=size, whole=isinstance(wanted, int))
-            way = choose(problem, max_memory=self.max_memory).way
-            if way == "pairs" and not self._find_pairs(rows, weights, size, k):
-                way = choose(problem._replace(whole=False), max_memory=self.max_memory).way
+            problem = problem_of(rows, k=k, size=size)
+            way = choose(problem, max_memory=self.max_memory, pairs=isinstance(wanted, int)).way
+            if way == "pairs" and not self._multiply_all(rows, weights, size, way=way):
+                way = choose(problem, max_memory=self.max_memory).way
         if way == "sketch":
             self._sketch_all(rows, weights, size)
         elif way != "pairs":
             self._multiply_all(rows, weights, size, way=way)
         self._name_features(self.sketch_)
-        self._fix_parameters()
         if not isinstance(wanted, int):
             self._view()  # which may warn
         return self
@@ -200,11 +199,10 @@ class SketchedPCA(PrincipalComponents, IncrementalPCA):
             self._name_features(sketch)
             sketch.update(rows, weights)
             self._wanted, self._dtype, self.sketch_, self._variance = wanted, rows.dtype, sketch, FeatureVariance()
-            self.n_passes_, self._read = 1, {}
             self._fix_parameters()
         else:
             self.sketch_.update(rows, weights)
-            self.n_passes_ = 1
+        self.n_passes_ = 1
         if self._variance is not None:
             self._variance.update(rows, weights)
         self.solver_ = _solver_of(self.sketch_)
@@ -255,7 +253,7 @@ class SketchedPCA(PrincipalComponents, IncrementalPCA):
         sketch = self.sketch_.copy()
         before = sketch._seen_engine()
         if sketch.refine(rows, sample_weight)._seen_engine() is not before:  # else exact already, or other rows
-            self.sketch_, self.n_passes_, self._read = sketch, self.n_passes_ + 1, {}
+            self.sketch_, self.n_passes_ = sketch, self.n_passes_ + 1
         return self
 
     def inverse_transform(self, X: ArrayLike) -> NDArray[Any]:
@@ -295,40 +293,32 @@ class SketchedPCA(PrincipalComponents, IncrementalPCA):
             part = None if weights is None else weights[batch]
             sketch.update(rows[batch], part)
             variance.update(rows[batch], part)
-        passes = 1
+        self.sketch_, self._variance, self.solver_, self.n_passes_ = sketch, variance, solver, 1
         if self.solver == "auto":
-            passes, seen = refine(sketch, rows, weights, self._wanted)
+            self.n_passes_, seen = refine(sketch, rows, weights, self._wanted)
             if isinstance(self._wanted, int):
-                self._read["view"] = sketch._seen_engine(), sketch.n_rows, first_of(seen, self._wanted)
-        self.sketch_, self._variance, self.solver_, self.n_passes_ = sketch, variance, solver, passes
+                self._read_once("components", lambda: first_of(seen, self._wanted))
 
-    def _multiply_all(self, rows: Any, weights: NDArray[np.float64] | None, size: int, *, way: str) -> None:
-        if way == "rows":
-            products = RowProducts(rows, weights, center=True)
-            if self.sketch_size is None and not isinstance(self._wanted, int):
-                count = count_for(self._wanted, products.eigenvalues(), products.squared_norm)
-                size = max(2, min(2 * count + 10, rows.shape[1] + 1))
-            sketch = self._new_sketch(size, "gram", np.dtype(np.float64))
+    def _multiply_all(self, rows: Any, weights: NDArray[np.float64] | None, size: int, *, way: WayName) -> bool:
+        """Learn an exact way, and return whether it gave the components: Lanczos steps may not."""
+        products = RowProducts(rows, weights, center=True) if way == "rows" else None
+        if products is not None and self.sketch_size is None and not isinstance(self._wanted, int):
+            count = count_for(self._wanted, products.eigenvalues(), products.squared_norm)
+            size = max(2, min(2 * count + 10, rows.shape[1] + 1))
+        sketch = self._new_sketch(size, "exact" if way == "columns" else "gram", np.dtype(np.float64))
+        if products is not None:
             whole = products.whole(sketch._setting)
-        else:
-            sketch = self._new_sketch(size, "exact", np.dtype(np.float64))
+        elif way == "columns":
             whole = column_products(rows, weights, sketch._setting)
-        self._adopt(sketch, whole, "rows" if way == "rows" else "exact")
-
-    def _find_pairs(self, rows: Any, weights: NDArray[np.float64] | None, size: int, k: int) -> bool:
-        """Try Lanczos steps with CSR rows, and return whether they gave the k components."""
-        sketch = self._new_sketch(size, "gram", np.dtype(np.float64))
-        whole = sparse_pairs(rows, weights, sketch._setting, k)
+        else:
+            whole = sparse_pairs(rows, weights, sketch._setting, self._wanted)
         if whole is not None:
-            self._adopt(sketch, whole, "arpack")
+            engine = whole.engine
+            sketch._begin_with(engine, whole.certain_high)
+            mean = np.ldexp(engine.mean, engine.exponent)
+            self._variance = FeatureVariance.from_sums(engine.weight, mean, whole.squares)
+            self.sketch_, self.solver_, self.n_passes_ = sketch, SOLVER_OF[way], 1
         return whole is not None
-
-    def _adopt(self, sketch: FrequentDirections, whole: WholePass, solver: str) -> None:
-        sketch._begin_with(whole.engine, whole.certain_high)
-        self._variance = FeatureVariance.from_sums(
-            whole.engine.weight, np.ldexp(whole.engine.mean, whole.engine.exponent), whole.squares
-        )
-        self.sketch_, self.solver_, self.n_passes_ = sketch, solver, 1
 
     # -- jobs, merging, files, sketches (_estimator.py) ------------------------------------------------------------
     def _in_stream(self, rows: Any, wanted: int | float, size: int) -> Any:
@@ -354,41 +344,37 @@ class SketchedPCA(PrincipalComponents, IncrementalPCA):
         return self
 
     def _own(self) -> Arrays:
-        out: Arrays = {"wanted": np.array([float(self._wanted)]), "dtype": np.zeros(0, self._dtype)}
-        out["passes"] = np.array([float(self.n_passes_)])
-        out["way"] = np.array([float(WAYS.index(self.solver_) if self.solver_ in WAYS else 0)])
-        return out if self._variance is None else {**out, **self._variance.arrays()}
+        way = WAYS.index(self.solver_) if self.solver_ in WAYS else 0
+        return self._arrays(self._variance, self.n_passes_, way)
+
+    def _arrays(self, variance: FeatureVariance | None, passes: int = 1, way: int = 0) -> Arrays:
+        out = {"learned": np.array([self._wanted, passes, way], np.float64), "dtype": np.zeros(0, self._dtype)}
+        return out if variance is None else {**out, **variance.arrays()}
 
     def _restore_own(self, arrays: Arrays) -> None:
         sketch = self.sketch_
         n, d = sketch.n_rows, self.n_features_in_
-        self._read = {}
         if not arrays:
             in_use = sketch.resolved["sketch_size"]
             self._wanted, _ = self._asked(n if self.n_components is not None else min(n, in_use - 1), d, in_use)
             self._dtype, self._variance = sketch.resolved["dtype"], _variance_of(sketch)
             self.solver_, self.n_passes_ = _solver_of(sketch), 1
             return
-        wanted = float(checks.array_of(arrays, "wanted", (1,))[0])
+        wanted, passes, way = checks.not_negative(arrays, "learned", (3,)).tolist()
         self._wanted = _wanted(int(wanted) if wanted.is_integer() else wanted, 1)
         if self._wanted > d:
-            raise ValueError(f"array 'wanted' asks for {self._wanted} components of {d} features")
+            raise ValueError(f"array 'learned' asks for {self._wanted} components of {d} features")
         dtype = arrays["dtype"].dtype
         if dtype not in (np.dtype(np.float32), np.dtype(np.float64)):
             raise ValueError(f"array 'dtype' must be float32 or float64, is {dtype}")
         self._dtype = dtype
-        way = int(checks.not_negative(arrays, "way", (1,))[0])
-        checks.number_within(way, "way", 0, len(WAYS) - 1)
-        self.solver_ = WAYS[way] or _solver_of(sketch)
-        self.n_passes_ = max(1, int(checks.not_negative(arrays, "passes", (1,))[0]))
+        checks.number_within(int(way), "way", 0, len(WAYS) - 1)
+        self.solver_, self.n_passes_ = WAYS[int(way)] or _solver_of(sketch), max(1, int(passes))
         self._variance = FeatureVariance.from_arrays(arrays, d) if "shift" in arrays else None
 
     def _own_with(self, other: Any) -> Arrays:
-        out = self._own()
-        if self._variance is None or other._variance is None:
-            return {name: out[name] for name in ("wanted", "dtype")} | {"passes": np.ones(1), "way": np.zeros(1)}
-        joined = self._variance.joined(other._variance).arrays()
-        return {**out, **joined, "passes": np.ones(1), "way": np.zeros(1)}
+        known = self._variance is not None and other._variance is not None
+        return self._arrays(self._variance.joined(other._variance) if known else None)
 
     def _merged_model(self, other: FrequentDirections) -> FrequentDirections:
         # The two may have gone different ways: a sum takes rows in, and of two sketches this one's shrinks.
@@ -405,20 +391,12 @@ class SketchedPCA(PrincipalComponents, IncrementalPCA):
         return out
 
     @classmethod
-    def _parameters_for(cls, sketch: FrequentDirections) -> dict[str, Any]:
-        if not sketch.center:
+    def _parameters_for(cls, model: FrequentDirections) -> dict[str, Any]:
+        if not model.center:
             raise ValueError("sketch must have center=True: components are those of centred rows")
-        if sketch.compressor is not None:
+        if model.compressor is not None:
             raise ValueError("sketch must have no compressor: it has not seen the rows themselves")
-        return {
-            "sketch_size": sketch.resolved["sketch_size"],
-            "method": sketch.method,
-            "solver": sketch.resolved["solver"],
-        }
-
-    def __getstate__(self) -> Any:
-        state: Any = super().__getstate__()
-        return {**state, "_read": {}} if "_read" in state else state
+        return super()._parameters_for(model)
 
 
 def _counted(rows: Any, weights: NDArray[np.float64] | None) -> int:

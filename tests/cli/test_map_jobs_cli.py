@@ -138,7 +138,7 @@ def test_transform_takes_the_columns_that_a_model_knows(tmp_path, monkeypatch, c
     for words in (sketch, ["transform", "s.fsk", "x.csv", "-o", "o.csv"]):
         assert main(words) == 0, capsys.readouterr().err
     rows = ROWS[:50, :2]
-    expected = skl.SketchedPCA.from_sketch(fs.FrequentDirections(64, center=True).update(rows)).transform(rows)
+    expected = skl.SketchedPCA.from_model(fs.FrequentDirections(64, center=True).update(rows)).transform(rows)
     assert np.allclose(np.loadtxt("o.csv", delimiter=",", skiprows=1).reshape(expected.shape), expected, rtol=1e-6)
     assert main(["transform", "s.fsk", "x.csv", "--what", "distances", "--beside", "id", "-o", "o.csv"]) == 0
     head, *found = (tmp_path / "o.csv").read_text().splitlines()
@@ -151,13 +151,13 @@ def test_transform_takes_the_columns_that_a_model_knows(tmp_path, monkeypatch, c
 def test_transform(folder):
     skl = pytest.importorskip("fastsketch.sklearn")
     sketch = fs.load(folder / "sketch.fsk")
-    pca = skl.SketchedPCA.from_sketch(sketch, n_components=3)
+    pca = skl.SketchedPCA.from_model(sketch, n_components=3)
     found = facts(folder, "transform", "sketch.fsk", "rows.npy", "-k", 3, "-o", "out.npy", "--workers", 2)
     assert found["columns"] == 3
     assert np.allclose(np.load(folder / "out.npy"), pca.transform(ROWS))
     text = run(folder, "transform", "sketch.fsk", "rows.npy", "-k", 2).stdout.decode().splitlines()
     assert text[0] == "sketchedpca0,sketchedpca1" and len(text) == 3001
-    covariance = skl.SketchedCovariance.from_sketch(sketch)
+    covariance = skl.SketchedCovariance.from_model(sketch)
     for what, expected in [("scores", covariance.score_samples), ("distances", covariance.mahalanobis)]:
         facts(folder, "transform", "sketch.fsk", "rows.npy", "--what", what, "-o", "out.npy")
         assert np.allclose(np.load(folder / "out.npy"), expected(ROWS))

@@ -239,7 +239,7 @@ def _by_call(name, parameter):
         own |= {"fingerprint": fingerprint}
         if parameter in own:
             return own[parameter]
-    if parameter == "model" and name.endswith((".from_sketch", ".from_model")):
+    if parameter == "model" and name.endswith(".from_model"):
         learned = _learned(_class(name))
         return getattr(learned, learned._MODEL).copy()
     if parameter == "source" and name.startswith("fastsketch.sklearn"):

@@ -71,7 +71,7 @@ def answers(estimator, rows):
 
 def begun_from(estimator, **more):
     cls = type(estimator)
-    make = cls.from_sketch if cls in MERGING else cls.from_model
+    make = cls.from_model if cls in MERGING else cls.from_model
     own = {SketchedPCA: {"n_components": 3}, SketchHasher: {"output": "values"}}.get(cls, {})
     return make(model_of(estimator), **own, **more)
 
@@ -123,7 +123,7 @@ def test_an_estimator_begins_from_what_a_model_has_learned(cls):
         other.partial_fit(rows_of(cls)[:50], targets_of(cls)[:50])
         assert model_of(other).n_rows == model_of(whole).n_rows + 50 and model_of(whole).to_bytes() == before
     kind = type(model_of(whole))
-    make = cls.from_sketch if cls in MERGING else cls.from_model
+    make = cls.from_model if cls in MERGING else cls.from_model
     with pytest.raises(ValueError, match="model must have seen rows"):
         make(kind(**model_of(whole).parameters))
     with pytest.raises(TypeError, match=f"model must be a fastsketch.{kind.__name__}, got ndarray"):
@@ -132,8 +132,8 @@ def test_an_estimator_begins_from_what_a_model_has_learned(cls):
 
 def test_parameters_that_do_not_fit_the_model_are_named():
     with pytest.raises(ValueError, match="n_bits=6 does not fit the model, which has n_bits=5"):
-        SketchHasher.from_sketch(fitted(SketchHasher).hash_, n_bits=6)
-    assert SketchHasher.from_sketch(fs.SketchHash(4, seed=3).update(X)).random_state == 3
+        SketchHasher.from_model(fitted(SketchHasher).hash_, n_bits=6)
+    assert SketchHasher.from_model(fs.SketchHash(4, seed=3).update(X)).random_state == 3
     real = fs.SketchedNewton(4, loss="square").update(X, Y)
     with pytest.raises(ValueError, match="model must have a loss of labels, it has loss='square'"):
         SketchedNewtonClassifier.from_model(real)
@@ -210,7 +210,7 @@ def test_estimators_merge(cls):
 def test_codes_of_parts_that_are_told_apart_merge_as_their_models_do(cls):
     kind = cls._KIND
     models = [kind(5, part=part).update(half) for part, half in enumerate((X[:140], X[140:]))]
-    merged = cls.from_sketch(models[0]).merge(cls.from_sketch(models[1]))
+    merged = cls.from_model(models[0]).merge(cls.from_model(models[1]))
     assert model_of(merged).to_bytes() == models[0].copy().merge(models[1]).to_bytes()
     same = [cls(5).partial_fit(X[:140]), cls(5).partial_fit(X[140:]), cls(5).partial_fit(X[:99])]
     out = same[0].merge(same[1]).merge(same[2])

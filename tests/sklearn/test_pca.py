@@ -100,9 +100,9 @@ def test_lanczos_steps_with_sparse_rows_are_pca(monkeypatch, shape, weighted, dt
 def test_where_steps_find_no_end_another_way_is_taken(monkeypatch):
     asked = []
 
-    def pick(problem, **_):
-        asked.append(problem.whole)
-        return Route("pairs" if problem.whole else "rows", 0.0, 0.0)
+    def pick(problem, *, pairs=False, **_):
+        asked.append(pairs)
+        return Route("pairs" if pairs else "rows", 0.0, 0.0)
 
     monkeypatch.setattr(_sketched_pca, "choose", pick)
     monkeypatch.setattr(_sketched_pca, "sparse_pairs", lambda *_: None)
@@ -252,7 +252,7 @@ def test_passes_are_those_of_the_rows_that_were_read(monkeypatch, tmp_path):
     assert model.n_passes_ == passes >= 2
     model.save(tmp_path / "m.fsk")
     assert SketchedPCA.load(tmp_path / "m.fsk").n_passes_ == passes
-    assert SketchedPCA.from_sketch(model.sketch_, n_components=3).n_passes_ == 1
+    assert SketchedPCA.from_model(model.sketch_, n_components=3).n_passes_ == 1
     assert SketchedPCA(3, max_memory=0).partial_fit(rows).n_passes_ == 1
     assert model.merge(SketchedPCA(3, max_memory=0).fit(rows)).n_passes_ == 1
     assert model.partial_fit(rows).refine(np.vstack([rows, rows, rows])).n_passes_ == 2
@@ -325,7 +325,7 @@ def test_the_model_takes_the_way_that_was_measured_to_be_faster():
         assert choose(FitProblem(n, d, k, 2 * k + 10), **most).way == way, (n, d, k)
     text = FitProblem(15_935, 62_061, 10, 30, stored=1.27e6, row_steps=2.8e8, column_steps=5.7e8)
     assert choose(text, **most).way == "sketch"
-    assert choose(text._replace(whole=True), **most).way == "pairs"
+    assert choose(text, pairs=True, **most).way == "pairs"
     assert choose(text._replace(n=2_000, stored=1e5, column_steps=1e7), **most).way == "rows"
     flat = FitProblem(50_000, 300, 10, 30, stored=5.8e5, row_steps=1.3e7, column_steps=3.3e9)
     assert choose(flat, **most).way == "columns"
@@ -427,7 +427,7 @@ def test_a_damaged_file_is_refused(tmp_path):
     SketchedPCA(3).fit(X).save(path)
     about, arrays = fs.data.files._state.read(path)
     for name, array in {
-        "wanted": np.array([99]),
+        "learned": np.array([99.0, 1.0, 0.0]),
         "dtype": np.zeros(0, np.int32),
         "shift": np.zeros(3),
         "weight": np.array([-1.0]),
@@ -469,19 +469,19 @@ def test_merging_needs_the_same_parameters():
 @pytest.mark.parametrize("method", ["tfd", "rfd"])
 def test_from_a_sketch(method):
     sketch = fs.FrequentDirections(16, method=method, center=True, solver="gram").update(X)
-    model = SketchedPCA.from_sketch(sketch, n_components=4)
+    model = SketchedPCA.from_model(sketch, n_components=4)
     assert holds(model, truth(X)) and model.n_samples_seen_ == 90 and model.components_.shape == (4, 70)
     assert np.allclose(model.mean_, X.mean(axis=0))
     with pytest.raises(AttributeError, match="var_"):
         model.var_  # noqa: B018
     model.partial_fit(X)
     assert sketch.n_rows == 90 and model.n_samples_seen_ == 180
-    assert SketchedPCA.from_sketch(sketch, n_components=0.5).n_components_ >= 1
+    assert SketchedPCA.from_model(sketch, n_components=0.5).n_components_ >= 1
     for bad in (fs.FrequentDirections(16).update(X), fs.FrequentDirections(16, center=True)):
         with pytest.raises(ValueError, match="must have"):
-            SketchedPCA.from_sketch(bad)
+            SketchedPCA.from_model(bad)
     with pytest.raises(ValueError, match="sketch_size=16 must be larger than n_components=16"):
-        SketchedPCA.from_sketch(sketch, n_components=16)
+        SketchedPCA.from_model(sketch, n_components=16)
 
 
 def test_attributes_have_the_meaning_of_incremental_pca():
@@ -523,7 +523,7 @@ def test_a_share_that_is_not_certain_warns():
 def test_from_a_sketch_that_has_grown():
     rows = stream("signal", np.random.default_rng(1), 600, 120)
     sketch = fs.FrequentDirections(tolerance=0.02, center=True, method="tfd", solver="gram").update(rows)
-    model = SketchedPCA.from_sketch(sketch, n_components=5)
+    model = SketchedPCA.from_model(sketch, n_components=5)
     assert model.sketch_size == sketch.resolved["sketch_size"] > 5
     assert model.explained_variance_.shape == (5,)
 
@@ -565,14 +565,14 @@ def test_numbers_of_components_that_are_none(bad):
 def test_from_a_sketch_without_a_number_of_components(tmp_path, parameters):
     sketch = fs.FrequentDirections(center=True, solver="gram", **parameters).update(X)
     size = sketch.resolved["sketch_size"]
-    model = SketchedPCA.from_sketch(sketch)
+    model = SketchedPCA.from_model(sketch)
     assert model.n_components_ == min(size - 1, 70) and model.components_.shape == (model.n_components_, 70)
     assert holds(model, truth(X))
-    assert SketchedPCA.from_sketch(sketch, n_components=min(size - 1, 70)).n_components_ == model.n_components_
+    assert SketchedPCA.from_model(sketch, n_components=min(size - 1, 70)).n_components_ == model.n_components_
     model.save(tmp_path / "p.fsk")
     assert SketchedPCA.load(tmp_path / "p.fsk").partial_fit(X).n_components_ == model.n_components_
     few = fs.FrequentDirections(20, center=True, solver="gram").update(X[:5])
-    assert SketchedPCA.from_sketch(few).n_components_ == 5
+    assert SketchedPCA.from_model(few).n_components_ == 5
 
 
 def test_a_variance_of_zero_is_named():
@@ -594,7 +594,7 @@ def test_inverse_transform_names_widths(whiten):
 
 def test_estimators_of_sketches_that_do_not_agree_do_not_merge():
     one, two = (
-        SketchedPCA.from_sketch(
+        SketchedPCA.from_model(
             fs.FrequentDirections(12, method="tfd", center=True, solver="gram", beta=beta).update(X), n_components=3
         )
         for beta in (0.3, 0.6)

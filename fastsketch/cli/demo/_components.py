@@ -23,8 +23,8 @@ Array = NDArray[np.floating[Any]]
 def find_components(patches: Patches, sketch: fs.FrequentDirections, folder: Path, *, spectrum: Array) -> Section:
     """Return the leading components by the sketch, and by the sketch refined; `spectrum`: exact eigenvalues of A'A."""
     k = min(COMPONENTS, sketch.resolved["sketch_size"] - 1)
-    once = SketchedPCA.from_sketch(sketch, n_components=k)
-    twice = SketchedPCA.from_sketch(sketch.copy().refine(fs.open_rows(patches.stream())), n_components=k)
+    once = SketchedPCA.from_model(sketch, n_components=k)
+    twice = SketchedPCA.from_model(sketch.copy().refine(fs.open_rows(patches.stream())), n_components=k)
     truth = spectrum[:k] / (patches.n_rows - 1)
     ends, refined = once.explained_variance_interval_, twice.explained_variance_interval_
     widths = [float((end[:, 1] - end[:, 0]).max() / truth[-1]) for end in (ends, refined)]
