@@ -3,6 +3,11 @@
 #define FS_BLOCK_H
 #include "fs_common.h"
 
+/* Of float or double, by the type of a pointer. */
+#define fs_gram_block(m, indptr, indices, a, ...) FS_TYPED(fs_gram_block, a)(m, indptr, indices, a, __VA_ARGS__)
+#define fs_turn_block(n, x, ...) FS_TYPED(fs_turn_block, x)(n, x, __VA_ARGS__)
+#define fs_square_block(n, x, gram) FS_TYPED(fs_square_block, x)(n, x, gram)
+
 enum { FS_BLOCK = 8 };
 
 /* CSR matrix a (m, n), no column twice in a row.  u (m, 8) = a v for v (n, 8), and w (n, 8) += a'u in the same pass. */

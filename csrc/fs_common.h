@@ -20,6 +20,10 @@
 #define FS_RESTRICT restrict
 #endif
 
+/* The function of a loop for float or double, by the type of a pointer among its arguments. */
+#define FS_TYPED(loop, pointer) \
+    _Generic((pointer), float *: loop##_s, const float *: loop##_s, double *: loop##_d, const double *: loop##_d)
+
 /* For a loop body that every level is to have in its own instructions. */
 #if defined(__GNUC__) || defined(__clang__)
 #define FS_INLINE static inline __attribute__((always_inline))

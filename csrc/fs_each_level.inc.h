@@ -11,10 +11,7 @@
 #define FS_SUFFIX plain
 #define FS_WIDTH 0
 #define FS_FUSED 0
-#include FS_LOOPS
-#undef FS_SUFFIX
-#undef FS_WIDTH
-#undef FS_FUSED
+#include "fs_one_level.inc.h"
 
 #if FS_X86
 
@@ -32,15 +29,7 @@
 #define FS_SUFFIX sse2
 #define FS_WIDTH 128
 #define FS_FUSED 0
-#include FS_LOOPS
-#undef FS_SUFFIX
-#undef FS_WIDTH
-#undef FS_FUSED
-#if defined(__clang__)
-#pragma clang attribute pop
-#else
-#pragma GCC pop_options
-#endif
+#include "fs_one_level.inc.h"
 #endif
 
 #if defined(__clang__)
@@ -52,15 +41,7 @@
 #define FS_SUFFIX avx2
 #define FS_WIDTH 256
 #define FS_FUSED 1
-#include FS_LOOPS
-#undef FS_SUFFIX
-#undef FS_WIDTH
-#undef FS_FUSED
-#if defined(__clang__)
-#pragma clang attribute pop
-#else
-#pragma GCC pop_options
-#endif
+#include "fs_one_level.inc.h"
 
 #if defined(__clang__)
 #pragma clang attribute push( \
@@ -72,15 +53,7 @@
 #define FS_SUFFIX avx512
 #define FS_WIDTH 512
 #define FS_FUSED 1
-#include FS_LOOPS
-#undef FS_SUFFIX
-#undef FS_WIDTH
-#undef FS_FUSED
-#if defined(__clang__)
-#pragma clang attribute pop
-#else
-#pragma GCC pop_options
-#endif
+#include "fs_one_level.inc.h"
 
 #ifdef FS_WITH_VPOPCNTDQ
 #define FS_VPOPCNTDQ
@@ -97,15 +70,7 @@
 #define FS_SUFFIX avx512vpopcntdq
 #define FS_WIDTH 512
 #define FS_FUSED 1
-#include FS_LOOPS
-#undef FS_SUFFIX
-#undef FS_WIDTH
-#undef FS_FUSED
-#if defined(__clang__)
-#pragma clang attribute pop
-#else
-#pragma GCC pop_options
-#endif
+#include "fs_one_level.inc.h"
 #undef FS_VPOPCNTDQ
 #endif
 
@@ -114,10 +79,7 @@
 #define FS_SUFFIX neon
 #define FS_WIDTH 128
 #define FS_FUSED 1
-#include FS_LOOPS
-#undef FS_SUFFIX
-#undef FS_WIDTH
-#undef FS_FUSED
+#include "fs_one_level.inc.h"
 
 #endif
 

@@ -7,6 +7,10 @@
 #define FS_PANEL_H
 #include "fs_common.h"
 
+/* Of float or double, by the type of a pointer. */
+#define fs_panel_gram(m, n_columns, d, ld, f, ...) FS_TYPED(fs_panel_gram, f)(m, n_columns, d, ld, f, __VA_ARGS__)
+#define fs_panel_rotate(m, r, d, ld, f, ...) FS_TYPED(fs_panel_rotate, f)(m, r, d, ld, f, __VA_ARGS__)
+
 /* Whether that is worth it for a buffer of m rows of reals of this many bytes, at the level in force (fs_level.h): BLAS
  * does the same job.  The functions below may be called at any level. */
 int fs_panel_pays(ptrdiff_t m, size_t real);

@@ -3,28 +3,41 @@
 #define FS_ROWS_H
 #include "fs_common.h"
 
+#define fs_scan_rows(n, d, ld, x, largest) FS_TYPED(fs_scan_rows, x)(n, d, ld, x, largest)
+#define fs_load_rows(n, d, ld, x, ...) FS_TYPED(fs_load_rows, x)(n, d, ld, x, __VA_ARGS__)
+#define fs_square_rows(n, d, ld, x, square) FS_TYPED(fs_square_rows, x)(n, d, ld, x, square)
+#define fs_copy_square(n, x, out) FS_TYPED(fs_copy_square, x)(n, x, out)
+#define fs_scale_rows(n, d, x, factor) FS_TYPED(fs_scale_rows, x)(n, d, x, factor)
+#define fs_centre_rows(n, d, ld, x, ...) FS_TYPED(fs_centre_rows, x)(n, d, ld, x, __VA_ARGS__)
+#define fs_add_lower(d, first, stop, part, total) FS_TYPED(fs_add_lower, part)(d, first, stop, part, total)
+
+/* A mean takes in a block of mean base + shift: see fs_centre_rows. base becomes the correction. mean + low is a sum
+ * of two doubles, low at most half a unit of rounding of mean: one double would know the small differences between
+ * the means of blocks only to a unit of rounding of the mean. */
+void fs_move_mean(ptrdiff_t d, double old_weight, double block_weight, double *mean, double *low, double *base,
+                  const double *shift);
+
+#define FS_FILE "fs_rows.h"
+#include "fs_each_real.inc.h"
+
+#elif defined(REAL)
+
 /* Index of the first row that holds a NaN or an infinity, or -1; *largest gets max |x| over the rows before it. */
-ptrdiff_t fs_scan_rows_s(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const float *x, double *largest);
-ptrdiff_t fs_scan_rows_d(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const double *x, double *largest);
+ptrdiff_t TYPED(fs_scan_rows)(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const REAL *x, double *largest);
 
 /* out[i, :] = scale * root_weight[i] * x[i, :] (root_weight may be NULL: ones), rows of out ld_out apart (negative:
  * downward); square[i] gets the squared norm of out[i, :], summed in double. root_step is +1 or -1. */
-void fs_load_rows_s(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const float *x, const double *root_weight,
-                    ptrdiff_t root_step, double scale, float *out, ptrdiff_t ld_out, double *square);
-void fs_load_rows_d(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const double *x, const double *root_weight,
-                    ptrdiff_t root_step, double scale, double *out, ptrdiff_t ld_out, double *square);
+void TYPED(fs_load_rows)(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const REAL *x, const double *root_weight,
+                         ptrdiff_t root_step, double scale, REAL *out, ptrdiff_t ld_out, double *square);
 
 /* Squared norm of every row, summed in double. */
-void fs_square_rows_s(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const float *x, double *square);
-void fs_square_rows_d(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const double *x, double *square);
+void TYPED(fs_square_rows)(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const REAL *x, double *square);
 
 /* out = x; returns the squared norm, summed in double. */
-double fs_copy_square_s(ptrdiff_t n, const float *x, float *out);
-double fs_copy_square_d(ptrdiff_t n, const double *x, double *out);
+double TYPED(fs_copy_square)(ptrdiff_t n, const REAL *x, REAL *out);
 
 /* x[i, :] *= factor for n rows. */
-void fs_scale_rows_s(ptrdiff_t n, ptrdiff_t d, float *x, const double *factor);
-void fs_scale_rows_d(ptrdiff_t n, ptrdiff_t d, double *x, const double *factor);
+void TYPED(fs_scale_rows)(ptrdiff_t n, ptrdiff_t d, REAL *x, const double *factor);
 
 /* Online centring of one block of n rows, which come as they are, not yet weighted, ld apart (FROSH Algorithm 1, step
  * 7). Columns do not meet: it may be done for some of them after others.
@@ -37,19 +50,11 @@ void fs_scale_rows_d(ptrdiff_t n, ptrdiff_t d, double *x, const double *factor);
  * spread of the rows. Differences from the heaviest row are safe wherever the old mean lies: times the root of a
  * row's weight they are at most the block's spread. A block of total weight zero becomes rows of zeros and leaves the
  * mean alone. base and shift: d doubles of scratch. */
-void fs_centre_rows_s(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, float *x, float *correction, const double *root_weight,
-                      double old_weight, double block_weight, double *mean, double *low, double *base, double *shift);
-void fs_centre_rows_d(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, double *x, double *correction, const double *root_weight,
-                      double old_weight, double block_weight, double *mean, double *low, double *base, double *shift);
-
-/* A mean takes in a block of mean base + shift: see fs_centre_rows. base becomes the correction. mean + low is a sum
- * of two doubles, low at most half a unit of rounding of mean: one double would know the small differences between
- * the means of blocks only to a unit of rounding of the mean. */
-void fs_move_mean(ptrdiff_t d, double old_weight, double block_weight, double *mean, double *low, double *base,
-                  const double *shift);
+void TYPED(fs_centre_rows)(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, REAL *x, REAL *correction, const double *root_weight,
+                           double old_weight, double block_weight, double *mean, double *low, double *base,
+                           double *shift);
 
 /* total (lower triangle, column-major, double) += part (lower triangle, column-major), in columns [first, stop). */
-void fs_add_lower_s(ptrdiff_t d, ptrdiff_t first, ptrdiff_t stop, const float *part, double *total);
-void fs_add_lower_d(ptrdiff_t d, ptrdiff_t first, ptrdiff_t stop, const double *part, double *total);
+void TYPED(fs_add_lower)(ptrdiff_t d, ptrdiff_t first, ptrdiff_t stop, const REAL *part, double *total);
 
 #endif

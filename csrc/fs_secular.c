@@ -61,12 +61,5 @@ ptrdiff_t fs_secular_deflate(ptrdiff_t n, ptrdiff_t n1, double rho, double eps, 
 #undef FS_LOOPS
 #define FS_LOOPS "fs_vectors.inc.h"
 
-#define REAL float
-#define TYPED(verb) verb##_s
-#include "fs_each_level.inc.h"
-#undef REAL
-#undef TYPED
-
-#define REAL double
-#define TYPED(verb) verb##_d
-#include "fs_each_level.inc.h"
+#define FS_FILE "fs_each_level.inc.h"
+#include "fs_each_real.inc.h"

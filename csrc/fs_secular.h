@@ -8,6 +8,10 @@
 #define FS_SECULAR_H
 #include "fs_common.h"
 
+/* Of float or double, by the type of a pointer. */
+#define fs_secular_vectors(k, first, count, d, origin, tau, z, place, v, s) \
+    FS_TYPED(fs_secular_vectors, s)(k, first, count, d, origin, tau, z, place, v, s)
+
 /* Roots found side by side. */
 #define FS_ROOTS 8
 

@@ -26,14 +26,5 @@ ptrdiff_t fs_csr_common(ptrdiff_t n, ptrdiff_t d, const int64_t *indptr, const i
 #define FS_FROM_AVX2
 #define FS_LOOPS "fs_kept.inc.h"
 
-#define REAL float
-#define TYPED(verb) verb##_s
-#include "fs_each_level.inc.h"
-#include "fs_sparse.inc.h"
-#undef REAL
-#undef TYPED
-
-#define REAL double
-#define TYPED(verb) verb##_d
-#include "fs_each_level.inc.h"
-#include "fs_sparse.inc.h"
+#define FS_FILE "fs_sparse.inc.h"
+#include "fs_each_real.inc.h"

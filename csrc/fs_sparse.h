@@ -6,13 +6,39 @@
 #define FS_SPARSE_H
 #include "fs_common.h"
 
+#define fs_scan_csr(n, indptr, data, largest) FS_TYPED(fs_scan_csr, data)(n, indptr, data, largest)
+#define fs_load_csr(nnz, data, ...) FS_TYPED(fs_load_csr, data)(nnz, data, __VA_ARGS__)
+#define fs_csr_pivots(n, n_chosen, indptr, indices, data, ...) \
+    FS_TYPED(fs_csr_pivots, data)(n, n_chosen, indptr, indices, data, __VA_ARGS__)
+#define fs_csr_fill(n, n_chosen, n_fill, indptr, indices, data, ...) \
+    FS_TYPED(fs_csr_fill, data)(n, n_chosen, n_fill, indptr, indices, data, __VA_ARGS__)
+#define fs_csr_weigh(n, indptr, indices, data, ...) FS_TYPED(fs_csr_weigh, data)(n, indptr, indices, data, __VA_ARGS__)
+#define fs_csr_times_z(n, k, ldz, indptr, indices, data, ...) \
+    FS_TYPED(fs_csr_times_z, data)(n, k, ldz, indptr, indices, data, __VA_ARGS__)
+#define fs_csr_turn(n, d, indptr, indices, data, ...) \
+    FS_TYPED(fs_csr_turn, data)(n, d, indptr, indices, data, __VA_ARGS__)
+#define fs_csr_gram_row(n, i, indptr, indices, data, ...) \
+    FS_TYPED(fs_csr_gram_row, data)(n, i, indptr, indices, data, __VA_ARGS__)
+#define fs_csr_gram_before(i, indptr, indices, data, ...) \
+    FS_TYPED(fs_csr_gram_before, data)(i, indptr, indices, data, __VA_ARGS__)
+#define fs_csr_column_sums(first, beyond, stop, row, value, ...) \
+    FS_TYPED(fs_csr_column_sums, value)(first, beyond, stop, row, value, __VA_ARGS__)
+#define fs_csr_settle(first, beyond, r, width, ldz, stop, row, value, ...) \
+    FS_TYPED(fs_csr_settle, value)(first, beyond, r, width, ldz, stop, row, value, __VA_ARGS__)
+#define fs_csr_dot(n, indptr, indices, data, ...) FS_TYPED(fs_csr_dot, data)(n, indptr, indices, data, __VA_ARGS__)
+#define fs_z_dot(d, k, ldz, z, ...) FS_TYPED(fs_z_dot, z)(d, k, ldz, z, __VA_ARGS__)
+#define fs_z_rank_one(d, r, ldz, v, w, z) FS_TYPED(fs_z_rank_one, z)(d, r, ldz, v, w, z)
+
+#define FS_FILE "fs_sparse.h"
+#include "fs_each_real.inc.h"
+
+#elif defined(REAL)
+
 /* First row with a NaN or an infinity, or -1; *largest gets max |value| over the rows before it. */
-ptrdiff_t fs_scan_csr_s(ptrdiff_t n, const int64_t *indptr, const float *data, double *largest);
-ptrdiff_t fs_scan_csr_d(ptrdiff_t n, const int64_t *indptr, const double *data, double *largest);
+ptrdiff_t TYPED(fs_scan_csr)(ptrdiff_t n, const int64_t *indptr, const REAL *data, double *largest);
 
 /* out[i] = factor * data[i] for nnz entries of one row; returns the squared norm of out. */
-double fs_load_csr_s(ptrdiff_t nnz, const float *data, double factor, float *out);
-double fs_load_csr_d(ptrdiff_t nnz, const double *data, double factor, double *out);
+double TYPED(fs_load_csr)(ptrdiff_t nnz, const REAL *data, double factor, REAL *out);
 
 /* Before a block of CSR rows, which come as they are, is centred by linearity: a feature that most of the block's
  * weight has is moved by a pivot, its value in the heaviest row that has it. What remains of it is about as large as
@@ -27,77 +53,52 @@ double fs_load_csr_d(ptrdiff_t nnz, const double *data, double factor, double *o
  * fs_csr_weigh: data = root_weight[i] (data - pivot[j]), rounded once. */
 ptrdiff_t fs_csr_common(ptrdiff_t n, ptrdiff_t d, const int64_t *indptr, const int32_t *indices,
                         const double *root_weight, double total, double *present, int32_t *chosen, int32_t *slot);
-int64_t fs_csr_pivots_s(ptrdiff_t n, ptrdiff_t n_chosen, const int64_t *indptr, const int32_t *indices,
-                        const float *data, const double *root_weight, const int32_t *chosen, const int32_t *slot,
-                        double *present, double *pivot);
-int64_t fs_csr_pivots_d(ptrdiff_t n, ptrdiff_t n_chosen, const int64_t *indptr, const int32_t *indices,
-                        const double *data, const double *root_weight, const int32_t *chosen, const int32_t *slot,
-                        double *present, double *pivot);
-void fs_csr_fill_s(ptrdiff_t n, ptrdiff_t n_chosen, int64_t n_fill, int64_t *indptr, int32_t *indices, float *data,
-                   const int32_t *chosen, const int32_t *slot, int32_t *stamp);
-void fs_csr_fill_d(ptrdiff_t n, ptrdiff_t n_chosen, int64_t n_fill, int64_t *indptr, int32_t *indices, double *data,
-                   const int32_t *chosen, const int32_t *slot, int32_t *stamp);
-void fs_csr_weigh_s(ptrdiff_t n, const int64_t *indptr, const int32_t *indices, float *data, const double *root_weight,
-                    const double *pivot);
-void fs_csr_weigh_d(ptrdiff_t n, const int64_t *indptr, const int32_t *indices, double *data, const double *root_weight,
-                    const double *pivot);
+int64_t TYPED(fs_csr_pivots)(ptrdiff_t n, ptrdiff_t n_chosen, const int64_t *indptr, const int32_t *indices,
+                             const REAL *data, const double *root_weight, const int32_t *chosen, const int32_t *slot,
+                             double *present, double *pivot);
+void TYPED(fs_csr_fill)(ptrdiff_t n, ptrdiff_t n_chosen, int64_t n_fill, int64_t *indptr, int32_t *indices, REAL *data,
+                        const int32_t *chosen, const int32_t *slot, int32_t *stamp);
+void TYPED(fs_csr_weigh)(ptrdiff_t n, const int64_t *indptr, const int32_t *indices, REAL *data,
+                         const double *root_weight, const double *pivot);
 
 /* out (n x k, leading dimension k) = N z[:, :k]. */
-void fs_csr_times_z_s(ptrdiff_t n, ptrdiff_t k, ptrdiff_t ldz, const int64_t *indptr, const int32_t *indices,
-                      const float *data, const float *z, float *out);
-void fs_csr_times_z_d(ptrdiff_t n, ptrdiff_t k, ptrdiff_t ldz, const int64_t *indptr, const int32_t *indices,
-                      const double *data, const double *z, double *out);
+void TYPED(fs_csr_times_z)(ptrdiff_t n, ptrdiff_t k, ptrdiff_t ldz, const int64_t *indptr, const int32_t *indices,
+                           const REAL *data, const REAL *z, REAL *out);
 
 /* The same entries feature by feature, rows ascending in each: entry t of the feature that ends before stop[j] is
  * value[t] of row[t]; entry e of the rows is entry place[e] there. Fewer than 2^31 entries. */
-void fs_csr_turn_s(ptrdiff_t n, ptrdiff_t d, const int64_t *indptr, const int32_t *indices, const float *data,
-                   int32_t *stop, int32_t *row, float *value, int32_t *place);
-void fs_csr_turn_d(ptrdiff_t n, ptrdiff_t d, const int64_t *indptr, const int32_t *indices, const double *data,
-                   int32_t *stop, int32_t *row, double *value, int32_t *place);
+void TYPED(fs_csr_turn)(ptrdiff_t n, ptrdiff_t d, const int64_t *indptr, const int32_t *indices, const REAL *data,
+                        int32_t *stop, int32_t *row, REAL *value, int32_t *place);
 
 /* gram[k] = N[i, :] . N[k, :] for i <= k < n, in double: every pair of entries of a feature is visited once. */
-void fs_csr_gram_row_s(ptrdiff_t n, ptrdiff_t i, const int64_t *indptr, const int32_t *indices, const float *data,
-                       const int32_t *stop, const int32_t *row, const float *value, const int32_t *place, double *gram);
-void fs_csr_gram_row_d(ptrdiff_t n, ptrdiff_t i, const int64_t *indptr, const int32_t *indices, const double *data,
-                       const int32_t *stop, const int32_t *row, const double *value, const int32_t *place,
-                       double *gram);
+void TYPED(fs_csr_gram_row)(ptrdiff_t n, ptrdiff_t i, const int64_t *indptr, const int32_t *indices, const REAL *data,
+                            const int32_t *stop, const int32_t *row, const REAL *value, const int32_t *place,
+                            double *gram);
 
 /* gram[k] = N[i, :] . N[k, :] for 0 <= k <= i, in double. */
-void fs_csr_gram_before_s(ptrdiff_t i, const int64_t *indptr, const int32_t *indices, const float *data,
-                          const int32_t *stop, const int32_t *row, const float *value, const int32_t *place,
-                          double *gram);
-void fs_csr_gram_before_d(ptrdiff_t i, const int64_t *indptr, const int32_t *indices, const double *data,
-                          const int32_t *stop, const int32_t *row, const double *value, const int32_t *place,
-                          double *gram);
+void TYPED(fs_csr_gram_before)(ptrdiff_t i, const int64_t *indptr, const int32_t *indices, const REAL *data,
+                               const int32_t *stop, const int32_t *row, const REAL *value, const int32_t *place,
+                               double *gram);
 
 /* out[j] = sum_i coefficient[i] * N[i, j] for first <= j < beyond. */
-void fs_csr_column_sums_s(ptrdiff_t first, ptrdiff_t beyond, const int32_t *stop, const int32_t *row,
-                          const float *value, const double *coefficient, double *out);
-void fs_csr_column_sums_d(ptrdiff_t first, ptrdiff_t beyond, const int32_t *stop, const int32_t *row,
-                          const double *value, const double *coefficient, double *out);
+void TYPED(fs_csr_column_sums)(ptrdiff_t first, ptrdiff_t beyond, const int32_t *stop, const int32_t *row,
+                               const REAL *value, const double *coefficient, double *out);
 
 /* Features first .. beyond - 1 of new kept rows: z[j, :r] = turned[j - first, :] + (N' w)[j, :] - shift[j] * along (no
  * shift: NULL), z[j, r:width] = 0 and square[c] += z[j, c]^2, in double. w (n x r) and turned are row-major, turned is
  * used up; sum: r entries of scratch. */
-void fs_csr_settle_s(ptrdiff_t first, ptrdiff_t beyond, ptrdiff_t r, ptrdiff_t width, ptrdiff_t ldz,
-                     const int32_t *stop, const int32_t *row, const float *value, const float *w, const double *shift,
-                     const double *along, float *turned, float *sum, float *z, double *square);
-void fs_csr_settle_d(ptrdiff_t first, ptrdiff_t beyond, ptrdiff_t r, ptrdiff_t width, ptrdiff_t ldz,
-                     const int32_t *stop, const int32_t *row, const double *value, const double *w, const double *shift,
-                     const double *along, double *turned, double *sum, double *z, double *square);
+void TYPED(fs_csr_settle)(ptrdiff_t first, ptrdiff_t beyond, ptrdiff_t r, ptrdiff_t width, ptrdiff_t ldz,
+                          const int32_t *stop, const int32_t *row, const REAL *value, const REAL *w,
+                          const double *shift, const double *along, REAL *turned, REAL *sum, REAL *z, double *square);
 
 /* out[i] = N[i, :] . v */
-void fs_csr_dot_s(ptrdiff_t n, const int64_t *indptr, const int32_t *indices, const float *data, const double *v,
-                  double *out);
-void fs_csr_dot_d(ptrdiff_t n, const int64_t *indptr, const int32_t *indices, const double *data, const double *v,
-                  double *out);
+void TYPED(fs_csr_dot)(ptrdiff_t n, const int64_t *indptr, const int32_t *indices, const REAL *data, const double *v,
+                       double *out);
 
 /* out[c] = sum_j v[j] * z[j, c] for c < k, in double. */
-void fs_z_dot_s(ptrdiff_t d, ptrdiff_t k, ptrdiff_t ldz, const float *z, const double *v, double *out);
-void fs_z_dot_d(ptrdiff_t d, ptrdiff_t k, ptrdiff_t ldz, const double *z, const double *v, double *out);
+void TYPED(fs_z_dot)(ptrdiff_t d, ptrdiff_t k, ptrdiff_t ldz, const REAL *z, const double *v, double *out);
 
 /* z[j, :r] -= v[j] * w[:r] */
-void fs_z_rank_one_s(ptrdiff_t d, ptrdiff_t r, ptrdiff_t ldz, const double *v, const double *w, float *z);
-void fs_z_rank_one_d(ptrdiff_t d, ptrdiff_t r, ptrdiff_t ldz, const double *v, const double *w, double *z);
+void TYPED(fs_z_rank_one)(ptrdiff_t d, ptrdiff_t r, ptrdiff_t ldz, const double *v, const double *w, REAL *z);
 
 #endif

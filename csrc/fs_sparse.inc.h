@@ -1,5 +1,7 @@
 /* Body of fs_sparse.c, included once per REAL (float, double). */
 
+#include "fs_each_level.inc.h"
+
 ptrdiff_t FS_JOIN(fs, TYPED(scan_csr))(ptrdiff_t n, const int64_t *indptr, const REAL *data, double *largest)
 {
     double top = 0;

@@ -16,12 +16,5 @@ int fs_tridiagonal_pays(ptrdiff_t n, size_t real)
 
 #define FS_LOOPS "fs_tridiag.inc.h"
 
-#define REAL float
-#define TYPED(verb) verb##_s
-#include "fs_each_level.inc.h"
-#undef REAL
-#undef TYPED
-
-#define REAL double
-#define TYPED(verb) verb##_d
-#include "fs_each_level.inc.h"
+#define FS_FILE "fs_each_level.inc.h"
+#include "fs_each_real.inc.h"

@@ -3,6 +3,9 @@
 #define FS_TRIDIAG_H
 #include "fs_common.h"
 
+/* Of float or double, by the type of a pointer. */
+#define fs_tridiagonalise(n, a, ...) FS_TYPED(fs_tridiagonalise, a)(n, a, __VA_ARGS__)
+
 /* Whether it is better than LAPACK's sytrd for n x n reals of this many bytes, at the level in force (fs_level.h). It
  * may be called at any level and for any n. */
 int fs_tridiagonal_pays(ptrdiff_t n, size_t real);

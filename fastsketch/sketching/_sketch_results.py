@@ -10,7 +10,6 @@ from numpy.typing import ArrayLike, NDArray
 from fastsketch._core.validation import as_real, as_vector
 from fastsketch._kernels.guard import reads
 from fastsketch._kernels.linalg.products import product
-from fastsketch.sketching._by_feature import ByFeature, by_feature
 from fastsketch.sketching._engines import ExactEngine, Tolerance
 from fastsketch.sketching._operators import gram_operator, inverse_operator, solve_gram
 from fastsketch.sketching._read_out import SketchReadOut, read_out
@@ -203,11 +202,6 @@ class SketchResults(SketchModel, abstract=True):
             estimates=self._estimates,
             most=most,
         )
-
-    @reads
-    def _by_feature(self, most: int | None = None) -> ByFeature:
-        """Return what stands for A'A with a row for each feature, in the dtype of B; of an exact sum `most` pairs."""
-        return by_feature(self._seen_engine(), self._method, most=most)
 
     @property
     def singular_value_interval(self) -> NDArray[np.float64]:

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch._core.threads import one_blas_thread
-from fastsketch.sketching._by_feature import held
 from fastsketch.sketching._engines import AnyEngine, ExactEngine, Known, MappedEngine, to_read
 from fastsketch.sketching._leading_pairs import leading_rounding
 from fastsketch.sketching._methods import Method
@@ -127,8 +126,18 @@ def _estimates(known: Known, spent: float, method: Method) -> tuple[Matrix, Matr
     if not method.tracks:
         # FD lowers a leading direction at every shrink: it has lost nearly all of Delta but what it was given back
         return known.squares + (spent if method.share_lowered == 1.0 else 0.0), known.vt
-    squares, turn = held(known)
+    squares, turn = _held(known)
     return squares, known.vt if turn is None else turn.T @ known.vt
+
+
+def _held(known: Known) -> tuple[Matrix, Matrix | None]:
+    """Return squares by a ledger, and their directions in terms of those known, by columns; None for the same."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        both = known.seen + known.leaked
+    if not np.isfinite(both).all():  # of sums beyond the range of a double
+        return known.squares, None
+    values, turn = np.linalg.eigh(both)
+    return np.maximum(values[::-1], 0.0), np.ascontiguousarray(turn[:, ::-1])
 
 
 def _sum_rounding(engine: AnyEngine) -> float:

@@ -135,7 +135,7 @@ def test_the_state_does_not_show_where_rows_have_lain():
 def test_files_are_read_once_if_their_groups_fit_however_little_is_read_at_a_time(monkeypatch):
     read, readings = _gathering.Log.read, []
     monkeypatch.setattr(_gathering.Log, "read", lambda log: readings.append(log) or read(log))
-    monkeypatch.setattr(_gathering, "READ_BYTES", 1)  # less than a row
+    monkeypatch.setattr(_gathering, "PIECE_BYTES", 1)  # less than a row
     rows, keys = rows_and_keys()
     assert_bits(fs.sketch_groups(rows, by=keys, sketch_size=L, max_memory=MEMORY["some"]), rows, keys)
     assert len(readings) == len(set(readings)) == _gathering.PARTS
@@ -423,7 +423,6 @@ def test_a_full_disk(monkeypatch, tmp_path, fails_at):
         return Full(file, count, fails_at)
 
     monkeypatch.setattr(_shelf, "nameless", nameless)
-    monkeypatch.setattr(_gathering, "nameless", nameless)
     with pytest.raises(
         OSError, match=r"no space is left for the temporary files of groups in .*: give a folder"
     ) as caught:

@@ -11,6 +11,7 @@ from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy
 
 from fastsketch._kernels.linalg.blas cimport gemm, gemv, real
+from fastsketch._kernels.linalg.parts cimport lower_bound
 from fastsketch._kernels.pool cimport FS_PARTS, fs_blas_alone, fs_part, fs_pool_from, fs_pool_parts, fs_pool_run, join
 
 import numpy as np
@@ -108,18 +109,6 @@ cdef void choose(const Job* job, Py_ssize_t width, const real* z, double base, c
         c += AT_ONCE
 
 
-cdef inline Py_ssize_t place_of(const int32_t* columns, Py_ssize_t low, Py_ssize_t high, int64_t column) noexcept nogil:
-    # the first of columns[low : high] that is not below
-    cdef Py_ssize_t middle
-    while low < high:
-        middle = (low + high) // 2
-        if columns[middle] < column:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
 cdef void leave_out(const Job* job, const LeftOut* out, Py_ssize_t i, Py_ssize_t first, Py_ssize_t width,
                     real* z) noexcept nogil:
     cdef int64_t line = out.line[i] if out.line else i, low, high
@@ -128,12 +117,12 @@ cdef void leave_out(const Job* job, const LeftOut* out, Py_ssize_t i, Py_ssize_t
         return
     low = job.allowed[first] if job.allowed else first
     high = job.allowed[first + width - 1] if job.allowed else first + width - 1
-    for e in range(place_of(out.indices, out.indptr[line], out.indptr[line + 1], low), out.indptr[line + 1]):
+    for e in range(lower_bound(out.indices, out.indptr[line], out.indptr[line + 1], low), out.indptr[line + 1]):
         if out.indices[e] > high:
             break
         c = out.indices[e] - first
         if job.allowed:
-            c = place_of(job.allowed, first, first + width, out.indices[e])
+            c = lower_bound(job.allowed, first, first + width, out.indices[e])
             if c == first + width or job.allowed[c] != out.indices[e]:
                 continue
             c -= first

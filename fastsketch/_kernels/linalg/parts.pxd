@@ -1,6 +1,6 @@
 # How loops over the entries of a CSR matrix are cut into parts for the pool: by the matrix alone (csrc/fs_pool.h).
 
-from libc.stdint cimport uint32_t
+from libc.stdint cimport int32_t, int64_t, uint32_t
 
 from fastsketch._kernels.pool cimport FS_PARTS, fs_pool_parts
 
@@ -25,17 +25,26 @@ cdef inline Py_ssize_t parts_of_sums(Py_ssize_t entries, Py_ssize_t sums) noexce
     return parts
 
 
-cdef inline Py_ssize_t first_row(const uint32_t* indptr, Py_ssize_t m, Py_ssize_t parts,
-                                 Py_ssize_t part) noexcept nogil:
-    # rows [first_row(part), first_row(part + 1)) are those of a part: of about as many entries as any other
-    cdef Py_ssize_t low = 0, high = m, middle
-    cdef uint32_t entry = <uint32_t> (<double> indptr[m] * part / parts)
-    if part == parts:
-        return m
+ctypedef fused ascending:
+    int32_t
+    uint32_t
+    int64_t
+
+
+cdef inline Py_ssize_t lower_bound(const ascending* values, Py_ssize_t low, Py_ssize_t high,
+                                   int64_t value) noexcept nogil:
+    # the first of values[low : high], which ascend, that is not below
+    cdef Py_ssize_t middle
     while low < high:
         middle = (low + high) // 2
-        if indptr[middle] < entry:
+        if values[middle] < value:
             low = middle + 1
         else:
             high = middle
     return low
+
+
+cdef inline Py_ssize_t first_row(const uint32_t* indptr, Py_ssize_t m, Py_ssize_t parts,
+                                 Py_ssize_t part) noexcept nogil:
+    # rows [first_row(part), first_row(part + 1)) are those of a part: of about as many entries as any other
+    return m if part == parts else lower_bound(indptr, 0, m, <int64_t> (<double> indptr[m] * part / parts))

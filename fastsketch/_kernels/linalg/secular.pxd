@@ -3,9 +3,6 @@
 from libc.stddef cimport ptrdiff_t
 from libc.stdint cimport int32_t
 
-from fastsketch._kernels.linalg.blas cimport real
-
-
 cdef extern from "fs_secular.h" nogil:
     enum:
         FS_ROOTS  # d and z of fs_secular_roots must be readable up to the next multiple of it
@@ -18,16 +15,6 @@ cdef extern from "fs_secular.h" nogil:
     void fs_secular_some_weights(ptrdiff_t k, ptrdiff_t first, ptrdiff_t stop, const double *d, const int32_t *origin,
                                  const double *tau, double *z)
     void fs_secular_weights(ptrdiff_t k, const double *d, const int32_t *origin, const double *tau, double *z)
-    void fs_secular_vectors_s(ptrdiff_t k, ptrdiff_t first, ptrdiff_t count, const double *d, const int32_t *origin,
-                              const double *tau, const double *z, const int32_t *place, double *v, float *s)
-    void fs_secular_vectors_d(ptrdiff_t k, ptrdiff_t first, ptrdiff_t count, const double *d, const int32_t *origin,
-                              const double *tau, const double *z, const int32_t *place, double *v, double *s)
-
-
-cdef inline void secular_vectors(Py_ssize_t k, Py_ssize_t first, Py_ssize_t count, const double* d,
-                                 const int32_t* origin, const double* tau, const double* z, const int32_t* place,
-                                 double* v, real* s) noexcept nogil:
-    if real is float:
-        fs_secular_vectors_s(k, first, count, d, origin, tau, z, place, v, s)
-    else:
-        fs_secular_vectors_d(k, first, count, d, origin, tau, z, place, v, s)
+    void secular_vectors "fs_secular_vectors"(ptrdiff_t k, ptrdiff_t first, ptrdiff_t count, const double* d,
+                                              const int32_t* origin, const double* tau, const double* z,
+                                              const int32_t* place, double* v, void* s)

@@ -46,7 +46,7 @@ cdef inline void add_square(const Fit* f, double weight) noexcept nogil:
     cdef Py_ssize_t q
     for q in range(f.t):
         f.minus[q] = -(weight * f.x[q])
-    z_rank_one[double](f.t, f.t, f.t, f.minus, f.x, f.h)
+    z_rank_one(f.t, f.t, f.t, f.minus, f.x, f.h)
 
 
 cdef inline void lift(const Fit* f) noexcept nogil:

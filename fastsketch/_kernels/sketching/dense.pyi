@@ -1,4 +1,4 @@
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,12 +8,9 @@ from fastsketch._kernels.sketching.state import SketchState
 
 @disjoint_base
 class DenseState(SketchState):
-    @property
-    def solver(self) -> int: ...
-    @property
-    def buffer(self) -> NDArray[Any]: ...
-    @property
-    def cov(self) -> Buffer: ...
+    solver: Final[int]
+    buffer: Final[NDArray[Any]]
+    cov: Final[Buffer]
     def __init__(
         self,
         sketch_size: int,

@@ -13,11 +13,11 @@ from fastsketch._kernels.linalg.blas cimport NO_ROOM, real, converged
 from fastsketch._kernels.linalg.row_parts cimport (
     add_lower_parts, centre_parts, load_parts, scale_lower, scale_parts, scan_parts, square_parts)
 from fastsketch._kernels.linalg.rows cimport fs_move_mean
-from fastsketch._kernels.sketching.ledger cimport weaken
 from fastsketch._kernels.sketching.products cimport outer_product, partials_size
 from fastsketch._kernels.sketching.shrink cimport (
     arena_size, iwork_size, small_size, gram_shrink, svd_shrink, svd_work_size)
-from fastsketch._kernels.sketching.state cimport GRAM, SVD, EXACT, REFRESH, ROUNDING_PER_SHRINK, ROUNDING_PER_SVD
+from fastsketch._kernels.sketching.state cimport (
+    GRAM, SVD, EXACT, REFRESH, ROUNDING_PER_SHRINK, ROUNDING_PER_SVD, decay_kept)
 
 import numpy as np
 
@@ -83,7 +83,7 @@ cdef int settle(DenseState s, real* buffer) noexcept nogil:
     New rows of a sketch that centres wait as they came, and their weights in root: the mean is subtracted first.
     """
     cdef Py_ssize_t d = s.n_features
-    cdef Py_ssize_t kept = s.kept, h = s.fill - s.kept, i, j
+    cdef Py_ssize_t h = s.fill - s.kept, j
     cdef Py_ssize_t first = s.capacity - s.fill
     cdef real* fresh = buffer + first * d
     cdef double* root = &s.root[first]
@@ -103,18 +103,9 @@ cdef int settle(DenseState s, real* buffer) noexcept nogil:
             factor = sqrt(power)
         if not s.center:  # else the rows are not weighted yet
             scale_parts(h, d, fresh, &s.square[0])
-        for i in range(kept):
-            s.gain[i] *= factor
-            s.lam[i] *= power
         if s.solver == EXACT:
             scale_lower(d, &s.cov[0, 0], power)
-        if s.ledger is not None:
-            weaken(s.ledger, power)
-        s.shrinkage *= power
-        s.rounding *= power * power
-        s.settled_weight *= power
-        if s.center:
-            s.squared_norm *= power
+        decay_kept(s, power, factor)
     if s.center:
         weight = 0.0
         for j in range(h):

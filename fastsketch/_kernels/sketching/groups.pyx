@@ -15,6 +15,7 @@ from libc.string cimport memcpy, memset
 
 from fastsketch._kernels.level cimport follow
 from fastsketch._kernels.linalg.blas cimport real, converged
+from fastsketch._kernels.linalg.parts cimport lower_bound
 from fastsketch._kernels.linalg.rows cimport load_rows, scan_rows
 from fastsketch._kernels.pool cimport FS_PARTS, fs_blas_alone, fs_part, fs_pool_from, fs_pool_parts, fs_pool_run, join
 from fastsketch._kernels.sketching.dense cimport DenseState, flush, settle
@@ -207,16 +208,8 @@ cdef inline int handle(Batch* job, Py_ssize_t which, Py_ssize_t part, real* kind
 
 cdef Py_ssize_t first_group(const Batch* job, Py_ssize_t part) noexcept nogil:
     """Parts have about as many rows each; of a reading, as many groups."""
-    cdef Py_ssize_t low = 0, high = job.n_groups, middle, wanted = fs_pool_from(job.n, job.n_parts, part, 1)
-    if job.start is NULL:
-        return wanted
-    while low < high:
-        middle = (low + high) // 2
-        if job.start[middle] < wanted:
-            low = middle + 1
-        else:
-            high = middle
-    return low
+    cdef Py_ssize_t wanted = fs_pool_from(job.n, job.n_parts, part, 1)
+    return wanted if job.start is NULL else lower_bound(job.start, 0, job.n_groups, wanted)
 
 
 cdef void take_part(Batch* job, ptrdiff_t part, real* unused) noexcept nogil:

@@ -1,11 +1,11 @@
+from typing import Final
+
 from typing_extensions import Buffer, disjoint_base
 
 @disjoint_base
 class Ledger:
     n_spare: int
     lost: float
-    @property
-    def seen(self) -> Buffer: ...
-    @property
-    def leaked(self) -> Buffer: ...
+    seen: Final[Buffer]
+    leaked: Final[Buffer]
     def __init__(self, n_keep: int, capacity: int, *, n_spare: int) -> None: ...

@@ -7,11 +7,11 @@ from libc.string cimport memset
 from fastsketch._kernels.linalg.blas cimport gemm, real, syrk
 from fastsketch._kernels.linalg.rows cimport fs_move_mean
 from fastsketch._kernels.pool cimport fs_part, fs_pool_from, fs_pool_parts, fs_pool_run
-from fastsketch._kernels.sketching.ledger cimport weaken
 from fastsketch._kernels.sketching.shrink cimport shorten
 from fastsketch._kernels.sketching.sparse_rows cimport (
     csr_column_sums, csr_dot, csr_gram_row, csr_settle, csr_times_z, z_dot)
 from fastsketch._kernels.sketching.sparse_state cimport SparseState
+from fastsketch._kernels.sketching.state cimport decay_kept
 
 cdef enum:
     # Multiply-adds of a part at least, 50 to 100 us: of dense products, and of products with rows anywhere in memory.
@@ -26,7 +26,7 @@ cdef inline void decay_block(SparseState s, Py_ssize_t h, real* data) noexcept n
     New rows of a sketch that centres wait as they came, and their weights in root: the mean is subtracted first.
     """
     cdef double factor = 1.0, power = 1.0
-    cdef Py_ssize_t i, j, kept = s.kept
+    cdef Py_ssize_t j
     cdef int64_t e
     for j in range(h - 1, -1, -1):
         if not s.center:
@@ -35,16 +35,7 @@ cdef inline void decay_block(SparseState s, Py_ssize_t h, real* data) noexcept n
         s.root[j] *= factor
         power *= s.decay  # not powers of the root of decay, whose rounding would add up with one sign
         factor = sqrt(power)
-    for i in range(kept):
-        s.gain[i] *= factor
-        s.lam[i] *= power
-    if s.ledger is not None:
-        weaken(s.ledger, power)
-    s.shrinkage *= power
-    s.rounding *= power * power
-    s.settled_weight *= power
-    if s.center:
-        s.squared_norm *= power
+    decay_kept(s, power, factor)
 
 
 cdef struct Block:

@@ -1,4 +1,4 @@
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,18 +8,12 @@ from fastsketch._kernels.sketching.state import SketchState
 
 @disjoint_base
 class SparseState(SketchState):
-    @property
-    def z(self) -> NDArray[Any]: ...
-    @property
-    def indptr(self) -> Buffer: ...
-    @property
-    def indices(self) -> Buffer: ...
-    @property
-    def data(self) -> NDArray[Any]: ...
-    @property
-    def block(self) -> int: ...
-    @property
-    def enough(self) -> int: ...
+    z: Final[NDArray[Any]]
+    indptr: Final[Buffer]
+    indices: Final[Buffer]
+    data: Final[NDArray[Any]]
+    block: Final[int]
+    enough: Final[int]
     @property
     def n_stored(self) -> int: ...
     def __init__(

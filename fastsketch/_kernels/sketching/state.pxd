@@ -23,7 +23,7 @@ cpdef enum:
     ROUNDING_PER_SVD = 48
 
 
-from fastsketch._kernels.sketching.ledger cimport Ledger
+from fastsketch._kernels.sketching.ledger cimport Ledger, weaken
 
 
 cdef class SketchState:
@@ -58,3 +58,18 @@ cdef class SketchState:
     cdef double[::1] base                  # scratch of centring
     cdef double[::1] shift
     cdef public Ledger ledger              # of a method that has one, else None
+
+
+cdef inline void decay_kept(SketchState s, double power, double factor) noexcept nogil:
+    # what is settled counts `power` times as much; factor = sqrt(power)
+    cdef Py_ssize_t i
+    for i in range(s.kept):
+        s.gain[i] *= factor
+        s.lam[i] *= power
+    if s.ledger is not None:
+        weaken(s.ledger, power)
+    s.shrinkage *= power
+    s.rounding *= power * power
+    s.settled_weight *= power
+    if s.center:
+        s.squared_norm *= power

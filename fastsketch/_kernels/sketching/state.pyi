@@ -29,25 +29,16 @@ class SketchState:
     top: int
     n_keep: int
     n_spare: int
-    @property
-    def capacity(self) -> int: ...
-    @property
-    def n_features(self) -> int: ...
-    @property
-    def center(self) -> bool: ...
-    @property
-    def decay(self) -> float: ...
-    @property
-    def lam(self) -> Buffer: ...
-    @property
-    def gain(self) -> Buffer: ...
-    @property
-    def mean(self) -> Buffer: ...
+    capacity: Final[int]
+    n_features: Final[int]
+    center: Final[bool]
+    decay: Final[float]
+    lam: Final[Buffer]
+    gain: Final[Buffer]
+    mean: Final[Buffer]
     ledger: Ledger | None
-    @property
-    def mean_low(self) -> Buffer: ...
-    @property
-    def root(self) -> Buffer: ...
+    mean_low: Final[Buffer]
+    root: Final[Buffer]
     def __init__(
         self, sketch_size: int, capacity: int, n_features: int, *, n_spare: int, center: bool, decay: float
     ) -> None: ...

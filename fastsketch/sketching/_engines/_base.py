@@ -117,12 +117,8 @@ class SketchEngine(ABC, Generic[State, Piece]):
         """Return the state of an engine that has seen no rows."""
 
     @abstractmethod
-    def fits(self, rows: Any) -> bool:
-        """Return whether the kernel can read the batch where it lies."""
-
-    @abstractmethod
-    def bytes_per_row(self, rows: Any) -> int:
-        """Return the bytes of a row of the batch, as the kernel takes it."""
+    def measure(self, rows: Any) -> tuple[bool, int]:
+        """Return whether the kernel can read the batch where it lies, and the bytes of a row as it takes it."""
 
     @abstractmethod
     def cut(self, rows: Any) -> Piece:
@@ -211,8 +207,12 @@ class SketchEngine(ABC, Generic[State, Piece]):
 
     def step(self, rows: Any) -> int:
         """Return the rows of a slice of a batch: all of them, unless they are many buffers."""
-        n, most = rows.shape[0], self.capacity * (BUFFERS_PER_SLICE if self.fits(rows) else 1)
-        return max(n, 1) if n <= most else min(most, max(1, SLICE_BYTES // self.bytes_per_row(rows)))
+        n = rows.shape[0]
+        if n <= self.capacity:
+            return max(n, 1)
+        fits, row_bytes = self.measure(rows)
+        most = self.capacity * (BUFFERS_PER_SLICE if fits else 1)
+        return n if n <= most else min(most, max(1, SLICE_BYTES // row_bytes))
 
     def checked(self, rows: Any, weights: NDArray[np.float64] | None, *, offset: int) -> Piece:
         """Return a slice as the kernel takes it, and fit the scale to it; ValueError names a row that is not finite."""

@@ -56,11 +56,8 @@ class DenseEngine(SketchEngine[kernel.DenseState, NDArray[Any]]):
             dtype=self.dtype,
         )
 
-    def fits(self, rows: Any) -> bool:
-        return lies_well(rows, self.dtype)
-
-    def bytes_per_row(self, rows: Any) -> int:
-        return self.n_features * self.dtype.itemsize
+    def measure(self, rows: Any) -> tuple[bool, int]:
+        return lies_well(rows, self.dtype), self.n_features * self.dtype.itemsize
 
     def cut(self, rows: Any) -> NDArray[Any]:
         return plain_rows(rows, self.dtype)  # of a sparse batch one slice, no longer than the buffer

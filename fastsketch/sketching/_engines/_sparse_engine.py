@@ -89,13 +89,10 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
     def _n_new(self) -> int:
         return self.state.fill - self.state.kept
 
-    def fits(self, rows: Any) -> bool:
-        return is_sparse(rows)
-
-    def bytes_per_row(self, rows: Any) -> int:
+    def measure(self, rows: Any) -> tuple[bool, int]:
         if not is_sparse(rows):
-            return self.n_features * self.dtype.itemsize
-        return 1 + rows.nnz * (self.dtype.itemsize + 4) // max(1, rows.shape[0])
+            return False, self.n_features * self.dtype.itemsize
+        return True, 1 + rows.nnz * (self.dtype.itemsize + 4) // max(1, rows.shape[0])
 
     def cut(self, rows: Any) -> Csr:
         if not is_sparse(rows):

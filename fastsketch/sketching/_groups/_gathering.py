@@ -7,22 +7,19 @@ no bit of it. Rows are written once, whole records never: of groups whose rows c
 and written for every chunk that has a row of it, which is 2 l rows for one.
 """
 
-import contextlib
 from collections.abc import Iterator
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch._kernels.sketching import groups as kernel
 from fastsketch.sketching._groups._packed_groups import Packed
-from fastsketch.sketching._groups._shelf import nameless, say_that_it_is_full
+from fastsketch.sketching._groups._shelf import PIECE_BYTES, Shelf
 from fastsketch.sketching._groups._store import EXPONENT, FILL, Numbers, RecordLayout, Sorted, Store
 
 # Files of rows. More of them would only write shorter stretches: a file whose groups do not fit is read several times.
 PARTS = 32
-# Rows of a file that are read at a time.
-READ_BYTES = 4 << 20
 # Bytes beside the record for each group: numbers, the key, its place.
 BYTES_OF_GROUP = 320
 
@@ -161,40 +158,28 @@ class Gathering:
 
 
 class Log:
-    """Rows and their groups in a file, in their order."""
+    """Rows and their groups in a file, in their order: eight bytes of the number, and then the row."""
 
     def __init__(self, layout: RecordLayout, folder: str | None) -> None:
-        self._layout, self._folder = layout, folder
-        self._row = 8 + layout.row_bytes
-        try:
-            self._file: BinaryIO = nameless(folder)
-        except OSError as error:
-            raise say_that_it_is_full(error, folder) from error
+        self._dtype = layout.dtype
+        self._shelf = Shelf(8 + layout.row_bytes, np.uint8)
+        self._shelf.to_file(folder)
 
     def write(self, rows: NDArray[Any], which: Numbers) -> None:
         """Add rows (n, d) of groups (n,)."""
-        out = np.empty((len(rows), self._row), np.uint8)
+        out = np.empty((len(rows), self._shelf.width), np.uint8)
         out[:, :8] = which.astype(np.int64).view(np.uint8).reshape(-1, 8)
         out[:, 8:] = rows.view(np.uint8)
-        try:
-            self._file.write(out.reshape(-1).data)
-        except OSError as error:
-            raise say_that_it_is_full(error, self._folder) from error
+        self._shelf.append(out)
 
     def read(self) -> Iterator[tuple[NDArray[Any], Numbers]]:
         """Return (rows, groups), a few megabytes at a time."""
-        try:
-            self._file.flush()
-        except OSError as error:
-            raise say_that_it_is_full(error, self._folder) from error
-        self._file.seek(0)
-        step = max(1, READ_BYTES // self._row)
-        while block := self._file.read(step * self._row):
-            records = np.frombuffer(block, np.uint8).reshape(-1, self._row)
-            rows = np.ascontiguousarray(records[:, 8:]).view(self._layout.dtype)
+        step = max(1, PIECE_BYTES // self._shelf.width)
+        for start in range(0, self._shelf.n, step):
+            records = self._shelf.read(start, min(step, self._shelf.n - start))
+            rows = np.ascontiguousarray(records[:, 8:]).view(self._dtype)
             yield rows, np.ascontiguousarray(records[:, :8]).view(np.int64)[:, 0]
 
     def close(self) -> None:
         """Give the space back."""
-        with contextlib.suppress(OSError):  # what could not be written is not wanted any more
-            self._file.close()
+        self._shelf.close()

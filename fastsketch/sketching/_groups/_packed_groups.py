@@ -63,11 +63,7 @@ class Packed:
 
     def put(self, store: Store, group: Numbers, number: Numbers) -> None:
         """Take some groups of a store; `number` is what they are called here."""
-        self.book[number], self.count[number] = store.book[group], store.count[group]
-        fill = store.count[group, FILL]
-        self.place[number] = self.rows.n + np.cumsum(fill) - fill
-        tailed = store.count[group, KEPT] > 0
-        self.tail_place[number] = self.tails.n + np.cumsum(tailed) - tailed
+        self._number(store, group, number)
         for start in range(0, len(group), TOGETHER):
             some = group[start : start + TOGETHER]
             self.rows.append(store.rows_of(some))
@@ -75,15 +71,19 @@ class Packed:
 
     def take(self, other: "Packed", group: Numbers, number: Numbers) -> None:
         """Take some groups of another one; `number` is what they are called here."""
-        self.book[number], self.count[number] = other.book[group], other.count[group]
-        fill, tailed = other.count[group, FILL], other.has_tail[group]
-        self.place[number] = self.rows.n + np.cumsum(fill) - fill
-        self.tail_place[number] = self.tails.n + np.cumsum(tailed) - tailed
-        for rows in other.rows.gathered(other.place[group], fill):
+        self._number(other, group, number)
+        for rows in other.rows.gathered(other.place[group], other.count[group, FILL]):
             self.rows.append(rows)
-        place = other.tail_place[group[tailed > 0]]
+        place = other.tail_place[group[other.has_tail[group] > 0]]
         for tails in other.tails.gathered(place, np.ones(len(place), np.int64)):
             self.tails.append(tails)
+
+    def _number(self, of: "Store | Packed", group: Numbers, number: Numbers) -> None:
+        """Copy the numbers of groups whose rows and tails come next."""
+        self.book[number], self.count[number] = of.book[group], of.count[group]
+        fill, tailed = of.count[group, FILL], of.count[group, KEPT] > 0
+        self.place[number] = self.rows.n + np.cumsum(fill) - fill
+        self.tail_place[number] = self.tails.n + np.cumsum(tailed) - tailed
 
     def take_one(self, number: int, arrays: dict[str, NDArray[Any]]) -> None:
         """Take the arrays of an engine as a group."""

@@ -6,6 +6,7 @@ import tempfile
 import threading
 import weakref
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO, cast
 
 import numpy as np
@@ -19,18 +20,6 @@ def nameless(folder: str | None) -> BinaryIO:
     """Return a file that no folder lists: the system removes it when this process ends, however it ends."""
     # buffering: rows of many partitions come a few at a time
     return cast("BinaryIO", tempfile.TemporaryFile(dir=folder, buffering=1 << 18))
-
-
-def say_that_it_is_full(error: OSError, folder: str | None) -> OSError:
-    """Return the same error, with what to do."""
-    if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        return error
-    where = folder or tempfile.gettempdir()
-    return OSError(
-        error.errno,
-        f"no space is left for the temporary files of groups in {where}: give a folder with more, "
-        "or a larger max_memory",
-    )
 
 
 class Shelf:
@@ -69,7 +58,9 @@ class Shelf:
     def to_file(self, folder: str | None) -> None:
         """Move the rows, and all that come, to a file."""
         if self._file is None:
-            self._file, self._folder = nameless(folder), folder
+            with self._naming_the_remedy(folder):
+                self._file = nameless(folder)
+            self._folder = folder
             weakref.finalize(self, self._file.close)
             parts, self._parts = self._parts, []
             for part in parts:
@@ -77,11 +68,30 @@ class Shelf:
 
     def _write(self, rows: NDArray[Any]) -> None:
         assert self._file is not None
-        try:
+        with self._naming_the_remedy(self._folder):
             self._file.write(np.ascontiguousarray(rows).reshape(-1).view(np.uint8).data)
             self._file.flush()
+
+    @staticmethod
+    @contextmanager
+    def _naming_the_remedy(folder: str | None) -> Iterator[None]:
+        """Say what to do where no space is left."""
+        try:
+            yield
         except OSError as error:
-            raise say_that_it_is_full(error, self._folder) from error
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+                raise
+            raise OSError(
+                error.errno,
+                f"no space is left for the temporary files of groups in {folder or tempfile.gettempdir()}: give a "
+                "folder with more, or a larger max_memory",
+            ) from error
+
+    def close(self) -> None:
+        """Give the space of a file back."""
+        if self._file is not None:
+            with suppress(OSError):  # what could not be written is not wanted any more
+                self._file.close()
 
     def append(self, rows: NDArray[Any]) -> None:
         """Add rows (k, width), which are kept as they are, not copied."""

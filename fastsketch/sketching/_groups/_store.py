@@ -55,10 +55,6 @@ class RecordLayout:
         limit = self.capacity - self.setting.center
         return np.searchsorted(self.rooms, np.where(n_rows >= limit, self.capacity, n_rows)).astype(np.int64)
 
-    def bytes_for(self, n_rows: Numbers) -> int:
-        """Return the bytes of the records of groups with so many rows, at the most."""
-        return int(self.record_bytes[self.size_for(n_rows)].sum())
-
     def states(self, n: int) -> list[Any]:
         """Return states for the parts of a batch."""
         return [DenseEngine(self.setting, self.n_features, dtype=self.dtype).state for _ in range(n)]

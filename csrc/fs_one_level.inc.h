@@ -1,0 +1,12 @@
+/* The rest of a level of fs_each_level.inc.h: its loops, and then the instructions that the compiler had before. */
+#include FS_LOOPS
+#if FS_X86 && FS_WIDTH
+#if defined(__clang__)
+#pragma clang attribute pop
+#else
+#pragma GCC pop_options
+#endif
+#endif
+#undef FS_SUFFIX
+#undef FS_WIDTH
+#undef FS_FUSED
