@@ -39,10 +39,6 @@ NAMES = (
     "online-adam",
     "online-real-by-loss",
     "completion-low-rank-by-ids",
-    "completion-admm",
-    "completion-wiberg",
-    "completion-ais-impute",
-    "completion-alt-min",
     "ease-chosen-decayed",
     "ease-by-ids",
 )

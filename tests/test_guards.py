@@ -18,7 +18,6 @@ import fastsketch as fs
 from fastsketch._kernels.guard import Guard, changes, reads
 from fastsketch.lowrank._answers import LowRankAnswers
 from fastsketch.neighbours.hashing._hasher import Hasher
-from fastsketch.reference.baselines._completion import Completion
 from tests.reliability.zoo import SPECIMENS, dense_rows
 
 RULE = "one thread at a time may update a model"
@@ -69,9 +68,7 @@ def arguments(specimen, model):
         "select_ridge": lambda m: m.select_ridge(rows),
         "predict_block": lambda m: m.predict_block([0]),
         **{
-            name: (
-                lambda m, name=name: getattr(m, name)(*pair if isinstance(m, LowRankAnswers | Completion) else [rows])
-            )
+            name: (lambda m, name=name: getattr(m, name)(*pair if isinstance(m, LowRankAnswers) else [rows]))
             for name in ("decision_function", "predict", "predict_proba")
         },
     }
@@ -131,7 +128,6 @@ FREE_OF = {
         "decision_block",
     }
     | {"predict", "predict_proba", "predict_block", "recommend", "similar", "fold_in"},
-    Completion: {"shape", "history", "factors", "bias_terms", "decision_function", "predict", "predict_proba"},
     Hasher: {"to_faiss"},
 }
 

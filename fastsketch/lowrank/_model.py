@@ -1,6 +1,6 @@
 """Generalized low-rank models: a sparse matrix completed under the loss that fits it, one rank after the other."""
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -24,9 +24,6 @@ from fastsketch.lowrank._pursuit import Continuation, Pursuit
 from fastsketch.lowrank._queries import FoldedIn, Scale
 from fastsketch.lowrank._setting import FROM_SPREAD, FitSetting, LossSetting, SideSetting, as_range, as_steps
 from fastsketch.lowrank._sweeps import fold_in
-
-# Parameters that a fit reads under their own names.
-SETTING = tuple(field.name for field in fields(FitSetting) if field.name != "loss")
 
 
 class LowRankModel(LowRankAnswers):
@@ -291,7 +288,7 @@ class LowRankModel(LowRankAnswers):
         return self
 
     def _setting(self) -> FitSetting:
-        return FitSetting(self._asked_loss(), **{name: getattr(self, name) for name in SETTING})
+        return FitSetting(**{**vars(self._values), "loss": self._asked_loss()})
 
     def _asked_loss(self) -> LossSetting:
         """Return the loss with the parameter of the table where none was given."""
@@ -373,16 +370,7 @@ class LowRankModel(LowRankAnswers):
         loss = self._loss_setting(fitted)
         setting = SideSetting(loss, fitted.level, ridges.penalty, ridges.bias_penalty, self.biases)
         new = fold_in(data if axis == 0 else data.transposed(), setting, known)
-        return FoldedIn(
-            axis=axis,
-            factors=new.factors,
-            biases=new.biases,
-            known_factors=known.factors,
-            known_biases=known.biases,
-            scale=self._scale(),
-            ids=new_ids,
-            known_ids=known_ids,
-        )
+        return FoldedIn(axis=axis, new=new, known=known, scale=self._scale(), ids=new_ids, known_ids=known_ids)
 
     # -- what the frame asks for -------------------------------------------------------------------------------------
     @property

@@ -150,21 +150,10 @@ class FoldedIn:
     biases: Array
     ids: IdMap | None
 
-    def __init__(
-        self,
-        *,
-        axis: int,
-        factors: Array,
-        biases: Array,
-        known_factors: Array,
-        known_biases: Array,
-        scale: Scale,
-        ids: IdMap | None,
-        known_ids: IdMap | None,
-    ) -> None:
-        self.axis, self.factors, self.biases = axis, factors, biases
-        self.ids, self._known_ids = ids, known_ids
-        self._known_factors, self._known_biases, self._scale = known_factors, known_biases, scale
+    def __init__(self, *, axis: int, new: Side, known: Side, scale: Scale, ids: IdMap | None, known_ids: IdMap | None):
+        """Take the factors and biases of the new ones and of what they were fitted to, and the ids of both."""
+        self.axis, self.factors, self.biases, self.ids = axis, new.factors, new.biases, ids
+        self._known, self._known_ids, self._scale = known, known_ids, scale
 
     def __len__(self) -> int:
         return len(self.biases)
@@ -173,9 +162,9 @@ class FoldedIn:
         return f"<FoldedIn: {len(self)} {'columns' if self.axis else 'rows'}, rank {self.factors.shape[1]}>"
 
     def _sides(self) -> tuple[Side, Side]:
-        one, two = (np.ascontiguousarray(side) for side in (self.factors, self._known_factors))
+        own, other = (np.ascontiguousarray(side) for side in (self.factors, self._known.factors))
         base = self._scale.level + self.biases.astype(np.float64)
-        return Side(one, base), Side(two, self._known_biases.astype(np.float64))
+        return Side(own, base), Side(other, self._known.biases.astype(np.float64))
 
     def decision_function(self, new: ArrayLike, known: ArrayLike) -> NDArray[np.float64]:
         """Return the scores of pairs (new one, known column or row); known -1, or an unknown id, is one never seen.
@@ -188,11 +177,11 @@ class FoldedIn:
             Columns of the model for new rows, rows for new columns.
         """
         new = as_indices(new, len(self), "new") if self.ids is None else self.ids.known(new, "new")
-        ids, size = self._known_ids, len(self._known_biases)
-        known = as_indices(known, size, "known") if ids is None else ids.places(known, "known")
+        ids, (factors, biases) = self._known_ids, self._known
+        known = as_indices(known, len(biases), "known") if ids is None else ids.places(known, "known")
         if new.shape != known.shape or (new < 0).any():
             raise ValueError("new and known must have the same shape, and new no -1")
-        inner = self._known_biases[known] + np.einsum("kq,kq->k", self.factors[new], self._known_factors[known])
+        inner = biases[known] + np.einsum("kq,kq->k", self.factors[new], factors[known])
         return np.asarray(self._scale.level + self.biases[new] + np.where(known >= 0, inner, 0.0), np.float64)
 
     def predict(self, new: ArrayLike, known: ArrayLike) -> NDArray[np.float64]:
@@ -222,7 +211,7 @@ class FoldedIn:
     def decision_block(self) -> NDArray[np.float64]:
         """Return the scores of every new one with all known columns (or rows), (k, n)."""
         own, other = self._sides()
-        z = np.empty((len(self), len(self._known_biases)))
+        z = np.empty((len(self), len(self._known.biases)))
         factors = own.factors.astype(np.float64), other.factors.astype(np.float64)
         dense.scores(*factors, own.biases, other.biases, z)
         return z

@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass, field
 from numbers import Real
-from typing import Any, Literal, cast
-
-import numpy as np
+from types import SimpleNamespace
+from typing import Any, cast
 
 from fastsketch._core.losses import LOSSES, Loss
 from fastsketch._core.validation import as_integer, as_real
@@ -57,29 +56,10 @@ class Ridges:
         return self.bias_ridge * self.bias_ridge_unit
 
 
-@dataclass(frozen=True)
-class FitSetting:
-    """Parameters of the model that a fit reads, by their names; of the loss, with its own parameter."""
+class FitSetting(SimpleNamespace):
+    """Parameters of a LowRankModel by their names."""
 
     loss: LossSetting  # with the parameter of the table where none was given
-    loss_parameter: float | None
-    rank: int
-    refine: Literal["economic", "full", "none"]
-    max_refine_steps: int | None  # None: to tolerance
-    biases: bool
-    scaling: bool
-    learning_rate: float
-    sweeps: int
-    ridge: float | None
-    bias_ridge: float | None
-    step_rule: Literal["line_search", "inverse_sqrt"]
-    step_size: float
-    inner_criterion: Literal["current", "previous"]
-    inner_tolerance: float
-    max_inner_rank: int
-    max_power_iterations: int
-    dtype: np.dtype[Any] | None
-    seed: int
 
 
 @dataclass(frozen=True)

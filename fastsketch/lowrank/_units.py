@@ -126,7 +126,7 @@ class NoiseLevel:
         self._parts, self._loss, self._bias_ridge, n = parts, loss, bias_ridge, parts.n_observations
         # of squares, losses are slopes
         plain = loss.name == "square" and not parts.weighted
-        first = 2.0 * objective / n if plain else self._mean_square(parts.each(_whole, parts.places), state)
+        first = 2.0 * objective / n if plain else self._mean_square(parts.each(_sample, parts.places, 1), state)
         self.unit = noise_unit(n, parts.occurring, first)  # before any rank
         self.follows = follow and loss.name in REAL_NOISE and first > 0
         if not self.follows:
@@ -165,10 +165,6 @@ class NoiseLevel:
 
 Slopes = tuple[float, float, int]  # squares of slopes and curvatures, summed; entries
 Sample = tuple[Observed, NDArray[np.int64] | None]  # some entries, and where they are; None: all
-
-
-def _whole(place: Partition) -> Sample:
-    return place.data, None
 
 
 def _sample(place: Partition, stride: int) -> Sample:

@@ -1,9 +1,10 @@
 """The papers' numbered algorithms in plain NumPy, line for line: the oracle of tests and benches, not fast."""
 
-from fastsketch.reference._adagrad import adaptive_diagonal, adaptive_full
 from fastsketch.reference._adaptive import (
+    adaptive_diagonal,
     adaptive_fast_frequent_directions,
     adaptive_frequent_directions,
+    adaptive_full,
     sketched_newton_subgradient,
 )
 from fastsketch.reference._covariance import ledoit_wolf_shrinkage, pooled_covariance

@@ -1,27 +1,31 @@
-"""Adaptive subgradient methods in plain NumPy: ADA-FD paper (Wan, Zhang), Algorithms 1 to 4, and FD-SON.
+"""Adaptive subgradient methods in plain NumPy: ADA-FD paper (Wan, Zhang), Algorithms 1 to 4, FD-SON, and AdaGrad.
 
 Notation: beta the decision, g_t a subgradient at it, H_t = delta I + (S'S)^(1/2), tau the sketch size, eta the learning
-rate. `subgradient(t, beta)` returns (loss, g) of round t = 1 .. rounds. Every function returns (beta, losses), of d and
-of `rounds` numbers. penalty "l1" is phi = penalty_strength |beta|_1, "l2" penalty_strength / 2 |beta|^2; None for phi =
-0.
+rate. AdaGrad (Duchi et al.) with the whole matrix is what the sketched methods approximate. `subgradient(t, beta)`
+returns (loss, g) of round t = 1 .. rounds. Every function returns (beta, losses), of d and of `rounds` numbers. penalty
+"l1" is phi = penalty_strength |beta|_1, "l2" penalty_strength / 2 |beta|^2; None for phi = 0.
 """
 
-from fastsketch.reference._rounds import FD, FFD, Array, Subgradient, adaptive_rounds, as_penalty
+from typing import Unpack
+
+import numpy as np
+
+from fastsketch.reference._rounds import (
+    FD,
+    FFD,
+    Array,
+    Play,
+    RoundSettings,
+    Subgradient,
+    WholeMatrix,
+    adaptive_rounds,
+    as_penalty,
+    play,
+    prox,
+)
 
 
-def adaptive_frequent_directions(
-    d: int,
-    rounds: int,
-    *,
-    subgradient: Subgradient,
-    sketch_size: int,
-    learning_rate: float,
-    delta: float,
-    form: str = "mirror_descent",
-    penalty: str | None = None,
-    penalty_strength: float = 0.0,
-    decay: float = 1.0,
-) -> tuple[Array, Array]:
+def adaptive_frequent_directions(d: int, rounds: int, *, sketch_size: int, **settings: Unpack[RoundSettings]) -> Play:
     """Play adaptive subgradient rounds with Frequent Directions of the gradients (ADA-FD).
 
     H = delta I + (S'S)^(1/2) of a sketch S of tau rows, one SVD a round.
@@ -77,32 +81,12 @@ def adaptive_frequent_directions(
     >>> np.allclose(beta, reference.adaptive_full(4, 100, **common)[0])
     True
     """
-    return adaptive_rounds(
-        FD(d, sketch_size),
-        d,
-        rounds=rounds,
-        subgradient=subgradient,
-        eta=learning_rate,
-        delta=delta,
-        form=form,
-        penalty=as_penalty(penalty, penalty_strength),
-        decay=decay,
-    )
+    return adaptive_rounds(FD(d, sketch_size), d, rounds=rounds, **settings)
 
 
 def adaptive_fast_frequent_directions(
-    d: int,
-    rounds: int,
-    *,
-    subgradient: Subgradient,
-    sketch_size: int,
-    learning_rate: float,
-    delta: float,
-    form: str = "mirror_descent",
-    penalty: str | None = None,
-    penalty_strength: float = 0.0,
-    decay: float = 1.0,
-) -> tuple[Array, Array]:
+    d: int, rounds: int, *, sketch_size: int, **settings: Unpack[RoundSettings]
+) -> Play:
     """Play adaptive subgradient rounds with a sketch that shrinks when it has 2 tau directions (ADA-FFD).
 
     H = delta I + (S'S)^(1/2) with S'S = V M V', V orthonormal: an SVD a round of a small matrix only.
@@ -159,32 +143,10 @@ def adaptive_fast_frequent_directions(
     >>> bool(fast.sum() < 0.8 * basic.sum())
     True
     """
-    return adaptive_rounds(
-        FFD(d, sketch_size),
-        d,
-        rounds=rounds,
-        subgradient=subgradient,
-        eta=learning_rate,
-        delta=delta,
-        form=form,
-        penalty=as_penalty(penalty, penalty_strength),
-        decay=decay,
-    )
+    return adaptive_rounds(FFD(d, sketch_size), d, rounds=rounds, **settings)
 
 
-def sketched_newton_subgradient(
-    d: int,
-    rounds: int,
-    *,
-    subgradient: Subgradient,
-    sketch_size: int,
-    learning_rate: float,
-    delta: float,
-    form: str = "mirror_descent",
-    penalty: str | None = None,
-    penalty_strength: float = 0.0,
-    decay: float = 1.0,
-) -> tuple[Array, Array]:
+def sketched_newton_subgradient(d: int, rounds: int, *, sketch_size: int, **settings: Unpack[RoundSettings]) -> Play:
     """Play rounds of a sketched Newton method, H = delta I + sum g g' / sqrt(t) (FD-SON).
 
     It has the sketch of ADA-FFD without the square root.
@@ -239,15 +201,136 @@ def sketched_newton_subgradient(
     >>> bool(losses[-50:].mean() < 0.5 * losses[:50].mean())
     True
     """
-    return adaptive_rounds(
-        FFD(d, sketch_size),
-        d,
-        rounds=rounds,
-        subgradient=subgradient,
-        eta=learning_rate,
-        delta=delta,
-        form=form,
-        penalty=as_penalty(penalty, penalty_strength),
-        decay=decay,
-        fade=True,
-    )
+    return adaptive_rounds(FFD(d, sketch_size), d, rounds=rounds, fade=True, **settings)
+
+
+def adaptive_full(d: int, rounds: int, **settings: Unpack[RoundSettings]) -> Play:
+    """Play adaptive subgradient rounds with the whole matrix of the gradients (ADA-FULL).
+
+    H = delta I + (sum g g')^(1/2), which the sketches approximate: d x d numbers, and an eigendecomposition a round.
+
+    Parameters
+    ----------
+    d : int
+        Length of beta.
+    rounds : int
+        Number of rounds; they count from 1.
+    subgradient : callable
+        subgradient(t, beta) of round t at beta (d,): the loss, a float, and a subgradient (d,).
+    learning_rate : float
+        eta.
+    delta : float
+        Above 0: H = delta I + ...
+    form : {"mirror_descent", "dual_averaging"}, default "mirror_descent"
+        Whether a step starts from beta, or from the sum of all subgradients.
+    penalty : {"l1", "l2"}, optional
+        phi is ``penalty_strength |beta|_1``, or ``penalty_strength / 2 |beta|^2``.
+    penalty_strength : float, default 0.0
+        At least 0.
+    decay : float, default 1.0
+        In (0, 1]: what S'S is multiplied with before every round.
+
+    Returns
+    -------
+    beta : (d,) array of float64
+        The last decision.
+    losses : (rounds,) array of float64
+        Of the decision with which each round began.
+
+    References
+    ----------
+    Duchi, Hazan, Singer, JMLR 12 (2011).
+
+    Examples
+    --------
+    Features of very different lengths in a basis that no diagonal shows:
+
+    >>> import numpy as np
+    >>> from fastsketch import reference
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.standard_normal((300, 10)) * np.logspace(1, -1, 10) @ np.linalg.qr(rng.standard_normal((10, 10)))[0]
+    >>> truth = np.ones(10)
+    >>> def absolute(t, beta):
+    ...     residual = x[t - 1] @ (beta - truth)
+    ...     return abs(residual), np.sign(residual) * x[t - 1]
+    >>> common = {"subgradient": absolute, "learning_rate": 1.0, "delta": 1.0}
+    >>> _, whole = reference.adaptive_full(10, 300, **common)
+    >>> _, diagonal = reference.adaptive_diagonal(10, 300, **common)
+    >>> bool(whole.sum() < 0.8 * diagonal.sum())
+    True
+    """
+    return adaptive_rounds(WholeMatrix(d), d, rounds=rounds, **settings)
+
+
+def adaptive_diagonal(
+    d: int,
+    rounds: int,
+    *,
+    subgradient: Subgradient,
+    learning_rate: float,
+    delta: float,
+    form: str = "mirror_descent",
+    penalty: str | None = None,
+    penalty_strength: float = 0.0,
+    decay: float = 1.0,
+) -> Play:
+    """Play adaptive subgradient rounds with a rate for every coordinate (ADA-DIAG).
+
+    H = delta I + diag(sum g^2)^(1/2).
+
+    Parameters
+    ----------
+    d : int
+        Length of beta.
+    rounds : int
+        Number of rounds; they count from 1.
+    subgradient : callable
+        subgradient(t, beta) of round t at beta (d,): the loss, a float, and a subgradient (d,).
+    learning_rate : float
+        eta.
+    delta : float
+        At least 0: H = delta I + ...
+    form : {"mirror_descent", "dual_averaging"}, default "mirror_descent"
+        Whether a step starts from beta, or from the sum of all subgradients.
+    penalty : {"l1", "l2"}, optional
+        phi is ``penalty_strength |beta|_1``, or ``penalty_strength / 2 |beta|^2``.
+    penalty_strength : float, default 0.0
+        At least 0.
+    decay : float, default 1.0
+        In (0, 1]: what S'S is multiplied with before every round.
+
+    Returns
+    -------
+    beta : (d,) array of float64
+        The last decision.
+    losses : (rounds,) array of float64
+        Of the decision with which each round began.
+
+    References
+    ----------
+    Duchi, Hazan, Singer, JMLR 12 (2011).
+
+    Examples
+    --------
+    Under steady slopes the steps of every coordinate have the lengths 1, 1 / sqrt(2), 1 / sqrt(3), ... times the
+    learning rate, however steep it is:
+
+    >>> import numpy as np
+    >>> from fastsketch import reference
+    >>> def slopes(t, beta):
+    ...     return 0.0, np.array([1000.0, -1.0, 0.001])
+    >>> beta, _ = reference.adaptive_diagonal(3, 3, subgradient=slopes, learning_rate=1.0, delta=0.0)
+    >>> beta.round(3).tolist(), round(1 + 1 / 2**0.5 + 1 / 3**0.5, 3)
+    ([-2.284, 2.284, -2.284], 2.284)
+    """
+    squares, total, phi = np.zeros(d), np.zeros(d), as_penalty(penalty, penalty_strength)
+
+    def step(t: int, beta: Array, g: Array) -> Array:
+        nonlocal squares, total
+        squares, total = decay * squares + g * g, total + g
+        h = delta + np.sqrt(squares)
+        if form == "dual_averaging":
+            return prox(h, -learning_rate * total, phi, learning_rate * t)
+        return prox(h, h * beta - learning_rate * g, phi, learning_rate)
+
+    return play(d, rounds, subgradient=subgradient, step=step)

@@ -17,19 +17,23 @@ class Normals(Protocol):
     def standard_normal(self, size: int | tuple[int, int], /) -> Array: ...
 
 
-class Curvature(Protocol):
-    """H = B'B + alpha I."""
+class Curvature:
+    """H = B'B + alpha I; of most methods it forgets nothing."""
 
+    b: Array
     alpha: float
 
-    def append(self, row: Array) -> None: ...
+    def append(self, row: Array) -> None:
+        raise NotImplementedError
 
-    def fade(self, decay: float) -> None: ...
+    def fade(self, decay: float) -> None:
+        assert decay == 1.0
 
-    def h(self) -> Array: ...
+    def h(self) -> Array:
+        return self.b.T @ self.b + self.alpha * np.eye(self.b.shape[1])
 
 
-class Shrinking:
+class Shrinking(Curvature):
     """B and alpha of FD, RFD or PFD that shrinks when it has `limit` rows: m for Algorithm 3, 2 m for Algorithm 6."""
 
     def __init__(self, d: int, m: int, *, limit: int, method: str, alpha0: float, beta: float) -> None:
@@ -61,18 +65,8 @@ class Shrinking:
         if self.alpha < self.alpha0 / 2:
             self.alpha = self.alpha0
 
-    def h(self) -> Array:
-        return self.b.T @ self.b + self.alpha * np.eye(self.b.shape[1])
 
-
-class _Unfading:
-    """H of a method that forgets nothing."""
-
-    def fade(self, decay: float) -> None:
-        assert decay == 1.0
-
-
-class Full(_Unfading):
+class Full(Curvature):
     """FULL-ON: H itself, d x d."""
 
     def __init__(self, d: int, alpha0: float) -> None:
@@ -85,7 +79,7 @@ class Full(_Unfading):
         return self._h
 
 
-class RandomProjection(_Unfading):
+class RandomProjection(Curvature):
     """RP-SON (Luo et al. 2016): B = R' A with Gaussian R, one row of it a round."""
 
     def __init__(self, d: int, m: int, *, alpha0: float, rng: Normals) -> None:
@@ -94,11 +88,8 @@ class RandomProjection(_Unfading):
     def append(self, row: Array) -> None:
         self.b = self.b + np.outer(self.rng.standard_normal(len(self.b)) / np.sqrt(len(self.b)), row)
 
-    def h(self) -> Array:
-        return self.b.T @ self.b + self.alpha * np.eye(self.b.shape[1])
 
-
-class Oja(_Unfading):
+class Oja(Curvature):
     """Oja-SON (Luo et al. 2016, Algorithm 3): m orthonormal directions and their eigenvalues, step size 1/t."""
 
     def __init__(self, d: int, m: int, *, alpha0: float, rng: Normals) -> None:

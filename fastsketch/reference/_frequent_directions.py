@@ -23,6 +23,29 @@ def svd_of(b_hat: Array, m: int) -> tuple[Array, Array]:
     return sigma, v
 
 
+def shrunk(b_hat: Array, m: int, *, spared: int = 0) -> tuple[Array, float]:
+    """Return (sqrt(S^2 - sigma_m^2 I) V', sigma_m^2): m - 1 rows, of which the first `spared` keep their length."""
+    sigma, v = svd_of(b_hat, m)
+    squares = sigma[: m - 1] ** 2
+    squares[spared:] -= sigma[m - 1] ** 2
+    return np.sqrt(squares)[:, None] * v, sigma[m - 1] ** 2
+
+
+def shrink_rows(a: Array, m: int, *, limit: int, alpha0: float = 0.0, spared: int = 0) -> tuple[Array, float, float]:
+    """Return (B, alpha, Delta) of rows with a shrink whenever there are `limit` of them: Algorithms 1, 2, 4, 5, 8.
+
+    limit: m, or 2 m for the fast ones. Line numbers are those of Algorithm 5.
+    """
+    b, alpha, delta = a[: m - 1].copy(), alpha0, 0.0  # 1: B^(m-1) = first m-1 rows, alpha^(m-1) = alpha0
+    for t in range(m - 1, len(a)):  # 2: for t = m..T
+        b = np.vstack([b, a[t]])  # 3: append row t; 9, 10: it stays so, and alpha too
+        if len(b) == limit:  # 4
+            b, removed = shrunk(b, m, spared=spared)  # 5: SVD; 6: sqrt(S^2 - sigma_m^2 I) V'
+            alpha += removed / 2  # 7: alpha += sigma_m^2 / 2
+            delta += removed
+    return b, alpha, delta
+
+
 def frequent_directions(a: Array, m: int) -> tuple[Array, float]:
     """Sketch rows by Frequent Directions, with one shrink a row.
 
@@ -56,12 +79,7 @@ def frequent_directions(a: Array, m: int) -> tuple[Array, float]:
     >>> b.shape, bool(0 < errors[0]), bool(errors[-1] < delta), bool(delta < np.sum(a**2) / 6)
     ((5, 10), True, True, True)
     """
-    b, delta = a[: m - 1].copy(), 0.0  # 1: B^(m-1) = first m-1 rows
-    for t in range(m - 1, len(a)):  # 2: for t = m..T
-        b_hat = np.vstack([b, a[t]])  # 3: append row t
-        sigma, v = svd_of(b_hat, m)  # 4: SVD
-        b = np.sqrt(sigma[: m - 1] ** 2 - sigma[m - 1] ** 2)[:, None] * v  # 5: sqrt(S^2 - sigma_m^2 I) V'
-        delta += sigma[m - 1] ** 2
+    b, _, delta = shrink_rows(a, m, limit=m)
     return b, delta
 
 
@@ -103,14 +121,7 @@ def robust_frequent_directions(a: Array, m: int, *, alpha0: float = 0.0) -> tupl
     >>> bool(robust < delta / 2 < plain < delta)
     True
     """
-    b, alpha, delta = a[: m - 1].copy(), alpha0, 0.0  # 1: alpha^(m-1) = alpha0
-    for t in range(m - 1, len(a)):  # 2
-        b_hat = np.vstack([b, a[t]])  # 3
-        sigma, v = svd_of(b_hat, m)  # 4
-        b = np.sqrt(sigma[: m - 1] ** 2 - sigma[m - 1] ** 2)[:, None] * v  # 5
-        alpha += sigma[m - 1] ** 2 / 2  # 6: alpha += sigma_m^2 / 2
-        delta += sigma[m - 1] ** 2
-    return b, alpha, delta
+    return shrink_rows(a, m, limit=m, alpha0=alpha0)
 
 
 def fast_frequent_directions(a: Array, m: int) -> tuple[Array, float]:
@@ -147,15 +158,7 @@ def fast_frequent_directions(a: Array, m: int) -> tuple[Array, float]:
     >>> bool(delta < reference.frequent_directions(a, 6)[1])
     True
     """
-    b, delta = a[: m - 1].copy(), 0.0  # 1
-    for t in range(m - 1, len(a)):  # 2
-        b_hat = np.vstack([b, a[t]])  # 3
-        if len(b_hat) == 2 * m:  # 4: if it has 2m rows
-            sigma, v = svd_of(b_hat, m)  # 5
-            b = np.sqrt(sigma[: m - 1] ** 2 - sigma[m - 1] ** 2)[:, None] * v  # 6
-            delta += sigma[m - 1] ** 2
-        else:  # 7
-            b = b_hat  # 8
+    b, _, delta = shrink_rows(a, m, limit=2 * m)
     return b, delta
 
 
@@ -197,17 +200,7 @@ def fast_robust_frequent_directions(a: Array, m: int, *, alpha0: float = 0.0) ->
     >>> np.allclose(fast.gram(), b.T @ b + alpha * np.eye(10)), np.allclose(fast.shrinkage, delta)
     (True, True)
     """
-    b, alpha, delta = a[: m - 1].copy(), alpha0, 0.0  # 1
-    for t in range(m - 1, len(a)):  # 2
-        b_hat = np.vstack([b, a[t]])  # 3
-        if len(b_hat) == 2 * m:  # 4
-            sigma, v = svd_of(b_hat, m)  # 5
-            b = np.sqrt(sigma[: m - 1] ** 2 - sigma[m - 1] ** 2)[:, None] * v  # 6
-            alpha += sigma[m - 1] ** 2 / 2  # 7
-            delta += sigma[m - 1] ** 2
-        else:  # 8
-            b = b_hat  # 9, 10: alpha stays
-    return b, alpha, delta
+    return shrink_rows(a, m, limit=2 * m, alpha0=alpha0)
 
 
 def robust_frequent_directions_blocks(
@@ -255,11 +248,9 @@ def robust_frequent_directions_blocks(
     blocks = iter(blocks)
     b, alpha, delta = next(blocks).copy(), alpha0, 0.0  # 1: B^(1) = A^(1)
     for block in blocks:  # 2: for t' = 2..T'
-        b_hat = np.vstack([b, block])  # 3
-        sigma, v = svd_of(b_hat, m)  # 4
-        b = np.sqrt(sigma[: m - 1] ** 2 - sigma[m - 1] ** 2)[:, None] * v  # 5
-        alpha += sigma[m - 1] ** 2 / 2  # 6
-        delta += sigma[m - 1] ** 2
+        b, removed = shrunk(np.vstack([b, block]), m)  # 3 to 5
+        alpha += removed / 2  # 6: alpha += sigma_m^2 / 2
+        delta += removed
     return b, alpha, delta
 
 
@@ -299,10 +290,5 @@ def greedy_low_rank(a: Array, m: int) -> tuple[Array, float]:
     >>> (b.T @ b).round(6).tolist()
     [[0.0, 0.0], [0.0, 91.0]]
     """
-    b, delta = a[: m - 1].copy(), 0.0  # 1
-    for t in range(m - 1, len(a)):  # 2
-        b_hat = np.vstack([b, a[t]])  # 3
-        sigma, v = svd_of(b_hat, m)  # 4
-        b = sigma[: m - 1][:, None] * v  # 5: S_{m-1} V'_{m-1}
-        delta += sigma[m - 1] ** 2
+    b, _, delta = shrink_rows(a, m, limit=m, spared=m - 1)  # 5: S_{m-1} V'_{m-1}
     return b, delta

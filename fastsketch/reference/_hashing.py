@@ -95,6 +95,15 @@ def subsampled_hadamard(f: Array, *, signs: NDArray[Any], sample: NDArray[Any]) 
     return np.sqrt(m / q) * (h @ (signs[:, None] * padded))[sample]
 
 
+def _shrunk(b: Array, k: int) -> Array:
+    """Return B with the square of sigma_k less in all directions, its rows beyond those zero."""
+    _, sigma, vt = np.linalg.svd(b, full_matrices=False)
+    cut = sigma[k - 1] ** 2 if k <= len(sigma) else 0.0
+    out = np.zeros_like(b)
+    out[: len(vt)] = np.sqrt(np.maximum(sigma**2 - cut, 0.0))[:, None] * vt
+    return out
+
+
 def faster_frequent_directions(a: Array, size: int, *, m: int, draw: Draw, state: Chunks | None = None) -> Chunks:
     """Sketch rows by Fast Frequent Directions of mixed and sampled chunks (FFD).
 
@@ -150,12 +159,7 @@ def faster_frequent_directions(a: Array, size: int, *, m: int, draw: Draw, state
         if len(f) == m:  # 7: no zero row left
             signs, sample = draw(t, m)  # 8: Phi_t = S_t H D_t
             b[size - q :] = subsampled_hadamard(f, signs=signs, sample=sample)  # 9: into the last l/2 rows
-            _, sigma, vt = np.linalg.svd(b, full_matrices=False)  # 10
-            s = np.zeros(size)
-            s[: len(sigma)] = sigma
-            hat = np.sqrt(np.maximum(s**2 - s[q - 1] ** 2, 0.0))  # 11: sigma_{l/2} is subtracted
-            b = np.zeros_like(b)
-            b[: len(vt)] = hat[: len(vt), None] * vt  # 12
+            b = _shrunk(b, q)  # 10-12: sigma_{l/2} is subtracted
             f, t = np.zeros((0, a.shape[1])), t + 1  # 14
     return b, f, t
 
@@ -310,10 +314,7 @@ def online_sketching_hashing(blocks: Iterable[Array], size: int) -> CentredSketc
         b = b if b.size else np.zeros((size, rows.shape[1]))
         for row in rows:
             if not (b == 0).all(axis=1).any():  # no zero row left: shrink at sigma_{l/2}
-                _, sigma, vt = np.linalg.svd(b, full_matrices=False)
-                hat = np.sqrt(np.maximum(sigma**2 - sigma[min(size // 2, len(sigma)) - 1] ** 2, 0.0))
-                b = np.zeros_like(b)
-                b[: len(vt)] = hat[:, None] * vt
+                b = _shrunk(b, min(size // 2, *b.shape))
             b[np.flatnonzero((b == 0).all(axis=1))[0]] = row
 
     mean, n = _centred(blocks, take)

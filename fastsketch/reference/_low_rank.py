@@ -178,29 +178,13 @@ def greedy_low_rank_smooth(
 def _best_combination(
     parts: Sequence[_Array], start: _Array, value: Callable[[_Array], float], slopes: Callable[[_Array], _Array]
 ) -> _Array:
-    """Return t that minimises value(sum_q t_q parts_q)."""
-    q = np.stack(parts)
-    return _minimised(
-        lambda t: value(np.tensordot(t, q, 1)),
-        lambda t: (q * slopes(np.tensordot(t, q, 1))).sum(axis=(1, 2)),
-        start,
-    )
-
-
-def _minimised(f: Callable[[_Array], float], df: Callable[[_Array], _Array], start: _Array) -> _Array:
-    """Minimise by L-BFGS to the end, in units of the start."""
+    """Return t that minimises value(sum_q t_q parts_q), by L-BFGS to the end, in units of the start."""
     unit = np.where(np.abs(start) > 0, np.abs(start), 1.0)
-
-    def value(t: _Array) -> float:
-        return f(t * unit)
-
-    def slope(t: _Array) -> _Array:
-        return df(t * unit) * unit
-
+    q = np.stack(parts) * unit[:, None, None]
     least: Any = minimize(
-        value,
+        lambda t: value(np.tensordot(t, q, 1)),
         start / unit,
-        jac=slope,
+        jac=lambda t: (q * slopes(np.tensordot(t, q, 1))).sum(axis=(1, 2)),
         method="L-BFGS-B",
         options={"maxiter": 1000, "ftol": 1e-15, "gtol": 1e-12},
     )

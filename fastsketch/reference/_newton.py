@@ -4,8 +4,10 @@ Their rounds, and what of the printed text is corrected in them, are in one plac
 scores).
 """
 
+from typing import Unpack
+
 from fastsketch.reference._curvatures import Array, Full, Normals, Oja, RandomProjection, Shrinking
-from fastsketch.reference._newton_rounds import newton_rounds
+from fastsketch.reference._newton_rounds import Learned, RoundOptions, newton_rounds
 
 
 def online_newton(
@@ -16,11 +18,8 @@ def online_newton(
     alpha0: float = 0.0,
     method: str = "rfd",
     beta: float = 0.2,
-    loss: str = "squared_hinge",
-    loss_scale: float = 1.0,
-    constraint: str | None = "next",
-    decay: float = 1.0,
-) -> tuple[Array, Array, Array]:
+    **options: Unpack[RoundOptions],
+) -> Learned:
     """Learn by sketched online Newton steps, with one shrink a round.
 
     The next example's score is kept within [-1, 1].
@@ -73,7 +72,8 @@ def online_newton(
     (True, True)
     """
     sketch = Shrinking(xs.shape[1], sketch_size, limit=sketch_size, method=method, alpha0=alpha0, beta=beta)
-    return newton_rounds(xs, ys, curvature=sketch, loss=loss, loss_scale=loss_scale, constraint=constraint, decay=decay)
+    options.setdefault("constraint", "next")
+    return newton_rounds(xs, ys, curvature=sketch, **options)
 
 
 def fast_online_newton(
@@ -84,13 +84,8 @@ def fast_online_newton(
     alpha0: float = 0.0,
     method: str = "rfd",
     beta: float = 0.2,
-    loss: str = "squared_hinge",
-    loss_scale: float = 1.0,
-    constraint: str | None = "current",
-    by_loss: bool = False,
-    decay: float = 1.0,
-    sample_weight: Array | None = None,
-) -> tuple[Array, Array, Array]:
+    **options: Unpack[RoundOptions],
+) -> Learned:
     """Learn by sketched online Newton steps, with a shrink whenever B has 2 m rows.
 
     Parameters
@@ -150,30 +145,10 @@ def fast_online_newton(
     True
     """
     sketch = Shrinking(xs.shape[1], sketch_size, limit=2 * sketch_size, method=method, alpha0=alpha0, beta=beta)
-    return newton_rounds(
-        xs,
-        ys,
-        curvature=sketch,
-        loss=loss,
-        loss_scale=loss_scale,
-        constraint=constraint,
-        by_loss=by_loss,
-        decay=decay,
-        sample_weight=sample_weight,
-    )
+    return newton_rounds(xs, ys, curvature=sketch, **options)
 
 
-def full_online_newton(
-    xs: Array,
-    ys: Array,
-    *,
-    alpha0: float,
-    loss: str = "squared_hinge",
-    loss_scale: float = 1.0,
-    constraint: str | None = "current",
-    by_loss: bool = False,
-    sample_weight: Array | None = None,
-) -> tuple[Array, Array, Array]:
+def full_online_newton(xs: Array, ys: Array, *, alpha0: float, **options: Unpack[RoundOptions]) -> Learned:
     """Learn by online Newton steps with the whole H of d x d numbers (FULL-ON).
 
     What the sketches approximate.
@@ -222,30 +197,12 @@ def full_online_newton(
     >>> np.allclose(reference.fast_online_newton(x, y, sketch_size=9, alpha0=1.0)[0], w)
     True
     """
-    whole = Full(xs.shape[1], alpha0)
-    return newton_rounds(
-        xs,
-        ys,
-        curvature=whole,
-        loss=loss,
-        loss_scale=loss_scale,
-        constraint=constraint,
-        by_loss=by_loss,
-        sample_weight=sample_weight,
-    )
+    return newton_rounds(xs, ys, curvature=Full(xs.shape[1], alpha0), **options)
 
 
 def random_projection_newton(
-    xs: Array,
-    ys: Array,
-    *,
-    sketch_size: int,
-    alpha0: float,
-    rng: Normals,
-    loss: str = "squared_hinge",
-    loss_scale: float = 1.0,
-    constraint: str | None = "current",
-) -> tuple[Array, Array, Array]:
+    xs: Array, ys: Array, *, sketch_size: int, alpha0: float, rng: Normals, **options: Unpack[RoundOptions]
+) -> Learned:
     """Learn by online Newton steps with a random projection of the gradients (RP-SON).
 
     B = R'A of all gradients A, with Gaussian R.
@@ -297,20 +254,12 @@ def random_projection_newton(
     True
     """
     sketch = RandomProjection(xs.shape[1], sketch_size, alpha0=alpha0, rng=rng)
-    return newton_rounds(xs, ys, curvature=sketch, loss=loss, loss_scale=loss_scale, constraint=constraint)
+    return newton_rounds(xs, ys, curvature=sketch, **options)
 
 
 def oja_newton(
-    xs: Array,
-    ys: Array,
-    *,
-    sketch_size: int,
-    alpha0: float,
-    rng: Normals,
-    loss: str = "squared_hinge",
-    loss_scale: float = 1.0,
-    constraint: str | None = "current",
-) -> tuple[Array, Array, Array]:
+    xs: Array, ys: Array, *, sketch_size: int, alpha0: float, rng: Normals, **options: Unpack[RoundOptions]
+) -> Learned:
     """Learn by online Newton steps with directions that Oja's rule follows (Oja-SON).
 
     m orthonormal directions and their eigenvalues, with steps 1 / t.
@@ -359,4 +308,4 @@ def oja_newton(
     True
     """
     sketch = Oja(xs.shape[1], sketch_size, alpha0=alpha0, rng=rng)
-    return newton_rounds(xs, ys, curvature=sketch, loss=loss, loss_scale=loss_scale, constraint=constraint)
+    return newton_rounds(xs, ys, curvature=sketch, **options)

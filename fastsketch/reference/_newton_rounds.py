@@ -8,6 +8,8 @@ loss_scale (the paper's square loss is loss="square", loss_scale=2); constraint 
 is multiplied with after every round. Every function returns (w, losses, scores).
 """
 
+from typing import TypedDict
+
 import numpy as np
 
 from fastsketch._core.losses import LOSSES, as_loss_parameter
@@ -20,23 +22,38 @@ FLAT = 1e-12
 NULL = 1e-9
 
 
+Learned = tuple[Array, Array, Array]  # weights (d,), losses (n,), scores (n,)
+
+
+class RoundOptions(TypedDict, total=False):
+    """Keywords of the rounds."""
+
+    loss: str
+    loss_scale: float
+    constraint: str | None
+    by_loss: bool
+    decay: float
+    sample_weight: Array | None
+
+
 def excess(z: float) -> float:
     """Return tau(z) = sgn(z) max(|z| - 1, 0)."""
     return float(np.sign(z)) * max(abs(z) - 1.0, 0.0)
+
+
+def _spectrum(h: Array) -> tuple[Array, Array]:
+    """Return the eigenvalues of H that are not zero, and their directions as columns."""
+    values, vectors = np.linalg.eigh(h)
+    large = values > RANK * max(values[-1], 0.0)
+    return values[large], vectors[:, large]
 
 
 def _solve(h: Array, alpha: float, v: Array) -> Array:
     """Return H^+ v: the inverse where alpha > 0."""
     if alpha > 0:
         return np.linalg.solve(h, v)
-    values, vectors = np.linalg.eigh(h)
-    large = values > RANK * max(values[-1], 0.0)
-    return vectors[:, large] @ ((vectors[:, large].T @ v) / values[large])
-
-
-def _descend(w: Array, h: Array, alpha: float, g: Array) -> Array:
-    """Return w - H^-1 g."""
-    return w - _solve(h, alpha, g)
+    values, vectors = _spectrum(h)
+    return vectors @ ((vectors.T @ v) / values)
 
 
 def _project(u: Array, x: Array, h: Array, alpha: float) -> Array:
@@ -46,9 +63,8 @@ def _project(u: Array, x: Array, h: Array, alpha: float) -> Array:
         return u
     step = _solve(h, alpha, x)
     if alpha == 0:
-        values, vectors = np.linalg.eigh(h)
-        large = values > RANK * max(values[-1], 0.0)
-        null = x - vectors[:, large] @ (vectors[:, large].T @ x)
+        vectors = _spectrum(h)[1]
+        null = x - vectors @ (vectors.T @ x)
         if null @ null > NULL * (x @ x):
             return u - over / (x @ null) * null  # moves where H costs nothing
     return u - over / (x @ step) * step
@@ -73,13 +89,13 @@ def newton_rounds(
     ys: Array,
     *,
     curvature: Curvature,
-    loss: str,
-    loss_scale: float,
-    constraint: str | None,
+    loss: str = "squared_hinge",
+    loss_scale: float = 1.0,
+    constraint: str | None = "current",
     by_loss: bool = False,
     decay: float = 1.0,
     sample_weight: Array | None = None,
-) -> tuple[Array, Array, Array]:
+) -> Learned:
     """Play the rounds of Algorithms 3 and 6. Return (w, losses, scores)."""
     about, p = LOSSES[loss], as_loss_parameter(loss, None)
     d: int = xs.shape[1]
@@ -104,7 +120,7 @@ def newton_rounds(
                 row = np.sqrt((MU + 1 / t) / weight) * g
             curvature.append(row)
             h, alpha = curvature.h(), curvature.alpha  # 15: H = B'B + alpha I
-            u = _descend(w, h, alpha, g)  # 16
+            u = w - _solve(h, alpha, g)  # 16
             w = _project(u, x, h, alpha) if constraint in ("current", "both") else u  # 17 of Algorithm 6
         curvature.fade(decay)
         ahead = constraint in ("next", "both") and t < len(xs)

@@ -5,7 +5,7 @@ the sketch size.
 """
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, NotRequired, Protocol, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,13 +14,27 @@ Array = NDArray[np.floating[Any]]
 Subgradient = Callable[[int, Array], tuple[float, Array]]
 Step = Callable[[int, Array, Array], Array]
 Penalty = tuple[str, float] | None
+Play = tuple[Array, Array]  # the last decision (d,), the losses (rounds,)
 
 # A gradient adds a direction if what is left of it exceeds this share: the printed test g' != g, read literally, makes
 # rounding a direction.
 NEW = 1e-10
 
 
-def play(d: int, rounds: int, *, subgradient: Subgradient, step: Step) -> tuple[Array, Array]:
+class RoundSettings(TypedDict):
+    """Keywords of all methods whose H is delta I + (S'S)^(1/2)."""
+
+    subgradient: Subgradient
+    learning_rate: float
+    delta: float
+    form: NotRequired[str]
+    penalty: NotRequired[str | None]
+    penalty_strength: NotRequired[float]
+    decay: NotRequired[float]
+
+
+def play(d: int, rounds: int, *, subgradient: Subgradient, step: Step) -> Play:
+    """Play rounds from beta = 0 on."""
     beta: Array = np.zeros(d)
     losses = list[float]()
     for t in range(1, rounds + 1):
@@ -147,14 +161,16 @@ def adaptive_rounds(
     *,
     rounds: int,
     subgradient: Subgradient,
-    eta: float,
+    learning_rate: float,
     delta: float,
-    form: str,
-    penalty: Penalty,
-    fade: bool = False,
+    form: str = "mirror_descent",
+    penalty: str | None = None,
+    penalty_strength: float = 0.0,
     decay: float = 1.0,
-) -> tuple[Array, Array]:
-    total = np.zeros(d)
+    fade: bool = False,
+) -> Play:
+    """Play rounds with the H of this sketch; fade: H = delta I + S'S, gradients over t^(1/4)."""
+    total, eta, phi = np.zeros(d), learning_rate, as_penalty(penalty, penalty_strength)
 
     def step(t: int, beta: Array, g: Array) -> Array:
         nonlocal total
@@ -162,13 +178,13 @@ def adaptive_rounds(
         v, s = sketch.add(g / t**0.25 if fade else g)
         s = s**2 if fade else s
         total = total + g
-        if penalty is None:
+        if phi is None:
             if form == "dual_averaging":
                 return -eta * solved(total, v, s, delta)
             return beta - eta * solved(g, v, s, delta)  # mirror descent
         h = delta * np.eye(d) + (v * s) @ v.T
         if form == "dual_averaging":
-            return argmin(h, -eta * total, penalty, eta * t)
-        return argmin(h, h @ beta - eta * g, penalty, eta)
+            return argmin(h, -eta * total, phi, eta * t)
+        return argmin(h, h @ beta - eta * g, phi, eta)
 
     return play(d, rounds, subgradient=subgradient, step=step)

@@ -68,14 +68,7 @@ class Tracked:
 
     def faded(self, factor: float) -> "Tracked":
         """Return the sketch with the weight of all rows so far times a factor."""
-        return Tracked(
-            squares=factor * self.squares,
-            v=self.v,
-            delta=factor * self.delta,
-            seen=factor * self.seen,
-            leaked=factor * self.leaked,
-            lost=factor * self.lost,
-        )
+        return Tracked(**{name: value if name == "v" else factor * value for name, value in vars(self).items()})
 
 
 def _carried(sketch: Tracked, v: Array) -> tuple[Array, Array]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch.reference._frequent_directions import Array, frequent_directions, svd_of
+from fastsketch.reference._frequent_directions import Array, frequent_directions, shrink_rows, shrunk
 
 
 def growing_frequent_directions(
@@ -71,23 +71,19 @@ def growing_frequent_directions(
     def smallest(squares: NDArray[Any], part: float) -> int:
         return next(size for size in range(2, len(squares) + 2) if fits(squares, size, part))
 
-    def shrunk(size: int) -> tuple[Array, float]:
-        sigma, v = svd_of(b, size)
-        return np.sqrt(sigma[: size - 1] ** 2 - sigma[size - 1] ** 2)[:, None] * v, sigma[size - 1] ** 2
-
     b, delta, norm = a[:0], 0.0, 0.0
     for row in a:
         b, norm = np.vstack([b, row]), norm + row @ row
         if len(b) == 2 * m:
             squares = np.linalg.svd(b, compute_uv=False) ** 2
             if fits(squares, m, share) or m > len(row):
-                b, removed = shrunk(m)
+                b, removed = shrunk(b, m)
                 delta += removed
             else:
                 m = min(max(ceil(factor * m), m + 1, smallest(squares, share)), len(row) + 1)
     size = smallest(np.linalg.svd(b, compute_uv=False) ** 2, 1.0)
     if len(b) > size:
-        b, removed = shrunk(size)
+        b, removed = shrunk(b, size)
         delta += removed
     return b, delta, m
 
@@ -130,14 +126,7 @@ def parameterized_frequent_directions(a: Array, m: int, *, beta: float) -> tuple
     error 174, certificate 174.5
     error 123, certificate 198.3
     """
-    spared = min(m - floor(beta * m), m - 1)
-    b, delta = a[: m - 1].copy(), 0.0
-    for t in range(m - 1, len(a)):
-        sigma, v = svd_of(np.vstack([b, a[t]]), m)
-        squares = sigma[: m - 1] ** 2
-        squares[spared:] -= sigma[m - 1] ** 2
-        b = np.sqrt(squares)[:, None] * v
-        delta += sigma[m - 1] ** 2
+    b, _, delta = shrink_rows(a, m, limit=m, spared=min(m - floor(beta * m), m - 1))
     return b, delta
 
 

@@ -325,6 +325,8 @@ def _learned(cls):
         return _learned(fs.LowRankModel).fold_in(whole()[:3])
     if cls.__name__ == "LowRankModel":  # which can also go on, and tell probabilities
         return cls(2, sweeps=0, loss="logistic").fit(whole())
+    if cls.__module__.endswith("_completion"):
+        return cls(2, max_iterations=2).fit(whole())
     if cls.__name__ in ("SketchedNewton", "AdaptiveSubgradient"):
         return cls(3, loss="logistic").update(dense(), dense()[:, 0])
     if cls.__module__.startswith("fastsketch.sklearn"):

@@ -26,37 +26,17 @@ cdef struct Rows:
     void* out
 
 
-cdef void begin(Rows* rows, const real[:, ::1] own, const real[:, ::1] known, const double[::1] base,
-                const double[::1] column):
-    rows.k, rows.n, rows.t = own.shape[0], known.shape[0], own.shape[1]
-    rows.own, rows.known = &own[0, 0] if rows.t else NULL, &known[0, 0] if rows.t else NULL
-    rows.base, rows.column = &base[0], &column[0]
-    rows.rows = max(TILE // rows.n, ROWS)
-
-
-cdef inline Py_ssize_t tiles(const Rows* rows) noexcept nogil:
-    return (rows.k + rows.rows - 1) // rows.rows
-
-
-cdef inline void products(const Rows* rows, Py_ssize_t first, Py_ssize_t count, real* out) noexcept nogil:
-    # out (count, n) = own[first : first + count] known'
-    cdef Py_ssize_t e
-    if rows.t == 0:
-        for e in range(count * rows.n):
-            out[e] = 0
-        return
-    gemm[real](c'T', c'N', rows.n, count, rows.t, 1, <const real*> rows.known, rows.t,
-               <const real*> rows.own + first * rows.t, rows.t, 0, out, rows.n)
-
-
 cdef void scores_part(void* context, ptrdiff_t part, real* scratch) noexcept nogil:
     cdef Rows* rows = <Rows*> context
-    cdef Py_ssize_t first = part * rows.rows, count = min(rows.rows, rows.k - first), i, j
+    cdef Py_ssize_t first = part * rows.rows, count = min(rows.rows, rows.k - first), t = rows.t, i, j
     cdef real* out = <real*> rows.out + first * rows.n
-    products(rows, first, count, out)
+    # out (count, n) = own[first : first + count] known'
+    if t:
+        gemm[real](c'T', c'N', rows.n, count, t, 1, <const real*> rows.known, t, <const real*> rows.own + first * t, t,
+                   0, out, rows.n)
     for i in range(count):
         for j in range(rows.n):
-            out[i * rows.n + j] = <real> (rows.base[first + i] + rows.column[j] + out[i * rows.n + j])
+            out[i * rows.n + j] = <real> (rows.base[first + i] + rows.column[j] + (out[i * rows.n + j] if t else 0))
 
 
 def scores(const real[:, ::1] own, const real[:, ::1] known, const double[::1] base, const double[::1] column,
@@ -65,11 +45,13 @@ def scores(const real[:, ::1] own, const real[:, ::1] known, const double[::1] b
     cdef Rows rows
     if out.shape[0] == 0 or out.shape[1] == 0:
         return
-    begin(&rows, own, known, base, column)
-    rows.out = &out[0, 0]
+    rows.k, rows.n, rows.t = own.shape[0], known.shape[0], own.shape[1]
+    rows.own, rows.known = &own[0, 0] if rows.t else NULL, &known[0, 0] if rows.t else NULL
+    rows.base, rows.column, rows.out = &base[0], &column[0], &out[0, 0]
+    rows.rows = max(TILE // rows.n, ROWS)
     with nogil:
         fs_blas_alone(1)
-        fs_pool_run(tiles(&rows), <fs_part> scores_part[real], &rows, NULL, 0)
+        fs_pool_run((rows.k + rows.rows - 1) // rows.rows, <fs_part> scores_part[real], &rows, NULL, 0)
         fs_blas_alone(0)
 
 

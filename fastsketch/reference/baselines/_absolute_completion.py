@@ -126,9 +126,6 @@ class WibergL1(Completion):
     def _most(self) -> int:
         return self.max_iterations + 1
 
-    def _ranks(self) -> tuple[int, float]:
-        return self.rank, self.rank
-
     def _run(self, data: Observed, biases: BiasTerms) -> Iterator[Step]:
         data = residual(data, biases)
         rng, r = np.random.default_rng(self.seed), self.rank
@@ -151,33 +148,20 @@ class WibergL1(Completion):
 
     def _step(self, data: Observed, a: Floats, b: Floats, active: list[Places], reach: float) -> Floats:
         """Return delta b that minimises the linearised residuals, |delta| <= reach."""
-        r, lines = self.rank, 0
-        at: list[int] = []
-        variables: list[int] = []
-        values: list[float] = []
+        one_of = sparse.eye_array(data.n, format="csr")
+        blocks: list[Any] = []
         residuals: list[Floats] = []
         for i in range(data.m):
             columns, o = _row(data, i)
             if len(columns) == 0:
                 continue
-            inside = active[i]
             # a_i = B_active^-1 o_active: d a_i = -B_active^-1 (d B_active) a_i
-            back = np.linalg.pinv(b[columns[inside]]) if len(inside) else np.zeros((r, 0))
+            inside = columns[active[i]]
+            back = np.linalg.pinv(b[inside]) if len(inside) else np.zeros((self.rank, 0))
+            moved = one_of[columns] - sparse.csr_array(b[columns] @ back) @ one_of[inside]
+            blocks.append(sparse.kron(moved, a[i][np.newaxis]))
             residuals.append(o - b[columns] @ a[i])
-            through = b[columns] @ back
-            for k, j in enumerate(columns):
-                for q in range(r):
-                    at.append(lines)
-                    variables.append(int(j) * r + q)
-                    values.append(float(a[i, q]))
-                for place, p in enumerate(columns[inside]):
-                    for q in range(r):
-                        at.append(lines)
-                        variables.append(int(p) * r + q)
-                        values.append(float(-through[k, place] * a[i, q]))
-                lines += 1
-        jacobian = sparse.csr_array(sparse.coo_array((values, (at, variables)), shape=(lines, data.n * r)))
-        return _least_absolute(jacobian, np.concatenate(residuals), reach).reshape(data.n, r)
+        return _least_absolute(sparse.vstack(blocks, format="csr"), np.concatenate(residuals), reach).reshape(b.shape)
 
 
 def _row(data: Observed, i: int) -> tuple[Places, Floats]:

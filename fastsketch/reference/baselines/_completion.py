@@ -4,22 +4,18 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import islice
+from types import SimpleNamespace
 from typing import Any, NamedTuple, Self, TypedDict
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._core.losses import LOSSES, LossName
-from fastsketch._core.validation import Rows, as_real
-from fastsketch._frame.model import Arrays, Model
-from fastsketch._frame.parameters import flag, integer, real
-from fastsketch._kernels.guard import changes
+from fastsketch._core.validation import Rows
+from fastsketch._frame.parameters import Parametrized, flag, integer, real
 from fastsketch._kernels.lowrank import gradients as kernel
-from fastsketch.data.files import _checks as checks
-from fastsketch.data.files._checks import as_figure
 from fastsketch.lowrank import LowRankModel
 from fastsketch.lowrank._data import Observed, observed
-from fastsketch.lowrank._fitted import MOST
 from fastsketch.lowrank._ids import Ids
 from fastsketch.lowrank._queries import Scale
 
@@ -60,8 +56,8 @@ class Step(NamedTuple):
     terms: BiasTerms | None = None  # fitted before, or none
 
 
-class Completion(Model, abstract=True):
-    """Scores A B', with `biases` added that are fitted first; a subclass has ``_run``."""
+class Completion(Parametrized, abstract=True):
+    """Scores A B', with `biases` added that are fitted first; a subclass has ``_run``. No file holds one."""
 
     tol: float = real(default=1e-4, high=1.0)
     max_iterations: int = integer(default=300, at_least=1)
@@ -75,12 +71,13 @@ class Completion(Model, abstract=True):
     def _loss_name(self) -> LossName:
         return "absolute"
 
-    def _begin(self) -> None:
+    def _set_up(self, given: dict[str, Any]) -> None:
+        checked = {name: item.check(given[name], name) for name, item in self._declared.items() if name in given}
+        self._values = SimpleNamespace(**{name: item.default for name, item in self._declared.items()} | checked)
         self._last: Step | None = None
         self._history: list[Iteration] = []
         self._bias_ridge: float | None = None  # in use
 
-    @changes
     def fit(self, X: Rows, *, callback: Callable[[IterationWithFactors], object] | None = None) -> Self:
         """Fit the observed entries of X: with ``biases`` those first, then the factors to what they leave.
 
@@ -194,82 +191,8 @@ class Completion(Model, abstract=True):
         last = self._known()
         return len(last.a), len(last.b)
 
-    # -- what the frame asks for -------------------------------------------------------------------------------------
-    @property
-    def n_rows(self) -> int:
-        """Return the number of rows of the matrix; 0 before the fit."""
-        return 0 if self._last is None else len(self._last.a)
-
-    @property
-    def n_features(self) -> int | None:
-        """Return the number of columns of the matrix; None before the fit."""
-        return None if self._last is None else len(self._last.b)
-
-    def _state(self) -> tuple[dict[str, Any], Arrays]:
-        if self._last is None:
-            return {}, {}
-        state: dict[str, Any] = {"history": [dict(line) for line in self._history]}
-        arrays = {"a": self._last.a, "b": self._last.b}
-        if self._last.terms is not None:
-            level, row, column = self._last.terms
-            state.update(level=level, bias_ridge=self._bias_ridge)
-            arrays.update(row=row, column=column)
-        return state, arrays
-
-    def _validate(self, state: dict[str, Any], arrays: Arrays) -> None:
-        if not state:
-            checks.only(arrays)
-            return
-        rank = arrays["a"].shape[-1] if arrays["a"].ndim else 0
-        for name in ("a", "b"):
-            rows = len(arrays[name]) if arrays[name].ndim else 0
-            checks.number_within(rows, f"rows of array {name!r}", 1, np.inf)
-            checks.finite(arrays, name, (rows, rank))
-        low, high = self._ranks()
-        checks.number_within(rank, "rank of the factors", low, high)
-        if self.biases:
-            for name, factors in (("row", "a"), ("column", "b")):
-                checks.finite(arrays, name, (len(arrays[factors]),))
-            as_real(state["level"], "level", -MOST, MOST)
-            as_real(state["bias_ridge"], "bias_ridge", 0.0, 1e300)
-        checks.only(arrays, "a", "b", *(("row", "column") if self.biases else ()))
-        lines = [_line(entry) for entry in state["history"]]
-        checks.number_within(len(lines), "iterations", 1, self._most())
-
-    def _ranks(self) -> tuple[int, float]:
-        """Return the fewest and most columns of the factors."""
-        return 1, np.inf
-
-    def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
-        if arrays:
-            self._history = [_line(entry) for entry in state["history"]]
-            terms = None
-            if "row" in arrays:
-                terms = BiasTerms(float(state["level"]), arrays["row"], arrays["column"])
-                self._bias_ridge = float(state["bias_ridge"])
-            self._last = Step(arrays["a"], arrays["b"], self._history[-1]["objective"], terms)
-
     def _resolved(self) -> dict[str, Any]:
         return {} if self._bias_ridge is None else {"bias_ridge": self._bias_ridge}
-
-    def _facts(self) -> dict[str, Any]:
-        if self._last is None:
-            return {}
-        return {
-            "factors": self._last.a.shape[1],
-            "iterations": len(self._history),
-            "objective": self._last.objective,
-        }
-
-    def _seen(self) -> str:
-        return "not fitted" if self._last is None else f"{self.n_rows} x {self.n_features}"
-
-
-def _line(entry: Any) -> Iteration:
-    # an objective may have overflowed: it is shown, and nothing is computed from it
-    return Iteration(
-        objective=as_figure(entry["objective"], "objective"), seconds=as_figure(entry["seconds"], "seconds")
-    )
 
 
 def row_numbers(data: Observed) -> NDArray[np.int64]:

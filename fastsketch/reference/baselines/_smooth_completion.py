@@ -160,9 +160,6 @@ class AltMin(Completion):
     def _loss_name(self) -> LossName:
         return self.loss
 
-    def _ranks(self) -> tuple[int, float]:
-        return self.rank, self.rank
-
     def _run(self, data: Observed, biases: BiasTerms) -> Iterator[Step]:
         rng, penalty = np.random.default_rng(self.seed), self.ridge * _noise(data, self.loss, biases)
         # a start whose scores have the scale of X, where it has one
