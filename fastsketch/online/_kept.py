@@ -163,8 +163,7 @@ class Kept(Generic[S]):
 
         def finish() -> Floats:
             """Do what follows when the states have learned; once more, after an interrupt, it changes nothing."""
-            out = states.read_out(scores, targets, examples.weights)
-            states.count_mistakes(out, examples.y, is_new=False)
+            out = states.read_out(scores, targets, examples.weights, examples.y)
             if metrics.metric_sums.tobytes() == sums:  # rows without weight, taken in twice, change nothing
                 metrics.add(out, targets, examples.counted, signs=states.signs, numbers=examples.y)
             if labels is not None and counts is not None:
@@ -281,7 +280,7 @@ class Kept(Generic[S]):
                 try:
                     members = self.later.unread(targets)
                     self.later.learn(some.batch, targets, some.weights, members)
-                    new = self.later.read_out(members, targets, some.weights)
+                    new = self.later.read_out(members, targets, some.weights, some.y, is_new=is_new)
                     right = None if self.labels is None else self.later.right(new, some.y, is_new=is_new)
                     theirs = watch.errors(new[0], targets[0], right)
                 except Unlearned:
@@ -307,8 +306,7 @@ class Kept(Generic[S]):
         targets = self._targets(examples.y)
         members = states.unread(targets)
         states.learn(examples.batch, targets, examples.weights, members)
-        scores = states.read_out(members, targets, examples.weights)
-        states.count_mistakes(scores, examples.y, is_new=is_new)
+        scores = states.read_out(members, targets, examples.weights, examples.y, is_new=is_new)
         counted, signs = examples.counted, states.signs
         self.metrics.add(scores, targets, counted, signs=signs, numbers=examples.y, is_new=is_new)
         return scores
