@@ -20,11 +20,10 @@ from numpy.typing import NDArray
 from scipy.special import expit, softmax
 
 from fastsketch._core.losses import LOSSES
-from fastsketch._kernels.losses import NO_PENALTY
 from fastsketch._kernels.online import readout
 from fastsketch._kernels.online.numbers import BEFORE, DIAGONAL, SEEN, THEIRS
 from fastsketch.data.files import _checks as checks
-from fastsketch.online._adaptive_state import DiagonalSetting, DiagonalState, start_diagonal
+from fastsketch.online._adaptive_state import AdaptiveSetting, DiagonalState, start_diagonal
 from fastsketch.online._state_arrays import (
     OF_LOSSES,
     Arrays,
@@ -167,7 +166,7 @@ def start_beside(loss: str, decay: float, n_slots: int, sparse: bool, zeros: Zer
     of_labels = LOSSES[loss].targets == "label"
     number = LOSSES["logistic" if of_labels else loss].number
     rate = RATE_BESIDE if of_labels else RATE_OF_NUMBERS
-    setting = DiagonalSetting(DIAGONAL, number, NO_PENALTY, False, 0.0, rate, decay, in_units=not of_labels)
+    setting = AdaptiveSetting(method=DIAGONAL, loss=number, learning_rate=rate, decay=decay, in_units=not of_labels)
     return start_diagonal(setting, DELTA_BESIDE, d=n_slots, sparse=sparse, zeros=zeros)
 
 

@@ -1,8 +1,20 @@
 import numpy as np
 from numpy.typing import NDArray
 
-# the entries that metrics.pyx declares
-def __getattr__(name: str) -> int: ...
+UNIT: int
+WEIGHT: int
+LOG_LOSS: int
+RIGHT: int
+ABSOLUTE: int
+SQUARED: int
+METRIC_SUMS: int
+LOG_ODDS: int
+HALVES: int
+REAL: int
+CALIBRATED: int
+HALF: int
+BINS: int
+
 def learn(
     sums: NDArray[np.float64],
     bins: NDArray[np.float64] | None,
