@@ -26,7 +26,7 @@ REPORT = (
     "\nprint(json.dumps([time.perf_counter() - wall, time.process_time() - cpu, 'numba' in sys.modules,"
     " sys.modules['fastsketch._kernels.jit'].counts if 'numba' in sys.modules else None]))"
 )
-NEWTON = {"rfd": "", "fd": ", alpha0=1.0", "pfd": ", alpha0=1.0", "rp": ", alpha0=1.0", "oja": ", alpha0=1.0"}
+NEWTON = {"rfd": "", "fd": ", alpha0=1.0", "pfd": ", alpha0=1.0"}
 MODELS = {
     "FrequentDirections": "fs.FrequentDirections(8).update(X).sketch()",
     "FrequentDirections, CSR": CSR + "fs.FrequentDirections(8).update(X).sketch()",

@@ -32,7 +32,6 @@ NAMES = (
     "hash-itq",
     "hash-sgh",
     "quantizer-anchored",
-    "online-oja",
     "online-classes-drift-csr",
     "online-named",
     "online-ada-ffd-csr",

@@ -93,8 +93,9 @@ def test_numba_is_not_loaded_to_tell():
 LOCATED = """
 import json, fastsketch as fs
 from fastsketch._kernels.online import projection
-projection.addresses("step_length")
-print(json.dumps([fs.show_config("dicts")["numba"]["cache"], projection._made["step_length"]._cache.cache_path]))
+projection.address(projection.step_length)
+[made] = projection._made.values()
+print(json.dumps([fs.show_config("dicts")["numba"]["cache"], made._cache.cache_path]))
 """
 
 

@@ -32,8 +32,6 @@ class Normal(IntEnum):
     ROTATION = 0
     COMPLETION = 1
     HYPERPLANES = 2
-    OJA_START = 3
-    NEWTON_PROJECTION = 68 << 32
     PURSUIT = 81 << 32
 
 

@@ -285,7 +285,8 @@ def warm_up(args: Namespace) -> None:
 
     begun = time.perf_counter()
     with output_of(args) as out:
-        projection.addresses(*(function.__name__ for function in projection.SIGNATURES))
+        for function in projection.SIGNATURES:
+            projection.address(function)
         for dtype in ("float32", "float64"):
             products.address(dtype)
         folders = "all was there" if jit.counts["compiled"] == 0 else "none can be written to: each process compiles"

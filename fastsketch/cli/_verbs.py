@@ -275,8 +275,8 @@ def _learn(parser: Parser) -> None:
         parser,
         "method",
         metavar="METHOD",
-        help="Newton steps, without a step size: rfd, fd, pfd, rp, oja, full; adaptive subgradients: ada_ffd, ada_fd, "
-        "ada_full, ada_diag, fd_son, ogd, adam (default rfd)",
+        help="Newton steps, without a step size: rfd, fd, pfd; adaptive subgradients: ada_ffd, ada_fd, ada_full, "
+        "ada_diag, fd_son, ogd, adam (default rfd)",
     )
     parameter(parser, "sketch_size", "-l", metavar="L")
     parameter(parser, "loss")

@@ -51,22 +51,25 @@ def _validate_scalar(scalar: Floats) -> None:
         checks.number_within(scalar[entry], name, 0.0, np.finfo(np.float64).max)
 
 
-# -- H sketched, or whole ----------------------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True)
-class SketchedSetting:
-    """Parameters of a sketched method as the kernels take them."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdaptiveSetting:
+    """Parameters of an adaptive method as the kernels take them."""
 
+    method: int  # DIAGONAL, GRADIENT or ADAM; of sketches the rule, EVERY_ROUND, WHEN_FULL or NEVER
     loss: int
-    rule: int  # EVERY_ROUND, WHEN_FULL or NEVER
-    phi: int
-    dual: bool
-    root: bool  # H takes the square root of the sketched matrix
-    fade: bool  # gradient t counts 1 / sqrt(t)
-    sketch_size: int
-    strength: float
+    phi: int = NO_PENALTY
+    dual: bool = False
+    strength: float = 0.0
     learning_rate: float
-    decay: float = 1.0
-    in_units: bool = False  # slopes and steps in units of residuals
+    decay: float
+    in_units: bool  # slopes and steps in units of residuals
+    # of sketches
+    sketch_size: int = 0
+    root: bool = True  # H takes the square root of the sketched matrix
+    fade: bool = False  # gradient t counts 1 / sqrt(t)
+
+
+# -- H sketched, or whole ----------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -90,7 +93,7 @@ class AdaptiveSparseRows(KeptRows):
 class SketchedState(LearnedState):
     """State with S'S = V diag(lam) V', V = C'T; w = scale (base + Z b) + C'steps."""
 
-    setting: SketchedSetting
+    setting: AdaptiveSetting
     turn: Floats  # T', (most, cap)
     lam: Floats  # (most,)
     gram: Floats  # C C', (cap, cap)
@@ -130,7 +133,7 @@ class SketchedState(LearnedState):
         if alone and n == 1:
             return []  # a row that has no finite score is refused before anything is changed
         setting, rows, held = self.setting, int(self.count[ROWS]), self.held
-        until_full = 2 * setting.sketch_size - int(self.count[RANK]) if setting.rule == WHEN_FULL else n
+        until_full = 2 * setting.sketch_size - int(self.count[RANK]) if setting.method == WHEN_FULL else n
         rebases = n > min(until_full, self.turn.shape[1] - rows)
         if rebases and self.sparse:
             return None
@@ -159,7 +162,7 @@ class SketchedState(LearnedState):
         width = self.held.z.shape[1] if isinstance(self.held, AdaptiveSparseRows) else 0
         rank, n, old = arrays["count"][[RANK, ROWS, OLD]].tolist()
         # a shrink in every round leaves room for a direction; the other rules rebase C when they drop one
-        every = self.setting.rule == EVERY_ROUND
+        every = self.setting.method == EVERY_ROUND
         checks.number_within(rank, "rank", 0, min(most, tau - 1) if every and most == tau else most)
         checks.number_within(n, "rows of C", rank, cap if every else rank)
         checks.number_within(old, "rows of C that are not sparse", 0, min(rank, width))
@@ -174,16 +177,16 @@ class SketchedState(LearnedState):
 
 
 def start_sketched(
-    setting: SketchedSetting, delta: float, *, d: int, slots: int, sparse: bool, zeros: Zeros = np.zeros
+    setting: AdaptiveSetting, delta: float, *, d: int, slots: int, sparse: bool, zeros: Zeros = np.zeros
 ) -> SketchedState:
     """Return the state before the first row; with zeros=outline, one of the same shapes that takes no memory.
 
     d: columns that there may be; slots: of dense rows d, else those to begin with.
     """
     tau = setting.sketch_size
-    if setting.rule == EVERY_ROUND:
+    if setting.method == EVERY_ROUND:
         most, cap = min(d, tau), 2 * tau
-    elif setting.rule == NEVER:
+    elif setting.method == NEVER:
         most, cap = d, d
     else:
         most, cap = min(d, 2 * tau), min(d, 2 * tau)
@@ -213,25 +216,11 @@ def start_sketched(
 
 
 # -- H diagonal --------------------------------------------------------------------------------------------------------
-@dataclass(frozen=True, slots=True)
-class DiagonalSetting:
-    """Parameters of a diagonal method as the kernels take them."""
-
-    method: int  # DIAGONAL, GRADIENT or ADAM
-    loss: int
-    phi: int
-    dual: bool
-    strength: float
-    learning_rate: float
-    decay: float = 1.0
-    in_units: bool = False  # slopes and steps in units of residuals
-
-
 @dataclass(slots=True)
 class DiagonalState(LearnedState):
     """State with a diagonal H."""
 
-    setting: DiagonalSetting
+    setting: AdaptiveSetting
     squares: Annotated[Floats, SLOTS]  # sum of squared gradients, or Adam's second moment, (d,)
     first: Annotated[Floats | None, SLOTS]  # Adam's first moment, (d,)
     last: Annotated[Floats, SLOTS]  # the part of the clock that a coordinate has been given, (d,)
@@ -274,7 +263,7 @@ class DiagonalState(LearnedState):
 
 
 def start_diagonal(
-    setting: DiagonalSetting, delta: float, *, d: int, sparse: bool, zeros: Zeros = np.zeros
+    setting: AdaptiveSetting, delta: float, *, d: int, sparse: bool, zeros: Zeros = np.zeros
 ) -> DiagonalState:
     """Return the state before the first row; with zeros=outline, one of the same shapes that takes no memory."""
     common = common_fields(setting, d, sparse, zeros)

@@ -10,18 +10,13 @@ from fastsketch._frame import model as _model
 from fastsketch._frame.parameters import choice, parameter, real
 from fastsketch._kernels.losses import L1_PENALTY, L2_PENALTY, NO_PENALTY
 from fastsketch._kernels.online.numbers import ADAM, DELTA, DIAGONAL, EVERY_ROUND, GRADIENT, NEVER, WHEN_FULL
-from fastsketch.online._adaptive_state import (
-    DiagonalSetting,
-    SketchedSetting,
-    start_diagonal,
-    start_sketched,
-)
+from fastsketch.online._adaptive_state import AdaptiveSetting, start_diagonal, start_sketched
 from fastsketch.online._class_states import RATE_OF_NUMBERS
 from fastsketch.online._predictions import OnlineLinear
 from fastsketch.online._state_arrays import LearnedState, Zeros
 
-RULES = {"ada_fd": EVERY_ROUND, "ada_ffd": WHEN_FULL, "fd_son": WHEN_FULL, "ada_full": NEVER}
 DIAGONALS = {"ada_diag": DIAGONAL, "ogd": GRADIENT, "adam": ADAM}
+KINDS = {"ada_fd": EVERY_ROUND, "ada_ffd": WHEN_FULL, "fd_son": WHEN_FULL, "ada_full": NEVER, **DIAGONALS}
 FADING = ("ada_ffd", "ada_fd", "ada_full", "fd_son", "ada_diag")
 METHODS = ("ada_ffd", "ada_fd", "ada_full", "ada_diag", "fd_son", "ogd", "adam")
 PENALTIES = {None: NO_PENALTY, "l1": L1_PENALTY, "l2": L2_PENALTY}
@@ -197,28 +192,23 @@ class AdaptiveSubgradient(OnlineLinear[LearnedState]):
 
     def _start(self, d: int, sparse: bool, zeros: Zeros = np.zeros, slots: int | None = None) -> LearnedState:
         slots = d if slots is None else slots
-        rate, delta = self.resolved["learning_rate"], self.resolved["delta"]
-        loss, phi, dual = LOSSES[self.loss].number, PENALTIES[self.penalty], self.form == "dual_averaging"
-        if self.method in DIAGONALS:
-            diagonal = DiagonalSetting(
-                DIAGONALS[self.method], loss, phi, dual, self.penalty_strength, rate, self.decay, self._in_units()
-            )
-            return start_diagonal(diagonal, delta, d=slots, sparse=sparse, zeros=zeros)
-        son = self.method == "fd_son"
-        sketched = SketchedSetting(
-            loss=loss,
-            rule=RULES[self.method],
-            phi=phi,
-            dual=dual,
-            root=not son,
-            fade=son,
-            sketch_size=self.sketch_size,
+        delta, son = self.resolved["delta"], self.method == "fd_son"
+        setting = AdaptiveSetting(
+            method=KINDS[self.method],
+            loss=LOSSES[self.loss].number,
+            phi=PENALTIES[self.penalty],
+            dual=self.form == "dual_averaging",
             strength=self.penalty_strength,
-            learning_rate=rate,
+            learning_rate=self.resolved["learning_rate"],
             decay=self.decay,
             in_units=self._in_units(),
+            sketch_size=self.sketch_size,
+            root=not son,
+            fade=son,
         )
-        return start_sketched(sketched, delta, d=d, slots=slots, sparse=sparse, zeros=zeros)
+        if self.method in DIAGONALS:
+            return start_diagonal(setting, delta, d=slots, sparse=sparse, zeros=zeros)
+        return start_sketched(setting, delta, d=d, slots=slots, sparse=sparse, zeros=zeros)
 
     def _validate(self, state: dict[str, Any], arrays: _model.Arrays) -> None:
         super()._validate(state, arrays)

@@ -20,11 +20,10 @@ from numpy.typing import NDArray
 from scipy.special import expit, softmax
 
 from fastsketch._core.losses import LOSSES
-from fastsketch._kernels.losses import NO_PENALTY
 from fastsketch._kernels.online import readout
 from fastsketch._kernels.online.numbers import BEFORE, DIAGONAL, SEEN, THEIRS
 from fastsketch.data.files import _checks as checks
-from fastsketch.online._adaptive_state import DiagonalSetting, DiagonalState, start_diagonal
+from fastsketch.online._adaptive_state import AdaptiveSetting, DiagonalState, start_diagonal
 from fastsketch.online._state_arrays import (
     OF_LOSSES,
     Arrays,
@@ -167,7 +166,7 @@ def start_beside(loss: str, decay: float, n_slots: int, sparse: bool, zeros: Zer
     of_labels = LOSSES[loss].targets == "label"
     number = LOSSES["logistic" if of_labels else loss].number
     rate = RATE_BESIDE if of_labels else RATE_OF_NUMBERS
-    setting = DiagonalSetting(DIAGONAL, number, NO_PENALTY, False, 0.0, rate, decay, in_units=not of_labels)
+    setting = AdaptiveSetting(method=DIAGONAL, loss=number, learning_rate=rate, decay=decay, in_units=not of_labels)
     return start_diagonal(setting, DELTA_BESIDE, d=n_slots, sparse=sparse, zeros=zeros)
 
 
@@ -310,7 +309,7 @@ class States(Generic[S]):
 
     def unread(self, targets: Floats) -> Floats:
         """Return the scores (members, k, n) of rows that nobody has learned from yet: NaN."""
-        out = np.empty((self.n_members, *targets.shape))
+        out = np.empty((2 if self.beside else 1, *targets.shape))
         out.fill(np.nan)  # sooner than np.full for few
         return out
 
@@ -330,8 +329,6 @@ class States(Generic[S]):
         if self.beside:
             members.insert(0, (self.beside, scores[1]))
         for learners, of_member in members if n else ():
-            for state in learners:
-                state.prepare(batch)
             type(learners[0]).learn(learners, batch, targets, sample_weight, of_member)
             for k, last in enumerate(of_member[:, -1].tolist()):
                 if not isfinite(last):
@@ -342,13 +339,22 @@ class States(Generic[S]):
             row, k = min(refused)
             raise Unlearned(row, self.held[k])
 
-    def read_out(self, scores: Floats, targets: Floats, sample_weight: Floats) -> Floats:
-        """Return scores (k, n) made of those of the members (members, k, n), and let the read-out learn from them."""
+    def read_out(
+        self, scores: Floats, targets: Floats, sample_weight: Floats, numbers: Counts, *, is_new: bool = False
+    ) -> Floats:
+        """Return scores (k, n) made of those of the members (members, k, n), which the read-out learns from.
+
+        Rows whose class (n,) has not the largest score are mistakes; is_new: nobody could have said that of row 0.
+        """
+        if len(self.held) > 1:
+            out = scores[0]
+            if self.readout is not None:
+                signs = np.array(self.signs)[:, None]
+                out = self.readout.learn(scores * signs, (targets * signs).argmax(axis=0), sample_weight) * signs
+            self.counted.tally[MISTAKES] += len(numbers) - np.count_nonzero(self.right(out, numbers, is_new=is_new))
+            return out
         if self.readout is None:
             return scores[0]
-        if len(self.held) > 1:
-            signs = np.array(self.signs)[:, None]
-            return self.readout.learn(scores * signs, (targets * signs).argmax(axis=0), sample_weight) * signs
         if isinstance(self.readout, Blend):
             out = self.readout.learn(scores[:, 0], targets[0], sample_weight)[None, :]
         else:
@@ -369,12 +375,6 @@ class States(Generic[S]):
         """Return the constant terms of the scores of all states, (k, 1)."""
         value = 0.0 if self.readout is None else self.readout.intercept(self.n_members)
         return np.full((len(self.held), 1), value)
-
-    def count_mistakes(self, scores: Floats, numbers: Counts, *, is_new: bool) -> None:
-        """Count the rows whose class has not the largest score, of more than two; is_new: the first has a new one."""
-        if len(self.held) > 1:
-            right = self.right(scores, numbers, is_new=is_new)
-            self.counted.tally[MISTAKES] += len(numbers) - np.count_nonzero(right)
 
     def right(self, scores: Floats, numbers: Counts, *, is_new: bool) -> NDArray[np.bool_]:
         """Return whether the score of the row's class is above all others, (n,)."""

@@ -80,38 +80,19 @@ class Metrics(Arrays):
     def figures(self) -> MetricFigures:
         """Return all metrics by name."""
         real = self.how == kernel.REAL
+        squared = self._mean(SQUARED) if real else None
         return {
-            "log_loss": None if real else self.log_loss,
-            "accuracy": None if real else self.accuracy,
+            "log_loss": None if real else self._mean(LOG_LOSS),
+            "accuracy": None if real else self._mean(RIGHT),
             "auc": self.auc,
-            "mean_absolute_error": self.mean_absolute_error if real else None,
-            "root_mean_squared_error": self.root_mean_squared_error if real else None,
+            "mean_absolute_error": self._mean(ABSOLUTE) if real else None,
+            "root_mean_squared_error": None if squared is None else sqrt(squared),
         }
 
     def _mean(self, entry: int) -> float | None:
+        """Return a sum by the weight of the rows; None before the first of positive weight."""
         total = float(self.metric_sums[WEIGHT])
         return float(self.metric_sums[entry]) / total if 0 < total < inf else None
-
-    @property
-    def log_loss(self) -> float | None:
-        """Return the mean of -log(probability of the true class); None before the first row of positive weight."""
-        return self._mean(LOG_LOSS)
-
-    @property
-    def accuracy(self) -> float | None:
-        """Return the share of the weight of rows whose class was predicted."""
-        return self._mean(RIGHT)
-
-    @property
-    def mean_absolute_error(self) -> float | None:
-        """Return the mean of |prediction - target|."""
-        return self._mean(ABSOLUTE)
-
-    @property
-    def root_mean_squared_error(self) -> float | None:
-        """Return the root of the mean of (prediction - target)^2."""
-        mean = self._mean(SQUARED)
-        return None if mean is None else sqrt(mean)
 
     @property
     def auc(self) -> float | None:

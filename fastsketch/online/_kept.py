@@ -163,8 +163,7 @@ class Kept(Generic[S]):
 
         def finish() -> Floats:
             """Do what follows when the states have learned; once more, after an interrupt, it changes nothing."""
-            out = states.read_out(scores, targets, examples.weights)
-            states.count_mistakes(out, examples.y, is_new=False)
+            out = states.read_out(scores, targets, examples.weights, examples.y)
             if metrics.metric_sums.tobytes() == sums:  # rows without weight, taken in twice, change nothing
                 metrics.add(out, targets, examples.counted, signs=states.signs, numbers=examples.y)
             if labels is not None and counts is not None:
@@ -245,7 +244,9 @@ class Kept(Generic[S]):
                 if self.watch is not None:
                     parts.append(self._watched(self.watch, some, begin, is_new=is_new and start == first))
                 else:
-                    parts.append(self._learned_by(self.states, some, is_new=is_new and start == first))
+                    parts.append(
+                        self._learned_by(self.states, some, self._targets(some.y), is_new=is_new and start == first)
+                    )
             except Unlearned as refused:
                 refused.row += start
                 raise
@@ -271,7 +272,7 @@ class Kept(Generic[S]):
             is_new = is_new and first == 0
             targets = self._targets(some.y)
             try:
-                scores = self._learned_by(self.states, some, is_new=is_new)
+                scores = self._learned_by(self.states, some, targets, is_new=is_new)
             except Unlearned as refused:
                 refused.row += first
                 raise
@@ -279,9 +280,7 @@ class Kept(Generic[S]):
             errors, theirs = watch.errors(scores[0], targets[0], right), None
             if self.later is not None:
                 try:
-                    members = self.later.unread(targets)
-                    self.later.learn(some.batch, targets, some.weights, members)
-                    new = self.later.read_out(members, targets, some.weights)
+                    new = self._learned_by(self.later, some, targets, is_new=is_new)
                     right = None if self.labels is None else self.later.right(new, some.y, is_new=is_new)
                     theirs = watch.errors(new[0], targets[0], right)
                 except Unlearned:
@@ -303,14 +302,14 @@ class Kept(Generic[S]):
             self.later.follow(self.states)
             self.states, self.later = self.later, None
 
-    def _learned_by(self, states: States[S], examples: Examples, *, is_new: bool) -> Floats:
-        targets = self._targets(examples.y)
+    def _learned_by(self, states: States[S], examples: Examples, targets: Floats, *, is_new: bool) -> Floats:
+        """Let states learn from rows; return scores (k, n). In the metrics those of the present states count."""
         members = states.unread(targets)
         states.learn(examples.batch, targets, examples.weights, members)
-        scores = states.read_out(members, targets, examples.weights)
-        states.count_mistakes(scores, examples.y, is_new=is_new)
-        counted, signs = examples.counted, states.signs
-        self.metrics.add(scores, targets, counted, signs=signs, numbers=examples.y, is_new=is_new)
+        scores = states.read_out(members, targets, examples.weights, examples.y, is_new=is_new)
+        if states is self.states:
+            counted, signs = examples.counted, states.signs
+            self.metrics.add(scores, targets, counted, signs=signs, numbers=examples.y, is_new=is_new)
         return scores
 
     def _together(self, parts: Sequence[Floats], n: int) -> Floats:

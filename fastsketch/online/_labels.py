@@ -21,8 +21,6 @@ ClassWeight = Literal["balanced"] | dict[Label, float] | None
 MOST_LABEL = 2**53
 # Classes that are added as they come: each has a state of its own, and numbers that are no labels would be many.
 MOST_CLASSES = 1000
-# New labels of a batch that are looked for one by one.
-FEW = 4
 # What a label is to the arrays of classes that are given out; a later kind holds the earlier ones.
 NUMBERS = ("bool", "int", "float")
 KINDS = (*NUMBERS, "str")
@@ -121,12 +119,10 @@ def as_labels(targets: ArrayLike, n_rows: int, name: str = "targets") -> NDArray
         out = out.reshape(1)
     if out.shape != (n_rows,):
         raise ValueError(f"{name} must have one entry for each of the {n_rows} rows, got shape {out.shape}")
-    if out.dtype.kind == "O":
-        return _of_objects(out.tolist(), name)
-    if out.dtype.kind == "T":  # strings of any length, of NumPy 2
-        return _of_objects(out.tolist(), name)
     if out.dtype.kind == "U" and isinstance(targets, list | tuple):
         return _of_objects(list(cast("list[Any]", targets)), name)  # NumPy makes words of the numbers among words
+    if out.dtype.kind in "OT":  # T: strings of any length, of NumPy 2
+        return _of_objects(out.tolist(), name)
     if out.dtype.kind not in "fiubU":
         raise TypeError(f"{name} must hold labels (numbers, bools or strings), got dtype {out.dtype}")
     return out
@@ -188,12 +184,10 @@ class ClassLabels:
 
         NewClasses classes have the numbers that they will get when they are added.
         """
-        if n_rows == 1 and type(targets) in SINGLE:
-            number = self._number.get(cast(Label, targets))
-            if number is not None:
-                return np.array([number]), NOTHING_NEW
+        some: Any = targets
+        if n_rows == 1 and type(some) in SINGLE and some in self._number:
+            return np.array([self._number[some]]), NOTHING_NEW
         if 0 < n_rows <= FEW_ROWS:  # sooner than by arrays
-            some: Any = targets
             if type(some) is np.ndarray and some.dtype.kind in "biufU":
                 some = some.tolist()
             if isinstance(some, list | tuple) and SINGLE.issuperset(map(type, cast("list[Any]", some))):
@@ -212,21 +206,14 @@ class ClassLabels:
         if not len(unknown):
             return numbers, NOTHING_NEW
         new = NewClasses([], [], kind)
-        while len(unknown) and len(new.rows) < FEW:  # sooner than sorting them all
-            row, value, number = int(unknown[0]), values[unknown[0]].item(), len(self.known) + len(new.rows)
+        while len(unknown):
+            row, number = int(unknown[0]), len(self.known) + len(new.rows)
+            value = values[row].item()
             self._admit(row, value, number)
-            numbers += (values == value) * (number + 1)
+            numbers[unknown[values[unknown] == value]] = number
             new.rows.append(row)
             new.labels.append(value)
-            unknown = np.flatnonzero(numbers < 0)
-        labels, first = np.unique(values[unknown], return_index=True, equal_nan=False)
-        for i in np.argsort(first):
-            row, value = int(unknown[first[i]]), labels[i].item()
-            number = len(self.known) + len(new.rows)
-            self._admit(row, value, number)
-            numbers[unknown[values[unknown] == labels[i]]] = number
-            new.rows.append(row)
-            new.labels.append(value)
+            unknown = unknown[numbers[unknown] < 0]
         return numbers, new
 
     def _known_numbers(self, values: NDArray[Any]) -> Counts:

@@ -27,7 +27,7 @@ from fastsketch._frame.batches import is_table, names_of
 from fastsketch._frame.model import Arrays, Model
 from fastsketch._frame.parameters import choice, flag, integer, parameter, real
 from fastsketch._kernels.guard import changes
-from fastsketch._kernels.online.numbers import BEFORE, SEEN, THEIRS
+from fastsketch._kernels.online.numbers import BEFORE, THEIRS
 from fastsketch.data.files import _checks as checks
 from fastsketch.data.names._columns import MOST_BITS
 from fastsketch.online._class_states import Blend, States, Unlearned, n_states, start_beside, start_readout
@@ -75,7 +75,7 @@ class OnlineLearner(Model, Generic[S], abstract=True):
 
     def _check(self) -> None:
         for name in ("open_columns", "hash_bits"):
-            if getattr(self, name) and not (self._takes_sparse() and self._by_slot()):
+            if getattr(self, name) and not self._takes_sparse():
                 raise ValueError(f"{name} {NO_SPARSE_FORM}")
         if self.blend and not self.calibrate:
             raise ValueError("blend needs calibrate: the scores of both learners are weighed as they are calibrated")
@@ -102,10 +102,6 @@ class OnlineLearner(Model, Generic[S], abstract=True):
     def _check_fading(self, rule: str) -> None:
         """Raise ValueError that begins with `rule` unless H can fade."""
         raise NotImplementedError
-
-    def _by_slot(self) -> bool:
-        """Return whether columns of sparse rows get their slots as they appear, and not all at once."""
-        return True
 
     def _cause(self, learned: S) -> str:
         """Return explain why the coefficients left the range of numbers."""
@@ -269,7 +265,7 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         if not self._names.reads(rows, n_rows):
             self._names.number(n_rows)
             return self._as_rows(given)
-        if not (self._takes_sparse() and self._by_slot()):
+        if not self._takes_sparse():
             raise ValueError(f"rows with names: that {NO_SPARSE_FORM}")
         if self._comparator is not None:
             raise ValueError("comparator: it is a vector for numbered columns, and these rows have names")
@@ -282,7 +278,7 @@ class OnlineLearner(Model, Generic[S], abstract=True):
             return rows if rows.ndim == 2 else rows[np.newaxis]
         x = as_matrix(rows)
         if width is not None and x.shape[1] != width:
-            wide = self._takes_sparse() and self._by_slot() and x.shape[1] > width
+            wide = self._takes_sparse() and x.shape[1] > width
             more = ": open_columns=True takes rows of any width" if wide else ""
             raise ValueError(f"rows must have {width} columns as the rows before, got {x.shape[1]}{more}")
         if x.dtype is not FLOAT64 and x.dtype != FLOAT64:  # a pickled array has an object of its own
@@ -309,8 +305,7 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         few = is_sparse(x) and self._takes_sparse() and x[:1].nnz <= DENSE_ABOVE * d
         sparse = few or self.open_columns or isinstance(x, NamedRows)
         width = None if self.open_columns or self._names.is_open else d
-        at_once = sparse and not self._by_slot()
-        columns = ColumnSlots.beginning(width, all_at_once=at_once, intercept=self.fit_intercept)
+        columns = ColumnSlots(width)
         known = () if labels is None else labels.known
         # of two classes the last in order is the positive one
         signs = [1.0] * n_states(len(known)) if labels is None or len(known) > 2 else [-1.0]
@@ -336,9 +331,6 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         """Return states that have learned nothing; slots: of sparse rows, how many each has, by its name in a file."""
         most, n = columns.most + self.fit_intercept, range(len(signs))
         states = States([self._start(most, sparse, zeros, slots(f"{k}.") if sparse else None) for k in n], list(signs))
-        if sparse and not self._by_slot():
-            for state in states.held:
-                state.count[SEEN] = len(columns)
         if self._blends():
             room = [slots(f"{k}.beside.") if sparse else most for k in n]
             states.beside = [start_beside(self.loss, self.decay, size, sparse, zeros) for size in room]

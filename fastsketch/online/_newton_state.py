@@ -7,11 +7,9 @@ from typing import Annotated, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch._core.random import Normal, random_normal
 from fastsketch._kernels.online.newton import NewtonRounds, learn
 from fastsketch._kernels.online.numbers import (
     ALPHA,
-    APPENDED,
     BOTH,
     CURRENT,
     FADED,
@@ -38,11 +36,8 @@ from fastsketch.online._state_arrays import (
     common_fields,
     fields_of,
     flat,
-    outline,
 )
 
-# Rounds whose random numbers are made together.
-ROUNDS_A_BLOCK = 64
 # alpha0 of models that are given none, as share of the squared length of the first row: for labels, which bound the
 # slopes, and for real targets. Chosen on validation splits of seven and of four sets, where it is as good as the best
 # constant, or better: that depends on the lengths of the rows.
@@ -68,14 +63,8 @@ class NewtonSetting:
     alpha0: float | None  # None: a share of the squared length of the first row that is not zero
     first_row_share: float
     by_loss: bool  # H of curvatures of the losses, not of gradients
-    seed: int
     decay: float = 1.0
     loss_scale: float = 1.0  # that the weights of rows hold
-
-    @property
-    def mixed(self) -> bool:
-        """Return whether all rows of B change in every round."""
-        return self.method in ("rp", "oja")
 
 
 # -- Z, what earlier shrinks kept, and X, the rows since ---------------------------------------------------------------
@@ -97,24 +86,13 @@ class NewtonSparseRows(KeptRows):
 # -- the small space, k = 2 m ------------------------------------------------------------------------------------------
 @dataclass(slots=True)
 class ShrinkingSpace(Arrays):
-    """Small space of B = [F Z'; C X] for "rfd", "fd" and "pfd"; w = base + Z b + X'e."""
+    """Small space of B = [F Z'; C X]; w = base + Z b + X'e."""
 
     frame: Floats  # F, (k, k)
     factors: Floats  # the diagonal of C, (k,)
     small: Floats  # B B', (k, k)
     inverse: Floats  # (B B' + alpha I)^-1, (k, k)
     b: Floats  # (k,)
-    e: Floats  # (k,)
-
-
-@dataclass(slots=True)
-class MixedSpace(Arrays):
-    """Small space of B = L [Z'; X] for "rp" and "oja"."""
-
-    frame: Floats  # L, (m, 3 m)
-    small: Floats  # B B', (m, m)
-    lam: Floats  # Oja's eigenvalues, (m,)
-    b: Floats  # (m,)
     e: Floats  # (k,)
 
 
@@ -125,7 +103,7 @@ class NewtonState(LearnedState):
 
     setting: NewtonSetting
     rows: NewtonDenseRows | NewtonSparseRows
-    space: ShrinkingSpace | MixedSpace
+    space: ShrinkingSpace
 
     def begin_rounds(self) -> NewtonRounds:
         return NewtonRounds(self, self.setting)
@@ -134,17 +112,13 @@ class NewtonState(LearnedState):
     def learn(
         cls, states: Sequence[Any], batch: RowBatch, targets: Floats, sample_weight: Floats, scores: Floats
     ) -> None:
-        if isinstance(batch, Csr):
-            longest = int(np.diff(batch.indptr).max(initial=0))
-            for state in states:
-                state.make_room(longest)
-        rho = None
-        if states[0].setting.method == "rp" and len(sample_weight):
-            rho = [random_rows(state.setting, int(state.count[ROUND]), len(sample_weight)) for state in states]
-        learn([state.rounds for state in states], *flat(batch), targets, sample_weight, rho, scores)
+        for state in states:
+            state.prepare(batch)
+        learn([state.rounds for state in states], *flat(batch), targets, sample_weight, scores)
 
-    def make_room(self, longest: int) -> None:
+    def make_room(self, batch: Csr) -> None:
         """Make room for sparse rows before they are learned from: X never holds more than 2 m."""
+        longest = int(np.diff(batch.indptr).max(initial=0))
         m, held, rows = self.setting.sketch_size, int(self.count[ROWS]), cast(NewtonSparseRows, self.rows)
         used = int(rows.kept_indptr[held])
         more = max(2 * m * longest - used, (2 * m - held) * longest)
@@ -153,12 +127,15 @@ class NewtonState(LearnedState):
             rows.make_room(held, more)
 
     def prepare(self, batch: RowBatch) -> None:
+        """Settle alpha by the first row that is not zero, and make room for sparse rows."""
         if self.setting.alpha0 is None and self.scalar[ALPHA] == 0.0:
             with np.errstate(over="ignore"):
                 square = _first_square(batch)
             # rows of zeros before it learn nothing: any alpha serves them, and it is settled later
             if np.isfinite(square):  # else the rounds will refuse the batch
                 self.scalar[ALPHA] = self.scalar[FLOOR] = self.setting.first_row_share * square
+        if isinstance(batch, Csr):
+            self.make_room(batch)
 
     def fade(self, factor: float) -> None:
         self.rounds.fade(factor)
@@ -178,16 +155,10 @@ class NewtonState(LearnedState):
             alpha, "alpha", least, MOST_ALPHA if setting.method == "rfd" else cast(float, setting.alpha0)
         )
         checks.number_within(scalar[SHRINKAGE], "shrinkage", 0.0, np.inf)
-        checks.number_within(count[APPENDED], "gradients taken in", 0, count[ROUND] if setting.mixed else 0)
         r, n = count[RANK], count[ROWS]
-        if setting.mixed:
-            checks.number_within(r, "rank", m, m)
-            checks.number_within(n, "rows since the last shrink", 0, min(2 * m - 1, count[APPENDED]))
-            checks.not_negative(arrays, "lam", (m,))
-        else:
-            # B = [F Z'; C X] of 2 m rows would be full, and shrunk
-            checks.number_within(r, "rank", 0, m - 1)
-            checks.number_within(n, "rows since the last shrink", 0, min(2 * m - 1 - r, count[ROUND]))
+        # B = [F Z'; C X] of 2 m rows would be full, and shrunk
+        checks.number_within(r, "rank", 0, m - 1)
+        checks.number_within(n, "rows since the last shrink", 0, min(2 * m - 1 - r, count[ROUND]))
         if self.sparse:
             KeptRows.validate_rows(arrays, n, len(self.base))
         return names
@@ -195,13 +166,13 @@ class NewtonState(LearnedState):
     def changing(self, batch: RowBatch, n: int, *, alone: bool) -> Changing:
         setting, space, rows, scalar = self.setting, self.space, self.rows, self.scalar
         ahead, decay = setting.constraint in (NEXT, BOTH), setting.decay
-        single = alone and n == 1 and scalar[ALPHA] > 0.0 and not setting.mixed
+        single = alone and n == 1 and scalar[ALPHA] > 0.0
         if single and not ahead and decay == 1.0:
             return []  # it is learned from in whole or not at all
         held = int(self.count[ROWS])
         left = 2 * setting.sketch_size - int(self.count[RANK]) - held  # rows until one shrinks B
-        # which the last row may do where nothing follows it; all rows of a mixed sketch change in several steps
-        rebases = setting.mixed or n > left or (n == left and (ahead or not alone))
+        # which the last row may do where nothing follows it
+        rebases = n > left or (n == left and (ahead or not alone))
         # without alpha, each row needs a factorisation; where alpha is put back before the row is learned from, too
         if single and not rebases and (decay == 1.0 or scalar[ALPHA] * decay >= scalar[FLOOR] / 2):
             return []
@@ -214,7 +185,7 @@ class NewtonState(LearnedState):
         out.append((rows.kept_indptr, ...))
         if not rebases:
             return [*out, *self.of_slots(batch, self.base)] if ahead else out
-        self.make_room(int(np.diff(cast(Csr, batch).indptr).max(initial=0)))
+        self.make_room(cast(Csr, batch))
         kept, used = slice(int(rows.kept_indptr[held])), slice(self.n_slots)
         return [*out, (self.base, used), (rows.z, used), (rows.kept_data, kept), (rows.kept_indices, kept)]
 
@@ -254,33 +225,11 @@ def start_newton(setting: NewtonSetting, d: int, sparse: bool, zeros: Zeros = np
     common = common_fields(setting, d, sparse, zeros)
     common["scalar"][ALPHA] = common["scalar"][FLOOR] = setting.alpha0 or 0.0
     common["scalar"][FADED] = common["scalar"][TAKEN] = 1.0
-    space: MixedSpace | ShrinkingSpace
+    square = [zeros((k, k)) for _ in range(3)]
+    space = ShrinkingSpace(square[0], zeros(k), square[1], square[2], b=zeros(k), e=zeros(k))
     rows: NewtonSparseRows | NewtonDenseRows
-    if setting.mixed:
-        common["count"][RANK] = m
-        frame = zeros((m, 3 * m)) if zeros is outline else np.eye(m, 3 * m)
-        space = MixedSpace(frame, small=zeros((m, m)), lam=zeros(m), b=zeros(m), e=zeros(k))
-    else:
-        square = [zeros((k, k)) for _ in range(3)]
-        space = ShrinkingSpace(square[0], zeros(k), square[1], square[2], b=zeros(k), e=zeros(k))
     if sparse:
         rows = NewtonSparseRows(zeros(0), zeros(0, np.int32), zeros(k + 1, np.int64), z=zeros((d, m)))
     else:
         rows = NewtonDenseRows(z=zeros((m, d)), kept=zeros((k, d)))
-    if setting.method == "oja" and zeros is not outline:
-        if d < m:
-            raise ValueError(f"method='oja' needs {m} columns for sketch_size={m}, the intercept among them, got {d}")
-        directions = np.linalg.qr(random_normal(setting.seed, Normal.OJA_START, d * m).reshape(d, m))[0]
-        rows.z[...] = directions if sparse else directions.T
     return NewtonState(**common, rows=rows, space=space)
-
-
-def random_rows(setting: NewtonSetting, first: int, n: int) -> Floats:
-    """Return the random numbers of rounds first .. first + n - 1 of a random projection, (n, m)."""
-    m = setting.sketch_size
-    blocks = range(first // ROUNDS_A_BLOCK, (first + n - 1) // ROUNDS_A_BLOCK + 1)
-    numbers = np.concatenate(
-        [random_normal(setting.seed, Normal.NEWTON_PROJECTION + block, ROUNDS_A_BLOCK * m) for block in blocks]
-    )
-    begin = first - blocks[0] * ROUNDS_A_BLOCK
-    return numbers.reshape(-1, m)[begin : begin + n] / np.sqrt(m)

@@ -205,14 +205,6 @@ class ColumnSlots:
         self.width = width  # None: any
         self._map = ColumnMap(columns)
 
-    @classmethod
-    def beginning(cls, width: int | None, *, all_at_once: bool, intercept: bool = False) -> Self:
-        """Return the map before the first row; all_at_once: slot j is column j, and the intercept has the last slot."""
-        if not all_at_once or width is None:
-            return cls(width)
-        columns = np.arange(width, dtype=np.int64)
-        return cls(width, np.append(columns, INTERCEPT) if intercept else columns)
-
     def copied(self, n_slots: int) -> Self:
         """Return a copy with a map of its own."""
         return type(self)(self.width, self.array(n_slots))
@@ -330,24 +322,25 @@ class Inputs(Arrays):
             self.widen(n_used, max(2 * self.moments.shape[-1], n_slots))
 
     def prepared(self, batch: RowBatch) -> RowBatch:
-        """Return rows as they are learned from; dense ones get the intercept here."""
-        return self.joined(batch if isinstance(batch, Csr) else self.with_intercept(batch))
+        """Return rows as they are learned from, scaled once each has joined the moments; dense ones get the intercept.
 
-    # -- scaling ---------------------------------------------------------------------------------------------------
-    def joined(self, batch: RowBatch) -> RowBatch:
-        """Scale the rows, each once it has joined the moments; raise Unlearned with some of them joined."""
+        Raises Unlearned with some of them joined.
+        """
+        if self.intercept and not isinstance(batch, Csr):
+            batch = self.with_intercept(batch)
         if self.moments is None or self.moment_totals is None:
             return batch
-        return self._scaled(batch, self.moments, self.moment_totals, True)
+        return self._scaled(batch, self.moments, self.moment_totals, joins=True)
 
+    # -- scaling ---------------------------------------------------------------------------------------------------
     def scaled(self, batch: RowBatch, n_slots: int) -> RowBatch:
         """Scale rows that are to be scored; in sparse ones slots from n_slots on stand for columns that have none."""
         if self.moments is None or self.moment_totals is None:
             return batch
         moments = self.moments[:, :n_slots] if self.sparse else self.moments
-        return self._scaled(batch, moments, self.moment_totals, False)
+        return self._scaled(batch, moments, self.moment_totals, joins=False)
 
-    def _scaled(self, batch: RowBatch, moments: Floats, totals: Floats, joins: bool) -> RowBatch:
+    def _scaled(self, batch: RowBatch, moments: Floats, totals: Floats, *, joins: bool) -> RowBatch:
         if isinstance(batch, Csr):
             out = batch if self.intercept else batch._replace(data=batch.data.copy())  # else the data is ours already
             tail = int(self.intercept)

@@ -7,7 +7,7 @@ import numpy as np
 
 from fastsketch._core.losses import LOSSES
 from fastsketch._core.validation import as_real
-from fastsketch._frame.parameters import choice, parameter, real, seed
+from fastsketch._frame.parameters import choice, parameter, real
 from fastsketch._kernels.online.numbers import ALPHA
 from fastsketch.online._newton_state import (
     CONSTRAINTS,
@@ -22,10 +22,9 @@ from fastsketch.online._newton_state import (
 from fastsketch.online._predictions import OnlineLinear
 from fastsketch.online._state_arrays import Zeros
 
-Method = Literal["rfd", "fd", "pfd", "rp", "oja"]
+Method = Literal["rfd", "fd", "pfd"]
 Constraint = Literal["current", "next", "both"] | None
 Curvature = Literal["gradient", "loss"] | None
-FADING = ("rfd", "fd", "pfd")
 
 
 def _as_share(value: Any, name: str) -> float:
@@ -62,10 +61,10 @@ class SketchedNewton(OnlineLinear[NewtonState]):
         and steps in units of its residuals, the share that it gets is that of least squares of scores from before each
         row was learned from, and without `blend` there is none with alpha0 or curvature; "huber" and "absolute" are
         never blended.
-    method : {"rfd", "fd", "pfd", "rp", "oja"}, default "rfd"
-        Robust Frequent Directions, whose alpha grows by itself; with alpha = alpha0 Frequent Directions, its
-        parameterized form, a random projection, Oja's rule. The last two are what the papers compare with over whole
-        grids of parameters; the whole H (d x d) is ``reference.full_online_newton``.
+    method : {"rfd", "fd", "pfd"}, default "rfd"
+        Robust Frequent Directions, whose alpha grows by itself; with alpha = alpha0 Frequent Directions, and its
+        parameterized form. What the papers compare with is in ``reference``: the whole H (d x d), a random projection,
+        Oja's rule.
     alpha0 : float, optional
         Initial regulariser, in units of squared rows; needed by all methods but "rfd". If it is not given, the squared
         length of the first row that is not zero, times 0.2 for curvature="loss", else 0.05 for losses of labels (0.01
@@ -80,8 +79,6 @@ class SketchedNewton(OnlineLinear[NewtonState]):
         targets without alpha0, else "gradient".
     beta : float in [0, 1], optional
         Share of rows that "pfd" shrinks, 0.2 if not given.
-    seed : int, default 0
-        Of the random numbers of "rp" and "oja".
     classes : sequence, optional
         The labels that there are, two or more: others are refused. If they are not given, labels are added as they
         come. The attribute of this name holds those known, sorted.
@@ -97,9 +94,9 @@ class SketchedNewton(OnlineLinear[NewtonState]):
     decay : float in (0, 1], default 1.0
         With every row, what came before counts this share of what it did in H, so that steps stay long, in the weights
         of the read-out, and in the metrics of ``progress``. alpha fades too, and is put back to its first value when it
-        falls below half of it: directions that no longer occur then have the steps of a beginning. For "rfd", "fd" and
-        "pfd". See also ``fade``. The moments of scale="moments" do not fade: w and H are of scaled rows, and a scale
-        that moved would change what both mean.
+        falls below half of it: directions that no longer occur then have the steps of a beginning. See also ``fade``.
+        The moments of scale="moments" do not fade: w and H are of scaled rows, and a scale that moved would change what
+        both mean.
     drift : {None, "restart"}, default None
         "restart": ADWIN watches the errors of the predictions. At a warning a second learner begins; it takes over when
         a rise of errors is certain and it has erred less since. ``restarts`` has the numbers of the rows.
@@ -144,7 +141,7 @@ class SketchedNewton(OnlineLinear[NewtonState]):
     A round costs O(m (nnz + m)) for sparse rows and O(m d + m^2) for dense ones; every m-th round or so a shrink costs
     O(m^2 d), less where F stays well-conditioned and rows are sparse. All inner products of the dense rows between two
     shrinks are taken together. Memory O(m d). Of sparse rows d is the number of columns that have occurred, however
-    wide they are; "oja", whose first directions are those of all columns, has an entry for each.
+    wide they are.
 
     References
     ----------
@@ -162,12 +159,11 @@ class SketchedNewton(OnlineLinear[NewtonState]):
     (True, 2000)
     """
 
-    method: Method = choice(("rfd", "fd", "pfd", "rp", "oja"), default="rfd")
+    method: Method = choice(("rfd", "fd", "pfd"), default="rfd")
     alpha0: float | None = real(default=None)
     constraint: Constraint = choice(tuple(CONSTRAINTS), default=None)
     curvature: Curvature = choice(("gradient", "loss", None), default=None)
     beta: float | None = parameter(_as_share, default=None)
-    seed: int = seed(default=0)
 
     def _check(self) -> None:
         super()._check()
@@ -182,8 +178,6 @@ class SketchedNewton(OnlineLinear[NewtonState]):
             self._check_fading("decay must be 1")
 
     def _check_fading(self, rule: str) -> None:
-        if self.method not in FADING:
-            raise ValueError(f"{rule} with method={self.method!r}: H fades in {', '.join(FADING)}")
         if self.alpha0 == 0.0:
             raise ValueError(f"{rule} with alpha0=0: nothing would be left of H; give a positive alpha0, or none")
 
@@ -208,14 +202,10 @@ class SketchedNewton(OnlineLinear[NewtonState]):
             alpha0=self.alpha0,
             first_row_share=self._first_row_share(),
             by_loss=self.resolved["curvature"] == "loss",
-            seed=self.seed,
             decay=self.decay,
             loss_scale=self.loss_scale,
         )
         return start_newton(setting, d if slots is None else slots, sparse, zeros)
-
-    def _by_slot(self) -> bool:
-        return self.method != "oja"  # whose first directions are those of all columns
 
     def _first_row_share(self) -> float:
         if self.resolved["curvature"] == "loss":

@@ -251,9 +251,6 @@ class LearnedState(Arrays, ABC):
         checks.number_within(scalar[LOSS], "cumulative loss", 0.0, np.inf)
         return names
 
-    def prepare(self, batch: RowBatch) -> None:
-        """Settle what depends on the first rows, before they are learned from (nothing by default)."""
-
     @property
     def rounds(self) -> Any:
         """Return what the kernel makes of the arrays."""

@@ -6,8 +6,6 @@
 from dataclasses import KW_ONLY
 from typing import ClassVar
 
-from numpy.random import RandomState
-
 from fastsketch.online import AdaptiveSubgradient, SketchedNewton
 from fastsketch.online._adaptive_subgradient import Form, Penalty
 from fastsketch.online._adaptive_subgradient import Method as AdaptiveMethod
@@ -29,7 +27,6 @@ class NewtonEstimator(LinearEstimator):
     alpha0: float | None = None
     constraint: Constraint = None
     beta: float | None = None
-    random_state: int | RandomState | None = 0
 
 
 @estimator
@@ -64,8 +61,6 @@ class SketchedNewtonClassifier(LinearClassifier, NewtonEstimator):
         "balanced": n / (n_classes n_c) of the labels of y in ``fit``, of those so far in ``partial_fit``.
     epochs : int, default 1
         Passes of ``fit``; ``partial_fit`` makes one.
-    random_state : int, RandomState or None, default 0
-        Of the methods "rp" and "oja"; an int is the seed itself.
 
     Attributes
     ----------
@@ -98,7 +93,7 @@ class SketchedNewtonRegressor(LinearRegressor, NewtonEstimator):
 
     Parameters
     ----------
-    sketch_size, method, loss_scale, alpha0, constraint, beta, fit_intercept, scale, random_state
+    sketch_size, method, loss_scale, alpha0, constraint, beta, fit_intercept, scale
         As for SketchedNewtonClassifier.
     loss : {"square", "huber", "absolute"}, default "square"
     blend : bool, optional

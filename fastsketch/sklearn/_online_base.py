@@ -17,7 +17,7 @@ from fastsketch._core.losses import LOSSES, OnlineLossName
 from fastsketch._core.validation import Rows, as_integer
 from fastsketch.online import AdaptiveSubgradient, SketchedNewton
 from fastsketch.online._labels import ClassWeight
-from fastsketch.sklearn._estimator import ModelEstimator, checked, estimator, seed_of
+from fastsketch.sklearn._estimator import ModelEstimator, checked, estimator
 
 LinearModel = SketchedNewton | AdaptiveSubgradient
 Floats = NDArray[np.float64]
@@ -45,8 +45,6 @@ class LinearEstimator(ModelEstimator):
         """Return a model that has seen nothing, of the parameters that it shares with the estimator, and more."""
         own = vars(self)
         shared = {name: own[name] for name in self._KIND._declared if name in own}
-        if "random_state" in own:
-            shared["seed"] = seed_of(own["random_state"])
         model: Any = self._KIND(**{**shared, **more})
         self._name_features(model)
         self._fix_parameters()

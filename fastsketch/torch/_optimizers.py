@@ -94,15 +94,18 @@ class _SketchedOptimizer(Optimizer):
         out: list[Estimate] = []
         for i, group in enumerate(self.param_groups):
             for p in _tensors(group):
-                if self._is_sketched(group, p):
-                    size = _sketch.n_bytes(
-                        p.numel(), group["sketch_size"], every_round=self._EVERY_ROUND, dtype=p.dtype
-                    )
-                    out.append({"group": i, "shape": tuple(p.shape), "kind": "sketch", "bytes": size})
-                else:
-                    size = (8 if p.dtype == torch.float64 else 4) * p.numel()
-                    out.append({"group": i, "shape": tuple(p.shape), "kind": "diagonal", "bytes": size})
+                state = self._begin(group, p, torch.device("meta"))
+                size = sum(value.nbytes for value in state.values() if isinstance(value, Tensor))
+                kind = "diagonal" if "squares" in state else "sketch"
+                out.append({"group": i, "shape": tuple(p.shape), "kind": kind, "bytes": size})
         return out
+
+    def _begin(self, group: dict[str, Any], p: Tensor, device: torch.device) -> dict[str, Any]:
+        """Return the state of a parameter before its first gradient."""
+        if not self._is_sketched(group, p):
+            return {"squares": torch.zeros(p.numel(), dtype=_sketch.compute_dtype(p.dtype), device=device)}
+        every = self._EVERY_ROUND
+        return {**_sketch.start(p.numel(), group["sketch_size"], every_round=every, dtype=p.dtype, device=device)}
 
     @overload
     def step(self, closure: None = None) -> None: ...
@@ -151,19 +154,7 @@ class _SketchedOptimizer(Optimizer):
     def _move(self, p: Tensor, g: Tensor, *, group: dict[str, Any], square: float) -> None:
         state: dict[str, Any] = self.state[p]
         if not state:
-            if self._is_sketched(group, p):
-                state.update(
-                    _sketch.start(
-                        p.numel(),
-                        group["sketch_size"],
-                        every_round=self._EVERY_ROUND,
-                        dtype=p.dtype,
-                        device=p.device,
-                    )
-                )
-            else:
-                state["squares"] = torch.zeros_like(g)
-            state["step"] = 0
+            state.update(self._begin(group, p, p.device), step=0)
         state["step"] += 1
         if "squares" in state:
             squares = cast(Tensor, state["squares"])

@@ -44,13 +44,6 @@ def shapes(numel: int, sketch_size: int, *, every_round: bool) -> tuple[int, int
     return most, 2 * sketch_size if every_round else most
 
 
-def n_bytes(numel: int, sketch_size: int, *, every_round: bool, dtype: torch.dtype) -> int:
-    """Return the bytes of the state of one tensor."""
-    most, cap = shapes(numel, sketch_size, every_round=every_round)
-    width = 8 if dtype == torch.float64 else 4
-    return cap * numel * width + 8 * (most * cap + most + cap * cap)
-
-
 def start(numel: int, sketch_size: int, *, every_round: bool, dtype: torch.dtype, device: torch.device) -> TensorSketch:
     """Return the sketch before the first gradient."""
     most, cap = shapes(numel, sketch_size, every_round=every_round)

@@ -107,7 +107,7 @@ def test_forgetting_and_curvature(folder, options, more):
     assert {name: getattr(model, name) for name in options} == options
     for wrong, message in [
         (("--set", "decay=1.5"), "decay must lie in (0, 1]"),
-        (("--set", "decay=0.9", "--method", "oja", "--set", "alpha0=1"), "decay must be 1 with method='oja'"),
+        (("--set", "decay=0.9", "--set", "alpha0=0"), "decay must be 1 with alpha0=0"),
         (("--set", "drift=begin"), "drift must be"),
         (("--set", "curvature=flat"), "curvature must be"),
         (("--set", "curvature=loss", "--method", "ogd"), "--set curvature does not belong to --method ogd"),

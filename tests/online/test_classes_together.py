@@ -24,7 +24,6 @@ def rows_of(form, n=330, d=240):
 MODELS = {
     "newton": lambda **more: SketchedNewton(5, **more),
     "bounded": lambda **more: SketchedNewton(5, constraint="current", loss="squared_hinge", **more),
-    "random": lambda **more: SketchedNewton(5, method="rp", alpha0=1.0, **more),
     "adaptive": lambda **more: AdaptiveSubgradient(5, **more),
     "diagonal": lambda **more: AdaptiveSubgradient(method="ada_diag", **more),
 }

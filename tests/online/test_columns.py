@@ -17,8 +17,6 @@ MODELS = {
     "rfd": lambda **more: papers.SketchedNewton(3, **more),
     "papers": lambda **more: papers.SketchedNewton(3, loss="square", loss_scale=2.0, alpha0=0.0, **more),
     "pfd-next": lambda **more: papers.SketchedNewton(3, method="pfd", alpha0=1.0, constraint="next", **more),
-    "rp": lambda **more: papers.SketchedNewton(3, method="rp", alpha0=1.0, **more),
-    "oja": lambda **more: papers.SketchedNewton(3, method="oja", alpha0=1.0, **more),
     "ffd": lambda **more: papers.AdaptiveSubgradient(3, **more),
     "ffd-dual-l2": lambda **more: papers.AdaptiveSubgradient(
         3, form="dual_averaging", penalty="l2", penalty_strength=0.01, **more
@@ -31,7 +29,6 @@ MODELS = {
     ),
     "adam": lambda **more: papers.AdaptiveSubgradient(method="adam", **more),
 }
-BY_SLOT = [name for name in MODELS if name != "oja"]
 
 
 def stream(d=1000, n=150, active=300, seed=0):
@@ -107,7 +104,7 @@ def test_bits_depend_neither_on_room_nor_on_batches(name, monkeypatch):
         assert arrays_of(learned(MODELS[name](), rows, y, *ends)) == whole
 
 
-@pytest.mark.parametrize("name", BY_SLOT)
+@pytest.mark.parametrize("name", MODELS)
 def test_bits_are_those_of_the_renumbered_stream(name):
     """A wide stream, and the same with the columns that occur numbered from 0 on."""
     rows, y = stream(WIDE)
@@ -131,7 +128,7 @@ def test_a_resume_has_the_bits_of_an_uninterrupted_stream(name):
 
 
 # -- cost --------------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("name", BY_SLOT)
+@pytest.mark.parametrize("name", MODELS)
 def test_the_widest_rows_cost_what_occurs(name):
     """2**31 - 1 columns: nothing may be made for all of them, but coef."""
     rows, y = stream(WIDE)
@@ -178,7 +175,7 @@ def test_an_interrupted_batch_leaves_no_columns(name, monkeypatch):
 
 
 # -- open vocabularies -------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("name", BY_SLOT)
+@pytest.mark.parametrize("name", MODELS)
 def test_open_columns(name):
     """Rows of any width from batch to batch, with the bits of rows as wide as the widest."""
     rows, y = stream()

@@ -13,7 +13,6 @@ MODELS = {
     "rfd-papers": lambda: papers.SketchedNewton(9),
     "rfd0": lambda: papers.SketchedNewton(9, alpha0=0.0, constraint="both"),
     "fd-decayed": lambda: fs.SketchedNewton(9, method="fd", alpha0=3.0, decay=0.9),
-    "oja": lambda: fs.SketchedNewton(9, method="oja", alpha0=3.0),
     "ada-ffd": lambda: fs.AdaptiveSubgradient(9),
     "ada-fd-l2": lambda: fs.AdaptiveSubgradient(9, method="ada_fd", penalty="l2", penalty_strength=1e-3),
     "ada-full": lambda: fs.AdaptiveSubgradient(method="ada_full"),

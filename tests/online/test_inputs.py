@@ -10,7 +10,6 @@ from tests.helpers import papers
 D = 30
 MAKERS = {
     "newton": lambda **kw: papers.SketchedNewton(3, alpha0=0.1, **kw),
-    "newton-oja": lambda **kw: papers.SketchedNewton(3, method="oja", alpha0=1e8, **kw),
     "newton-square": lambda **kw: papers.SketchedNewton(3, loss="square", **kw),
     "ada-ffd": lambda **kw: papers.AdaptiveSubgradient(3, **kw),
     "ada-diag": lambda **kw: papers.AdaptiveSubgradient(method="ada_diag", **kw),
@@ -104,7 +103,7 @@ def test_an_intercept_alone_is_a_column_of_ones_to_the_bit():
 
 @pytest.mark.parametrize("labels", [None, "many"])
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("kind", ["newton", "ada-ffd", "ada-diag", "newton-oja"])
+@pytest.mark.parametrize("kind", ["newton", "ada-ffd", "ada-diag"])
 def test_any_split_and_any_resume_has_the_same_bits(kind, form, labels):
     rows, y = stream(form=form)
     if labels:

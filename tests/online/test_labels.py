@@ -17,8 +17,6 @@ MAKERS = {
     "newton": lambda **kw: papers.SketchedNewton(3, **kw),
     "newton-logistic": lambda **kw: papers.SketchedNewton(3, loss="logistic", constraint=None, alpha0=1.0, **kw),
     "newton-rfd0": lambda **kw: papers.SketchedNewton(3, alpha0=0.0, **kw),
-    "newton-rp": lambda **kw: papers.SketchedNewton(3, method="rp", alpha0=1.0, **kw),
-    "newton-oja": lambda **kw: papers.SketchedNewton(3, method="oja", alpha0=1.0, **kw),
     "ada-ffd": lambda **kw: papers.AdaptiveSubgradient(3, **kw),
     "ada-fd-dual": lambda **kw: papers.AdaptiveSubgradient(3, method="ada_fd", form="dual_averaging", **kw),
     "ada-full": lambda **kw: papers.AdaptiveSubgradient(3, method="ada_full", **kw),
@@ -95,7 +93,7 @@ def test_negated_targets_negate_the_coefficients_to_the_bit(kind):
 
 @pytest.mark.parametrize("weight", [None, "balanced", {"fig": 3.0, "apple": 0.5}])
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("kind", ["newton", "ada-ffd", "ada-diag", "newton-rp"])
+@pytest.mark.parametrize("kind", ["newton", "ada-ffd", "ada-diag"])
 def test_any_split_and_any_resume_has_the_same_bits(kind, form, weight):
     rows, numbers = stream(form=form)
     labels, weights = NAMES[numbers], np.random.default_rng(1).random(len(numbers))

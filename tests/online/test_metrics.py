@@ -39,8 +39,10 @@ def test_two_classes(spread, weighted):
     z, y, w = scored(spread=spread)
     w = w if weighted else None
     found = of_two(z, y, w)
-    assert np.isclose(found.accuracy, accuracy_score(y, np.where(z > 0, 1, -1), sample_weight=w), rtol=1e-12)
-    assert np.isclose(found.log_loss, log_loss(y, expit(z), sample_weight=w), rtol=1e-9)
+    assert np.isclose(
+        found.figures()["accuracy"], accuracy_score(y, np.where(z > 0, 1, -1), sample_weight=w), rtol=1e-12
+    )
+    assert np.isclose(found.figures()["log_loss"], log_loss(y, expit(z), sample_weight=w), rtol=1e-9)
     assert np.isclose(found.auc, roc_auc_score(y, cut(z), sample_weight=w), rtol=1e-12)
 
 
@@ -85,8 +87,10 @@ def test_decay_weighs_rows_by_age(decay):
     found = of_two(z, y, w, decay=decay)
     aged = w * decay ** np.arange(len(z) - 1, -1, -1.0)
     aged[aged < 1e-290] = 0  # scikit-learn's own rounding
-    assert np.isclose(found.accuracy, accuracy_score(y, np.where(z > 0, 1, -1), sample_weight=aged), rtol=1e-9)
-    assert np.isclose(found.log_loss, log_loss(y, expit(z), sample_weight=aged), rtol=1e-9)
+    assert np.isclose(
+        found.figures()["accuracy"], accuracy_score(y, np.where(z > 0, 1, -1), sample_weight=aged), rtol=1e-9
+    )
+    assert np.isclose(found.figures()["log_loss"], log_loss(y, expit(z), sample_weight=aged), rtol=1e-9)
     assert np.isclose(found.auc, roc_auc_score(y, cut(z), sample_weight=aged), rtol=1e-9)
 
 
@@ -105,9 +109,11 @@ def test_more_classes(loss, decay):
     total = p.sum(axis=1, keepdims=True)
     p = np.where(total > 0, p / np.where(total > 0, total, 1), 0.2)
     aged = w * decay ** np.arange(499, -1, -1.0)
-    assert np.isclose(metrics.accuracy, accuracy_score(y, shown.argmax(axis=1), sample_weight=aged), rtol=1e-10)
+    assert np.isclose(
+        metrics.figures()["accuracy"], accuracy_score(y, shown.argmax(axis=1), sample_weight=aged), rtol=1e-10
+    )
     own = np.maximum(p[np.arange(500), y], 2.0**-52)
-    assert np.isclose(metrics.log_loss, np.average(-np.log(own), weights=aged), rtol=1e-10)
+    assert np.isclose(metrics.figures()["log_loss"], np.average(-np.log(own), weights=aged), rtol=1e-10)
     assert metrics.auc is None
 
 
@@ -116,7 +122,9 @@ def test_scores_of_squared_hinge_stand_for_halves():
     metrics = start_metrics("squared_hinge")
     metrics.add(z[None], y[None], w)
     p = 0.5 + 0.5 * np.clip(z, -1, 1)
-    assert np.isclose(metrics.log_loss, log_loss(y, np.clip(p, 2.0**-52, 1 - 2.0**-52), sample_weight=w), rtol=1e-9)
+    assert np.isclose(
+        metrics.figures()["log_loss"], log_loss(y, np.clip(p, 2.0**-52, 1 - 2.0**-52), sample_weight=w), rtol=1e-9
+    )
     assert np.isclose(metrics.auc, roc_auc_score(y, cut(z), sample_weight=w), rtol=1e-12)
 
 
@@ -124,9 +132,9 @@ def test_what_nobody_knew_and_what_is_clipped():
     metrics = start_metrics("logistic")
     z = np.array([[3.0, 3.0], [-3.0, -3.0], [5.0, -5.0]])
     metrics.add(z, None, None, signs=[1.0] * 3, numbers=np.array([2, 0]), is_new=True)
-    assert metrics.accuracy == 0.5
+    assert metrics.figures()["accuracy"] == 0.5
     certain = of_two(np.array([1e300]), np.array([-1.0]))
-    assert np.isclose(certain.log_loss, 52 * np.log(2), rtol=1e-12)
+    assert np.isclose(certain.figures()["log_loss"], 52 * np.log(2), rtol=1e-12)
 
 
 @pytest.mark.parametrize("decay", [1.0, 0.99])
@@ -136,18 +144,19 @@ def test_real_targets(decay):
     for i in range(0, 800, 90):
         metrics.add(z[None, i : i + 90], y[None, i : i + 90], w[i : i + 90])
     aged = w * decay ** np.arange(799, -1, -1.0)
-    assert np.isclose(metrics.mean_absolute_error, np.average(np.abs(z - y), weights=aged), rtol=1e-11)
-    assert np.isclose(metrics.root_mean_squared_error, np.sqrt(np.average((z - y) ** 2, weights=aged)), rtol=1e-11)
+    assert np.isclose(metrics.figures()["mean_absolute_error"], np.average(np.abs(z - y), weights=aged), rtol=1e-11)
+    assert np.isclose(
+        metrics.figures()["root_mean_squared_error"], np.sqrt(np.average((z - y) ** 2, weights=aged)), rtol=1e-11
+    )
     assert metrics.auc is None
 
 
 def test_nothing_seen_and_rows_of_weight_zero():
     metrics = start_metrics("logistic")
     metrics.add(np.ones((1, 3)), np.ones((1, 3)), np.zeros(3))
-    assert metrics.log_loss is metrics.accuracy is metrics.auc is metrics.mean_absolute_error is None
-    assert metrics.root_mean_squared_error is None
+    assert set(metrics.figures().values()) == {None}
     metrics.add(np.ones((1, 3)), np.ones((1, 3)), None)
-    assert metrics.accuracy == 1 and metrics.auc is None  # one class alone
+    assert metrics.figures()["accuracy"] == 1 and metrics.auc is None  # one class alone
 
 
 def test_the_order_of_two_classes_does_not_matter():
@@ -159,7 +168,9 @@ def test_weights_at_the_edge_of_their_range():
     z, y, w = scored(100)
     for size in (1e-300, 1e300):
         found = of_two(z, y, w * size)
-        assert found.accuracy is None or np.isclose(found.accuracy, of_two(z, y, w).accuracy, rtol=1e-9)
+        assert found.figures()["accuracy"] is None or np.isclose(
+            found.figures()["accuracy"], of_two(z, y, w).figures()["accuracy"], rtol=1e-9
+        )
         assert found.auc is None or 0 <= found.auc <= 1
 
 
@@ -172,7 +183,7 @@ def test_decay_at_the_edge_of_its_range(decay):
         metrics.validate(metrics.saved(0))
         last = np.flatnonzero(w[some] > 0)[-1]
         if last + 1 == len(w[some]):  # the last row is all that counts
-            assert np.isclose(metrics.log_loss, np.logaddexp(0, -y[last] * z[last]), rtol=1e-9)
+            assert np.isclose(metrics.figures()["log_loss"], np.logaddexp(0, -y[last] * z[last]), rtol=1e-9)
 
 
 def test_state_comes_back_and_strangers_are_refused():
@@ -181,7 +192,7 @@ def test_state_comes_back_and_strangers_are_refused():
     other = start_metrics("logistic")
     assert other.validate(arrays) == {"metric_sums", "auc_bins"}
     other.fill(arrays)
-    assert other.auc == metrics.auc and other.log_loss == metrics.log_loss
+    assert other.auc == metrics.auc and other.figures()["log_loss"] == metrics.figures()["log_loss"]
     for name, entry, value in (
         ("metric_sums", 0, 0.5),
         ("metric_sums", 0, 1e200),

@@ -311,7 +311,7 @@ SPECIMENS = (
     ),
     _quantizer("float32", dtype="float32", block_rows=16, sketch_size=12),
     _quantizer("anchored", block_rows=16, sketch_size=12, anchored=True),
-    *(_online(method, fs.SketchedNewton, 3, method=method, alpha0=1.0) for method in ("fd", "rfd", "pfd", "oja", "rp")),
+    *(_online(method, fs.SketchedNewton, 3, method=method, alpha0=1.0) for method in ("fd", "rfd", "pfd")),
     _online("rfd-found", fs.SketchedNewton, 3),
     _online("rfd-csr", fs.SketchedNewton, 3, rows=sparse_rows),
     *(

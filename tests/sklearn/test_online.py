@@ -206,22 +206,6 @@ def test_unknown_keywords_are_named(cls):
         cls(5, "rfd")
 
 
-@pytest.mark.parametrize("cls", [cls for cls in ESTIMATORS if "Newton" in cls.__name__])
-def test_random_state(cls):
-    """An int is the seed itself; None and a RandomState give one at random, the same for all models of an estimator."""
-    X, y = data(classes=2)
-    y = np.where(y == "a", 1.0, -1.0) if "Regressor" in cls.__name__ else y
-    method = {"method": "rp", "alpha0": 100.0, "blend": False}
-    fitted = lambda state: cls(5, random_state=state, **method).fit(X[:300], y[:300])  # noqa: E731
-    assert fitted(7).model_.seed == 7
-    assert np.array_equal(fitted(np.random.RandomState(3)).coef_, fitted(np.random.RandomState(3)).coef_)
-    assert not np.array_equal(fitted(None).coef_, fitted(None).coef_)
-    with pytest.raises(ValueError, match="random_state must be at least 0"):
-        fitted(-1)
-    with pytest.raises(ValueError, match="cannot be used to seed"):
-        fitted("x")
-
-
 # -- labels and their weights --------------------------------------------------------------------------------------
 @pytest.mark.parametrize("labels", [[3, 7], [False, True], ["no", "yes"], [-1.0, 1.0], [2, 5, 9], ["x", "y", "z"]])
 @pytest.mark.parametrize("cls", [SketchedNewtonClassifier, AdaptiveSubgradientClassifier])

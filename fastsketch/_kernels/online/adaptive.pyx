@@ -85,7 +85,7 @@ cdef class AdaptiveRounds(StateArrays):
     """Pointers to the arrays of a SketchedState as its rounds take them, good until one of them is replaced; and their
     scratch.
 
-    state: of fastsketch.online._adaptive_state, whose fields are read here by name; setting: a SketchedSetting. A
+    state: of fastsketch.online._adaptive_state, whose fields are read here by name; setting: an AdaptiveSetting. A
     state with dense rows needs `total` for phi = L1_PENALTY in the dual form.
     """
 
@@ -96,7 +96,7 @@ cdef class AdaptiveRounds(StateArrays):
         rows = state.held
         if self.n_views:
             raise TypeError("rounds are of one state")
-        s.loss, s.t.rule, s.phi, s.dual = setting.loss, setting.rule, setting.phi, setting.dual
+        s.loss, s.t.rule, s.phi, s.dual = setting.loss, setting.method, setting.phi, setting.dual
         s.t.root, s.fade, s.t.tau, s.strength = setting.root, setting.fade, setting.sketch_size, setting.strength
         s.eta, s.decay, s.in_units = setting.learning_rate, setting.decay, setting.in_units
         s.d, (s.t.most, s.t.cap) = state.base.shape[0], state.turn.shape

@@ -157,11 +157,14 @@ cdef void move_plainly(Model* s, const double* values, const int32_t* places, Py
     cdef double* squares = s.squares
     cdef double* base = s.base
     cdef double steps[SOME]
+    s.scalar[CLOCK] += 1
+    if places == NULL and fading == 1:
+        fs_adagrad_d(nonzeros, h_slope, s.eta * s.slope, delta, values, squares, base)
+        return
     for i in range(nonzeros):
         g = h_slope * values[i]
         squares[places[i] if places != NULL else i] += g * g * grown
     g = s.eta * s.slope
-    s.scalar[CLOCK] += 1
     while first < nonzeros:
         n = min(nonzeros - first, <Py_ssize_t> SOME)
         for i in range(n):
@@ -226,46 +229,56 @@ cdef inline Py_ssize_t row_of(const Rows* rows, Py_ssize_t i, Py_ssize_t d, cons
     return rows.indptr[i + 1] - rows.indptr[i]
 
 
+cdef inline bint learn_row(const Rows* rows, Py_ssize_t i, Lesson* its, const double* values, const int32_t* places,
+                           Py_ssize_t nonzeros, double z, double x_square, bint plain) noexcept nogil:
+    """Learn from row i, whose score is z; return False, with nothing changed, if it is refused."""
+    cdef Model* s = its.s
+    cdef double h_slope, unit = 1, square = 0, loss, y = its.targets[i], weight = rows.sample_weight[i]
+    loss = loss_and_slope(s.loss, z, y, &s.slope)
+    s.slope *= weight
+    # of the absolute loss H does not depend on w, not even at a tie
+    h_slope = weight if s.loss == ABSOLUTE else s.slope
+    if s.in_units and weight > 0:
+        square = s.scalar[RESIDUALS] + weight * (z - y) * (z - y)
+    if not (finite(z) and h_slope * h_slope * x_square <= MOST_SQUARE and finite(square)):
+        return False
+    if s.in_units and weight > 0:
+        s.scalar[RESIDUALS] = square
+        s.scalar[WEIGHTS] += weight
+        unit = in_units(s.loss, sqrt(square / s.scalar[WEIGHTS]), &s.slope)
+    its.scores[i], its.done = z, i + 1
+    s.count[ROUND] += 1
+    if s.decay != 1:
+        fade(s)
+    s.scalar[LOSS] += weight * loss
+    s.count[MISTAKES] += z * y <= 0
+    h_slope = weight if s.loss == ABSOLUTE else s.slope / unit
+    if s.method == ADAM:
+        move_adam(s, values, places, nonzeros, h_slope)
+    elif not (s.phi == NO_PENALTY and flat(h_slope)):
+        if plain and s.method == DIAGONAL:
+            move_plainly(s, values, places, nonzeros, h_slope)
+        else:
+            move(s, values, places, nonzeros, h_slope)
+    return True
+
+
 cdef void loop(const Rows* rows, Lesson* its) noexcept nogil:
     """Let one model learn from rows, up to the first one that is refused."""
     cdef Model* s = its.s
     cdef Py_ssize_t i, nonzeros, before
     cdef const double* values
     cdef const int32_t* places
-    cdef double x_square, h_slope, unit, square, loss, z, y, weight
+    cdef double x_square, z
     cdef bint plain = s.phi == NO_PENALTY and not s.dual
     for i in range(rows.n):
         before, nonzeros = s.seen, row_of(rows, i, s.d, &values, &places)
         if s.method == ADAM and places != NULL:  # of the others no other coordinate has a part in a row
             s.seen = seen_with(before, places, nonzeros)
-        y, weight, unit = its.targets[i], rows.sample_weight[i], 1
         z = score(s, values, places, nonzeros, plain, &x_square)
-        loss = loss_and_slope(s.loss, z, y, &s.slope)
-        s.slope *= weight
-        # of the absolute loss H does not depend on w, not even at a tie
-        h_slope = weight if s.loss == ABSOLUTE else s.slope
-        square = s.scalar[RESIDUALS] + weight * (z - y) * (z - y) if s.in_units and weight > 0 else 0
-        if not (finite(z) and h_slope * h_slope * x_square <= MOST_SQUARE and finite(square)):
+        if not learn_row(rows, i, its, values, places, nonzeros, z, x_square, plain):
             s.seen = before
             return
-        if s.in_units and weight > 0:
-            s.scalar[RESIDUALS] = square
-            s.scalar[WEIGHTS] += weight
-            unit = in_units(s.loss, sqrt(square / s.scalar[WEIGHTS]), &s.slope)
-        its.scores[i], its.done = z, i + 1
-        s.count[ROUND] += 1
-        if s.decay != 1:
-            fade(s)
-        s.scalar[LOSS] += weight * loss
-        s.count[MISTAKES] += z * y <= 0
-        h_slope = weight if s.loss == ABSOLUTE else s.slope / unit
-        if s.method == ADAM:
-            move_adam(s, values, places, nonzeros, h_slope)
-        elif not (s.phi == NO_PENALTY and flat(h_slope)):
-            if plain and s.method == DIAGONAL:
-                move_plainly(s, values, places, nonzeros, h_slope)
-            else:
-                move(s, values, places, nonzeros, h_slope)
 
 
 # -- plain models: DIAGONAL, mirror descent, no regulariser, nothing faded, no units --------------------------------------
@@ -295,20 +308,6 @@ cdef inline double side_by_side(const double* values, const int32_t* places, Py_
     return x_square
 
 
-cdef inline void plain_move(Model* s, const double* values, const int32_t* places, Py_ssize_t nonzeros, double slope,
-                            double h_slope) noexcept nogil:
-    cdef Py_ssize_t i, j
-    cdef double step = s.eta * slope, delta = s.scalar[DELTA], g
-    s.scalar[CLOCK] += 1
-    if places == NULL:
-        fs_adagrad_d(nonzeros, h_slope, step, delta, values, s.squares, s.base)
-        return
-    for i in range(nonzeros):
-        j, g = places[i], h_slope * values[i]
-        s.squares[j] += g * g
-        s.base[j] -= step * values[i] / (delta + sqrt(s.squares[j]))
-
-
 cdef void plain_loop(const Rows* rows, Lesson* models, Py_ssize_t n_models) noexcept nogil:
     """Let up to SIDE_BY_SIDE models learn from the same rows; one that is refused a row learns no more."""
     cdef double* w[SIDE_BY_SIDE]
@@ -316,31 +315,15 @@ cdef void plain_loop(const Rows* rows, Lesson* models, Py_ssize_t n_models) noex
     cdef Py_ssize_t i, k, nonzeros
     cdef const double* values
     cdef const int32_t* places
-    cdef double x_square, weight, loss, slope, h_slope, y
-    cdef Lesson* its
-    cdef Model* s
+    cdef double x_square
     for k in range(SIDE_BY_SIDE):
         w[k] = models[min(k, n_models - 1)].s.base
     for i in range(rows.n):
         nonzeros = row_of(rows, i, models.s.d, &values, &places)
-        x_square, weight = side_by_side(values, places, nonzeros, w, z), rows.sample_weight[i]
+        x_square = side_by_side(values, places, nonzeros, w, z)
         for k in range(n_models):
-            its = models + k
-            if its.done < i:
-                continue
-            s, y = its.s, its.targets[i]
-            loss = loss_and_slope(s.loss, z[k], y, &slope)
-            slope *= weight
-            # of the absolute loss H does not depend on w, not even at a tie
-            h_slope = weight if s.loss == ABSOLUTE else slope
-            if not (finite(z[k]) and h_slope * h_slope * x_square <= MOST_SQUARE):
-                continue
-            its.scores[i], its.done = z[k], i + 1
-            s.count[ROUND] += 1
-            s.scalar[LOSS] += weight * loss
-            s.count[MISTAKES] += z[k] * y <= 0
-            if not flat(h_slope):
-                plain_move(s, values, places, nonzeros, slope, h_slope)
+            if models[k].done == i:
+                learn_row(rows, i, models + k, values, places, nonzeros, z[k], x_square, True)
 
 
 cdef void one_part(void* context, ptrdiff_t part, void* _scratch) noexcept nogil:
@@ -366,7 +349,7 @@ cdef void all_lessons(Lessons* a, bint plain) noexcept nogil:
 cdef class DiagonalRounds(StateArrays):
     """Pointers to the arrays of a DiagonalState as its rounds take them, good until one of them is replaced.
 
-    setting: a DiagonalSetting.
+    setting: an AdaptiveSetting.
     """
 
     cdef Model s

@@ -16,6 +16,5 @@ def learn(
     indptr: NDArray[np.int64] | None,
     targets: NDArray[np.float64],
     sample_weight: NDArray[np.float64],
-    rho: list[NDArray[np.float64]] | None,
     scores: NDArray[np.float64],
 ) -> None: ...

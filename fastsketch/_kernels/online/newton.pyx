@@ -11,8 +11,6 @@ changes b and e alone: with the inner products Z'x, X x, x'x, base'x of the new 
 
 H is FADED (B'B + I alpha / FADED): with decay, B, K and M are those of rows that have not faded since the last shrink,
 and alpha is the true one.
-
-Of "rp" and "oja" all rows of B change in every round: B = L [Z'; X], L = frame (m, 3 m) dense.
 """
 
 cimport cython
@@ -27,7 +25,6 @@ from fastsketch._kernels.level cimport follow
 from fastsketch._kernels.linalg.blas cimport blas_int
 from fastsketch._kernels.linalg.dots cimport fs_dots_d
 from fastsketch._kernels.online.basis cimport add, add_row, keep_row, row_dot, row_products, seen_with
-from fastsketch._kernels.online.newton_mixed cimport mixed_round
 from fastsketch._kernels.online.newton_model cimport (Model, bordered_inverse_t, flat_projection_t, flat_steps_t,
                                                       step_length_t)
 from fastsketch._kernels.online.newton_rows cimport LEAST, WIDE, rebase_dense, rebase_sparse
@@ -42,13 +39,8 @@ join()
 
 
 # -- the loops ---------------------------------------------------------------------------------------------------------
-cdef inline bint round_of(Model* s, double y, double weight, const double* rho, double* out) noexcept nogil:
-    return mixed_round(s, y, weight, rho, out) if s.mixed else shrinking_round(s, y, weight, out)
-
-
 cdef void sparse_loop(Model* s, Py_ssize_t n_rows, const double* data, const int32_t* indices, const int64_t* indptr,
-                      const double* targets, const double* sample_weight, const double* rho,
-                      double* scores) noexcept nogil:
+                      const double* targets, const double* sample_weight, double* scores) noexcept nogil:
     """Learn from CSR rows in slots, up to the first one that is refused: its score is not finite."""
     cdef Py_ssize_t i, n, nonzeros
     cdef const double* values
@@ -60,16 +52,15 @@ cdef void sparse_loop(Model* s, Py_ssize_t n_rows, const double* data, const int
         s.c.seen = seen_with(before, places, nonzeros)
         s.x_square = row_products(&s.c, s.count[RANK], n, values, places, nonzeros, s.zx, s.gx)
         s.base_x = row_dot(0, values, places, nonzeros, s.base)
-        if not round_of(s, targets[i], sample_weight[i], rho + i * s.m if rho else NULL, scores + i):
+        if not shrinking_round(s, targets[i], sample_weight[i], scores + i):
             s.c.seen, scores[i] = before, NAN
             return
         if s.extra != 0:
             add_row(s.extra, values, places, nonzeros, s.base)
         if s.count[ROWS] > n:
             keep_row(&s.c, n, values, places, nonzeros)
-        if s.rank >= 0 and not rebase_sparse(s):
-            scores[i] = NAN
-            return
+        if s.rank >= 0:
+            rebase_sparse(s)
 
 
 cdef struct Products:
@@ -96,7 +87,7 @@ cdef void some_products(void* context, ptrdiff_t part, void* _scratch) noexcept 
 
 
 cdef void dense_loop(Model* s, Py_ssize_t n_rows, const double* x, const double* targets, const double* sample_weight,
-                     const double* rho, double* scores) noexcept nogil:
+                     double* scores) noexcept nogil:
     """Learn from rows as sparse_loop does, in blocks that end with a shrink: all inner products of a block at once, each
     in an order of its own."""
     cdef Py_ssize_t done = 0, block, held, r, n, i, j, m = s.m, d = s.d, ld = 1 + 5 * m
@@ -106,7 +97,7 @@ cdef void dense_loop(Model* s, Py_ssize_t n_rows, const double* x, const double*
     while done < n_rows:
         held, r = s.count[ROWS], s.count[RANK]
         # a constraint on the next score moves base, of which the next row needs the product
-        block = 1 if s.ahead else min(n_rows - done, s.k - held - (0 if s.mixed else r))
+        block = 1 if s.ahead else min(n_rows - done, s.k - held - r)
         # products = x [base; Z'; X; the block]'
         p.block, p.held, p.x = block, held, x
         p.n_parts = fs_pool_parts(<double> block * d * (1 + r + held + block / 2), LEAST)
@@ -119,7 +110,7 @@ cdef void dense_loop(Model* s, Py_ssize_t n_rows, const double* x, const double*
             memcpy(s.zx, products + 1, r * sizeof(double))
             for j in range(n):
                 s.gx[j] = products[s.places[j]]
-            if not round_of(s, targets[done], sample_weight[done], rho + done * m if rho else NULL, scores + done):
+            if not shrinking_round(s, targets[done], sample_weight[done], scores + done):
                 scores[done] = NAN
                 return
             if s.extra != 0:
@@ -130,9 +121,7 @@ cdef void dense_loop(Model* s, Py_ssize_t n_rows, const double* x, const double*
             x += d
             done += 1
             if s.rank >= 0:
-                if not rebase_dense(s):
-                    scores[done - 1] = NAN
-                    return
+                rebase_dense(s)
                 break
 
 
@@ -141,7 +130,6 @@ cdef struct Lesson:
     # what one of them learns
     Model* s
     const double* targets
-    const double* rho            # NULL but for "rp"
     double* scores
 
 
@@ -158,9 +146,9 @@ cdef void one_lesson(void* context, ptrdiff_t part, void* _scratch) noexcept nog
     cdef Lessons* a = <Lessons*> context
     cdef Lesson* its = a.each + part
     if a.indptr != NULL:
-        sparse_loop(its.s, a.n_rows, a.data, a.indices, a.indptr, its.targets, a.sample_weight, its.rho, its.scores)
+        sparse_loop(its.s, a.n_rows, a.data, a.indices, a.indptr, its.targets, a.sample_weight, its.scores)
     else:
-        dense_loop(its.s, a.n_rows, a.data, its.targets, a.sample_weight, its.rho, its.scores)
+        dense_loop(its.s, a.n_rows, a.data, its.targets, a.sample_weight, its.scores)
 
 
 cdef void all_lessons(Lessons* a, Py_ssize_t n, bint one_by_one) noexcept nogil:
@@ -219,7 +207,7 @@ cdef class NewtonRounds(StateArrays):
         s.k = 2 * s.m
         s.same, s.ahead = setting.constraint in (CURRENT, BOTH), setting.constraint in (NEXT, BOTH)
         s.by_loss, s.loss_scale = setting.by_loss, setting.loss_scale
-        s.grows, s.mixed, s.oja = setting.method == "rfd", setting.mixed, setting.method == "oja"
+        s.grows = setting.method == "rfd"
         s.base, s.scalar = <double*> self.pointer_to(state.base, b"d"), <double*> self.pointer_to(state.scalar, b"d")
         s.count = <int64_t*> self.pointer_to(state.count, b"l")
         s.decay, s.d = setting.decay, state.base.shape[0]
@@ -232,19 +220,15 @@ cdef class NewtonRounds(StateArrays):
 
     cdef int take_steps(self, bint singular) except -1:
         # only what this model may need: each takes a tenth of a second where nothing compiled is kept
-        from fastsketch._kernels.online.projection import addresses
+        from fastsketch._kernels.online.projection import (address, bordered_inverse, flat_projection, flat_steps,
+                                                           step_length)
 
         cdef Model* s = &self.s
-        cdef size_t address = addresses("step_length")[0]
-        s.step_length = <step_length_t> address
-        if not s.mixed:
-            address = addresses("bordered_inverse")[0]
-            s.bordered_inverse = <bordered_inverse_t> address
-        if not s.mixed and singular:
-            address = addresses("flat_steps")[0]
-            s.flat_steps = <flat_steps_t> address
-            address = addresses("flat_projection")[0]
-            s.flat_projection = <flat_projection_t> address
+        s.step_length = <step_length_t> <size_t> address(step_length)
+        s.bordered_inverse = <bordered_inverse_t> <size_t> address(bordered_inverse)
+        if singular:
+            s.flat_steps = <flat_steps_t> <size_t> address(flat_steps)
+            s.flat_projection = <flat_projection_t> <size_t> address(flat_projection)
         return 0
 
     cdef int take_rows(self, rows, bint sparse) except -1:
@@ -263,32 +247,29 @@ cdef class NewtonRounds(StateArrays):
         cdef Model* s = &self.s
         s.frame, s.small = <double*> self.pointer_to(space.frame, b"d"), <double*> self.pointer_to(space.small, b"d")
         s.b, s.e = <double*> self.pointer_to(space.b, b"d"), <double*> self.pointer_to(space.e, b"d")
-        if s.mixed:
-            s.lam = <double*> self.pointer_to(space.lam, b"d")
-        else:
-            s.factors, s.inverse = <double*> self.pointer_to(space.factors, b"d"), <double*> self.pointer_to(space.inverse, b"d")
+        s.factors = <double*> self.pointer_to(space.factors, b"d")
+        s.inverse = <double*> self.pointer_to(space.inverse, b"d")
         s.c.frame, s.c.ld_frame = s.frame, s.k
         return 0
 
     def fade(self, double factor):
-        """Multiply the weight of earlier rows by `factor`, in a state of "rfd", "fd" or "pfd" with alpha > 0."""
+        """Multiply the weight of earlier rows by `factor`, in a state with alpha > 0."""
         if not fade(&self.s, factor):
             raise np.linalg.LinAlgError("the small space has no factorisation")
 
 
 def learn(list rounds, const double[::1] data, const int32_t[::1] indices, const int64_t[::1] indptr,
-          const double[:, :] targets, const double[::1] sample_weight, list rho, double[:, :] scores):
+          const double[:, :] targets, const double[::1] sample_weight, double[:, :] scores):
     """Let models learn from the same rows, each as it does alone, several of them on the threads of the pool.
 
     rounds: k NewtonRounds; data (n d,) of dense rows, whose indices and indptr are None, or CSR rows in slots, for 2 m
-    of the longest of which there must be room in what is kept; rho: of "rp" k arrays (n, m) of random numbers, else
-    None; targets, scores (k, n), row by row. A row that is refused has no finite score, and ends the lesson.
+    of the longest of which there must be room in what is kept; targets, scores (k, n), row by row. A row that is refused
+    has no finite score, and ends the lesson.
     """
     cdef Py_ssize_t n = targets.shape[1], n_models = len(rounds), i
     cdef double work = 0
     cdef NewtonRounds one
     cdef Lessons a
-    cdef const double[:, ::1] numbers
     cdef bint one_by_one, brief = True
     if n == 0:
         return
@@ -307,10 +288,6 @@ def learn(list rounds, const double[::1] data, const int32_t[::1] indices, const
             one = rounds[i]
             one.s.c.seen = one.s.count[SEEN]
             a.each[i].s, a.each[i].targets, a.each[i].scores = &one.s, &targets[i, 0], &scores[i, 0]
-            a.each[i].rho = NULL
-            if rho is not None:
-                numbers = rho[i]
-                a.each[i].rho = &numbers[0, 0]
             work += <double> one.s.k * (<double> data.shape[0] + <double> n * one.s.k)
             brief = brief and one.s.c.seen <= BRIEF
         # by the size of the work alone

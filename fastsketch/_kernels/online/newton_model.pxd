@@ -27,7 +27,7 @@ cdef inline double mu() noexcept nogil:
 cdef struct Model:
     Py_ssize_t d, m, k, spared   # d: of base, slots of sparse rows
     int loss
-    bint same, ahead, grows, mixed, oja
+    bint same, ahead, grows
     bint by_loss                 # H is made of curvatures of the losses, not of gradients
     double loss_scale            # in the weights of the examples
     double* base
@@ -43,7 +43,6 @@ cdef struct Model:
     double* factors
     double* small
     double* inverse
-    double* lam
     double* b
     double* e
     # of the round: filled before it, or scratch (lay_out)

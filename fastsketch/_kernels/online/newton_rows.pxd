@@ -5,7 +5,6 @@ from libc.string cimport memcpy, memset
 
 from fastsketch._kernels.linalg.blas cimport gemm, gemv
 from fastsketch._kernels.online.basis cimport SOME, add, add_kept_row, most_condition, recompute, take_in
-from fastsketch._kernels.online.newton_mixed cimport mixed_settle
 from fastsketch._kernels.online.newton_model cimport Model, transposed_times
 from fastsketch._kernels.online.numbers cimport RANK, ROWS, TAKEN
 from fastsketch._kernels.pool cimport fs_blas_alone, fs_pool_from, fs_pool_parts, fs_pool_run
@@ -21,11 +20,6 @@ cdef inline double* mixture(Model* s, double* moved, Py_ssize_t gap, Py_ssize_t*
     cdef Py_ssize_t r = s.count[RANK], n = s.count[ROWS], rank = s.rank, i, j
     cdef double* mix = moved + rank * r
     ld[0] = gap + n
-    if s.mixed:
-        for i in range(rank):
-            memcpy(moved + i * r, s.frame + i * 3 * s.m, r * sizeof(double))
-            memcpy(mix + i * ld[0] + gap, s.frame + i * 3 * s.m + r, n * sizeof(double))
-        return mix + gap
     for i in range(rank):
         transposed_times(r, r, s.frame, s.k, s.turn + i * s.k, moved + i * r)
         for j in range(n):
@@ -42,19 +36,20 @@ cdef inline void settle(Model* s) noexcept nogil:
 
 cdef inline void identity_frame(Model* s) noexcept nogil:
     cdef Py_ssize_t i
+    memset(s.frame, 0, s.k * s.k * sizeof(double))
     memset(s.b, 0, s.k * sizeof(double))
     s.scalar[TAKEN] = 1
     for i in range(s.rank):
         s.frame[i * s.k + i] = 1
 
 
-cdef inline bint rebase_sparse(Model* s) noexcept nogil:
+cdef inline void rebase_sparse(Model* s) noexcept nogil:
     """Add the new rows to Z, touching nonzeros only, where F stays well-conditioned; else it is recomputed."""
     cdef Py_ssize_t r = s.count[RANK], n = s.count[ROWS], rank = s.rank, i, j, ld
     cdef double* moved = s.copy + max(rank, <Py_ssize_t> SOME) * rank
     cdef double* mix
     # where F has faded, what Z b has is large and cancels with base
-    if rank == r and rank > 0 and not s.mixed and s.scalar[TAKEN] > 0.01:
+    if rank == r and rank > 0 and s.scalar[TAKEN] > 0.01:
         mix = mixture(s, moved, rank, &ld)
         if take_in(&s.c, rank, n, moved, mix - rank, s.copy, most_condition()):
             # base loses the growth of Z b
@@ -63,23 +58,16 @@ cdef inline bint rebase_sparse(Model* s) noexcept nogil:
                     s.e[j] -= mix[i * ld + j] * s.b[i]
                 add_kept_row(&s.c, j, s.e[j], s.base)
             settle(s)
-            return True
+            return
     mix = mixture(s, moved, 0, &ld)
     fs_blas_alone(1)
     # base += Z b + X'e
     recompute(&s.c, rank, r, n, moved, mix, ld, s.copy, s.b, s.base)
     for j in range(n):
         add_kept_row(&s.c, j, s.e[j], s.base)
-    if s.mixed:
-        # gram = Z'Z
-        gemm(c'N', c'T', rank, rank, s.c.seen, 1.0, s.z, s.m, s.z, s.m, 0.0, s.copy, rank)
     fs_blas_alone(0)
-    if s.mixed:
-        return mixed_settle(s, s.copy)
-    memset(s.frame, 0, s.k * s.k * sizeof(double))
     identity_frame(s)
     settle(s)
-    return True
 
 
 cdef struct Columns:
@@ -112,7 +100,7 @@ cdef inline void rebase_columns(void* context, ptrdiff_t part, void* scratch) no
         j += width
 
 
-cdef inline bint rebase_dense(Model* s) noexcept nogil:
+cdef inline void rebase_dense(Model* s) noexcept nogil:
     """Set Z' <- moved Z' + mix X, some columns at a time; b and e are added to base."""
     cdef Py_ssize_t r = s.count[RANK], n = s.count[ROWS], rank = s.rank
     cdef Columns c
@@ -121,13 +109,6 @@ cdef inline bint rebase_dense(Model* s) noexcept nogil:
     c.n_parts = fs_pool_parts(<double> s.d * (rank + 1) * (r + n), LEAST)
     fs_blas_alone(1)
     fs_pool_run(c.n_parts, rebase_columns, &c, s.copy, rank * WIDE * sizeof(double))
-    if s.mixed:
-        # gram = Z'Z
-        gemm(c'T', c'N', rank, rank, s.d, 1.0, s.z, s.d, s.z, s.d, 0.0, s.copy, rank)
     fs_blas_alone(0)
-    if s.mixed:
-        return mixed_settle(s, s.copy)
-    memset(s.frame, 0, s.k * s.k * sizeof(double))
     identity_frame(s)
     settle(s)
-    return True

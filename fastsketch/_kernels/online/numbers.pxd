@@ -10,8 +10,7 @@ cpdef enum:
     SEEN = 4               # slots that have occurred; columns of dense rows
     OLD = 5                # columns of Z in C = [F Z'; X] (adaptive)
     TURNS = 6              # turns of T since the last polish (adaptive)
-    APPENDED = 7           # gradients taken in by a sketch whose rows all change (Newton)
-    COUNTS = 8             # how many there are
+    COUNTS = 7             # how many there are
 
 cpdef enum:
     # Entries of `scalar` (float64) of a model, likewise.

@@ -7,7 +7,6 @@ MISTAKES: int
 SEEN: int
 OLD: int
 TURNS: int
-APPENDED: int
 COUNTS: int
 LOSS: int
 THEIRS: int

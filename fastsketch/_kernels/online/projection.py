@@ -88,9 +88,8 @@ SIGNATURES = {
 _made = {}
 
 
-def addresses(*functions):
-    """Return the addresses of the C functions of these names; each is compiled when it is first asked for."""
-    for function, signature in SIGNATURES.items():
-        if function.__name__ in functions and function.__name__ not in _made:
-            _made[function.__name__] = c_function(function, signature)
-    return [_made[name].address for name in functions]
+def address(function):
+    """Return the address of one of these as a C function, which is compiled when it is first asked for."""
+    if function not in _made:
+        _made[function] = c_function(function, SIGNATURES[function])
+    return _made[function].address
