@@ -9,7 +9,6 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import zip_longest
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 
 from fastsketch._core.threads import blas_limit
 from fastsketch._core.validation import as_choice, as_flag, as_integer
+from fastsketch._frame.batches import agreed
 from fastsketch.data.sources import Source, open_rows
 from fastsketch.data.sources._row_naming import naming
 from fastsketch.data.sources._source import length
@@ -300,14 +300,8 @@ def check_names(method: Method, source: Source) -> None:
     owner = getattr(unwrapped(method), "__self__", None)
     known: Any = getattr(owner, "feature_names", None)
     known = getattr(owner, "feature_names_in_", None) if known is None else known
-    if known is None or source.feature_names is None or callable(known):
-        return
-    for place, (mine, theirs) in enumerate(zip_longest(map(str, known), source.feature_names)):
-        if mine != theirs:
-            raise ValueError(
-                f"{source.name}: column {place} is {theirs!r}, and the model has learned {mine!r} there: "
-                "open_rows(..., columns=...) takes columns by name, in the order that is wanted"
-            )
+    if known is not None and not callable(known):
+        agreed(source.feature_names, tuple(map(str, known)), source.name)
 
 
 def digest_of(method: Method) -> str:

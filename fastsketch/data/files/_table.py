@@ -157,8 +157,8 @@ class Cells:
         if self._has_header(dialect):
             self._head = self.first.pop(0)[1]
             self.names = [cell.strip() for cell in self._head]
-            for number, cells in self.first:
-                self._check(number, cells)
+            if again := [number for number, cells in self.first if cells == self._head]:
+                raise self.error(again[0], AGAIN)
 
     def _has_header(self, dialect: Dialect) -> bool:
         if dialect.header is not None:
@@ -184,12 +184,9 @@ class Cells:
     def __iter__(self) -> Iterator[Row]:
         yield from self.first
         for number, cells in self._rest:
-            self._check(number, cells)
+            if cells == self._head:
+                raise self.error(number, AGAIN)
             yield number, cells
-
-    def _check(self, number: int, cells: list[str]) -> None:
-        if cells == self._head:
-            raise self.error(number, AGAIN)
 
     def error(self, number: int, why: object) -> SourceError:
         """Return the error for a row; below 0 it is the names of columns that are no row of text."""
@@ -227,10 +224,10 @@ def text_cells(
 
 
 def _split(file: InputFile, lines: Iterator[tuple[int, str]], separator: str, *, strict: bool) -> Iterator[Row]:
-    width = 0
+    width, plain = 0, separator != " "
     for count, (number, line) in enumerate(lines):
         try:
-            cells = cells_of(line, separator)
+            cells = line.split(separator) if plain and '"' not in line else cells_of(line, separator)
             width = width or len(cells)
             if len(cells) != width:
                 raise ValueError(f"there are {len(cells)} columns, in the first line {width}")
