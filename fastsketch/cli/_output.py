@@ -147,7 +147,11 @@ class Output:
         if self._json:
             self.say(json.dumps(finite(facts)))
             return
-        texts = {name.replace("_", " "): as_text(value) for name, value in facts.items() if name != SPECTRUM}
+        texts = {
+            name.replace("_", " "): value if type(value) is str else as_text(value)
+            for name, value in facts.items()
+            if name != SPECTRUM
+        }
         if "rows_per_second" in facts:
             texts["rows per second"] = f"{facts['rows_per_second']:,.0f}"
         width = max(map(len, texts))

@@ -4,7 +4,7 @@ import struct
 import zipfile
 import zlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,13 +23,6 @@ DAMAGE = (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSErr
 NO_MATRIX = (ValueError, TypeError, OverflowError)
 
 MEMBERS = {"csr": ("data", "indices", "indptr"), "csc": ("data", "indices", "indptr"), "coo": ("data", "row", "col")}
-
-
-class _Member(NamedTuple):
-    """An array in the archive, its header read and its size checked."""
-
-    info: zipfile.ZipInfo
-    header: Header
 
 
 def read_matrix(path: Path, max_unpacked: int | None = None) -> "csr_array[Any]":
@@ -59,7 +52,7 @@ def _damaged(path: Path, error: Exception) -> SourceError:
 def _matrix(path: Path, archive: zipfile.ZipFile, arrays: Any, length: int, most: int) -> "csr_array[Any]":
     from scipy import sparse
 
-    name_of_form = _member(archive, "format", length).header
+    name_of_form = _member(archive, "format", length)
     if name_of_form.dtype.kind not in "SU" or name_of_form.shape != () or name_of_form.dtype.itemsize > 64:
         raise ValueError("array 'format' is no name")
     value = arrays["format"].item()
@@ -68,19 +61,19 @@ def _matrix(path: Path, archive: zipfile.ZipFile, arrays: Any, length: int, most
         raise ValueError(f"it holds a matrix in the format {form[:20]!r}: save it as CSR")
     names = ("data", "coords") if form == "coo" and "coords.npy" in archive.NameToInfo else MEMBERS[form]
     members = {name: _member(archive, name, length) for name in ("shape", *names)}
-    stated = members.pop("shape").header
+    stated = members.pop("shape")
     if stated.dtype.kind not in "iu" or stated.shape != (2,):
         raise ValueError("array 'shape' is not that of a matrix")
     n_rows, n_columns = shape = tuple(map(int, arrays["shape"]))
     if min(shape) < 0 or max(shape) >= 1 << 62:
         raise ValueError(f"the matrix has the shape ({n_rows}, {n_columns})")
-    for name, member in members.items():
+    for name, header in members.items():
         wanted = "fiub" if name == "data" else "iu"
-        if member.header.dtype.kind not in wanted or len(member.header.shape) != (2 if name == "coords" else 1):
-            raise ValueError(f"array {name!r} is {member.header.dtype} with shape {member.header.shape}")
+        if header.dtype.kind not in wanted or len(header.shape) != (2 if name == "coords" else 1):
+            raise ValueError(f"array {name!r} is {header.dtype} with shape {header.shape}")
     if form != "csr" and 8 * n_rows > most:  # they need no bytes in a file of columns or coordinates, but 8 each here
         raise ValueError(f"it claims {n_rows} rows in {length} bytes")
-    if sum(member.info.file_size for member in members.values()) > most:
+    if sum(header.end for header in members.values()) > most:
         raise too_large(path, most)
     data, *index = (arrays[name] for name in names)
     if form == "coo":
@@ -93,7 +86,8 @@ def _matrix(path: Path, archive: zipfile.ZipFile, arrays: Any, length: int, most
     return as_rows(make((data, *index), shape=shape), name="the matrix")
 
 
-def _member(archive: zipfile.ZipFile, name: str, length: int) -> _Member:
+def _member(archive: zipfile.ZipFile, name: str, length: int) -> Header:
+    """Return the header of an array in an archive of this many bytes, whose size has been held against it."""
     try:
         info = archive.getinfo(f"{name}.npy")
     except KeyError:
@@ -112,4 +106,4 @@ def _member(archive: zipfile.ZipFile, name: str, length: int) -> _Member:
         raise ValueError(f"array {name!r} holds Python objects")
     if header.end != info.file_size:
         raise ValueError(f"array {name!r} has {info.file_size} bytes, its header states {header.end}")
-    return _Member(info, header)
+    return header

@@ -213,7 +213,7 @@ class TableRows:
 
     def _at_once(self, lines: list[Row]) -> tuple[list[Named], NDArray[Any] | None] | None:
         """Return (rows, labels), column by column; None if a number is missing, or a cell is to be refused."""
-        cells = list(zip(*(fields for _, fields in lines), strict=True))
+        cells = list(zip(*[fields for _, fields in lines], strict=True))
         columns = [
             _as_column(cells[place], self._dialect.decimal if numeric else "") for _, place, numeric in self._columns
         ]
@@ -324,7 +324,8 @@ class TableRows:
         kinds = (
             [kind_of(cell, cells.decimal) for cell in column] if _as_column(column, cells.decimal) is None else [NUMBER]
         )
-        counts = Counter(kind for kind in kinds if kind is not None)
+        counts = Counter(kinds)
+        del counts[None]
         words = counts.total() - counts[NUMBER]
         figures = counts[WORD] <= MISTAKES * counts.total() < words  # some numbers are written in another way
         for kind, count in counts.items():
