@@ -80,7 +80,7 @@ def _decode(args: Namespace, model: Coder) -> None:
     codes = open_rows(list(args.inputs))
     encoder = model.encoder(factors=True) if isinstance(model, SketchHash) else model.encoder()
     if codes.dtype != np.uint8 or codes.n_features != encoder.width:
-        made = f"{codes.n_features} columns of {codes.dtype}"
+        made = f"codes of {codes.n_features} bytes" if codes.dtype == np.uint8 else f"rows of {codes.dtype}"
         raise ValueError(
             f"{codes.name} must hold codes of {encoder.width} bytes, as {args.model} makes them, got {made}"
         )

@@ -155,7 +155,9 @@ class TableRows:
             elif refused := [argument for argument, some in columns.items() if some]:
                 raise ValueError(f"{refused[0]} does not go with schema, which says what each column is")
             else:
-                kinds, label_kind = _of_schema(schema, label)
+                known = schema["label"] if isinstance(schema, Mapping) and "label" in schema else None
+                stated = {**schema, "label": self._name_of(known)} if isinstance(known, int) else schema
+                kinds, label_kind = _of_schema(stated, label)
             if self._is_input():
                 self._once = cells
         self._columns = [_Column(name, self._place(name), kind == NUMERIC) for name, kind in kinds.items()]
