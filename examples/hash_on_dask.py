@@ -17,8 +17,10 @@ def rows(block):
 def main():
     parts = [da.from_delayed(delayed(rows)(block), (2000, 100), float) for block in range(6)]
     with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster, Client(cluster):
-        model = fsd.fit(fs.SketchHash(32, block_rows=400), da.concatenate(parts))
-        codes = fsd.encode(model, da.concatenate(parts)).compute()
+        data = da.concatenate(parts)
+        model = fsd.fit(fs.SketchHash(32, block_rows=400), data)
+        encoder = model.encoder()
+        codes = data.map_blocks(encoder.encode, dtype="uint8", chunks=(data.chunks[0], encoder.width)).compute()
     one_pass = fs.SketchHash(32, block_rows=400)
     for block in range(6):
         one_pass.update(rows(block))

@@ -8,6 +8,7 @@ import ast
 import importlib
 import io
 import re
+import sys
 import tokenize
 from collections import Counter, defaultdict
 from graphlib import CycleError, TopologicalSorter
@@ -185,4 +186,5 @@ def main():
 
 
 if __name__ == "__main__":
+    sys.path.insert(0, str(TREE))  # the figures are of this tree, whatever is installed
     main()

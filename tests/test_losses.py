@@ -12,7 +12,6 @@ from fastsketch._core.losses import (
     ONLINE_LOSSES,
     LossName,
     OnlineLossName,
-    as_loss,
     as_loss_parameter,
     as_targets,
     expected,
@@ -151,11 +150,6 @@ def test_what_to_expect_of_the_target():
 
 
 def test_names_and_parameters():
-    assert as_loss("huber") == "huber"
-    with pytest.raises(ValueError, match="loss must be one of 'square'"):
-        as_loss("cubic")
-    with pytest.raises(TypeError, match="loss must be a string"):
-        as_loss(2)
     assert [as_loss_parameter(name, None) for name in ("huber", "quantile", "square")] == [1.0, 0.5, 0.0]
     assert as_loss_parameter("huber", 3) == 3.0
     for name, value, message in (

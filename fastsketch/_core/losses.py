@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from fastsketch._core.validation import as_choice, as_real
+from fastsketch._core.validation import as_real
 from fastsketch._kernels import losses as numbers
 
 Array = NDArray[np.float64]
@@ -58,10 +58,6 @@ def _zero(z: Array, y: Array, p: float) -> Array:
     return np.zeros_like(z)
 
 
-def _sigma_prime(z: Array) -> Array:
-    return expit(z) * expit(-z)
-
-
 LOSSES: dict[str, Loss] = {
     "square": Loss(
         numbers.SQUARE,
@@ -75,7 +71,7 @@ LOSSES: dict[str, Loss] = {
         numbers.LOGISTIC,
         lambda z, y, p: np.logaddexp(0.0, -y * z),
         lambda z, y, p: -y * expit(-y * z),
-        lambda z, y, p: _sigma_prime(z),
+        lambda z, y, p: expit(z) * expit(-z),
         targets="label",
         lipschitz=0.25,
         mean=expit,
@@ -142,11 +138,6 @@ LOSSES: dict[str, Loss] = {
     ),
 }
 ONLINE_LOSSES = tuple(name for name, loss in LOSSES.items() if loss.online)
-
-
-def as_loss(value: Any, name: str = "loss") -> str:
-    """Return the name of a loss, or TypeError / ValueError."""
-    return as_choice(value, name, tuple(LOSSES))
 
 
 def as_loss_parameter(loss: str, given: float | None) -> float:

@@ -51,11 +51,6 @@ class _Pool:
 _pool = _Pool()
 
 
-def _threads_of(library: Any) -> int:
-    # while a kernel has scipy's BLAS for itself, the library says 1
-    return pool.blas_threads() if library.filepath == pool.adopted else library.num_threads
-
-
 def _set(library: Any, n: int) -> None:
     if library is _pool:
         pool.use(n)
@@ -113,11 +108,10 @@ class _Limit:
                 _apply()  # what an interrupted exit may have left
             # also what was loaded since the limits in force began
             known = {library.filepath for library, _ in _before}
-            _before.extend(
-                (library, _threads_of(library))
-                for library in [_pool, *_blas_libraries()]
-                if library.filepath not in known
-            )
+            for library in [_pool, *_blas_libraries()]:
+                if library.filepath not in known:  # while a kernel has scipy's BLAS for itself, the library says 1
+                    adopted = library.filepath == pool.adopted
+                    _before.append((library, pool.blas_threads() if adopted else library.num_threads))
             _limits.add(self)
             _apply()
         return self
@@ -143,17 +137,9 @@ def _forked() -> None:
     _apply()
 
 
-def _before_fork() -> None:
-    # nobody is in the middle of setting a pool: a lock of OpenBLAS would stay closed in the child
-    _lock.acquire()
-
-
-def _after_fork() -> None:
-    _lock.release()
-
-
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_forked)
+    # nobody is in the middle of setting a pool: a lock of OpenBLAS would stay closed in the child
+    os.register_at_fork(before=lambda: _lock.acquire(), after_in_parent=lambda: _lock.release(), after_in_child=_forked)
 
 
 def settle() -> None:

@@ -225,7 +225,7 @@ class Model(Parametrized, abstract=True):
         >>> facts["kind"], facts["n_rows"], facts["n_features"], facts["solver"]
         ('FrequentDirections', 10, 10, 'exact')
         """
-        settled = {name: plain(value) for name, value in self.resolved.items() if value is not None}
+        settled = plain({name: value for name, value in self.resolved.items() if value is not None})
         counts = {"kind": type(self).__name__, "n_rows": self.n_rows, "n_features": self.n_features}
         names = {} if self._feature_names is None else {"feature_names": list(self._feature_names)}
         return {**counts, **names, **settled, **plain(self._facts())}

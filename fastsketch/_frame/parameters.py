@@ -15,6 +15,7 @@ from dataclasses import asdict, is_dataclass
 from functools import partial
 from inspect import Parameter as Argument
 from inspect import Signature, get_annotations, getdoc, unwrap
+from itertools import repeat
 from operator import attrgetter, methodcaller
 from types import FunctionType, SimpleNamespace
 from typing import Any, ClassVar, Final, TypeVar, cast, get_args
@@ -258,6 +259,10 @@ def unknown_keyword(what: str, key: str, known: Mapping[str, Any]) -> str:
 
 
 # -- values ------------------------------------------------------------------------------------------------------
+# Types that json writes as they are.
+JSON: Final = frozenset({bool, int, float, str, type(None)})
+
+
 def plain(value: Any) -> Any:
     """Return a value as json can write it: dtypes by name, dataclasses as dicts, NumPy numbers as Python's."""
     if isinstance(value, np.dtype):
@@ -265,12 +270,12 @@ def plain(value: Any) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         return plain(asdict(value))
     if isinstance(value, Mapping):
-        items = list(cast("Mapping[Any, Any]", value).items())
-        if not all(isinstance(key, str) for key, _ in items):
-            return [[plain(key), plain(item)] for key, item in items]  # keys that are no strings stay what they are
-        return {str(key): plain(item) for key, item in items}
+        items = cast("Mapping[Any, Any]", value)
+        if not all(map(isinstance, items, repeat(str))):
+            return [[plain(key), plain(item)] for key, item in items.items()]  # other keys stay what they are
+        return {str(key): item if type(item) in JSON else plain(item) for key, item in items.items()}
     if isinstance(value, list | tuple):
-        return [plain(item) for item in cast("list[Any]", value)]
+        return [item if type(item) in JSON else plain(item) for item in cast("list[Any]", value)]
     if isinstance(value, np.generic | np.ndarray):
         return cast("NDArray[Any]", value).tolist()
     return value

@@ -11,7 +11,7 @@ from fastsketch.cli import _lowrank
 from fastsketch.cli._labelled import require_labels, rows_as_learned
 from fastsketch.cli._output import Output, output_of
 from fastsketch.cli._reading import load_model
-from fastsketch.cli._row_by_row import InTurn, answer_rows, job_of
+from fastsketch.cli._row_by_row import answer_rows, job_of
 from fastsketch.cli._scoring import LinearLearner, scorer_of, shown
 from fastsketch.data.files import StateError
 from fastsketch.data.sources import Source, naming
@@ -91,8 +91,7 @@ def scored(args: Namespace, model: LinearLearner, out: Output) -> dict[str, Any]
     """Return how good a model is on the labelled rows of args.inputs."""
     source, job, scorer = rows_as_learned(model, args, labelled=True), job_of(args, out), scorer_of(model)
     require_labels(source)
-    if not isinstance(source, InTurn):
-        check_names(model.predict, source)
+    check_names(model.predict, source)
     parts = source.parts(job.part_bytes)
     counts: dict[int, Any] = {}
     with Reporter(job.progress, source, len(parts)) as reporter:

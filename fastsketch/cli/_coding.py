@@ -1,22 +1,17 @@
 """quantize, transform: models of codes, and what a model makes of every row: components, densities, codes, rows."""
 
-import time
 from argparse import Namespace
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 
-from fastsketch._core.progress import ProgressLine
 from fastsketch.cli._flags import parameters_of
 from fastsketch.cli._in_parts import learn_files
-from fastsketch.cli._output import output_of
-from fastsketch.cli._reading import load_model, matrix, rows_in
+from fastsketch.cli._reading import load_model, rows_in
 from fastsketch.cli._row_by_row import answer_rows
 from fastsketch.data.files import StateError, read_header
-from fastsketch.data.sources import comes_once
-from fastsketch.jobs._fields import Spec
-from fastsketch.jobs._outputs import npy_header
+from fastsketch.data.sources import comes_once, open_rows
 from fastsketch.neighbours.hashing import SketchHash
 from fastsketch.neighbours.quantizing import SketchQuantizer
 from fastsketch.sketching import FrequentDirections
@@ -25,8 +20,6 @@ Coder = SketchHash | SketchQuantizer
 NO_CODER = ", not a SketchHash or a SketchQuantizer"
 # Bytes of a code, unless it is to be of bits.
 N_BYTES = 20
-# Of decoded rows that are written at a time.
-CHUNK_BYTES = 8 << 20
 
 
 def quantize(args: Namespace) -> None:
@@ -83,29 +76,15 @@ def _encode(args: Namespace, model: Coder) -> None:
 
 
 def _decode(args: Namespace, model: Coder) -> None:
-    """Write the rows that codes stand for into one .npy."""
-    if len(args.inputs) > 1:
-        raise ValueError(f"--what rows takes one file of codes, got {len(args.inputs)}")
-    if args.resume:
-        raise ValueError("--resume does not go with --what rows, which keeps no parts")
-    with output_of(args, ".npy") as out:
-        codes = matrix(args.inputs[0], np.uint8)
-        encoder = model.encoder(factors=True) if isinstance(model, SketchHash) else model.encoder()
-        if codes.shape[1] != encoder.width:
-            raise ValueError(f"{args.inputs[0]} has codes of {codes.shape[1]} bytes, {args.model} of {encoder.width}")
-        d = model.n_features or 0
-        step = max(1, CHUNK_BYTES // (4 * d))
-        progress, started = ProgressLine(out.title, args.progress), time.perf_counter()
-        rows_as = Spec(("",), (np.dtype(np.float32).str,), ((d,),))
-        with out.writing() as file:
-            file.write(npy_header(rows_as, len(codes)))
-            for start in range(0, len(codes), step):
-                rows = encoder.decode(np.array(codes[start : start + step]))
-                file.write(np.ascontiguousarray(rows, np.float32).tobytes())
-                progress.show(start / len(codes), start)
-        progress.show(1.0, len(codes), final=True)
-        seconds = time.perf_counter() - started
-        out.report({"n_rows": len(codes), "n_features": d, "seconds": seconds})
+    """Write the rows that codes stand for into one .npy, or a folder of Parquet."""
+    codes = open_rows(list(args.inputs))
+    encoder = model.encoder(factors=True) if isinstance(model, SketchHash) else model.encoder()
+    if codes.dtype != np.uint8 or codes.n_features != encoder.width:
+        made = f"codes of {codes.n_features} bytes" if codes.dtype == np.uint8 else f"rows of {codes.dtype}"
+        raise ValueError(
+            f"{codes.name} must hold codes of {encoder.width} bytes, as {args.model} makes them, got {made}"
+        )
+    answer_rows(args, encoder.decode, codes, ".npy", facts={"n_features": model.n_features})
 
 
 def _sklearn() -> Any:

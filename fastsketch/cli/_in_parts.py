@@ -5,7 +5,7 @@ from argparse import Namespace
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from fastsketch.cli._flags import flag_of
 from fastsketch.cli._output import Output, output_of
@@ -139,9 +139,5 @@ def _in_words(args: Namespace, change: Difference) -> str:
     if change.names[0] in ("parameters", "resolved", "passes", *SWITCHES) or name in ("n_features", "zero_based"):
         return f"{flag_of(args, name)} is {shown(change.now)} now and was {shown(change.then)}"
     if name == "sources":
-        return f"there are {_count(change.now)} inputs now and were {_count(change.then)}"
+        return f"there are {len(change.now)} inputs now and were {len(change.then)}"
     return in_words(change)
-
-
-def _count(sources: Any) -> int:
-    return len(cast("list[Any]", sources)) if isinstance(sources, list) else 1

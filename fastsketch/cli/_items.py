@@ -54,19 +54,14 @@ class Ones(Derived):
         return Ones(source)
 
     def made(self, rows: Any, first: int, spaces: Any) -> Any:
-        """See Derived."""
-        return _ones_of(rows)
+        """See Derived: all else than what is above 0 is as it was, for the model to refuse."""
+        if not is_sparse(rows):
+            return np.where(rows > 0, 1, rows)
+        return type(rows)((np.where(rows.data > 0, 1, rows.data), rows.indices, rows.indptr), shape=rows.shape)
 
     def identity(self) -> dict[str, Any]:
         """See Source."""
         return {**super().identity(), "binary": True}
-
-
-def _ones_of(rows: Any) -> Any:
-    """Return rows with 1 for what is above 0; all else is as it was, for the model to refuse."""
-    if not is_sparse(rows):
-        return np.where(rows > 0, 1, rows)
-    return type(rows)((np.where(rows.data > 0, 1, rows.data), rows.indices, rows.indptr), shape=rows.shape)
 
 
 def read_names(path: Path) -> list[str]:

@@ -10,14 +10,13 @@ from numpy.typing import NDArray
 from fastsketch._frame.parameters import TRUTH
 from fastsketch.cli._flags import as_column, flag_of
 from fastsketch.cli._reading import dialect_of
-from fastsketch.cli._row_by_row import InTurn
 from fastsketch.data.files import SourceError, StateError
 from fastsketch.data.files._svmlight import MOST_FEATURES
-from fastsketch.data.files._table import Dialect
 from fastsketch.data.names import TableRows
-from fastsketch.data.names._cells import ARROW, PARQUET, open_cells
+from fastsketch.data.names._cells import ARROW, PARQUET
 from fastsketch.data.sources import Source, comes_once, open_rows
 from fastsketch.data.sources._identity import of_file
+from fastsketch.data.sources._joined import joined
 from fastsketch.data.sources._source import Place
 
 TABLES = (".csv", ".tsv", *PARQUET, *ARROW)
@@ -47,6 +46,11 @@ class LabelledTable(Source):
         self.name, self.table, self.size = path, table, table.size
         self.beside, self.repeatable = table.schema["label"], not comes_once(path)
 
+    @property
+    def n_bytes(self) -> int:
+        """See Source."""
+        return self.size
+
     def read(self, start_row: int = 0) -> Iterator[tuple[Any, int]]:
         """See Source."""
         for rows, _, position in self.table.chunks(start_row):
@@ -63,37 +67,6 @@ class LabelledTable(Source):
     def identity(self) -> dict[str, Any]:
         """See Source."""
         return of_file(self.table.path)
-
-
-def _by_name(path: str, options: dict[str, Any]) -> dict[str, Any]:
-    """Return options with names in the place of columns that are given by number, from 0."""
-    given = [options["label"], *(column for kind in KINDS for column in options.get(kind, ()))]
-    if not any(isinstance(column, int) for column in given):
-        return options
-    names, header = _names_in(path, options)
-
-    def name_of(column: Any) -> Any:
-        if not isinstance(column, int):
-            return column
-        if names is None:
-            return str(column + 1)  # as a column without a name is called
-        if column >= len(names) and str(column) in names:
-            return str(column)  # a year
-        if not 0 <= column < len(names):
-            raise SourceError(f"{path} has {len(names)} columns, numbered from 0: {column} is none of them")
-        return names[column]
-
-    kinds = {kind: list(map(name_of, options[kind])) for kind in KINDS if kind in options}
-    return {**options, **kinds, "label": name_of(options["label"]), "header": header}
-
-
-def _names_in(path: str, options: dict[str, Any]) -> tuple[list[str] | None, bool | None]:
-    """Return (names of the columns of a table, whether it has a header); (None, ...) where it can be read but once."""
-    if comes_once(path):
-        return None, options["header"]
-    with open_cells(path, Dialect(*(options[name] for name in DIALECT))) as cells:
-        names = cells.names or [""] * cells.width
-        return [name or str(number) for number, name in enumerate(names, 1)], cells.names is not None
 
 
 def schema_in(notes: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -175,12 +148,11 @@ def _tables(
     """
     tables: list[Source] = []
     for path in paths:
-        named = _by_name(path, options)
         if schema is None:
-            table = TableRows(path, **named)
-            schema, kept = table.schema, (*DIALECT, "missing", "label")
-            options = {**{name: named[name] for name in kept}, "header": table.header}
+            table = TableRows(path, **options)
+            schema, kept = table.schema, (*DIALECT, "missing")
+            options = {**{name: options[name] for name in kept}, "header": table.header, "label": schema["label"]}
         else:
-            table = TableRows(path, **named, schema={**schema, "label": named["label"]} if relabelled else schema)
+            table = TableRows(path, **options, schema={**schema, "label": options["label"]} if relabelled else schema)
         tables.append(LabelledTable(path, table))
-    return InTurn(tables), {**(schema or {}), **{name: options[name] for name in DIALECT}}
+    return joined(tables), {**(schema or {}), **{name: options[name] for name in DIALECT}}

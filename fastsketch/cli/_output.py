@@ -18,16 +18,13 @@ from fastsketch._core.threads import thread_limit
 from fastsketch._core.validation import as_integer
 from fastsketch.cli._signals import held, mute
 from fastsketch.data.files._lock import lock_name, locked
-from fastsketch.data.files._replacing import pour, regular_target, replacing, spooled, straight, sweep
+from fastsketch.data.files._replacing import output_target, pour, replacing, same_file, spooled, straight, sweep
 
 STANDARD = "-"
 # A fact that is printed in lines of its own, and plotted.
 SPECTRUM = "singular_values"
 # Names of columns or classes that the text lists; JSON has them all.
 MOST_NAMES = 20
-
-# Bytes: file systems take 255, and the partial result and the lock lie beside the output.
-LONGEST_NAME = 240
 
 
 class Output:
@@ -44,7 +41,7 @@ class Output:
         self.kept: str | None = None  # where the result is
         self._suffix = suffix
         self._standard = name is not None and (name == STANDARD or _is_standard_output(name))
-        self.path = None if name is None or self._standard or folder else _checked(name)
+        self.path = None if name is None or self._standard or folder else output_target(name)
         self._json, self._quiet = as_json, False
         if self._standard and sys.stdout.isatty() and suffix != ".csv":
             raise ValueError("the result is not text, and standard output is a terminal: name a file, or use a pipe")
@@ -150,7 +147,11 @@ class Output:
         if self._json:
             self.say(json.dumps(finite(facts)))
             return
-        texts = {name.replace("_", " "): as_text(value) for name, value in facts.items() if name != SPECTRUM}
+        texts = {
+            name.replace("_", " "): value if type(value) is str else as_text(value)
+            for name, value in facts.items()
+            if name != SPECTRUM
+        }
         if "rows_per_second" in facts:
             texts["rows per second"] = f"{facts['rows_per_second']:,.0f}"
         width = max(map(len, texts))
@@ -220,7 +221,7 @@ def output_of(
     out = Output(getattr(args, "output", None), suffix, as_json=args.json, folder=folder)
     if not over_input and out.path is not None:
         for source in _inputs(args):
-            if _same_file(out.path, source):
+            if same_file(out.path, source):
                 raise ValueError(f"the output {args.output} is also an input: it would be lost")
             if _among(out.path, source):
                 raise ValueError(
@@ -270,13 +271,6 @@ def _inputs(args: Namespace) -> Generator[str]:
         yield from cast("list[str]", given) if isinstance(given, list) else [given] if given else []
 
 
-def _same_file(path: Path, name: str) -> bool:
-    try:
-        return path.samefile(name)
-    except (OSError, ValueError):
-        return False
-
-
 def _among(path: Path, name: str) -> bool:
     """Return whether a folder, or a glob, that is read would have the lock of an output among its files."""
     lock = lock_name(path.absolute())
@@ -285,24 +279,3 @@ def _among(path: Path, name: str) -> bool:
         within = lock.relative_to(folder).parts if lock.is_relative_to(folder) else (".",)
         return not any(part.startswith((".", "_")) for part in within)  # as folders are read
     return has_magic(name) and not Path(name).exists() and fnmatch(str(lock), str(Path(name).absolute()))
-
-
-def _checked(name: str) -> Path | None:
-    """Return the regular file that a name leads to, None if it is none; what cannot be written is an error now."""
-    folder = Path(name).parent
-    if not folder.is_dir():
-        raise ValueError(f"the folder of the output does not exist: {folder}")
-    try:
-        path = regular_target(name)
-    except IsADirectoryError:
-        raise ValueError(f"the output is a directory: {name}") from None
-    if path is not None and not path.parent.is_dir():
-        raise ValueError(f"{name} is a link to {path}, whose folder does not exist")
-    if path is not None and len(os.fsencode(path.name)) > LONGEST_NAME:
-        raise ValueError(f"the name of the output is longer than {LONGEST_NAME} bytes: no room for .partial and .lock")
-    if path is not None and path.exists() and not path.stat().st_mode & 0o222:
-        raise ValueError(f"the output is read-only: {name}")
-    writable: Any = path.parent if path is not None else name
-    if not os.access(writable, os.W_OK):
-        raise ValueError(f"the output cannot be written: no permission for {writable}")
-    return path

@@ -63,7 +63,10 @@ def top_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--version", action=_Version, nargs=0, help="show the version and what it computes with, and exit"
     )
-    verbs: Any = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    other = Parser(prog="fastsketch")  # stands for the parser of each verb, of which none is asked here
+    verbs: Any = parser.add_subparsers(
+        title="commands", required=True, metavar="COMMAND", parser_class=lambda **_: other
+    )
     for name, verb in VERBS.items():
         verbs.add_parser(name, help=verb.help)
     return parser

@@ -10,7 +10,6 @@ from typing import Any
 from fastsketch.cli._in_parts import engine_of
 from fastsketch.cli._output import Output, output_of
 from fastsketch.data.sources import Source
-from fastsketch.data.sources._joined import Joined
 from fastsketch.jobs import MapResult
 from fastsketch.jobs._mapping import Job, written
 from fastsketch.jobs._outputs import Csv, Npy, Parquet, Sink
@@ -66,15 +65,3 @@ def _written(
         with whole.open("rb") as rows, out.writing() as file:
             shutil.copyfileobj(rows, file, 1 << 20)
     return result
-
-
-class InTurn(Joined):
-    """Tables with names for their columns, one after another; each is a part."""
-
-    def __init__(self, sources: Sequence[Source]) -> None:
-        super().__init__(sources)
-        self.name = ", ".join(source.name for source in sources)
-
-    def parts(self, n_bytes: int, *, multiple: int = 1) -> list[Source]:
-        """See Source."""
-        return self.sources if self.repeatable else [self]

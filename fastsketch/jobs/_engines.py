@@ -8,6 +8,7 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Hashable
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from multiprocessing import get_context
 from typing import Any, Literal, Protocol, Self, cast
@@ -178,10 +179,9 @@ class Threads:
 
     def __init__(self, n_workers: int) -> None:
         self.n_workers = n_workers
-        self._tasks: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._done: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._stopped = threading.Event()
-        self._crew: list[threading.Thread] = []
+        self._crew = ThreadPoolExecutor(n_workers, initializer=setattr, initargs=(_this_thread, "listener", self._stop))
+        self._done: queue.SimpleQueue[tuple[Hashable, Future[Any]]] = queue.SimpleQueue()
+        self._stopped = False
         self._limit = _threads.thread_limit(1)
 
     def __enter__(self) -> Self:
@@ -190,13 +190,14 @@ class Threads:
 
     def __exit__(self, *_: object) -> None:
         try:
-            self._stopped.set()
-            for _thread in self._crew:
-                self._tasks.put(None)
-            for thread in self._crew:
-                thread.join()
+            self._stopped = True
+            self._crew.shutdown(cancel_futures=True)
         finally:
             self._limit.__exit__()
+
+    def _stop(self, _: int) -> None:
+        if self._stopped:
+            raise TaskStopped
 
     def room(self, left: int) -> int:
         """See Engine; one task waits for every worker that is busy."""
@@ -204,30 +205,12 @@ class Threads:
 
     def submit(self, key: Hashable, function: Function, *args: Any) -> None:
         """See Engine."""
-        if len(self._crew) < self.n_workers:  # no more than there are tasks
-            self._crew.append(threading.Thread(target=self._serve, daemon=True))
-            self._crew[-1].start()
-        self._tasks.put((key, function, args))
-
-    def _serve(self) -> None:
-        _this_thread.listener = self._stop_if_unwanted
-        while (task := self._tasks.get()) is not None and not self._stopped.is_set():
-            key, function, args = task
-            try:
-                self._done.put((key, True, function(*args)))
-            except BaseException as error:
-                self._done.put((key, False, error))
-
-    def _stop_if_unwanted(self, _: int) -> None:
-        if self._stopped.is_set():
-            raise TaskStopped
+        self._crew.submit(function, *args).add_done_callback(lambda future: self._done.put((key, future)))
 
     def next(self) -> tuple[Any, Any]:
         """See Engine."""
-        key, good, value = self._done.get()
-        if not good:
-            raise value
-        return key, value
+        key, future = self._done.get()
+        return key, future.result()
 
     def share(self, value: Any) -> Any:
         """See Engine."""

@@ -9,7 +9,6 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import zip_longest
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 
 from fastsketch._core.threads import blas_limit
 from fastsketch._core.validation import as_choice, as_flag, as_integer
+from fastsketch._frame.batches import agreed
 from fastsketch.data.sources import Source, open_rows
 from fastsketch.data.sources._row_naming import naming
 from fastsketch.data.sources._source import length
@@ -30,7 +30,7 @@ from fastsketch.jobs._progress import Reporter, Wanted
 from fastsketch.jobs._resuming import Identity, check_unchanged, identity_of
 from fastsketch.jobs._tree import Span, completed
 from fastsketch.jobs._unfinished import Unfinished
-from fastsketch.jobs._workers import useful
+from fastsketch.jobs._workers import workers_of
 
 # Bytes of rows in a part: what is done again after a kill, and of Parquet what becomes one file.
 PART_BYTES = 64 << 20
@@ -188,7 +188,10 @@ def written(method: Method, source: Source, output: Path, sink: Sink, job: Job, 
     check_names(method, source)
     parts = source.parts(job.part_bytes)
     firsts = _first_rows(parts)
-    about = _identity(method, name, source, parts, job) if source.repeatable else None
+    about: Identity | None = None
+    if source.repeatable:
+        rows_as = {"part_bytes": job.part_bytes, "parts": len(parts), "rows": identity_of(source)}
+        about = {"method": name, "digest of the model": digest_of(method), **rows_as}
     with (
         warnings.catch_warnings(),
         Reporter(job.progress, source, len(parts)) as reporter,
@@ -220,7 +223,8 @@ def in_parts(
     once = not all(part.repeatable for part in parts)
     if once and job.workers not in ("auto", 1):
         raise ValueError("workers must be 1: these rows come once, and are read here")
-    workers = 1 if once or not parts else _workers(job, parts, shared)
+    as_choice(job.engine, "engine", NAMES)
+    workers = 1 if once or not parts else workers_of(job.workers, job.engine, parts, lambda: 2 * _bytes_of(shared))
     local = once or (workers == 1 and job.engine != "dask")
     with (
         Serial(blas_limit(), reporter.rows_here)
@@ -300,14 +304,8 @@ def check_names(method: Method, source: Source) -> None:
     owner = getattr(unwrapped(method), "__self__", None)
     known: Any = getattr(owner, "feature_names", None)
     known = getattr(owner, "feature_names_in_", None) if known is None else known
-    if known is None or source.feature_names is None or callable(known):
-        return
-    for place, (mine, theirs) in enumerate(zip_longest(map(str, known), source.feature_names)):
-        if mine != theirs:
-            raise ValueError(
-                f"{source.name}: column {place} is {theirs!r}, and the model has learned {mine!r} there: "
-                "open_rows(..., columns=...) takes columns by name, in the order that is wanted"
-            )
+    if known is not None and not callable(known):
+        agreed(source.feature_names, tuple(map(str, known)), source.name)
 
 
 def digest_of(method: Method) -> str:
@@ -323,27 +321,6 @@ def digest_of(method: Method) -> str:
 
 
 # -- inside ------------------------------------------------------------------------------------------------------------
-def _identity(method: Method, name: str, source: Source, parts: Sequence[Source], job: Job) -> Identity:
-    return {
-        "method": name,
-        "digest of the model": digest_of(method),
-        "part_bytes": job.part_bytes,
-        "parts": len(parts),
-        "rows": identity_of(source),
-    }
-
-
-def _workers(job: Job, parts: Sequence[Source], shared: Any) -> int:
-    """Return the number of workers; 0 for all that a cluster has."""
-    as_choice(job.engine, "engine", NAMES)
-    if job.workers != "auto":
-        return as_integer(job.workers, "workers", 1)
-    if job.engine == "dask":
-        return 0
-    n_bytes = sum(part.n_bytes or part.size for part in parts)
-    return useful(len(parts), n_bytes, 2 * _bytes_of(shared), processes=job.engine == "processes")
-
-
 def _bytes_of(method: Method) -> int:
     """Return about how many bytes a model takes in memory."""
     try:

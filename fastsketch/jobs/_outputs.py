@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ from fastsketch.jobs._fields import Fields, Method, Spec, column_names
 # Bytes of answers in one row group of Parquet: what readers take at a time; smaller ones cost them, larger ones memory.
 GROUP_BYTES = 32 << 20
 
-Append = Callable[[Fields], None]
+Append = Callable[[Fields], object]
 
 
 # Opens what takes the answers of a function for one part, in the order of rows; they count when the block ends. It is
@@ -116,9 +116,10 @@ def _bytes_of(fields: Fields, spec: Spec) -> memoryview:
 def npy_rows(path: str, first_row: int, spec: Spec, method: Method) -> Generator[Append]:
     """Write rows of an .npy at their place in it; see Writer."""
     # the file is there: a worker that cannot see it must not make one of its own
-    with Path(path).open("r+b", buffering=0) as file:
+    with Path(path).open("r+b") as file:
         file.seek(len(npy_header(spec, 0)) + first_row * spec.row_bytes)
-        yield lambda fields: _write_fully(file, _bytes_of(fields, spec))
+        yield lambda fields: file.write(_bytes_of(fields, spec))
+        file.flush()
         os.fsync(file.fileno())
 
 
@@ -127,13 +128,7 @@ def npy_part(path: str, spec: Spec, method: Method) -> Generator[Append]:
     """Write rows of an .npy whose place is not known yet; see Writer."""
     npy_header(spec, 0)
     with replacing(path) as file:
-        yield lambda fields: _write_fully(file, _bytes_of(fields, spec))
-
-
-def _write_fully(file: Any, view: memoryview) -> None:
-    done = 0
-    while done < len(view):
-        done += cast(int, file.write(view[done:]))
+        yield lambda fields: file.write(_bytes_of(fields, spec))
 
 
 class Npy(Sink):

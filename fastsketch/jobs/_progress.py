@@ -109,7 +109,7 @@ class Reporter:
             self._say(final=True)
         self._number = number
         self._begun, self._last = time.perf_counter(), 0.0
-        self._parts = self._before = self._rows = self._rows_before = self._open = 0
+        self._before = self._rows_before = self._open = 0
         self._fraction = 0.0
         self._nodes: dict[int, JobNode] = {}  # those that no other covers, by first part, without their content
 
@@ -142,22 +142,19 @@ class Reporter:
         self._say()
 
     def _put(self, node: JobNode) -> None:
-        covered = [first for first, other in self._nodes.items() if node.first <= first and other.last <= node.last]
-        for first in covered:
-            other = self._nodes.pop(first)
-            self._parts -= other.last - other.first + 1
-            self._rows -= other.n_rows
-        self._nodes[node.first] = node._replace(content=None)
-        self._parts += node.last - node.first + 1
-        self._rows += node.n_rows
+        uncovered = [
+            other for other in self._nodes.values() if not node.first <= other.first <= other.last <= node.last
+        ]
+        self._nodes = {other.first: other for other in (*uncovered, node._replace(content=None))}
 
     def _say(self, *, final: bool = False) -> None:
         now = time.perf_counter()
         if now - self._last < PAUSE and not final:
             return
         self._last = now
-        rows = self._rows + self._open
-        fraction = (self._parts + self._fraction) / self._n_parts
+        parts = sum(node.last - node.first + 1 for node in self._nodes.values())
+        rows = sum(node.n_rows for node in self._nodes.values()) + self._open
+        fraction = (parts + self._fraction) / self._n_parts
         if self._rows_expected:
             fraction = rows / self._rows_expected
         certificate: dict[str, float] = {} if self.model is None else self.model._certificate()
@@ -170,7 +167,7 @@ class Reporter:
                 "rows": rows,
                 "rows_before": self._rows_before,
                 "rows_per_second": (rows - self._rows_before) / max(now - self._begun, 1e-9),
-                "parts": self._parts,
+                "parts": parts,
                 "parts_before": self._before,
                 "n_parts": self._n_parts,
                 "fraction": 1.0 if final else min(1.0, fraction),

@@ -23,7 +23,7 @@ from fastsketch.jobs._parts import JobNode
 from fastsketch.jobs._progress import Reporter, Wanted
 from fastsketch.jobs._resuming import Checkpoint, Identity, as_written, check_unchanged, identity_of
 from fastsketch.jobs._tree import Span, Tree, climbed
-from fastsketch.jobs._workers import useful
+from fastsketch.jobs._workers import workers_of
 
 M = TypeVar("M")
 
@@ -218,13 +218,8 @@ class Learning:
             return 1
         if not self.source.repeatable:
             return 1
-        if isinstance(wanted, int):
-            return wanted
-        if self.engine == "dask":
-            return 0
-        n_bytes = sum(part.n_bytes or part.size for part in self.parts)
-        model_bytes = 2 * self.template._state_bytes(self.parts[0].n_features)
-        return useful(len(self.parts), n_bytes, model_bytes, processes=self.engine == "processes")
+        d = self.parts[0].n_features
+        return workers_of(wanted, self.engine, self.parts, lambda: 2 * self.template._state_bytes(d))
 
     # -- running ---------------------------------------------------------------------------------------------------
     def run(self, checkpoint: str | PathLike[str] | None, *, resume: bool, progress: Wanted) -> Any:

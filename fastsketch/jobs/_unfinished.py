@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from fastsketch.data.files._lock import locked
-from fastsketch.data.files._replacing import LONGEST_STEM, regular_target, sweep, temporary_name
+from fastsketch.data.files._replacing import LONGEST_NAME, output_target, sweep, temporary_name
 from fastsketch.data.files._state import StateError
 from fastsketch.jobs._fields import Spec
 from fastsketch.jobs._journal import add_line, begin, contents
@@ -156,32 +156,26 @@ def _line(number: int, n_rows: int, spec: Spec) -> dict[str, Any]:
 
 def checked(output: Path, sink: Sink) -> Path:
     """Return where an output goes, links followed; ValueError if it cannot."""
-    folder = output.parent
-    if not folder.is_dir():
-        raise ValueError(f"the folder of the output does not exist: {folder}")
-    if len(output.name.encode()) > LONGEST_STEM:
-        raise ValueError(f"the name of the output is longer than {LONGEST_STEM} bytes")
-    if sink.FOLDER:
-        target = output.resolve()
-        if target.is_dir():
-            strange = [path.name for path in target.iterdir() if not sink.wrote(path.name)]
-            if strange:
-                raise ValueError(
-                    f"the output {output} is a folder with other things in it ({strange[0]}): it would be replaced, "
-                    "choose another name"
-                )
-        elif target.exists():
-            raise ValueError(f"the output {output} is a file, and a folder is written: choose another name")
-        return target
-    try:
-        regular = regular_target(output)
-    except IsADirectoryError:
-        raise ValueError(f"the output is a folder: {output}") from None
-    if regular is None:
-        raise ValueError(f"the output {output} is no regular file: its parts could not be written in any order")
-    if not regular.parent.is_dir():
-        raise ValueError(f"{output} is a link to {regular}, whose folder does not exist")
-    return regular
+    if not sink.FOLDER:
+        regular = output_target(output)
+        if regular is None:
+            raise ValueError(f"the output {output} is no regular file: its parts could not be written in any order")
+        return regular
+    if not output.parent.is_dir():
+        raise ValueError(f"the folder of the output does not exist: {output.parent}")
+    if len(output.name.encode()) > LONGEST_NAME:
+        raise ValueError(f"the name of the output is longer than {LONGEST_NAME} bytes")
+    target = output.resolve()
+    if target.is_dir():
+        strange = [path.name for path in target.iterdir() if not sink.wrote(path.name)]
+        if strange:
+            raise ValueError(
+                f"the output {output} is a folder with other things in it ({strange[0]}): it would be replaced, "
+                "choose another name"
+            )
+    elif target.exists():
+        raise ValueError(f"the output {output} is a file, and a folder is written: choose another name")
+    return target
 
 
 def _has_parts(journal: Path) -> bool:

@@ -1,12 +1,13 @@
 """The number of workers of a job."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from fastsketch._core.validation import as_integer
 from fastsketch._kernels import pool
 from fastsketch._kernels.cpus import groups_of
-from fastsketch.data.sources._source import CHUNK_BYTES
+from fastsketch.data.sources._source import CHUNK_BYTES, Source
 
 # Bytes of rows for which a worker is worth its start, of about a second: less, and the job stays in its process, where
 # models have threads of their own.
@@ -17,13 +18,21 @@ BYTES_OF_A_PROCESS = 100 << 20
 CHUNKS = 6
 
 
-def useful(n_parts: int, n_bytes: int, model_bytes: int, *, processes: bool) -> int:
-    """Return the most workers of a job over n_bytes of rows; each holds model_bytes beside the rows it is at."""
-    most = min(n_parts, max(1, n_bytes // BYTES_OF_A_WORKER))
+def workers_of(wanted: int | str, engine: str, parts: Sequence[Source], model_bytes: Callable[[], int]) -> int:
+    """Return the workers that are asked for; for "auto" as many as are of use, 0 for all that a cluster has.
+
+    Each holds model_bytes() beside the rows it is at.
+    """
+    if wanted != "auto":
+        return as_integer(wanted, "workers", 1)
+    if engine == "dask":
+        return 0
+    n_bytes = sum(part.n_bytes or part.size for part in parts)
+    most = min(len(parts), max(1, n_bytes // BYTES_OF_A_WORKER))
     most = most if most == 1 else min(most, pool.get())
     if most == 1:
         return 1
-    need = model_bytes + CHUNKS * CHUNK_BYTES + (BYTES_OF_A_PROCESS if processes else 0)
+    need = model_bytes() + CHUNKS * CHUNK_BYTES + (BYTES_OF_A_PROCESS if engine == "processes" else 0)
     room = free_memory()
     return max(1, most if room is None else min(most, int(0.8 * room) // need))
 

@@ -224,7 +224,7 @@ def test_a_file_that_is_read_only_stays(made, capsys, monkeypatch):
 def test_a_name_without_room_for_its_partial_result(made, capsys, monkeypatch):
     monkeypatch.chdir(made)
     assert main([*COMMANDS["sketch"], "-o", "x" * 246 + ".fsk"]) == 2
-    assert "the name of the output is longer than 240 bytes" in capsys.readouterr().err
+    assert "the name of the output is longer than 220 bytes" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("stream", [">&-", "2>&-", ">&- 2>&-"])

@@ -383,7 +383,7 @@ def test_evaluate_by_time(folder, capsys):
     for name in ("named.csv", "named.parquet"):
         found, models = measured(capsys, name, *flags, "when")
         assert (found["held_out"], models["item"]["ndcg"]) == (third[0]["held_out"], third[1]["item"]["ndcg"])
-    assert "named.csv, line 1: columns: no column is named 'day'" in fails(
+    assert "named.csv, line 1: columns: the table has no column 'day'" in fails(
         capsys, "evaluate", "named.csv", *flags, "day"
     )
     (folder / "bad.csv").write_text(text + "u 1,item 2,1,yesterday\n")

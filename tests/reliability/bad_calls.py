@@ -267,10 +267,8 @@ def _by_call(name, parameter):
         return np.abs(dense())
     if name.endswith(("dask.refine", "SecondPass.of")):
         return {"model": _learned(fs.FrequentDirections), "data": [dense]}.get(parameter)
-    if name.endswith((".encode", ".fit")) and kind == "dask":
-        return {"model": _learned(fs.SketchHash) if name.endswith("encode") else fs.FrequentDirections(4)}.get(
-            parameter, dense() if name.endswith("encode") else [dense]
-        )
+    if name.endswith(".fit") and kind == "dask":
+        return {"model": fs.FrequentDirections(4)}.get(parameter, [dense])
     if name.endswith(".search") and parameter == "queries":
         return dense(3)
     if parameter == "subgradient" and name.endswith("greedy_low_rank_nonsmooth"):

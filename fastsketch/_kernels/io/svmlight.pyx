@@ -1,12 +1,10 @@
-"""Blocks of svmlight text to CSR arrays, and these to those of one matrix."""
+"""Blocks of svmlight text to CSR arrays."""
 from libc.stddef cimport ptrdiff_t
 from libc.math cimport isfinite
-from libc.stdint cimport INT32_MAX, int32_t, int64_t
-from libc.string cimport memcpy
-from cpython.bytearray cimport PyByteArray_AS_STRING
+from libc.stdint cimport int32_t, int64_t
 
 from fastsketch._kernels.level cimport follow
-from fastsketch._kernels.pool cimport fs_pool_run, join
+from fastsketch._kernels.pool cimport join
 
 import numpy as np
 
@@ -89,75 +87,3 @@ cdef list _convert(const char* text, double[::1] values, str field):
             if not isfinite(values[i]):
                 bad.append((place, token, field))
     return bad
-
-
-cdef struct block_arrays:
-    const double *labels
-    const int64_t *indptr
-    const int32_t *indices
-    const double *data
-    ptrdiff_t rows, nnz, first_row, first_value
-
-
-cdef struct matrix_arrays:
-    block_arrays *blocks
-    double *labels
-    int32_t *indptr  # one of these two is NULL
-    int64_t *wide_indptr
-    int32_t *indices
-    double *data
-
-
-cdef void copy_block(void *context, ptrdiff_t k, void *scratch) noexcept nogil:
-    cdef matrix_arrays *to = <matrix_arrays *> context
-    cdef block_arrays *block = to.blocks + k
-    cdef ptrdiff_t i, first = block.first_row + 1
-    if block.rows:
-        memcpy(to.labels + block.first_row, block.labels, block.rows * sizeof(double))
-    if block.nnz:
-        memcpy(to.indices + block.first_value, block.indices, block.nnz * sizeof(int32_t))
-        memcpy(to.data + block.first_value, block.data, block.nnz * sizeof(double))
-    # indptr[1 + first_row:] = block.indptr[1:] + first_value
-    for i in range(block.rows):
-        if to.indptr != NULL:
-            to.indptr[first + i] = <int32_t> (block.indptr[1 + i] + block.first_value)
-        else:
-            to.wide_indptr[first + i] = block.indptr[1 + i] + block.first_value
-
-
-def join_blocks(blocks):
-    """(labels, indptr, indices, data) of all rows of blocks, tuples that begin so; indptr is int32 where that suffices."""
-    cdef Py_ssize_t k, rows = 0, nnz = 0
-    cdef const double[::1] labels_v, data_v
-    cdef const int64_t[::1] indptr_v
-    cdef const int32_t[::1] indices_v
-    cdef matrix_arrays to
-    memory = bytearray(len(blocks) * sizeof(block_arrays))
-    to.blocks = <block_arrays *> PyByteArray_AS_STRING(memory)
-    for k, (labels, indptr, indices, data, *_) in enumerate(blocks):
-        labels_v, indptr_v, indices_v, data_v = labels, indptr, indices, data
-        to.blocks[k].labels = &labels_v[0] if labels_v.shape[0] else NULL
-        to.blocks[k].indptr = &indptr_v[0]
-        to.blocks[k].indices = &indices_v[0] if indices_v.shape[0] else NULL
-        to.blocks[k].data = &data_v[0] if data_v.shape[0] else NULL
-        to.blocks[k].rows, to.blocks[k].nnz = labels_v.shape[0], data_v.shape[0]
-        to.blocks[k].first_row, to.blocks[k].first_value = rows, nnz
-        rows += labels_v.shape[0]
-        nnz += data_v.shape[0]
-    narrow = nnz <= INT32_MAX
-    labels, data, indices = np.empty(rows), np.empty(nnz), np.empty(nnz, np.int32)
-    indptr = np.empty(rows + 1, np.int32 if narrow else np.int64)
-    indptr[0] = 0
-    to.labels, to.data = <double *> address(labels), <double *> address(data)
-    to.indices = <int32_t *> address(indices)
-    to.indptr = <int32_t *> address(indptr) if narrow else NULL
-    to.wide_indptr = NULL if narrow else <int64_t *> address(indptr)
-    k = len(blocks)
-    with nogil:
-        fs_pool_run(k, copy_block, &to, NULL, 0)
-    return labels, indptr, indices, data
-
-
-cdef void *address(array) except *:
-    cdef unsigned char[::1] view = array.view(np.uint8)
-    return &view[0] if view.shape[0] else NULL

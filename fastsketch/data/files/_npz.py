@@ -4,10 +4,9 @@ import struct
 import zipfile
 import zlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastsketch._core.validation import as_rows
 from fastsketch.data.files._input import SourceError, most_unpacked, too_large
@@ -18,20 +17,12 @@ if TYPE_CHECKING:
 
 # No deflate stream shrinks by more: a member that claims more is damaged.
 MOST_GROWTH = 1032
-READ_BYTES = 1 << 20
 
 # Raised by zipfile for damaged bytes (RuntimeError: encrypted), then by scipy for arrays that are no matrix.
 DAMAGE = (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError, struct.error, zlib.error)
 NO_MATRIX = (ValueError, TypeError, OverflowError)
 
 MEMBERS = {"csr": ("data", "indices", "indptr"), "csc": ("data", "indices", "indptr"), "coo": ("data", "row", "col")}
-
-
-class _Member(NamedTuple):
-    """An array in the archive, its header read and its size checked."""
-
-    info: zipfile.ZipInfo
-    header: Header
 
 
 def read_matrix(path: Path, max_unpacked: int | None = None) -> "csr_array[Any]":
@@ -41,9 +32,9 @@ def read_matrix(path: Path, max_unpacked: int | None = None) -> "csr_array[Any]"
     may.
     """
     try:
-        with path.open("rb") as file, zipfile.ZipFile(file) as archive:
+        with path.open("rb") as file, zipfile.ZipFile(file) as archive, np.load(path, allow_pickle=False) as arrays:
             length = path.stat().st_size
-            return _matrix(path, archive, length, max(length, most_unpacked(length, max_unpacked)))
+            return _matrix(path, archive, arrays, length, max(length, most_unpacked(length, max_unpacked)))
     except SourceError:
         raise
     except OSError as error:
@@ -58,50 +49,45 @@ def _damaged(path: Path, error: Exception) -> SourceError:
     return SourceError(f"{path} is no scipy.sparse .npz file, or is damaged ({error or type(error).__name__})")
 
 
-def _matrix(path: Path, archive: zipfile.ZipFile, length: int, most: int) -> "csr_array[Any]":
-    from scipy.sparse import csr_array
+def _matrix(path: Path, archive: zipfile.ZipFile, arrays: Any, length: int, most: int) -> "csr_array[Any]":
+    from scipy import sparse
 
-    form = _text(archive, _member(archive, "format", length))
+    name_of_form = _member(archive, "format", length)
+    if name_of_form.dtype.kind not in "SU" or name_of_form.shape != () or name_of_form.dtype.itemsize > 64:
+        raise ValueError("array 'format' is no name")
+    value = arrays["format"].item()
+    form = value.decode("ascii") if isinstance(value, bytes) else str(value)
     if form not in MEMBERS:
         raise ValueError(f"it holds a matrix in the format {form[:20]!r}: save it as CSR")
     names = ("data", "coords") if form == "coo" and "coords.npy" in archive.NameToInfo else MEMBERS[form]
     members = {name: _member(archive, name, length) for name in ("shape", *names)}
-    n_rows, n_columns = _shape(archive, members.pop("shape"))
-    for name, member in members.items():
+    stated = members.pop("shape")
+    if stated.dtype.kind not in "iu" or stated.shape != (2,):
+        raise ValueError("array 'shape' is not that of a matrix")
+    n_rows, n_columns = shape = tuple(map(int, arrays["shape"]))
+    if min(shape) < 0 or max(shape) >= 1 << 62:
+        raise ValueError(f"the matrix has the shape ({n_rows}, {n_columns})")
+    for name, header in members.items():
         wanted = "fiub" if name == "data" else "iu"
-        if member.header.dtype.kind not in wanted or len(member.header.shape) != (2 if name == "coords" else 1):
-            raise ValueError(f"array {name!r} is {member.header.dtype} with shape {member.header.shape}")
+        if header.dtype.kind not in wanted or len(header.shape) != (2 if name == "coords" else 1):
+            raise ValueError(f"array {name!r} is {header.dtype} with shape {header.shape}")
     if form != "csr" and 8 * n_rows > most:  # they need no bytes in a file of columns or coordinates, but 8 each here
         raise ValueError(f"it claims {n_rows} rows in {length} bytes")
-    if sum(member.info.file_size for member in members.values()) > most:
+    if sum(header.end for header in members.values()) > most:
         raise too_large(path, most)
-    arrays = {name: _read(archive, member, name) for name, member in members.items()}
+    data, *index = (arrays[name] for name in names)
     if form == "coo":
-        return _from_coordinates(arrays, n_rows, n_columns)
-    if form == "csr":
-        return _compressed(arrays, (n_rows, n_columns))
-    if n_rows == 0:  # no matrix of no columns passes the check
-        return as_rows(csr_array((0, n_columns)), name="the matrix")
-    return _compressed(arrays, (n_columns, n_rows)).T.tocsr()
+        row, column = index if len(index) == 2 else index[0]
+        for name, index, limit in (("row", row, n_rows), ("col", column, n_columns)):
+            if index.size and not 0 <= int(index.min()) <= int(index.max()) < limit:
+                raise ValueError(f"array {name!r} has an index outside [0, {limit})")
+        return as_rows(sparse.coo_array((data, (row, column)), shape=shape), name="the matrix")
+    make = sparse.csr_array if form == "csr" else sparse.csc_array
+    return as_rows(make((data, *index), shape=shape), name="the matrix")
 
 
-def _compressed(arrays: dict[str, NDArray[Any]], shape: tuple[int, int]) -> "csr_array[Any]":
-    from scipy.sparse import csr_array
-
-    return as_rows(csr_array((arrays["data"], arrays["indices"], arrays["indptr"]), shape=shape), name="the matrix")
-
-
-def _from_coordinates(arrays: dict[str, NDArray[Any]], n_rows: int, n_columns: int) -> "csr_array[Any]":
-    from scipy.sparse import coo_array
-
-    row, column = arrays["coords"] if "coords" in arrays else (arrays["row"], arrays["col"])
-    for name, index, limit in (("row", row, n_rows), ("col", column, n_columns)):
-        if index.size and not 0 <= int(index.min()) <= int(index.max()) < limit:
-            raise ValueError(f"array {name!r} has an index outside [0, {limit})")
-    return as_rows(coo_array((arrays["data"], (row, column)), shape=(n_rows, n_columns)), name="the matrix")
-
-
-def _member(archive: zipfile.ZipFile, name: str, length: int) -> _Member:
+def _member(archive: zipfile.ZipFile, name: str, length: int) -> Header:
+    """Return the header of an array in an archive of this many bytes, whose size has been held against it."""
     try:
         info = archive.getinfo(f"{name}.npy")
     except KeyError:
@@ -120,37 +106,4 @@ def _member(archive: zipfile.ZipFile, name: str, length: int) -> _Member:
         raise ValueError(f"array {name!r} holds Python objects")
     if header.end != info.file_size:
         raise ValueError(f"array {name!r} has {info.file_size} bytes, its header states {header.end}")
-    return _Member(info, header)
-
-
-def _read(archive: zipfile.ZipFile, member: _Member, name: str) -> NDArray[Any]:
-    header = member.header
-    out = np.empty(header.end - header.offset, np.uint8)
-    with archive.open(member.info) as file:
-        file.read(header.offset)
-        done = 0
-        while done < len(out):
-            part = file.read(min(READ_BYTES, len(out) - done))
-            if not part:
-                raise ValueError(f"array {name!r} is cut short")
-            out[done : done + len(part)] = np.frombuffer(part, np.uint8)
-            done += len(part)
-        file.read(1)  # the checksum is looked at when the end is reached
-    array = out.view(header.dtype).reshape(header.shape, order="F" if header.fortran else "C")
-    return array.astype(header.dtype.newbyteorder("="), copy=False)
-
-
-def _text(archive: zipfile.ZipFile, member: _Member) -> str:
-    if member.header.dtype.kind not in "SU" or member.header.shape != () or member.header.dtype.itemsize > 64:
-        raise ValueError("array 'format' is no name")
-    value = _read(archive, member, "format")[()]
-    return value.decode("ascii") if isinstance(value, bytes) else str(value)
-
-
-def _shape(archive: zipfile.ZipFile, member: _Member) -> tuple[int, int]:
-    if member.header.dtype.kind not in "iu" or member.header.shape != (2,):
-        raise ValueError("array 'shape' is not that of a matrix")
-    n_rows, n_columns = (int(size) for size in _read(archive, member, "shape"))
-    if min(n_rows, n_columns) < 0 or max(n_rows, n_columns) >= 1 << 62:
-        raise ValueError(f"the matrix has the shape ({n_rows}, {n_columns})")
-    return n_rows, n_columns
+    return header

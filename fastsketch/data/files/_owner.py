@@ -1,6 +1,7 @@
 """Whose a file is that lies there only while a process lives: a lock, or a file that is being written."""
 
 import contextlib
+import functools
 import os
 import platform
 import re
@@ -43,7 +44,16 @@ ENDED = "ended"
 
 def this_process() -> Owner:
     """Return the process that asks."""
-    return Owner(os.getpid(), _start(os.getpid()) or "", _place(), platform.node())
+    return _process(os.getpid())
+
+
+@functools.cache
+def _process(pid: int) -> Owner:
+    return Owner(pid, _start(pid) or "", _place(), platform.node())
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_process.cache_clear)
 
 
 def of_mark(text: str) -> Owner | None:

@@ -24,6 +24,8 @@ from fastsketch.data.files._owner import of_mark, this_process
 SPOOL_BYTES = 64 << 20
 # Longer names are shortened in those of temporary files: most systems allow 255 bytes.
 LONGEST_STEM = 180
+# Longer names are refused for an output, beside which lie its lock, claims on that, and its partial result.
+LONGEST_NAME = 220
 # Links that the kernel follows before it speaks of a circle.
 MOST_LINKS = 40
 DESCRIPTORS = re.compile(r"/dev/fd|/proc/(?P<pid>self|\d+)(/task/\d+)?/fd")
@@ -46,7 +48,7 @@ def replacing(path: str | PathLike[str]) -> Generator[BinaryIO]:
                 pour(file, sink)
         return
     sweep(target)
-    mode = _mode(target)
+    mode = stat.S_IMODE(target.stat().st_mode) & 0o777 if target.exists() else None
     temporary = temporary_name(target)
     try:
         with _created(temporary, 0o666 if mode is None else mode) as file:
@@ -84,6 +86,38 @@ def regular_target(path: str | PathLike[str]) -> Path | None:
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, "is a directory", str(path))
     return place if stat.S_ISREG(mode) else None
+
+
+def same_file(path: Path, other: str | PathLike[str]) -> bool:
+    """Return whether two names lead to one file; False where one of them leads to none."""
+    try:
+        return path.samefile(other)
+    except (OSError, ValueError):
+        return False
+
+
+def output_target(name: str | PathLike[str]) -> Path | None:
+    """Return the regular file that the name of an output leads to, None if it is none; ValueError if it cannot be one.
+
+    Asked before any work is done: what cannot be written is an error now.
+    """
+    folder = Path(name).parent
+    if not folder.is_dir():
+        raise ValueError(f"the folder of the output does not exist: {folder}")
+    try:
+        path = regular_target(name)
+    except IsADirectoryError:
+        raise ValueError(f"the output is a directory: {name}") from None
+    if path is not None and not path.parent.is_dir():
+        raise ValueError(f"{name} is a link to {path}, whose folder does not exist")
+    if path is not None and len(os.fsencode(path.name)) > LONGEST_NAME:
+        raise ValueError(f"the name of the output is longer than {LONGEST_NAME} bytes: no room for .partial and .lock")
+    if path is not None and path.exists() and not path.stat().st_mode & 0o222:
+        raise ValueError(f"the output is read-only: {name}")
+    writable = name if path is None else path.parent
+    if not os.access(writable, os.W_OK):
+        raise ValueError(f"the output cannot be written: no permission for {writable}")
+    return path
 
 
 def _followed(path: str | PathLike[str]) -> Path:
@@ -149,14 +183,6 @@ def sweep(target: Path) -> None:
 def _stem(target: Path) -> str:
     name = target.name
     return name if len(os.fsencode(name)) <= LONGEST_STEM else blake2b(os.fsencode(name), digest_size=16).hexdigest()
-
-
-def _mode(target: Path) -> int | None:
-    """Return the permissions of a file that is there."""
-    try:
-        return stat.S_IMODE(target.stat().st_mode) & 0o777
-    except FileNotFoundError:
-        return None
 
 
 def _created(temporary: Path, mode: int) -> BinaryIO:

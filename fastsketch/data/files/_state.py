@@ -96,16 +96,19 @@ def pack(about: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> bytes:
 
 def pack_into(out: BinaryIO, about: dict[str, Any], arrays: Mapping[str, NDArray[Any] | Pieces]) -> None:
     """Write a state file; of arrays in pieces, one piece at a time is in memory."""
-    members = {name: array if isinstance(array, Pieces) else _portable(array) for name, array in arrays.items()}
-    header = {
-        "format": FORMAT,
-        "schema": SCHEMA,
-        **about,
-        "arrays": {
-            name: {"shape": list(a.shape), "dtype": a.dtype.newbyteorder("<").str, "crc32": _checksum(a)}
-            for name, a in members.items()
-        },
+    members = {
+        name: array if isinstance(array, Pieces) else np.asarray(array, array.dtype.newbyteorder("<"), order="C")
+        for name, array in arrays.items()
     }
+    about_arrays = {
+        name: {
+            "shape": list(array.shape),
+            "dtype": array.dtype.newbyteorder("<").str,
+            "crc32": _checksum(array) if isinstance(array, Pieces) else zlib.crc32(array.data),
+        }
+        for name, array in members.items()
+    }
+    header = {"format": FORMAT, "schema": SCHEMA, **about, "arrays": about_arrays}
     text = np.frombuffer(json.dumps(header).encode(), np.uint8)
     archive = zipfile.ZipFile(out, "w", zipfile.ZIP_STORED)
     try:
@@ -123,12 +126,10 @@ def pack_into(out: BinaryIO, about: dict[str, Any], arrays: Mapping[str, NDArray
         raise
 
 
-def _checksum(array: NDArray[Any] | Pieces) -> int:
-    if not isinstance(array, Pieces):
-        return zlib.crc32(array.data)
+def _checksum(array: Pieces) -> int:
     crc = 0
     for piece in array.read():
-        crc = zlib.crc32(_portable(piece).data, crc)
+        crc = zlib.crc32(np.asarray(piece, piece.dtype.newbyteorder("<"), order="C").data, crc)
     return crc
 
 
@@ -136,7 +137,7 @@ def _write_pieces(member: Any, array: Pieces) -> None:
     head = {"descr": array.dtype.newbyteorder("<").str, "fortran_order": False, "shape": array.shape}
     np.lib.format.write_array_header_1_0(member, head)
     for piece in array.read():
-        member.write(_portable(piece).reshape(-1).view(np.uint8).data)
+        member.write(np.asarray(piece, piece.dtype.newbyteorder("<"), order="C").reshape(-1).view(np.uint8).data)
 
 
 def _raise_lack_of_memory(error: BaseException | None) -> None:
@@ -193,11 +194,6 @@ def read_header(source: Source) -> dict[str, Any]:
     """
     with _opened(source) as (archive, size, name):
         return _header(archive, size, name)
-
-
-def _portable(array: NDArray[Any]) -> NDArray[Any]:
-    array = np.asarray(array, order="C")
-    return array.astype(array.dtype.newbyteorder("<"), copy=False)
 
 
 @contextlib.contextmanager

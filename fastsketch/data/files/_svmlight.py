@@ -131,5 +131,10 @@ def load_svmlight(
         raise SourceError(f"{path} has feature {width}, but n_features is {n_features}")
     if not blocks:
         return csr_array((0, n_features)), np.zeros(0)
-    labels, indptr, indices, data = kernel.join_blocks(blocks)
+    starts = np.cumsum([0, *(len(block.data) for block in blocks)])
+    indptr = np.concatenate([[0], *(block.indptr[1:] + start for block, start in zip(blocks, starts, strict=False))])
+    indices, data, labels = (
+        np.concatenate(parts) for parts in zip(*((b.indices, b.data, b.labels) for b in blocks), strict=True)
+    )
+    indptr = indptr.astype(np.int32 if starts[-1] <= np.iinfo(np.int32).max else np.int64)
     return csr_array((data, indices, indptr), shape=(len(labels), n_features)), labels

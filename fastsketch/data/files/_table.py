@@ -157,8 +157,8 @@ class Cells:
         if self._has_header(dialect):
             self._head = self.first.pop(0)[1]
             self.names = [cell.strip() for cell in self._head]
-            for number, cells in self.first:
-                self._check(number, cells)
+            if again := [number for number, cells in self.first if cells == self._head]:
+                raise self.error(again[0], AGAIN)
 
     def _has_header(self, dialect: Dialect) -> bool:
         if dialect.header is not None:
@@ -182,14 +182,13 @@ class Cells:
         return told
 
     def __iter__(self) -> Iterator[Row]:
-        yield from self.first
-        for number, cells in self._rest:
-            self._check(number, cells)
-            yield number, cells
+        return chain(self.first, self._checked())
 
-    def _check(self, number: int, cells: list[str]) -> None:
-        if cells == self._head:
-            raise self.error(number, AGAIN)
+    def _checked(self) -> Iterator[Row]:
+        for number, cells in self._rest:
+            if cells == self._head:
+                raise self.error(number, AGAIN)
+            yield number, cells
 
     def error(self, number: int, why: object) -> SourceError:
         """Return the error for a row; below 0 it is the names of columns that are no row of text."""
@@ -217,32 +216,39 @@ def text_cells(
     quotes. Lines that are blank are skipped. `options` are those of ``Cells``; rows of `numbers` end before one that
     is no such row, unless it is the first: whoever parses them says what is wrong with it.
     """
-    lines = _lines(file, block_bytes, longest)
-    first = list(islice(lines, DECIDING_LINES))
-    separator = separator_of(str(file.path), first, dialect)
-    rows = _split(file, chain(first, lines), separator, strict=not options.get("numbers"))
+    blocks, first = _lines(file, block_bytes, longest), list[tuple[int, str]]()
+    while len(first) < DECIDING_LINES and (block := next(blocks, None)) is not None:
+        first += block
+    separator = separator_of(str(file.path), first[:DECIDING_LINES], dialect)
+    rows = chain.from_iterable(_split(file, chain([first], blocks), separator, strict=not options.get("numbers")))
     cells = Cells(str(file.path), rows, dialect, position=lambda: file.place, **options)
     cells.separator = separator
     return cells
 
 
-def _split(file: InputFile, lines: Iterator[tuple[int, str]], separator: str, *, strict: bool) -> Iterator[Row]:
-    width = 0
-    for count, (number, line) in enumerate(lines):
-        try:
-            cells = cells_of(line, separator)
-            width = width or len(cells)
-            if len(cells) != width:
-                raise ValueError(f"there are {len(cells)} columns, in the first line {width}")
-        except ValueError as error:
-            if count and not strict:
+def _split(
+    file: InputFile, blocks: Iterable[list[tuple[int, str]]], separator: str, *, strict: bool
+) -> Iterator[list[Row]]:
+    """Yield the rows of each block, up to one that has other columns: an error, or, unless `strict`, the end."""
+    width, plain = 0, separator != " "
+    for block in blocks:
+        rows: list[Row] = []
+        for number, line in block:
+            try:
+                cells = line.split(separator) if plain and '"' not in line else cells_of(line, separator)
+                if len(cells) != (width := width or len(cells)):
+                    raise ValueError(f"there are {len(cells)} columns, in the first line {width}")
+            except ValueError as error:
+                yield rows
+                if strict or not width:
+                    raise SourceError(f"{file.path}, line {number}: {error}") from None
                 return
-            raise SourceError(f"{file.path}, line {number}: {error}") from None
-        yield number, cells
+            rows.append((number, cells))
+        yield rows
 
 
-def _lines(file: InputFile, block_bytes: int, longest: int) -> Iterator[tuple[int, str]]:
-    """Yield the lines that are not blank, without their ends, and their numbers from 1."""
+def _lines(file: InputFile, block_bytes: int, longest: int) -> Iterator[list[tuple[int, str]]]:
+    """Yield the lines of each block that are not blank, without their ends, and their numbers from 1."""
     number, start = 0, b""
     for piece in whole_lines(file, block_bytes, longest):
         start = start or bytes(piece[:4])
@@ -255,14 +261,13 @@ def _lines(file: InputFile, block_bytes: int, longest: int) -> Iterator[tuple[in
             place = number + 1 + block.count(b"\n", 0, error.start)
             why = f"holds the byte 0x{block[error.start]:02x}, which is no UTF-8"
             raise _no_text(file.path, place, why, start) from None
-        for line in text[:-1].split("\n"):
-            number += 1
-            if "\r" in line:
-                line = line.rstrip("\r")
-                if "\r" in line:
-                    raise SourceError(f"{file.path}, line {number}: {RETURN}")
-            if line and not line.isspace():
-                yield number, line
+        lines = list(enumerate(text[:-1].split("\n"), number + 1))
+        number += len(lines)
+        if "\r" in text:
+            lines = [(place, line.rstrip("\r")) for place, line in lines]
+            if odd := [place for place, line in lines if "\r" in line]:
+                raise SourceError(f"{file.path}, line {odd[0]}: {RETURN}")
+        yield [(place, line) for place, line in lines if line and not line.isspace()]
 
 
 def _no_text(path: Path, line: int, why: str, start: bytes) -> SourceError:
@@ -436,8 +441,9 @@ def say_ids(of: str, columns: Mapping[str, Sequence[str]], otherwise: str) -> No
 
 
 def _may_be_ids(cells: Sequence[str]) -> bool:
-    zeros = any(cell[:1] == "0" and len(cell) > 1 for cell in cells)
-    return all(map(str.isdecimal, cells)) and (zeros or len(set(cells)) == len(cells))
+    if not all(map(str.isdecimal, cells)):
+        return False
+    return len(set(cells)) == len(cells) or any(cell[0] == "0" and len(cell) > 1 for cell in cells)
 
 
 def listed(cells: Sequence[str]) -> str:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from fastsketch.data.files._input import InputFile, SourceError
 from fastsketch.data.files._table import DATE, MISSING, NUMBER, Cells, Dialect, as_number, kind_of, text_cells
 from fastsketch.data.names._cells import open_cells
+from fastsketch.data.sources._names import positions_of
 
 # Numbers that all lie between are seconds since some day in 1973, or nanoseconds: nobody rates like this.
 OLDEST_TIME, LATEST_TIME = 1e8, 1e19
@@ -91,8 +92,9 @@ def events_of(
         raise SourceError(f"{cells.name} holds no {cells.unit}s")
     names: Sequence[Any] = range(cells.width) if cells.names is None else cells.names
     try:
-        places = list(range(min(3, cells.width))) if columns is None else places_of(columns, names)
-        at = None if time is None else places_of([time], names)[0]
+        places = list(range(min(3, cells.width)))
+        places = places if columns is None else positions_of(columns, names, cells.width, "the table")
+        at = None if time is None else positions_of([time], names, cells.width, "the table")[0]
     except ValueError as error:
         raise cells.error(cells.begins, error) from None
     value = places[2] if len(places) > 2 and places[2] != at and values is not False else None
@@ -102,27 +104,6 @@ def events_of(
         value = None
     hint = "--columns names others, columns=" if values else "--columns of two (columns=) leaves the column out"
     return _read(cells, places[0], places[1], value, at, hint)
-
-
-def places_of(columns: ColumnNames, names: Sequence[Any]) -> list[int]:
-    """Return the numbers of columns that are given by name or number; ValueError for one that is not there."""
-    places: list[int] = []
-    for column in columns:
-        if isinstance(column, bool) or not isinstance(column, str | int):
-            raise TypeError(f"columns must hold names or numbers of columns, got {column!r}")
-        if isinstance(column, int) and column not in names:
-            if not 0 <= column < len(names):
-                raise ValueError(f"columns: there is no column {column}, they are numbered from 0 to {len(names) - 1}")
-            places.append(column)
-        elif names.count(column) != 1:
-            many = "no column is" if column not in names else "several columns are"
-            listed = ", ".join(map(repr, names[:20])) + (", ..." if len(names) > 20 else "")
-            raise ValueError(f"columns: {many} named {column!r}; there are {listed}")
-        else:
-            places.append(names.index(column))
-    if len(set(places)) < len(places):
-        raise ValueError(f"columns must be different ones, got {columns!r}")
-    return places
 
 
 def _times_in(cells: Cells, column: int) -> str | None:

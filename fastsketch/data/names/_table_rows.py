@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from math import isfinite
@@ -65,13 +65,13 @@ class TableRows:
     ----------
     path : str, path or data frame
         "-" is standard input, which can be read once.
-    label : str, optional
-        The column of labels; without it there are none.
-    categorical, numeric, ignore : sequences of str
+    label : str or int, optional
+        The column of labels, by name or number from 0; without it there are none.
+    categorical, numeric, ignore : sequences of str or int
         Columns that are so whatever they hold, and columns that are not read.
     header : bool, optional
-        Whether the first line has the names of the columns; by default it has where one of them is given above, and
-        else where a word in it stands above numbers or dates: where nothing tells, that is an error. A column without a
+        Whether the first line has the names of the columns; by default it has where a name is given above, and else
+        where a word in it stands above numbers or dates: where nothing tells, that is an error. A column without a
         name, and all columns without a header, are called by their numbers: "1", "2", ...
     separator : str, optional
         What divides columns of text: by default tabs, semicolons or commas, as the first lines have them.
@@ -122,10 +122,10 @@ class TableRows:
         self,
         path: str | PathLike[str] | Any,
         *,
-        label: str | None = None,
-        categorical: Iterable[str] = (),
-        numeric: Iterable[str] = (),
-        ignore: Iterable[str] = (),
+        label: str | int | None = None,
+        categorical: Iterable[str | int] = (),
+        numeric: Iterable[str | int] = (),
+        ignore: Iterable[str | int] = (),
         header: bool | None = None,
         separator: str | None = None,
         decimal: str = ".",
@@ -135,11 +135,10 @@ class TableRows:
         self.path: Any = Path(cast("str", path)) if isinstance(path, str | PathLike) else path
         self._dialect, self._said = as_dialect(header, separator, decimal), header is not None
         self._refuses = as_choice(missing, "missing", ("feature", "refuse")) == "refuse"
-        if label is not None and not isinstance(label, str):
-            raise TypeError(f"label must be the name of a column, got {label!r}")
-        given = {"categorical": _names(categorical, "categorical"), "numeric": _names(numeric, "numeric")}
-        given["ignore"] = _names(ignore, "ignore")
-        if header is None and (label is not None or any(given.values()) or schema is not None):
+        asked = {"categorical": categorical, "numeric": numeric, "ignore": ignore}
+        columns = {argument: _columns(some, argument) for argument, some in asked.items()}
+        named = any(isinstance(column, str) for some in (*columns.values(), [label]) for column in some)
+        if header is None and (named or schema is not None):
             self._dialect = self._dialect._replace(header=True)
         if isinstance(self.path, Path) and self.path.exists() and not (self.path.is_file() or self.path.is_dir()):
             raise SourceError(f"{path} is no regular file: rows may be read twice; save them to a file first")
@@ -148,12 +147,17 @@ class TableRows:
             self.name, self.size, self.header = cells.name, cells.size, cells.names is not None
             self._names = self._names_in(cells)
             self._dialect = self._dialect._replace(header=self.header)
+            label = None if label is None else self._name_of(_columns([label], "label")[0])
             if schema is None:
+                given = {argument: list(map(self._name_of, some)) for argument, some in columns.items()}
                 kinds = self._decide(cells, label, given)
                 label_kind = kinds.pop(label) if label is not None else None
+            elif refused := [argument for argument, some in columns.items() if some]:
+                raise ValueError(f"{refused[0]} does not go with schema, which says what each column is")
             else:
-                _must_be_empty(given)
-                kinds, label_kind = _of_schema(schema, label)
+                known = schema["label"] if isinstance(schema, Mapping) and "label" in schema else None
+                stated = {**schema, "label": self._name_of(known)} if isinstance(known, int) else schema
+                kinds, label_kind = _of_schema(stated, label)
             if self._is_input():
                 self._once = cells
         self._columns = [_Column(name, self._place(name), kind == NUMERIC) for name, kind in kinds.items()]
@@ -183,8 +187,7 @@ class TableRows:
         with self._reading() as cells:
             rest = islice(cells, start_row, None)
             while held := list(islice(rest, ROWS_AT_A_TIME)):
-                rows = self._at_once(held) or self._one_by_one(held, cells)
-                yield rows, self._labels(held, cells), cells.position()
+                yield *(self._at_once(held) or self._one_by_one(held, cells)), cells.position()
 
     @contextmanager
     def _reading(self) -> Generator[Cells]:
@@ -210,54 +213,35 @@ class TableRows:
         with open_cells(self.path, self._dialect) as cells:  # another reading of it may be on its way
             return next((number for number, _ in islice(cells, row, None)), None) if cells.unit == "line" else None
 
-    def _at_once(self, lines: list[Row]) -> list[Named] | None:
-        """Return the rows column by column; None if a number is missing, or a cell is to be refused."""
-        if self._dialect.decimal != ".":
+    def _at_once(self, lines: list[Row]) -> tuple[list[Named], NDArray[Any] | None] | None:
+        """Return (rows, labels), column by column; None if a number is missing, or a cell is to be refused."""
+        cells = list(zip(*[fields for _, fields in lines], strict=True))
+        columns = [
+            _as_column(cells[place], self._dialect.decimal if numeric else "") for _, place, numeric in self._columns
+        ]
+        label = self._label
+        labels = (
+            None if label is None else _as_column(cells[label.place], self._dialect.decimal if label.numeric else "")
+        )
+        refused = None in columns or (self._refuses and any("" in column for column in columns if column))
+        if refused or (label is not None and (labels is None or "" in labels)):
             return None
-        cells = list(zip(*(fields for _, fields in lines), strict=True))
-        columns: list[list[float] | list[str]] = []
-        for _, place, numeric in self._columns:
-            if numeric:
-                # of these characters float() reads what as_number does, and no word
-                if not _OF_NUMBERS("\n".join(cells[place])):
-                    return None
-                try:
-                    numbers = list(map(float, cells[place]))
-                except ValueError:
-                    return None
-                if not all(map(isfinite, numbers)):
-                    return None
-                columns.append(numbers)
-            else:
-                words = [text.strip() for text in cells[place]]
-                if self._refuses and "" in words:
-                    return None
-                columns.append(words)
         names = [column.name for column in self._columns]
-        return [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+        rows = [dict(zip(names, values, strict=True)) for values in zip(*cast("Any", columns), strict=True)]
+        return rows, None if labels is None else np.array(labels)
 
-    def _one_by_one(self, lines: list[Row], of: Cells) -> list[Named]:
-        """Return the rows line by line, so that the first one that is refused is named."""
+    def _one_by_one(self, lines: list[Row], of: Cells) -> tuple[list[Named], NDArray[Any] | None]:
+        """Return (rows, labels), line by line, so that the first one that is refused is named."""
         rows: list[Named] = []
+        labels: list[float | str] = []
         for number, fields in lines:
             try:
                 rows.append(self._row(fields))
                 if self._label is not None:
-                    _label(self._label, fields[self._label.place], of.decimal)
+                    labels.append(_label(self._label, fields[self._label.place], of.decimal))
             except ValueError as error:
                 raise of.error(number, error) from None
-        return rows
-
-    def _labels(self, lines: list[Row], of: Cells) -> NDArray[Any] | None:
-        if self._label is None:
-            return None
-        labels: list[float | str] = []
-        for number, fields in lines:
-            try:
-                labels.append(_label(self._label, fields[self._label.place], of.decimal))
-            except ValueError as error:
-                raise of.error(number, error) from None
-        return np.array(labels, np.float64 if self._label.numeric else np.str_)
+        return rows, None if self._label is None else np.array(labels)
 
     def _row(self, fields: list[str]) -> Named:
         row: Named = {}
@@ -283,6 +267,16 @@ class TableRows:
         return isinstance(self.path, Path) and str(self.path) == "-"
 
     # -- columns ---------------------------------------------------------------------------------------------------
+    def _name_of(self, column: str | int) -> str:
+        """Return the name of a column that is given by its name, or by its number from 0."""
+        if isinstance(column, str):
+            return column
+        if column >= len(self._names) and str(column) in self._names:
+            return str(column)  # a year
+        if not 0 <= column < len(self._names):
+            raise SourceError(f"{self.name} has {len(self._names)} columns, numbered from 0: {column} is none of them")
+        return self._names[column]
+
     def _place(self, name: str) -> int:
         if name not in self._names:
             divided = "" if len(self._names) > 1 else f" ({UNDIVIDED})"
@@ -328,8 +322,12 @@ class TableRows:
             if name in given[kind]:
                 return kind
         place = self._names.index(name)
-        kinds = [kind_of(fields[place], cells.decimal) for _, fields in cells.first]
-        counts = Counter(kind for kind in kinds if kind is not None)
+        column = [fields[place] for _, fields in cells.first]
+        kinds = (
+            [kind_of(cell, cells.decimal) for cell in column] if _as_column(column, cells.decimal) is None else [NUMBER]
+        )
+        counts = Counter(kinds)
+        del counts[None]
         words = counts.total() - counts[NUMBER]
         figures = counts[WORD] <= MISTAKES * counts.total() < words  # some numbers are written in another way
         for kind, count in counts.items():
@@ -353,28 +351,34 @@ class TableRows:
             LOGGER.info("%s: column %r holds words beside numbers, and is read as words", self.name, name)
         if words or not counts[NUMBER]:
             return CATEGORICAL
-        column = {name: [fields[place] for _, fields in cells.first]}
-        say_ids(self.name, column, f"--ignore {name}, ignore={[name]!r}, leaves it out")
+        say_ids(self.name, {name: column}, f"--ignore {name}, ignore={[name]!r}, leaves it out")
         return NUMERIC
 
 
-def _names(names: Iterable[str], argument: str) -> list[str]:
-    if isinstance(names, str):
-        raise TypeError(f"{argument} must be a sequence of names, got {names!r}: [{names!r}] is one")
-    try:
-        listed = list(names)
-    except TypeError:
-        raise TypeError(f"{argument} must be a sequence of names, got {names!r}") from None
-    for name in listed:
-        if not isinstance(name, str):
-            raise TypeError(f"{argument} must hold names of columns, got {name!r}")
+def _columns(columns: Iterable[str | int], argument: str) -> list[str | int]:
+    """Return columns as a list; TypeError unless they are names or numbers."""
+    if isinstance(columns, str) or not isinstance(columns, Iterable):
+        hint = f": [{columns!r}] is one" if isinstance(columns, str) else ""
+        raise TypeError(f"{argument} must be a sequence of names, got {columns!r}{hint}")
+    listed = list(columns)
+    for column in listed:
+        if not isinstance(column, str | int) or isinstance(column, bool):
+            raise TypeError(f"{argument} must be columns by name, or number from 0, got {column!r}")
     return listed
 
 
-def _must_be_empty(given: dict[str, list[str]]) -> None:
-    for argument, names in given.items():
-        if names:
-            raise ValueError(f"{argument} does not go with schema, which says what each column is")
+def _as_column(cells: Sequence[str], decimal: str) -> list[float] | list[str] | None:
+    """Return cells as numbers, None if one has to be looked at by itself; as words where there is no decimal point."""
+    if not decimal:
+        return [text.strip() for text in cells]
+    # of these characters float() reads what as_number does, and no word
+    if decimal != "." or not _OF_NUMBERS("\n".join(cells)):
+        return None
+    try:
+        numbers = list(map(float, cells))
+    except ValueError:
+        return None
+    return numbers if all(map(isfinite, numbers)) else None
 
 
 def _of_schema(schema: Mapping[str, Any], label: str | None) -> tuple[dict[str, str], str | None]:

@@ -14,9 +14,10 @@ from fastsketch._core.validation import is_sparse
 from fastsketch.data.files._input import SourceError
 from fastsketch.data.files._table import Dialect
 from fastsketch.data.names._cells import ARROW, PARQUET, column_of, names_of
-from fastsketch.data.names._events import ColumnNames, places_of, read_events
+from fastsketch.data.names._events import ColumnNames, read_events
 from fastsketch.data.sources._foreign import needs
 from fastsketch.data.sources._formats import refuse_lazy
+from fastsketch.data.sources._names import positions_of
 from fastsketch.data.sources._table_columns import index_columns
 
 # How the names of columns of ids may begin, in a data frame that is refused where a matrix is wanted.
@@ -41,13 +42,10 @@ def is_frame(table: Any) -> bool:
     if isinstance(table, np.ndarray | Mapping) or is_sparse(table) or getattr(table, "ndim", 2) != 2:
         return False
     refuse_lazy(table)
-    named = hasattr(table, "columns") or hasattr(table, "column_names")
-    return (named and hasattr(table, "__getitem__")) or (hasattr(table, "__arrow_c_stream__") and not _is_column(table))
-
-
-def _is_column(table: Any) -> bool:
-    """Return whether an object is a column of polars or pyarrow, which have no ndim."""
-    return hasattr(table, "to_numpy") and not hasattr(table, "columns")
+    if hasattr(table, "columns") or hasattr(table, "column_names"):
+        return hasattr(table, "__getitem__") or hasattr(table, "__arrow_c_stream__")
+    # columns of polars and pyarrow, which have no ndim, offer a stream too
+    return hasattr(table, "__arrow_c_stream__") and not hasattr(table, "to_numpy")
 
 
 def looks_like_triples(frame: Any) -> bool:
@@ -78,7 +76,7 @@ def _places(columns: ColumnNames | None, names: Sequence[Any], metadata: dict[by
     """Return the numbers of the columns that are asked for: by default all but the index of a pandas table."""
     if columns is not None:
         _check_columns(columns)
-        return places_of(columns, names)
+        return positions_of(columns, names, len(names), "the table")
     index = index_columns(metadata, list(map(str, names)))
     places = [place for place, name in enumerate(names) if str(name) not in index]
     if len(places) not in (2, 3):
@@ -89,6 +87,8 @@ def _places(columns: ColumnNames | None, names: Sequence[Any], metadata: dict[by
 def _check_columns(columns: Any) -> None:
     if isinstance(columns, str) or not isinstance(columns, Sequence) or len(cast("Any", columns)) not in (2, 3):
         raise ValueError(f"columns must name those of users, items and, if there are any, values, got {columns!r}")
+    if odd := [one for one in columns if isinstance(one, bool) or not isinstance(one, str | int)]:
+        raise TypeError(f"columns must hold names or numbers of columns, got {odd[0]!r}")
 
 
 def _filled(columns: list[Any]) -> list[Any]:

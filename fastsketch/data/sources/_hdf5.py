@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch.data.files._input import SourceError
+from fastsketch.data.files._replacing import same_file
 from fastsketch.data.sources._ahead import Spaces
 from fastsketch.data.sources._file_sources import FileSource
 from fastsketch.data.sources._foreign import damaged, needs
@@ -125,7 +126,7 @@ def check_own(item: Any, path: Path) -> None:
     for one in item.virtual_sources() if item.is_virtual else ():
         if "%" in one.file_name:  # it stands for numbers: of as many files as there are
             raise SourceError(f"{path}, {item.name} has rows of files called {one.file_name!r}: open each of them")
-        if one.file_name != "." and not _is(path, path.parent / one.file_name):
+        if one.file_name != "." and not same_file(path, path.parent / one.file_name):
             raise SourceError(
                 f"{path}, {item.name} has rows of another file: open {one.file_name}, key={one.dset_name!r}"
             )
@@ -135,13 +136,6 @@ def check_own(item: Any, path: Path) -> None:
                 f"{path}, {item.name} has rows of {one.dset_name!r}, which must be a data set that has them itself"
             )
         check_own(source, path)
-
-
-def _is(path: Path, other: Path) -> bool:
-    try:
-        return path.samefile(other)
-    except (OSError, ValueError):
-        return False
 
 
 class HdfSource(InChunks, FileSource):

@@ -90,17 +90,14 @@ class IpcSource(ColumnSource, FileSource):
                     batch = reader.get_batch(k)
                     if batch.num_rows != n:
                         raise SourceError(f"{self.name} has changed since it was opened")
-                    if step < n and any(buffer is not None and buffer.parent is None for buffer in _buffers(batch)):
+                    buffers = [buffer for column in batch.columns for buffer in column.buffers() if buffer is not None]
+                    if step < n and any(buffer.parent is None for buffer in buffers):
                         step = n  # it was compressed, and is in memory as a whole
                     yield OfBatch(believed(batch.slice(start, step)), chosen)
-                    del batch
+                    del batch, buffers
                 start += step
 
     def _values(self, group: int) -> Iterator[NDArray[Any]]:
         with self._opened([self._chosen.beside]) as reader:
             for batch in self._batches(reader, group):
                 yield values_of(batch.column(0))
-
-
-def _buffers(batch: Any) -> list[Any]:
-    return [buffer for column in batch.columns for buffer in column.buffers()]

@@ -30,26 +30,19 @@ def joined(sources: Sequence[Source]) -> Source:
 
 
 def _of_one_width(sources: list[Source]) -> list[Source]:
-    """Return svmlight text is as wide as the widest of all; other sources have the width that they have."""
-    widths = {source.n_features for source in sources}
-    if len(widths) == 1:
-        return sources
-    width = max(widths)
-    fixed = [source for source in sources if not isinstance(source, SvmlightSource)]
-    other = next((source for source in fixed if source.n_features != fixed[0].n_features), None)
-    if other is not None:
-        common_names(fixed)  # which names the column
-        raise SourceError(
-            f"the inputs differ in their number of columns: {fixed[0].name} has {fixed[0].n_features}, {other.name} "
-            f"has {other.n_features}"
-        )
-    if fixed and fixed[0].n_features != width:
-        wide = next(source for source in sources if source.n_features == width)
-        raise SourceError(
-            f"the inputs differ in their number of columns: {fixed[0].name} has {fixed[0].n_features}, {wide.name} has "
-            f"{width}"
-        )
-    return [source.varied(n_features=width) if isinstance(source, SvmlightSource) else source for source in sources]
+    """Return the sources, svmlight text as wide as the widest of all; SourceError if others differ in their width."""
+    first = next((source for source in sources if not isinstance(source, SvmlightSource)), sources[0])
+    for other in sources:
+        is_text = isinstance(other, SvmlightSource)
+        may_grow = is_text and (isinstance(first, SvmlightSource) or other.n_features < first.n_features)
+        if other.n_features != first.n_features and not may_grow:
+            common_names(sources)  # which names the column
+            raise SourceError(
+                f"the inputs differ in their number of columns: {first.name} has {first.n_features}, {other.name} has "
+                f"{other.n_features}"
+            )
+    width = max(source.n_features for source in sources)
+    return [source if source.n_features == width else source.varied(n_features=width) for source in sources]
 
 
 class Joined(Source):

@@ -1,6 +1,7 @@
 """Names of columns: the same in all sources that go together, and those that are asked for."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from fastsketch.data.files._input import SourceError
 from fastsketch.data.sources._source import Source
@@ -35,7 +36,7 @@ def positions(source: Source, columns: Sequence[str | int], argument: str = "col
 
 
 def positions_of(
-    columns: Sequence[str | int], names: Sequence[str] | None, n: int, of: str, argument: str = "columns"
+    columns: Sequence[str | int], names: Sequence[Any] | None, n: int, of: str, argument: str = "columns"
 ) -> list[int]:
     """Return positions of columns that are given by name or position, among n of these names (None: they have none).
 
@@ -45,7 +46,7 @@ def positions_of(
     for column in columns:
         if not isinstance(column, str) and column >= n and str(column) in place:
             column = str(column)  # a year
-        if not isinstance(column, str):
+        if not isinstance(column, str) and column not in place:  # a data frame may call its columns by numbers
             if not -n <= column < n:
                 raise ValueError(f"{argument}: {of} has {n} columns, got position {column}")
             out.append(column % n)

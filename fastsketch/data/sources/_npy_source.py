@@ -18,6 +18,7 @@ from fastsketch.data.sources._arrays import ArraySource
 from fastsketch.data.sources._file_sources import FileSource, reading
 from fastsketch.data.sources._formats import Options
 from fastsketch.data.sources._source import Source
+from fastsketch.data.sources._stored import check_matrix, check_numbers
 
 
 def read_npy_header(path: Path) -> Header:
@@ -31,8 +32,7 @@ def read_npy_header(path: Path) -> Header:
         except ValueError as error:
             raise SourceError(f"{path} is no .npy file ({error})") from error
         length = path.stat().st_size
-    if header.dtype.kind not in "fiub":
-        raise SourceError(f"{path} must hold real numbers, got dtype {header.dtype}")
+    check_numbers(header.dtype, str(path))
     if length < header.end:
         raise SourceError(f"{path} is cut short: {length} bytes of {header.end}")
     if length > header.end:
@@ -44,8 +44,7 @@ def open_npy(path: Path, options: Options) -> Source:
     """Return the matrix in an .npy file."""
     with reading(path):
         header = read_npy_header(path)
-    if len(header.shape) != 2 or header.shape[1] == 0:
-        raise SourceError(f"{path} must hold a matrix with at least one column, got shape {header.shape}")
+    check_matrix(header.shape, header.dtype, str(path))
     return StoredMatrix(path, header)
 
 

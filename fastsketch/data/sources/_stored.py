@@ -15,11 +15,15 @@ from fastsketch.data.sources._source import RowSource, Source, rows_of_chunk, ro
 HELD_BYTES = 112 << 20
 
 
+def check_numbers(dtype: Any, name: str) -> None:
+    """Raise SourceError unless a dtype is that of real numbers."""
+    if getattr(dtype, "kind", "O") not in "fiub":
+        raise SourceError(f"{name} must hold real numbers, got dtype {dtype}")
+
+
 def check_matrix(shape: tuple[int, ...], dtype: Any, name: str) -> np.dtype[Any]:
     """Return the dtype of the rows of a dataset; SourceError if it is no matrix of real numbers."""
-    kind = getattr(dtype, "kind", "O")
-    if kind not in "fiub":
-        raise SourceError(f"{name} must hold real numbers, got dtype {dtype}")
+    check_numbers(dtype, name)
     if len(shape) != 2 or shape[1] == 0:
         raise SourceError(f"{name} must be a matrix with at least one column, got shape {tuple(shape)}")
     return np.dtype(dtype).newbyteorder("=")

@@ -19,6 +19,7 @@ from fastsketch.data.sources._formats import TEXT, Options, function
 from fastsketch.data.sources._names import positions
 from fastsketch.data.sources._paths import STANDARD_INPUT
 from fastsketch.data.sources._source import RowSource, Source
+from fastsketch.data.sources._stored import check_matrix
 
 # Enough of the start of a stream or a text to see what it is: a header of .npy, lines of text.
 HEAD_BYTES = 64 << 10
@@ -144,10 +145,7 @@ class StreamedMatrix(RowSource):
             header = read_header(stream)
         except ValueError as error:
             raise SourceError(f"{self.name} is no .npy file ({error})") from error
-        if header.dtype.kind not in "fiub":
-            raise SourceError(f"{self.name} must hold real numbers, got dtype {header.dtype}")
-        if len(header.shape) != 2 or header.shape[1] == 0:
-            raise SourceError(f"{self.name} must hold a matrix with at least one column, got shape {header.shape}")
+        check_matrix(header.shape, header.dtype, self.name)
         self.size, self.n_features = header.shape
         self.n_rows, self.dtype = self.size, header.dtype
         if header.fortran and min(header.shape) > 1:

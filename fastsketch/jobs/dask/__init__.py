@@ -3,6 +3,6 @@
 The result does not depend on how many workers there are; its bits are the same where they are machines of one kind.
 """
 
-from fastsketch.jobs.dask._jobs import encode, fit, refine
+from fastsketch.jobs.dask._jobs import fit, refine
 
-__all__ = ["encode", "fit", "refine"]
+__all__ = ["fit", "refine"]

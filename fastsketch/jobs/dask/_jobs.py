@@ -9,7 +9,6 @@ from numbers import Real
 from typing import Any, TypeVar, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastsketch._core.threads import thread_limit
 from fastsketch._core.validation import as_integer, is_sparse
@@ -22,10 +21,6 @@ from fastsketch.jobs._run import run
 from fastsketch.jobs._tree import Tree, climbed
 from fastsketch.jobs.dask._engine import computed
 from fastsketch.lowrank import LowRankModel
-from fastsketch.neighbours.codes._encoder import Encoder
-from fastsketch.neighbours.codes._packed_codes import code_width
-from fastsketch.neighbours.hashing._hasher import Hasher
-from fastsketch.neighbours.quantizing import SketchQuantizer
 from fastsketch.sketching import FrequentDirections, SecondPass
 
 Any_model = TypeVar("Any_model", bound=Model)
@@ -45,16 +40,6 @@ def _join(nodes: Sequence[JobNode]) -> JobNode:
         return join(nodes)
 
 
-def _encode(rows: Any, model: Hasher | Encoder) -> NDArray[np.uint8]:
-    with thread_limit(1):
-        return model.encode(rows)
-
-
-def _whole_rows(data: Any) -> Any:
-    """Return a dask array with all columns in one chunk."""
-    return data.rechunk({1: -1})
-
-
 def _partitions(data: Any) -> tuple[list[Any], list[int] | None, int | None]:
     """Return (delayed partitions, their lengths, number of columns), None for what is not known before they load."""
     from dask import array
@@ -65,7 +50,7 @@ def _partitions(data: Any) -> tuple[list[Any], list[int] | None, int | None]:
             raise ValueError(f"data must be two-dimensional, got {data.ndim} dimensions")
         if data.shape[1] == 0 or np.isnan(data.shape[1]):
             raise ValueError(f"data must have a known number of columns, at least one, got {data.shape[1]}")
-        whole: Any = _whole_rows(data)
+        whole: Any = data.rechunk({1: -1})
         lengths = whole.chunks[0]
         known = None if any(np.isnan(length) for length in lengths) else [int(length) for length in lengths]
         return list(whole.to_delayed().ravel()), known, int(whole.shape[1])
@@ -250,48 +235,3 @@ def refine(model: FrequentDirections, data: Any, *, fan_in: int = 4, scheduler: 
         return model.copy()
     empty = [delayed(again)] * len(parts)
     return again.merge(_learned(empty, parts, fan_in, scheduler, complete=False)).finish()
-
-
-def encode(model: Hasher | SketchQuantizer | Encoder, data: Any) -> Any:
-    """Encode rows by a hash or a quantizer that has learned.
-
-    Parameters
-    ----------
-    model : fs.SketchQuantizer, fs.SketchHash or another hash, or the encoder of one
-        Hashes give bits alone: ``model.encoder(factors=True)`` gives factors too.
-    data : dask.array.Array (n, d), or array_like or scipy.sparse
-
-    Returns
-    -------
-    dask.array.Array or ndarray, uint8 (n, width)
-        Lazy for a dask array.
-
-    Raises
-    ------
-    TypeError, ValueError
-        If the model is none of these or has seen no rows, or the rows are no matrix of its width.
-
-    Examples
-    --------
-    >>> import dask.array as da, fastsketch as fs
-    >>> import fastsketch.jobs.dask
-    >>> rows = da.random.default_rng(0).standard_normal((4000, 50), chunks=(1000, 50))
-    >>> model = fastsketch.jobs.dask.fit(fs.SketchHash(16), rows)
-    >>> codes = fastsketch.jobs.dask.encode(model, rows)  # nothing is computed yet
-    >>> codes.shape, codes.dtype
-    ((4000, 2), dtype('uint8'))
-    """
-    from dask import array
-
-    if not isinstance(model, Hasher | SketchQuantizer | Encoder):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f"model must be a hash, a quantizer or the encoder of one, got {type(model).__name__}")
-    if not isinstance(model, Encoder) and not model.n_rows:
-        raise ValueError("the model has seen no rows: call fit first")
-    if isinstance(model, SketchQuantizer):
-        model = model.encoder()  # learned once, not in every task
-    if not isinstance(data, array.Array):
-        return model.encode(data)
-    whole = _whole_rows(data)
-    width = model.width if isinstance(model, Encoder) else code_width(model.n_bits)
-    chunks = (whole.chunks[0], (width,))
-    return whole.map_blocks(_encode, model, dtype=np.uint8, chunks=chunks)

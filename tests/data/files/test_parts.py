@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import fastsketch as fs
-from fastsketch._kernels.io.svmlight import join_blocks, parse_block
+from fastsketch._kernels.io.svmlight import parse_block
 from fastsketch.data import SourceError, load_svmlight
+from fastsketch.data.files import _svmlight
 from fastsketch.data.files._input import InputFile, whole_lines
 
 # Blank ones, comments with colons, queries, numbers that need a full conversion, line ends of both kinds.
@@ -119,14 +120,14 @@ def test_the_bound_on_memory_is_that_of_the_text():
     assert peak < 3.2 * len(text)
 
 
-def test_join_blocks():
-    texts = [text_of(50, seed) for seed in range(5)]
-    labels, indptr, indices, data = join_blocks([parse_block(text) for text in texts])
-    one = parse_block(b"".join(texts))
-    assert same((labels, indptr, indices, data), (one[0], one[1].astype(np.int32), *one[2:4]))
-    for text in (b"1\n2\n", b"# nothing\n"):  # rows without values; no rows
-        empty = join_blocks([parse_block(text)] * 2)
-        assert [len(array) for array in empty] == [4 * (text[:1] == b"1"), 1 + 4 * (text[:1] == b"1"), 0, 0]
+@pytest.mark.parametrize("text", [text_of(250), b"1\n2\n" * 90, b"# nothing\n" * 90, b""])
+def test_blocks_of_a_file_are_one_matrix(tmp_path, monkeypatch, text):
+    path = tmp_path / "a.svm"
+    path.write_bytes(text)
+    monkeypatch.setattr(_svmlight, "BLOCK_BYTES", 200)
+    rows, labels = load_svmlight(path)
+    one = parse_block(text)
+    assert same((labels, rows.indptr, rows.indices, rows.data), (one[0], one[1].astype(np.int32), *one[2:4]))
 
 
 def test_pieces_of_whole_lines(tmp_path):

@@ -46,6 +46,8 @@ def test_a_table(tmp_path):
         "label_kind": "categorical",
     }
     assert read(found) == read(found)  # as often as one likes
+    assert read(table(tmp_path, label=3)) == read(found) and table(tmp_path, label=3).schema == found.schema
+    assert read(table(tmp_path, label=3, ignore=[0, "n"]))[0] == [{"city": row["city"]} for row in ROWS]
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.csv.gz"])
@@ -227,11 +229,12 @@ def test_bad_files(tmp_path, text, options, message):
 
 def test_bad_arguments(tmp_path):
     for options, error, message in (
-        ({"label": 3}, TypeError, "label must be the name of a column"),
+        ({"label": 2.5}, TypeError, "label must be columns by name, or number from 0"),
+        ({"label": 4}, SourceError, "has 4 columns, numbered from 0: 4 is none of them"),
         ({"categorical": "city"}, TypeError, r"categorical must be a sequence of names, got 'city': \['city'\] is one"),
         ({"categorical": ["town"]}, ValueError, "categorical: .* has no column 'town'"),
         ({"categorical": ["n"], "numeric": ["n"]}, ValueError, "'n' stands in categorical and in numeric"),
-        ({"ignore": [3]}, TypeError, "ignore must hold names of columns"),
+        ({"ignore": [True]}, TypeError, "ignore must be columns by name, or number from 0"),
         ({"ignore": 3}, TypeError, "ignore must be a sequence of names"),
         ({"label": "n", "ignore": ["n"]}, ValueError, "'n' is the column of labels"),
         ({"missing": "drop"}, ValueError, "missing must be one of"),

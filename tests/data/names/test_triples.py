@@ -59,7 +59,7 @@ def test_text(tmp_path):
         ("a,b,1\na,b,x\n", {}, "r.csv, line 2: column 3: 'x' is no finite decimal number"),
         ("a,b,1\na,,2\n", {}, "line 2: column 2: an id must not be empty"),
         ("", {}, "holds no lines"),
-        ("u,v\na,b\n", {"columns": ("u", "w")}, "line 1: columns: no column is named 'w'; there are 'u', 'v'"),
+        ("u,v\na,b\n", {"columns": ("u", "w")}, "line 1: columns: the table has no column 'w': it has 'u', 'v'"),
         ("u,v\na,b\n", {"columns": (0, 4)}, "5 columns are needed, there are 2"),
     ):
         path.write_text(text)
@@ -164,14 +164,14 @@ def test_columns_of_a_frame_are_named():
         (None, "columns must say which are users"),
         (("user",), "columns must name"),
         ("user", "columns must name"),
-        (("user", "who"), "no column is named 'who'; there are 'user'"),
-        (("user", "user"), "different"),
-        ((0, 4), "no column 4"),
+        (("user", "who"), "the table has no column 'who': it has 'user'"),
+        (("user", "user"), "'user' stands there twice"),
+        ((0, 4), "the table has 4 columns, got position 4"),
     ):
         with pytest.raises(ValueError, match=match):
             Triples.of(frame, columns=columns)
     with pytest.raises(TypeError, match="names or numbers"):
         Triples.of(frame, columns=(0.0, 1))
     twice = pd.concat([frame, frame], axis=1)
-    with pytest.raises(ValueError, match="several columns are named 'user'"):
+    with pytest.raises(ValueError, match="the table has 2 columns 'user'"):
         Triples.of(twice, columns=("user", "item"))

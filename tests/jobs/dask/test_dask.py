@@ -104,22 +104,15 @@ def test_a_template_is_not_changed_and_gives_its_notes_place_and_anchor():
 
 
 def test_codes_of_a_dask_array():
-    model = fsd.fit(TEMPLATE, da.from_array(ROWS, chunks=(100, D)))
-    codes = fsd.encode(model, da.from_array(ROWS, chunks=(70, 9)))
-    assert codes.dtype == np.uint8
-    assert np.array_equal(codes.compute(), model.encode(ROWS))
-    assert np.array_equal(fsd.encode(model, ROWS[:5]), model.encode(ROWS[:5]))
-    lsh = fsd.fit(baselines.LSH(12), da.from_array(ROWS, chunks=(100, D)))
-    assert np.array_equal(fsd.encode(lsh, da.from_array(ROWS, chunks=(70, D))).compute(), lsh.encode(ROWS))
-
-
-def test_codes_of_a_quantizer_and_of_an_encoder():
-    data = da.from_array(ROWS, chunks=(70, 9))
+    data = da.from_array(ROWS, chunks=(70, D))
     quantizer = fsd.fit(fs.SketchQuantizer(4, block_rows=M), da.from_array(ROWS, chunks=(100, D)))
-    for model, encoder in [(quantizer, quantizer.encoder()), (WHOLE.encoder(factors=True),) * 2]:
-        codes = fsd.encode(model, data)
+    for encoder in (quantizer.encoder(), WHOLE.encoder(), WHOLE.encoder(factors=True)):
+        codes = data.map_blocks(encoder.encode, dtype="uint8", chunks=(data.chunks[0], encoder.width))
         assert codes.shape == (len(ROWS), encoder.width)
         assert np.array_equal(codes.compute(), encoder.encode(ROWS))
+    lsh = fsd.fit(baselines.LSH(12), da.from_array(ROWS, chunks=(100, D)))
+    codes = data.map_blocks(lsh.encode, dtype="uint8", chunks=(data.chunks[0], 2))
+    assert np.array_equal(codes.compute(), lsh.encode(ROWS))
 
 
 @pytest.mark.parametrize(
@@ -236,10 +229,6 @@ HASH = fs.SketchHash(4)
         (lambda: fsd.fit(HASH, []), ValueError, "at least one partition"),
         (lambda: fsd.fit(HASH, da.zeros(5)), ValueError, "two-dimensional"),
         (lambda: fsd.fit(HASH, da.zeros((5, 0))), ValueError, "columns"),
-        (lambda: fsd.encode(HASH, ROWS), ValueError, "no rows"),
-        (lambda: fsd.encode(fs.SketchQuantizer(4), ROWS), ValueError, "no rows"),
-        (lambda: fsd.encode(fs.FrequentDirections(4), ROWS), TypeError, "a quantizer or .*, got FrequentDirections"),
-        (lambda: fsd.encode(WHOLE, da.zeros((5, 4))).compute(), ValueError, "20 columns"),
         (lambda: fsd.fit(fs.SketchHash(8), da.zeros((5, 4))), ValueError, "at most the 4 features"),
         (lambda: fsd.fit(fs.FrequentDirections(4), da.from_array(ROWS * np.nan)), ValueError, "row 0 holds"),
         (lambda: fsd.nothing, AttributeError, "no attribute 'nothing'"),
