@@ -102,7 +102,14 @@ def test_what_has_not_been_seen_is_answered_by_biases():
     )
     labels = greedy(2, "hinge").fit(stored(np.where(o > -1, 1.0, -1.0), seen))
     assert set(labels.predict(np.arange(30), np.zeros(30, int))) <= {-1.0, 1.0}
-    assert labels.predict([-1], [-1]) == 1.0  # the more frequent label
+
+
+@pytest.mark.parametrize("loss", ["logistic", "hinge", "squared_hinge"])
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_what_has_not_been_seen_has_the_more_frequent_label(loss, sign):
+    o, seen = problem()
+    model = greedy(2, loss).fit(stored(sign * np.where(o > -1, 1.0, -1.0), seen))
+    assert model.predict([-1], [-1]).tolist() == [sign] and model.decision_function([-1], [-1])[0] * sign > 0
 
 
 def test_scales_of_predictions():

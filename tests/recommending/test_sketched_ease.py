@@ -239,6 +239,22 @@ def test_select_ridge_overrides_and_is_saved():
         model.select_ridge(sparse.csr_array(np.eye(ITEMS)))
 
 
+def test_scores_of_a_path_are_ndcg_at_20_of_the_hidden_items():
+    rows, others, ridges = users(n=600), users(3), [2.0, 500.0]
+    path = fs.SketchedEASE(ITEMS + 2, dtype="float64").update(rows).select_ridge(others, ridges)
+    able = np.flatnonzero(np.diff(others.indptr) >= 2)
+    held = held_out.HeldOut(others[able], np.ones(len(able)), held_out.keys_of(others, 0, 0)[able], able)
+    shown, hidden = held_out.split_items(held, 0.2)
+    gains = 1 / np.log2(np.arange(2, 22))
+    ideal = np.cumsum(gains)[np.minimum(np.diff(hidden.indptr), 20) - 1]
+    for ridge, score, error in zip(ridges, path.scores, path.standard_errors, strict=True):
+        model = fs.SketchedEASE(ITEMS + 2, dtype="float64", ridge=ridge).update(rows)
+        hits = np.take_along_axis(hidden.toarray() > 0, model.recommend(shown, 20).items, axis=1)
+        ndcg = hits @ gains / ideal
+        assert score == pytest.approx(ndcg.mean(), abs=1e-12)
+        assert error == pytest.approx(ndcg.std(ddof=1) / len(able) ** 0.5)
+
+
 def test_hidden_items_are_a_fifth_and_never_all():
     rows = users()
     rows = rows[np.diff(rows.indptr) >= 2]

@@ -82,6 +82,23 @@ def test_no_rows_and_rows_of_nothing(method, solver, as_csr):
 
 
 @pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("solver", ["gram", "svd", "exact", "sparse"])
+@pytest.mark.parametrize("center", [False, True])
+@pytest.mark.parametrize("exponent", [-30, -5, 20])
+def test_rows_in_another_unit_have_the_same_spectrum_in_its_squares(method, solver, center, exponent):
+    rows = stream("signal", np.random.default_rng(5), 120, 15)
+    kind, as_given = ("auto", csr_array) if solver == "sparse" else (solver, np.asarray)
+    there, here = (
+        fs.FrequentDirections(L, method=method, solver=kind, center=center).update(as_given(x)).spectrum()
+        for x in (rows, rows * 2.0**exponent)
+    )
+    unit = 4.0**exponent
+    for name in ("values", "low", "high"):
+        assert np.allclose(getattr(here, name), getattr(there, name) * unit, rtol=0, atol=1e-11 * unit * there.high[0])
+    assert np.allclose(here.vectors, there.vectors, atol=1e-7)
+
+
+@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("solver", ["gram", "svd", "exact"])
 def test_at_the_ends_of_the_range(method, dtype, solver):

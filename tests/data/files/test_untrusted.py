@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import fastsketch as fs
-from fastsketch._kernels.online.numbers import ALPHA, DELTA, MISTAKES, OLD, RANK, ROWS, SCALE, SEEN
+from fastsketch._kernels.online.numbers import ALPHA, DELTA, LOSS, MISTAKES, OLD, RANK, ROUND, ROWS, SCALE, SEEN
 from fastsketch.data import StateError
 from fastsketch.data.files import _state as files
 from tests.reliability.zoo import SPECIMENS
@@ -118,9 +118,13 @@ CASES = [
     ("online-rfd-csr", put("0.kept_indptr", 1, 10**6), "not in order|end beyond"),
     ("online-rfd", put("0.count", ROWS, 7), "rows since the last shrink"),
     ("online-rfd", put("0.count", MISTAKES, 41), "mistakes"),
+    ("online-plain", put("0.count", ROUND, 2**63 - 1), "n_rows must lie in"),
+    ("online-rfd", put("0.scalar", LOSS, -1.0), "cumulative loss must lie in"),
+    ("online-ada_ffd", put("0.count", ROUND, 2**63 - 1), "n_rows must lie in"),
     ("online-rfd-csr", put("0.count", SEEN, 99), "slots that have occurred"),
     ("online-fd", put("0.scalar", ALPHA, 0.0), "alpha must lie in"),
     ("online-fd", put("0.count", RANK, 99), "rank must lie in"),
+    ("online-fd", put("0.scalar", ALPHA, 0.75), "alpha must lie in"),  # alpha0 is 1, and nothing fades
     ("online-ada_full", state("sparse", True), "no form for sparse rows"),
     ("online-ada_ffd", put("0.count", RANK, 1), "rows of C must lie in"),
     ("online-ada_ffd", put("0.lam", 0, 0.0), "descending"),
