@@ -137,8 +137,6 @@ CASES = [
     ("online-ada_full", parameter("sketch_size", 0), "sketch_size"),
     ("completion-low-rank", put("left", (0, 0), np.nan), "finite"),
     ("completion-low-rank", state("selected_rank", 2**62), "ranks"),
-    ("completion-alt-min", parameter("rank", 10**9), "rank of the factors"),
-    ("completion-admm", state("history", []), "iterations must lie in"),
     ("hash-lsh", state("n_rows", -1), "at least 0"),
     ("hash-sgh", put("bases", (0, 0), np.inf), "finite"),
 ]
@@ -196,7 +194,6 @@ SIZES = [
     ("online-fd", parameter("sketch_size", 10_000)),
     ("online-ada_fd", parameter("sketch_size", 10_000)),
     ("completion-low-rank", parameter("rank", 2**31)),
-    ("completion-alt-min", parameter("rank", 2**31)),
 ]
 
 
