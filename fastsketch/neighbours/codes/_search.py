@@ -18,7 +18,7 @@ from fastsketch.neighbours.codes._blocks import Blocks
 from fastsketch.neighbours.codes._code_scan import Estimate, Rule, Tables, scan, scored
 from fastsketch.neighbours.codes._layout import Codes
 from fastsketch.neighbours.codes._packed_codes import as_codes, nearest_bits
-from fastsketch.neighbours.codes._rescoring import Source, checked_source, rescored
+from fastsketch.neighbours.codes._rescoring import Source, rescored, rows_reader
 from fastsketch.neighbours.codes._search_arguments import Mask, Places, allowed, as_ids, as_k
 
 if TYPE_CHECKING:
@@ -133,18 +133,22 @@ class CodeSearch:
         mask = allowed(allow, n, names)
         k = as_k(k, n, mask)
         wanted = as_candidates(k, oversample, n if mask is None else int(np.count_nonzero(mask)))
-        rows = None if rescore is None else checked_source(rescore, n, encoder.n_features)
+        read = None if rescore is None else rows_reader(rescore, encoder.n_features, "rescore", n)
         norms = estimated_norms(encoder, collection) if metric == "cosine" and encoder.norm is None else None
 
-        candidates = k if rows is None else wanted
-        ranked_by = "euclidean" if metric == "hamming" and rows is not None else metric
+        candidates = k if read is None else wanted
+        ranked_by = "euclidean" if metric == "hamming" and read is not None else metric
+
+        def rows_at(places: Places) -> Any:
+            assert read is not None
+            return read(places, places if names is None else names[places])
 
         def answer(some: Any) -> Found:
             keys, places = nearest(
                 encoder, some, collection, metric=metric, k=candidates, ids=names, allow=mask, norms=norms
             )
-            if rows is not None:
-                keys, places = rescored(some, places, rows, metric=ranked_by, k=k, ids=names)
+            if read is not None:
+                keys, places = rescored(some, places, rows_at, metric=ranked_by, k=k, ids=names)
             return as_distances(keys, ranked_by), places if names is None else names[places]
 
         return by_pieces(asked, answer, n_tables=encoder.layout.n_tables, candidates=candidates)

@@ -13,12 +13,11 @@ from fastsketch._core.validation import Rows, as_choice, as_flag, as_rows
 from fastsketch._frame.parameters import bare_names
 from fastsketch._kernels.guard import Guard, changes
 from fastsketch.neighbours.codes._packed_codes import as_codes
-from fastsketch.neighbours.codes._rescoring import Source
+from fastsketch.neighbours.codes._rescoring import Source, rows_reader
 from fastsketch.neighbours.codes._search import Metric, as_metric, check_width
 from fastsketch.neighbours.codes._search_arguments import different
 from fastsketch.neighbours.index import _generations, _saving
 from fastsketch.neighbours.index._contents import Contents, as_ids
-from fastsketch.neighbours.index._index_search import given_rows
 from fastsketch.neighbours.index._manifest import ROW_TYPES
 from fastsketch.neighbours.index._places import Ids, with_run
 from fastsketch.neighbours.index._readable_index import ReadableIndex
@@ -353,7 +352,7 @@ class CodeIndex(ReadableIndex):
         """
         as_flag(decoded, "decoded")
         contents = self._contents
-        given = None if rows is None else given_rows(rows, self.n_features, contents, name="rows")
+        given = None if rows is None else rows_reader(rows, self.n_features, "rows")
         if given is not None and decoded:
             raise ValueError("decoded=True is for an index without rows: rows were given")
         if given is None and self._rows is None and not decoded:
@@ -364,9 +363,9 @@ class CodeIndex(ReadableIndex):
 
         def rows_of(segment: Segment, positions: NDArray[np.int64]) -> Any:
             if given is not None:
-                order = np.argsort(segment.ids[positions])
-                some = given(segment.ids[positions][order], order, order)
-                return some[np.argsort(order)]
+                ids = segment.ids[positions]
+                order = np.argsort(ids)
+                return given(ids[order], ids[order])[np.argsort(order)]
             if segment.rows is not None:
                 return segment.rows[positions]
             return segment.encoder.decode(segment.codes.take(positions))

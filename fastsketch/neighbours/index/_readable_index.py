@@ -206,14 +206,7 @@ class ReadableIndex:
         contents = self._contents
         wanted = as_ids(ids)
         which, where = contents.located(wanted, "ids")
-        if self._rows is not None:
-            return kept_rows(contents)(wanted, which, where)
-        out = np.empty((len(wanted), contents.encoder.n_features), np.float32)
-        for number, segment in enumerate(contents.segments):
-            here = np.flatnonzero(which == number)
-            if len(here):
-                out[here] = segment.encoder.decode(segment.codes.take(where[here]))
-        return out
+        return kept_rows(contents, which, where)
 
     def to_faiss(self) -> Any:
         """Return a faiss.IndexBinaryIDMap2 of the sign bits and ids (extra: faiss); factors are left out.
