@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._core.validation import as_integer
+from fastsketch.neighbours.codes._places import Ids
 from fastsketch.neighbours.codes._rescoring import rescored, rows_reader
 from fastsketch.neighbours.codes._search import (
     Found,
@@ -18,7 +19,6 @@ from fastsketch.neighbours.codes._search import (
 )
 from fastsketch.neighbours.codes._search_arguments import different
 from fastsketch.neighbours.index._contents import Contents, as_ids
-from fastsketch.neighbours.index._places import Ids
 from fastsketch.neighbours.index._segment import Mask, Segment
 
 
@@ -74,7 +74,7 @@ def _candidates(
         keys, where = nearest(
             segment.encoder,
             asked,
-            segment.codes.scanned,
+            segment.codes,
             metric=metric,
             k=min(k, count),
             ids=None if segment.in_order else segment.ids,

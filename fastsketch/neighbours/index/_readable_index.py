@@ -8,12 +8,12 @@ from numpy.typing import ArrayLike, NDArray
 from fastsketch._core.validation import Rows
 from fastsketch.data.files._checks import MOST_COUNT
 from fastsketch.neighbours.codes import Encoder
+from fastsketch.neighbours.codes._places import Ids
 from fastsketch.neighbours.codes._rescoring import Source
 from fastsketch.neighbours.codes._search import Found
 from fastsketch.neighbours.index import _generations
 from fastsketch.neighbours.index._contents import Contents, as_ids
 from fastsketch.neighbours.index._index_search import kept_rows, search
-from fastsketch.neighbours.index._places import Ids
 
 
 class ReadableIndex:
