@@ -172,7 +172,7 @@ static void check_64(void) { fs_check_csr_64(1, B, A, starts, longs, &where); }
 static void count(void) { fs_svm_count(text, A, &where, &C); }
 /* a panel of rows of d = B, to C directions in all; A groups of B directions, each of C nibbles */
 static fs_quantizer quantizer;
-static double shares[3 * FS_SUMS];
+static double shares[FS_SUMS];
 static void project_d(void) { fs_project_rows_d(A, B, B, xd, wd, 1.0, C / FS_PROJECT_TILE, ws, ys, zs, vd); }
 static void project_s(void) { fs_project_rows_s(A, B, B, xs, wd, 1.0, C / FS_PROJECT_TILE, ws, ys, zs, vd); }
 static void project_back(void) { fs_project_back_s(A, C, B, zs, wd, 1.0, ws, ys); }
@@ -282,9 +282,7 @@ static void book_numbers(void)
                                .half = ws,
                                .slope = ws,
                                .offset = shares,
-                               .above = shares + FS_SUMS,
-                               .below = shares + FS_SUMS,
-                               .first = {1, 5, 1}};
+                               .factor = {1, 5, 1}};
 }
 
 static int panels_d(void) { return fs_panel_pays(A, 8); }

@@ -17,7 +17,7 @@ typedef struct {
 
 size_t fs_quantize_scratch(ptrdiff_t n_nibbles) { return sizeof(scratch_of) + (size_t)(n_nibbles + 1) * ROWS; }
 
-uint32_t fs_small_float_of(fs_small_float kind, double value)
+static uint32_t small_float_of(fs_small_float kind, double value)
 {
     const float ratio = (float)value / kind.unit;
     if (!(ratio > 1))
@@ -38,18 +38,6 @@ static double weighed(const double *coefficients, const double *sums)
         if (coefficients[t] != 0) /* what is not asked for may be too large for a double */
             total += coefficients[t] * sums[t];
     return total;
-}
-
-/* Where the bytes of a factor go: from to on; returns where the next one begins. */
-static uint8_t *put_factor(fs_small_float kind, double value, uint8_t *to)
-{
-    if (kind.bytes) {
-        const uint32_t u = fs_small_float_of(kind, value);
-        *to++ = (uint8_t)u;
-        if (kind.bytes == 2)
-            *to++ = (uint8_t)(u >> 8);
-    }
-    return to;
 }
 
 #define TYPED(verb) verb##_s

@@ -3,7 +3,7 @@
  * A quantizer has groups of directions [start, start + count). A group has a nibble, which chooses one of 16 words of
  * `count` floats, or two, whose words are added. Chosen is what is nearest to the row's z in a distance with a weight
  * for each direction: of all words, or of all 256 sums of two. A code is the nibbles, the low one of a byte first, then
- * the bytes of its factors, little endian.
+ * the bytes of its factor, little endian.
  *
  * Scores are half the weighted square of a word less z . (weighted word), in float, in the order of the directions,
  * products and sums rounded apart: the same at every level. Of words equally good the lowest is taken.
@@ -21,9 +21,9 @@ typedef struct {
     float unit;
 } fs_small_float;
 
-/* What the factors of a row are made of, in double: 1; |x - mean|^2; |z|^2; then over directions in groups z . word,
- * |word|^2, and the sum of slope z (z - word). */
-enum { FS_ONE, FS_SQUARE, FS_ZZ, FS_ZW, FS_WW, FS_ZE, FS_SUMS };
+/* What the factor of a row is made of, in double: 1; |x - mean|^2; |z|^2; over directions in groups the sum of
+ * slope z (z - word). */
+enum { FS_ONE, FS_SQUARE, FS_ZZ, FS_ZE, FS_SUMS };
 
 typedef struct {
     ptrdiff_t n_directions, n_groups, n_nibbles, width;
@@ -32,10 +32,9 @@ typedef struct {
     const float *words, *weighted;
     /* of each group half the weighted |word|^2, 16 for a nibble; but of two those of the sums, [second * 16 + first] */
     const float *half;
-    const float *slope; /* n_directions */
-    /* the first factor, offset . sums, and the second, (above . sums) / (below . sums), 0 where that is not above 0 */
-    const double *offset, *above, *below; /* FS_SUMS each */
-    fs_small_float first, second;
+    const float *slope;   /* n_directions */
+    const double *offset; /* FS_SUMS: the factor is offset . sums */
+    fs_small_float factor;
 } fs_quantizer;
 
 /* Bytes of scratch of the functions below. */
@@ -47,8 +46,5 @@ void fs_quantize_panel_s(const fs_quantizer *q, ptrdiff_t n, const float *z, con
 
 /* z = the words of n codes, zeros in directions without a group and in rows from n on; (n_directions, ROWS). */
 void fs_words_panel_s(const fs_quantizer *q, ptrdiff_t n, const uint8_t *codes, float *z, void *scratch);
-
-/* u of a value. */
-uint32_t fs_small_float_of(fs_small_float kind, double value);
 
 #endif

@@ -190,11 +190,11 @@ FS_INLINE void NAME(chosen)(ptrdiff_t count, ptrdiff_t k, ptrdiff_t m, const flo
     }
 }
 
-/* sum += x y: exact products of floats, so one rounding each at every level */
-FS_INLINE void NAME(add_products)(const float *FS_RESTRICT x, const float *FS_RESTRICT y, double *FS_RESTRICT sum)
+/* sum += z z: exact products of floats, so one rounding each at every level */
+FS_INLINE void NAME(add_own_squares)(const float *FS_RESTRICT z, double *FS_RESTRICT sum)
 {
     for (int i = 0; i < ROWS; i++)
-        sum[i] += (double)x[i] * (double)y[i];
+        sum[i] += (double)z[i] * (double)z[i];
 }
 
 /* sum += slope z (z - word) */
@@ -211,9 +211,6 @@ FS_LOOP void NAME(quantize_panel)(const fs_quantizer *q, ptrdiff_t n, const floa
     scratch_of *s = scratch;
     const float *words = q->words, *weighted = q->weighted, *half = q->half;
     uint8_t *nibble = s->nibble;
-    int sums[FS_SUMS]; /* which are asked for */
-    for (int t = 0; t < FS_SUMS; t++)
-        sums[t] = (q->first.bytes && q->offset[t] != 0) || (q->second.bytes && (q->above[t] != 0 || q->below[t] != 0));
     memset(s->sum, 0, sizeof s->sum);
     for (ptrdiff_t g = 0; g < q->n_groups; g++) {
         const ptrdiff_t count = q->count[g], m = q->nibbles[g];
@@ -227,24 +224,16 @@ FS_LOOP void NAME(quantize_panel)(const fs_quantizer *q, ptrdiff_t n, const floa
         for (ptrdiff_t j = 0; j < m; j++, nibble += ROWS)
             for (int i = 0; i < ROWS; i++)
                 nibble[i] = (uint8_t)s->who[j][i];
-        for (ptrdiff_t k = 0; k < count; k++) {
-            const float *direction = from + k * ROWS;
-            if (sums[FS_ZW] || sums[FS_WW] || sums[FS_ZE])
-                NAME(chosen)(count, k, m, words, s->who, s->word);
-            if (sums[FS_ZW])
-                NAME(add_products)(direction, s->word, s->sum[FS_ZW]);
-            if (sums[FS_WW])
-                NAME(add_products)(s->word, s->word, s->sum[FS_WW]);
-            if (sums[FS_ZE])
-                NAME(add_errors)(q->slope[q->start[g] + k], direction, s->word, s->sum[FS_ZE]);
+        for (ptrdiff_t k = 0; k < count && q->factor.bytes; k++) {
+            NAME(chosen)(count, k, m, words, s->who, s->word);
+            NAME(add_errors)(q->slope[q->start[g] + k], from + k * ROWS, s->word, s->sum[FS_ZE]);
         }
         words += 16 * count * m;
         weighted += 16 * count * m;
         half += m == 1 ? 16 : 256;
     }
-    if (sums[FS_ZZ])
-        for (ptrdiff_t j = 0; j < q->n_directions; j++)
-            NAME(add_products)(z + j * ROWS, z + j * ROWS, s->sum[FS_ZZ]);
+    for (ptrdiff_t j = 0; j < q->n_directions && q->factor.bytes; j++)
+        NAME(add_own_squares)(z + j * ROWS, s->sum[FS_ZZ]);
     /* two nibbles a byte, in place: byte b of row i at nibble[b * ROWS + i] */
     const ptrdiff_t bytes = (q->n_nibbles + 1) / 2;
     memset(nibble, 0, ROWS);
@@ -258,9 +247,9 @@ FS_LOOP void NAME(quantize_panel)(const fs_quantizer *q, ptrdiff_t n, const floa
         double own[FS_SUMS] = {1, square[i]};
         for (int t = FS_ZZ; t < FS_SUMS; t++)
             own[t] = s->sum[t][i];
-        const double below = weighed(q->below, own);
-        to = put_factor(q->first, weighed(q->offset, own), to);
-        put_factor(q->second, below > 0 ? weighed(q->above, own) / below : 0, to);
+        const uint32_t u = small_float_of(q->factor, weighed(q->offset, own));
+        for (int b = 0; b < q->factor.bytes; b++)
+            *to++ = (uint8_t)(u >> 8 * b);
     }
 }
 

@@ -192,8 +192,8 @@ def no_mask(values: NDArray[Any]) -> str:
     return ": np.flatnonzero gives those of a mask" if values.dtype.kind == "b" else ""
 
 
-def as_subset(values: ArrayLike, size: int, name: str) -> NDArray[np.int64]:
-    """Return different indices in [0, size), ascending; IndexError names those that are outside."""
+def as_integer_vector(values: ArrayLike, name: str) -> NDArray[Any]:
+    """Return integers of any type, (n,); TypeError or ValueError for what is none."""
     out: NDArray[Any] = np.asarray(values)
     if out.ndim != 1:
         raise ValueError(f"{name} must be a vector, got shape {out.shape}")
@@ -201,6 +201,12 @@ def as_subset(values: ArrayLike, size: int, name: str) -> NDArray[np.int64]:
         return np.zeros(0, np.int64)
     if out.dtype.kind not in "iu":
         raise TypeError(f"{name} must be integers, got dtype {out.dtype}{no_mask(out)}")
+    return out
+
+
+def as_subset(values: ArrayLike, size: int, name: str) -> NDArray[np.int64]:
+    """Return different indices in [0, size), ascending; IndexError names those that are outside."""
+    out = as_integer_vector(values, name)
     outside = np.unique(out[(out < 0) | (out >= size)])
     if outside.size:
         shown = ", ".join(map(str, outside[:5].tolist())) + (", ..." if outside.size > 5 else "")

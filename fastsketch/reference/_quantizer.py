@@ -23,9 +23,6 @@ class SmallFloat(NamedTuple):
     unit: float = 1.0
 
 
-ABSENT = SmallFloat(0)
-
-
 def project(rows: Any, mean: Any, basis: Floats, *, length: float = 1.0) -> tuple[Floats, NDArray[np.float64]]:
     """Return z (n, r), every product and sum rounded to float32, columns in order; |row - mean|^2 / length^2 (n,)."""
     centred = (np.asarray(rows, np.float64) - mean) * (1.0 / length)
@@ -72,14 +69,13 @@ def _half_square(words: Any, weights: Any) -> Any:
     return (total / 2).astype(np.float32)
 
 
-def nibbles(z: Floats, groups: Sequence[Group], weights: Floats | None = None) -> NDArray[np.uint8]:
+def nibbles(z: Floats, groups: Sequence[Group], weights: Floats) -> NDArray[np.uint8]:
     """Return the nearest words, (n, number of nibbles), by sums of weight (z - word)^2; of ties the lowest."""
-    every: Any = np.ones(z.shape[1], np.float32) if weights is None else weights
     out: list[Any] = []
     for start, group in groups:
         words: list[Any] = list(group)
         own = slice(start, start + words[0].shape[1])
-        part, weight = z[:, own], every[own]
+        part, weight = z[:, own], weights[own]
         if len(words) == 1:
             out.append(np.argmin(_half_square(words[0], weight) - _products(part, words[0] * weight), axis=1))
             continue
@@ -104,27 +100,22 @@ def chosen(codes: NDArray[np.uint8], groups: Sequence[Group], r: int) -> Floats:
     return out
 
 
-def sums(
-    z: Floats, square: Any, word: Floats, groups: Sequence[Group], slope: Floats | None = None
-) -> NDArray[np.float64]:
-    """Return (n, 6): 1, |row - mean|^2, |z|^2, z . word, |word|^2, sum of slope z (z - word), by group."""
+def sums(z: Floats, square: Any, word: Floats, groups: Sequence[Group], slope: Floats) -> NDArray[np.float64]:
+    """Return (n, 4): 1, |row - mean|^2, |z|^2, and by group the sum of slope z (z - word)."""
     wide, taken = z.astype(np.float64), word.astype(np.float64)
-    out = np.zeros((len(z), 6))
+    out = np.zeros((len(z), 4))
     out[:, 0], out[:, 1] = 1, square
     for j in range(z.shape[1]):
         out[:, 2] += wide[:, j] ** 2
     for start, words in groups:
         for k in range(start, start + words[0].shape[1]):
-            out[:, 3] += wide[:, k] * taken[:, k]
-            out[:, 4] += taken[:, k] ** 2
-            if slope is not None:
-                out[:, 5] += float(slope[k]) * wide[:, k] * (wide[:, k] - taken[:, k])
+            out[:, 3] += float(slope[k]) * wide[:, k] * (wide[:, k] - taken[:, k])
     return out
 
 
 def _weighed(coefficients: Any, values: Any) -> Any:
     total = np.zeros(len(values))
-    for t in range(6):
+    for t in range(4):
         total += coefficients[t] * values[:, t]
     return total
 
@@ -144,24 +135,17 @@ def encode(
     square: Any,
     groups: Sequence[Group],
     *,
-    first: SmallFloat = ABSENT,
-    second: SmallFloat = ABSENT,
-    offset: Any = None,
-    above: Any = None,
-    below: Any = None,
-    weights: Floats | None = None,
-    slope: Floats | None = None,
+    factor: SmallFloat,
+    offset: Any,
+    weights: Floats,
+    slope: Floats,
 ) -> NDArray[np.uint8]:
-    """Return codes (n, width): nibbles, the low one of a byte first, offset . sums, above . sums / below . sums."""
+    """Return codes (n, width): nibbles, the low one of a byte first, then offset . sums."""
     halves = nibbles(z, groups, weights)
     if halves.shape[1] % 2:
         halves = np.column_stack([halves, np.zeros(len(halves), np.uint8)])
     parts: list[Any] = [halves[:, ::2] | halves[:, 1::2] << 4]
-    values = sums(z, square, chosen(halves, groups, z.shape[1]), groups, slope)
-    if first.n_bytes:
-        parts.append(small_float(first, _weighed(offset, values)))
-    if second.n_bytes:
-        low = _weighed(below, values)
-        ratio = np.divide(_weighed(above, values), low, out=np.zeros(len(z)), where=low > 0)
-        parts.append(small_float(second, ratio))
+    if factor.n_bytes:
+        values = sums(z, square, chosen(halves, groups, z.shape[1]), groups, slope)
+        parts.append(small_float(factor, _weighed(offset, values)))
     return np.concatenate(parts, axis=1).astype(np.uint8)

@@ -824,11 +824,11 @@ static void quantize(ptrdiff_t n, ptrdiff_t d, ptrdiff_t r, ptrdiff_t count)
         words[i] = (float)uniform();
     for (ptrdiff_t i = 0; i < 256 * groups; i++)
         half[i] = (float)(uniform() + 0.5);
-    const double factors[3][FS_SUMS] = {{-1, 1, 0.5, 0, 2, 1}, {0, 0, 1, 1, 0, 0}, {0, 0, 0, 1, 1, 0}};
+    const double offset[FS_SUMS] = {-1, 1, 0.5, 1};
     const fs_quantizer q = {.n_directions = r,
                             .n_groups = groups,
                             .n_nibbles = n_nibbles,
-                            .width = (n_nibbles + 1) / 2 + 3,
+                            .width = (n_nibbles + 1) / 2 + 2,
                             .start = shape,
                             .count = shape + groups,
                             .nibbles = shape + 2 * groups,
@@ -836,11 +836,8 @@ static void quantize(ptrdiff_t n, ptrdiff_t d, ptrdiff_t r, ptrdiff_t count)
                             .weighted = words,
                             .half = half,
                             .slope = words,
-                            .offset = factors[0],
-                            .above = factors[1],
-                            .below = factors[2],
-                            .first = {2, 10, 0.5f},
-                            .second = {1, 5, 0.125f}};
+                            .offset = offset,
+                            .factor = {2, 10, 0.5f}};
     uint8_t *codes = space((size_t)(n * q.width), 1), *again = space((size_t)q.width, 1);
     void *scratch = space(fs_quantize_scratch(n_nibbles), 1);
 

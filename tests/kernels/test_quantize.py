@@ -8,8 +8,7 @@ import fastsketch as fs
 from fastsketch._kernels.codes import quantize as kernel
 from fastsketch.reference import _quantizer as reference
 
-SUMS = {"offset": (-3, 0.5, 0.25, -0.125, 0.5, 1.0), "above": (0, 0, 1, 0, 0.25, 0), "below": (0, 0, 0, 1, 0.5, 0)}
-FIRST, SECOND = reference.SmallFloat(2, 10, 0.0078125), reference.SmallFloat(1, 5, 0.25)
+FACTOR, ABSENT = reference.SmallFloat(2, 10, 0.0078125), reference.SmallFloat(0)
 # directions of a group, nibbles
 SHAPES = {
     "levels": [(1, 1)] * 9,
@@ -40,15 +39,15 @@ class Case:
         if density is not None:
             self.rows = csr_array(random(n, d, density, "csr", dtype, rng))
         self.more = {
-            **SUMS,
+            "factor": FACTOR,
+            "offset": (-3, 0.5, 0.25, 1.0),
             "weights": (rng.random(r) + 0.5).astype(np.float32),
             "slope": rng.standard_normal(r).astype(np.float32),
         }
         self.quantizer = self.made(self.mean, length)
 
     def made(self, mean, length):
-        shared = {"groups": self.groups, "first": FIRST, "second": SECOND, **self.more}
-        return kernel.Quantizer(mean, self.basis, length=length, **shared)
+        return kernel.Quantizer(mean, self.basis, length=length, groups=self.groups, **self.more)
 
     def project(self, rows=None):
         rows = self.rows if rows is None else rows
@@ -66,7 +65,7 @@ class Case:
     def expected(self):
         project = reference.project if isinstance(self.rows, np.ndarray) else reference.project_sparse
         z, square = project(self.rows, self.mean, self.basis, length=self.length)
-        return z, square, reference.encode(z, square, self.groups, first=FIRST, second=SECOND, **self.more)
+        return z, square, reference.encode(z, square, self.groups, **self.more)
 
 
 def call(quantizer, rows, **out):
@@ -140,15 +139,10 @@ def test_a_code_depends_on_its_row_alone(density):
 def test_of_words_equally_near_the_lowest_is_taken():
     levels = np.float32([-1.0, 1.0]).repeat(8)[:, np.newaxis]
     pair = [(0, [levels, levels])]
-    quantizer = kernel.Quantizer(
-        np.zeros(1),
-        np.ones((1, 1), np.float32),
-        length=1.0,
-        groups=[(0, [levels]), *pair],
-        first=(0, 0, 1.0),
-        second=(0, 0, 1.0),
-        **SUMS,
-    )
+    one = np.ones(1, np.float32)
+    more = {"factor": ABSENT, "offset": np.zeros(4), "weights": one, "slope": one}
+    groups = [(0, [levels]), *pair]
+    quantizer = kernel.Quantizer(np.zeros(1), np.ones((1, 1), np.float32), length=1.0, groups=groups, **more)
     rows = np.float32([[-3.0], [-1.0], [0.0], [1.0], [3.0]])
     codes = np.empty((5, 2), np.uint8)
     kernel.dense(quantizer, rows, codes=codes)
@@ -156,7 +150,7 @@ def test_of_words_equally_near_the_lowest_is_taken():
     assert codes[:, 0].tolist() == [0x00, 0x00, 0x00, 0x08, 0x88]
     assert (codes[:, 1] & 15).tolist() == [0, 0, 8, 8, 8]
     z, square = reference.project(rows, np.zeros(1), np.ones((1, 1), np.float32))
-    assert np.array_equal(codes, reference.encode(z, square, [(0, [levels]), *pair]))
+    assert np.array_equal(codes, reference.encode(z, square, groups, **more))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -174,12 +168,12 @@ def test_huge_and_tiny_rows(size, dtype):
 
 def test_factors_saturate():
     case = Case(3, 20)
-    case.more |= {"offset": (0, 1, 0, 0, 0, 0), "above": (0, 0, 1, 0, 0, 0), "below": (0, 0, 0, 1, 0, 0)}
+    case.more["offset"] = (0, 1, 0, 0)
     case.quantizer = case.made(case.mean, 1.0)
     case.rows = np.stack([case.mean, case.mean + 1e17, case.mean - 1e17])
-    factors = case.encode()[:, -3:]
-    assert factors[0].tolist() == [0, 0, 0]  # the mean itself
-    assert factors[1:].tolist() == [[255, 255, 255]] * 2
+    factors = case.encode()[:, -2:]
+    assert factors[0].tolist() == [0, 0]  # the mean itself
+    assert factors[1:].tolist() == [[255, 255]] * 2
     same(case)
 
 

@@ -22,13 +22,10 @@ class Quantizer:
         *,
         length: float,
         groups: Sequence[tuple[int, list[_Words]]],
-        first: tuple[int, int, float],
-        second: tuple[int, int, float],
+        factor: tuple[int, int, float],
         offset: ArrayLike,
-        above: ArrayLike,
-        below: ArrayLike,
-        weights: ArrayLike | None = None,
-        slope: ArrayLike | None = None,
+        weights: ArrayLike,
+        slope: ArrayLike,
     ) -> None: ...
 
 def dense(

@@ -36,8 +36,6 @@ cdef extern from "fs_project.h" nogil:
 
 
 cdef extern from "fs_quantize.h" nogil:
-    enum:
-        FS_SUMS
     ctypedef struct fs_small_float:
         int bytes, mantissa
         float unit
@@ -51,9 +49,7 @@ cdef extern from "fs_quantize.h" nogil:
         const float *half
         const float *slope
         const double *offset
-        const double *above
-        const double *below
-        fs_small_float first, second
+        fs_small_float factor
     size_t fs_quantize_scratch(ptrdiff_t n_nibbles)
     void fs_quantize_panel_s(const fs_quantizer *q, ptrdiff_t n, const float *z, const double *square, uint8_t *codes,
                              void *scratch)
@@ -101,11 +97,10 @@ cdef class Quantizer:
         z = (x - mean) W / length.
     groups : sequence of (start, [words]) or (start, [words, words])
         Words float32 (16, count) of one nibble or of two, for directions start .. start + count - 1.
-    first, second : (bytes, mantissa bits, unit)
-        How the factors are rounded; 0 bytes: there is none.
-    offset, above, below : float64 (6,)
-        Factors of a row out of s = (1, |x - mean|^2, |z|^2, z . word, |word|^2, sum of slope z (z - word)), all but the
-        first two over directions in groups or, of |z|^2, all: the first is offset . s, the second above . s / below . s.
+    factor : (bytes, mantissa bits, unit)
+        How the factor of a row is rounded; 0 bytes: there is none.
+    offset : float64 (4,)
+        The factor is offset . s, s = (1, |x - mean|^2, |z|^2, sum of slope z (z - word) over directions in groups).
     weights, slope : float32 (r,)
         Of directions: words are chosen by the least sum of weight (z - word)^2.
     """
@@ -114,12 +109,11 @@ cdef class Quantizer:
     cdef readonly Py_ssize_t n_features, n_directions, width
     cdef Py_ssize_t n_tiles
     cdef double scale, mean_square
-    cdef const double[::1] mean, base, factors
+    cdef const double[::1] mean, base, offset
     cdef const float[::1] tiles, back, words, weighted, halves, slope
     cdef const int32_t[:, ::1] groups
 
-    def __init__(self, mean, basis, *, double length, groups, first, second, offset, above, below, weights=None,
-                 slope=None):
+    def __init__(self, mean, basis, *, double length, groups, factor, offset, weights, slope):
         cdef Py_ssize_t d = basis.shape[0], r = basis.shape[1]
         self.mean = np.ascontiguousarray(mean, np.float64)
         self.scale = 1.0 / length
@@ -133,7 +127,6 @@ cdef class Quantizer:
         shapes = [(start, words[0].shape[1], len(words)) for start, words in groups]
         self.groups = np.ascontiguousarray(np.array(shapes, np.int32).reshape(-1, 3).T)
         none = [np.zeros(1, np.float32)]  # an address where there are no groups
-        weights = np.ones(r, np.float32) if weights is None else np.asarray(weights, np.float32)
         of_group = [weights[start : start + count] for start, count, _ in shapes]
         self.words = np.concatenate([part.T.ravel() for _, words in groups for part in words] + none)
         self.weighted = np.concatenate(
@@ -142,20 +135,16 @@ cdef class Quantizer:
         self.halves = np.concatenate(
             [halves_of(words, own).ravel() for own, (_, words) in zip(of_group, groups)] + none
         )
-        self.slope = np.zeros(r, np.float32) if slope is None else np.ascontiguousarray(slope, np.float32)
-        self.factors = np.concatenate([np.asarray(part, np.float64) for part in (offset, above, below)])
+        self.slope, self.offset = np.ascontiguousarray(slope, np.float32), np.ascontiguousarray(offset, np.float64)
         self.q.n_directions, self.q.n_groups = r, len(shapes)
         self.q.n_nibbles = sum(nibbles for _, _, nibbles in shapes)
-        self.q.width = (self.q.n_nibbles + 1) // 2 + first[0] + second[0]
+        self.q.width = (self.q.n_nibbles + 1) // 2 + factor[0]
         self.width = self.q.width
         if shapes:
             self.q.start, self.q.count, self.q.nibbles = &self.groups[0, 0], &self.groups[1, 0], &self.groups[2, 0]
         self.q.words, self.q.weighted, self.q.half = &self.words[0], &self.weighted[0], &self.halves[0]
-        self.q.slope = &self.slope[0]
-        self.q.offset, self.q.above = &self.factors[0], &self.factors[FS_SUMS]
-        self.q.below = &self.factors[2 * FS_SUMS]
-        self.q.first.bytes, self.q.first.mantissa, self.q.first.unit = first
-        self.q.second.bytes, self.q.second.mantissa, self.q.second.unit = second
+        self.q.slope, self.q.offset = &self.slope[0], &self.offset[0]
+        self.q.factor.bytes, self.q.factor.mantissa, self.q.factor.unit = factor
 
 
 cdef double of_mean(double scale, const double[::1] mean, const float[:, ::1] basis, double[::1] base) noexcept:

@@ -5,7 +5,7 @@ at but the one that is sought. The hash begins with random bits of the process: 
 meet in one slot. No place, and no answer, depends on it.
 """
 from cpython.unicode cimport PyUnicode_Check, PyUnicode_DecodeUTF8
-from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport INT32_MAX, UINT32_MAX, int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
 import os
@@ -25,11 +25,6 @@ cdef enum:
 
 cdef uint64_t SEED = int.from_bytes(os.urandom(8), "little")
 cdef uint64_t ODD = 0x9E3779B97F4A7C15  # 2**64 over the golden ratio
-
-
-cdef struct Slot:
-    int32_t place  # + 1; 0: the slot is free
-    uint32_t tag  # of the hash, whose low bits say where the search begins
 
 
 cdef inline uint64_t mixed(uint64_t h) noexcept nogil:
@@ -54,6 +49,21 @@ cdef inline uint64_t hash_of(const uint8_t *text, Py_ssize_t size) noexcept nogi
     return mixed(h)
 
 
+cdef inline uint64_t slot_of(uint64_t h, Py_ssize_t place) noexcept nogil:
+    return h >> 32 << 32 | <uint64_t> (place + 1)
+
+
+cdef inline Py_ssize_t place_of(uint64_t slot) noexcept nogil:
+    return <Py_ssize_t> (slot & UINT32_MAX) - 1
+
+
+cdef enlarged(held, Py_ssize_t room):
+    """A longer array that begins with the same."""
+    out = np.empty(room, np.asarray(held).dtype)
+    out[: len(held)] = held
+    return out
+
+
 cdef class IdTable:
     """Different ids, and the place of each.
 
@@ -62,50 +72,19 @@ cdef class IdTable:
 
     cdef readonly bint is_text
     cdef readonly Py_ssize_t size
-    cdef Py_ssize_t mask, room, text_room
-    cdef Slot *slots
-    cdef int64_t *numbers  # (room,) the ids, or where each text ends
-    cdef uint8_t *text
-    cdef uint64_t *hashes  # (room,) of texts
-    cdef object held_slots, held_numbers, held_text, held_hashes  # the arrays that own them
+    cdef uint64_t[::1] slots  # place + 1 in the low half and a tag in the other, or 0: the slot is free
+    cdef int64_t[::1] numbers  # (room,) the ids, or where each text ends
+    cdef uint64_t[::1] hashes  # (room,) of texts
+    cdef uint8_t[::1] text
 
     def __init__(self, bint is_text):
         self.is_text, self.size = is_text, 0
-        self.set_slots(FIRST)
-        self.set_room(FIRST // 2)
-        self.set_text(16 * FIRST if is_text else 0)
+        self.slots, self.numbers = np.zeros(FIRST, np.uint64), np.empty(FIRST // 2, np.int64)
+        self.hashes = np.empty(FIRST // 2 if is_text else 0, np.uint64)
+        self.text = np.empty(16 * FIRST if is_text else 0, np.uint8)
 
     def __len__(self):
         return self.size
-
-    # -- memory --------------------------------------------------------------------------------------------------------
-    cdef int set_slots(self, Py_ssize_t n) except -1:
-        held = np.zeros(n, np.uint64)
-        cdef uint64_t[::1] view = held
-        self.held_slots, self.slots, self.mask = held, <Slot *> &view[0], n - 1
-        return 0
-
-    cdef int set_room(self, Py_ssize_t room) except -1:
-        """For as many ids; those that are there stay."""
-        numbers, hashes = np.empty(room, np.int64), np.empty(room if self.is_text else 1, np.uint64)
-        cdef int64_t[::1] view = numbers
-        cdef uint64_t[::1] other = hashes
-        if self.size:
-            memcpy(&view[0], self.numbers, self.size * sizeof(int64_t))
-            if self.is_text:
-                memcpy(&other[0], self.hashes, self.size * sizeof(uint64_t))
-        self.held_numbers, self.numbers, self.held_hashes, self.hashes = numbers, &view[0], hashes, &other[0]
-        self.room = room
-        return 0
-
-    cdef int set_text(self, Py_ssize_t room) except -1:
-        text = np.empty(max(room, 1), np.uint8)
-        cdef uint8_t[::1] view = text
-        cdef Py_ssize_t used = self.used()
-        if used:
-            memcpy(&view[0], self.text, used)
-        self.held_text, self.text, self.text_room = text, &view[0], room
-        return 0
 
     cdef Py_ssize_t used(self) noexcept nogil:
         """Bytes of text."""
@@ -113,61 +92,60 @@ cdef class IdTable:
 
     cdef int grow(self, Py_ssize_t text_size) except -1:
         """Room for one id more, of so many bytes."""
-        cdef Py_ssize_t i, at
+        cdef Py_ssize_t i, at, mask = 2 * self.slots.shape[0] - 1
         cdef uint64_t h
         if self.size >= INT32_MAX - 1:
             raise ValueError("there are more ids than 2**31 - 2")
-        if self.is_text and self.used() + text_size > self.text_room:
-            self.set_text(2 * (self.used() + text_size))
-        if self.size == self.room:
-            self.set_room(2 * self.room)
-            self.set_slots(2 * (self.mask + 1))
+        if self.is_text and self.used() + text_size > self.text.shape[0]:
+            self.text = enlarged(self.text, 2 * (self.used() + text_size))
+        if self.size == self.numbers.shape[0]:
+            slots, numbers = np.zeros(mask + 1, np.uint64), enlarged(self.numbers, 2 * self.size)
+            hashes = enlarged(self.hashes, 2 * self.hashes.shape[0])
+            self.slots, self.numbers, self.hashes = slots, numbers, hashes
             for i in range(self.size):
                 h = self.hashes[i] if self.is_text else mixed(<uint64_t> self.numbers[i] ^ SEED)
-                at = h & self.mask
-                while self.slots[at].place:
-                    at = (at + 1) & self.mask
-                self.slots[at].place, self.slots[at].tag = <int32_t> (i + 1), <uint32_t> (h >> 32)
+                at = h & mask
+                while self.slots[at]:
+                    at = (at + 1) & mask
+                self.slots[at] = slot_of(h, i)
         return 0
 
     # -- one id --------------------------------------------------------------------------------------------------------
     cdef Py_ssize_t of_number(self, int64_t number, bint add) noexcept nogil:
         cdef uint64_t h = mixed(<uint64_t> number ^ SEED)
-        cdef Py_ssize_t at = h & self.mask
-        cdef uint32_t tag = <uint32_t> (h >> 32)
-        while self.slots[at].place:
-            if self.slots[at].tag == tag and self.numbers[self.slots[at].place - 1] == number:
-                return self.slots[at].place - 1
-            at = (at + 1) & self.mask
+        cdef Py_ssize_t mask = self.slots.shape[0] - 1, at = h & mask, place
+        while self.slots[at]:
+            place = place_of(self.slots[at])
+            if self.slots[at] >> 32 == h >> 32 and self.numbers[place] == number:
+                return place
+            at = (at + 1) & mask
         if not add:
             return UNKNOWN
-        if self.size == self.room:
+        if self.size == self.numbers.shape[0]:
             return FULL
-        self.numbers[self.size] = number
+        self.numbers[self.size], self.slots[at] = number, slot_of(h, self.size)
         self.size += 1
-        self.slots[at].place, self.slots[at].tag = <int32_t> self.size, tag
         return self.size - 1
 
     cdef Py_ssize_t of_text(self, const uint8_t *text, Py_ssize_t size, bint add) noexcept nogil:
         cdef uint64_t h = hash_of(text, size)
-        cdef Py_ssize_t at = h & self.mask, place, start
-        cdef uint32_t tag = <uint32_t> (h >> 32)
-        while self.slots[at].place:
-            if self.slots[at].tag == tag:
-                place = self.slots[at].place - 1
+        cdef Py_ssize_t mask = self.slots.shape[0] - 1, at = h & mask, place, start
+        cdef uint8_t *held = &self.text[0]
+        while self.slots[at]:
+            if self.slots[at] >> 32 == h >> 32:
+                place = place_of(self.slots[at])
                 start = self.numbers[place - 1] if place else 0
-                if self.numbers[place] - start == size and memcmp(self.text + start, text, size) == 0:
+                if self.numbers[place] - start == size and memcmp(held + start, text, size) == 0:
                     return place
-            at = (at + 1) & self.mask
+            at = (at + 1) & mask
         if not add:
             return UNKNOWN
         start = self.used()
-        if self.size == self.room or start + size > self.text_room:
+        if self.size == self.numbers.shape[0] or start + size > self.text.shape[0]:
             return FULL
-        memcpy(self.text + start, text, size)
-        self.numbers[self.size], self.hashes[self.size] = start + size, h
+        memcpy(held + start, text, size)
+        self.numbers[self.size], self.hashes[self.size], self.slots[at] = start + size, h, slot_of(h, self.size)
         self.size += 1
-        self.slots[at].place, self.slots[at].tag = <int32_t> self.size, tag
         return self.size - 1
 
     # -- many ids ------------------------------------------------------------------------------------------------------
@@ -233,25 +211,18 @@ cdef class IdTable:
     def copy(self):
         """An independent table of the same ids."""
         cdef IdTable other = IdTable.__new__(IdTable)
-        cdef uint64_t[::1] slots
-        cdef int64_t[::1] numbers
-        cdef uint64_t[::1] hashes
-        cdef uint8_t[::1] text
-        other.is_text, other.size, other.mask, other.room = self.is_text, self.size, self.mask, self.room
-        other.text_room = self.text_room
-        other.held_slots, other.held_numbers = self.held_slots.copy(), self.held_numbers.copy()
-        other.held_hashes, other.held_text = self.held_hashes.copy(), self.held_text.copy()
-        slots, numbers, hashes, text = other.held_slots, other.held_numbers, other.held_hashes, other.held_text
-        other.slots, other.numbers, other.hashes, other.text = <Slot *> &slots[0], &numbers[0], &hashes[0], &text[0]
+        other.is_text, other.size = self.is_text, self.size
+        other.slots, other.numbers = np.array(self.slots), np.array(self.numbers)
+        other.hashes, other.text = np.array(self.hashes), np.array(self.text)
         return other
 
     def integers(self):
         """The ids (size,) int64, a view, or of texts where each ends."""
-        return self.held_numbers[: self.size]
+        return np.asarray(self.numbers)[: self.size]
 
     def utf8(self):
         """The texts one after another, uint8, a view."""
-        return self.held_text[: self.used()]
+        return np.asarray(self.text)[: self.used()]
 
 
 def strings_of(const uint8_t[::1] text, const int64_t[::1] ends):

@@ -8,16 +8,20 @@ from typing_extensions import disjoint_base
 ADD: int
 IGNORE: int
 REFUSE: int
+HASH: int
 
 @disjoint_base
 class Columns:
     def __init__(
-        self, columns: dict[str, int], pairs: dict[str, dict[str, int]], unknown: int, hash_bits: int, is_signed: bool
+        self,
+        columns: dict[str, int],
+        pairs: dict[str, dict[str, int]],
+        unknown: int,
+        hash_bits: int = 0,
+        is_signed: bool = False,
     ) -> None: ...
 
 def encode(
     rows: Sequence[Any], columns: Columns
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]: ...
-def by_vocabulary(columns: dict[str, int], pairs: dict[str, dict[str, int]], unknown: int) -> Columns: ...
-def by_hash(hash_bits: int, is_signed: bool) -> Columns: ...
 def murmur3(text: bytes | memoryview, seed: int = 0) -> int: ...

@@ -33,7 +33,7 @@ cdef enum:
     REFUSED
     HASHED
 
-ADD, IGNORE, REFUSE = ADDED, IGNORED, REFUSED
+ADD, IGNORE, REFUSE, HASH = ADDED, IGNORED, REFUSED, HASHED
 
 cdef enum:
     SHORT = 512  # bytes of "name=value" that are put together without a string
@@ -76,14 +76,15 @@ cdef class Columns:
     """Which column a name has.
 
     columns : {name: column}, and pairs : {name: {string: column of "name=string"}}, which only saves time; both are
-    added to with unknown=ADD.
+    added to with unknown=ADD. With unknown=HASH a column is |h| mod 2**hash_bits, h the hash of the UTF-8 text as a
+    signed integer, whose sign the value gets if is_signed.
     """
 
     cdef dict columns, pairs
     cdef int unknown, hash_bits
     cdef bint is_signed
 
-    def __init__(self, dict columns, dict pairs, int unknown, int hash_bits, bint is_signed):
+    def __init__(self, dict columns, dict pairs, int unknown, int hash_bits=0, bint is_signed=False):
         self.columns, self.pairs = columns, pairs
         self.unknown, self.hash_bits, self.is_signed = unknown, hash_bits, is_signed
 
@@ -269,16 +270,6 @@ def encode(rows, Columns columns):
                 used += 1
         starts[i + 1] = used
     return indptr, indices[:used], data[:used]
-
-
-def by_vocabulary(dict columns, dict pairs, int unknown):
-    """Columns out of {name: column}, to be added to, to ignore others, or to refuse them."""
-    return Columns(columns, pairs, unknown, 0, False)
-
-
-def by_hash(int hash_bits, bint is_signed):
-    """Columns |h| mod 2**hash_bits with the sign of h, the hash of the UTF-8 text as a signed integer, or without."""
-    return Columns({}, {}, HASHED, hash_bits, is_signed)
 
 
 def murmur3(const uint8_t[::1] text, uint32_t seed=0):

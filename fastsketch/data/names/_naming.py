@@ -87,7 +87,7 @@ class KeptNames:
         """
         before = len(self.columns)
         try:
-            return kernel.encode(rows, kernel.by_vocabulary(self.columns, self._pairs, UNKNOWN[unknown]))
+            return kernel.encode(rows, kernel.Columns(self.columns, self._pairs, UNKNOWN[unknown]))
         except BaseException:
             self.cut(before)
             raise
@@ -135,7 +135,7 @@ class HashedNames:
 
     def __init__(self, hash_bits: int, *, signed: bool = True) -> None:
         self.width: int | None = 1 << hash_bits
-        self._columns = kernel.by_hash(hash_bits, signed)
+        self._columns = kernel.Columns({}, {}, kernel.HASH, hash_bits, signed)
 
     def __len__(self) -> int:
         return 0

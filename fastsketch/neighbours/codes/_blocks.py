@@ -1,4 +1,4 @@
-"""Codes that are kept to be searched again and again: in the blocks that are scanned, or as rows for Hamming distances.
+"""Codes as a search takes them: as rows, or, to be searched again and again, in the blocks that are scanned.
 
 Either has the same methods, so that who keeps codes holds them once and need not know how they lie.
 """
@@ -45,9 +45,9 @@ class CodeRows:
         return out
 
     @property
-    def scanned(self) -> "Codes | Blocks":
-        """Return what a search takes."""
-        return self.data
+    def in_blocks_of(self) -> int:
+        """Return the number of codes if they lie in blocks, else -1."""
+        return -1
 
     def first(self, n: int) -> Self:
         """Return the first n, no copy."""
@@ -78,7 +78,7 @@ class CodeRows:
 
 @dataclass(frozen=True, eq=False)
 class Blocks(CodeRows):
-    """Codes in the blocks of ``kernel.pack``: data (blocks, bytes of a block); taken by ``scan`` in place of codes.
+    """Codes in the blocks of ``kernel.pack``: data (blocks, bytes of a block).
 
     Nothing is packed by a search, and mapped from a file they are read as they lie there.
     """
@@ -89,9 +89,9 @@ class Blocks(CodeRows):
         return kernel.blocks_shape(n, layout)
 
     @property
-    def scanned(self) -> "Codes | Blocks":
-        """Return what a search takes."""
-        return self
+    def in_blocks_of(self) -> int:
+        """Return the number of codes if they lie in blocks, else -1."""
+        return self.n
 
     def own(self) -> Self:
         """Return the same, in which nothing else can be written; a copy only where the last block has room."""

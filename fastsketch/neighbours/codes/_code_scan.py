@@ -6,8 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch._kernels.codes import scan as kernel
-from fastsketch.neighbours.codes._blocks import Blocks
-from fastsketch.neighbours.codes._layout import Codes, Layout
+from fastsketch.neighbours.codes._blocks import CodeRows
 from fastsketch.neighbours.codes._search_arguments import Mask, Places, bits_of, few
 
 Scores = NDArray[np.float32]
@@ -38,8 +37,7 @@ class Rule(NamedTuple):
 
 def scan(
     tables: NDArray[np.float32],
-    codes: Codes | Blocks,
-    layout: Layout,
+    codes: CodeRows,
     rule: Rule,
     *,
     k: int,
@@ -49,17 +47,17 @@ def scan(
     """Return the k smallest scores (m, k) of every query, ascending, and the places (m, k) of their codes.
 
     Among equal scores the smaller id comes first (the lower place without ids); allow (n,) says which codes may come,
-    at least k. tables (m, n_tables, 16), codes (n, width).
+    at least k. tables (m, n_tables, 16).
     """
     some = few(allow)
     if some is not None:
-        codes = codes.take(some) if isinstance(codes, Blocks) else codes[some]
+        codes = CodeRows(codes.layout, np.ascontiguousarray(codes.take(some)), len(some))
         allow, ids = None, None if ids is None else ids[some]
         rule = rule if rule.divisor is None else rule._replace(divisor=rule.divisor[some])
     scores, places = kernel.topk(
         np.ascontiguousarray(tables, np.float32),
-        codes.data if isinstance(codes, Blocks) else np.ascontiguousarray(codes),
-        layout,
+        codes.data,
+        codes.layout,
         k,
         alpha=rule.alpha,
         beta=rule.beta,
@@ -67,21 +65,6 @@ def scan(
         divisor=rule.divisor,
         allow=bits_of(allow),
         ids=ids,
-        in_blocks_of=codes.n if isinstance(codes, Blocks) else -1,
+        in_blocks_of=codes.in_blocks_of,
     )
     return scores, places if some is None else some[places]
-
-
-def scored(
-    table: NDArray[np.float32], codes: Codes | Blocks, layout: Layout, *, alpha: float, beta: float, constant: float
-) -> Scores:
-    """Return scores (n,) of all codes for one query, by its table (n_tables, 16): see ``Rule``."""
-    return kernel.scores(
-        np.ascontiguousarray(table, np.float32),
-        codes.data if isinstance(codes, Blocks) else np.ascontiguousarray(codes),
-        layout,
-        alpha=alpha,
-        beta=beta,
-        constant=constant,
-        in_blocks_of=codes.n if isinstance(codes, Blocks) else -1,
-    )

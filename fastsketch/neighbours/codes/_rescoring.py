@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from os import PathLike
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,31 +11,56 @@ from fastsketch._core.validation import Rows, as_rows, check_finite, is_sparse
 
 Places = NDArray[np.int64]
 Source = Rows | Callable[[Places], Rows]
+Reader = Callable[[Places, Places], Any]
 
 # Bytes of rows that are read at a time, and of differences to queries made of them: beside the caches, not the memory.
 PIECE_BYTES = 16 << 20
 
 
-class RowsAt(NamedTuple):
-    """Rows (n, d) by their places: an array, CSR, or a function of their ids."""
+def rows_reader(source: Source, n_features: int, name: str, n: int | None = None) -> Reader:
+    """Return what reads rows of n_features columns, n of them if that is known; TypeError or ValueError names them.
 
-    source: Any
-    n: int
-    n_features: int
-
-
-def checked_source(source: Source, n: int, n_features: int, name: str = "rescore") -> RowsAt:
-    """Return n rows of n_features columns; TypeError or ValueError names the argument. A function is checked later."""
+    It takes places, ascending, and their ids: an array has rows by place, a function is asked for those of ids, and
+    what it returns is checked when it does.
+    """
     if not callable(source):
         refuse_names(source, name)
         if not isinstance(source, np.ndarray) or source.ndim != 2:
             source = as_rows(source, name=name)
         else:
             as_rows(source[:0], name=name)  # its kind, not its entries: they may lie on a disk
-        shape: tuple[int, ...] = source.shape  # type: ignore[union-attr]
-        if shape != (n, n_features):
-            raise ValueError(f"{name} must have shape ({n}, {n_features}) as the rows that were encoded, got {shape}")
-    return RowsAt(source, n, n_features)
+        rows: Any = source
+        if rows.shape != (rows.shape[0] if n is None else n, n_features):
+            raise ValueError(
+                f"{name} must have shape ({rows.shape[0] if n is None else n}, {n_features}) as the rows that were "
+                f"encoded, got {rows.shape}"
+            )
+
+    def read(places: Places, ids: Places) -> Any:
+        if callable(source):
+            some = as_rows(source(ids.copy()), name=f"the rows that {name} returned")
+            if some.shape != (len(ids), n_features):
+                raise ValueError(
+                    f"{name} must return rows of shape {(len(ids), n_features)} for {len(ids)} ids, got {some.shape}"
+                )
+            try:
+                check_finite(some, f"the rows that {name} returned")
+            except ValueError as error:
+                raise ValueError(f"{error}, of the ids from {ids[0]} to {ids[-1]}") from None
+            return some
+        if len(places) and places[-1] >= rows.shape[0]:
+            raise ValueError(
+                f"{name} must have a row for every id: row {places[-1]} is wanted, got {rows.shape[0]} rows "
+                "(a function of ids can stand in its place)"
+            )
+        some = rows[places]
+        values: NDArray[Any] = some.data if is_sparse(some) else some
+        if values.dtype.kind == "f" and not np.isfinite(values).all():
+            for place in places:
+                check_finite(rows[place : place + 1], name, offset=int(place))
+        return some
+
+    return read
 
 
 def refuse_names(source: Any, name: str) -> None:
@@ -48,21 +73,19 @@ def refuse_names(source: Any, name: str) -> None:
 
 
 def rescored(
-    queries: Any, places: Places, rows: RowsAt, *, metric: str, k: int, ids: Places | None = None
+    queries: Any, places: Places, rows_at: Callable[[Places], Any], *, metric: str, k: int, ids: Places | None = None
 ) -> tuple[NDArray[np.float64], Places]:
     """Return exact keys (m, k), ascending, and places (m, k) of the k best of candidates (m, c); ties by id.
 
-    Rows are read in the order of their places, a piece at a time, each once for all queries.
+    rows_at gives rows at ascending places: each is read once for all queries, a piece at a time.
     """
-    keys = exact_keys(queries, places, rows, metric=metric, ids=ids)
+    keys = _exact_keys(queries, places, rows_at, metric=metric)
     names = places if ids is None else ids[places]
     order = np.lexsort((names, keys), axis=1)[:, :k]
     return np.take_along_axis(keys, order, axis=1), np.take_along_axis(places, order, axis=1)
 
 
-def exact_keys(
-    queries: Any, places: Places, rows: RowsAt, *, metric: str, ids: Places | None = None
-) -> NDArray[np.float64]:
+def _exact_keys(queries: Any, places: Places, rows_at: Callable[[Places], Any], *, metric: str) -> NDArray[np.float64]:
     """Return keys (m, c) of candidates (m, c) by their rows: see ``_search``."""
     m, c = places.shape
     keys = np.empty(m * c)
@@ -70,41 +93,17 @@ def exact_keys(
     of_query = order // max(c, 1)
     wanted, first = np.unique(places.reshape(-1)[order], return_index=True)
     ends = np.append(first[1:], m * c)
-    step = max(1, PIECE_BYTES // (8 * rows.n_features))
+    step = max(1, PIECE_BYTES // (8 * queries.shape[1]))
     for start in range(0, len(wanted), step):
         some = wanted[start : start + step]
-        piece = _read(rows, some, ids)
+        piece = rows_at(some)
+        piece = piece if is_sparse(piece) else np.asarray(piece, np.float64)
         pairs = slice(int(first[start]), int(ends[min(start + step, len(wanted)) - 1]))
         row_of_pair = np.repeat(np.arange(len(some)), (ends - first)[start : start + step])
         keys[order[pairs]] = _keys(queries, of_query[pairs], piece, row_of_pair, metric=metric)
     if np.isnan(keys).any():
         raise ValueError("the inner products of queries and rows leave the range of numbers: divide both by a number")
     return keys.reshape(m, c)
-
-
-def _read(rows: RowsAt, places: Places, ids: Places | None) -> Any:
-    """Return rows at ascending places, float64 (len(places), d) or CSR, checked."""
-    if callable(rows.source):
-        names = places if ids is None else ids[places]
-        some = as_rows(rows.source(names.copy()), name="the rows that rescore returned")
-        expected = (len(places), rows.n_features)
-        if some.shape != expected:
-            raise ValueError(f"rescore must return rows of shape {expected} for {len(places)} ids, got {some.shape}")
-        try:
-            check_finite(some, "the rows that rescore returned")
-        except ValueError as error:
-            raise ValueError(f"{error}, of the ids from {names[0]} to {names[-1]}") from None
-    else:
-        some = rows.source[places]
-        if not _finite(some):
-            for place in places:
-                check_finite(rows.source[place : place + 1], "rescore", offset=int(place))
-    return some if is_sparse(some) else np.asarray(some, np.float64)
-
-
-def _finite(rows: Any) -> bool:
-    values: NDArray[Any] = rows.data if is_sparse(rows) else np.asarray(rows)
-    return values.dtype.kind != "f" or bool(np.isfinite(values).all())
 
 
 def _keys(queries: Any, of_query: Places, rows: Any, of_row: Places, *, metric: str) -> NDArray[np.float64]:

@@ -14,11 +14,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._core.validation import Rows, as_choice, check_finite, natural_dtype
-from fastsketch.neighbours.codes._blocks import Blocks
-from fastsketch.neighbours.codes._code_scan import Estimate, Rule, Tables, scan, scored
+from fastsketch._kernels.codes import scan as kernel
+from fastsketch.neighbours.codes._blocks import CodeRows
+from fastsketch.neighbours.codes._code_scan import Estimate, Rule, Tables, scan
 from fastsketch.neighbours.codes._layout import Codes
 from fastsketch.neighbours.codes._packed_codes import as_codes, nearest_bits
-from fastsketch.neighbours.codes._rescoring import Source, checked_source, rescored
+from fastsketch.neighbours.codes._rescoring import Source, rescored, rows_reader
 from fastsketch.neighbours.codes._search_arguments import Mask, Places, allowed, as_ids, as_k
 
 if TYPE_CHECKING:
@@ -123,28 +124,33 @@ class CodeSearch:
         >>> int(found[0, 0]), float(distances[0, 0])
         (0, 0.0)
         """
-        collection = as_codes(codes, "codes")
-        encoder = self._encoder_for(collection)
+        packed = as_codes(codes, "codes")
+        encoder = self._encoder_for(packed)
         as_metric(metric, encoder)
-        check_width(collection, encoder)
-        n = len(collection)
+        check_width(packed, encoder)
+        n = len(packed)
+        collection = CodeRows(encoder.layout, packed, n)
         asked = checked_queries(queries, encoder)
         names = as_ids(ids, n)
         mask = allowed(allow, n, names)
         k = as_k(k, n, mask)
         wanted = as_candidates(k, oversample, n if mask is None else int(np.count_nonzero(mask)))
-        rows = None if rescore is None else checked_source(rescore, n, encoder.n_features)
+        read = None if rescore is None else rows_reader(rescore, encoder.n_features, "rescore", n)
         norms = estimated_norms(encoder, collection) if metric == "cosine" and encoder.norm is None else None
 
-        candidates = k if rows is None else wanted
-        ranked_by = "euclidean" if metric == "hamming" and rows is not None else metric
+        candidates = k if read is None else wanted
+        ranked_by = "euclidean" if metric == "hamming" and read is not None else metric
+
+        def rows_at(places: Places) -> Any:
+            assert read is not None
+            return read(places, places if names is None else names[places])
 
         def answer(some: Any) -> Found:
             keys, places = nearest(
                 encoder, some, collection, metric=metric, k=candidates, ids=names, allow=mask, norms=norms
             )
-            if rows is not None:
-                keys, places = rescored(some, places, rows, metric=ranked_by, k=k, ids=names)
+            if read is not None:
+                keys, places = rescored(some, places, rows_at, metric=ranked_by, k=k, ids=names)
             return as_distances(keys, ranked_by), places if names is None else names[places]
 
         return by_pieces(asked, answer, n_tables=encoder.layout.n_tables, candidates=candidates)
@@ -199,7 +205,7 @@ def as_candidates(k: int, oversample: float, most: int) -> int:
 def nearest(
     encoder: "Encoder",
     queries: Any,
-    codes: Codes | Blocks,
+    codes: CodeRows,
     *,
     metric: str,
     k: int,
@@ -212,8 +218,7 @@ def nearest(
     Among equal estimates the smaller id comes first. norms: ``estimated_norms``, if they are kept, for cosines.
     """
     if metric == "hamming":
-        codes = codes.part(0, len(codes)) if isinstance(codes, Blocks) else codes
-        bits = np.ascontiguousarray(codes[:, : encoder.layout.nibble_bytes])
+        bits = np.ascontiguousarray(codes.part(0, len(codes))[:, : encoder.layout.nibble_bytes])
         return nearest_bits(encoder.bits(queries), bits, k=k, ids=ids, allow=allow)
     if metric == "euclidean" or encoder.norm is None:
         return _estimated(encoder, queries, codes, metric=metric, k=k, ids=ids, allow=allow, norms=norms)
@@ -238,7 +243,7 @@ def nearest(
 def _estimated(
     encoder: "Encoder",
     queries: Any,
-    codes: Codes | Blocks,
+    codes: CodeRows,
     *,
     metric: str,
     k: int,
@@ -259,7 +264,7 @@ def _estimated(
     else:
         norms = estimated_norms(encoder, codes) if norms is None else norms
         rule = Rule(0.0, -1.0, np.clip(-constant, -LARGEST, LARGEST).astype(np.float32), norms)
-    scores, places = scan(tables, codes, encoder.layout, rule, k=k, allow=allow, ids=ids)
+    scores, places = scan(tables, codes, rule, k=k, allow=allow, ids=ids)
     keys = np.clip(scores, -LARGEST, LARGEST, dtype=np.float64)
     if metric != "cosine":
         keys += constant[:, np.newaxis] if metric == "euclidean" else -constant[:, np.newaxis]
@@ -270,12 +275,14 @@ def _estimated(
     return keys, places
 
 
-def estimated_norms(encoder: "Encoder", codes: Codes | Blocks) -> NDArray[np.float32]:
+def estimated_norms(encoder: "Encoder", codes: CodeRows) -> NDArray[np.float32]:
     """Return float32 (n,), positive: estimated lengths of the rows behind codes, in units of ``encoder.length``."""
     tables, constant = _tables(encoder, np.zeros((1, encoder.n_features)), "euclidean")
     # the squared distances from zero
     base = min(float(constant[0]), LARGEST)
-    square = scored(tables[0], codes, encoder.layout, alpha=1.0, beta=-2.0, constant=base)
+    square = kernel.scores(
+        tables[0], codes.data, codes.layout, alpha=1.0, beta=-2.0, constant=base, in_blocks_of=codes.in_blocks_of
+    )
     least = max(LEAST_NORM * base, float(np.finfo(np.float32).tiny))
     return np.sqrt(np.clip(square, least, LARGEST, dtype=np.float64)).astype(np.float32)
 

@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastsketch._core.validation import as_integer, no_mask
+from fastsketch._core.validation import as_integer, as_integer_vector
+from fastsketch.neighbours.codes._places import ascending, find, with_run
 
 Places = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -63,21 +64,10 @@ def bits_of(allow: Mask | None) -> NDArray[np.uint8] | None:
     return None if allow is None else np.packbits(allow, bitorder="little")
 
 
-def ascending(values: Places) -> bool:
-    """Return whether each is larger than the one before."""
-    return bool((values[1:] > values[:-1]).all())
-
-
 def _places(wanted: Places, n: int, ids: Places | None, name: str) -> Places:
     """Return where the wanted ids are; ValueError names one that is nowhere."""
-    if ids is None:
-        known, places = (wanted >= 0) & (wanted < n), wanted
-    else:
-        order = None if ascending(ids) else np.argsort(ids, kind="stable")
-        at = np.searchsorted(ids, wanted, sorter=order)
-        inside = np.minimum(at, max(n - 1, 0))
-        places = inside if order is None else order[inside]
-        known = ids[places] == wanted if n else np.zeros(len(wanted), np.bool_)
+    places = wanted if ids is None else find(with_run((), ids), ids, wanted)
+    known = (places >= 0) & (places < n)
     if not known.all():
         what = f"places of the {n} codes" if ids is None else "ids of the codes"
         raise ValueError(f"{name} must hold {what}, got {int(wanted[np.argmin(known)])}")
@@ -88,13 +78,7 @@ def as_integers(values: ArrayLike, name: str) -> Places:
     """Return int64 (n,); TypeError or ValueError for what is none."""
     if isinstance(values, np.ma.MaskedArray):
         raise TypeError(f"{name} must not be a masked array")
-    out: NDArray[Any] = np.asarray(values)
-    if out.ndim != 1:
-        raise ValueError(f"{name} must be a vector, got shape {out.shape}")
-    if out.size == 0:
-        return np.zeros(0, np.int64)
-    if out.dtype.kind not in "iu":
-        raise TypeError(f"{name} must be integers, got dtype {out.dtype}{no_mask(out)}")
+    out = as_integer_vector(values, name)
     if out.dtype.kind == "u" and out.max() > np.iinfo(np.int64).max:
         raise ValueError(f"{name} must be below 2**63, got {out.max()}")
     return np.ascontiguousarray(out, np.int64)

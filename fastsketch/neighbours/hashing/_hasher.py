@@ -5,27 +5,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastsketch._core.validation import Rows, as_flag, as_rows, check_finite, natural_dtype
+from fastsketch._core.validation import Rows, as_flag
 from fastsketch._frame.model import Model
 from fastsketch._frame.parameters import integer
 from fastsketch._kernels.guard import reads
-from fastsketch.neighbours.codes._packed_codes import Codes, as_codes, code_width, pack
+from fastsketch.neighbours.codes._packed_codes import Codes, as_codes, code_width
 from fastsketch.neighbours.codes._search import CodeSearch
-from fastsketch.neighbours.hashing._linear_scores import Scores, fill
 from fastsketch.neighbours.hashing._sign_encoder import FACTOR_BYTES, SignEncoder
-
-# Rows encoded at a time by a hash that is not linear: their scores stay in the cache.
-ENCODE_ROWS = 2048
 
 
 class Hasher(CodeSearch, Model, abstract=True):
-    """Base of the hashes: a subclass learns, and defines ``_scores`` or is linear."""
+    """Base of the hashes: a subclass learns, and freezes what it has learned (``_encoder``)."""
 
     n_bits: int = integer(at_least=1, kw_only=False)
-
-    def _scores(self, rows: Any) -> Scores:
-        """Return signed distances (n, n_bits) of checked float rows, in their dtype; rows of the model's width."""
-        raise NotImplementedError
 
     @reads
     def decision_function(self, rows: Rows) -> NDArray[np.floating[Any]]:
@@ -45,10 +37,10 @@ class Hasher(CodeSearch, Model, abstract=True):
         TypeError, ValueError
             If the model has learned nothing, or rows are no finite real matrix of its width.
         """
-        checked = self._checked(rows)
-        out = np.empty((checked.shape[0], self.n_bits), natural_dtype(checked.dtype))
-        self._fill(checked, scores=out)
-        return out
+        self._require_rows()
+        self._require_columns(rows)
+        encoder = self._encoder(factors=False)
+        return encoder.scores(encoder.checked(rows))
 
     @reads
     def encode(self, rows: Rows, *, factors: bool = False) -> Codes:
@@ -79,12 +71,10 @@ class Hasher(CodeSearch, Model, abstract=True):
         >>> model.encode(rows).shape, model.encode(rows, factors=True).shape
         ((1000, 4), (1000, 8))
         """
-        if as_flag(factors, "factors"):
-            return self.encoder(factors=True).encode(rows)
-        checked = self._checked(rows)
-        out = np.empty((checked.shape[0], code_width(self.n_bits)), np.uint8)
-        self._fill(checked, codes=out)
-        return out
+        as_flag(factors, "factors")
+        self._require_rows()
+        self._require_columns(rows)
+        return self._encoder(factors=factors).encode(rows)
 
     @reads
     def encoder(self, *, factors: bool = False) -> SignEncoder:
@@ -117,6 +107,7 @@ class Hasher(CodeSearch, Model, abstract=True):
         return self._encoder(factors=as_flag(factors, "factors"))
 
     def _encoder(self, *, factors: bool) -> SignEncoder:
+        """Return what has been learned so far; it has seen rows."""
         raise NotImplementedError
 
     def _encoder_for(self, codes: Codes) -> SignEncoder:
@@ -159,30 +150,3 @@ class Hasher(CodeSearch, Model, abstract=True):
     def _require_rows(self) -> None:
         if not self.n_rows:
             raise ValueError("the model has seen no rows: call update first")
-
-    def _checked(self, rows: Rows) -> Any:
-        self._require_rows()
-        self._require_columns(rows)
-        return as_rows(rows, self.n_features)
-
-    def _fill(self, rows: Any, *, scores: Scores | None = None, codes: Codes | None = None) -> None:
-        """Fill in the one that is given, for rows whose shape and kind are checked."""
-        for start in range(0, rows.shape[0], ENCODE_ROWS):
-            piece = rows[start : start + ENCODE_ROWS]
-            check_finite(piece, offset=start)
-            distances = self._scores(piece.astype(natural_dtype(piece.dtype), copy=False))
-            if scores is not None:
-                scores[start : start + ENCODE_ROWS] = distances
-            if codes is not None:
-                codes[start : start + ENCODE_ROWS] = pack(distances > 0)
-
-
-class LinearHasher(Hasher, abstract=True):
-    """Bits are signs of rows @ projection - offsets."""
-
-    def _linear(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return projection (d, n_bits) and offsets (n_bits,)."""
-        raise NotImplementedError
-
-    def _fill(self, rows: Any, *, scores: Scores | None = None, codes: Codes | None = None) -> None:
-        fill(rows, *self._linear(), scores=scores, codes=codes)

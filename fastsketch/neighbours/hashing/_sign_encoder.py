@@ -69,6 +69,13 @@ class SignEncoder(Encoder):
     def _from_origin(self, rows: Any) -> tuple[Array, Array]:
         """Return scores of checked float rows without the mean, (n, n_bits), and their products with the mean, (n,)."""
 
+    def scores(self, rows: Any) -> NDArray[np.floating[Any]]:
+        """Return signed distances (n, n_bits) of checked rows: float32 for float32 rows, else float64."""
+        out = np.empty((rows.shape[0], self.n_bits), natural_dtype(rows.dtype))
+        for part, piece in self._pieces(rows):
+            out[part] = self._view(piece).scores
+        return out
+
     def bits(self, rows: Any) -> Codes:
         """Return signs of the scores of checked rows alone, uint8 (n, ceil(n_bits / 8))."""
         out = np.empty((rows.shape[0], self.layout.nibble_bytes), np.uint8)
@@ -161,6 +168,16 @@ class LinearSignEncoder(SignEncoder):
         self.spans, self.length = spans, length
         self._set_up(len(offsets), factors=factors)
 
+    def with_factors(self) -> "LinearSignEncoder":
+        """Return the same, whose codes have factors."""
+        return LinearSignEncoder(
+            self.projection, self.mean, self.offsets, factors=True, spans=self.spans, length=self.length
+        )
+
+    def scores(self, rows: Any) -> NDArray[np.floating[Any]]:
+        """Return signed distances (n, n_bits) of checked rows: float32 for float32 rows, else float64."""
+        return self._scores(rows, self.offsets)
+
     def bits(self, rows: Any) -> Codes:
         """Return signs of the scores of checked rows alone, uint8 (n, ceil(n_bits / 8))."""
         out = np.empty((rows.shape[0], self.layout.nibble_bytes), np.uint8)
@@ -172,18 +189,19 @@ class LinearSignEncoder(SignEncoder):
         return max(1, PIECE_ROWS // part) * part
 
     def _view(self, rows: Any) -> SeenRows:
-        return SeenRows(self._scores(rows, self.offsets), self._squares(rows))
+        return SeenRows(self._scores(rows, self.offsets) / self.length, self._squares(rows))
 
     def _from_origin(self, rows: Any) -> tuple[Array, Array]:
         centre = np.ascontiguousarray(self.mean[:, np.newaxis])
         products = np.empty((rows.shape[0], 1), rows.dtype)
         fill(rows, centre, np.zeros(1), scores=products)
-        return self._scores(rows, np.zeros(self.n_bits)), products[:, 0] / self.length / self.length
+        scores = self._scores(rows, np.zeros(self.n_bits)) / self.length
+        return scores, products[:, 0] / self.length / self.length
 
-    def _scores(self, rows: Any, offsets: Array) -> Array:
-        out = np.empty((rows.shape[0], self.n_bits), rows.dtype)
+    def _scores(self, rows: Any, offsets: Array) -> NDArray[Any]:
+        out = np.empty((rows.shape[0], self.n_bits), natural_dtype(rows.dtype))
         fill(rows, self.projection, offsets, scores=out)
-        return out / self.length
+        return out
 
     def _squares(self, rows: Any) -> Array:
         """Return ||x - mean||^2 of each."""

@@ -9,7 +9,7 @@ from fastsketch._core.threads import one_blas_thread
 from fastsketch._frame.model import Arrays
 from fastsketch._frame.parameters import choice
 from fastsketch.data.files import _checks as checks
-from fastsketch.neighbours.hashing._hasher import LinearHasher
+from fastsketch.neighbours.hashing._hasher import Hasher
 from fastsketch.neighbours.hashing._sign_encoder import LinearSignEncoder, SignEncoder, length_near
 from fastsketch.neighbours.summaries._block_summary import SummarySetting
 from fastsketch.neighbours.summaries._directions import top_of_moment, top_of_rows
@@ -29,11 +29,10 @@ class _LearnedHash(NamedTuple):
 
     node: BlockNode
     components: Array  # W as (n_bits, d)
-    projection: Array  # (d, n_bits)
-    offsets: Array  # (n_bits,) mu'P
+    encoder: LinearSignEncoder  # without factors
 
 
-class SketchHash(LinearHasher, SummaryModel):
+class SketchHash(Hasher, SummaryModel):
     """Binary codes learned from a stream of rows in one pass: FROSH, OSH and relatives.
 
     The code of a row a is sgn((a - mu) W R): mu the mean of all rows, W (d x r) the top right singular vectors of a
@@ -120,8 +119,7 @@ class SketchHash(LinearHasher, SummaryModel):
                 f"n_bits must be at most {kept}, the rows that method={self.method!r} keeps with sketch_size={size}, "
                 f"got {self.n_bits}"
             )
-        if self.method not in ("fd", "exact") and self.block_rows is not None and self.block_rows < size // 2:
-            raise ValueError(f"block_rows must be at least sketch_size // 2 = {size // 2}, got {self.block_rows}")
+        super()._check()
 
     @property
     def _size(self) -> int:
@@ -148,16 +146,22 @@ class SketchHash(LinearHasher, SummaryModel):
             reservoir_size=self.reservoir_size if self.rotation == "itq" else None,
         )
 
-    def _merge(self, other: Self) -> None:
-        self._merge_summary(other)
+    _merge = SummaryModel._merge_summary
 
     # -- reading: never changes the state --------------------------------------------------------------------------
     @one_blas_thread
     def _learned_from(self, node: BlockNode) -> _LearnedHash:
-        find = top_of_moment if self._method_for(len(node.mean)) == "exact" else top_of_rows
-        components = find(node.rows, self.n_bits, seed=self.seed)
+        exact = self._method_for(len(node.mean)) == "exact"
+        components = (top_of_moment if exact else top_of_rows)(node.rows, self.n_bits, seed=self.seed)
         projection = self._rotated(components.T, node.mean)
-        return _LearnedHash(node, components, projection, node.mean @ projection)
+        # squares of what it divides are numbers
+        top = 1.0 if exact else float(np.abs(node.rows).max(initial=0.0)) or 1.0
+        squares = np.trace(node.rows) if exact else np.square(node.rows / top, dtype=np.float64).sum()
+        length = length_near(top * float(np.sqrt(squares / node.n_rows)))
+        encoder = LinearSignEncoder(
+            projection, node.mean, node.mean @ projection, factors=False, spans=True, length=length
+        )
+        return _LearnedHash(node, components, encoder)
 
     def _rotated(self, basis: Array, mean: Array) -> Array:
         """Return the projection (d, n_bits) from W (d, n_bits)."""
@@ -171,26 +175,9 @@ class SketchHash(LinearHasher, SummaryModel):
             rotation = itq_rotation(centred @ basis, rotation)
         return basis @ rotation
 
-    def _linear(self) -> tuple[Array, Array]:
-        learned = self._read()
-        return learned.projection, learned.offsets
-
     def _encoder(self, *, factors: bool) -> SignEncoder:
-        learned = self._read()
-        node = learned.node
-        exact = self._method_for(len(node.mean)) == "exact"
-        top = (
-            1.0 if exact else float(np.abs(node.rows).max(initial=0.0)) or 1.0
-        )  # squares of what it divides are numbers
-        squares = np.trace(node.rows) if exact else np.square(node.rows / top, dtype=np.float64).sum()
-        return LinearSignEncoder(
-            learned.projection,
-            node.mean,
-            learned.offsets,
-            factors=factors,
-            spans=True,
-            length=length_near(top * float(np.sqrt(squares / node.n_rows))),
-        )
+        encoder = self._read().encoder
+        return encoder.with_factors() if factors else encoder
 
     def anchor(self, projection: ArrayLike | None = None) -> Self:
         """Keep codes comparable from here on: later projections are turned to lie nearest to the present one.
@@ -226,7 +213,7 @@ class SketchHash(LinearHasher, SummaryModel):
     @property
     def projection(self) -> Array:
         """Return (d, n_bits) float64, orthonormal columns: W R, or W turned to the anchor."""
-        return self._read().projection.copy()
+        return self._read().encoder.projection.copy()
 
     # -- keeping it ------------------------------------------------------------------------------------------------
     def _state(self) -> tuple[dict[str, Any], Arrays]:

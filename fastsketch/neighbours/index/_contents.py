@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastsketch.data.files._checks import MOST_COUNT
 from fastsketch.neighbours.codes import Encoder
+from fastsketch.neighbours.codes._places import Ids, Positions
 from fastsketch.neighbours.codes._search_arguments import as_integers, different, shown
-from fastsketch.neighbours.index._places import Ids, Positions
 from fastsketch.neighbours.index._segment import SEGMENT_ROWS, Segment, joined
 from fastsketch.neighbours.index._segment_room import CodedBatch, SegmentRoom, empty_room
 

@@ -9,18 +9,17 @@ from typing import Any, Final, Literal, Self, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastsketch._core.validation import Rows, as_choice, as_flag, as_rows
+from fastsketch._core.validation import Rows, as_choice, as_flag, as_rows, check_finite
 from fastsketch._frame.parameters import bare_names
 from fastsketch._kernels.guard import Guard, changes
 from fastsketch.neighbours.codes._packed_codes import as_codes
-from fastsketch.neighbours.codes._rescoring import Source
+from fastsketch.neighbours.codes._places import Ids, with_run
+from fastsketch.neighbours.codes._rescoring import Source, rows_reader
 from fastsketch.neighbours.codes._search import Metric, as_metric, check_width
 from fastsketch.neighbours.codes._search_arguments import different
 from fastsketch.neighbours.index import _generations, _saving
 from fastsketch.neighbours.index._contents import Contents, as_ids
-from fastsketch.neighbours.index._index_search import given_rows
 from fastsketch.neighbours.index._manifest import ROW_TYPES
-from fastsketch.neighbours.index._places import Ids, with_run
 from fastsketch.neighbours.index._readable_index import ReadableIndex
 from fastsketch.neighbours.index._segment import Segment, kind_for, pieces
 from fastsketch.neighbours.index._segment_room import CodedBatch, empty_room
@@ -151,14 +150,11 @@ class CodeIndex(ReadableIndex):
             for piece in pieces(n):
                 some = checked[piece]
                 kept = None if self._rows is None else self._kept(some, offset=piece.start)
-                yield CodedBatch(self._encoded(some, offset=piece.start), given[piece], kept)
+                check_finite(some, offset=piece.start)
+                yield CodedBatch(contents.encoder.encode(some), given[piece], kept)
 
         self._contents = contents.with_rows(batches(), n)
         return given
-
-    def _encoded(self, rows: Any, *, offset: int) -> NDArray[np.uint8]:
-        _generations.check_finite(rows, offset=offset)
-        return self._contents.encoder.encode(rows)
 
     def _kept(self, rows: Any, *, offset: int = 0) -> NDArray[np.floating[Any]]:
         assert self._rows is not None
@@ -353,7 +349,7 @@ class CodeIndex(ReadableIndex):
         """
         as_flag(decoded, "decoded")
         contents = self._contents
-        given = None if rows is None else given_rows(rows, self.n_features, contents, name="rows")
+        given = None if rows is None else rows_reader(rows, self.n_features, "rows")
         if given is not None and decoded:
             raise ValueError("decoded=True is for an index without rows: rows were given")
         if given is None and self._rows is None and not decoded:
@@ -364,9 +360,9 @@ class CodeIndex(ReadableIndex):
 
         def rows_of(segment: Segment, positions: NDArray[np.int64]) -> Any:
             if given is not None:
-                order = np.argsort(segment.ids[positions])
-                some = given(segment.ids[positions][order], order, order)
-                return some[np.argsort(order)]
+                ids = segment.ids[positions]
+                order = np.argsort(ids)
+                return given(ids[order], ids[order])[np.argsort(order)]
             if segment.rows is not None:
                 return segment.rows[positions]
             return segment.encoder.decode(segment.codes.take(positions))
@@ -478,8 +474,7 @@ class CodeIndex(ReadableIndex):
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_contents": self._contents.closed()}  # without room that nobody has written to
 
-    def __copy__(self) -> "CodeIndex":
-        return self.copy()
+    __copy__ = copy
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "CodeIndex":
         return self.copy()

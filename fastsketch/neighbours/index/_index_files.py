@@ -5,11 +5,12 @@ segment, a state file for each encoder. Names of arrays are random, those of enc
 changes no file that a manifest names.
 """
 
+import contextlib
 import os
 import re
 import stat
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -56,15 +57,11 @@ def write_array(folder: Path, what: str, array: NDArray[Any]) -> Written:
     name = new_name(what)
     array = np.ascontiguousarray(array)
     array = array.astype(array.dtype.newbyteorder("<"), copy=False)
-    content = array.reshape(-1).view(np.uint8).data
-    crc = 0
     with replacing(folder / name) as file:
         np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(array))
-        for start in range(0, len(content), PIECE):
-            piece = content[start : start + PIECE]
+        for piece in _byte_pieces(array):
             file.write(piece)
-            crc = zlib.crc32(piece, crc)
-    return Written(folder, name, crc)
+    return Written(folder, name, checksum(array))
 
 
 def open_array(written: Written, shape: tuple[int, ...], dtype: Any, *, memory_map: bool, verify: bool) -> NDArray[Any]:
@@ -108,22 +105,24 @@ def open_array(written: Written, shape: tuple[int, ...], dtype: Any, *, memory_m
 
 def checksum(array: NDArray[Any]) -> int:
     """Return the crc32 of the bytes of a contiguous array."""
-    content = array.reshape(-1).view(np.uint8).data
     crc = 0
-    for start in range(0, len(content), PIECE):
-        crc = zlib.crc32(content[start : start + PIECE], crc)
+    for piece in _byte_pieces(array):
+        crc = zlib.crc32(piece, crc)
     return crc
+
+
+def _byte_pieces(array: NDArray[Any]) -> Iterator[memoryview]:
+    content = array.reshape(-1).view(np.uint8).data
+    for start in range(0, len(content), PIECE):
+        yield content[start : start + PIECE]
 
 
 def is_there(folder: Path, written: Written, array: NDArray[Any]) -> bool:
     """Return whether the file of an array is in this folder, as long as it must be."""
-    try:
-        with (folder / written.file).open("rb") as file:
-            header = read_header(file)
-            fits = header.shape == array.shape and os.fstat(file.fileno()).st_size == header.end
-    except (OSError, ValueError):
-        return False
-    return fits and written.folder == folder
+    with contextlib.suppress(StateError):
+        open_array(written, array.shape, array.dtype, memory_map=True, verify=False)
+        return written.folder == folder
+    return False
 
 
 # -- encoders ----------------------------------------------------------------------------------------------------------
@@ -133,16 +132,9 @@ def write_encoder(folder: Path, encoder: Encoder) -> tuple[str, bool]:
     state, arrays = kept(encoder)
     content = files.pack({"kind": ENCODER_KIND, "encoder": state}, arrays)
     new = not (folder / name).exists()
-    if new or not _holds(folder / name, content):
+    if new or (folder / name).read_bytes() != content:
         files.write(folder / name, content)
     return name, new
-
-
-def _holds(path: Path, content: bytes) -> bool:
-    try:
-        return path.stat().st_size == len(content) and path.read_bytes() == content
-    except OSError:
-        return False
 
 
 def read_encoder(folder: Path, name: str, fingerprint: Any) -> Encoder:
@@ -175,7 +167,5 @@ def clean(folder: Path, needed: Iterable[str]) -> None:
 
 def remove(path: Path) -> None:
     """Remove a file, if that can be: some systems keep one as long as it is mapped, and the next save tries again."""
-    try:
-        path.unlink(missing_ok=True)
-    except OSError:
-        return
+    with contextlib.suppress(OSError):
+        path.unlink()

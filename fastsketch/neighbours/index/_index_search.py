@@ -1,13 +1,13 @@
 """A search through the segments of an index: the best of each, joined by key and id, then ranked by kept rows."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastsketch._core.validation import as_integer, check_finite, is_sparse
-from fastsketch.neighbours.codes._rescoring import RowsAt, checked_source, refuse_names, rescored
+from fastsketch._core.validation import as_integer
+from fastsketch.neighbours.codes._places import Ids
+from fastsketch.neighbours.codes._rescoring import rescored, rows_reader
 from fastsketch.neighbours.codes._search import (
     Found,
     Keys,
@@ -19,11 +19,7 @@ from fastsketch.neighbours.codes._search import (
 )
 from fastsketch.neighbours.codes._search_arguments import different
 from fastsketch.neighbours.index._contents import Contents, as_ids
-from fastsketch.neighbours.index._places import Ids
 from fastsketch.neighbours.index._segment import Mask, Segment
-
-# Rescoring by what an index keeps, or by what the caller has: (ids ascending, their numbers of segments and positions).
-RowsOf = Callable[[Ids, NDArray[np.int64], NDArray[np.int64]], Any]
 
 
 def search(
@@ -44,46 +40,27 @@ def search(
     k, most = as_integer(k, "k", 1), sum(counts)
     if k > most:
         raise ValueError(f"k must be at most the {most} rows that may be found, got {k}")
-    n_candidates, source = as_candidates(k, oversample, most), None
-    if rescore is None:
-        n_candidates = k
-    elif rescore is True:
-        source = kept_rows(contents)
-    else:
-        source = given_rows(rescore, contents.encoder.n_features, contents, name="rescore")
+    n_candidates = k if rescore is None else as_candidates(k, oversample, most)
+    read = None if rescore is None or rescore is True else rows_reader(rescore, contents.encoder.n_features, "rescore")
+    ranked_by = "euclidean" if metric == "hamming" and rescore is not None else metric
 
     def answer(some: Any) -> Found:
         keys, ids, places = _candidates(segments, masks, counts, some, metric=metric, k=n_candidates)
-        if source is None:
+        if rescore is None:
             return as_distances(keys, metric), ids
-        return _ranked(some, ids, places, source, contents.encoder.n_features, metric=metric, k=k)
+        # places of candidates among all of this search in the order of their ids: ties by place are ties by id
+        names, first, at = np.unique(ids, return_index=True, return_inverse=True)
+        which, where = (part.reshape(-1)[first] for part in places)
+
+        def rows_at(some: NDArray[np.int64]) -> Any:
+            return kept_rows(contents, which[some], where[some]) if read is None else read(names[some], names[some])
+
+        local = at.reshape(ids.shape).astype(np.int64, copy=False)
+        keys, local = rescored(some, local, rows_at, metric=ranked_by, k=k)
+        return as_distances(keys, ranked_by), names[local]
 
     n_tables = max(segment.encoder.layout.n_tables for segment in segments)
     return by_pieces(asked, answer, n_tables=n_tables, candidates=n_candidates * len(segments))
-
-
-def _ranked(
-    asked: Any,
-    ids: Ids,
-    places: tuple[NDArray[np.int64], NDArray[np.int64]],
-    source: RowsOf,
-    n_features: int,
-    *,
-    metric: str,
-    k: int,
-) -> Found:
-    """Rank candidates of queries by the distances to their rows."""
-    metric = "euclidean" if metric == "hamming" else metric
-    # places of candidates among all of this search in the order of their ids: ties by place are ties by id
-    names, first, at = np.unique(ids, return_index=True, return_inverse=True)
-    which, where = (part.reshape(-1)[first] for part in places)
-
-    def rows(some: NDArray[np.int64]) -> Any:
-        return source(names[some], which[some], where[some])
-
-    rows_at = RowsAt(rows, len(names), n_features)
-    keys, local = rescored(asked, at.reshape(ids.shape).astype(np.int64, copy=False), rows_at, metric=metric, k=k)
-    return as_distances(keys, metric), names[local]
 
 
 def _candidates(
@@ -97,7 +74,7 @@ def _candidates(
         keys, where = nearest(
             segment.encoder,
             asked,
-            segment.codes.scanned,
+            segment.codes,
             metric=metric,
             k=min(k, count),
             ids=None if segment.in_order else segment.ids,
@@ -154,43 +131,13 @@ def _count(segment: Segment, mask: Mask | None) -> int:
     return len(segment) if mask is None else int(np.count_nonzero(mask))
 
 
-# -- rows to rescore by ------------------------------------------------------------------------------------------------
-def kept_rows(contents: Contents) -> RowsOf:
-    """Return a function that gives rows that the index keeps."""
-    segments, d = contents.segments, contents.encoder.n_features
-
-    def rows(ids: Ids, which: NDArray[np.int64], where: NDArray[np.int64]) -> NDArray[np.float32]:
-        out = np.empty((len(ids), d), np.float32)
-        for number, segment in enumerate(segments):
-            here = np.flatnonzero(which == number)
-            assert segment.rows is not None  # asked only of an index that keeps them
+def kept_rows(contents: Contents, which: NDArray[np.int64], where: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Return rows by number of the segment and position: as they are kept, or what their codes stand for."""
+    out = np.empty((len(which), contents.encoder.n_features), np.float32)
+    for number, segment in enumerate(contents.segments):
+        here = np.flatnonzero(which == number)
+        if segment.rows is not None:
             out[here] = segment.rows[where[here]]
-        return out
-
-    return rows
-
-
-def given_rows(source: Any, n_features: int, contents: Contents, *, name: str) -> RowsOf:
-    """Return a function that gives a caller's rows: row i of an array is that of id i, a function has its own."""
-    if not callable(source):
-        refuse_names(source, name)
-        given: Any = source if is_sparse(source) else np.asanyarray(source)
-        source = checked_source(given, given.shape[0] if given.ndim else 0, n_features, name).source
-
-    def rows(ids: Ids, which: NDArray[np.int64], where: NDArray[np.int64]) -> Any:
-        if not callable(source) and len(ids) and ids[-1] >= source.shape[0]:
-            raise ValueError(
-                f"{name} must have a row for every id: row {ids[-1]} is wanted, got {source.shape[0]} rows "
-                "(a function of ids can stand in its place)"
-            )
-        some: Any = source(ids.copy()) if callable(source) else source[ids]
-        checked = contents.encoder.checked(some, name)
-        if checked.shape[0] != len(ids):
-            raise ValueError(f"{name} must return {len(ids)} rows for {len(ids)} ids, got {checked.shape[0]}")
-        try:
-            check_finite(checked, name)
-        except ValueError as error:
-            raise ValueError(f"{error}, of the ids from {ids[0]} to {ids[-1]}") from None
-        return checked
-
-    return rows
+        elif len(here):
+            out[here] = segment.encoder.decode(segment.codes.take(where[here]))
+    return out

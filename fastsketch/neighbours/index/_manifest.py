@@ -12,11 +12,10 @@ from fastsketch.data.files import _state as files
 from fastsketch.data.files._state import StateError
 from fastsketch.neighbours.codes import Encoder
 from fastsketch.neighbours.codes._blocks import CodeRows
+from fastsketch.neighbours.codes._places import ascending, with_run
 from fastsketch.neighbours.codes._search import METRICS, as_metric
-from fastsketch.neighbours.codes._search_arguments import ascending
 from fastsketch.neighbours.index._contents import Contents
 from fastsketch.neighbours.index._index_files import MANIFEST, as_name, open_array, read_encoder
-from fastsketch.neighbours.index._places import with_run
 from fastsketch.neighbours.index._segment import CODES, IDS, REMOVED, ROWS, Segment, Written, kind_for
 from fastsketch.neighbours.index._segment_room import empty_room
 

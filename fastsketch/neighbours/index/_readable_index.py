@@ -8,12 +8,12 @@ from numpy.typing import ArrayLike, NDArray
 from fastsketch._core.validation import Rows
 from fastsketch.data.files._checks import MOST_COUNT
 from fastsketch.neighbours.codes import Encoder
+from fastsketch.neighbours.codes._places import Ids
 from fastsketch.neighbours.codes._rescoring import Source
 from fastsketch.neighbours.codes._search import Found
 from fastsketch.neighbours.index import _generations
 from fastsketch.neighbours.index._contents import Contents, as_ids
 from fastsketch.neighbours.index._index_search import kept_rows, search
-from fastsketch.neighbours.index._places import Ids
 
 
 class ReadableIndex:
@@ -206,14 +206,7 @@ class ReadableIndex:
         contents = self._contents
         wanted = as_ids(ids)
         which, where = contents.located(wanted, "ids")
-        if self._rows is not None:
-            return kept_rows(contents)(wanted, which, where)
-        out = np.empty((len(wanted), contents.encoder.n_features), np.float32)
-        for number, segment in enumerate(contents.segments):
-            here = np.flatnonzero(which == number)
-            if len(here):
-                out[here] = segment.encoder.decode(segment.codes.take(where[here]))
-        return out
+        return kept_rows(contents, which, where)
 
     def to_faiss(self) -> Any:
         """Return a faiss.IndexBinaryIDMap2 of the sign bits and ids (extra: faiss); factors are left out.

@@ -11,10 +11,8 @@ from numpy.typing import NDArray
 
 from fastsketch.neighbours.codes import Encoder
 from fastsketch.neighbours.codes._blocks import Blocks, CodeRows
-from fastsketch.neighbours.codes._encoder import kept, restored
+from fastsketch.neighbours.codes._places import Ids, Positions, Runs, ascending, find, with_run
 from fastsketch.neighbours.codes._search import estimated_norms
-from fastsketch.neighbours.codes._search_arguments import ascending
-from fastsketch.neighbours.index._places import Ids, Positions, Runs, find, with_run
 
 Mask = NDArray[np.bool_]
 # Names of the arrays of a segment, in memory and in files.
@@ -69,8 +67,7 @@ class Segment:
         return len(self.ids)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        about, arrays = kept(self.encoder)
-        return _sent, (about, arrays, self.codes, self.ids, self.rows, self.removed, self.runs, self.written)
+        return Segment, (self.encoder, self.codes, self.ids, self.rows, self.removed, self.runs, self.written)
 
     @cached_property
     def n_removed(self) -> int:
@@ -101,7 +98,7 @@ class Segment:
     def norms(self) -> NDArray[np.float32]:
         """Return estimated lengths of the rows, kept once somebody has asked for cosines."""
         if "norms" not in self.derived:
-            self.derived["norms"] = estimated_norms(self.encoder, self.codes.scanned)
+            self.derived["norms"] = estimated_norms(self.encoder, self.codes)
         return self.derived["norms"]
 
     def find(self, ids: Ids) -> Positions:
@@ -134,11 +131,6 @@ class Segment:
         orders = (run.order for run in self.runs)
         held = (self.codes.data, self.ids, self.rows, self.removed, *orders, *self.derived.values())
         return sum(array.nbytes for array in held if array is not None)
-
-
-def _sent(about: dict[str, Any], arrays: dict[str, NDArray[Any]], *others: Any) -> Segment:
-    """Return a segment that was pickled."""
-    return Segment(restored(about, arrays), *others)
 
 
 def kind_for(metric: str) -> type[CodeRows]:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from fastsketch.neighbours.codes import Encoder
 from fastsketch.neighbours.codes._blocks import CodeRows
 from fastsketch.neighbours.codes._layout import Codes
-from fastsketch.neighbours.index._places import Ids, with_run
+from fastsketch.neighbours.codes._places import Ids, with_run
 from fastsketch.neighbours.index._segment import SEGMENT_ROWS, Segment
 
 # The first rows that there is room for, and the share by which the room grows: what an index holds and does not use.

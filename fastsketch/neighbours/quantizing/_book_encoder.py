@@ -127,8 +127,8 @@ class OffsetRule:
         return n2 - 2.0 * self.outside * (n2 - np.einsum("ij,ij->i", z, z)) - 2.0 * lost - self.lowest
 
     def coefficients(self) -> Array:
-        """Return the coefficients of 1, n2, z'z, z'r, r'r and the sum, as the kernel takes them."""
-        return np.array([-self.lowest, 1.0 - 2.0 * self.outside, 2.0 * self.outside, 0.0, 0.0, -2.0])
+        """Return the coefficients of 1, n2, z'z and the sum, as the kernel takes them."""
+        return np.array([-self.lowest, 1.0 - 2.0 * self.outside, 2.0 * self.outside, -2.0])
 
 
 class BookEncoder(Encoder):
@@ -171,11 +171,8 @@ class BookEncoder(Encoder):
             self._basis,
             length=self.length,
             groups=[(part.start, words) for part, words in books.blocks()],
-            first=(kind.n_bytes, kind.mantissa_bits, kind.unit),
-            second=(0, 0, 1.0),
+            factor=(kind.n_bytes, kind.mantissa_bits, kind.unit),
             offset=rule.coefficients(),
-            above=np.zeros(6),
-            below=np.zeros(6),
             weights=books.weights,
             slope=rule.inside,
         )

@@ -111,9 +111,7 @@ class SketchQuantizer(CodeSearch, SummaryModel):
                 f"n_bytes must be at least {FACTOR_BYTES + 1}, {FACTOR_BYTES} of them for the factor of a row, got "
                 f"{self.n_bytes}"
             )
-        size = self._size
-        if self.method not in ("fd", "exact") and self.block_rows is not None and self.block_rows < size // 2:
-            raise ValueError(f"block_rows must be at least sketch_size // 2 = {size // 2}, got {self.block_rows}")
+        super()._check()
 
     @property
     def _bits(self) -> int:
@@ -155,8 +153,7 @@ class SketchQuantizer(CodeSearch, SummaryModel):
             reservoir_size=self.reservoir_size,
         )
 
-    def _merge(self, other: Self) -> None:
-        self._merge_summary(other)
+    _merge = SummaryModel._merge_summary
 
     # -- reading: never changes the state --------------------------------------------------------------------------
     @one_blas_thread

@@ -54,6 +54,11 @@ class SummaryModel(MergeableModel, abstract=True):
         """Return what the model answers by, its ``node`` and ``components`` among it."""
         raise NotImplementedError
 
+    def _check(self) -> None:
+        size, block_rows = self._size, self.block_rows
+        if self.method not in ("fd", "exact") and block_rows is not None and block_rows < size // 2:
+            raise ValueError(f"block_rows must be at least sketch_size // 2 = {size // 2}, got {block_rows}")
+
     def _begin(self) -> None:
         self._summary: BlockSummary | None = None
         self._learned: Any = None  # of the rows seen so far, as soon as it is needed
@@ -144,13 +149,13 @@ class SummaryModel(MergeableModel, abstract=True):
         return type(self)(**parameters)
 
     def _first_blocks(self, lengths: Sequence[int], n_features: int) -> list[int] | None:
-        dtype = np.dtype(np.float64)  # of no influence
-        block_rows = self._empty_summary(n_features, dtype=dtype).block_rows
+        block_rows = self._part_rows(n_features)
         starts = [0, *accumulate(lengths)][:-1]
         return None if any(start % block_rows for start in starts) else [start // block_rows for start in starts]
 
     def _part_rows(self, n_features: int) -> int:
-        return self._empty_summary(n_features, dtype=np.dtype(np.float64)).block_rows
+        dtype = np.dtype(np.float64)  # of no influence
+        return self._empty_summary(n_features, dtype=dtype).block_rows
 
     def _state_bytes(self, n_features: int) -> int:
         setting = self._setting(n_features)

@@ -12,7 +12,7 @@ from fastsketch._frame.model import Arrays, MergeableModel
 from fastsketch._frame.parameters import seed
 from fastsketch._kernels.guard import changes
 from fastsketch.data.files import _checks as checks
-from fastsketch.neighbours.hashing._hasher import LinearHasher
+from fastsketch.neighbours.hashing._hasher import Hasher
 from fastsketch.neighbours.hashing._sign_encoder import LinearSignEncoder, SignEncoder
 
 # Rows that are added up at a time.
@@ -26,7 +26,7 @@ class _Total(NamedTuple):
     n_rows: int
 
 
-class LSH(LinearHasher, MergeableModel):
+class LSH(Hasher, MergeableModel):
     """Locality-sensitive hashing: signs of projections on Gaussian directions, of rows less their mean (Charikar 2002).
 
     Parameters
@@ -101,16 +101,12 @@ class LSH(LinearHasher, MergeableModel):
     def _encoder(self, *, factors: bool) -> SignEncoder:
         total = self._total
         assert total is not None  # or there would be no rows
-        directions, offsets = self._linear()
-        return LinearSignEncoder(directions, total.rows / total.n_rows, offsets, factors=factors, spans=False)
-
-    def _linear(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        total = self._total
-        assert total is not None  # or there would be no rows to score
         if self._directions is None:
             n = len(total.rows) * self.n_bits
             self._directions = random_normal(self.seed, Normal.HYPERPLANES, n).reshape(-1, self.n_bits)
-        return self._directions, (total.rows / total.n_rows) @ self._directions
+        mean = total.rows / total.n_rows
+        offsets = mean @ self._directions
+        return LinearSignEncoder(self._directions, mean, offsets, factors=factors, spans=False)
 
     @property
     def n_rows(self) -> int:

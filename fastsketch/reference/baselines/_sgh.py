@@ -150,11 +150,6 @@ class SGH(Hasher):
             residual -= np.outer(s, s)
         return w
 
-    def _scores(self, rows: Any) -> NDArray[np.floating[Any]]:
-        learned = self._learned
-        assert learned is not None  # or there would be no rows to score
-        return _scores(learned, rows).astype(rows.dtype)
-
     def _encoder(self, *, factors: bool) -> SignEncoder:
         learned = self._learned
         assert learned is not None  # or there would be no rows

@@ -228,8 +228,8 @@ def test_the_scan_is_its_reference(share):
     scores = reference.code_scores(tables, codes, layout=layout, **rule._asdict())
     for ids in (None, RNG.permutation(3000)):
         expected = reference.least_scores(scores, 11, allow=allow, ids=ids)
-        for given in (codes, Blocks.of(codes, layout)):
-            found = scan(tables, given, layout, rule, k=11, allow=allow, ids=ids)
+        for kind in (CodeRows, Blocks):
+            found = scan(tables, kind.of(codes, layout), rule, k=11, allow=allow, ids=ids)
             assert np.array_equal(found[0], expected[0]) and np.array_equal(found[1], expected[1])
 
 
@@ -267,11 +267,11 @@ def test_norms_of_codes():
     square = reference.code_scores(
         tables, codes, layout=encoder.layout, alpha=1.0, beta=-2.0, constant=constant.astype(np.float32)
     )
-    found = estimated_norms(encoder, codes)
+    found = estimated_norms(encoder, CodeRows.of(codes, encoder.layout))
     assert found.dtype == np.float32 and (square > 0).all()
     assert np.array_equal(found, np.sqrt(square[0].astype(np.float64)).astype(np.float32))
     assert np.array_equal(estimated_norms(encoder, Blocks.of(codes, encoder.layout)), found)
-    assert estimated_norms(encoder, codes[:0]).shape == (0,)
+    assert estimated_norms(encoder, CodeRows.of(codes[:0], encoder.layout)).shape == (0,)
 
 
 # -- encoders ------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Where an id is: sorted runs over the ids of a segment, as they lie where they ascend, by an order where they do not.
+"""Where an id is: sorted runs over ids, as they lie where they ascend, by an order where they do not.
 
 Runs at least halve in length from one to the next, so that there are few of them however many batches came, and a row
 takes part in few sorts. Ids that ascend, as those that an index gives itself, need no memory and no sort at all.
@@ -9,10 +9,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch.neighbours.codes._search_arguments import ascending
-
 Ids = NDArray[np.int64]
 Positions = NDArray[np.int64]
+
+
+def ascending(values: Ids) -> bool:
+    """Return whether each is larger than the one before."""
+    return bool((values[1:] > values[:-1]).all())
 
 
 class Run(NamedTuple):
