@@ -1,5 +1,7 @@
 """Ratings and signed links: how they are read, and what of them is training."""
 
+from inspect import signature
+
 import numpy as np
 from scipy import sparse
 
@@ -20,8 +22,9 @@ def ratings_of(name):
         return None
     from scipy.io import loadmat
 
-    found = loadmat(path, spmatrix=False)["data"]
-    found = found[: few(10**9, 100)].tocoo()
+    # newer versions of scipy warn where nothing is said of this argument, older ones do not know it
+    chosen = {"spmatrix": False} if "spmatrix" in signature(loadmat).parameters else {}
+    found = sparse.csr_array(loadmat(path, **chosen)["data"])[: few(10**9, 100)].tocoo()
     return found.row.astype(np.int64), found.col.astype(np.int64), found.data.astype(np.float32), found.shape
 
 

@@ -91,7 +91,8 @@ def scan(args):
     rng = np.random.default_rng(1)
     n = few(100_000 if args.quick else 1_000_000, 4_000)
     cases = [lambda: of_product_quantizer(faiss, rng, n)]
-    cases += [lambda d=d: of_factors(faiss, rng, n, d) for d in (64, 128, 256)]
+    if hasattr(faiss, "IndexRaBitQFastScan"):  # faiss 1.13
+        cases += [lambda d=d: of_factors(faiss, rng, n, d) for d in (64, 128, 256)]
     out = []
     for case in cases:
         name, layout, codes, tables, queries, index, rule = case()

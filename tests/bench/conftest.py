@@ -5,4 +5,4 @@ from pathlib import Path
 
 BENCH = str(Path(__file__).parents[2] / "bench")
 if BENCH not in sys.path:
-    sys.path.append(BENCH)
+    sys.path.insert(0, BENCH)  # some packages install a `benchmarks` of their own

@@ -203,6 +203,8 @@ def parquet(rng, folder):
     from pyarrow import parquet as pq
 
     table, path = arrow_table(rng, parquet=True), folder / "x.parquet"
+    if int(pa.__version__.split(".")[0]) < 18:  # which writes no lists of one length that may be missing
+        table = table.drop_columns("fixed")
     pq.write_table(
         table,
         path,
