@@ -200,6 +200,7 @@ def ids(rng, folder):
 
 def parquet(rng, folder):
     """Pages, their levels and the footer."""
+    import pyarrow as pa
     from pyarrow import parquet as pq
 
     table, path = arrow_table(rng, parquet=True), folder / "x.parquet"
