@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy
 from scipy import sparse
 
 import fastsketch as fs
@@ -75,7 +76,8 @@ def test_dense_rows_and_other_formats_are_the_same():
     assert all(same_state(models[0], model) for model in models[1:])
     one = models[0].recommend(rows[0].toarray().ravel(), 3)
     assert np.array_equal(one.items, models[0].recommend(rows[[0]], 3).items)
-    assert np.array_equal(one.items, models[0].recommend(rows[0], 3).items)
+    if tuple(map(int, scipy.__version__.split(".")[:2])) >= (1, 15):  # which has sparse arrays of one dimension
+        assert np.array_equal(one.items, models[0].recommend(rows[0], 3).items)
 
 
 # -- streams -------------------------------------------------------------------------------------------------------
