@@ -6,10 +6,6 @@ from numpy.typing import NDArray
 _Values = NDArray[Any]  # float32 or float64
 
 def project(
-    indptr: NDArray[np.int64],
-    indices: NDArray[np.int32],
-    data: _Values,
-    known: _Values,
-    turn: _Values | None = None,
+    indptr: NDArray[np.int64], indices: NDArray[np.int32], data: _Values, known: _Values, turn: _Values
 ) -> _Values: ...
-def scores(own: _Values, known: _Values, out: _Values, scale: _Values | None = None) -> None: ...
+def scores(own: _Values, known: _Values, scale: _Values) -> _Values: ...
