@@ -211,7 +211,7 @@ FIRST, STEP, LEAST, MOST = 3.0, 10.0**0.5, 1e-3, 1e6
 SLACK = 0.5
 # Weights of walks beside those of the sketch: none where few users share items that others do not, far more than one
 # where catalogues are sparse.
-WALK_WEIGHTS = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
+WALK_WEIGHTS = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 
 
 class RidgePath(NamedTuple):

@@ -28,12 +28,10 @@ def walks(rows, weights):
     x = rows.toarray().astype(np.float64)
     x, weights = x[x.any(axis=1)], weights[x.any(axis=1)]
     q = x / np.sqrt((x**2).sum(axis=1, keepdims=True))
-    g = weights @ q**2
-    known = g > 0
-    to_users = np.divide(
-        (q * weights[:, np.newaxis]).T, g[:, np.newaxis], out=np.zeros(q.T.shape), where=known[:, None]
-    )
-    damped = np.where(known, np.where(known, g / g[known].mean(), 1.0) ** -DAMPING, 0.0)
+    d, g = weights @ (q > 0), weights @ q**2
+    known = d > 0
+    to_users = (q * weights[:, np.newaxis]).T / np.where(known, d, 1.0)[:, np.newaxis] * (d.sum() / g.sum())
+    damped = np.where(known, np.where(known, d / d[known].mean(), 1.0) ** -DAMPING, 0.0)
     out = to_users @ (q * damped)
     np.fill_diagonal(out, 0.0)
     return out
