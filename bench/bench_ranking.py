@@ -1,11 +1,12 @@
 """Recommending, measured: NDCG and recall of what users were not shown, against the packages that people use for it.
 
-Events are ratings of 4 and 5 stars (or the positive links of Epinions) as ones. Kinds of splits:
+Events are ratings of 4 and 5 stars (or the positive links of Epinions and Slashdot) as ones. Kinds of splits:
 
 - random: a fifth of all ratings is held out, five seeds;
 - users: a part of the users is not trained on; four fifths of the events of each are shown, five seeds;
 - time: the newest fifth of all ratings (ML-100K, which has time stamps), users with events before it;
-- last: the newest fifth of each user's ratings.
+- last: the newest fifth of each user's ratings;
+- published: Gowalla's check-ins as LightGCN splits them, all users asked.
 
 Whoever has events among the held-out ratings is asked for 20 items that have no rating among those shown. Parameters
 are chosen on validation events alone, of the same kind within the first split's training part, by NDCG@20: of factor
@@ -20,11 +21,12 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
-from bench_data import movielens_100k, signed_links
+from bench_data import located, movielens_100k, signed_links
 from bench_lowrank_sets import ratings_of
 from bench_ranking_methods import METHODS, OURS, SIZES, TOP, WEIGHTED
 from bench_tools import table
 from fastsketch.recommending.ranking import ndcg_at, recall_at
+from fastsketch.recommending.ranking._splits import owners
 
 SPLITS = 5
 ASKED = 4000  # users asked about at most, where there are more
@@ -77,7 +79,7 @@ def _csr(values, rows, columns, shape):
 # -- data and splits ---------------------------------------------------------------------------------------------------
 def entries_of(name):
     """Entries of a set, or None with a word about where it comes from."""
-    if name == "Epinions":
+    if name in ("Epinions", "Slashdot"):
         lines = signed_links(name)
         if lines is None:
             return None
@@ -89,6 +91,12 @@ def entries_of(name):
         rows, columns = (np.unique(lines[keys, side], return_inverse=True)[1] for side in (0, 1))
         shape = (int(rows.max()) + 1, int(columns.max()) + 1)
         return Entries(rows, columns, np.full(len(rows), 5, np.float32), np.zeros(len(rows), np.int64), shape)
+    if name == "Gowalla":
+        train = published("train")
+        if train is None:
+            return None
+        stars = np.full(train.nnz, 5, np.float32)
+        return Entries(owners(train), train.indices, stars, np.zeros(train.nnz, np.int64), train.shape)
     found = ratings_of(name)
     if found is None:
         return None
@@ -98,10 +106,20 @@ def entries_of(name):
     return Entries(*found[:3], times, tuple(int(size) for size in found[3]))
 
 
+def published(part):
+    """CSR of a part of Gowalla, or None."""
+    path = located("Gowalla", f"gowalla/{part}.npz", "Gowalla as LightGCN splits it")
+    return None if path is None else sparse.csr_array(sparse.load_npz(path)).astype(np.float32)
+
+
 def split_of(entries, kind, seed):
     rng = np.random.default_rng(seed)
     if kind == "users":
         return _without_users(entries, rng)
+    if kind == "published":
+        train, hidden = entries.events(), published("test")
+        users = np.flatnonzero((np.diff(hidden.indptr) > 0) & (np.diff(train.indptr) > 0))
+        return Split(train, train, users, train[users], train[users], hidden[users], entries)
     if kind == "random":
         held = rng.random(len(entries.rows)) < 0.2
     else:
@@ -215,12 +233,14 @@ def tuned(method, splits, before=None):
 def ranking(args):
     """NDCG@20, Recall@20, seconds, memory on MovieLens and Epinions, everybody tuned on validation events."""
     plan = [("ML-100K", kind) for kind in ("random", "users", "time", "last")]
-    plan += [("ML-1M", "random"), ("ML-1M", "users"), ("Epinions", "random")]
+    plan += [("ML-1M", "random"), ("ML-1M", "users"), ("Epinions", "random"), ("Slashdot", "random")]
+    plan += [("Gowalla", "published")]
     starts = {}
     for name, kind in plan[:1] if args.quick else plan:
         entries = entries_of(name)
         if entries is not None:
-            splits = 1 if args.quick or kind in ("time", "last") else 2 if name == "Epinions" else SPLITS
+            once = args.quick or kind in ("time", "last", "published")
+            splits = 1 if once else 2 if name == "Epinions" else SPLITS
             part(name, kind, entries, splits, starts)
 
 
@@ -238,7 +258,8 @@ def choose(name, kind, entries, methods, starts, several=True):
     """
     train = split_of(entries, kind, 0).entries
     many = 3 if several and name == "ML-100K" and kind in ("random", "users") else 1
-    within = [split_of(train, kind, seed) for seed in range(100, 100 + many)]
+    inner = "random" if kind == "published" else kind
+    within = [split_of(train, inner, seed) for seed in range(100, 100 + many)]
     chosen, lines = [], []
     for method in methods:
         if name not in method.sets or kind not in method.kinds:
@@ -268,7 +289,8 @@ def tables(name, kind, entries, splits, lines, results):
     table(lines, columns, f"{label}-chosen", runs=1, note=f"{note} Chosen on validation events.")
     runs = f"{splits} splits, mean +- standard deviation" if splits > 1 else "1 split"
     _table(results, splits, label, runs=runs, note=note)
-    _targets(results, f"{label}-svds", runs=runs, note=note)
+    if name not in ("Slashdot", "Gowalla"):
+        _targets(results, f"{label}-svds", runs=runs, note=note)
 
 
 class Result(NamedTuple):

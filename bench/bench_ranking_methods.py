@@ -18,6 +18,7 @@ from scipy.sparse.linalg import svds
 import fastsketch as fs
 
 TOP = 20
+CATALOGUES = ("Epinions", "Slashdot", "Gowalla")  # of items that few users share
 BLOCK = 512  # users whose scores are held at once
 THREADS = 1
 
@@ -43,8 +44,8 @@ class Method:
     start: dict = field(default_factory=dict)
     coarse: dict = field(default_factory=dict)
     asis: dict | None = None
-    kinds: tuple = ("random", "users", "time", "last")
-    sets: tuple = ("ML-100K", "ML-1M", "Epinions")
+    kinds: tuple = ("random", "users", "time", "last", "published")
+    sets: tuple = ("ML-100K", "ML-1M", *CATALOGUES)
     needs: str | None = None
 
     def absent(self):
@@ -168,6 +169,41 @@ def formula(size, power=0.0):
     return fit
 
 
+def gf_cf(split, kept, alpha):
+    """Filter rows by R'R + alpha D^-1/2 V V' D^1/2 (GF-CF, Shen et al. 2021), R = X scaled by both degrees^-1/2."""
+    x = split.train.astype(np.float32)
+    users, items = np.diff(x.indptr).clip(1), np.bincount(x.indices, minlength=x.shape[1]).clip(1)
+    scale = items.astype(np.float32) ** -0.5
+    r = sparse.csr_array(sparse.diags_array(users.astype(np.float32) ** -0.5) @ x @ sparse.diags_array(scale))
+    if "filter" not in kept:
+        kept["filter"] = svds(r, min(max(SIZES), min(r.shape) - 1), random_state=0)[2]
+    v, turned = kept["filter"], sparse.csr_array(r.T)
+
+    def scores(shown, places):
+        low = alpha * ((shown * scale) @ v.T) @ v / scale
+        return (shown @ turned @ r).toarray() + low
+
+    return Fitted(by_blocks(scores), r.data.nbytes + r.indices.nbytes + v.nbytes)
+
+
+def ease_of_popular(split, kept, ridge, items=8192):
+    """Solve EASE for the items of most users: what fits in two gigabytes."""
+    most = np.sort(np.argsort(-np.bincount(split.train.indices, minlength=split.train.shape[1]), kind="stable")[:items])
+    if "gram" not in kept:
+        x = split.train[:, most].astype(np.float64)
+        kept["gram"] = (x.T @ x).toarray()
+    p = np.linalg.inv(kept["gram"] + ridge * np.eye(len(most)))
+    weights = (p / -np.diag(p)).astype(np.float32)
+    np.fill_diagonal(weights, 0.0)
+
+    def scores(shown, places):
+        out = np.full(shown.shape, -np.inf, np.float32)
+        out[:, most] = shown[:, most] @ weights
+        return out
+
+    return Fitted(by_blocks(scores), weights.nbytes)
+
+
 # -- other packages ----------------------------------------------------------------------------------------------------
 def als(split, kept, factors, regularization, alpha, iterations):
     from implicit.als import AlternatingLeastSquares
@@ -255,13 +291,12 @@ def _signed(stars, loss):
     return stars if loss == "square" else stars._with_data(np.where(stars.data >= 4, 1, -1).astype(np.float32))
 
 
-def sketched(size):
+def sketched(size, **settings):
     def fit(split, kept, ridge=None):
-        model = fs.SketchedEASE(size, ridge=ridge).update(split.train)
+        model = fs.SketchedEASE(size, ridge=ridge, **settings).update(split.train)
         model.recommend(split.shown[:1], 1)  # what it reads out once belongs to the fit
-        return Fitted(
-            lambda split: model.recommend(split.shown, TOP, exclude=split.seen)[0], size * split.train.shape[1] * 4
-        )
+        held = size * split.train.shape[1] * 4 + (8 * split.train.nnz if model.facts()["walk_weight"] else 0)
+        return Fitted(lambda split: model.recommend(split.shown, TOP, exclude=split.seen)[0], held)
 
     return fit
 
@@ -288,7 +323,13 @@ METHODS = [
         sets=("ML-100K", "ML-1M"),
     ),
     *(
-        Method(f"EASE on svds, l = {size}{words}", formula(size, power), {"ridge": RIDGES}, {"ridge": start})
+        Method(
+            f"EASE on svds, l = {size}{words}",
+            formula(size, power),
+            {"ridge": RIDGES},
+            {"ridge": start},
+            sets=("ML-100K", "ML-1M", "Epinions"),
+        )
         for words, power, start in (("", 0.0, 320.0), (WEIGHTED, 0.5, 32.0))
         for size in SIZES
     ),
@@ -341,6 +382,24 @@ METHODS = [
     *(
         Method(f"SketchedEASE, l = {size}", sketched(size), {"ridge": RIDGES}, {"ridge": 32.0}, asis={})
         for size in SIZES
+    ),
+    Method("SketchedEASE, l = 256, no walks", sketched(256, kept_events=0), asis={}, sets=CATALOGUES),
+    Method(
+        "GF-CF",
+        gf_cf,
+        {"alpha": (0.0, 0.1, 0.2, 0.3, 0.5, 1.0)},
+        {"alpha": 0.3},
+        asis={"alpha": 0.3},
+        kinds=("random", "published"),
+        sets=CATALOGUES,
+    ),
+    Method(
+        "EASE, 8,192 items",
+        ease_of_popular,
+        {"ridge": (30.0, 100.0, 300.0, 1000.0)},
+        {"ridge": 300.0},
+        kinds=("random", "published"),
+        sets=CATALOGUES,
     ),
 ]
 OURS = "SketchedEASE, l = 256"  # what every row is compared with, as it comes

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch._core.threads import one_blas_thread
-from fastsketch.recommending._item_weights import ItemWeights, best_of, entries
+from fastsketch.recommending._item_events import entries
+from fastsketch.recommending._item_weights import ItemWeights, best_of
 from fastsketch.recommending.ranking._splits import owners
 
 # Rows whose own items are ranked beside the others at a time: few, as one row of many items makes the array wide.
@@ -56,14 +56,14 @@ def recommend(
     """Return the n best items of every row of CSR events; of rows without a known item the most popular, at 0."""
     silent = ~_holds(events, popularity > 0)
     excluded = [] if limits.exclude is None else [entries(limits.exclude)]
-    gain = np.where(limits.open_items, weights.gain, np.nan).astype(weights.gain.dtype)
-    projected = weights.projected(events)
-    left_out = [entries(events), *excluded]
-    items, scores = best_of(projected, weights.z, n, scale=gain, left_out=left_out, allowed=limits.allowed)
-    if not exclude_seen:
+    # walks have scores of all items, those of the rows themselves among them
+    seen = [] if weights.walks is not None and not exclude_seen else [entries(events)]
+    items, scores = weights.best(events, n, limits.open_items, [*seen, *excluded], allowed=limits.allowed)
+    if weights.walks is None and not exclude_seen:
         for start in range(0, len(items), BATCH):
             part = slice(start, start + BATCH)
-            own_items, own_scores = _of_own_items(weights, events[part], projected[part], limits, part)
+            projected = weights.projected(events[part])
+            own_items, own_scores = _of_own_items(weights, events[part], projected, limits, part)
             both, values = np.hstack([items[part], own_items]), np.hstack([scores[part], own_scores])
             order = np.lexsort((both, -values), axis=1)[:, :n]
             items[part], scores[part] = np.take_along_axis(both, order, 1), np.take_along_axis(values, order, 1)
@@ -109,19 +109,14 @@ def _of_own_items(weights: ItemWeights, events: Any, projected: Any, limits: Lim
 
 def similar(weights: ItemWeights, chosen: NDArray[np.int64], n: int, open_items: NDArray[np.bool_]) -> Recommendations:
     """Return the n items in whose scores each of the chosen items has the highest weights."""
-    own = _as_rows(weights, chosen)
-    itself = np.arange(len(chosen) + 1), chosen.astype(np.int32), None
-    gain = np.where(open_items, weights.gain, np.nan).astype(weights.gain.dtype)
-    items, scores = best_of(own, weights.z, n, scale=gain, left_out=[itself])
+    from scipy.sparse import csr_array
+
+    alone = np.ones(len(chosen), weights.z.dtype), chosen.astype(np.int32), np.arange(len(chosen) + 1)
+    rows = csr_array(alone, shape=(len(chosen), weights.n_items))
+    items, scores = weights.best(rows, n, open_items, [entries(rows)])
     items[~open_items[chosen]] = -1
     scores[items < 0] = np.nan
     return Recommendations(items, scores)
-
-
-@one_blas_thread
-def _as_rows(weights: ItemWeights, chosen: NDArray[np.int64]) -> NDArray[Any]:
-    """Return projected rows of one event each, of the chosen items."""
-    return np.ascontiguousarray(weights.given[chosen, np.newaxis] * (weights.z[chosen] @ weights.inner))
 
 
 def explained(weights: ItemWeights, events: Any, target: int) -> Explanation:

@@ -6,6 +6,7 @@ stream with the same seed choose apart.
 """
 
 import heapq
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -34,14 +35,22 @@ class HeldOut:
     def __len__(self) -> int:
         return len(self.key)
 
-    def part(self, start: int, stop: int | None = None) -> "HeldOut":
-        """Return users start to stop - 1 in the order of keys."""
-        return HeldOut(self.rows[start:stop], self.weight[start:stop], self.key[start:stop], self.came[start:stop])
+    def chosen(self, where: slice | NDArray[np.int64]) -> "HeldOut":
+        """Return some of the users, in this order."""
+        return HeldOut(self.rows[where], self.weight[where], self.key[where], self.came[where])
 
-    def aged(self, decay: float, n_rows: int) -> "HeldOut":
-        """Return the same users with the weights that they have after n_rows rows, as if they had come in the last."""
-        age = n_rows - 1 - self.came
-        return replace(self, weight=self.weight * decay ** age.astype(np.float64), came=self.came + age)
+    def faded(self, factor: float) -> "HeldOut":
+        """Return the same users with weights times a factor."""
+        return replace(self, weight=self.weight * factor)
+
+    def aged(self, decay: float, n_rows: int, *, came: int | None = None) -> "HeldOut":
+        """Return the same users with the weights that they have after n_rows rows, as if they had come in the last.
+
+        `came`: its number in another stream.
+        """
+        age = (n_rows - 1 - self.came).astype(np.float64)
+        last = np.full(len(self), n_rows - 1 if came is None else came)
+        return replace(self, weight=self.weight * decay**age, came=last)
 
     def with_items(self, places: NDArray[np.int64], width: int) -> "HeldOut":
         """Return the same users with their items at other places."""
@@ -65,8 +74,8 @@ def empty_rows(n_items: int, dtype: np.dtype[Any], n_rows: int = 1) -> Any:
 
 def offer(
     held: HeldOut, rows: Any, weight: NDArray[np.float64], *, size: int, first: int, seed: int, decay: float
-) -> tuple[HeldOut, Any, NDArray[np.float64]]:
-    """Offer rows `first`, `first` + 1, ... of a stream, CSR (k, items); (reservoir, rows for the sketch, weights).
+) -> tuple[HeldOut, HeldOut]:
+    """Offer rows `first`, `first` + 1, ... of a stream, CSR (k, items): (reservoir, rows for the sketch in order).
 
     With decay < 1 the sketch gets one row for each that comes, be it without items: this is what ages it.
     """
@@ -94,7 +103,7 @@ def offer(
             elif entry > heap[0]:
                 given[i] = heapq.heappushpop(heap, entry)[1]
     if (given == r + np.arange(k)).all():
-        return held, rows, weight
+        return held, HeldOut(rows, weight, key, first + np.arange(k))
     kept = np.array([place for _, place in heap] or range(r), np.int64)
     every: Any = vstack([held.rows, rows, empty_rows(rows.shape[1], rows.dtype)], format="csr")
     came = np.concatenate([held.came, first + np.arange(k), [0]])
@@ -102,26 +111,23 @@ def offer(
     at = np.flatnonzero((given >= 0) | (decay < 1.0))
     source = np.where(given[at] >= 0, given[at], r + k)
     age = np.where(source == r + k, 0, first + at - came[source])
-    keys = np.concatenate([held.key, key])
+    keys = np.concatenate([held.key, key, np.zeros(1, np.uint64)])
     kept = kept[np.argsort(keys[kept], kind="stable")]
     left = HeldOut(every[kept], weights[kept], keys[kept], came[kept])
-    return left, every[source], weights[source] * decay**age
+    return left, HeldOut(every[source], weights[source] * decay**age, keys[source], first + at)
 
 
-def merge(one: HeldOut, two: HeldOut, size: int, *, came: int) -> tuple[HeldOut, HeldOut]:
-    """Return (the users of the least keys, the others) of two reservoirs, whatever their order.
+def joined(parts: Sequence[HeldOut]) -> HeldOut:
+    """Return all users of some parts in the order of their keys, whatever the order of the parts.
 
-    Both are aged, and all have come in row `came` of both streams then. The same items in the same place of both have
-    the same key: then it is by their values and weights.
+    The same items in the same place of two streams have the same key: then it is by their values and weights.
     """
     from scipy.sparse import vstack
 
-    key = np.concatenate([one.key, two.key])
-    weight = np.concatenate([one.weight, two.weight])
-    rows: Any = vstack([one.rows, two.rows], format="csr")
-    order = np.lexsort((weight, _sums(rows, mixed(rows.data.astype(np.float64).view(np.uint64) ^ _names(rows))), key))
-    both = HeldOut(rows[order], weight[order], key[order], np.full(len(key), came))
-    return both.part(0, size), both.part(size)
+    rows: Any = vstack([part.rows for part in parts], format="csr")
+    weight, key, came = (np.concatenate([getattr(part, name) for part in parts]) for name in ("weight", "key", "came"))
+    values = _sums(rows, mixed(rows.data.astype(np.float64).view(np.uint64) ^ _names(rows)))
+    return HeldOut(rows, weight, key, came).chosen(np.lexsort((weight, values, key)))
 
 
 # -- keys --------------------------------------------------------------------------------------------------------------
@@ -168,39 +174,45 @@ def split_items(held: HeldOut, share: float) -> Split:
 
 
 # -- state -------------------------------------------------------------------------------------------------------------
-NAMES = ("held_indptr", "held_indices", "held_data", "held_weight", "held_key", "held_came")
+def names_of(prefix: str) -> list[str]:
+    """Return the names of the arrays of users in a file."""
+    return [f"{prefix}_{name}" for name in ("indptr", "indices", "data", "weight", "key", "came")]
 
 
-def arrays_of(held: HeldOut) -> dict[str, NDArray[Any]]:
-    """Return the arrays of a reservoir by name, for a file."""
+def arrays_of(held: HeldOut, prefix: str) -> dict[str, NDArray[Any]]:
+    """Return the arrays of users by name, for a file."""
     indptr, indices = held.rows.indptr.astype(np.int64), held.rows.indices.astype(np.int32)
-    return dict(zip(NAMES, (indptr, indices, held.rows.data, held.weight, held.key, held.came), strict=True))
+    arrays = indptr, indices, held.rows.data, held.weight, held.key, held.came
+    return dict(zip(names_of(prefix), arrays, strict=True))
 
 
-def from_arrays(arrays: checks.Arrays, n_items: int) -> HeldOut:
-    """Return the reservoir that ``arrays_of`` has written."""
+def from_arrays(arrays: checks.Arrays, n_items: int, prefix: str) -> HeldOut:
+    """Return the users whom ``arrays_of`` has written."""
     from scipy.sparse import csr_array
 
-    indptr, indices, data, weight, key, came = (arrays[name] for name in NAMES)
+    indptr, indices, data, weight, key, came = (arrays[name] for name in names_of(prefix))
     return HeldOut(csr_array((data, indices, indptr), shape=(len(key), n_items)), weight, key, came)
 
 
-def validate(arrays: checks.Arrays, n_items: int, *, size: int, n_rows: int, dtype: np.dtype[Any]) -> None:
-    """Raise ValueError unless ``offer`` could have made this of n_rows rows."""
-    key = checks.array_of(arrays, "held_key", arrays["held_key"].shape[:1], np.uint64)
-    r, stored = len(key), len(arrays["held_data"])
-    checks.number_within(r, "users held out", 0, min(size, n_rows))
+def validate(
+    arrays: checks.Arrays, prefix: str, n_items: int, *, size: int, fewest: int, n_rows: int, dtype: np.dtype[Any]
+) -> None:
+    """Raise ValueError unless these could be users of n_rows rows, `size` at most, each of `fewest` items or more."""
+    of_indptr, of_indices, of_data, of_weight, of_key, of_came = names_of(prefix)
+    key = checks.array_of(arrays, of_key, arrays[of_key].shape[:1], np.uint64)
+    r, stored = len(key), len(arrays[of_data])
+    checks.number_within(r, f"users {prefix}", 0, min(size, n_rows))
     if (key[1:] < key[:-1]).any():
-        raise ValueError("the keys of the users held out are not in order")
-    checks.not_negative(arrays, "held_weight", (r,))
-    came = checks.array_of(arrays, "held_came", (r,), np.int64)
+        raise ValueError(f"the keys of the users {prefix} are not in order")
+    checks.not_negative(arrays, of_weight, (r,))
+    came = checks.array_of(arrays, of_came, (r,), np.int64)
     if r and not 0 <= came.min() <= came.max() < n_rows:
-        raise ValueError(f"array 'held_came' must lie in [0, {n_rows}), got {came.min()} and {came.max()}")
-    data = checks.finite(arrays, "held_data", (stored,), dtype)
+        raise ValueError(f"array '{of_came}' must lie in [0, {n_rows}), got {came.min()} and {came.max()}")
+    data = checks.finite(arrays, of_data, (stored,), dtype)
     if stored and data.min() <= 0:
-        raise ValueError(f"array 'held_data' must be positive, got {data.min()}")
-    indptr = checks.array_of(arrays, "held_indptr", (r + 1,), np.int64)
-    indices = checks.array_of(arrays, "held_indices", (stored,), np.int32)
-    checks.csr_rows(indptr, indices, n_stored=stored, n_columns=n_items, what="the users held out")
-    if r and np.diff(indptr).min() < 2:
-        raise ValueError("users held out must have two items at least")
+        raise ValueError(f"array '{of_data}' must be positive, got {data.min()}")
+    indptr = checks.array_of(arrays, of_indptr, (r + 1,), np.int64)
+    indices = checks.array_of(arrays, of_indices, (stored,), np.int32)
+    checks.csr_rows(indptr, indices, n_stored=stored, n_columns=n_items, what=f"the users {prefix}")
+    if r and np.diff(indptr).min() < fewest:
+        raise ValueError(f"users {prefix} must have {fewest} items at least")

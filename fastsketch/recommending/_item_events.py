@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from fastsketch._core.sparse import as_csr
-from fastsketch._core.validation import Rows, as_rows, as_subset, is_sparse
+from fastsketch._core.validation import Rows, as_rows, as_subset, in_place, is_sparse
 from fastsketch.data.names._id_map import IdMap, as_id_map, taken
 from fastsketch.data.names._triples import Triples, as_triples, pair_of, placed
 from fastsketch.recommending.ranking._splits import owners
@@ -63,6 +63,11 @@ def as_items(values: ArrayLike, n_items: int, name: str) -> NDArray[np.int64]:
     out: NDArray[Any] = np.atleast_1d(np.asarray(values))
     as_subset(out, n_items, name)
     return out.astype(np.int64)
+
+
+def entries(matrix: Any, line: NDArray[np.int64] | None = None) -> tuple[Any, ...]:
+    """Return a CSR matrix as the kernels read it; `line`: the rows whose items it leaves out, if others."""
+    return in_place(matrix.indptr, np.int64), in_place(matrix.indices, np.int32), line
 
 
 def row_squares(events: Any) -> NDArray[np.float64]:

@@ -3,14 +3,13 @@
 # pyright: reportPrivateUsage=false
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from fastsketch._core.threads import one_blas_thread
-from fastsketch._core.validation import as_real, as_weights
+from fastsketch._core.validation import as_integer, as_real, as_weights
 from fastsketch._frame.batches import Batch
 from fastsketch._frame.model import Arrays, MergeableModel
 from fastsketch._frame.parameters import choice, float_dtype, integer, real, seed
@@ -44,6 +43,7 @@ from fastsketch.recommending._item_weights import (
     read,
     try_all,
 )
+from fastsketch.recommending._neighbours import KeptUsers, walks_over
 from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._moved_columns import with_columns
 
@@ -52,7 +52,10 @@ FEWEST, ONE_OF = 20, 5  # fewer than 100 users choose none
 # As of the parameter.
 MOST_RIDGE = 1e300
 
-OF_SKETCH = "sketch_"
+# Of the names of arrays.
+OF_SKETCH, HELD, KEPT = "sketch_", "held", "kept"
+# What an update changes.
+LEARNED = ("_n", "_squares", "_held", "_kept", "_last", "_sketch", "_ids", "_feature_names")
 
 
 class FittedItems(NamedTuple):
@@ -61,6 +64,7 @@ class FittedItems(NamedTuple):
     weights: ItemWeights
     ridge: float
     path: RidgePath | None
+    walk_weight: float
 
 
 class ItemLearner(MergeableModel, abstract=True):
@@ -73,6 +77,7 @@ class ItemLearner(MergeableModel, abstract=True):
     dropout: float = real(default=0.5, high=1.0, high_open=True)
     decay: float = real(default=1.0, high=1.0, low_open=True)
     reservoir_size: int = integer(default=500)
+    kept_events: int = integer(default=4_000_000)
     dtype: DTypeLike | None = float_dtype(default=None)
     seed: int = seed(default=0)
 
@@ -81,6 +86,7 @@ class ItemLearner(MergeableModel, abstract=True):
         self._n = 0
         self._squares: NDArray[np.float64] | None = None  # of the columns, as ``column_squares`` adds them up
         self._held: HeldOut | None = None
+        self._kept = KeptUsers()
         self._selected: float | None = None
         self._last: FittedItems | None = None
         self._ids: IdMap | None = None
@@ -186,22 +192,26 @@ class ItemLearner(MergeableModel, abstract=True):
         squares = column_squares(events, weights, self.decay, first=self._n, before=now._squares)
         held = held_out.empty(n_items, self._dtype) if now._held is None else now._held
         size = self.reservoir_size if self.ridge is None else 0
-        held, rows, weights = held_out.offer(
-            held, events, weights, size=size, first=self._n, seed=self.seed, decay=self.decay
-        )
-        learned = sketch.n_rows + rows.shape[0]
-        before = self._n, self._squares, self._held, self._last, self._sketch, self._ids, self._feature_names
+        held, users = held_out.offer(held, events, weights, size=size, first=self._n, seed=self.seed, decay=self.decay)
+        kept, learned = now._kept.with_users(users, self._most_kept), sketch.n_rows + len(users)
+        before = [(name, getattr(self, name)) for name in LEARNED]
         try:
             # first of all, so that nothing is left to be done when the sketch has learned
-            self._n, self._squares, self._held, self._last = self._n + k, squares, held, None
+            self._n, self._squares, self._held, self._kept, self._last = self._n + k, squares, held, kept, None
             self._sketch, self._ids = sketch, ids
             self._drop_names(n_items)
-            if rows.shape[0]:
-                sketch.update(rows, weights)
+            if len(users):
+                sketch.update(users.rows, users.weight)
         except BaseException:
             if sketch.n_rows != learned:  # it has refused them, or was interrupted
-                self._n, self._squares, self._held, self._last, self._sketch, self._ids, self._feature_names = before
+                for name, value in before:
+                    setattr(self, name, value)
             raise
+
+    @property
+    def _most_kept(self) -> int:
+        """Return the most events of the users kept: none where nothing would choose what they count."""
+        return self.kept_events if self.ridge is None and self.reservoir_size else 0
 
     def _drop_names(self, n_items: int) -> None:
         """Drop the names of items if some have come by their ids, without names."""
@@ -244,13 +254,13 @@ class ItemLearner(MergeableModel, abstract=True):
         factor = as_real(factor, "factor", 0.0, 1.0, low_open=True)
         if self._squares is None or self._held is None:
             return self
-        squares, held = self._squares * factor, replace(self._held, weight=self._held.weight * factor)
-        engine = self._sketch._engine
+        squares, held, engine = self._squares * factor, self._held.faded(factor), self._sketch._engine
+        kept = self._kept.each(lambda users: users.faded(factor))
         try:
             self._sketch.fade(factor)
         finally:
             if engine is None or self._sketch._engine is not engine:
-                self._squares, self._held, self._last = squares, held, None
+                self._squares, self._held, self._kept, self._last = squares, held, kept, None
         return self
 
     # -- merging ---------------------------------------------------------------------------------------------------
@@ -275,11 +285,15 @@ class ItemLearner(MergeableModel, abstract=True):
             mine, theirs = self._placed(np.arange(self.n_features or 0), len(ids)), other._placed(places, len(ids))
         n = self._n + other._n
         squares = (mine._known_squares() + theirs._known_squares()) / decayed(self.decay, n)
-        held, rest = held_out.merge(mine._known_held(), theirs._known_held(), self.reservoir_size, came=n - 1)
+        users = held_out.joined([model._known_held(came=n - 1) for model in (mine, theirs)])
+        held, rest = users.chosen(slice(0, self.reservoir_size)), users.chosen(slice(self.reservoir_size, None))
         sketch = mine._sketch.copy().merge(theirs._sketch)
         self._eat(sketch, rest)
+        kept = KeptUsers(limit=min(self._kept.limit, other._kept.limit))
+        for part in (*mine._known_kept(came=n - 1), *theirs._known_kept(came=n - 1), rest):
+            kept = kept.with_users(part, self._most_kept)
         selected = self._selected if self._selected == other._selected else None
-        self._sketch, self._n, self._squares, self._held = sketch, n, squares, held
+        self._sketch, self._n, self._squares, self._held, self._kept = sketch, n, squares, held, kept
         self._selected, self._last, self._ids = selected, None, ids
         self._drop_names(len(squares))
 
@@ -290,6 +304,7 @@ class ItemLearner(MergeableModel, abstract=True):
         if self._squares is not None and self._held is not None:
             out._squares, out._held = np.zeros(width), self._held.with_items(places, width)
             out._squares[places] = self._squares
+            out._kept = self._kept.each(lambda users: users.with_items(places, width))
         return out
 
     def _eat(self, sketch: FrequentDirections, users: HeldOut) -> None:
@@ -301,7 +316,7 @@ class ItemLearner(MergeableModel, abstract=True):
         # a sketch of its own, whose decay their weights undo: a merge ages nothing
         step = undone(self.decay)
         for start in range(0, len(users), step):
-            part = users.part(start, start + step)
+            part = users.chosen(slice(start, start + step))
             powers = self.decay ** -np.arange(len(part) - 1.0, -1.0, -1.0)
             sketch.merge(self._empty_sketch().update(part.rows, part.weight * powers))
 
@@ -311,10 +326,15 @@ class ItemLearner(MergeableModel, abstract=True):
             raise ValueError("the model has seen no rows: call update first")
         return self._squares * decayed(self.decay, self._n)
 
-    def _known_held(self) -> HeldOut:
+    def _known_held(self, *, came: int | None = None) -> HeldOut:
         """Return the users held out with the weights that they have now, once rows have been seen."""
         assert self._held is not None
-        return self._held.aged(self.decay, self._n)
+        return self._held.aged(self.decay, self._n, came=came)
+
+    def _known_kept(self, *, came: int | None = None) -> tuple[HeldOut, ...]:
+        """Return the users kept beside the sketch, in parts, with the weights that they have now."""
+        kept = self._kept.cut(self._most_kept)
+        return kept.each(lambda users: users.aged(self.decay, self._n, came=came)).parts
 
     def _fitted(self) -> FittedItems:
         """Return what was last read out, or read out what has been learned since."""
@@ -324,25 +344,36 @@ class ItemLearner(MergeableModel, abstract=True):
 
     @one_blas_thread
     def _read_out(self, squares: NDArray[np.float64], held: HeldOut) -> FittedItems:
-        ridge, path = self.ridge if self._selected is None else self._selected, None
-        if ridge is None:
-            path = self._chosen_path(squares, held)
-            ridge = _usual_ridge(squares) if path is None else path.ridge
-        return FittedItems(item_weights(self._gram_model(squares, held), ridge), ridge, path)
+        parts = self._known_kept()
+        ridge, path, weight = self._choices(squares, held, parts)
+        weights = item_weights(self._gram_model(squares, held), ridge)
+        if weight:
+            walks = walks_over(held_out.joined([*parts, held]), self.activity_power)
+            weights = weights._replace(walks=walks.times(weight))
+        return FittedItems(weights, ridge, path, weight)
 
-    def _chosen_path(self, squares: NDArray[np.float64], held: HeldOut) -> RidgePath | None:
-        """Choose the ridge on users of the reservoir, who are kept out; None if they are too few."""
+    def _choices(
+        self, squares: NDArray[np.float64], held: HeldOut, parts: Sequence[HeldOut]
+    ) -> tuple[float, RidgePath | None, float]:
+        """Return (ridge, how it was chosen, weight of walks), as users of the reservoir, who are kept out, decide."""
+        ridge = self.ridge if self._selected is None else self._selected
+        without = _usual_ridge(squares) if ridge is None else ridge, None, 0.0
         n = min(len(held), self._n // ONE_OF)
-        if n < FEWEST:
-            return None
-        users = held.part(0, n)
+        if n < FEWEST or (ridge is not None and not parts):
+            return without
+        users = held.chosen(slice(0, n))
         others = squares - column_squares(users.rows, users.weight)
         known = others > 1e-9 * squares
         if not known.any():
-            return None
-        gram = self._gram_model(np.where(known, others, 0.0), held.part(n))
+            return without
+        rest = held.chosen(slice(n, None))
+        gram = self._gram_model(np.where(known, others, 0.0), rest)
         trial = Trial(gram, *held_out.split_items(users, HIDDEN), np.flatnonzero(known).astype(np.int32))
-        return climb(trial, float(others[known].mean()))
+        path = climb(trial, float(others[known].mean())) if ridge is None else None
+        ridge, weight = path.ridge if path is not None else ridge, 0.0
+        if parts:
+            weight = trial.walk_weight(ridge, walks_over(held_out.joined([*parts, rest]), self.activity_power))
+        return ridge, path, weight
 
     @one_blas_thread
     def _tried_path(self, users: HeldOut, ridges: Sequence[float] | None) -> RidgePath:
@@ -376,8 +407,11 @@ class ItemLearner(MergeableModel, abstract=True):
             return {"n_rows": 0}, {}
         about, arrays = self._sketch._state()
         of_sketch = {OF_SKETCH + name: array for name, array in arrays.items()}
-        state = {"n_rows": self._n, "selected_ridge": self._selected, "sketch": about}
-        arrays = {"squares": self._squares, **held_out.arrays_of(self._held), **of_sketch}
+        kept = self._kept.cut(self._most_kept)
+        users = kept.parts[0] if kept.parts else held_out.empty(len(self._squares), self._dtype)
+        state = {"n_rows": self._n, "selected_ridge": self._selected, "sketch": about, "kept_limit": kept.limit}
+        of_users = {**held_out.arrays_of(self._held, HELD), **held_out.arrays_of(users, KEPT)}
+        arrays = {"squares": self._squares, **of_users, **of_sketch}
         if self._ids is None:
             return state, arrays
         return {**state, "ids": self._ids.kind}, {**arrays, **arrays_of(self._ids, ITEM_IDS)}
@@ -390,7 +424,7 @@ class ItemLearner(MergeableModel, abstract=True):
         of_ids = array_names(ITEM_IDS) if "ids" in state else ()
         rest = {name: array for name, array in arrays.items() if name not in of_ids}
         own = {name: array for name, array in rest.items() if not name.startswith(OF_SKETCH)}
-        checks.only(own, "squares", *held_out.NAMES)
+        checks.only(own, "squares", *held_out.names_of(HELD), *held_out.names_of(KEPT))
         d = arrays["squares"].size
         checks.number_within(d, "items", 1, checks.MOST_COLUMNS)
         checks.not_negative(rest, "squares", (d,))
@@ -400,7 +434,12 @@ class ItemLearner(MergeableModel, abstract=True):
         if state["selected_ridge"] is not None:
             as_real(state["selected_ridge"], "selected_ridge", 0.0, MOST_RIDGE, low_open=True)
         size = self.reservoir_size if self.ridge is None else 0
-        held_out.validate(own, d, size=size, n_rows=n, dtype=self._dtype)
+        held_out.validate(own, HELD, d, size=size, fewest=2, n_rows=n, dtype=self._dtype)
+        held_out.validate(own, KEPT, d, size=n, fewest=1, n_rows=n, dtype=self._dtype)
+        checks.number_within(len(own[f"{KEPT}_data"]), "events kept", 0, self._most_kept)
+        limit, key = as_integer(state["kept_limit"], "kept_limit", 0, 2**64), own[f"{KEPT}_key"]
+        if len(key) and int(key[-1]) >= limit:
+            raise ValueError(f"the users kept have a key of {key[-1]}, not below the limit {limit}")
         self._empty_sketch()._validate(state["sketch"], _of_sketch(rest))
         self._ids = read_ids(arrays, ITEM_IDS, state["ids"]) if "ids" in state else None
         if self._ids is not None and len(self._ids) != d:
@@ -413,7 +452,9 @@ class ItemLearner(MergeableModel, abstract=True):
         if arrays:
             self._ids = own_ids(arrays, ITEM_IDS, state["ids"]) if "ids" in state and ids is None else ids
             self._squares, self._selected = arrays["squares"], state["selected_ridge"]
-            self._held = held_out.from_arrays(arrays, len(arrays["squares"]))
+            self._held = held_out.from_arrays(arrays, len(arrays["squares"]), HELD)
+            kept = held_out.from_arrays(arrays, len(arrays["squares"]), KEPT)
+            self._kept = KeptUsers((kept,) if len(kept) else (), state["kept_limit"])
             self._sketch._restore(state["sketch"], _of_sketch(arrays))
 
     def _keep_in_memory(self, other: Self) -> None:

@@ -21,9 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch._core.threads import one_blas_thread
-from fastsketch._core.validation import in_place
 from fastsketch._kernels.linalg.best import best_columns
 from fastsketch._kernels.recommending import items as kernel
+from fastsketch.recommending._item_events import entries
+from fastsketch.recommending._neighbours import Walks
 from fastsketch.recommending.ranking import ndcg_at
 from fastsketch.recommending.ranking._splits import owners
 from fastsketch.sketching._by_feature import reads_by_feature
@@ -99,6 +100,9 @@ def quadratic(z: NDArray[Any], turn: NDArray[Any], *, squared: bool = False) -> 
 # Of D over its mean, and of h: what is smaller is rounding.
 LEAST_SHARE = 1e-12
 
+# Scores that are held at a time.
+DENSE = 1 << 23
+
 Best = tuple[NDArray[np.int64], NDArray[np.float64]]
 
 
@@ -109,18 +113,25 @@ def best_of(left: NDArray[Any], right: NDArray[Any], n: int, **options: Any) -> 
     return items, values
 
 
-def entries(matrix: Any, line: NDArray[np.int64] | None = None) -> tuple[Any, ...]:
-    """Return a CSR matrix as the kernels read it; `line`: the rows whose items it leaves out, if others."""
-    return in_place(matrix.indptr, np.int64), in_place(matrix.indices, np.int32), line
+def best_of_scores(scores: NDArray[Any], n: int, left_out: Sequence[Any] = (), **options: Any) -> Best:
+    """Return the same of the entries of each row of `scores` (k, items), row by row."""
+    items, values = np.empty((len(scores), n), np.int64), np.empty((len(scores), n))
+    nothing, none = np.empty((1, 0), scores.dtype), np.empty((scores.shape[1], 0), scores.dtype)
+    for i, row in enumerate(scores.astype(np.float64)):
+        here = [(indptr, indices, np.array([i if line is None else line[i]])) for indptr, indices, line in left_out]
+        where = slice(i, i + 1)
+        best_columns(nothing, none, items[where], values[where], base=np.zeros(1), column=row, left_out=here, **options)
+    return items, values
 
 
 class ItemWeights(NamedTuple):
-    """Weights given_i (Z_i' M Z_j) gain_j of item i in the score of item j; none in its own."""
+    """Weights given_i (Z_i' M Z_j) gain_j of item i in the score of item j, and those of walks; none in its own."""
 
     z: NDArray[Any]  # (items, t)
     inner: NDArray[Any]  # M (t, t), of the dtype of Z as all else
     given: NDArray[Any]  # (items,) 1 / D
     gain: NDArray[Any]  # (items,) 1 / h
+    walks: Walks | None = None
 
     @property
     def n_items(self) -> int:
@@ -135,16 +146,34 @@ class ItemWeights(NamedTuple):
     def scores(self, rows: Any) -> NDArray[Any]:
         """Compute the scores (k, items) of CSR rows: column j sums what all items of the row but j contribute."""
         out = kernel.scores(self.projected(rows), self.z, self.gain)
-        owner = owners(rows)
-        # an item's own weight would be 1 / h - 1
-        out[owner, rows.indices] -= rows.data * (self.gain[rows.indices] - 1)
+        own = self.gain - 1
+        if self.walks is not None:
+            self.walks.add(rows, out)
+            own = own + self.walks.own
+        # an item's own weight would be 1 / h - 1, and that of its walks
+        out[owners(rows), rows.indices] -= rows.data * own[rows.indices]
         return out
+
+    def best(self, rows: Any, n: int, open_items: NDArray[np.bool_], left_out: Sequence[Any], **options: Any) -> Best:
+        """Return (items, scores) of the n best of the open items for CSR rows, without those left out."""
+        if self.walks is None:
+            gain = np.where(open_items, self.gain, np.nan).astype(self.gain.dtype)
+            return best_of(self.projected(rows), self.z, n, scale=gain, left_out=left_out, **options)
+        step, pieces = max(1, DENSE // self.n_items), []
+        for start in range(0, max(1, rows.shape[0]), step):
+            lines = np.arange(start, min(start + step, rows.shape[0]))
+            scores = np.where(open_items, self.scores(rows[lines]), np.nan)
+            here = [(indptr, indices, lines if line is None else line[lines]) for indptr, indices, line in left_out]
+            pieces.append(best_of_scores(scores, n, here, **options))
+        items, values = (np.concatenate(arrays) for arrays in zip(*pieces, strict=True))
+        return items, values
 
     @one_blas_thread
     def of_target(self, items: NDArray[np.int64], target: int) -> Matrix:
         """Return the weights of these items in the score of `target`, in double."""
         here = self.z[items].astype(np.float64) * self.given[items].astype(np.float64)[:, np.newaxis]
         out = here @ (self.inner.astype(np.float64) @ self.z[target].astype(np.float64)) * float(self.gain[target])
+        out += 0.0 if self.walks is None else self.walks.of_target(items, target)
         return np.where(items == target, 0.0, out)
 
 
@@ -180,6 +209,9 @@ FIRST, STEP, LEAST, MOST = 3.0, 10.0**0.5, 1e-3, 1e6
 
 # Standard errors of a difference that the middle of the path is given before another ridge is taken.
 SLACK = 0.5
+# Weights of walks beside those of the sketch: none where few users share items that others do not, far more than one
+# where catalogues are sparse.
+WALK_WEIGHTS = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 
 
 class RidgePath(NamedTuple):
@@ -220,6 +252,22 @@ class Trial(NamedTuple):
         items, _ = best_of(projected, weights.z, DEPTH, scale=weights.gain, left_out=[seen], allowed=self.open_items)
         return ndcg_at(items, self.hidden)
 
+    def walk_weight(self, ridge: float, walks: Walks) -> float:
+        """Choose the least of ``WALK_WEIGHTS`` that does as well as the best, at a ridge."""
+        weights, step = item_weights(self.gram, ridge), max(1, DENSE // len(self.gram.z))
+        tried: list[list[NDArray[np.float64]]] = [[] for _ in WALK_WEIGHTS]
+        for start in range(0, self.shown.shape[0], step):
+            shown, hidden = self.shown[start : start + step], self.hidden[start : start + step]
+            scores, added = weights.scores(shown), np.zeros((shown.shape[0], weights.n_items), weights.z.dtype)
+            walks.add(shown, added)
+            for values, weight in zip(tried, WALK_WEIGHTS, strict=True):
+                mixed = scores + np.float32(weight) * added
+                items, _ = best_of_scores(mixed, DEPTH, [entries(shown)], allowed=self.open_items)
+                values.append(ndcg_at(items, hidden))
+        every = [np.concatenate(values) for values in tried]
+        best = max(every, key=lambda values: values.mean())
+        return next(weight for weight, values in zip(WALK_WEIGHTS, every, strict=True) if is_as_good(best - values))
+
 
 def try_all(trial: Trial, ridges: Sequence[float]) -> RidgePath:
     """Choose the best of these ridges; of equal ones the largest."""
@@ -243,9 +291,14 @@ def climb(trial: Trial, unit: float) -> RidgePath:
         tried[ahead] = trial.scores(FIRST * unit * STEP**ahead)
     steps = sorted(tried)
     behind = {step: tried[best] - tried[step] for step in steps}
-    good = [step for step in steps if behind[step].mean() <= SLACK * error_of(behind[step])]
+    good = [step for step in steps if is_as_good(behind[step])]
     chosen = min(good, key=lambda step: (abs(step), -step))
     return _path([(FIRST * unit * STEP**step, tried[step]) for step in steps], steps.index(chosen))
+
+
+def is_as_good(behind: NDArray[np.float64]) -> bool:
+    """Return whether users lose no more by a choice than a few hundred of them can tell."""
+    return behind.mean() <= SLACK * error_of(behind)
 
 
 def error_of(values: NDArray[np.float64]) -> float:

@@ -24,13 +24,13 @@ class SketchedEASE(ItemLearner):
 
     X (users x items) holds events: 1, counts, or any positive strength; what is not stored is unknown or not wanted. A
     user's scores are x W with W_ij = -P_ij / P_jj, W_jj = 0 and P = (X'X + ridge I)^-1. Here X'X is a sketch of at most
-    l rows on which the sums of squares of all columns, known exactly, are put back (docs/jobs/recommending.md). No user
-    is kept but those of the reservoir: new users are recommended to as soon as they have an event.
+    l rows on which the sums of squares of all columns, known exactly, are put back (docs/jobs/recommending.md). New
+    users are recommended to as soon as they have an event.
 
     Parameters
     ----------
     sketch_size : int, default 256
-        l >= 2, rows of the sketch. With more than there are items the answer is that of EASE itself.
+        l >= 2, rows of the sketch. With more than there are items its answer is that of EASE itself.
     ridge : float > 0, optional
         In squared units of the weighted rows. If it is not given, it is chosen at the first read-out by what finds
         hidden items of the users in the reservoir best (``NDCG@20``), who until then are left out of the sketch; three
@@ -50,6 +50,12 @@ class SketchedEASE(ItemLearner):
     reservoir_size : int, default 500
         Most users that are kept for the choice of the ridge, a uniform sample of those with two items or more; at most
         a fifth of all users is left out for it. None are kept where `ridge` is given.
+    kept_events : int, default 4_000_000
+        Most events of users whose rows are kept beside the sketch, 8 bytes each (for a while twice as many): all users
+        if they fit, else a uniform sample. Scores of walks over them, from a user's items to those who had them and on
+        to their items (RP3, Paudel et al. 2017), are added to those of the sketch with a weight that is chosen on the
+        reservoir, 0 where they add nothing (``facts()["walk_weight"]``): in sparse catalogues they are most of the
+        answer. 0 keeps none, nor does a given `ridge` or a `reservoir_size` of 0.
     dtype : float32 or float64, optional
         Of the sketch and of scores: float32 if not given.
     seed : int, default 0
@@ -334,5 +340,9 @@ class SketchedEASE(ItemLearner):
         if self._squares is None:
             return {}
         fitted = self._fitted()
-        out = {"ridge": fitted.ridge, "items_with_events": int(np.count_nonzero(self._squares))}
+        out = {
+            "ridge": fitted.ridge,
+            "walk_weight": fitted.walk_weight,
+            "items_with_events": int(np.count_nonzero(self._squares)),
+        }
         return out if fitted.path is None else {**out, "ridge_path": fitted.path._asdict()}

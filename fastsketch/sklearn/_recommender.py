@@ -34,7 +34,7 @@ class EASERecommender(MergingEstimator):
 
     Parameters
     ----------
-    sketch_size, ridge, method, activity_power, dropout, decay, reservoir_size
+    sketch_size, ridge, method, activity_power, dropout, decay, reservoir_size, kept_events
         Those of fastsketch.SketchedEASE, with its defaults.
     random_state : int, RandomState or None, default 0
         An integer is the seed of the model.
@@ -91,6 +91,7 @@ class EASERecommender(MergingEstimator):
     dropout: float = 0.5
     decay: float = 1.0
     reservoir_size: int = 500
+    kept_events: int = 4_000_000
     random_state: int | RandomState | None = 0
 
     def fit(self, X: Batch, y: Any = None, *, sample_weight: ArrayLike | None = None) -> Self:

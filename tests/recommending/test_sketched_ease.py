@@ -101,6 +101,7 @@ def test_batches_do_not_matter(decay):
 def test_decay_and_fading_are_weights(reservoir_size):
     rows = users()
     parameters = {"activity_power": 0.0, "dropout": 0.0, "dtype": "float64", "reservoir_size": reservoir_size}
+    parameters["kept_events"] = 0
     model = fs.SketchedEASE(ITEMS + 2, decay=0.99, **parameters)
     model.update(rows[:40]).update(rows[40:200]).fade(0.5).update(rows[200:])
     weights = 0.99 ** np.arange(299, -1, -1.0) * np.where(np.arange(300) < 200, 0.5, 1.0)
@@ -113,6 +114,7 @@ def test_decay_and_fading_are_weights(reservoir_size):
 def test_merges_are_as_one_pass(decay):
     rows = users()
     parameters = {"activity_power": 0.0, "dropout": 0.0, "dtype": "float64", "reservoir_size": 20, "decay": decay}
+    parameters["kept_events"] = 0
     one, two = (fs.SketchedEASE(ITEMS + 2, **parameters).update(part) for part in (rows[:180], rows[180:]))
     other = two.copy().merge(one)
     one.merge(two)
@@ -178,7 +180,7 @@ def test_the_ridge_is_chosen_on_users_held_out():
     assert path["scores"][best] - path["scores"][taken] < path["standard_errors"][best]
     # the users are learned from all the same
     fixed = fs.SketchedEASE(ITEMS + 2, ridge=facts["ridge"], dtype="float64").update(rows)
-    chosen = fs.SketchedEASE(ITEMS + 2, dtype="float64").update(rows)
+    chosen = fs.SketchedEASE(ITEMS + 2, dtype="float64", kept_events=0).update(rows)
     chosen.select_ridge(users(5), [facts["ridge"]])
     assert np.abs(fixed.decision_block(rows) - chosen.decision_block(rows)).max() < 1e-11
 

@@ -1,9 +1,10 @@
-"""An item matrix, one row for each item: users' rows projected on it, and scores of all items.
+"""An item matrix, one row for each item: users' rows projected on it, scores of all items, walks to other users' items.
 
 In parts of users or of items, cut by sizes alone; the best items are found by `_kernels/linalg/best.pyx`.
 """
 
 from libc.stdint cimport int32_t, int64_t
+from libc.string cimport memset
 
 from fastsketch._kernels.level cimport follow
 from fastsketch._kernels.linalg.blas cimport gemm, gemv, real
@@ -33,6 +34,21 @@ cdef struct Work:
     const void* known
     const void* turn
     const void* scale
+    void* out
+
+
+cdef struct Walks:
+    # CSR rows X (k, n), T (n, m) and F (m, n); data are arrays of `real`
+    Py_ssize_t n_parts, k, n, m
+    const int64_t* indptr
+    const int32_t* indices
+    const void* data
+    const int64_t* to_ptr
+    const int32_t* to_users
+    const void* to_data
+    const int64_t* from_ptr
+    const int32_t* from_items
+    const void* from_data
     void* out
 
 
@@ -106,3 +122,55 @@ def scores(const real[:, ::1] own, const real[:, ::1] known, const real[::1] sca
         fs_pool_run(w.n_parts, <fs_part> scores_part[real], &w, NULL, 0)
         fs_blas_alone(0)
     return out
+
+
+cdef void walks_part(Walks* w, Py_ssize_t part, real* scratch) noexcept nogil:
+    cdef Py_ssize_t start = fs_pool_from(w.k, w.n_parts, part, 1), stop = fs_pool_from(w.k, w.n_parts, part + 1, 1)
+    cdef Py_ssize_t i, e, p, met
+    cdef int32_t* users = <int32_t*> (scratch + w.m)
+    cdef const real* to_data = <const real*> w.to_data
+    cdef const real* from_data = <const real*> w.from_data
+    cdef real x, step
+    cdef real* out
+    memset(scratch, 0, w.m * sizeof(real))
+    for i in range(start, stop):
+        # t = x T, whose users other than 0 are listed
+        met = 0
+        for e in range(w.indptr[i], w.indptr[i + 1]):
+            x = (<const real*> w.data)[e]
+            for p in range(w.to_ptr[w.indices[e]], w.to_ptr[w.indices[e] + 1]):
+                step = x * to_data[p]
+                if step > 0:
+                    if scratch[w.to_users[p]] == 0:
+                        users[met] = w.to_users[p]
+                        met += 1
+                    scratch[w.to_users[p]] += step
+        # out += t F
+        out = <real*> w.out + i * w.n
+        for e in range(met):
+            x = scratch[users[e]]
+            scratch[users[e]] = 0
+            for p in range(w.from_ptr[users[e]], w.from_ptr[users[e] + 1]):
+                out[w.from_items[p]] += x * from_data[p]
+
+
+def add_walks(const int64_t[::1] indptr, const int32_t[::1] indices, const real[::1] data, const int64_t[::1] to_ptr,
+              const int32_t[::1] to_users, const real[::1] to_data, const int64_t[::1] from_ptr,
+              const int32_t[::1] from_items, const real[::1] from_data, real[:, ::1] out):
+    """Add X T F to out (k, n) for checked CSR matrices without negative entries, X (k, n), T (n, m) and F (m, n)."""
+    cdef Walks w
+    w.k, w.n, w.m = out.shape[0], out.shape[1], from_ptr.shape[0] - 1
+    if indptr.shape[0] != w.k + 1 or to_ptr.shape[0] != w.n + 1:
+        raise ValueError("rows, walks and out do not belong together")
+    if w.k == 0 or data.shape[0] == 0 or to_data.shape[0] == 0:
+        return
+    w.indptr, w.indices, w.data, w.out = &indptr[0], &indices[0], &data[0], &out[0, 0]
+    w.to_ptr, w.to_users, w.to_data = &to_ptr[0], &to_users[0], &to_data[0]
+    w.from_ptr, w.from_items, w.from_data = &from_ptr[0], &from_items[0], &from_data[0]
+    # of a row as many steps as its items have users on average, each as many as a user has items
+    w.n_parts = min(w.k, fs_pool_parts(<double> data.shape[0] * to_data.shape[0] / w.n * from_data.shape[0] / w.m,
+                                       LEAST_SPARSE))
+    cdef size_t size = w.m * (sizeof(real) + sizeof(int32_t))
+    cdef real[::1] scratch = np.empty(size // sizeof(real) + 1, np.asarray(out).dtype)
+    with nogil:
+        fs_pool_run(w.n_parts, <fs_part> walks_part[real], &w, &scratch[0], size)
