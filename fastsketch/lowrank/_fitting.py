@@ -32,16 +32,17 @@ def fit(parts: Entries, setting: FitSetting, watch: "FitHistory", apart: Rest = 
     if not setting.sweeps:
         return fit_once(apart(), setting, watch)
     tried = fit_once(apart(), setting, watch)[0]
-    ridges = {"ridge": tried.ridges.ridge, "bias_ridge": tried.ridges.bias_ridge}
-    chosen = FitSetting(**{**vars(setting), "rank": tried.selected_rank, **ridges})
+    rank, ridges = tried.selected_rank, tried.ridges
+    chosen = FitSetting(**{**vars(setting), "rank": rank, "ridge": ridges.ridge, "bias_ridge": ridges.bias_ridge})
     again = FitHistory(held=False, patience=None, callback=watch.callback)
     again.began = watch.began
     fitted, pursuit = fit_once(parts, chosen, again)
     scores = {line["rank"]: line["validation"] for line in tried.history}
-    history = [HistoryLine(**{**line, "validation": scores.get(line["rank"])}) for line in fitted.history]
-    after = None if fitted.after is None else HistoryLine(**{**fitted.after, "validation": tried.line()["validation"]})
-    about: dict[str, Any] = {"selection": tried.selection, "standard_error": tried.standard_error}
-    return replace(fitted, history=history, after=after, **about), pursuit
+    for line in fitted.history:
+        line["validation"] = scores.get(line["rank"])
+    if fitted.after is not None:
+        fitted.after["validation"] = tried.line()["validation"]
+    return replace(fitted, selection=tried.selection, standard_error=tried.standard_error), pursuit
 
 
 def fit_once(parts: Entries, setting: FitSetting, watch: "FitHistory") -> tuple[Fitted, Pursuit]:
