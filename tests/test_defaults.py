@@ -23,7 +23,7 @@ ESTIMATORS = {
     "SketchQuantizer": ("SketchCoder",),
     "SketchedNewton": ("SketchedNewtonClassifier", "SketchedNewtonRegressor"),
     "AdaptiveSubgradient": ("AdaptiveSubgradientClassifier", "AdaptiveSubgradientRegressor"),
-    "LowRankModel": ("LowRankCompleter",),
+    "LowRankModel": ("LowRankCompleter", "LowRankFactors"),
     "SketchedEASE": ("EASERecommender",),
 }
 COMMANDS = {

@@ -127,7 +127,7 @@ FREE_OF = {
         "decision_function",
         "decision_block",
     }
-    | {"predict", "predict_proba", "predict_block", "recommend", "similar", "fold_in"},
+    | {"predict", "predict_proba", "predict_block", "complete", "recommend", "similar", "fold_in"},
     Hasher: {"to_faiss"},
 }
 

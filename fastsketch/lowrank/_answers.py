@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastsketch._core.validation import Rows, as_integer
+from fastsketch._core.validation import Rows, as_integer, as_real
 from fastsketch._frame.model import Model
 from fastsketch.data.names._triples import Table
 from fastsketch.lowrank._data import Array
@@ -132,6 +132,30 @@ class LowRankAnswers(Model, abstract=True):
         ((2, 4), ['Alien', 'Heat', 'Ikiru', 'Ran'])
         """
         return self._scale().predicted(self.decision_block(rows, columns, rank=rank))
+
+    def complete(self, *, max_memory: float = 1e9) -> Array:
+        """Predict all entries of the matrix, those that were observed too, (m, n) in the dtype of the fit.
+
+        Parameters
+        ----------
+        max_memory : float, default 1e9
+            Bytes that the result may take; ValueError for a larger one: ``predict_block`` predicts some rows at a time.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> seen = np.array([[1.0, 2.0, 3.0], [2.0, np.nan, 6.0], [3.0, 6.0, 9.0]])
+        >>> fs.LowRankModel(1, ridge=0.01, biases=False, sweeps=9).fit(seen).complete().round()[1]
+        array([2., 4., 6.])
+        """
+        fitted, limit = self._known(), as_real(max_memory, "max_memory", 0.0, 1e300, low_open=True)
+        (m, n), need = fitted.shape, fitted.left.itemsize * fitted.row.size * fitted.column.size
+        if need > limit:
+            raise ValueError(
+                f"the {m:,} x {n:,} predictions take {need / 1e6:,.0f} MB, more than max_memory={limit / 1e6:,.0f} MB: "
+                "predict_block predicts some rows at a time"
+            )
+        return self._scale().predicted(fitted.block(np.arange(m), np.arange(n), fitted.selected_rank))
 
     def factors(self, rank: int | None = None) -> tuple[Array, Array]:
         """Return (A (m, rank), B (n, rank)): the low-rank part of the scores is A B', each rank balanced between them.

@@ -4,15 +4,22 @@ Biases alone choose bias_ridge: a fit of them is a few passes over the entries. 
 ranks have ended, at the largest rank, once for each ridge that is tried; at the best ridge smaller ranks are tried too.
 A path is followed, up and down, as long as it gains, which is three or four fits; every fit is the one that an explicit
 ridge and rank would have, so that the values found can be given to a fit of all entries.
+
+What is simple or usual stays where entries held out cannot tell: biases alone win where no factors are better by more
+than a standard error, ridge 1 where no other one is, and the ranks that were asked for unless fewer are better by more
+than two: a ridge leaves out ranks that are not needed, and the fit to all entries supports more of them than the one
+that chooses. Losses are compared entry by entry, which tells more than their means do.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from math import frexp, inf, ldexp
+from typing import Any
 
-from fastsketch.lowrank._fitted import Score, SelectionLine
+from fastsketch.lowrank._fitted import Score, SelectionLine, selection_line
 from fastsketch.lowrank._pursuit import Pursuit
 from fastsketch.lowrank._setting import Ridges
-from fastsketch.lowrank._sweeps import Factors, Sweeps, biases_alone, held_score
+from fastsketch.lowrank._sweeps import Factors, Sweeps, biases_alone, held_gain, held_losses, held_score
 
 BIAS_RIDGES = (0.3, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 40.0)  # observations
 RIDGES = (0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0)  # noise levels
@@ -35,48 +42,61 @@ def along(path: Sequence[float], start: float, score: Callable[[float], float]) 
     return min(scores, key=scores.__getitem__)
 
 
+@dataclass(frozen=True)
+class Candidate:
+    """A model that was tried."""
+
+    model: Factors
+    losses: Any  # of the entries held out, of every partition
+    score: Score
+    gain: Score  # mean loss of biases alone less its own, and the standard error of that
+
+    @property
+    def line(self) -> SelectionLine:
+        """Return its line of the selection."""
+        rank, ridges = self.model.rank, self.model.ridges
+        return selection_line(rank, ridges.ridge if rank else None, ridges.bias_ridge, self.score, self.gain)
+
+
 def choose(
-    pursuit: Pursuit, sweeps: Sweeps, ridges: Ridges, *, selected_rank: int, ridge: float | None
+    pursuit: Pursuit, sweeps: Sweeps, ridges: Ridges, *, ridge: float | None
 ) -> tuple[Factors, Score, list[SelectionLine]]:
-    """Return the model after sweeps with the ridge and the rank that predict the held-out entries best; rank 0 is one.
+    """Return the model after sweeps whose ridge and rank the held-out entries choose; biases alone are one.
 
-    With its score, and a line for each model that was tried.
-
-    selected_rank: the best of the pursuit, before sweeps. A `ridge` that is given is kept.
+    With its score, and a line for each model that was tried, that of biases alone last. A given `ridge` is kept.
     """
     parts, loss = pursuit.parts, pursuit.loss
-    lines: list[SelectionLine] = []
-    scored: dict[tuple[float, int], float] = {}
-    alone = biases_alone(parts, pursuit.biases, ridges)
-    nothing = held_score(parts, loss, alone)
-    best, best_score = alone, nothing
+
+    model = biases_alone(parts, pursuit.biases, ridges)
+    losses = held_losses(parts, loss, model)
+    alone = Candidate(model, losses, held_score(parts, losses), (0.0, 0.0))
+    unit = ldexp(1.0, frexp(alone.score[0])[1]) if 0 < alone.score[0] < inf else 1.0
+    candidates: dict[tuple[int, float], Candidate] = {}  # of a rank and a ridge
 
     def at(multiple: float, rank: int) -> float:
-        nonlocal best, best_score
-        if (multiple, rank) not in scored:
+        if (rank, multiple) not in candidates:
             model = sweeps.run(*pursuit.sides(rank), pursuit.path[rank], replace(ridges, ridge=multiple))
-            score = held_score(parts, loss, model)
-            lines.append(_line(model, score))
-            scored[multiple, rank] = score[0]
-            if score[0] < best_score[0]:
-                best, best_score = model, score
-        return scored[multiple, rank]
+            losses = held_losses(parts, loss, model)
+            gain = held_gain(parts, alone.losses, losses, unit)
+            candidates[rank, multiple] = Candidate(model, losses, held_score(parts, losses), gain)
+        return candidates[rank, multiple].score[0]
 
-    top = pursuit.rank
-    chosen = ridge if ridge is not None else along(RIDGES, 1.0, lambda multiple: at(multiple, top))
-    rank, before = top, at(chosen, top)
-    while rank > 1 and (now := at(chosen, rank // 2)) < before:
-        rank, before = rank // 2, now
-    if selected_rank > 0:
-        at(chosen, selected_rank)
-    return best, best_score, [*lines, _line(alone, nothing)]
+    def better(one: Candidate, other: Candidate, errors: float) -> bool:
+        """Return whether `one` is better by more than so many standard errors."""
+        gain, error = held_gain(parts, other.losses, one.losses, unit)
+        return gain > errors * error or other.score[0] == inf > one.score[0]
 
-
-def _line(model: Factors, score: Score) -> SelectionLine:
-    return SelectionLine(
-        rank=model.rank,
-        ridge=model.ridges.ridge if model.rank else None,
-        bias_ridge=model.ridges.bias_ridge,
-        validation=score[0],
-        standard_error=score[1],
-    )
+    rank = pursuit.rank
+    chosen = ridge if ridge is not None else along(RIDGES, 1.0, lambda multiple: at(multiple, rank))
+    at(chosen, rank)
+    best = candidates[rank, chosen]
+    if ridge is None and not better(best, candidates[rank, 1.0], 1.0):
+        chosen = 1.0
+    while rank > 1:
+        at(chosen, rank // 2)
+        if not better(candidates[rank // 2, chosen], candidates[rank, chosen], 2.0):
+            break
+        rank //= 2
+    factors = candidates[rank, chosen]
+    winner = factors if better(best, alone, 1.0) or better(factors, alone, 1.0) else alone
+    return winner.model, winner.score, [*(each.line for each in candidates.values()), alone.line]

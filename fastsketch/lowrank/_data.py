@@ -70,6 +70,10 @@ class Observed:
         ends = self.indptr.astype(np.int64)
         return ends[1:] - ends[:-1], np.bincount(self.indices, minlength=self.n)
 
+    def write_over(self, out: Array) -> None:
+        """Put the values where they are observed in out (m, n)."""
+        out[np.repeat(np.arange(self.m), self.counts[0]), self.indices] = self.o
+
     def every(self, stride: int, first: int = 0) -> tuple["Observed", NDArray[np.int64]]:
         """Return the entries of each stride-th row from `first` on, other rows empty, and their places among all."""
         lengths, ends = np.zeros(self.m, np.int64), self.indptr.astype(np.int64)

@@ -63,6 +63,21 @@ class SelectionLine(TypedDict):
     bias_ridge: float
     validation: float  # mean loss of the entries held out
     standard_error: float
+    gain: float  # mean loss of biases alone less its own
+    gain_error: float  # standard error of that, entry by entry
+
+
+def selection_line(rank: int, ridge: float | None, bias_ridge: float, score: Score, gain: Score) -> SelectionLine:
+    """Return the line of a candidate with its score, and its gain over biases alone."""
+    return {
+        "rank": rank,
+        "ridge": ridge,
+        "bias_ridge": bias_ridge,
+        "validation": score[0],
+        "standard_error": score[1],
+        "gain": gain[0],
+        "gain_error": gain[1],
+    }
 
 
 class Side(NamedTuple):
@@ -263,6 +278,8 @@ def _candidate(entry: Mapping[str, Any]) -> SelectionLine:
         "bias_ridge": as_real(entry["bias_ridge"], "bias_ridge", 0.0, 1e300),
         "validation": as_figure(entry["validation"], "validation"),
         "standard_error": as_figure(entry["standard_error"], "standard_error"),
+        "gain": as_figure(entry["gain"], "gain"),
+        "gain_error": as_figure(entry["gain_error"], "gain_error"),
     }
 
 

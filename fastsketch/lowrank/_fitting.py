@@ -10,18 +10,43 @@ import numpy as np
 from fastsketch._core.validation import as_integer
 from fastsketch.lowrank._biases import Biases, constant_score, fit_biases, no_biases, parameter_from_data
 from fastsketch.lowrank._choose import BIAS_RIDGES, along, choose
-from fastsketch.lowrank._fitted import Fitted, HistoryLine, SelectionLine, Side
-from fastsketch.lowrank._partitions import Entries
+from fastsketch.lowrank._fitted import Fitted, HistoryLine, SelectionLine, Side, selection_line
+from fastsketch.lowrank._partitions import Entries, Rest
 from fastsketch.lowrank._pursuit import Pursuit
 from fastsketch.lowrank._setting import FROM_SPREAD, FitSetting, LossSetting, Ridges, SideSetting
-from fastsketch.lowrank._sweeps import Factors, Sweeps, biases_alone, held_score, total_loss
+from fastsketch.lowrank._sweeps import Factors, Sweeps, biases_alone, held_losses, held_score, total_loss
 from fastsketch.lowrank._units import BIAS_OBSERVATIONS, NoiseLevel, mean_curvature
 
 Callback = Callable[[HistoryLine], object]
 
 
-def fit(parts: Entries, setting: FitSetting, watch: "FitHistory") -> tuple[Fitted, Pursuit]:
-    """Fit the entries; return the model, and the pursuit, whose ranks can be continued if there were no sweeps."""
+def fit(parts: Entries, setting: FitSetting, watch: "FitHistory", apart: Rest = None) -> tuple[Fitted, Pursuit]:
+    """Fit the entries; return the model, and the pursuit, whose ranks can be continued if there were no sweeps.
+
+    apart(): the same entries less some held out, which choose rank and ridges of the fit to all of them; without sweeps
+    the fit is to those that are left, for its ranks to be scored.
+    """
+    if apart is None:
+        return fit_once(parts, setting, watch)
+    watch.held = True
+    if not setting.sweeps:
+        return fit_once(apart(), setting, watch)
+    tried = fit_once(apart(), setting, watch)[0]
+    rank, ridges = tried.selected_rank, tried.ridges
+    chosen = FitSetting(**{**vars(setting), "rank": rank, "ridge": ridges.ridge, "bias_ridge": ridges.bias_ridge})
+    again = FitHistory(held=False, patience=None, callback=watch.callback)
+    again.began = watch.began
+    fitted, pursuit = fit_once(parts, chosen, again)
+    scores = {line["rank"]: line["validation"] for line in tried.history}
+    for line in fitted.history:
+        line["validation"] = scores.get(line["rank"])
+    if fitted.after is not None:
+        fitted.after["validation"] = tried.line()["validation"]
+    return replace(fitted, selection=tried.selection, standard_error=tried.standard_error), pursuit
+
+
+def fit_once(parts: Entries, setting: FitSetting, watch: "FitHistory") -> tuple[Fitted, Pursuit]:
+    """Fit these entries, those held out choosing what is not given; return the model, and the pursuit."""
     start = begin(parts, setting)
     loss, biases = start.loss, start.biases
     pursuit = Pursuit.begun(parts, biases, loss, setting)
@@ -36,7 +61,7 @@ def fit(parts: Entries, setting: FitSetting, watch: "FitHistory") -> tuple[Fitte
     sweeps, rank = Sweeps(parts, side, sweeps=setting.sweeps, noise=noise), watch.selected_rank()
     selection, score = list(start.selection), None
     if parts.n_held:
-        model, score, lines = choose(pursuit, sweeps, ridges, selected_rank=rank, ridge=setting.ridge)
+        model, score, lines = choose(pursuit, sweeps, ridges, ridge=setting.ridge)
         selection += lines if not selection else lines[:-1]  # biases alone are there already
     else:
         model = sweeps.run(*pursuit.sides(rank), pursuit.path[rank], ridges)
@@ -81,9 +106,9 @@ def begin(parts: Entries, setting: FitSetting) -> Start:
 
     def score(ridge: float) -> float:
         tried[ridge] = fitted = fit_biases(parts, loss, ridge=ridge * curvature, level=level)
-        mean, error = held_score(parts, loss, biases_alone(parts, fitted, Ridges(0.0, ridge)))
-        lines.append(SelectionLine(rank=0, ridge=None, bias_ridge=ridge, validation=mean, standard_error=error))
-        return mean
+        alone = held_score(parts, held_losses(parts, loss, biases_alone(parts, fitted, Ridges(0.0, ridge))))
+        lines.append(selection_line(0, None, ridge, alone, (0.0, 0.0)))
+        return alone[0]
 
     ridge = along(BIAS_RIDGES, ridge, score)
     return Start(loss, tried[ridge], ridge, curvature, tuple(lines))
@@ -157,7 +182,7 @@ def greedy(pursuit: Pursuit, watch: FitHistory, ridges: Ridges, selection: tuple
     if parts.n_held:
         rows, columns = pursuit.sides(rank, pursuit.path[rank])
         model = Factors(rows, columns, parts.put(columns), pursuit.biases.level, ridges)
-        error = held_score(parts, pursuit.loss, model)[1]
+        error = held_score(parts, held_losses(parts, pursuit.loss, model))[1]
     fitted = assembled(pursuit, watch, *pursuit.sides(t), ridges, rank)
     return replace(fitted, path=path, selection=selection, standard_error=error)
 

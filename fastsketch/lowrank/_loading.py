@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -18,12 +19,16 @@ from fastsketch.lowrank._partitions import (
     InMemory,
     Partition,
     Partitions,
+    Rest,
     Smallest,
 )
 from fastsketch.lowrank._setting import FitSetting, as_share
 
 # Degree scaling: rows and columns count as if seen this much more often; weighted trace norm, spec of the field.
 DAMPING = 30.0
+# Share of the entries that a fit holds out for itself, where it has to choose: not where these were fewer than ENOUGH,
+# which tell too little.
+SHARE, ENOUGH = 0.1, 30
 
 
 class Matrices(NamedTuple):
@@ -42,18 +47,18 @@ def load(
     share: float | None = None,
     named: bool = True,
     check_width: Callable[[int], None] | None = None,
-) -> Entries:
-    """Return the entries, ready for a fit.
+) -> tuple[Entries, Rest]:
+    """Return all entries, ready for a fit; and if some are to choose for it, what makes the same with some held out.
 
-    share: of the entries, to be held out. named: whether errors name the partition. check_width(n) raises if so many
-    columns will not do.
+    share: of the entries, to be held out; if it is None and so is given.held, that which the setting asks for. named:
+    whether errors name the partition. check_width(n) raises if so many columns will not do.
     """
     none, parts = [None] * len(given.rows), (Partitions if named else InMemory)(crew, given.rows)
     weights, held = parts.own(given.weights or none), parts.own(given.held or none)
     about = parts.numbers if named else None, setting.loss.name, setting.dtype
     checked = parts.each(_check, parts.places, weights, held, *about)
     looks: list[Look] = parts.fetch(parts.items(checked, 0))
-    sizes, widths, counts, dtypes, zeros, minus, counts_held = zip(*looks, strict=True)
+    sizes, widths, counts, dtypes, zeros, minus, counts_held, weighing = zip(*looks, strict=True)
     check_alike(widths, zeros, minus)
     m, n, total = sum(sizes), widths[0], sum(counts)
     if check_width is not None:
@@ -62,33 +67,46 @@ def load(
         raise ValueError(f"{'the partitions' if named else 'X'} must hold at least one observation, got none")
     if given.held is not None and not any(counts_held):
         raise ValueError("validation must have at least one entry")
-    dtype = np.dtype(np.float32 if set(dtypes) == {"float32"} else np.float64)
-    rows_before, entries_before = parts.own([0, *accumulate(sizes)]), parts.own([0, *accumulate(counts)])
-    cut = parts.each(_cut, checked, dtype, share, setting.seed, entries_before)
-    del checked
-    sums: CutSums = parts.sum_of(cut, 1)
-    if share is not None and not (sums.n_observations and sums.n_held):
-        raise ValueError(f"validation={share:g} leaves no entry on one side of {total}")
     check_rank(setting.rank, m, n)
-    column_counts = parts.tree_total(_column_counts, cut)
-    places = parts.each(_partition, cut, rows_before, setting.scaling, sums.least_count.value)
-    return (Entries if named else EntriesInMemory)(
-        crew,
-        places if named else [places],
-        m=m,
-        n=n,
-        dtype=dtype,
-        n_observations=sums.n_observations,
-        n_held=sums.n_held,
-        weighted=given.weights is not None,
-        occurring_rows=sums.occurring_rows,
-        column_counts=column_counts,
-        right=degree_scale(column_counts, dtype, setting.scaling),
-    )
+    dtype = np.dtype(np.float32 if set(dtypes) == {"float32"} else np.float64)
+    rows_before, entries_before = parts.own([0, *accumulate(sizes)]), parts.own([0, *accumulate(weighing)])
+
+    def entries(share: float | None) -> Entries:
+        cut = parts.each(_cut, checked, dtype, share, setting.seed, entries_before)
+        sums: CutSums = parts.sum_of(cut, 1)
+        column_counts = parts.tree_total(_column_counts, cut)
+        places = parts.each(_partition, cut, rows_before, setting.scaling, sums.least_count.value)
+        return (Entries if named else EntriesInMemory)(
+            crew,
+            places if named else [places],
+            m=m,
+            n=n,
+            dtype=dtype,
+            n_observations=sums.n_observations,
+            n_held=sums.n_held,
+            weighted=given.weights is not None,
+            occurring_rows=sums.occurring_rows,
+            column_counts=column_counts,
+            right=degree_scale(column_counts, dtype, setting.scaling),
+        )
+
+    def apart(share: float) -> Entries:
+        rest = entries(share)
+        if not (rest.n_observations and rest.n_held):
+            raise ValueError(f"validation={share:g} leaves no entry on one side of {total}")
+        left, rows = rest.occurring[0], whole.occurring[0]
+        if 2 * left < rows:
+            raise ValueError(f"validation={share:g} leaves entries in {left} of {rows} rows alone: hold out fewer")
+        return rest
+
+    whole = entries(None)
+    if share is None and given.held is None and setting.chooses and SHARE * sum(weighing) >= ENOUGH:
+        share = SHARE
+    return whole, None if share is None else partial(apart, share)
 
 
-def load_matrix(X: Any, sample_weight: Any, validation: Any, setting: FitSetting) -> Entries:
-    """Return the entries of one matrix in memory; validation: a share of them, a matrix, or None."""
+def load_matrix(X: Any, sample_weight: Any, validation: Any, setting: FitSetting) -> tuple[Entries, Rest]:
+    """Return the entries of one matrix in memory, as `load`; validation: a share of them, a matrix, or None."""
     share = as_share(validation)
     held = None if share is not None or validation is None else [validation]
     matrices = Matrices([X], None if sample_weight is None else [sample_weight], held)
@@ -123,6 +141,7 @@ class Look(NamedTuple):
     zeros: bool  # among labels
     minus: bool
     n_held: int
+    n_weighing: int  # entries whose weight is not zero
 
 
 def _check(
@@ -142,7 +161,8 @@ def _check(
             raise
         raise type(error)(f"partition {number}: {error}") from error
     n_held = 0 if apart is None else len(apart.o)
-    return Look(data.m, data.n, len(data.o), data.o.dtype.name, zeros, minus, n_held), data, apart
+    weighing = int(np.count_nonzero(data.c)) if len(data.c) else len(data.o)
+    return Look(data.m, data.n, len(data.o), data.o.dtype.name, zeros, minus, n_held, weighing), data, apart
 
 
 def _targets(rows: Any, loss: str, *, name: str = "X", **options: Any) -> tuple[Observed, bool, bool]:
@@ -183,12 +203,16 @@ def _cut(
     seed: int,
     before: int,
 ) -> tuple[Observed, CutSums, Observed | None]:
-    """Hold out a share of the entries, those that one fit of all would: `before` are in the partitions before."""
+    """Hold out a share of the entries, those that one fit of all would: `before` are in the partitions before.
+
+    Entries of weight zero are neither drawn nor counted: they are not there.
+    """
     data, held = _as(checked[1], dtype), checked[2] and _as(checked[2], dtype)
     if share is not None:
         numbers = np.random.PCG64(seed)
         numbers.advance(before)
-        chosen = np.random.Generator(numbers).random(len(data.o)) < share
+        chosen = data.c > 0 if len(data.c) else np.ones(len(data.o), bool)
+        chosen[chosen] = np.random.Generator(numbers).random(np.count_nonzero(chosen)) < share
         data, held = data.part(~chosen), data.part(chosen)
     counts = data.counts[0]
     least = Smallest(int(counts.min()) if data.m else 2**62)

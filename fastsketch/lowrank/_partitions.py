@@ -283,6 +283,9 @@ class EntriesInMemory(InMemory, Entries):
         return rows
 
 
+Rest = Callable[[], Entries] | None  # makes the entries again, some of them held out
+
+
 def _spread(place: Partition) -> tuple[Moments, Largest]:
     o = place.data.o
     return moments(o), Largest(max(float(o.max(initial=0.0)), -float(o.min(initial=0.0))))

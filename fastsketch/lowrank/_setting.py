@@ -61,6 +61,12 @@ class FitSetting(SimpleNamespace):
 
     loss: LossSetting  # with the parameter of the table where none was given
 
+    @property
+    def chooses(self) -> bool:
+        """Return whether something of the fit is to be chosen by entries that it holds out for itself."""
+        free = self.ridge is None if self.rank else self.biases and self.bias_ridge is None
+        return self.sweeps > 0 and free
+
 
 @dataclass(frozen=True)
 class SideSetting:

@@ -141,18 +141,40 @@ def _no_factors(place: Partition, rb: Array, level: float) -> Side:
     return Side(np.zeros((place.data.m, 0), dtype), (rb - level).astype(dtype))
 
 
-def held_score(parts: Entries, loss: LossSetting, model: Factors) -> Score:
-    """Return the mean loss of the entries held out and its standard error; infinite if it overflows."""
-    losses: Moments = parts.total(_held_moments, parts.places, loss, model.rows, model.columns_there, model.level)
+def held_losses(parts: Entries, loss: LossSetting, model: Factors) -> Any:
+    """Return promises of the losses of the entries held out, of every partition."""
+    return parts.each(_held_losses, parts.places, loss, model.rows, model.columns_there, model.level)
+
+
+def _held_losses(place: Partition, loss: LossSetting, rows: Side, columns: Side, level: float) -> Floats:
+    held = place.held
+    assert held is not None
+    return held.loss_of_each(loss, _scores(held, rows, columns, level))
+
+
+def held_score(parts: Entries, losses: Any) -> Score:
+    """Return the mean of held-out losses and its standard error; infinite if it overflows."""
+    return _mean_and_error(parts.total(moments, losses))
+
+
+def held_gain(parts: Entries, one: Any, other: Any, unit: float) -> Score:
+    """Return how much lower the losses of `other` are than those of `one` in the mean, and the standard error.
+
+    unit: a power of two of their size, or squares of losses leave the range of numbers before the losses do.
+    """
+    gain, error = _mean_and_error(parts.total(_moments_between, one, other, unit))
+    return gain * unit, error * unit
+
+
+def _mean_and_error(losses: Moments) -> Score:
     with np.errstate(over="ignore", invalid="ignore"):
         error = losses.deviation / float(np.sqrt(losses.size))
     return (losses.mean, error) if np.isfinite(losses.mean) else (np.inf, np.inf)
 
 
-def _held_moments(place: Partition, loss: LossSetting, rows: Side, columns: Side, level: float) -> Moments:
-    held = place.held
-    assert held is not None
-    return moments(held.loss_of_each(loss, _scores(held, rows, columns, level)))
+def _moments_between(one: Floats, other: Floats, unit: float) -> Moments:
+    with np.errstate(over="ignore", invalid="ignore"):
+        return moments((one - other) / unit)
 
 
 def total_loss(parts: Entries, loss: LossSetting, model: Factors) -> float:

@@ -1,7 +1,7 @@
 """scikit-learn estimators on the sketches, hashes, online learners, low-rank and item models (extra: sklearn)."""
 
 from fastsketch.sklearn._coders import SketchCoder, SketchHasher
-from fastsketch.sklearn._completer import LowRankCompleter
+from fastsketch.sklearn._completer import LowRankCompleter, LowRankFactors
 from fastsketch.sklearn._online import (
     AdaptiveSubgradientClassifier,
     AdaptiveSubgradientRegressor,
@@ -17,6 +17,7 @@ __all__ = [
     "AdaptiveSubgradientRegressor",
     "EASERecommender",
     "LowRankCompleter",
+    "LowRankFactors",
     "SketchCoder",
     "SketchHasher",
     "SketchedCovariance",

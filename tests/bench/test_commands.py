@@ -20,6 +20,7 @@ SLOW += (
     "cnn",
     "signs",
     "ratings",
+    "biases",
     "ease",
     "classes",
 )

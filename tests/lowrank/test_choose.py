@@ -1,4 +1,4 @@
-"""What validation chooses: bias_ridge, ridge and rank."""
+"""What held-out entries choose: bias_ridge, ridge and rank, of a share or of those that a fit holds out for itself."""
 
 import json
 
@@ -7,6 +7,7 @@ import pytest
 from scipy import sparse
 
 import fastsketch as fs
+from fastsketch._core.losses import LOSSES
 from fastsketch.lowrank._choose import along
 from tests.lowrank.problems import problem, stored
 
@@ -30,6 +31,13 @@ def test_a_path_is_followed_as_long_as_it_gains():
     assert along((1.0, 2.0, 3.0), 2.0, lambda _: np.inf) == 2.0
 
 
+def errors_of(model, x, loss):
+    """The loss of every stored entry."""
+    entries = sparse.coo_array(x)
+    z = model.decision_function(*entries.coords).astype(np.float64)
+    return LOSSES[loss].value(z, entries.data, model.resolved["loss_parameter"] or 0.0)
+
+
 @pytest.mark.parametrize("loss", ["square", "logistic", "huber", "absolute"])
 def test_the_choice_is_the_best_that_was_tried_and_can_be_given(loss):
     x, held = split(stored(*problem(loss, m=120, n=60, noise=1.0)))
@@ -37,18 +45,96 @@ def test_the_choice_is_the_best_that_was_tried_and_can_be_given(loss):
     lines = model.selection
     biases, both = [line for line in lines if line["ridge"] is None], [line for line in lines if line["ridge"]]
     assert len(biases) >= 3 and len(both) >= 4
-    best = min(both, key=lambda line: line["validation"])
     chosen = model.resolved
-    assert (best["rank"], best["ridge"]) == (model.selected_rank, chosen["ridge"])
+    same_rank = [line for line in both if line["rank"] == model.selected_rank]
+    best = next(line for line in same_rank if line["ridge"] == chosen["ridge"])
+    usual = next(line for line in both if line["ridge"] == 1.0)
+    # another ridge than 1 is the best that was tried
+    assert best is min(same_rank, key=lambda line: line["validation"]) or best["ridge"] == usual["ridge"]
     assert chosen["bias_ridge"] == min(biases, key=lambda line: line["validation"])["bias_ridge"]
     facts = json.loads(json.dumps(model.facts()))
     assert facts["validation"] == pytest.approx(best["validation"])
     assert facts["standard_error"] == best["standard_error"] > 0
+    assert (facts["gain"], facts["gain_error"]) == (best["gain"], best["gain_error"])
+    # the gain is that over biases alone, with the error of its mean over entries
+    alone = fs.LowRankModel(**{**chosen, "rank": 0}).fit(x)
+    apart = errors_of(alone, held, loss) - errors_of(model, held, loss)
+    assert np.allclose((best["gain"], best["gain_error"]), (apart.mean(), apart.std() / np.sqrt(len(apart))), rtol=1e-5)
+    assert best["gain"] > best["gain_error"]
     twin = fs.from_bytes(model.to_bytes())
     assert twin.selection == lines and twin.facts() == model.facts()
     # without validation the values found give the same model
     again = fs.LowRankModel(**{**chosen, "rank": model.selected_rank}).fit(x)
     assert np.allclose(again.predict_block([0, 1]), model.predict_block([0, 1]), rtol=1e-9)
+
+
+@pytest.mark.parametrize("loss", ["square", "logistic"])
+@pytest.mark.parametrize("validation", [None, 0.1, 0.3])
+def test_a_fit_of_all_entries_follows_the_choice(loss, validation):
+    x = stored(*problem(loss, m=120, n=60, noise=1.0))
+    calls = []
+    model = fs.LowRankModel(8, loss=loss).fit(x, validation=validation, callback=calls.append)
+    facts, chosen = model.facts(), model.resolved
+    assert (facts["n_observations"], facts["chosen_by"]) == (x.nnz, "validation")
+    assert len({line["bias_ridge"] for line in model.selection}) >= 3 and facts["gain"] > facts["gain_error"] > 0
+    again = fs.LowRankModel(**{**chosen, "rank": model.selected_rank}).fit(x)
+    assert again.selection == [] and again.facts()["chosen_by"] == "argument"
+    assert np.array_equal(again.decision_block([0, 1]), model.decision_block([0, 1]))
+    # scores of its ranks are those of the fit that chose; the callback has seen both
+    first = [line for line in calls if line["validation"] is not None]
+    assert [line["validation"] for line in model.history] == [e["validation"] for e in first[: len(model.history)]]
+    assert [line["rank"] for line in calls] == [*range(len(first)), *range(len(model.history))]
+    assert model.history[0]["seconds"] > first[-1]["seconds"]
+    if validation == 0.1:
+        own = fs.LowRankModel(8, loss=loss).fit(x)
+        assert np.array_equal(own.decision_block([0, 1]), model.decision_block([0, 1]))
+
+
+def test_what_is_given_is_not_chosen():
+    x = stored(*problem(m=120, n=60, noise=1.0))
+    for options, share in (({"ridge": 1.0}, None), ({"sweeps": 0}, None), ({"rank": 0, "bias_ridge": 3.0}, None)):
+        model = fs.LowRankModel(**{"rank": 5, **options}).fit(x, validation=share)
+        assert model.selection == [] and model.facts()["gain"] is None
+    alone = fs.LowRankModel(0).fit(x)
+    assert {line["rank"] for line in alone.selection} == {0} and alone.facts()["chosen_by"] == "validation"
+    ridge = fs.LowRankModel(5, bias_ridge=7.0).fit(x)
+    assert {line["bias_ridge"] for line in ridge.selection} == {7.0} and ridge.resolved["bias_ridge"] == 7.0
+
+
+def test_few_entries_choose_nothing_and_the_model_says_so():
+    x = stored(*problem(m=20, n=15, share=0.5))
+    model = fs.LowRankModel(3).fit(x)
+    assert x.nnz < 300 and model.selection == []
+    assert (model.facts()["chosen_by"], model.facts()["gain"]) == ("default", None)
+    assert (model.resolved["ridge"], model.resolved["bias_ridge"], model.selected_rank) == (1.0, 3.0, 3)
+
+
+def test_data_that_leave_nothing_to_choose():
+    for equal in (np.full((30, 20), 4.0), np.full((1, 400), 4.0), np.full((400, 1), 4.0)):
+        model = fs.LowRankModel(1).fit(equal)
+        assert model.selected_rank == 0 and np.allclose(model.complete(), 4.0, rtol=1e-6)
+    row = np.random.default_rng(0).standard_normal((1, 400))
+    for one in (row, row.T):
+        model = fs.LowRankModel(1).fit(one)
+        assert np.isfinite(model.complete()).all()
+    # a share that most rows cannot spare
+    few = stored(np.ones((200, 50)), np.random.default_rng(0).random((200, 50)) < 0.04)
+    before = model.to_bytes()
+    with pytest.raises(ValueError, match=r"validation=0.8 leaves entries in \d+ of 1\d\d rows alone: hold out fewer"):
+        model.fit(few, validation=0.8)
+    with pytest.raises(ValueError, match="leaves no entry on one side of 2"):
+        model.fit(np.ones((1, 2)), validation=0.001)
+    assert model.to_bytes() == before
+
+
+def test_factors_are_not_taken_where_biases_are_as_good():
+    """Ratings of biases and noise alone, few to a row: no fit is worse than tuned biases by more than rounding."""
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        o = rng.standard_normal((150, 1)) + rng.standard_normal(80) + 2 * rng.standard_normal((150, 80))
+        model = fs.LowRankModel(10).fit(stored(o, rng.random(o.shape) < 0.08))
+        assert model.selected_rank == 0
+        assert any(line["rank"] for line in model.selection)  # factors were tried
 
 
 def test_given_ridges_are_kept():
@@ -57,7 +143,6 @@ def test_given_ridges_are_kept():
     assert {line["ridge"] for line in model.selection} == {0.6, None}
     assert sum(line["ridge"] is None for line in model.selection) == 1
     assert {line["bias_ridge"] for line in model.selection} == {7.0}
-    assert fs.LowRankModel(6).fit(x).selection == []
     greedy = fs.LowRankModel(6, sweeps=0).fit(x, validation=held)
     assert greedy.resolved["ridge"] == 1.0 and all(line["rank"] == 0 for line in greedy.selection)
     error = greedy.facts()["standard_error"]
@@ -70,14 +155,13 @@ def test_biases_alone_where_factors_do_not_help():
     x, held = split(stored(o, rng.random(o.shape) < 0.3), 0.3)
     for options in ({}, {"ridge": 0.01}):
         model = fs.LowRankModel(5, **options).fit(x, validation=held)
-        best = min(model.selection, key=lambda line: line["validation"])
-        assert model.selected_rank == best["rank"]
-    assert model.selected_rank == 0
+        assert model.selected_rank == 0
+    alone = next(line for line in model.selection if line["bias_ridge"] == model.resolved["bias_ridge"])
     plain = fs.LowRankModel(0, bias_ridge=model.resolved["bias_ridge"]).fit(x)
     for one in (model, fs.from_bytes(model.to_bytes())):
         assert np.array_equal(one.predict_block([0, 3]), plain.predict_block([0, 3]))
         assert one.fold_in(x[:3]).factors.shape == (3, 0)
-        assert one.selected_rank == 0 and one.facts()["validation"] == best["validation"]
+        assert one.selected_rank == 0 and one.facts()["validation"] == alone["validation"]
 
 
 def test_stranger_candidates_are_refused():
@@ -87,6 +171,7 @@ def test_stranger_candidates_are_refused():
     for wrong in (
         {"selection": [{**state["selection"][0], "rank": -1}]},
         {"selection": [{**state["selection"][0], "bias_ridge": -1.0}]},
+        {"selection": [{**state["selection"][0], "gain": "much"}]},
         {"standard_error": "much"},
         {"ridge_unit": -1.0},
         {"bias_ridge_unit": np.nan},

@@ -47,14 +47,14 @@ def test_the_ridge_in_use_is_told_kept_and_used_in_fold_in():
     _, x = low_rank(0.5)
     model = fs.LowRankModel(4).fit(x)
     assert model.ridge is None and model.bias_ridge is None
-    ridge, penalty = model.resolved["ridge"], penalties(model)[0]
-    assert ridge == 1.0 and penalty > 1.0 and model.resolved["bias_ridge"] == 3.0 and model.facts()["ridge"] == ridge
+    (ridge, bias_ridge), penalty = (model.resolved[name] for name in ("ridge", "bias_ridge")), penalties(model)[0]
+    assert ridge > 0 and penalty > ridge and penalties(model)[1] == bias_ridge and model.facts()["ridge"] == ridge
     twin = fs.from_bytes(model.to_bytes())
     assert twin.resolved["ridge"] == ridge and penalties(twin) == penalties(model)
     folded = twin.fold_in(x[:5])
     assert np.allclose(folded.factors, model.fold_in(x[:5], ridge=ridge).factors)
     assert not np.allclose(folded.factors, model.fold_in(x[:5], ridge=10 * ridge).factors)
-    explicit = fs.LowRankModel(4, ridge=1.0, bias_ridge=3.0).fit(x)
+    explicit = fs.LowRankModel(4, ridge=ridge, bias_ridge=bias_ridge).fit(x)
     assert np.array_equal(explicit.factors()[0], model.factors()[0])
     twice = fs.LowRankModel(4, ridge=2.0, bias_ridge=1.0, sweeps=0).fit(x)
     assert twice.resolved["ridge"] == 2.0 and penalties(twice)[1] == 1.0

@@ -126,7 +126,7 @@ def test_a_search_that_finds_fewer_than_eight_directions():
     from fastsketch.lowrank._pursuit import State
 
     def search(a, iterations):
-        parts = load_matrix(a, None, None, fs.LowRankModel(1, scaling=False)._setting())
+        parts, _ = load_matrix(a, None, None, fs.LowRankModel(1, scaling=False)._setting())
         state = State(parts.data.o, parts.data.o, (0.0, None))
         return leading_of_eight(parts, state, None, None, seed=0, iterations=iterations)
 

@@ -32,7 +32,8 @@ def fitted_over(model, matrices, *, share=None, callback=None, patience=None):
     setting = model._setting()
     watch = FitHistory(held=share is not None or matrices.held is not None, patience=patience, callback=callback)
     out = model.copy()
-    out._fitted = fit(load(Here(), matrices, setting, share=share), setting, watch)[0]
+    entries, apart = load(Here(), matrices, setting, share=share)
+    out._fitted = fit(entries, setting, watch, apart)[0]
     return out
 
 

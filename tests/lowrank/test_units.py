@@ -84,7 +84,7 @@ def test_delta_and_epsilon_follow_what_biases_leave():
     wrong = np.where(rng.random(x.shape) < 0.05, x + 50.0, x)
     for loss, share in (("huber", 1.345), ("epsilon_insensitive", 0.1)):
         for rows_of in (x, wrong):
-            model = fs.LowRankModel(1, loss=loss).fit(rows_of)
+            model = fs.LowRankModel(1, loss=loss, ridge=1.0, bias_ridge=3.0).fit(rows_of)
             assert model.loss_parameter is None
             # wrong entries pull the biases: that alone may move it (the spread of all is 11 with them)
             assert 0.8 < model.resolved["loss_parameter"] / (share * 0.3) < (1.4 if rows_of is x else 1.8)

@@ -277,7 +277,7 @@ def _by_call(name, parameter):
         return np.eye(D, 4)
     if parameter == "rows" and _has_pairs(name):
         return [1, 2]
-    if parameter == "X" and name.endswith("LowRankCompleter.inverse_transform"):
+    if parameter == "X" and name.endswith("LowRankFactors.inverse_transform"):
         return np.ones((3, _learned(_class(name)).rank_ + 1))
     return None
 

@@ -11,6 +11,7 @@ from fastsketch.sklearn import (
     AdaptiveSubgradientRegressor,
     EASERecommender,
     LowRankCompleter,
+    LowRankFactors,
     SketchCoder,
     SketchedCovariance,
     SketchedNewtonClassifier,
@@ -100,7 +101,7 @@ def test_all_estimators_are_there():
 
     with_partial_fit = {n for n in fastsketch.sklearn.__all__ if hasattr(getattr(fastsketch.sklearn, n), "partial_fit")}
     assert {cls.__name__ for cls in FREE} == with_partial_fit
-    assert set(fastsketch.sklearn.__all__) - with_partial_fit == {"LowRankCompleter"}
+    assert set(fastsketch.sklearn.__all__) - with_partial_fit == {"LowRankCompleter", "LowRankFactors"}
 
 
 def test_a_random_state_may_be_the_same_object():
@@ -122,13 +123,13 @@ def test_estimators_of_before_go_on():
 def test_sparse_rows_that_are_not_consistent_are_refused(name):
     good = abs(whole())
     y = np.where(np.arange(good.shape[0]) % 2, 1.0, -1.0)
-    for cls in (*FREE, LowRankCompleter):
+    for cls in (*FREE, LowRankCompleter, LowRankFactors):
         fitted = cls().fit(good, y)
         calls = [lambda bad, fitted=fitted: fitted.fit(bad, y)]
         for method in ("transform", "predict", "mahalanobis", "score", "decision_function"):
             if hasattr(fitted, method) and method != "score":
                 calls.append(getattr(fitted, method))
-        if cls is LowRankCompleter:
+        if cls is LowRankFactors:
             calls.append(fitted.inverse_transform)
         if hasattr(fitted, "partial_fit"):
             calls.append(lambda bad, fitted=fitted: fitted.partial_fit(bad, y))
@@ -139,7 +140,7 @@ def test_sparse_rows_that_are_not_consistent_are_refused(name):
 
 def test_rows_that_are_too_wide_are_refused_before_a_look_at_them():
     wide = np.broadcast_to(np.float32(1), (1, 2**31))
-    for cls in (*FREE, LowRankCompleter):
+    for cls in (*FREE, LowRankCompleter, LowRankFactors):
         with pytest.raises(ValueError, match=r"X must have fewer than 2\*\*31 columns"):
             cls().fit(wide, [1.0])
 

@@ -1,4 +1,4 @@
-"""LowRankCompleter: scikit-learn's checks, and the model behind it."""
+"""LowRankCompleter and LowRankFactors: scikit-learn's checks, and the model behind them."""
 
 import inspect
 
@@ -12,11 +12,15 @@ from sklearn.utils.estimator_checks import parametrize_with_checks  # noqa: E402
 
 import fastsketch as fs  # noqa: E402
 from fastsketch.data import Triples  # noqa: E402
-from fastsketch.sklearn import LowRankCompleter  # noqa: E402
+from fastsketch.sklearn import LowRankCompleter, LowRankFactors  # noqa: E402
 
 
 @parametrize_with_checks(
-    [LowRankCompleter(), LowRankCompleter(3, loss="huber", sweeps=0), LowRankCompleter(2, biases=False, refine="full")]
+    [
+        *(cls() for cls in (LowRankCompleter, LowRankFactors)),
+        *(cls(3, loss="huber", sweeps=0) for cls in (LowRankCompleter, LowRankFactors)),
+        LowRankFactors(2, biases=False, refine="full"),
+    ]
 )
 def test_estimator_check(estimator, check):
     check(estimator)
@@ -34,8 +38,8 @@ def problem():
 
 def test_it_is_the_model():
     truth, dense, x = problem()
-    one = LowRankCompleter(3, sweeps=5, ridge=0.1, scaling=False).fit(dense)
-    two = LowRankCompleter(3, sweeps=5, ridge=0.1, scaling=False).fit(x)
+    one = LowRankFactors(3, sweeps=5, ridge=0.1, scaling=False).fit(dense)
+    two = LowRankFactors(3, sweeps=5, ridge=0.1, scaling=False).fit(x)
     model = fs.LowRankModel(3, sweeps=5, ridge=0.1, scaling=False).fit(x)
     assert np.array_equal(one.components_, two.components_)
     assert np.array_equal(one.components_, model.factors()[1].T)
@@ -43,13 +47,43 @@ def test_it_is_the_model():
     filled = one.inverse_transform(one.transform(dense))
     # rows of the fit have the factors of the fit: what transform gives fills as the model predicts
     assert np.allclose(filled, model.predict_block(np.arange(60)), atol=1e-4)
+    assert np.array_equal(model.complete(), model.predict_block(np.arange(60)))
     assert np.abs(filled - truth)[np.isnan(dense)].mean() < 0.5
     assert one.transform(dense).shape == (60, 4)
-    assert list(one.get_feature_names_out())[0] == "lowrankcompleter0"
+    assert list(one.get_feature_names_out())[0] == "lowrankfactors0"
     with pytest.raises(ValueError, match="4 columns"):
         one.inverse_transform(np.ones((2, 3)))
-    with pytest.raises(ValueError, match="infinity|inf"):
-        LowRankCompleter(2).fit(np.where(truth > 1, np.inf, truth))
+    for cls in (LowRankCompleter, LowRankFactors):
+        with pytest.raises(ValueError, match="infinity|inf"):
+            cls(2).fit(np.where(truth > 1, np.inf, truth))
+
+
+def test_a_completer_fills_what_is_missing_and_keeps_the_rest():
+    truth, dense, x = problem()
+    model = LowRankCompleter(3, sweeps=5, ridge=0.1, scaling=False)
+    filled, seen = model.fit_transform(dense), ~np.isnan(dense)
+    assert np.array_equal(filled[seen], dense[seen]) and np.isfinite(filled).all()
+    assert np.allclose(filled[~seen], model.model_.complete()[~seen], atol=1e-4)
+    assert np.array_equal(model.transform(x), filled)
+    assert np.abs(filled - truth)[~seen].mean() < 0.5
+    assert list(model.get_feature_names_out([f"c{k}" for k in range(20)]))[:2] == ["c0", "c1"]
+    # a new row without an entry is what the biases say of the columns
+    level, _, columns = model.model_.bias_terms()
+    assert np.allclose(model.transform(np.full((1, 20), np.nan)), level + columns)
+    assert model.transform(dense[:3].astype(np.float32)).dtype == filled.dtype
+
+
+def test_what_takes_too_much_memory_is_refused():
+    model = fs.LowRankModel(2, ridge=0.1).fit(problem()[1])
+    assert model.complete(max_memory=60 * 20 * 8).shape == (60, 20)
+    with pytest.raises(
+        ValueError, match=r"the 60 x 20 predictions take 0 MB, more than max_memory=0 MB: predict_block"
+    ):
+        model.complete(max_memory=60 * 20 * 8 - 1)
+    with pytest.raises(ValueError, match="max_memory"):
+        model.complete(max_memory=0)
+    with pytest.raises(ValueError, match="call fit first"):
+        fs.LowRankModel(2).complete()
 
 
 def test_names_and_defaults_are_those_of_the_model():
@@ -84,11 +118,13 @@ def test_tables_by_ids():
     rows, columns = np.nonzero(rng.random((30, 20)) < 0.5)
     values = rng.standard_normal(len(rows))
     table = Triples(rows, [f"item {j:02d}" for j in columns], values=values)
-    model = LowRankCompleter(2).fit(table)
-    plain = LowRankCompleter(2).fit(sparse.csr_array((values, (rows, columns)), shape=(30, 20)))
+    model = LowRankFactors(2).fit(table)
+    plain = LowRankFactors(2).fit(sparse.csr_array((values, (rows, columns)), shape=(30, 20)))
     assert np.array_equal(model.components_, plain.components_)
     assert list(model.column_ids_) == [f"item {j:02d}" for j in range(20)]
     new = {"me": {"item 03": 1.0, "unknown": 2.0}}
     expected = plain.transform(sparse.csr_array(([1.0], ([0], [3])), shape=(1, 20)))
     assert np.array_equal(model.transform(new), expected)
     assert model.n_features_in_ == 20
+    filled = LowRankCompleter(2).fit(table).transform({"me": {"item 03": 1.0, "unknown": 2.0}})
+    assert filled.shape == (1, 20) and filled[0, 3] == 1.0

@@ -58,9 +58,10 @@ def fit(
         setting, held = model._setting(), share is not None or given.held is not None
         limit = memory if max_memory is None else max_memory
         check_width = partial(check_memory, setting=setting, max_memory=limit, partitions=most)
-        entries = load(crew, given, setting, share=share, check_width=check_width)
+        entries, apart = load(crew, given, setting, share=share, check_width=check_width)
+        watch = FitHistory(held=held, patience=patience, callback=callback)
         out = model.copy()
-        out._fitted = fit_entries(entries, setting, FitHistory(held=held, patience=patience, callback=callback))[0]
+        out._fitted = fit_entries(entries, setting, watch, apart)[0]
         return out
 
     if scheduler is None and not has_client():

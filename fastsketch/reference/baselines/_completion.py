@@ -119,7 +119,8 @@ class Completion(Parametrized, abstract=True):
         """Return the biases of LowRankModel and the ridge that they are fitted with; zeros and None without them."""
         if not self.biases:
             return BiasTerms(0.0, np.zeros(data.m), np.zeros(data.n)), None
-        model = LowRankModel(0, loss=self._loss_name(), bias_ridge=self.bias_ridge, dtype=np.dtype(np.float64)).fit(X)
+        options: dict[str, Any] = {"bias_ridge": self.bias_ridge, "dtype": np.dtype(np.float64)}
+        model = LowRankModel(0, sweeps=0, loss=self._loss_name(), **options).fit(X)
         return BiasTerms(*model.bias_terms()), model.resolved["bias_ridge"]
 
     def _most(self) -> int:

@@ -2,7 +2,7 @@
 
 import os
 import signal
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 
 import numpy as np
 import pytest
@@ -66,7 +66,8 @@ def test_a_killed_worker_changes_nothing(here, rank, client):
 
     def kill(line):
         if line["rank"] == rank:
-            os.kill(victim, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # the fit that chooses comes to this rank before the last one
+                os.kill(victim, signal.SIGKILL)
 
     assert same(fsd.fit(TEMPLATE, [delayed(part) for part in PARTS], callback=kill), here)
     client.wait_for_workers(3)
