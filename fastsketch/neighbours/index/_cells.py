@@ -1,8 +1,9 @@
 """Cells of a segment: near rows lie together, cell after cell, and a search looks at the rows of the nearest cells."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from math import isqrt
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,24 +23,40 @@ ASKED_ROWS, SHARE = 256, 0.99
 LEVELS: Final = (10, 100, 1000)
 
 
-class Cells(NamedTuple):
-    """Cells of a segment, in the order of its rows."""
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """Cells of a segment, in the order of its rows.
 
-    middles: NDArray[np.float32]  # (c, r) in the directions of the encoder, from its mean, in units of its length
-    starts: NDArray[np.int64]  # (c + 1,) where the rows of each begin
-    probes: tuple[int, ...]  # cells in which SHARE of the LEVELS nearest are
+    Parameters
+    ----------
+    middles : ndarray float32 (c, r)
+        In the directions of the encoder, from its mean, in units of its length.
+    starts : ndarray int64 (c + 1,)
+        Where the rows of each begin.
+    probes : tuple of int
+        Cells in which SHARE of the LEVELS nearest are.
+    """
+
+    middles: NDArray[np.float32]
+    starts: NDArray[np.int64]
+    probes: tuple[int, ...]
+
+    @cached_property
+    def _held(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the middles (c, r) and their squares (c,)."""
+        middles = self.middles.astype(np.float64)
+        return middles, np.einsum("ij,ij->i", middles, middles)
 
     def by_distance(self, encoder: Any, queries: Any, metric: str, n: int) -> NDArray[np.int64]:
         """Return the n nearest cells of queries (m, d), the nearest first."""
-        middles, mean, basis = self.middles.astype(np.float64), encoder.mean / encoder.length, encoder.basis
+        (middles, squares), basis, mean = self._held, encoder.basis, encoder.mean / encoder.length
         with np.errstate(over="ignore", invalid="ignore"):
+            z = queries @ basis / encoder.length
             # in units of length squared, up to what all cells of a query share
-            products = ((queries @ basis) / encoder.length) @ middles.T
-            squares = np.einsum("ij,ij->i", middles, middles)
             if metric == "euclidean":
-                far = squares / 2 - (products - middles @ (mean @ basis))
+                far = squares / 2 - (z - mean @ basis) @ middles.T
             else:
-                far = -products
+                far = -(z @ middles.T)
             if metric == "cosine":
                 lengths = np.sqrt(squares + 2 * middles @ (mean @ basis) + mean @ mean)
                 far = (far - (queries @ mean)[:, np.newaxis] / encoder.length) / np.where(lengths > 0, lengths, 1.0)
@@ -85,14 +102,15 @@ def laid_out(segment: Segment, partitions: int | str | None, metric: str, asked:
         order = np.argsort(cells, kind="stable")
         there, first, counts = np.unique(cells[order], return_index=True, return_counts=True)
         middles[there] = np.add.reduceat(sample[order], first, axis=0) / counts[:, np.newaxis]
-    every = [_nearest_middle(_coordinates(segment, np.arange(n)[piece]), middles) for piece in pieces(n)]
-    order = np.argsort(np.concatenate(every), kind="stable")
-    starts = np.searchsorted(np.concatenate(every)[order], np.arange(c + 1))
+    parts = [_nearest_middle(_coordinates(segment, np.arange(n)[piece]), middles) for piece in pieces(n)]
+    cells = np.concatenate(parts)
+    order = np.argsort(cells, kind="stable")
+    starts = np.searchsorted(cells[order], np.arange(c + 1))
     codes = segment.codes.empty(n, encoder.layout)
     for piece in pieces(n):
         codes.put(piece.start, segment.codes.take(order[piece]))
     ids, rows = segment.ids[order], None if segment.rows is None else segment.rows[order]
-    out = replace(Segment(encoder, codes, ids, rows, runs=with_run((), ids)), cells=Cells(middles, starts, ()))
+    out = Segment(encoder, codes, ids, rows, runs=with_run((), ids), cells=Cells(middles, starts, ()))
     return replace(out, cells=Cells(middles, starts, _enough(out, metric, asked)))
 
 

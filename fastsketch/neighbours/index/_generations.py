@@ -46,7 +46,7 @@ def as_partitions(partitions: Any, encoder: Encoder) -> int | str | None:
 
 def as_asked(model: Any) -> NDArray[np.floating[Any]] | None:
     """Return rows by whose neighbours cells are tried, of the sample of a model; None without one."""
-    sample = model._sample()[:ASKED_ROWS] if isinstance(model, SummaryModel) else ()
+    sample = model._sample()[:ASKED_ROWS].copy() if isinstance(model, SummaryModel) else ()
     return sample if len(sample) else None
 
 

@@ -138,7 +138,8 @@ class Segment:
     def n_bytes(self) -> int:
         """Return the bytes of the arrays, of what finds an id and of what searches have kept."""
         orders = (run.order for run in self.runs)
-        held = (self.codes.data, self.ids, self.rows, self.removed, *orders, *self.derived.values())
+        cells = () if self.cells is None else (self.cells.middles, self.cells.starts)
+        held = (self.codes.data, self.ids, self.rows, self.removed, *orders, *cells, *self.derived.values())
         return sum(array.nbytes for array in held if array is not None)
 
 

@@ -132,7 +132,7 @@ def test_starts_of_cells_that_are_none(tmp_path):
     for starts in (cells.starts[::-1].copy(), cells.starts + 1):
         broken = cut.copy()
         segment = broken._contents.sealed[0]
-        object.__setattr__(segment, "cells", cells._replace(starts=starts))
+        object.__setattr__(segment, "cells", _cells.Cells(cells.middles, starts, cells.probes))
         broken.save(tmp_path / "index", overwrite=True)
         with pytest.raises(StateError, match="its cells must be those of 6000 rows"):
             fs.CodeIndex.load(tmp_path / "index")
