@@ -59,6 +59,7 @@ COMMANDS = {
     "codes": "recall of nearest neighbours against all bytes of a row: our codes beside faiss's, four sets",
     "codedrift": "codes of rows whose distribution moves: one generation against several",
     "codeindex": "a million rows in an index: added, removed, two generations, saves that are killed",
+    "cells": "a million rows in an index of cells, beside inverted lists and graphs of faiss: recall by time, bytes",
     "scan": "a million codes by tables of real queries, beside the fast scans of faiss: PQ and RaBitQ",
     "frosh.hashthreads": "eight Python threads that learn hashes, with default BLAS settings",
     "frosh.widehash": "peak memory of FROSH at d = 25,600",

@@ -369,10 +369,12 @@ void fs_scan_rows(const fs_scan_set *set, ptrdiff_t start, ptrdiff_t stop, ptrdi
     strip s = {0, fs_scan_groups(layout), fs_scan_looked(layout), NULL, NULL, NULL, NULL, space};
     for (ptrdiff_t i = 0; i < n_queries; i++)
         set_limits(set, queries + i);
-    for (ptrdiff_t first = start; first < stop; first += FS_SCAN_STRIP) {
+    for (ptrdiff_t first = start / FS_SCAN_ROWS * FS_SCAN_ROWS; first < stop; first += FS_SCAN_STRIP) {
         const ptrdiff_t count = stop - first < FS_SCAN_STRIP ? stop - first : FS_SCAN_STRIP;
         if (!load_allowed(set, first, count, may))
             continue;
+        if (first < start) /* rows of the block in which the range begins */
+            may[0] &= (uint16_t)(0xffff << (start - first));
         s.n_blocks = (count + FS_SCAN_ROWS - 1) / FS_SCAN_ROWS;
         s.blocks = blocks_of(set, first, count, packed);
         /* the next strip on its way meanwhile */

@@ -67,8 +67,8 @@ ptrdiff_t fs_scan_steps(const fs_scan_layout *layout);
 ptrdiff_t fs_scan_weights(const fs_scan_layout *layout);
 void fs_scan_prepare(const fs_scan_set *set, fs_scan_query *query);
 
-/* Rows start (a multiple of FS_SCAN_STRIP) to stop (another, or the last) looked at for n_queries, whose `least` has
- * begun.  scratch: fs_scan_scratch bytes. */
+/* Rows start to stop looked at for n_queries, whose `least` has begun.  Where rows are divided among calls, strips are
+ * read whole if they begin at multiples of FS_SCAN_STRIP.  scratch: fs_scan_scratch bytes. */
 size_t fs_scan_scratch(const fs_scan_layout *layout, ptrdiff_t n_queries);
 void fs_scan_rows(const fs_scan_set *set, ptrdiff_t start, ptrdiff_t stop, ptrdiff_t n_queries, fs_scan_query *queries,
                   void *scratch);

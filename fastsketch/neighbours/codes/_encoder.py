@@ -38,6 +38,8 @@ class Encoder(CodeSearch, ABC):
     norm : float or None
         The length of rows, in units of ``length``, where all that was learned from have (nearly) the same: products
         then go by distances, of which codes know more.
+    mean, basis : ndarray (d,), (d, r)
+        Of encoders alone whose decoded rows less the mean lie in the span of the basis, orthonormal columns.
     has_bits : bool
         Whether the nibbles of a code are signs, whose Hamming distances mean something.
 

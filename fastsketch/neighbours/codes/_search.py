@@ -212,27 +212,32 @@ def nearest(
     ids: Places | None = None,
     allow: Mask | None = None,
     norms: NDArray[np.float32] | None = None,
+    ranges: Places | None = None,
 ) -> tuple[Keys, Places]:
     """Return keys (m, k), ascending, and places (m, k) of the k best codes of checked queries; k at least may come.
 
-    Among equal estimates the smaller id comes first. norms: ``estimated_norms``, if they are kept, for cosines.
+    Among equal estimates the smaller id comes first. norms: ``estimated_norms``, if they are kept, for cosines. ranges:
+    as ``scan`` has them.
     """
     if metric == "hamming":
         bits = np.ascontiguousarray(codes.part(0, len(codes))[:, : encoder.layout.nibble_bytes])
         return nearest_bits(encoder.bits(queries), bits, k=k, ids=ids, allow=allow)
     if metric == "euclidean" or encoder.norm is None:
-        return _estimated(encoder, queries, codes, metric=metric, k=k, ids=ids, allow=allow, norms=norms)
+        return _estimated(encoder, queries, codes, metric=metric, k=k, ids=ids, allow=allow, norms=norms, ranges=ranges)
     unit, norm = _unit(queries), encoder.norm * encoder.length
     aimed = unit.any(axis=1)
     if not aimed.all():  # zero has no direction: its products with all rows are 0
         keys, places = np.empty((len(unit), k)), np.empty((len(unit), k), np.int64)
-        keys[aimed], places[aimed] = nearest(encoder, queries[aimed], codes, metric=metric, k=k, ids=ids, allow=allow)
+        own = None if ranges is None else ranges[aimed]
+        keys[aimed], places[aimed] = nearest(
+            encoder, queries[aimed], codes, metric=metric, k=k, ids=ids, allow=allow, ranges=own
+        )
         keys[~aimed], places[~aimed] = _estimated(
             encoder, queries[~aimed], codes, metric=metric, k=k, ids=ids, allow=allow, norms=norms
         )
         return keys, places
     # q'x = |q| |x| (1 - |u - x|^2 / (2 |x|^2)), u the query at the length of the rows
-    keys, places = _estimated(encoder, unit * norm, codes, metric="euclidean", k=k, ids=ids, allow=allow)
+    keys, places = _estimated(encoder, unit * norm, codes, metric="euclidean", k=k, ids=ids, allow=allow, ranges=ranges)
     keys = keys / norm / norm / 2 - 1
     if metric == "inner_product":
         with np.errstate(over="ignore"):
@@ -250,6 +255,7 @@ def _estimated(
     ids: Places | None,
     allow: Mask | None,
     norms: NDArray[np.float32] | None = None,
+    ranges: Places | None = None,
 ) -> tuple[Keys, Places]:
     """Return what ``nearest`` does, by the estimates that codes give of this metric."""
     if metric == "cosine":
@@ -264,7 +270,7 @@ def _estimated(
     else:
         norms = estimated_norms(encoder, codes) if norms is None else norms
         rule = Rule(0.0, -1.0, np.clip(-constant, -LARGEST, LARGEST).astype(np.float32), norms)
-    scores, places = scan(tables, codes, rule, k=k, allow=allow, ids=ids)
+    scores, places = scan(tables, codes, rule, k=k, allow=allow, ids=ids, ranges=ranges)
     keys = np.clip(scores, -LARGEST, LARGEST, dtype=np.float64)
     if metric != "cosine":
         keys += constant[:, np.newaxis] if metric == "euclidean" else -constant[:, np.newaxis]

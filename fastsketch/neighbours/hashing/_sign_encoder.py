@@ -168,6 +168,11 @@ class LinearSignEncoder(SignEncoder):
         self.spans, self.length = spans, length
         self._set_up(len(offsets), factors=factors)
 
+    @property
+    def basis(self) -> Array | None:
+        """Return (d, n_bits), orthonormal columns: the directions that codes are about; None if these are others."""
+        return self.projection if self.spans and self.factors else None
+
     def with_factors(self) -> "LinearSignEncoder":
         """Return the same, whose codes have factors."""
         return LinearSignEncoder(

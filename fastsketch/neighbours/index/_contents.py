@@ -133,16 +133,17 @@ class Contents(NamedTuple):
         """Return contents with other segments in place of all, for the same rows."""
         return self.closed()._replace(sealed=tuple(segments))
 
-    def compacted(self) -> "Contents":
-        """Return contents in few segments, without the rows that do not count."""
+    def compacted(self, in_cells: Callable[[Segment], Segment]) -> "Contents":
+        """Return contents in few segments, without the rows that do not count, and with their rows in cells."""
         merged = _merged(self.segments, lambda before, after: True)
-        return self.of_segments(joined([segment]) if segment.n_removed else segment for segment in merged)
+        return self.of_segments(in_cells(joined([segment]) if segment.n_removed else segment) for segment in merged)
 
-    def tidied(self) -> "Contents":
+    def tidied(self, in_cells: Callable[[Segment], Segment]) -> "Contents":
         """Return contents for a save: small segments joined, and those made anew that lost a share of their rows."""
         merged = _merged(self.segments, lambda before, after: before < 2 * after)
         return self.of_segments(
-            joined([segment]) if REMOVED_SHARE * segment.n_removed >= len(segment) else segment for segment in merged
+            in_cells(joined([segment])) if REMOVED_SHARE * segment.n_removed >= len(segment) else in_cells(segment)
+            for segment in merged
         )
 
 

@@ -1,5 +1,7 @@
 """Generations of an index: what its rows were encoded by, and how old ones are brought forward."""
 
+# pyright: reportPrivateUsage=false
+# (the sample of a model)
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -7,14 +9,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch._core.validation import check_finite, is_sparse
+from fastsketch._core.validation import as_integer, check_finite, is_sparse
 from fastsketch.neighbours.codes import Encoder
 from fastsketch.neighbours.hashing._hasher import Hasher
+from fastsketch.neighbours.index._cells import ASKED_ROWS
 from fastsketch.neighbours.index._contents import Contents
-from fastsketch.neighbours.index._segment import CODES, Segment, pieces
+from fastsketch.neighbours.index._segment import CODES, MIDDLES, STARTS, Segment, pieces
 from fastsketch.neighbours.quantizing import SketchQuantizer
+from fastsketch.neighbours.summaries._summary_model import SummaryModel
 
 Rows = NDArray[np.floating[Any]]
+
+# Most cells of a segment.
+MOST_CELLS = 1 << 16
 
 
 def as_encoder(model: Any, *, metric: str) -> Encoder:
@@ -26,6 +33,21 @@ def as_encoder(model: Any, *, metric: str) -> Encoder:
     if isinstance(model, SketchQuantizer):
         return model.encoder()
     raise TypeError(f"model must be a hash, a quantizer or the encoder of one, got {type(model).__name__}")
+
+
+def as_partitions(partitions: Any, encoder: Encoder) -> int | str | None:
+    """Return None, "auto" or a number of cells; TypeError or ValueError if it is none, or codes stand for no rows."""
+    if partitions is None:
+        return None
+    if getattr(encoder, "basis", None) is None or not hasattr(encoder, "mean"):
+        raise ValueError("partitions needs codes that can be decoded: of a quantizer, or of a SketchHash with factors")
+    return partitions if partitions == "auto" else as_integer(partitions, "partitions", 2, MOST_CELLS + 1)
+
+
+def as_asked(model: Any) -> NDArray[np.floating[Any]] | None:
+    """Return rows by whose neighbours cells are tried, of the sample of a model; None without one."""
+    sample = model._sample()[:ASKED_ROWS].copy() if isinstance(model, SummaryModel) else ()
+    return sample if len(sample) else None
 
 
 def facts(contents: Contents) -> list[dict[str, Any]]:
@@ -79,5 +101,5 @@ def _again(segment: Segment, encoder: Encoder, rows_of: Callable[[Segment, NDArr
         if len(live):
             some[live - start] = encoder.encode(rows_of(segment, live))
         codes.put(start, some)
-    written = {name: file for name, file in segment.written.items() if name != CODES}
-    return replace(segment, encoder=encoder, codes=codes, written=written, derived={})
+    written = {name: file for name, file in segment.written.items() if name not in (CODES, MIDDLES, STARTS)}
+    return replace(segment, encoder=encoder, codes=codes, cells=None, written=written, derived={})

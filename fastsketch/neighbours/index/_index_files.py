@@ -24,12 +24,13 @@ from fastsketch.data.files._replacing import replacing
 from fastsketch.data.files._state import PIECE, StateError
 from fastsketch.neighbours.codes import Encoder
 from fastsketch.neighbours.codes._encoder import kept, restored
-from fastsketch.neighbours.index._segment import CODES, IDS, REMOVED, ROWS, Written
+from fastsketch.neighbours.index._segment import CODES, IDS, MIDDLES, REMOVED, ROWS, STARTS, Written
 
 ENCODER = "encoder"
 ENCODER_KIND = "Encoder"
 
-_NAME = re.compile(rf"({CODES}|{IDS}|{ROWS}|{REMOVED})-[0-9a-f]{{16}}\.npy|{ENCODER}-[0-9a-f]{{16}}\.fsk")
+_ARRAY = "|".join((CODES, IDS, ROWS, REMOVED, MIDDLES, STARTS))
+_NAME = re.compile(rf"({_ARRAY})-[0-9a-f]{{16}}\.npy|{ENCODER}-[0-9a-f]{{16}}\.fsk")
 # What a killed writer of one of these, or of the manifest, has left: see ``io._replacing``.
 _UNFINISHED = re.compile(rf"\.({_NAME.pattern}|{re.escape(MANIFEST)})\..*\.[0-9a-f]{{8}}\.tmp", re.DOTALL)
 

@@ -1,5 +1,6 @@
 """A search through the segments of an index: the best of each, joined by key and id, then ranked by kept rows."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from fastsketch.neighbours.codes._search import (
 )
 from fastsketch.neighbours.codes._search_arguments import different
 from fastsketch.neighbours.index._contents import Contents, as_ids
+from fastsketch.neighbours.index._generations import MOST_CELLS
 from fastsketch.neighbours.index._segment import Mask, Segment
 
 
@@ -31,6 +33,7 @@ def search(
     rescore: Any,
     oversample: float,
     allow: ArrayLike | None,
+    probes: int | None,
 ) -> Found:
     """Return (distances, ids), both (m, k): see ``CodeIndex.search``; rescore is None, rows as given, or True."""
     asked = checked_queries(queries, contents.encoder)
@@ -40,12 +43,16 @@ def search(
     k, most = as_integer(k, "k", 1), sum(counts)
     if k > most:
         raise ValueError(f"k must be at most the {most} rows that may be found, got {k}")
+    if probes is not None:
+        cells = max((len(one.cells.middles) for one in segments if one.cells is not None), default=MOST_CELLS)
+        if as_integer(probes, "probes", 1) > cells:
+            raise ValueError(f"probes must be at most the {cells} cells of a segment, got {probes}")
     n_candidates = k if rescore is None else as_candidates(k, oversample, most)
     read = None if rescore is None or rescore is True else rows_reader(rescore, contents.encoder.n_features, "rescore")
     ranked_by = "euclidean" if metric == "hamming" and rescore is not None else metric
 
     def answer(some: Any) -> Found:
-        keys, ids, places = _candidates(segments, masks, counts, some, metric=metric, k=n_candidates)
+        keys, ids, places = _candidates(segments, masks, counts, some, metric=metric, k=n_candidates, probes=probes)
         if rescore is None:
             return as_distances(keys, metric), ids
         # places of candidates among all of this search in the order of their ids: ties by place are ties by id
@@ -64,23 +71,37 @@ def search(
 
 
 def _candidates(
-    segments: tuple[Segment, ...], masks: list[Mask | None], counts: list[int], asked: Any, *, metric: str, k: int
+    segments: tuple[Segment, ...],
+    masks: list[Mask | None],
+    counts: list[int],
+    asked: Any,
+    *,
+    metric: str,
+    k: int,
+    probes: int | None,
 ) -> tuple[Keys, Ids, tuple[NDArray[np.int64], NDArray[np.int64]]]:
     """Return keys and ids (m, k) of the best of all segments, and number of the segment and position of each."""
     best: list[tuple[Keys, Ids, NDArray[np.int64], NDArray[np.int64]]] = []
     for number, (segment, mask, count) in enumerate(zip(segments, masks, counts, strict=True)):
         if not count:
             continue
-        keys, where = nearest(
+        look = partial(
+            nearest,
             segment.encoder,
-            asked,
-            segment.codes,
+            codes=segment.codes,
             metric=metric,
             k=min(k, count),
             ids=None if segment.in_order else segment.ids,
             allow=mask,
             norms=segment.norms if metric == "cosine" and segment.encoder.norm is None else None,
         )
+        ranges = None
+        if segment.cells is not None:
+            ranges = segment.cells.ranges(segment.encoder, asked, metric=metric, k=k, probes=probes)
+        keys, where = look(asked, ranges=ranges)
+        lacking = (where < 0).any(axis=1)
+        if lacking.any():  # fewer than k may come of the cells that these queries look at
+            keys[lacking], where[lacking] = look(asked[lacking])
         best.append((keys, segment.ids[where], np.full(where.shape, number, np.int64), where))
     if len(best) == 1:
         keys, ids, which, where = best[0]

@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fastsketch._core.validation import as_integer
+from fastsketch._core.validation import as_dtype, as_integer
 from fastsketch.data.files import _checks as checks
 from fastsketch.data.files import _state as files
 from fastsketch.data.files._state import StateError
@@ -14,9 +15,11 @@ from fastsketch.neighbours.codes import Encoder
 from fastsketch.neighbours.codes._blocks import CodeRows
 from fastsketch.neighbours.codes._places import ascending, with_run
 from fastsketch.neighbours.codes._search import METRICS, as_metric
+from fastsketch.neighbours.index._cells import LEVELS, Cells
 from fastsketch.neighbours.index._contents import Contents
+from fastsketch.neighbours.index._generations import MOST_CELLS, as_partitions
 from fastsketch.neighbours.index._index_files import MANIFEST, as_name, open_array, read_encoder
-from fastsketch.neighbours.index._segment import CODES, IDS, REMOVED, ROWS, Segment, Written, kind_for
+from fastsketch.neighbours.index._segment import CODES, IDS, MIDDLES, REMOVED, ROWS, STARTS, Segment, Written, kind_for
 from fastsketch.neighbours.index._segment_room import empty_room
 
 KIND = "CodeIndex"
@@ -33,17 +36,22 @@ class SavedIndex(NamedTuple):
 
     metric: str
     rows: str | None
+    partitions: int | str | None
     contents: Contents
+    asked: NDArray[np.floating[Any]] | None
     stamp: str
 
 
-def describe(contents: Contents, encoders: dict[str, str], *, metric: str, rows: str | None, stamp: str) -> bytes:
-    """Return the manifest of an index whose arrays are written; encoders: {fingerprint: file}."""
+def describe(
+    contents: Contents, encoders: dict[str, str], about: dict[str, Any], asked: NDArray[np.floating[Any]] | None
+) -> bytes:
+    """Return the manifest of an index whose arrays are written.
+
+    encoders: {fingerprint: file}; about: the stamp, and what the index was made with; asked: rows to try cells by.
+    """
     numbers = {fingerprint: number for number, fingerprint in enumerate(encoders)}
     state = {
-        "stamp": stamp,
-        "metric": metric,
-        "rows": rows,
+        **about,
         "n_features": contents.encoder.n_features,
         "next_id": contents.next_id,
         "encoders": [[file, fingerprint] for fingerprint, file in encoders.items()],
@@ -53,26 +61,29 @@ def describe(contents: Contents, encoders: dict[str, str], *, metric: str, rows:
                 "encoder": numbers[segment.encoder.fingerprint],
                 "n": len(segment),
                 "files": {name: [one.file, one.crc32] for name, one in segment.written.items()},
+                "probes": None if segment.cells is None else [*segment.cells.probes],
+                "n_cells": None if segment.cells is None else len(segment.cells.middles),
             }
             for segment in contents.segments
         ],
     }
     return files.pack(
-        {"kind": KIND, "home": "fastsketch.neighbours.index", "parameters": {}, "notes": {}, "state": state}, {}
+        {"kind": KIND, "home": "fastsketch.neighbours.index", "parameters": {}, "notes": {}, "state": state},
+        {} if asked is None else {"asked": asked},
     )
 
 
 def read_state(folder: Path) -> dict[str, Any]:
-    """Read the manifest of a folder, unchecked but for its format; StateError without one."""
+    """Read the manifest of a folder, unchecked but for its format; StateError without one. Its arrays are "arrays"."""
     path = folder / MANIFEST
     if not path.exists():
         what = "no index" if folder.is_dir() else "no folder of an index"
         raise StateError(f"{folder} cannot be read: it is {what}, {MANIFEST} is missing")
-    about, _ = files.read(path)
+    about, arrays = files.read(path)
     state: Any = about.get("state")
     if about["kind"] != KIND or not isinstance(state, dict):
         raise StateError(f"{path} is no manifest of an index: it holds a {about['kind']}")
-    return cast("dict[str, Any]", state)
+    return {**cast("dict[str, Any]", state), "arrays": arrays}
 
 
 def stamp_of(state: dict[str, Any]) -> str:
@@ -119,18 +130,23 @@ def _read(folder: Path, state: dict[str, Any], *, memory_map: bool, verify: bool
         _segment(
             encoders[as_integer(about["encoder"], "encoder", 0, len(encoders))],
             n,
-            _written(folder, about["files"], kept),
+            _written(folder, about["files"], kept, in_cells=about.get("probes") is not None),
             kept,
+            about,
             kind=kind_for(metric),
             memory_map=memory_map,
             verify=verify,
         )
         for n, about in zip(sizes, state["segments"], strict=True)
     )
+    partitions = as_partitions(state.get("partitions"), current)
     room = empty_room(kind_for(metric), current, None if kept is None else ROW_TYPES[kept])
     contents = Contents(segments, room, next_id)
     _check_ids(contents)
-    return SavedIndex(metric, kept, contents, stamp_of(state))
+    asked = state["arrays"].get("asked")
+    if asked is not None:
+        checks.finite(state["arrays"], "asked", (len(asked), d), as_dtype(asked.dtype))
+    return SavedIndex(metric, kept, partitions, contents, asked, stamp_of(state))
 
 
 def _encoder(folder: Path, name: Any, fingerprint: Any, *, d: int, metric: str) -> Encoder:
@@ -141,9 +157,9 @@ def _encoder(folder: Path, name: Any, fingerprint: Any, *, d: int, metric: str) 
     return encoder
 
 
-def _written(folder: Path, about: Any, kept: str | None) -> dict[str, Written]:
+def _written(folder: Path, about: Any, kept: str | None, *, in_cells: bool) -> dict[str, Written]:
     """Return the files of a segment."""
-    expected = {CODES, IDS, ROWS} if kept else {CODES, IDS}
+    expected = {CODES, IDS, *([ROWS] if kept else []), *([MIDDLES, STARTS] if in_cells else [])}
     files_of = cast("dict[str, Any]", about) if isinstance(about, dict) else {}
     if set(files_of) - {REMOVED} != expected:
         raise ValueError(f"a segment must have files of {', '.join(sorted(expected))}, got {about!r}")
@@ -158,6 +174,7 @@ def _segment(
     n: int,
     written: dict[str, Written],
     kept: str | None,
+    about: dict[str, Any],
     *,
     kind: type[CodeRows],
     memory_map: bool,
@@ -175,7 +192,23 @@ def _segment(
     if REMOVED in written:
         bits = open_array(written[REMOVED], (-(-n // 8),), np.uint8, memory_map=False, verify=True)
         removed = np.unpackbits(bits, count=n, bitorder="little").view(np.bool_)
-    return Segment(encoder, kind(encoder.layout, codes, n), ids, rows, removed, with_run((), ids), written)
+    cells = _cells(encoder, n, written, about) if MIDDLES in written else None
+    return Segment(encoder, kind(encoder.layout, codes, n), ids, rows, removed, with_run((), ids), cells, written)
+
+
+def _cells(encoder: Encoder, n: int, written: dict[str, Written], about: dict[str, Any]) -> Cells:
+    c = as_integer(about["n_cells"], "n_cells", 2, MOST_CELLS + 1)
+    as_partitions(c, encoder)
+    shape = c, encoder.basis.shape[1]
+    middles = open_array(written[MIDDLES], shape, np.float32, memory_map=False, verify=True)
+    starts = open_array(written[STARTS], (c + 1,), np.int64, memory_map=False, verify=True)
+    checks.require_finite(middles, f"{MIDDLES} of {written[MIDDLES].file}")
+    if starts[0] != 0 or starts[-1] != n or (starts[1:] < starts[:-1]).any():
+        raise ValueError(f"its cells must be those of {n} rows")
+    probes = tuple(as_integer(one, "probes", 1, c + 1) for one in about["probes"])
+    if len(probes) != len(LEVELS):
+        raise ValueError(f"probes must be {len(LEVELS)} numbers, got {len(probes)}")
+    return Cells(middles, starts, probes)
 
 
 def _check_ids(contents: Contents) -> None:

@@ -21,6 +21,7 @@ class ReadableIndex:
 
     _rows: str | None
     _metric: str
+    _partitions: int | str | None
     _contents: Contents  # replaced whole
 
     # -- what it is ----------------------------------------------------------------------------------------------------
@@ -33,6 +34,11 @@ class ReadableIndex:
     def metric(self) -> str:
         """Return what a search ranks by."""
         return self._metric
+
+    @property
+    def partitions(self) -> int | str | None:
+        """Return how many cells a segment is cut into: a number, "auto" or None."""
+        return self._partitions
 
     @property
     def encoder(self) -> Encoder:
@@ -63,8 +69,9 @@ class ReadableIndex:
         Returns
         -------
         dict
-            "kind", "n_rows", "n_removed", "n_features", "metric", "rows", "n_segments", "n_bytes" (of all arrays,
-            mapped ones too) and "generations".
+            "kind", "n_rows", "n_removed", "n_features", "metric", "rows", "partitions", "cells" (of each segment that
+            has any, their number and how many are looked at for 10, 100 and 1,000 neighbours), "n_segments", "n_bytes"
+            (of all arrays, mapped ones too) and "generations".
         """
         contents = self._contents
         return {
@@ -74,6 +81,8 @@ class ReadableIndex:
             "n_features": contents.encoder.n_features,
             "metric": self._metric,
             "rows": self._rows,
+            "partitions": self._partitions,
+            "cells": [[len(cells.middles), *cells.probes] for s in contents.segments if (cells := s.cells) is not None],
             "n_segments": len(contents.segments),
             "n_bytes": sum(segment.n_bytes() for segment in contents.segments),
             "generations": _generations.facts(contents),
@@ -87,11 +96,12 @@ class ReadableIndex:
     def search(
         self,
         queries: Rows,
-        *,
         k: int = 10,
+        *,
         oversample: float = 4,
         rescore: bool | Source | None = None,
         allow: ArrayLike | None = None,
+        probes: int | None = None,
     ) -> Found:
         """Find the k rows nearest to every query.
 
@@ -109,6 +119,10 @@ class ReadableIndex:
             function that returns the rows (c, d) of ids int64 (c,).
         allow : array_like of int, or of bool (len(index),), optional
             Ids of the rows that may be found, or a mask in the order of ``ids``.
+        probes : int, optional
+            Cells of each segment that are looked at, of an index with ``partitions``: at most those that there are. By
+            default so many that they hold 99% of the nearest rows, as ``compact`` or ``save`` has measured it. A query
+            of which the cells hold fewer than k rows looks at all.
 
         Returns
         -------
@@ -123,8 +137,8 @@ class ReadableIndex:
         IndexError
             If an id of allow is not in the index.
         TypeError, ValueError
-            If queries are no finite real matrix of this width, k exceeds the rows that may be found, or there are no
-            rows to rescore by, or too few, or of another width.
+            If queries are no finite real matrix of this width, k exceeds the rows that may be found, probes the cells,
+            or there are no rows to rescore by, or too few, or of another width.
 
         Examples
         --------
@@ -140,6 +154,8 @@ class ReadableIndex:
         >>> bool((ids >= 100).all())
         True
         """
+        if probes is not None and self._partitions is None:
+            raise ValueError("probes is for an index that was made with partitions")
         source: Any = self._rows is not None if rescore is None else rescore
         if isinstance(source, bool | np.bool_):
             if source and self._rows is None:
@@ -153,6 +169,7 @@ class ReadableIndex:
             rescore=source,
             oversample=oversample,
             allow=allow,
+            probes=probes,
         )
 
     def contains(self, ids: ArrayLike) -> NDArray[np.bool_]:

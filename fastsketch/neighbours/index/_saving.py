@@ -14,6 +14,9 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from fastsketch._kernels.guard import Guard, changes
 from fastsketch.data.files import _state as files
 from fastsketch.data.files._lock import forget_own, lock_name, locked
@@ -139,6 +142,8 @@ def save(
     *,
     metric: str,
     rows: str | None,
+    partitions: int | str | None,
+    asked: NDArray[np.floating[Any]] | None,
     stamp: str,
     known: Sequence[str],
     overwrite: bool,
@@ -166,7 +171,8 @@ def save(
                 new += [name] if fresh else []
         segments = [_written(folder, segment, new, memory_map=memory_map) for segment in contents.segments]
         contents = contents.of_segments(segments)
-        files.write(folder / MANIFEST, manifest.describe(contents, encoders, metric=metric, rows=rows, stamp=stamp))
+        about: dict[str, Any] = {"metric": metric, "rows": rows, "partitions": partitions, "stamp": stamp}
+        files.write(folder / MANIFEST, manifest.describe(contents, encoders, about, asked))
     except BaseException:
         if _stamp(folder) != stamp:
             for name in new:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +14,12 @@ from fastsketch.neighbours.codes._blocks import Blocks, CodeRows
 from fastsketch.neighbours.codes._places import Ids, Positions, Runs, ascending, find, with_run
 from fastsketch.neighbours.codes._search import estimated_norms
 
+if TYPE_CHECKING:
+    from fastsketch.neighbours.index._cells import Cells
+
 Mask = NDArray[np.bool_]
 # Names of the arrays of a segment, in memory and in files.
-CODES, IDS, ROWS, REMOVED = "codes", "ids", "rows", "removed"
+CODES, IDS, ROWS, REMOVED, MIDDLES, STARTS = "codes", "ids", "rows", "removed", "middles", "starts"
 
 # Most rows of a segment. A search goes through the segments one by one, so that few are better; the last one grows by a
 # share of itself and is moved then, so that small ones are better.
@@ -48,6 +51,8 @@ class Segment:
         Which of them do not count any more; None if all count.
     runs : tuple of Run
         How to find an id.
+    cells : Cells, or None
+        How its rows lie, if near ones lie together.
     written : dict
         {name of an array: its file}, of those that are in files.
     derived : dict
@@ -60,6 +65,7 @@ class Segment:
     rows: NDArray[np.floating[Any]] | None = None
     removed: Mask | None = None
     runs: Runs = ()
+    cells: "Cells | None" = None
     written: dict[str, Written] = field(default_factory=dict[str, Written])
     derived: dict[str, NDArray[Any]] = field(default_factory=dict[str, NDArray[Any]])
 
@@ -67,7 +73,8 @@ class Segment:
         return len(self.ids)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Segment, (self.encoder, self.codes, self.ids, self.rows, self.removed, self.runs, self.written)
+        held = self.encoder, self.codes, self.ids, self.rows, self.removed, self.runs, self.cells, self.written
+        return Segment, held
 
     @cached_property
     def n_removed(self) -> int:
@@ -124,12 +131,15 @@ class Segment:
             out[ROWS] = self.rows
         if self.removed is not None:
             out[REMOVED] = np.packbits(self.removed, bitorder="little")
+        if self.cells is not None:
+            out[MIDDLES], out[STARTS] = self.cells.middles, self.cells.starts
         return out
 
     def n_bytes(self) -> int:
         """Return the bytes of the arrays, of what finds an id and of what searches have kept."""
         orders = (run.order for run in self.runs)
-        held = (self.codes.data, self.ids, self.rows, self.removed, *orders, *self.derived.values())
+        cells = () if self.cells is None else (self.cells.middles, self.cells.starts)
+        held = (self.codes.data, self.ids, self.rows, self.removed, *orders, *cells, *self.derived.values())
         return sum(array.nbytes for array in held if array is not None)
 
 

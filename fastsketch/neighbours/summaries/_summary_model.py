@@ -181,6 +181,11 @@ class SummaryModel(MergeableModel, abstract=True):
         return node
 
     @reads
+    def _sample(self) -> np.ndarray:
+        """Return the sampled rows, in a random order; none without a reservoir, or before the first."""
+        return np.empty((0, 0)) if self._summary is None else self._summary.sample()
+
+    @reads
     def _read(self) -> Any:
         """Return what has been learned so far, or ValueError without rows."""
         if self._learned is None:

@@ -1,0 +1,75 @@
+"""An index in cells beside inverted lists and graphs of faiss: recall, milliseconds of the processor, bytes."""
+
+from math import isqrt
+
+import fastsketch as fs
+from bench_code_sets import generated, nearest, patches, share
+from bench_tools import few, least, rival, seconds, table
+
+N_BYTES, K, CANDIDATES, N_QUERIES = 16, 10, 100, 300
+PROBES = (4, 16, 64)
+
+
+def ours(rows, queries):
+    """Yield (name, probes, search(k), bytes a row, seconds to build) of an index without cells and one with."""
+    model = fs.SketchQuantizer(N_BYTES).update(rows)
+    plain, cut = fs.CodeIndex(model), fs.CodeIndex(model, partitions="auto")
+    added = seconds(lambda: plain.add(rows))
+    cut.add(rows)
+    built = added + seconds(cut.compact)
+    print(cut.facts()["cells"], flush=True)
+    yield "CodeIndex", "-", lambda k: plain.search(queries, k)[1], plain.facts()["n_bytes"] / len(rows), added
+    for probes in (None, *PROBES):
+        shown = "default" if probes is None else probes
+        size = cut.facts()["n_bytes"] / len(rows)
+        yield "CodeIndex in cells", shown, lambda k, p=probes: cut.search(queries, k, probes=p)[1], size, built
+
+
+def theirs(faiss, rows, queries, graphs):
+    """Yield the same of faiss's lists of as many bytes, of the rows as bytes, and of its graph of the rows."""
+    cells = isqrt(len(rows))
+    kinds = [f"IVF{cells},PQ{N_BYTES}", f"OPQ{N_BYTES},IVF{cells},PQ{N_BYTES}", f"IVF{cells},SQ8"]
+    for kind in kinds + ["HNSW32"] * graphs:
+        index = faiss.index_factory(rows.shape[1], kind)
+
+        def build(index=index):
+            index.train(rows[:: max(1, len(rows) // (64 * cells))])
+            index.add(rows)
+
+        built = seconds(build)
+        size = len(faiss.serialize_index(index)) / len(rows)
+        for probes in PROBES:
+
+            def search(k, index=index, probes=probes):
+                if hasattr(index, "hnsw"):
+                    index.hnsw.efSearch = max(probes, k)
+                else:
+                    faiss.ParameterSpace().set_index_parameter(index, "nprobe", probes)
+                return index.search(queries, k)[1]
+
+            yield kind, probes, search, size, built
+
+
+def cells(args):
+    """Recall of the 10 nearest by milliseconds a query: 64 columns in clusters, patches of photographs; one thread."""
+    faiss = rival("faiss")
+    n = few(100_000 if args.quick else 1_000_000, 3000)
+    sets = {f"{n:,} x 64 in clusters": generated(n, 64), f"{n // 20:,} patches": patches(n // 20)}
+    out = []
+    for name, (rows, queries, _) in sets.items():
+        queries = queries[:N_QUERIES]
+        near = nearest(queries, rows, K)
+        ways = list(ours(rows, queries)) + (list(theirs(faiss, rows, queries, args.quick)) if faiss else [])
+        whole = ways[0][2](K)
+        with fs.thread_limit(1):
+            ms = least({i: lambda search=way[2]: search(K) for i, way in enumerate(ways)}, 7)
+        for i, (way, probes, search, size, built) in enumerate(ways):
+            found, candidates = search(K), search(CANDIDATES)
+            of_all = f"{share(found, whole, K, K):.4f}" if way.startswith("CodeIndex") else "-"
+            recalls = [f"{share(found, near, K, K):.3f}", f"{share(candidates, near, K, CANDIDATES):.3f}"]
+            out.append([name, way, probes, f"{ms[i] / len(queries) * 1e3:.3f}", *recalls, of_all])
+            out[-1] += [f"{size:.0f}", f"{built:.1f}"]
+            print(out[-1], flush=True)
+    columns = ["rows", "way", "cells looked at", "ms a query", "recall@10", "among 100 candidates"]
+    columns += ["of the 10 without cells", "bytes a row", "s to build"]
+    table(out, columns, "main", runs="the least of 7 in turn, 300 queries at once, by the processor's clock")
