@@ -191,7 +191,7 @@ def chosen(way, candidates, data):
 
 
 # -- commands ----------------------------------------------------------------------------------------------------------
-RUNS = 5
+RUNS = 3
 LEVELS = (0.05, 0.01)
 KEPT = (100, 500, 3000)
 COMPARED = {name: WAYS[name] for name in ("SketchedCovariance()", "SketchedCovariance, distance", "IsolationForest")}
@@ -283,7 +283,7 @@ def alarms(*, quick):
 def _alarms(rows, n, seed):
     """Yield (level, (our share, that of IsolationForest, whether ours is in its interval)) of one draw of n rows."""
     order = np.random.default_rng(seed).permutation(len(rows))
-    train, test = rows[order[:n]], rows[order[n : n + 3000]]
+    train, test = rows[order[:n]], rows[order[n : n + 6000]]
     model = SketchedCovariance().fit(train)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of rows that are too few for 1%

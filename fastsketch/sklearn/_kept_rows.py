@@ -15,6 +15,8 @@ from fastsketch.recommending._held_out import mixed
 MOST_ROWS = 4000
 # Bytes that it may take beside: wide rows are fewer.
 MOST_BYTES = 5e7
+# Keys that are drawn at a time.
+AHEAD = 1024
 
 
 class KeptRows:
@@ -25,6 +27,7 @@ class KeptRows:
         # (keys, rows, weights) of some rows each, at most 2 `size` in all
         self._parts: list[tuple[NDArray[np.uint64], Any, NDArray[np.float64]]] = []
         self._held = 0
+        self._drawn = 0, np.empty(0, np.uint64)  # keys from a place on
         self._bound = np.uint64(2**64 - 1)
 
     @classmethod
@@ -35,17 +38,22 @@ class KeptRows:
 
     def offer(self, rows: Any, weights: NDArray[np.float64] | None, *, first: int) -> None:
         """Offer rows `first`, `first` + 1, ... of the stream, array or CSR (n, d); rows of weight 0 do not count."""
-        n = rows.shape[0]
-        weights = np.ones(n) if weights is None else weights
-        keys = mixed(np.arange(first, first + n).astype(np.uint64))
-        able = np.flatnonzero((keys <= self._bound) & (weights > 0))
+        keys = self._keys_of(first, first + rows.shape[0])
+        able = np.flatnonzero(keys <= self._bound if weights is None else (keys <= self._bound) & (weights > 0))
         if len(able) > self.size:
             able = np.sort(able[np.argpartition(keys[able], self.size)[: self.size]])
         if len(able):
-            self._parts.append((keys[able], rows[able], weights[able]))
+            counted = np.ones(len(able)) if weights is None else weights[able]
+            self._parts.append((keys[able], rows[able], counted))
             self._held += len(able)
         if self._held > 2 * self.size:
             self.sample()
+
+    def _keys_of(self, first: int, stop: int) -> NDArray[np.uint64]:
+        start, keys = self._drawn
+        if not start <= first <= stop <= start + len(keys):  # single rows do not draw one each
+            start, keys = self._drawn = first, mixed(np.arange(first, max(stop, first + AHEAD)).astype(np.uint64))
+        return keys[first - start : stop - start]
 
     def sample(self) -> tuple[Any, NDArray[np.float64]]:
         """Return (rows, weights) of the sample in the order of their keys, which is a random one."""

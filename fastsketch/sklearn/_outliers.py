@@ -29,7 +29,7 @@ Floats = NDArray[np.float64]
 # Shares of the variance that the directions before a residual hold.
 SHARES = (0.5, 0.8, 0.9)
 # Added to the variances of the logarithms when weights are found, as a share of each.
-RIDGE = 0.2
+RIDGE = 0.02
 # Folds where all rows are kept; where few are, one of them is at most this part of all rows.
 FOLDS = 20
 # Of the median of a measure, and of the variance that directions leave: less is rounding.
