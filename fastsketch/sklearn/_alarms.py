@@ -36,6 +36,14 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
         """Return a covariance matrix of n rows as the parameters have it."""
         raise NotImplementedError
 
+    def _densities(self, rows: Any) -> NDArray[np.float64]:
+        """Return Gaussian log-densities of checked rows, (n,)."""
+        raise NotImplementedError
+
+    def _warn_of_nothing(self) -> None:
+        """Warn where the covariance is zero."""
+        raise NotImplementedError
+
     # -- rows ------------------------------------------------------------------------------------------------------
     def _checked(self, X: Any, *, reset: bool) -> Any:
         if self.fill is None:
@@ -59,8 +67,8 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
         """Score the rows of X, (n_samples,): the lower, the more abnormal.
 
         Minus a weighted mean of the logarithms of the squared Mahalanobis distance and of what the leading directions
-        leave of a row, with the weights that vary least over the rows kept aside. Without such rows minus the logarithm
-        of the distance.
+        leave of a row, with the weights that vary least over the rows kept. Without such rows the Gaussian log-density,
+        -inf where ``covariance_`` is singular.
 
         Examples
         --------
@@ -72,9 +80,9 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
         7
         """
         rows = self._checked_asked(X)
-        self._warn_of_nothing()
         if self._kept_rows is None or self.n_samples_seen_ < 2:
-            return -np.log(np.maximum(self._read().matrix.distances(rows, self.location_), np.finfo(np.float64).tiny))
+            return self._densities(rows)
+        self._warn_of_nothing()
         model, threshold = self._scorer()
         return -threshold.score(model, rows)
 

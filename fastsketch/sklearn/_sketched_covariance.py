@@ -229,8 +229,8 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
     def _job(self, source: Source) -> tuple[Any, Any]:
         if self._shrinkage_asked() == "ledoit-wolf":
             raise ValueError(
-                "shrinkage='ledoit-wolf' needs fourth moments, which a sketch of a job or a source does not have: take "
-                "'oas' or 'auto', or call partial_fit"
+                "shrinkage='ledoit-wolf' needs fourth moments, which a job does not sum up: take 'oas' or 'auto', or "
+                "call fit or partial_fit"
             )
         return super()._job(source)
 
@@ -401,10 +401,15 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
 
     def score(self, X_test: Rows, y: Any = None) -> float:
         """Compute the mean Gaussian log-likelihood of the rows of X_test; -inf where ``covariance_`` is singular."""
-        distances, logdet = self.mahalanobis(X_test), self._read().matrix.log_determinant
-        if np.isneginf(logdet):
-            return -np.inf
-        return float(-0.5 * (distances.mean() + logdet + self.n_features_in_ * np.log(2 * np.pi)))
+        return float(self._densities(self._checked_asked(X_test)).mean())
+
+    def _densities(self, rows: Any) -> NDArray[np.float64]:
+        """Return Gaussian log-densities of checked rows, (n,); -inf where ``covariance_`` is singular."""
+        self._warn_of_nothing()
+        matrix, d = self._read().matrix, self.n_features_in_
+        if np.isneginf(matrix.log_determinant):
+            return np.full(rows.shape[0], -np.inf)
+        return -0.5 * (matrix.distances(rows, self.location_) + matrix.log_determinant + d * np.log(2 * np.pi))
 
     def leverage(self, X: Rows, *, n_components: int | None = None) -> NDArray[np.float64]:
         """Compute the leverage of rows within the leading directions: sum of (v_j'(x - mean))^2 / (n lambda_j).
