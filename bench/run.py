@@ -28,6 +28,7 @@ COMMANDS = {
     "stages": "where one shrink's time goes",
     "levels": "every C loop at every level of instructions; fails if one is slower than the level below it",
     "processors": "whole calls with AVX-512, AVX2, SSE2; beside the build in the folder FASTSKETCH_OLD, if that is set",
+    "anomalies": "SketchedCovariance: areas under ROC curves, shares of false alarms, beside IsolationForest",
     "covariance": "SketchedCovariance: outliers among normal rows, likelihood of held-out ones",
     "covariance.covariance_few": "the outliers where rows are few for their columns",
     "routes": "ways to principal components: the coefficients of the model that chooses, and seconds against it",

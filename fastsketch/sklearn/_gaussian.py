@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch.sketching import FrequentDirections
+from fastsketch.sketching._leading_pairs import leading
 from fastsketch.sketching._methods import METHODS
 from fastsketch.sketching._spectrum import seen_of
 from fastsketch.sklearn._moments import ROWS_IN_CACHE, squared_lengths
@@ -186,11 +187,9 @@ class DenseCovariance:
     def log_determinant(self) -> float:
         """Return the logarithm of the determinant, -inf if the matrix is singular."""
         factor = self._factor
-        return (
-            factor.log_determinant
-            if isinstance(factor, SpikedCovariance)
-            else 2 * float(np.log(factor.diagonal()).sum())
-        )
+        if isinstance(factor, SpikedCovariance):
+            return factor.log_determinant
+        return 2 * float(np.log(factor.diagonal()).sum())
 
     def matrix(self) -> Matrix:
         """Return a copy of the matrix, (d, d)."""
@@ -272,29 +271,79 @@ def empirical_covariance(sketch: FrequentDirections, total: float) -> SpikedCova
         spectrum = sketch.spectrum()
         values, vectors, certain = spectrum.values, spectrum.vectors, spectrum.low
     trace = sketch.squared_norm / total
-    rounding = NOTHING_LEFT * float(np.finfo(sketch.resolved["dtype"]).eps) * trace
-    return SpikedCovariance.pooled(values / total, vectors, certain=certain / total, trace=trace, rounding=rounding)
+    return SpikedCovariance.pooled(
+        values / total, vectors, certain=certain / total, trace=trace, rounding=least_trace(sketch, trace)
+    )
+
+
+def leading_pairs(
+    sketch: FrequentDirections, matrix: SpikedCovariance | DenseCovariance, total: float
+) -> tuple[Matrix, Matrix]:
+    """Return (values (k,) descending, directions (k, d)) of the covariance that a sketch has."""
+    if isinstance(matrix, SpikedCovariance):
+        return matrix.values, matrix.vectors
+    spectrum = sketch.spectrum()
+    return spectrum.values / total, spectrum.vectors.astype(np.float64)
+
+
+def covariance_without(
+    sketch: FrequentDirections, rows: Any, weights: Matrix
+) -> tuple[SpikedCovariance | DenseCovariance, tuple[Matrix, Matrix], Matrix, float]:
+    """Return (covariance, its leading pairs, mean, weight) of all rows of a sketch but some that it has learned from.
+
+    A sum gives back what they have added to it; of a sketch it is taken out in the span of its directions.
+    """
+    mean = np.zeros(rows.shape[1]) if sketch.mean is None else np.asarray(sketch.mean, np.float64)
+    y = (rows if isinstance(rows, np.ndarray) else rows.toarray()) - mean
+    total = sketch.total_weight
+    left = total - float(weights.sum())
+    if not left > 0:
+        raise ValueError("a threshold needs rows whose weights are not nearly those of all: learn from more rows")
+    # the rows that are left sum up to -s around the mean of all, s = Y'w: A'A - Y'WY - s s' / left
+    s = weights @ y if sketch.center else np.zeros(len(mean))
+    if sketch.resolved["solver"] == "exact":
+        gram = sketch.gram()
+        gram -= (y.T * weights) @ y + np.outer(s, s) / left
+        gram /= left
+        pairs = leading(gram, min(sketch.resolved["sketch_size"], len(mean)))
+        return DenseCovariance(gram), pairs, mean - s / left, left
+    matrix = empirical_covariance(sketch, total)
+    z, along = y @ matrix.vectors.T, matrix.vectors @ s
+    values, turn = np.linalg.eigh(np.diag(total * matrix.values) - (z.T * weights) @ z - np.outer(along, along) / left)
+    trace = max(total * matrix.trace - weights @ np.einsum("ij,ij->i", y, y) - s @ s / left, 0.0) / left
+    values = np.maximum(values[::-1], 0.0) / left
+    matrix = SpikedCovariance.pooled(
+        values, turn.T[::-1] @ matrix.vectors, certain=values, trace=trace, rounding=least_trace(sketch, trace)
+    )
+    return matrix, (matrix.values, matrix.vectors), mean - s / left, left
 
 
 def shrink_tail(
-    sketch: FrequentDirections, matrix: SpikedCovariance | DenseCovariance, total: float, ridge: float
+    matrix: SpikedCovariance | DenseCovariance,
+    pairs: tuple[Matrix, Matrix],
+    *,
+    most: int,
+    n: float,
+    least: float,
+    ridge: float,
 ) -> ShrunkCovariance:
-    """Keep the leading eigenvalues, and shrink the others to their mean by their oracle approximating share."""
-    d = matrix.n_features
-    if isinstance(matrix, SpikedCovariance):
-        values, vectors = matrix.values, matrix.vectors
-    else:
-        spectrum = sketch.spectrum()
-        values, vectors = spectrum.values / total, spectrum.vectors.astype(np.float64)
-    kept = min(sketch.resolved["sketch_size"] - 1, d // 2, int(min(total, sketch.n_rows)) // 2)
-    kept = beyond_noise(values[:kept], trace=matrix.trace, n=total, d=d)
-    leading, share, mean = (values[:kept], vectors[:kept]), 0.0, 0.0
+    """Keep `most` leading eigenvalues at most, and shrink the others to their mean by their oracle approximating share.
+
+    A tail whose sum is below `least` is rounding, and stays as it is.
+    """
+    d, values = matrix.n_features, pairs[0]
+    kept = beyond_noise(values[:most], trace=matrix.trace, n=n, d=d)
+    first, share, mean = (values[:kept], pairs[1][:kept]), 0.0, 0.0
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        trace, squares = matrix.tail_sums(*leading)
-    least = NOTHING_LEFT * float(np.finfo(sketch.resolved["dtype"]).eps) * matrix.trace
-    if kept < len(values) and trace > least and np.isfinite(squares):  # less is rounding
-        share, mean = oracle_approximating(trace, squares, n=total, size=d - kept), trace / (d - kept)
-    return ShrunkCovariance(matrix.shrunk(*leading, share, mean, ridge), share, kept, mean)
+        trace, squares = matrix.tail_sums(*first)
+    if kept < len(values) and trace > least and np.isfinite(squares):
+        share, mean = oracle_approximating(trace, squares, n=n, size=d - kept), trace / (d - kept)
+    return ShrunkCovariance(matrix.shrunk(*first, share, mean, ridge), share, kept, mean)
+
+
+def least_trace(sketch: FrequentDirections, trace: float) -> float:
+    """Return the part of a trace of which less is rounding."""
+    return NOTHING_LEFT * float(np.finfo(sketch.resolved["dtype"]).eps) * trace
 
 
 def rounding_of(sketch: FrequentDirections) -> float:

@@ -21,8 +21,27 @@ from fastsketch.sklearn._estimator import seed_of  # noqa: E402
 from tests.helpers import stream  # noqa: E402
 
 
+def not_held(estimator):
+    """Return {check: why it does not hold}."""
+    if not isinstance(estimator, SketchedCovariance):
+        return {}
+    alarms = "contamination is the share of alarms among new rows: of the rows learned from it is less"
+    folds = "the folds in which rows are scored are those of their places, which repeated rows have others of"
+    return {
+        "check_outliers_train": alarms,
+        "check_outliers_fit_predict": alarms,
+        "check_sample_weight_equivalence_on_dense_data": folds,
+        "check_sample_weight_equivalence_on_sparse_data": folds,
+    }
+
+
+@pytest.mark.filterwarnings("ignore:contamination=0.01 needs")
 @parametrize_with_checks(
-    [SketchedPCA(), SketchedPCA(n_components=1, sketch_size=3), SketchedCovariance(), SketchedCovariance(sketch_size=3)]
+    [
+        *(SketchedPCA(), SketchedPCA(n_components=1, sketch_size=3)),
+        *(SketchedCovariance(), SketchedCovariance(sketch_size=3)),
+    ],
+    expected_failed_checks=not_held,
 )
 def test_estimator_check(estimator, check):
     check(estimator)

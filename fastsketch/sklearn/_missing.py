@@ -1,0 +1,45 @@
+"""Missing numbers: NaN in rows, array or CSR."""
+
+# pyright: basic
+
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+FILLS = ("mean", "drop")
+
+
+def filled(rows: Any, values: NDArray[np.float64]) -> Any:
+    """Return rows (n, d) with the values (d,) of their columns in the place of NaN; what they came as stays."""
+    if isinstance(rows, np.ndarray):
+        return np.where(np.isnan(rows), values.astype(rows.dtype), rows)
+    data = np.where(np.isnan(rows.data), values[rows.indices].astype(rows.dtype), rows.data)
+    return type(rows)((data, rows.indices, rows.indptr), shape=rows.shape)
+
+
+def without_missing(
+    rows: Any, weights: NDArray[np.float64] | None, fill: Literal["mean", "drop"], mean: NDArray[np.float64] | None
+) -> tuple[Any, NDArray[np.float64] | None, int]:
+    """Return (rows without NaN, their weights, the number of rows dropped or of numbers filled in).
+
+    `mean` (d,) is filled in; None: that of the other numbers of these rows.
+    """
+    n, d = rows.shape
+    absent: Any = (
+        np.isnan(rows)
+        if isinstance(rows, np.ndarray)
+        else type(rows)((np.isnan(rows.data).astype(float), rows.indices, rows.indptr), shape=rows.shape)
+    )
+    count = int(absent.sum())
+    if not count:
+        return rows, weights, 0
+    if fill == "drop":
+        whole = np.flatnonzero(absent @ np.ones(d) == 0)
+        if not len(whole):
+            raise ValueError(f"fill='drop' leaves none of {n} rows: a number is missing in each; take fill='mean'")
+        return rows[whole], None if weights is None else weights[whole], n - len(whole)
+    if mean is None:
+        w = np.ones(n) if weights is None else weights
+        mean = (filled(rows, np.zeros(d)).T @ w) / np.maximum(w.sum() - absent.T @ w, np.finfo(np.float64).tiny)
+    return filled(rows, mean), weights, count

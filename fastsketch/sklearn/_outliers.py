@@ -1,0 +1,133 @@
+"""Anomaly scores of rows, and a threshold that a stated share of exchangeable new rows exceeds.
+
+A score is a weighted mean of logarithms: of the Mahalanobis distance, and of what the first directions leave of a row
+(the residual of 50%, 80% and 90% of the variance). The weights are those of least variance on the rows kept, since an
+anomaly that multiplies all of them stands out best of the mean that varies least; no label is needed. Rows kept are
+scored by what the other rows give (in folds), as new rows are.
+"""
+
+# pyright: basic
+
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastsketch.sketching import FrequentDirections
+from fastsketch.sklearn._gaussian import (
+    ShrunkCovariance,
+    covariance_without,
+    empirical_covariance,
+    leading_pairs,
+    projected,
+)
+
+Floats = NDArray[np.float64]
+
+# Shares of the variance that the directions before a residual hold.
+SHARES = (0.5, 0.8, 0.9)
+# Added to the variances of the logarithms when weights are found, as a share of each.
+RIDGE = 0.02
+# Folds where all rows are kept; where few are, one of them is at most this part of all rows.
+FOLDS = 20
+# Of the median of a measure, and of the variance that directions leave: less is rounding.
+NOTHING_LEFT = 1e-9
+
+
+class RowModel(NamedTuple):
+    """What rows are measured against."""
+
+    shrunk: ShrunkCovariance
+    vectors: Floats  # (k, d) leading directions
+    mean: Floats  # (d,)
+
+    def measures(self, rows: Any, counts: list[int]) -> Floats:
+        """Return the squared distance, and the squared residuals of so many directions, (1 + len(counts), n)."""
+        inside, outside = projected(rows, self.mean, self.vectors[: max(counts, default=0)])
+        residuals = [outside + np.einsum("ij,ij->i", inside[:, k:], inside[:, k:]) for k in counts]
+        return np.array([self.shrunk.matrix.distances(rows, self.mean), *residuals])
+
+
+class Threshold(NamedTuple):
+    """How rows are scored, and which score is an alarm."""
+
+    counts: list[int]
+    least: Floats  # (c, 1) of each measure: less is taken for this
+    weights: Floats  # (c,) of the logarithms
+    scores: Floats  # (m,) of the rows kept, ascending, larger for what is stranger
+
+    def score(self, model: RowModel, rows: Any) -> Floats:
+        """Score rows, (n,): larger for what is stranger."""
+        return self.weights @ np.log(np.maximum(model.measures(rows, self.counts), self.least))
+
+    def exceeded_by(self, share: float) -> tuple[float, Floats]:
+        """Return (the score that this share of new rows exceeds, the interval of the share itself, of 95%)."""
+        from scipy.stats import beta
+
+        m = len(self.scores)
+        beyond = max(1.0, share * (m + 1))
+        if beyond > share * (m + 1):
+            warnings.warn(
+                f"contamination={share:g} needs at least {int(np.ceil(1 / share)) - 1} rows kept, and there are {m}: "
+                f"alarms are of a share of about {1 / (m + 1):.2g}; learn from more rows",
+                stacklevel=4,
+            )
+        level = float(np.quantile(self.scores, 1 - beyond / (m + 1), method="weibull"))
+        return level, beta.ppf([0.025, 0.975], beyond, m + 1 - beyond)
+
+
+def counts_for(values: Floats, trace: float, d: int) -> list[int]:
+    """Return how many leading directions hold each of SHARES of the variance; at most all that are known.
+
+    Those that leave nothing are left out.
+    """
+    held = np.cumsum(values) / trace if trace > 0 else np.ones(len(values))
+    most = min(len(values), d - 1)
+    counts = {min(int(np.searchsorted(held, share)) + 1, most) for share in SHARES} if most > 0 else set()
+    return sorted(k for k in counts if held[k - 1] < 1 - NOTHING_LEFT)
+
+
+def set_threshold(
+    sketch: FrequentDirections, rows: Any, weights: Floats, counts: list[int], shrink: Callable[..., ShrunkCovariance]
+) -> Threshold:
+    """Score rows that have been learned from, (m, d) in random order with their weights, by what the others give.
+
+    ``shrink(matrix, pairs, total, n_rows)`` returns a covariance matrix, with its leading pairs, as it is given out.
+    """
+    m = rows.shape[0]
+    if sketch.n_rows < 2:
+        raise ValueError("a threshold needs at least 2 rows, got 1")
+    folds = min(m, -(-FOLDS * m // sketch.n_rows))
+    measures = np.empty((1 + len(counts), m))
+    for fold in range(folds):
+        part = np.arange(m) % folds == fold
+        if sketch.resolved["solver"] != "exact" and m == sketch.n_rows:  # a sketch of the others can be made
+            others = FrequentDirections(**sketch.parameters).update(rows[~part], weights[~part])
+            total, matrix = others.total_weight, empirical_covariance(others, others.total_weight)
+            mean, pairs = others.mean, leading_pairs(others, matrix, total)
+        else:
+            matrix, pairs, mean, total = covariance_without(sketch, rows[part], weights[part])
+        shrunk = shrink(matrix, pairs, total, sketch.n_rows - int(part.sum()))
+        model = RowModel(shrunk, pairs[1], np.zeros(rows.shape[1]) if mean is None else mean)
+        measures[:, part] = model.measures(rows[part], counts)
+    least = np.maximum(NOTHING_LEFT * np.median(measures, axis=1, keepdims=True), np.finfo(np.float64).tiny)
+    logs = np.log(np.maximum(measures, least))
+    combined = least_variance(logs)
+    return Threshold(counts, least, combined, np.sort(combined @ logs))
+
+
+def least_variance(logs: Floats) -> Floats:
+    """Return the weights (c,), none negative and 1 in all, with which the mean of `logs` (c, m) varies least."""
+    from scipy.optimize import nnls
+
+    spread = np.atleast_2d(np.cov(logs)) if logs.shape[1] > 1 else np.zeros((len(logs), len(logs)))
+    total = float(np.trace(spread))
+    if not total > 0:  # no two rows differ
+        return np.full(len(logs), 1 / len(logs))
+    spread = spread / total + np.diag(RIDGE * spread.diagonal() / total + 1e-12)
+    # w >= 0 of least w'Sw whose sum is 1: a row of ones, weighted far above the rest, asks for the sum
+    ones = np.full(len(logs), 1e4)
+    weights = nnls(np.vstack([np.linalg.cholesky(spread).T, ones]), np.append(np.zeros(len(logs)), ones[0]))[0]
+    return weights / weights.sum()

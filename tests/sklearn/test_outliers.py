@@ -1,0 +1,324 @@
+"""Alarms of SketchedCovariance: thresholds that new rows exceed as often as was asked, and the scores behind them."""
+
+import itertools
+import pickle
+
+import numpy as np
+import pytest
+from scipy import sparse
+from scipy.stats import beta
+
+pytest.importorskip("sklearn")
+
+import fastsketch as fs  # noqa: E402
+from fastsketch.sklearn import SketchedCovariance  # noqa: E402
+from fastsketch.sklearn import _kept_rows as kept_rows  # noqa: E402
+from fastsketch.sklearn._gaussian import covariance_without  # noqa: E402
+from fastsketch.sklearn._kept_rows import KeptRows  # noqa: E402
+from fastsketch.sklearn._outliers import RIDGE, counts_for, least_variance  # noqa: E402
+from tests.helpers import some, tol  # noqa: E402
+
+# fits of ten that may leave an interval which holds for 95% of them: more happen to 1 in 1,000 right programs
+MAY_MISS = 3
+
+
+def rows_of(seed, n, d=40):
+    """Return rows of heavy tails and a few factors: no chi-squared law."""
+    rng = np.random.default_rng(seed)
+    loadings = np.random.default_rng(99).standard_normal((4, d)) * 3
+    return rng.standard_normal((n, 4)) @ loadings + rng.standard_t(4, (n, d))
+
+
+# -- the share of alarms -----------------------------------------------------------------------------------------------
+CASES = [
+    {"n": 150},
+    {"n": 150, "d": 200},
+    {"n": 600},
+    {"n": 6000},
+    {"n": 600, "solver": "gram", "sketch_size": 16},
+    {"n": 6000, "solver": "gram", "sketch_size": 16},
+    {"n": 600, "assume_centered": True, "shrinkage": "oas"},
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_new_rows_are_alarms_as_often_as_the_interval_says(case, amount):
+    options = dict(case)
+    n, d, fits = options.pop("n"), options.pop("d", 40), amount(4, 10)
+    missed = 0
+    for seed in range(fits):
+        model = SketchedCovariance(contamination=0.05, **options).fit(rows_of([seed, n], n, d))
+        low, high = model.alarm_interval_
+        new = rows_of([seed, 7], 4000, d)
+        slack = 3 * np.sqrt(0.05 * 0.95 / len(new))
+        missed += not low - slack <= np.mean(model.predict(new) < 0) <= high + slack
+    assert missed <= MAY_MISS
+
+
+def test_the_interval_is_that_of_the_rows_kept():
+    model = SketchedCovariance(contamination=0.05).fit(rows_of(0, 399))
+    assert np.allclose(model.alarm_interval_, beta.ppf([0.025, 0.975], 20, 380))
+    kept = model._scorer()[1].scores
+    assert len(kept) == 399 and np.isclose(-model.offset_, kept[-20])  # 20 of the 400 places are beyond it
+    model.set_params(contamination=0.1)  # may change without another pass
+    assert np.isclose(-model.offset_, kept[-40])
+
+
+def test_anomalies_among_the_rows_are_part_of_the_share():
+    """They take alarms away from normal rows: with 2% of anomalies about 3% are left of 5%."""
+    rows, away = rows_of(0, 3000), 300 * np.random.default_rng(5).standard_normal((60, 40))
+    rows[::50] += away
+    model = SketchedCovariance(contamination=0.05).fit(rows)
+    assert 0.02 < np.mean(model.predict(rows_of(1, 4000)) < 0) < 0.045
+    assert np.all(model.predict(away) == -1)
+
+
+# -- as scikit-learn has outlier detectors -----------------------------------------------------------------------------
+def test_scores_decisions_and_predictions_agree():
+    X, Y = rows_of(0, 500), rows_of(1, 200)
+    model = SketchedCovariance(contamination=0.1)
+    trained = model.fit_predict(X)
+    assert set(trained) == {1, -1} and trained.shape == (500,)
+    decisions = model.decision_function(Y)
+    assert np.allclose(decisions, model.score_samples(Y) - model.offset_)
+    assert np.array_equal(model.predict(Y), np.where(decisions < 0, -1, 1))
+    assert np.allclose(model.score_samples(sparse.csr_array(Y)), model.score_samples(Y))
+    assert model.score_samples(10 * Y).mean() < model.score_samples(Y).mean()
+
+
+def test_the_covariance_is_that_of_all_rows():
+    X = rows_of(0, 300)
+    with_alarms, without = SketchedCovariance().fit(X), SketchedCovariance(contamination=None).fit(X)
+    assert np.array_equal(with_alarms.covariance_, without.covariance_)
+    assert with_alarms.score(X) == without.score(X)
+
+
+@pytest.mark.parametrize("contamination", [0, 0.6, -0.1, 1, "auto", True, float("nan")])
+def test_shares_that_are_none(contamination):
+    with pytest.raises((TypeError, ValueError), match="contamination"):
+        SketchedCovariance(contamination=contamination).fit(rows_of(0, 50))
+
+
+def test_without_rows_kept_aside_there_is_no_threshold():
+    X = rows_of(0, 300)
+    for model in (
+        SketchedCovariance(contamination=None).fit(X),
+        SketchedCovariance.from_model(fs.FrequentDirections(8, center=True).update(X)),
+        fs.run(SketchedCovariance(), X),
+    ):
+        assert np.isclose(model.score_samples(X).mean(), model.score(X))  # densities
+        for call in (model.predict, model.decision_function):
+            with pytest.raises(ValueError, match="a threshold needs rows kept aside"):
+                call(X)
+
+
+def test_few_rows_say_what_they_cannot():
+    model = SketchedCovariance(contamination=0.01).fit(rows_of(0, 30))
+    with pytest.warns(UserWarning, match="contamination=0.01 needs at least 99 rows kept, and there are 30"):
+        model.predict(rows_of(1, 10))
+    assert np.allclose(model.alarm_interval_, beta.ppf([0.025, 0.975], 1, 30))
+    with pytest.raises(ValueError, match="a threshold needs at least 2 rows, got 1"), pytest.warns(UserWarning):
+        SketchedCovariance().fit(rows_of(0, 1)).predict(rows_of(1, 2))
+
+
+def test_rows_that_do_not_differ():
+    with pytest.warns(UserWarning, match="every distance"):
+        assert np.all(SketchedCovariance().fit(np.ones((200, 3))).predict(np.ones((5, 3))) == 1)
+
+
+# -- the pieces, against plain NumPy -----------------------------------------------------------------------------------
+@pytest.mark.parametrize("center", [True, False])
+def test_rows_are_taken_out_of_a_sum(center):
+    X, w = rows_of(0, 60, 12), np.random.default_rng(1).random(60) + 0.5
+    sketch = fs.FrequentDirections(5, solver="exact", center=center).update(X, w)
+    matrix, (values, vectors), mean, total = covariance_without(sketch, X[:20], w[:20])
+    left = X[20:]
+    expected_mean = np.average(left, axis=0, weights=w[20:]) if center else np.zeros(12)
+    moved = left - expected_mean
+    expected = (moved.T * w[20:]) @ moved / w[20:].sum()
+    assert np.isclose(total, w[20:].sum()) and np.allclose(mean, expected_mean)
+    assert np.allclose(matrix.matrix(), expected, atol=tol(np.float64, 1e6))
+    assert np.allclose(values, np.linalg.eigvalsh(expected)[::-1][:5])
+    assert np.allclose(vectors @ expected @ vectors.T, np.diag(values), atol=1e-8)
+
+
+def test_rows_are_taken_out_of_a_sketch_that_holds_all():
+    X = rows_of(0, 300, 12)
+    sketch = fs.FrequentDirections(14, solver="gram", method="tfd", center=True).update(X)
+    matrix, _, mean, _ = covariance_without(sketch, X[:40], np.ones(40))
+    assert np.allclose(mean, X[40:].mean(axis=0))
+    assert np.allclose(matrix.matrix(), np.cov(X[40:].T, bias=True), rtol=1e-6, atol=1e-8)
+
+
+def test_weights_of_least_variance():
+    logs = np.random.default_rng(0).standard_normal((3, 500)) * [[1.0], [0.5], [2.0]]
+    logs[1] += logs[0]
+    spread = np.cov(logs)
+    spread += RIDGE * np.diag(spread.diagonal())
+    weights = least_variance(logs)
+    assert np.isclose(weights.sum(), 1) and weights.min() >= 0
+    grid = np.linspace(0, 1, 41)
+    best = min(
+        np.array(w) @ spread @ w for a, b in itertools.product(grid, grid) if a + b <= 1 for w in [(a, b, 1 - a - b)]
+    )
+    assert weights @ spread @ weights <= best * (1 + 1e-6)
+    assert np.allclose(least_variance(np.ones((2, 50))), 0.5)
+
+
+def test_directions_that_hold_half_of_the_variance_and_more():
+    values = np.array([5.0, 2.0, 1.5, 1.0])
+    assert counts_for(values, 10.0, 9) == [1, 3, 4]
+    assert counts_for(values, 9.5, 4) == [1, 3]  # all four directions leave nothing
+    assert counts_for(values[:1], 5.0, 9) == [] and counts_for(values, 10.0, 1) == []
+
+
+# -- rows kept ---------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("matrix", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("batch", [1, 7, 300, 1000])
+def test_a_sample_does_not_depend_on_batches(matrix, batch):
+    rows = rows_of(0, 1000, 6)
+    whole, parts = KeptRows(50), KeptRows(50)
+    whole.offer(matrix(rows), None, first=0)
+    for start in range(0, 1000, batch):
+        parts.offer(matrix(rows[start : start + batch]), None, first=start)
+    (one, _), (two, _) = whole.sample(), parts.sample()
+    one, two = (x if isinstance(x, np.ndarray) else x.toarray() for x in (one, two))
+    assert one.shape == (50, 6) and np.array_equal(one, two)
+
+
+def test_every_row_is_as_likely():
+    counts = np.zeros(10)
+    for first in range(0, 40_000, 10):
+        sample = KeptRows(3)
+        sample.offer(np.arange(10.0)[:, np.newaxis], None, first=first)
+        counts[sample.sample()[0].ravel().astype(int)] += 1
+    assert counts.sum() == 12_000 and np.abs(counts - 1200).max() < 5 * np.sqrt(1200)
+
+
+def test_rows_of_weight_zero_are_not_kept():
+    rows = rows_of(0, 100, 6)
+    sample = KeptRows(80)
+    sample.offer(rows, (np.arange(100) % 2).astype(float), first=0)
+    kept, weights = sample.sample()
+    assert len(kept) == 50 and np.all(weights == 1)
+    assert {row.tobytes() for row in kept} == {row.tobytes() for row in rows[1::2]}
+
+
+def test_wide_rows_are_fewer(monkeypatch):
+    monkeypatch.setattr(kept_rows, "MOST_BYTES", 1e4)
+    assert KeptRows.like(np.zeros((5, 100))).size == 12
+    assert KeptRows.like(sparse.csr_array(np.eye(100))).size == 833
+    assert KeptRows.like(np.zeros((5, 10_000))).size == 1
+
+
+@pytest.mark.parametrize("matrix", [np.asarray, sparse.csr_array])
+def test_files_pickles_merges_and_batches(matrix, tmp_path):
+    X, Y = rows_of(0, 900), rows_of(1, 300)
+    whole = SketchedCovariance(contamination=0.05).fit(matrix(X))
+    expected = whole.decision_function(Y)
+    parts = SketchedCovariance(contamination=0.05)
+    for start in range(0, 900, 90):
+        parts.partial_fit(matrix(X[start : start + 90]))
+    assert np.allclose(parts.decision_function(Y), expected)
+    parts.save(tmp_path / "model.fsk")
+    for again in (SketchedCovariance.load(tmp_path / "model.fsk"), pickle.loads(pickle.dumps(parts))):
+        assert np.array_equal(again.decision_function(Y), parts.decision_function(Y))
+    other = SketchedCovariance(contamination=0.05).fit(matrix(rows_of(2, 900)))
+    merged = parts.merge(other)
+    assert merged._kept_rows.sample()[0].shape == (1800, 40)
+    assert 0.02 < np.mean(merged.predict(rows_of(3, 4000)) < 0) < 0.09
+    assert merged.merge(fs.run(SketchedCovariance(contamination=0.05), X))._kept_rows is None
+
+
+def test_a_source_keeps_rows_too():
+    X = rows_of(0, 700)
+    model = SketchedCovariance(contamination=0.05).fit(fs.open_rows(X))
+    assert np.allclose(model.offset_, SketchedCovariance(contamination=0.05).fit(X).offset_)
+
+
+def test_damaged_files_are_refused(tmp_path):
+    from fastsketch.data.files import _state as files
+
+    path = tmp_path / "model.fsk"
+    for matrix in (np.asarray, sparse.csr_array):
+        SketchedCovariance().fit(matrix(rows_of(0, 50))).save(path)
+        about, arrays = files.read(path)
+        about = {name: about[name] for name in ("kind", "home", "parameters", "notes", "state")}
+        for change in (
+            {"kept_size": np.array([0.0])},
+            {"kept_size": np.array([10.0])},
+            {"kept_keys": arrays["kept_keys"][:-1]},
+            {"kept_weights": -arrays["kept_weights"]},
+            {"kept_rows": arrays["kept_rows"][:-1]},
+            {"kept_rows": arrays["kept_rows"] * np.nan},
+        ):
+            files.write(path, files.pack(about, {**arrays, **change}))
+            with pytest.raises(fs.StateError):
+                SketchedCovariance.load(path)
+
+
+# -- scores that see more than a distance ------------------------------------------------------------------------------
+@pytest.mark.parametrize("seed", some(range(3), 1))
+def test_what_varies_least_counts_most(seed):
+    """Quiet columns whose scale goes up and down fill a Mahalanobis distance; loud anomalies drown in it."""
+    from sklearn.metrics import roc_auc_score
+
+    rng = np.random.default_rng(seed)
+
+    def rows(n, loud):
+        quiet = np.exp(rng.standard_normal((n, 1))) * 1e-2 * rng.standard_normal((n, 60))
+        return np.hstack([loud * rng.standard_normal((n, 20)), quiet])
+
+    model = SketchedCovariance().fit(rows(2000, 1.0))
+    X, truth = np.vstack([rows(1000, 1.0), rows(1000, 1.3)]), np.repeat([0, 1], 1000)
+    distance, ours = roc_auc_score(truth, model.mahalanobis(X)), roc_auc_score(truth, -model.score_samples(X))
+    assert ours > distance + 0.1
+
+
+# -- missing numbers ---------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("matrix", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_missing_numbers_are_filled_in_or_left_out(matrix, weighted):
+    X = rows_of(0, 300, 8) + 5
+    holes = np.random.default_rng(1).random(X.shape) < 0.05
+    rows, weights = np.where(holes, np.nan, X), np.random.default_rng(2).random(300) if weighted else None
+    before = rows.copy()
+    whole = ~holes.any(axis=1)
+    dropped = SketchedCovariance(fill="drop").fit(matrix(rows), sample_weight=weights)
+    same = SketchedCovariance().fit(X[whole], sample_weight=None if weights is None else weights[whole])
+    assert np.allclose(dropped.covariance_, same.covariance_) and dropped.n_missing_ == (~whole).sum()
+    filled = SketchedCovariance(fill="mean").fit(matrix(rows), sample_weight=weights)
+    means = np.ma.average(np.ma.masked_invalid(rows), axis=0, weights=weights)
+    assert np.allclose(filled.location_, means) and filled.n_missing_ == holes.sum()
+    both = SketchedCovariance().fit(np.where(holes, means, X), sample_weight=weights)
+    assert np.allclose(filled.covariance_, both.covariance_)
+    for model in (dropped, filled):
+        expected = model.mahalanobis(np.where(holes, model.location_, X))
+        assert np.allclose(model.mahalanobis(matrix(rows)), expected)
+        assert model.predict(matrix(rows)).shape == (300,)
+    assert np.array_equal(rows, before, equal_nan=True)
+
+
+def test_missing_numbers_in_batches_files_and_merges(tmp_path):
+    rows = rows_of(0, 300, 8) + 5
+    rows[::7, 3] = np.nan
+    model = SketchedCovariance(fill="mean").partial_fit(rows[:100]).partial_fit(rows[100:])
+    assert model.n_missing_ == 43 and np.allclose(model.location_[3], np.nanmean(rows[:, 3]), atol=0.2)
+    model.save(tmp_path / "model.fsk")
+    assert SketchedCovariance.load(tmp_path / "model.fsk").n_missing_ == 43
+    assert model.merge(model).n_missing_ == 86
+    assert model.fit(rows[1:7]).n_missing_ == 0
+
+
+def test_missing_numbers_that_are_refused():
+    rows = rows_of(0, 50, 8)
+    rows[:, 2] = np.nan
+    with pytest.raises(ValueError, match="NaN"):
+        SketchedCovariance().fit(rows)
+    with pytest.raises(ValueError, match="fill='drop' leaves none of 50 rows"):
+        SketchedCovariance(fill="drop").fit(rows)
+    with pytest.raises(ValueError, match="fill must be"):
+        SketchedCovariance(fill="median").fit(rows)
+    with pytest.raises(ValueError, match="infinity"):
+        SketchedCovariance(fill="mean").fit(np.where(np.isnan(rows), np.inf, rows))
+    assert np.isfinite(SketchedCovariance(fill="mean").fit(rows).location_).all()  # a column of nothing is 0
