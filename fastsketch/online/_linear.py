@@ -5,6 +5,7 @@ A batch passes through stages, each of which gives the same bits for any split o
 the scores follows (_kept). What a model answers is in _predictions.
 """
 
+import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Generic, Literal, Self, TypeVar, cast
@@ -34,8 +35,10 @@ from fastsketch.online._class_states import Blend, States, Unlearned, n_states, 
 from fastsketch.online._errors import DriftWatch, Metrics, start_metrics, start_watch
 from fastsketch.online._kept import LATER, Examples, Kept, by_prefix
 from fastsketch.online._labels import (
+    LOOK,
     NOTHING_NEW,
     ClassLabels,
+    ClassTally,
     ClassWeight,
     Label,
     as_class_weight,
@@ -122,6 +125,7 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         self._coef: Floats | None = None
         self._names = Names(self.hash_bits)
         self.last_scores: NDArray[np.float64] = np.empty(0)
+        self._said_sorted = False
 
     @property
     def _learned(self) -> S | None:
@@ -157,6 +161,10 @@ class OnlineLearner(Model, Generic[S], abstract=True):
     def _watch(self) -> DriftWatch | None:
         return None if self.drift is None else start_watch()
 
+    def _in_time_order(self) -> bool:
+        """Return whether rows are known to come in an order that is to be followed."""
+        return self.decay < 1.0 or self.drift is not None
+
     def _calibrates(self) -> bool:
         return self.calibrate and LOSSES[self.loss].targets == "label"
 
@@ -190,6 +198,12 @@ class OnlineLearner(Model, Generic[S], abstract=True):
             For rows, targets or weights that cannot serve; the model is then as it was.
         FloatingPointError
             If the coefficients leave the range of numbers; the message names the cause, and the model is as it was.
+
+        Warns
+        -----
+        UserWarning
+            Once, if the labels come in runs, as in a file sorted by label: shuffle the rows. Not with ``decay`` below 1
+            or ``drift``.
 
         Notes
         -----
@@ -228,9 +242,12 @@ class OnlineLearner(Model, Generic[S], abstract=True):
             weights = np.array([self.loss_scale]) if n == 1 else np.full(n, self.loss_scale)
         if labels is not None and self.class_weight is not None:
             weights = weights * labels.weights(cast(Counts, y), new, self.class_weight)
+        tally = None if labels is None else labels.tally_with(cast(Counts, y), new)
+        if tally is not None and not self._said_sorted:
+            self._look_at_order(tally, n)
         if kept is None or not (len(self.last_scores) or self.n_rows):  # or has seen no row that could decide
             kept = self._first_kept(x, labels)
-        examples = Examples(kept.with_slots(x), y, weights, counted)
+        examples = Examples(kept.with_slots(x), y, weights, counted, tally)
         self._coef = None
         try:
             scores = None
@@ -254,6 +271,20 @@ class OnlineLearner(Model, Generic[S], abstract=True):
             kept.compare(self._comparator, x, y, weights, self.loss)
         self.last_scores, self._kept = scores, kept
         return self
+
+    def _look_at_order(self, tally: ClassTally, n: int) -> None:
+        """Warn once if classes come in runs, of rows of which n are about to be learned from."""
+        rows = sum(tally.rows)
+        if rows // LOOK == (rows - n) // LOOK or self._in_time_order() or not tally.is_sorted():
+            return
+        warnings.warn(
+            f"the labels come in runs: {tally.runs:,} in {rows:,} rows, where shuffled rows have about "
+            f"{tally.shuffled_runs():,.0f}; what came last counts too much then. Shuffle the rows (fit of the "
+            "estimators in fastsketch.sklearn does), or, if their order is that of time, give decay below 1 or "
+            "drift='restart'",
+            stacklevel=4,
+        )
+        self._said_sorted = True
 
     def _rows_to_learn(self, rows: Any) -> Any:
         """Return rows as finite float64; names get their columns."""
@@ -482,3 +513,4 @@ class OnlineLearner(Model, Generic[S], abstract=True):
 
     def _keep_in_memory(self, other: Any) -> None:
         other.last_scores = self.last_scores.copy()
+        other._said_sorted = self._said_sorted
