@@ -1,11 +1,13 @@
 """What the order of labelled rows does: the warning's two rates, and learners on sets shuffled, in runs and sorted."""
 
+import json
 import warnings
 
 import numpy as np
 from sklearn.linear_model import SGDClassifier
 
 import fastsketch as fs
+import store
 from bench_learner_sets import CLASSIFIED, SPLITS, subset, task_of
 from bench_tools import few, table
 from fastsketch.online._labels import LOOK, ClassTally
@@ -23,7 +25,8 @@ SHARES = {
 }
 RUNS = (1, 2, 4, 8, 32, 1000)
 N = 8192
-ROWS = 4000  # of the training rows of a set
+ROWS = 4000  # of the training rows of a set, at most
+FEWER = {"news20": 1500, "MNIST": 1500, "Isolet": 1500}  # of many classes
 RUN = 1000
 WAYS = {
     "SketchedNewtonClassifier, fit": lambda *a: SketchedNewtonClassifier().fit(*a),
@@ -37,31 +40,39 @@ WAYS = {
 
 def order(args):
     """Alarms in shuffled streams and in runs; accuracy on test rows after training rows in three orders."""
-    sets = few(list(CLASSIFIED), ["breast cancer"])
+    file = store.partial(args)
+    kept = json.loads(file.read_text()) if file.exists() else {}
+    for name in args.sets.split(",") if args.sets else few(list(CLASSIFIED), ["breast cancer"]):
+        if not (args.keep and name in kept):
+            lines = measured(name, 1 if args.quick else SPLITS)
+            if lines:
+                kept[name] = lines
+                file.write_text(json.dumps(kept, indent=1) + "\n")
     alarms(few(2000, 20))
-    lines = []
-    for name in sets:
-        gaps = {}
-        for seed in range(1 if args.quick else SPLITS):
-            task = task_of(name, seed)
-            if task is None:
-                break
-            for how, at in orders(subset(task, few(ROWS, 200)).y, seed).items():
-                for way, learn in WAYS.items():
-                    gaps.setdefault((way, how), []).append(100 * accuracy(learn, task, at))
-        for way in WAYS:
-            if (way, "shuffled") in gaps:
-                shuffled, runs, by_label = (np.array(gaps[way, how]) for how in ("shuffled", "runs", "sorted"))
-                worst = np.array([runs - shuffled, by_label - shuffled])
-                error = worst.std(axis=1, ddof=1) / np.sqrt(len(shuffled)) if len(shuffled) > 1 else np.zeros(2)
-                shown = [f"{gap:.2f} +- {e:.2f}" for gap, e in zip(worst.mean(axis=1), error, strict=True)]
-                lines.append([name, way, *(f"{v.mean():.2f}" for v in (shuffled, runs, by_label)), *shown])
-                print(*lines[-1], flush=True)
-    if lines:
-        columns = ["set", "learner", "shuffled, %", f"runs of {RUN}", "sorted", "runs - shuffled", "sorted - shuffled"]
-        runs = f"{1 if args.quick else SPLITS} seeds, paired differences with the error of their mean"
-        note = f"The first {ROWS:,} training rows of each order; test rows whole."
-        table(lines, columns, "sets", runs=runs, note=note)
+    columns = ["set", "rows", "learner", "shuffled, %", f"runs of {RUN:,}", "sorted", "runs - shuffled"]
+    runs = f"{1 if args.quick else SPLITS} seeds, paired differences with the error of their mean"
+    lines = [line for name in CLASSIFIED for line in kept.get(name, [])]
+    table(lines, [*columns, "sorted - shuffled"], "sets", runs=runs)
+
+
+def measured(name, n_seeds):
+    """Lines of the table of a set, one for each way; none where it is absent."""
+    found, lines, rows = {}, [], FEWER.get(name, ROWS)
+    for seed in range(n_seeds):
+        task = task_of(name, seed)
+        if task is None:
+            return []
+        for how, at in orders(subset(task, few(rows, 200)).y, seed).items():
+            for way, learn in WAYS.items():
+                found.setdefault(way, {}).setdefault(how, []).append(100 * accuracy(learn, task, at))
+    for way, by_order in found.items():
+        each = {how: np.array(values) for how, values in by_order.items()}
+        gaps = [each[how] - each["shuffled"] for how in ("runs", "sorted")]
+        shown = [f"{gap.mean():.2f} +- {gap.std(ddof=1) / np.sqrt(n_seeds) if n_seeds > 1 else 0:.2f}" for gap in gaps]
+        means = [f"{values.mean():.2f}" for values in each.values()]
+        lines.append([name, f"{min(rows, len(task.y)):,}", way, *means, *shown])
+        print(*lines[-1], flush=True)
+    return lines
 
 
 def orders(y, seed):

@@ -104,11 +104,11 @@ PARTS = {
         "codes": "'ours', 'peers' or a part of a name",
         "learners": "'ours', 'peers' or a part of a label (then --keep for all)",
     },
-    "--sets": dict.fromkeys(("codes", "learners"), "names of sets"),
+    "--sets": dict.fromkeys(("codes", "learners", "order"), "names of sets"),
     "--bytes": {"codes": "totals of bytes"},
     "--rows": {"sources": "their number, of 1,024 float32 numbers"},
 }
-KEEP = ("codes", "learners")
+KEEP = ("codes", "learners", "order")
 
 
 def parser():

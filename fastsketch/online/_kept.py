@@ -176,7 +176,7 @@ class Kept(Generic[S]):
         before = [(array, at, array[at].copy()) for array, at in changing]
         after = [(array, at, array.copy()) for array, at in states.following()]
         sums = metrics.metric_sums.tobytes()
-        targets = self._targets(examples.y)
+        targets = examples.y[None, :] if labels is None else states.targets(examples.y)
         scores = states.unread(targets)
 
         def finish() -> Floats:
@@ -186,7 +186,7 @@ class Kept(Generic[S]):
                 metrics.add(out, targets, examples.counted, signs=states.signs, numbers=examples.y)
             if labels is not None and examples.tally is not None:
                 labels.tally = examples.tally
-            return self._together([out], n)
+            return self.shown(out) if len(out) == 1 else self._together([out], n)
 
         try:
             states.learn(self.inputs.prepared(batch), targets, examples.weights, scores)

@@ -297,10 +297,6 @@ class ClassLabels:
         self.order = self._sorted() if new.labels else self.order
         self.tally = tally
 
-    def tally_with(self, numbers: Counts, new: NewClasses) -> ClassTally:
-        """Return the tally with rows of these class numbers (n,), those of new classes among them."""
-        return self.tally.with_rows(numbers, len(self.known) + len(new.rows))
-
     def require_comparable(self, new: NewClasses) -> None:
         """Raise ValueError if new classes turn what a comparator has been taken to score positively."""
         labels = [*self.known, *new.labels]
