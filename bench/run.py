@@ -68,6 +68,7 @@ COMMANDS = {
     "online.newton": "accuracy and speed of the Newton learners (RFD paper, Tables 2 and 3), grid of alpha0",
     "online": "one pass over a9a: Newton learners against scikit-learn, Vowpal Wabbit and river",
     "learners": "accuracy, log loss, seconds of one pass on fifteen sets: ours, other libraries', ceilings",
+    "order": "labels that come in runs: how often a model warns, and accuracy of rows shuffled, in runs, sorted",
     "many": "examples/s of ten, 26 and 20 classes, one thread and two, beside two classes",
     "online.errors": "error against alpha0 and online error curves (RFD paper, Figures 3 to 11), table and picture",
     "online.cost": "time of an online round against d, nonzeros and sketch size, with exponents",
@@ -105,11 +106,11 @@ PARTS = {
         "codes": "'ours', 'peers' or a part of a name",
         "learners": "'ours', 'peers' or a part of a label (then --keep for all)",
     },
-    "--sets": dict.fromkeys(("codes", "learners"), "names of sets"),
+    "--sets": dict.fromkeys(("codes", "learners", "order"), "names of sets"),
     "--bytes": {"codes": "totals of bytes"},
     "--rows": {"sources": "their number, of 1,024 float32 numbers"},
 }
-KEEP = ("codes", "learners")
+KEEP = ("codes", "learners", "order")
 
 
 def parser():

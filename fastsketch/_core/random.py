@@ -23,6 +23,7 @@ class Key(IntEnum):
     SGH_BASES = 66
     SGH_ORDER = 67
     HELD_OUT = 68
+    EPOCH = 69
     SPLIT = 80
 
 

@@ -251,7 +251,7 @@ def _search(parser: Parser) -> None:
 def _learn(parser: Parser) -> None:
     """Learn a linear model from svmlight text or tables, csv (.gz, .bz2, .xz too; - is the standard input) or Parquet,
     by sketched online Newton steps, or by adaptive subgradients: each example is predicted, then learned. Labels may be
-    any text or numbers, as many as there are; 'predict' takes the model.
+    any text or numbers, as many as there are; 'predict' takes the model. Shuffle a file that is sorted by label first.
 
     Examples
     --------

@@ -20,9 +20,9 @@ from fastsketch.online._class_states import (
     part_of,
 )
 from fastsketch.online._errors import DriftWatch, Metrics
-from fastsketch.online._labels import NOTHING_NEW, ClassLabels, NewClasses, first_sign
+from fastsketch.online._labels import NOTHING_NEW, ClassLabels, ClassTally, NewClasses, first_sign
 from fastsketch.online._row_inputs import ColumnSlots, Inputs, to_csr, to_dense
-from fastsketch.online._state_arrays import Arrays, Changing, Counts, Csr, Floats, LearnedState, RowBatch
+from fastsketch.online._state_arrays import Arrays, Changing, Csr, Floats, LearnedState, RowBatch
 
 S = TypeVar("S", bound=LearnedState)
 
@@ -37,11 +37,13 @@ class Examples(NamedTuple):
     y: NDArray[Any]  # real targets, or class numbers
     weights: Floats
     counted: Floats | None  # weights for the metrics, None for 1
+    tally: ClassTally | None  # of all rows of each class, these among them; None where targets are real
 
     def part(self, first: int, stop: int) -> "Examples":
         """Return examples first to stop - 1; views."""
         counted = None if self.counted is None else self.counted[first:stop]
-        return Examples(part_of(self.batch, first, stop), self.y[first:stop], self.weights[first:stop], counted)
+        batch = part_of(self.batch, first, stop)
+        return Examples(batch, self.y[first:stop], self.weights[first:stop], counted, self.tally)
 
 
 @dataclass(slots=True)
@@ -138,9 +140,26 @@ class Kept(Generic[S]):
             return values[0] if self.sign() > 0 else -values[0] + 0.0
         return self.states.signed(values)[cast(ClassLabels, self.labels).order]
 
-    def intercepts(self) -> Floats:
-        """Return the constant terms of the scores: (1,), or (k,) in the order of classes."""
-        return np.ravel(self.shown(self.states.intercepts()))
+    def intercepts(self, coef: Floats, *, in_order: bool) -> Floats:
+        """Return what the read-out adds to scores: (1,), or (k,) in the order of classes.
+
+        coef: of prepared rows, as shown. Where labels have come in runs, and rows are not to be followed in their order
+        (in_order), the constant terms of read-out and learners together are cut to the log odds of the shares of the
+        labels: in a run of one label each row raises them, and no row of another label holds them back.
+        """
+        out = np.ravel(self.shown(self.states.intercepts()))
+        if self.labels is None or in_order or not self.labels.tally.is_sorted():
+            return out
+        if self.inputs.sparse:
+            own = self.columns.intercept(coef)
+        else:
+            own = coef[..., -1] if self.inputs.intercept else 0.0
+        total, shares = out + own, np.log(np.array(self.labels.tally.rows)[self.labels.order] + 0.5)
+        if len(out) == 1:
+            most = abs(shares[1] - shares[0])
+            return out + (np.clip(total, -most, most) - total)
+        total, shares = total - total.mean(), shares - shares.mean()
+        return out + (np.clip(total, shares.min(), shares.max()) - total)
 
     # -- learning --------------------------------------------------------------------------------------------------
     def learn_in_place(self, examples: Examples) -> Floats | None:
@@ -157,8 +176,7 @@ class Kept(Generic[S]):
         before = [(array, at, array[at].copy()) for array, at in changing]
         after = [(array, at, array.copy()) for array, at in states.following()]
         sums = metrics.metric_sums.tobytes()
-        counts = None if labels is None else labels.counted_with(examples.y)
-        targets = self._targets(examples.y)
+        targets = examples.y[None, :] if labels is None else states.targets(examples.y)
         scores = states.unread(targets)
 
         def finish() -> Floats:
@@ -166,9 +184,9 @@ class Kept(Generic[S]):
             out = states.read_out(scores, targets, examples.weights, examples.y)
             if metrics.metric_sums.tobytes() == sums:  # rows without weight, taken in twice, change nothing
                 metrics.add(out, targets, examples.counted, signs=states.signs, numbers=examples.y)
-            if labels is not None and counts is not None:
-                labels.counts = counts
-            return self._together([out], n)
+            if labels is not None and examples.tally is not None:
+                labels.tally = examples.tally
+            return self.shown(out) if len(out) == 1 else self._together([out], n)
 
         try:
             states.learn(self.inputs.prepared(batch), targets, examples.weights, scores)
@@ -220,7 +238,7 @@ class Kept(Generic[S]):
             if self.later is not None:
                 self.later.add_class(begin)
             scores.append(self._part(examples, begin, first=row, stop=stop, is_new=True))
-        labels.add(new, cast(Counts, examples.y))
+        labels.add(new, cast(ClassTally, examples.tally))
         return self._together(scores, n)
 
     def _part(
@@ -367,7 +385,7 @@ class Kept(Generic[S]):
         if self.watch is not None:
             self.watch.validate_rows(arrays, rows)
         if self.labels is not None:
-            checks.number_within(sum(self.labels.counts), "rows of all classes", 0, rows)
+            checks.number_within(sum(self.labels.tally.rows), "rows of all classes", 0, rows)
 
 
 LATER = "later."  # in the names of arrays of all that has begun at a warning

@@ -26,6 +26,10 @@ NUMBERS = ("bool", "int", "float")
 KINDS = (*NUMBERS, "str")
 # Rows whose labels are looked up one by one.
 FEW_ROWS = 16
+# Runs that shuffled rows are to have before any order is judged: with fewer, half as many may be chance.
+FEWEST_RUNS = 50
+# Rows between two looks at the order of the classes.
+LOOK = 64
 SINGLE = frozenset((bool, int, float, str, np.bool_, np.int32, np.int64, np.float32, np.float64, np.str_))
 
 
@@ -38,6 +42,40 @@ class NewClasses(NamedTuple):
 
 
 NOTHING_NEW = NewClasses([], [])
+
+
+class ClassTally(NamedTuple):
+    """Rows of each class so far, and the runs of equal classes that they came in."""
+
+    rows: list[int]
+    runs: int = 0
+    last: int | None = None  # class of the last row
+
+    def with_rows(self, numbers: Counts, n_classes: int) -> "ClassTally":
+        """Return the tally with rows of these class numbers (n,), each below n_classes."""
+        rows, runs, last = self.rows + [0] * (n_classes - len(self.rows)), self.runs, self.last
+        if len(numbers) <= FEW_ROWS:  # many times as fast
+            for number in numbers.tolist():
+                rows[number] += 1
+                runs += number != last
+                last = number
+            return ClassTally(rows, runs, last)
+        rows = (np.bincount(numbers, minlength=n_classes) + rows).tolist()
+        runs += int(numbers[0] != last) + int(np.count_nonzero(numbers[1:] != numbers[:-1]))
+        return ClassTally(rows, runs, int(numbers[-1]))
+
+    def shuffled_runs(self) -> float:
+        """Return the mean number of runs of the same rows in all their orders: n + 1 - sum n_c^2 / n."""
+        n = sum(self.rows)
+        return n + 1 - sum(count * count for count in self.rows) / max(n, 1)
+
+    def is_sorted(self) -> bool:
+        """Return whether classes come in runs: fewer than half as many as in shuffled rows.
+
+        Runs in shuffled rows are so near their mean that hardly one stream in 100,000 is ever taken for sorted.
+        """
+        expected = self.shuffled_runs()
+        return expected >= FEWEST_RUNS and self.runs < expected / 2
 
 
 # -- parameters --------------------------------------------------------------------------------------------------------
@@ -118,7 +156,11 @@ def as_labels(targets: ArrayLike, n_rows: int, name: str = "targets") -> NDArray
     if out.ndim == 0 and n_rows == 1:
         out = out.reshape(1)
     if out.shape != (n_rows,):
-        raise ValueError(f"{name} must have one entry for each of the {n_rows} rows, got shape {out.shape}")
+        several = (
+            "; for several labels a row OneVsRestClassifier or MultiOutputClassifier of scikit-learn make a model each"
+        )
+        more = several if out.ndim == 2 and out.shape[1] > 1 else ""
+        raise ValueError(f"{name} must have one entry for each of the {n_rows} rows, got shape {out.shape}{more}")
     if out.dtype.kind == "U" and isinstance(targets, list | tuple):
         return _of_objects(list(cast("list[Any]", targets)), name)  # NumPy makes words of the numbers among words
     if out.dtype.kind in "OT":  # T: strings of any length, of NumPy 2
@@ -143,18 +185,18 @@ def _of_objects(values: list[Any], name: str) -> NDArray[Any]:
 class ClassLabels:
     """The classes seen so far, or given; a class has the number of its place in `known`."""
 
-    __slots__ = ("_number", "counts", "given", "kind", "known", "order")
+    __slots__ = ("_number", "given", "kind", "known", "order", "tally")
 
     def __init__(
         self,
         known: Sequence[Label] = (),
-        counts: Sequence[int] | None = None,
+        tally: ClassTally | None = None,
         *,
         given: bool = False,
         kind: str | None = None,
     ) -> None:
         self.known = list(known)
-        self.counts = [0] * len(self.known) if counts is None else list(counts)  # rows of each class
+        self.tally = ClassTally([0] * len(self.known)) if tally is None else tally
         self.given = given  # others are refused
         self.kind = kind
         for label in self.known:
@@ -165,7 +207,7 @@ class ClassLabels:
     def copied(self) -> "ClassLabels":
         """Return a copy to add to."""
         out = ClassLabels.__new__(ClassLabels)
-        out.known, out.counts, out.given, out.kind = list(self.known), list(self.counts), self.given, self.kind
+        out.known, out.tally, out.given, out.kind = list(self.known), self.tally, self.given, self.kind
         out._number, out.order = dict(self._number), list(self.order)
         return out
 
@@ -246,23 +288,14 @@ class ClassLabels:
                 "need loss='square'? If not, give all labels as classes"
             )
 
-    def add(self, new: NewClasses, numbers: Counts) -> None:
-        """Add the classes that ``read`` has found, and count the rows of each."""
+    def add(self, new: NewClasses, tally: ClassTally) -> None:
+        """Add the classes that ``read`` has found, and the rows of each."""
         for label in new.labels:
             self._number[label] = len(self.known)
             self.known.append(label)
             self.kind = _wider(self.kind, cast(str, new.kind))
         self.order = self._sorted() if new.labels else self.order
-        self.counts = self.counted_with(numbers)
-
-    def counted_with(self, numbers: Counts) -> list[int]:
-        """Return the rows of each class, those of these numbers among them."""
-        out = self.counts + [0] * (len(self.known) - len(self.counts))
-        if len(numbers) <= FEW_ROWS:  # many times as fast
-            for number in numbers.tolist():
-                out[number] += 1
-            return out
-        return (np.bincount(numbers, minlength=len(out)) + out).tolist()
+        self.tally = tally
 
     def require_comparable(self, new: NewClasses) -> None:
         """Raise ValueError if new classes turn what a comparator has been taken to score positively."""
@@ -285,20 +318,21 @@ class ClassLabels:
         if isinstance(class_weight, dict):
             labels = [*self.known, *new.labels]
             return np.array([class_weight.get(label, 1.0) for label in labels], np.float64)[numbers]
-        seen = np.zeros(len(numbers), np.int64)
+        counts, seen = self.tally.rows, np.zeros(len(numbers), np.int64)
         firsts = np.zeros(len(numbers), np.int64)
         for k in np.unique(numbers):
-            before = int(self.counts[int(k)]) if k < len(self.counts) else 0
+            before = counts[int(k)] if k < len(counts) else 0
             rows = np.flatnonzero(numbers == k)
             seen[rows] = before + np.arange(1, len(rows) + 1)
             firsts[rows[0]] = not before
-        n_classes = sum(count > 0 for count in self.counts) + np.cumsum(firsts)
-        return (sum(self.counts) + np.arange(1, len(numbers) + 1)) / (n_classes * seen)
+        n_classes = sum(count > 0 for count in counts) + np.cumsum(firsts)
+        return (sum(counts) + np.arange(1, len(numbers) + 1)) / (n_classes * seen)
 
     # -- keeping them ----------------------------------------------------------------------------------------------
     def saved(self) -> dict[str, Any]:
         """Return values that json can write."""
-        return {"known": list(self.known), "counts": list(self.counts), "kind": self.kind}
+        rows, runs, last = self.tally
+        return {"known": list(self.known), "kind": self.kind, "counts": list(rows), "runs": runs, "last": last}
 
     @staticmethod
     def read_back(saved: dict[str, Any], given: tuple[Label, ...] | None) -> "ClassLabels":
@@ -307,9 +341,13 @@ class ClassLabels:
         counts = [checks.as_count(count, "rows of a class") for count in saved["counts"]]
         if len(set(known)) != len(known) or len(counts) != len(known):
             raise ValueError(f"it knows {len(known)} labels, and the rows of {len(counts)}: {shown(known)}")
+        tally = ClassTally(counts, checks.as_count(saved["runs"], "runs of a class"), saved["last"])
+        seen, n = [k for k, count in enumerate(counts) if count], sum(counts)
+        if not len(seen) <= tally.runs <= n or (tally.last not in seen if n else tally.last is not None):
+            raise ValueError(f"its {n} rows of {len(seen)} classes came in {tally.runs} runs, the last of {tally.last}")
         if saved["kind"] not in (None, *KINDS):
             raise ValueError(f"its labels are of the kind {saved['kind']!r}")
-        out = ClassLabels(known, counts, given=given is not None, kind=saved["kind"])
+        out = ClassLabels(known, tally, given=given is not None, kind=saved["kind"])
         if given is not None and set(known) != set(given):
             raise ValueError(f"it knows the labels {shown(known)}, its parameters say {shown(given)}")
         return out

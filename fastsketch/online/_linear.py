@@ -5,8 +5,10 @@ A batch passes through stages, each of which gives the same bits for any split o
 the scores follows (_kept). What a model answers is in _predictions.
 """
 
+import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
+from math import inf
 from typing import Any, Generic, Literal, Self, TypeVar, cast
 
 import numpy as np
@@ -34,8 +36,10 @@ from fastsketch.online._class_states import Blend, States, Unlearned, n_states, 
 from fastsketch.online._errors import DriftWatch, Metrics, start_metrics, start_watch
 from fastsketch.online._kept import LATER, Examples, Kept, by_prefix
 from fastsketch.online._labels import (
+    LOOK,
     NOTHING_NEW,
     ClassLabels,
+    ClassTally,
     ClassWeight,
     Label,
     as_class_weight,
@@ -43,7 +47,7 @@ from fastsketch.online._labels import (
     in_order,
 )
 from fastsketch.online._row_inputs import ColumnSlots, Inputs, NamedRows, Names, as_matrix, start_inputs
-from fastsketch.online._state_arrays import Counts, Floats, LearnedState, Zeros, outline
+from fastsketch.online._state_arrays import Floats, LearnedState, Zeros, outline
 
 # Share of nonzeros in the first row above which all are learned from as dense ones.
 DENSE_ABOVE = 0.3
@@ -122,6 +126,7 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         self._coef: Floats | None = None
         self._names = Names(self.hash_bits)
         self.last_scores: NDArray[np.float64] = np.empty(0)
+        self._until_look: float = LOOK  # rows; none after a warning
 
     @property
     def _learned(self) -> S | None:
@@ -157,6 +162,10 @@ class OnlineLearner(Model, Generic[S], abstract=True):
     def _watch(self) -> DriftWatch | None:
         return None if self.drift is None else start_watch()
 
+    def _in_time_order(self) -> bool:
+        """Return whether rows are known to come in an order that is to be followed."""
+        return self.decay < 1.0 or self.drift is not None
+
     def _calibrates(self) -> bool:
         return self.calibrate and LOSSES[self.loss].targets == "label"
 
@@ -191,6 +200,12 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         FloatingPointError
             If the coefficients leave the range of numbers; the message names the cause, and the model is as it was.
 
+        Warns
+        -----
+        UserWarning
+            Once, if the labels come in runs, as in a file sorted by label: shuffle the rows. Not with ``decay`` below 1
+            or ``drift``.
+
         Notes
         -----
         The same bits for any split of a stream into batches.
@@ -218,6 +233,7 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         if self._comparator is not None and len(self._comparator) != d:
             raise ValueError(f"rows must have {len(self._comparator)} columns as the comparator, got {d}")
         kept, labels = self._kept, self._labels()
+        y: Any
         y, new = (as_numbers(targets, n), NOTHING_NEW) if labels is None else labels.read(targets, n)
         if new.rows and self._comparator is not None:
             cast(ClassLabels, labels).require_comparable(new)
@@ -227,10 +243,14 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         else:  # np.full takes five times as long for one entry
             weights = np.array([self.loss_scale]) if n == 1 else np.full(n, self.loss_scale)
         if labels is not None and self.class_weight is not None:
-            weights = weights * labels.weights(cast(Counts, y), new, self.class_weight)
+            weights = weights * labels.weights(y, new, self.class_weight)
+        tally = None if labels is None else labels.tally.with_rows(y, len(labels.known) + len(new.rows))
+        self._until_look -= n
+        if tally is not None and self._until_look <= 0:
+            self._look_at_order(tally)
         if kept is None or not (len(self.last_scores) or self.n_rows):  # or has seen no row that could decide
             kept = self._first_kept(x, labels)
-        examples = Examples(kept.with_slots(x), y, weights, counted)
+        examples = Examples(kept.with_slots(x), y, weights, counted, tally)
         self._coef = None
         try:
             scores = None
@@ -254,6 +274,20 @@ class OnlineLearner(Model, Generic[S], abstract=True):
             kept.compare(self._comparator, x, y, weights, self.loss)
         self.last_scores, self._kept = scores, kept
         return self
+
+    def _look_at_order(self, tally: ClassTally) -> None:
+        """Warn once if classes come in runs, before their last rows are learned from."""
+        self._until_look = LOOK
+        if self._in_time_order() or not tally.is_sorted():
+            return
+        warnings.warn(
+            f"the labels come in runs: {tally.runs:,} in {sum(tally.rows):,} rows, where shuffled rows have about "
+            f"{tally.shuffled_runs():,.0f}; what came last counts too much then. Shuffle the rows (fit of the "
+            "estimators in fastsketch.sklearn does), or, if their order is that of time, give decay below 1 or "
+            "drift='restart'",
+            stacklevel=4,
+        )
+        self._until_look = inf
 
     def _rows_to_learn(self, rows: Any) -> Any:
         """Return rows as finite float64; names get their columns."""
@@ -482,3 +516,4 @@ class OnlineLearner(Model, Generic[S], abstract=True):
 
     def _keep_in_memory(self, other: Any) -> None:
         other.last_scores = self.last_scores.copy()
+        other._until_look = self._until_look

@@ -89,7 +89,8 @@ class OnlineLinear(OnlineLearner[S], abstract=True):
         if kept.inputs.sparse:
             added = added + kept.columns.intercept(w)
         if self._calibrates():
-            added = added + (kept.intercepts() if w.ndim > 1 else kept.intercepts()[0])
+            constants = kept.intercepts(w, in_order=self._in_time_order())
+            added = added + (constants if w.ndim > 1 else constants[0])
         return float(added) if w.ndim == 1 else added
 
     # -- scores and predictions ------------------------------------------------------------------------------------
@@ -111,7 +112,7 @@ class OnlineLinear(OnlineLearner[S], abstract=True):
         except Unlearned as refused:
             raise FloatingPointError(f"rows: the squares of row {refused.row} leave the range of numbers") from None
         scores = products(batch, w) if isinstance(batch, Csr) else np.asarray(batch @ w.T, np.float64)
-        return scores + kept.intercepts() if self._calibrates() else scores
+        return scores + kept.intercepts(w, in_order=self._in_time_order()) if self._calibrates() else scores
 
     @reads
     def decision_function(self, rows: Any) -> NDArray[np.float64]:

@@ -233,7 +233,7 @@ class ModelEstimator(BaseEstimator):
         parameters, fixed = self.get_params(deep=False), dict(getattr(self, "_fixed", {}))
         for values in (parameters, fixed):
             if isinstance(values.get("random_state"), np.random.RandomState):
-                values["random_state"] = model.seed  # that it gave
+                values["random_state"] = getattr(model, "seed", None)  # that it gave, where the model keeps it
         about = {
             "kind": type(self).__name__,
             "home": self._HOME,

@@ -61,6 +61,11 @@ class SketchedNewtonClassifier(LinearClassifier, NewtonEstimator):
         "balanced": n / (n_classes n_c) of the labels of y in ``fit``, of those so far in ``partial_fit``.
     epochs : int, default 1
         Passes of ``fit``; ``partial_fit`` makes one.
+    shuffle : bool, default True
+        Whether ``fit`` learns from the rows in a random order, another in each epoch: files are often sorted by label,
+        and a model of one pass forgets what came first. ``partial_fit`` learns in the order that rows come in.
+    random_state : int, RandomState or None, default 0
+        Of that order; an int is the seed itself.
 
     Attributes
     ----------
@@ -99,6 +104,8 @@ class SketchedNewtonRegressor(LinearRegressor, NewtonEstimator):
     blend : bool, optional
         Whether scores are blended with those of a diagonal learner, as the model does for loss="square".
     epochs : int, default 1
+    shuffle, random_state
+        Whether ``fit`` learns in a random order, and its seed, as for the classifier.
 
     Attributes
     ----------
@@ -140,6 +147,11 @@ class AdaptiveSubgradientClassifier(LinearClassifier, AdaptiveEstimator):
         "balanced": n / (n_classes n_c) of the labels of y in ``fit``, of those so far in ``partial_fit``.
     epochs : int, default 1
         Passes of ``fit``; ``partial_fit`` makes one.
+    shuffle : bool, default True
+        Whether ``fit`` learns from the rows in a random order, another in each epoch: files are often sorted by label,
+        and a model of one pass forgets what came first. ``partial_fit`` learns in the order that rows come in.
+    random_state : int, RandomState or None, default 0
+        Of that order; an int is the seed itself.
 
     Attributes
     ----------
@@ -178,6 +190,8 @@ class AdaptiveSubgradientRegressor(LinearRegressor, AdaptiveEstimator):
     blend : bool, optional
         Whether scores are blended with those of a diagonal learner, as the model does for loss="square".
     epochs : int, default 1
+    shuffle, random_state
+        Whether ``fit`` learns in a random order, and its seed, as for the classifier.
 
     Attributes
     ----------

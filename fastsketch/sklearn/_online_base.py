@@ -7,6 +7,7 @@ from dataclasses import KW_ONLY
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+from numpy.random import RandomState
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.class_weight import compute_class_weight
@@ -14,21 +15,24 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight
 
 from fastsketch._core.losses import LOSSES, OnlineLossName
-from fastsketch._core.validation import Rows, as_integer
+from fastsketch._core.random import Key, raw_numbers
+from fastsketch._core.validation import Rows, as_flag, as_integer, is_sparse
 from fastsketch.online import AdaptiveSubgradient, SketchedNewton
 from fastsketch.online._labels import ClassWeight
-from fastsketch.sklearn._estimator import ModelEstimator, checked, estimator
+from fastsketch.sklearn._estimator import ModelEstimator, checked, estimator, seed_of
 
 LinearModel = SketchedNewton | AdaptiveSubgradient
 Floats = NDArray[np.float64]
 Scale = Literal["moments"] | None
+# Bytes of rows that are copied in their new order before they are learned from.
+COPIED = 1 << 23
 
 
 @estimator
 class LinearEstimator(ModelEstimator):
     """Estimator of an online linear model; a subclass has the parameters of its steps and of its targets."""
 
-    _FREE: ClassVar = frozenset({"epochs"})
+    _FREE: ClassVar = frozenset({"epochs", "shuffle", "random_state"})
     _MODEL: ClassVar = "model_"
 
     sketch_size: int = 20
@@ -37,9 +41,13 @@ class LinearEstimator(ModelEstimator):
     scale: Scale = "moments"
     blend: bool | None = None
     epochs: int = 1
+    shuffle: bool = True
+    random_state: int | RandomState | None = 0
 
     # what a subclass says of y to scikit-learn's checks
     _OF_TARGETS: ClassVar[dict[str, Any]] = {}
+    # what makes an estimator for each of several targets
+    _FOR_SEVERAL: ClassVar = "sklearn.multiclass.OneVsRestClassifier or sklearn.multioutput.MultiOutputClassifier"
 
     def _new(self, **more: Any) -> LinearModel:
         """Return a model that has seen nothing, of the parameters that it shares with the estimator, and more."""
@@ -56,18 +64,41 @@ class LinearEstimator(ModelEstimator):
             raise ValueError(f"model must have a loss of {targets}, it has loss={model.loss!r}")
 
     def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Any]:
+        try:
+            shape = y.shape if hasattr(y, "shape") else np.shape(y)
+        except ValueError:  # lists of different lengths
+            shape = (len(y), 2)
+        if len(shape) > 1 and shape[1] != 1:
+            raise ValueError(
+                f"y must be one target for each row, got several: {self._FOR_SEVERAL} around this estimator fits one "
+                "for each"
+            )
         rows, targets = checked(self, X, y=y, reset=reset, dtype=np.float64, **self._OF_TARGETS)
         return rows, targets
 
     def _checked_rows(self, X: Any) -> Any:
         return checked(self, X, reset=False, dtype=np.float64)
 
-    def _learn(self, model: LinearModel, X: Any, *, targets: Any, sample_weight: Any, epochs: int) -> Self:
-        """Learn on a copy: what is interrupted or refused leaves the estimator as it was."""
-        if sample_weight is not None:
-            sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        for _ in range(epochs):
-            model.update(X, targets, sample_weight=sample_weight)
+    def _learn(self, model: LinearModel, X: Any, targets: Any, sample_weight: Any, *, whole: bool) -> Self:
+        """Learn on a copy: what is interrupted or refused leaves the estimator as it was.
+
+        whole: these are all rows, for as many epochs as there are to be, each in an order of its own.
+        """
+        weights, n = sample_weight, X.shape[0]
+        if weights is not None:
+            weights = _check_sample_weight(weights, X, dtype=np.float64, ensure_non_negative=True)
+        shuffled = whole and as_flag(self.shuffle, "shuffle")
+        seed = seed_of(self.random_state) if shuffled else 0
+        for epoch in range(as_integer(self.epochs, "epochs", 1) if whole else 1):
+            if not shuffled:
+                model.update(X, targets, sample_weight=weights)
+                continue
+            order = np.argsort(raw_numbers(seed, Key.EPOCH, epoch, 0, n), kind="stable")
+            size = X.data.nbytes if is_sparse(X) else X.nbytes
+            some = max(1, COPIED * n // max(size, 1))
+            for first in range(0, n, some):
+                at = order[first : first + some]
+                model.update(X[at], targets[at], sample_weight=None if weights is None else weights[at])
         self.model_ = model
         return self
 
@@ -94,6 +125,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
     def fit(self, X: Rows, y: ArrayLike, *, sample_weight: ArrayLike | None = None) -> Self:
         """Forget everything and learn from X, array or sparse (n_samples, n_features), with labels y.
 
+        In a shuffled order (``shuffle``), a new one for each epoch.
         sample_weight (n_samples,), nonnegative, multiplies the losses: not quite the same as repeating examples.
         class_weight="balanced" counts the labels of y.
         """
@@ -103,17 +135,16 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
         if isinstance(weights, str) and weights == "balanced":
             factors = compute_class_weight("balanced", classes=classes, y=labels)
             weights = dict(zip(classes.tolist(), factors.tolist(), strict=True))
-        epochs = as_integer(self.epochs, "epochs", 1)
-        model = self._begin(classes, weights)
-        self._learn(model, rows, targets=labels, sample_weight=sample_weight, epochs=epochs)
+        self._learn(self._begin(classes, weights), rows, labels, sample_weight, whole=True)
         self.classes_ = classes
         return self
 
     def partial_fit(
         self, X: Rows, y: ArrayLike, *, classes: ArrayLike | None = None, sample_weight: ArrayLike | None = None
     ) -> Self:
-        """Learn from one more batch; the first call needs all ``classes``.
+        """Learn from one more batch, in the order of its rows; the first call needs all ``classes``.
 
+        Shuffle the rows first if they are sorted by label: a model warns, once, if labels come in runs.
         class_weight="balanced" counts the labels that have come so far.
 
         Parameters
@@ -141,7 +172,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
             if classes is not None and not np.array_equal(np.unique(classes), known):
                 raise ValueError(f"classes must be those of the first call, {known}, got {classes}")
             model = self.model_.copy()
-        self._learn(model, rows, targets=labels, sample_weight=sample_weight, epochs=1)
+        self._learn(model, rows, labels, sample_weight, whole=False)
         self.classes_ = known
         return self
 
@@ -210,6 +241,7 @@ class LinearRegressor(RegressorMixin, LinearEstimator):
     """Regressor: one model of the targets as they are."""
 
     _OF_TARGETS: ClassVar = {"y_numeric": True}
+    _FOR_SEVERAL: ClassVar = "sklearn.multioutput.MultiOutputRegressor"
 
     _: KW_ONLY
     loss: OnlineLossName = "square"
@@ -222,14 +254,14 @@ class LinearRegressor(RegressorMixin, LinearEstimator):
     def fit(self, X: Rows, y: ArrayLike, *, sample_weight: ArrayLike | None = None) -> Self:
         """Forget everything and learn from X, array or sparse (n_samples, n_features), with targets y.
 
+        In a shuffled order (``shuffle``), a new one for each epoch.
         sample_weight (n_samples,), nonnegative, multiplies the losses: not quite the same as repeating examples.
         """
         rows, targets = self._checked(X, y, reset=True)
-        model, epochs = self._new(), as_integer(self.epochs, "epochs", 1)
-        return self._learn(model, rows, targets=targets, sample_weight=sample_weight, epochs=epochs)
+        return self._learn(self._new(), rows, targets, sample_weight, whole=True)
 
     def partial_fit(self, X: Rows, y: ArrayLike, *, sample_weight: ArrayLike | None = None) -> Self:
-        """Learn from one more batch of any size.
+        """Learn from one more batch of any size, in the order of its rows.
 
         Parameters
         ----------
@@ -244,7 +276,7 @@ class LinearRegressor(RegressorMixin, LinearEstimator):
             self._check_parameters()
         rows, targets = self._checked(X, y, reset=first)
         model = self._new() if first else self.model_.copy()
-        return self._learn(model, rows, targets=targets, sample_weight=sample_weight, epochs=1)
+        return self._learn(model, rows, targets, sample_weight, whole=False)
 
     @property
     def coef_(self) -> Floats:

@@ -32,6 +32,15 @@ def folder(tmp_path):
     return tmp_path
 
 
+def test_labels_in_runs_are_told(folder):
+    with np.load(folder / "truth.npz") as truth:
+        at = np.argsort(truth["labels"], kind="stable")
+        write(folder / "sorted.svm", truth["rows"][at], truth["labels"][at])
+    said = run("learn", "sorted.svm", "-o", "m.fsk", cwd=folder).stderr
+    assert said.count("labels come in runs: 2 in ") == 1 and "Shuffle the rows" in said
+    assert "runs" not in run("learn", "sorted.svm", "--set", "decay=0.99", "-o", "m.fsk", cwd=folder).stderr
+
+
 def test_learn_and_test(folder):
     from scipy import sparse
 
