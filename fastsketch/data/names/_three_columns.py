@@ -15,9 +15,9 @@ from fastsketch.data.files._input import SourceError
 from fastsketch.data.files._table import Dialect
 from fastsketch.data.names._cells import ARROW, PARQUET, column_of, names_of
 from fastsketch.data.names._events import ColumnNames, read_events
+from fastsketch.data.sources._column_names import positions_of
 from fastsketch.data.sources._foreign import needs
 from fastsketch.data.sources._formats import refuse_lazy
-from fastsketch.data.sources._names import positions_of
 from fastsketch.data.sources._table_columns import index_columns
 
 # How the names of columns of ids may begin, in a data frame that is refused where a matrix is wanted.

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch.data.files._input import SourceError
-from fastsketch.data.sources._names import common_names
+from fastsketch.data.sources._column_names import common_names
 from fastsketch.data.sources._select import picked
 from fastsketch.data.sources._source import Place, Source, length, rows_of_part
 from fastsketch.data.sources._svmlight_source import SvmlightSource

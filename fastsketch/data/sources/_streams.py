@@ -14,9 +14,9 @@ from fastsketch.data.files._input import InputFile, SourceError
 from fastsketch.data.files._npy import MAGIC, read_header
 from fastsketch.data.files._table import WORKBOOK, ZIP
 from fastsketch.data.sources._ahead import Spaces
+from fastsketch.data.sources._column_names import positions
 from fastsketch.data.sources._file_sources import reading
 from fastsketch.data.sources._formats import TEXT, Options, function
-from fastsketch.data.sources._names import positions
 from fastsketch.data.sources._paths import STANDARD_INPUT
 from fastsketch.data.sources._source import RowSource, Source
 from fastsketch.data.sources._stored import check_matrix

@@ -27,8 +27,8 @@ from fastsketch.data.files._table import (
     text_cells,
 )
 from fastsketch.data.sources import _source
+from fastsketch.data.sources._column_names import positions
 from fastsketch.data.sources._formats import Options
-from fastsketch.data.sources._names import positions
 from fastsketch.data.sources._streams import Stream
 from fastsketch.data.sources._table_columns import CHOOSE
 from fastsketch.data.sources._text import TextSource
