@@ -64,9 +64,8 @@ def top_parser() -> argparse.ArgumentParser:
         "--version", action=_Version, nargs=0, help="show the version and what it computes with, and exit"
     )
     other = Parser(prog="fastsketch")  # stands for the parser of each verb, of which none is asked here
-    verbs: Any = parser.add_subparsers(
-        title="commands", required=True, metavar="COMMAND", parser_class=lambda **_: other
-    )
+    one: Any = lambda **_: other  # noqa: E731
+    verbs: Any = parser.add_subparsers(title="commands", required=True, metavar="COMMAND", parser_class=one)
     for name, verb in VERBS.items():
         verbs.add_parser(name, help=verb.help)
     return parser

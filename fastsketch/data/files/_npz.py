@@ -64,7 +64,7 @@ def _matrix(path: Path, archive: zipfile.ZipFile, arrays: Any, length: int, most
     stated = members.pop("shape")
     if stated.dtype.kind not in "iu" or stated.shape != (2,):
         raise ValueError("array 'shape' is not that of a matrix")
-    n_rows, n_columns = shape = tuple(map(int, arrays["shape"]))
+    n_rows, n_columns = shape = int(arrays["shape"][0]), int(arrays["shape"][1])
     if min(shape) < 0 or max(shape) >= 1 << 62:
         raise ValueError(f"the matrix has the shape ({n_rows}, {n_columns})")
     for name, header in members.items():

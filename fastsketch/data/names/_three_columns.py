@@ -87,7 +87,8 @@ def _places(columns: ColumnNames | None, names: Sequence[Any], metadata: dict[by
 def _check_columns(columns: Any) -> None:
     if isinstance(columns, str) or not isinstance(columns, Sequence) or len(cast("Any", columns)) not in (2, 3):
         raise ValueError(f"columns must name those of users, items and, if there are any, values, got {columns!r}")
-    if odd := [one for one in columns if isinstance(one, bool) or not isinstance(one, str | int)]:
+    named = cast("Sequence[Any]", columns)
+    if odd := [one for one in named if isinstance(one, bool) or not isinstance(one, str | int)]:
         raise TypeError(f"columns must hold names or numbers of columns, got {odd[0]!r}")
 
 
