@@ -372,10 +372,10 @@ def _items(parser: Parser) -> None:
 @verb("recommend", "_recommend.recommend", help="best items for users, from their events or from a model")
 def _recommend(parser: Parser) -> None:
     """Learn from lines of user, item and, if there is one, value which items go together (SketchedEASE), and print the
-    best items for users; or ask a model that was saved by -o, or by 'complete'. Text as for 'complete'; without a third column
-    every line counts 1, and values of one user and item are added up. A user without events gets the most popular
-    items, and the line says so. For lists of recommendations a model of ratings is mostly the wrong tool: 'evaluate'
-    measures it.
+    best items for users; or ask a model that was saved by -o, or by 'complete'. Text as for 'complete'; without a third
+    column every line counts 1, and values of one user and item are added up. A user without events gets the most
+    popular items, and the line says so. For lists of recommendations a model of ratings is mostly the wrong tool:
+    'evaluate' measures it.
 
     Examples
     --------
@@ -433,7 +433,7 @@ def _evaluate(parser: Parser) -> None:
 
 
 def _events_columns(parser: Parser) -> None:
-    """Declare what stands where in tables of ids."""
+    """Declare the flag that names the columns of users, items and values."""
     parser.add_argument(
         "--columns",
         type=listed,

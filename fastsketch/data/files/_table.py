@@ -399,7 +399,7 @@ def _of_codes(name: str, column: Sequence[str]) -> bool:
 
 
 def _of_figures(name: str, column: Sequence[str], decimal: str) -> bool:
-    """Return whether a column holds figures, but for mistakes, and not what stands above it."""
+    """Return whether a column holds figures, few mistakes aside, and the cell above it does not occur in it."""
     known = words = 0
     for cell in column:
         kind = kind_of(cell, decimal)

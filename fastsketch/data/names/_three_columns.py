@@ -49,7 +49,7 @@ def is_frame(table: Any) -> bool:
 
 
 def looks_like_triples(frame: Any) -> bool:
-    """Return whether nobody could mean a matrix without saying so: three columns at most, or names of ids in front."""
+    """Return whether a data frame is likelier a table of ids than a matrix, by its width or names of columns."""
     return _only_arrow(frame) or len(names_of(frame)) <= 3 or has_names_of_ids(frame)
 
 

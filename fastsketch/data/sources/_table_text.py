@@ -97,7 +97,7 @@ class TableText(TextSource):
     def _numeric(self, rows: list[Row], names: Sequence[str] | None) -> list[int]:
         """Return the columns that hold numbers in the first lines.
 
-        SourceError names what stands there if there are none.
+        SourceError shows the first cell that is no number if there are none.
         """
         numeric = [k for k in self._columns if is_numeric((cells[k] for _, cells in rows), self._decimal)]
         if not numeric:
