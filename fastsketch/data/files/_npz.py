@@ -1,5 +1,6 @@
 """A sparse matrix from an .npz of scipy: every size is checked against the file before anything is allocated."""
 
+import os
 import struct
 import zipfile
 import zlib
@@ -32,8 +33,10 @@ def read_matrix(path: Path, max_unpacked: int | None = None) -> "csr_array[Any]"
     may.
     """
     try:
-        with path.open("rb") as file, zipfile.ZipFile(file) as archive, np.load(path, allow_pickle=False) as arrays:
-            length = path.stat().st_size
+        with path.open("rb") as file, zipfile.ZipFile(file) as archive:
+            length = file.seek(0, os.SEEK_END)
+            file.seek(0)
+            arrays = np.load(file, allow_pickle=False)
             return _matrix(path, archive, arrays, length, max(length, most_unpacked(length, max_unpacked)))
     except SourceError:
         raise
