@@ -13,6 +13,8 @@ TORCH ?= torch==2.13.0
 PACKAGE ?= .
 # What is installed with it for tests: where some of that has no wheels, `test-core`.
 EXTRAS ?= test
+# What the tests of the build run, of which an environment without them skips some: [build-system] of pyproject.toml.
+BUILDERS := "setuptools>=77" "Cython>=3.1"
 # Of each target of `make fuzz`.
 SECONDS ?= 60
 # Which part of the long tests: 3/12 is the fourth of twelve; nothing is all of them.
@@ -27,16 +29,16 @@ SEED ?= 0
 demo: .venv/ready  ## install, then sketch the patches of two photographs
 	$(PIP) install -q "$(PACKAGE)[sklearn,plot]" && cd .venv && $(VENV:.venv/%=%)/fastsketch demo --output ../demo-output
 test: .venv/ready  ## install with everything that a test needs, then run all tests in their short form
-	$(PIP) install -q "$(PACKAGE)[$(EXTRAS)]" $(TORCH) && $(RUN) tests/run.py
+	$(PIP) install -q "$(PACKAGE)[$(EXTRAS)]" $(BUILDERS) $(TORCH) && $(RUN) tests/run.py
 test-long: .venv/ready  ## the short and the long form; TURN=3/12: of the long form alone a part
-	$(PIP) install -q "$(PACKAGE)[test]" $(TORCH) && $(RUN) tests/run.py $(if $(TURN),--turn $(TURN),--long)
+	$(PIP) install -q "$(PACKAGE)[test]" $(BUILDERS) $(TORCH) && $(RUN) tests/run.py $(if $(TURN),--turn $(TURN),--long)
 mutants: .venv/ready  ## change one thing at a time in a room and see whether its tests notice: ROOM=sketching N=20 SEED=0
 	$(PIP) install -q "$(PACKAGE)[test]" $(TORCH) --group asan && $(RUN) tests/mutants.py $(ROOM) $(N) $(SEED)
 # In an environment of its own, and with the oldest Python, for which these releases have wheels.
 OLDEST_PYTHON ?= python3.11
 OLDEST := $(subst .venv,.venv-oldest,$(RUN))
 test-oldest:  ## all tests but torch's with the lower bounds of pyproject.toml: tests/oldest.txt
-	$(OLDEST_PYTHON) -m venv .venv-oldest && $(OLDEST) -m pip install -q --upgrade pip && $(OLDEST) -m pip install -q -c tests/oldest.txt ".[test]" && $(OLDEST) tests/run.py
+	$(OLDEST_PYTHON) -m venv .venv-oldest && $(OLDEST) -m pip install -q --upgrade pip && $(OLDEST) -m pip install -q -c tests/oldest.txt ".[test]" $(BUILDERS) && $(OLDEST) tests/run.py
 reliability: .venv/ready  ## the long form of tests/reliability, and its table in docs/reliability.md
 	$(PIP) install -q ".[test]" $(TORCH) && $(RUN) tests/reliability/table.py
 packages: .venv/ready  ## all that the other targets need but fastsketch itself

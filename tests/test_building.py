@@ -13,7 +13,8 @@ import pytest
 ROOT = Path(__file__).parents[1]
 KERNELS = ("level", "linalg/csr")  # with C files and without BLAS; three modules with what Cython writes for all
 
-pytest.importorskip("Cython")
+for tool in ("Cython", "setuptools"):
+    pytest.importorskip(tool, reason=f"{tool}, with which the kernels are built, is not installed")
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there compilers are looked for otherwise")
 
 

@@ -47,6 +47,14 @@ def test_one_list_of_tools(pyproject):
         assert f"install -q {tool.split('==')[0]}" not in text("Makefile")
 
 
+def test_tests_of_the_build_run_where_tests_are_run(pyproject):
+    builders = re.search(r"^BUILDERS := (.*)$", text("Makefile"), re.MULTILINE)[1].replace('"', "").split()
+    assert {re.split("[>=]", tool)[0] for tool in builders} == {"setuptools", "Cython"}
+    assert set(builders) <= set(pyproject["build-system"]["requires"])
+    runs = [line for line in text("Makefile").splitlines() if "install -q" in line and "tests/run.py" in line]
+    assert len(runs) == 3 and all("$(BUILDERS)" in line for line in runs)
+
+
 WORKFLOWS = sorted(path.name for path in (ROOT / ".github" / "workflows").glob("*.yml"))
 
 

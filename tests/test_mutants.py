@@ -5,7 +5,8 @@ import shutil
 
 import pytest
 
-pytest.importorskip("Cython")
+for tool in ("Cython", "setuptools"):
+    pytest.importorskip(tool, reason=f"{tool}, with which the kernels are built, is not installed")
 mutants = pytest.importorskip("tests.mutants")  # which needs a system with limits on processes
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="ends a group of processes by a signal")
 LEVEL = "fastsketch/_kernels/level.pyx"

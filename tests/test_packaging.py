@@ -20,7 +20,8 @@ LEFTOVERS = ("__pycache__", ".pytest_cache", ".ruff_cache")
 def listed(monkeypatch):
     """The files that MANIFEST.in names."""
     monkeypatch.chdir(ROOT)
-    files = pytest.importorskip("setuptools.command.egg_info").FileList()
+    why = "setuptools, which reads MANIFEST.in, is not installed"
+    files = pytest.importorskip("setuptools.command.egg_info", reason=why).FileList()
     files.findall()
     for line in (ROOT / "MANIFEST.in").read_text().splitlines():
         if line and not line.startswith("#"):

@@ -209,7 +209,7 @@ def _container(kind: str, data: Array, first: Array, second: Array, shape: Any) 
 
 # -- duplicates --------------------------------------------------------------------------------------------------------
 def _add_up(csr: Any) -> None:
-    """Sort the rows and add up what is stored twice, without overflow of small integers."""
+    """Sort the rows and add up duplicate entries, without overflow of small integers."""
     dtype = csr.data.dtype
     small = dtype.kind in "iu" and dtype.itemsize < INT64.itemsize
     if small:

@@ -188,7 +188,7 @@ def as_vector(v: Any, n_features: int, name: str = "v") -> NDArray[Any]:
 
 
 def no_mask(values: NDArray[Any]) -> str:
-    """Return what an error adds where indices are asked for and a mask came."""
+    """Return the hint that an error adds where indices are expected and a mask was given."""
     return ": np.flatnonzero gives those of a mask" if values.dtype.kind == "b" else ""
 
 
@@ -236,7 +236,7 @@ def all_finite(values: NDArray[Any]) -> bool:
 
 
 def check_finite(rows: Any, name: str = "rows", offset: int = 0) -> None:
-    """Raise ValueError naming row (counted from offset) and column of what is not finite in an array or CSR rows."""
+    """Raise ValueError naming row (counted from offset) and column of the first entry that is not finite."""
     dense = not is_sparse(rows)
     values: NDArray[Any] = np.asarray(rows if dense else rows.data)
     if values.dtype.kind != "f" or all_finite(values):

@@ -105,7 +105,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def as_names(names: Any, n_features: int | None) -> FeatureNames | None:
-    """Return names out of a file; ValueError for what are none of so many features."""
+    """Return the names of columns that a file states; ValueError unless they are one string for each feature."""
     if names is None:
         return None
     if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in cast("list[Any]", names)):

@@ -100,7 +100,7 @@ class Model(Parametrized, abstract=True):
         raise NotImplementedError
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
-        """Return what a file holds beside parameters and notes: what json can write, and arrays (views will do)."""
+        """Return the state that a file holds beside parameters and notes: JSON values, and arrays (views will do)."""
         raise NotImplementedError
 
     def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
@@ -126,7 +126,7 @@ class Model(Parametrized, abstract=True):
         return f"a {type(self).__name__} does not merge"
 
     def _certificate(self) -> dict[str, float]:
-        """Return what is known at no cost of how good the model is, summed over parts in reports (default: nothing)."""
+        """Return the bounds that are known without a computation; reports sum them over parts (default: none)."""
         return {}
 
     @property
@@ -211,7 +211,7 @@ class Model(Parametrized, abstract=True):
     # -- facts -------------------------------------------------------------------------------------------------
     @reads
     def facts(self) -> dict[str, Any]:
-        """Return what there is to know at a glance, as json can write it: kind, counts, parameters in use, and more.
+        """Return a summary of the model as JSON values: kind, counts, parameters in use, and more.
 
         Returns
         -------

@@ -1,4 +1,4 @@
-"""quantize, transform: models of codes, and what a model makes of every row: components, densities, codes, rows."""
+"""quantize, transform: models of codes, and the answers of a model for every row: components, densities, codes."""
 
 from argparse import Namespace
 from importlib import import_module
@@ -39,7 +39,7 @@ METHODS = {"components": "transform", "scores": "score_samples", "distances": "m
 
 
 def transform(args: Namespace) -> None:
-    """Write what a model makes of every row."""
+    """Write the answer of a model for every row: components, a density, a distance, a code or a decoded row."""
     estimator = None if comes_once(args.model) else _saved_estimator(args)
     model = load_model(args.model) if estimator is None else estimator
     if isinstance(model, SketchHash | SketchQuantizer):

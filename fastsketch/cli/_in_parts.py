@@ -121,7 +121,7 @@ def _folder(args: Namespace, out: Output) -> Path | None:
 
 
 def _last_words(folder: Path | None, source: Source) -> str:
-    """Return what an interrupt leaves."""
+    """Return the sentence that tells, after an interrupt, what has been saved and how to resume."""
     if not source.repeatable:
         return "nothing has been saved: the rows of a stream cannot be read again"
     if folder is None:

@@ -255,7 +255,7 @@ def free_name(suffix: str) -> str:
 
 
 def _is_standard_output(name: str) -> bool:
-    """Return whether a name leads to where the standard output goes already; the null device is nobody's."""
+    """Return whether a name leads to the file behind the standard output, which the null device never is."""
     try:
         about = Path(name).stat()
         if os.path.samestat(about, Path(os.devnull).stat()):

@@ -127,7 +127,7 @@ def read_ids(path: str) -> NDArray[Any]:
 
 
 def _mapped(path: str) -> tuple[Header, NDArray[Any]]:
-    """Return (header, array) of an .npy file; of entries there are none to map it is empty."""
+    """Return (header, memory-mapped array) of an .npy file; an array without entries is not mapped."""
     try:
         header = read_npy_header(Path(path))
     except OSError as error:

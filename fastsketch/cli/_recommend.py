@@ -174,7 +174,7 @@ def _row_of(names: list[str], items: list[str]) -> Any:
 
 
 def _left_out(args: Namespace, recommender: Recommender, users: list[str], seen: Any) -> Any:
-    """Return CSR (users, items): what they have, unless --include-seen, and the pairs of --exclude."""
+    """Return pairs that are not recommended, CSR (users, items): seen ones, unless --include-seen, and --exclude."""
     parts = [] if seen is None or args.include_seen else [seen.tocoo()]
     if args.exclude:
         each = sorted(set(users))

@@ -60,7 +60,7 @@ class ItemModel:
         return RecommendedItems(items, best.scores, liked @ (self.model.popularity > 0) > 0)
 
     def noted(self) -> Model:
-        """Return the model with what it takes to use it again."""
+        """Return the model with notes of what its events mean, so that it can be used after it was saved."""
         self.model.notes = {"events": self.meaning._asdict()}
         return self.model
 

@@ -36,7 +36,7 @@ def answer_rows(
     heads: Sequence[str] = (),
     facts: Mapping[str, Any] = {},
 ) -> None:
-    """Write what a function says of every row of a source to args.output, and report the rows, these facts, the time.
+    """Write the answers of a function for every row of a source to args.output; report rows, these facts and seconds.
 
     The format is that of the name, or the `usual` one; csv has a first line of `heads`, if any.
     """

@@ -38,7 +38,7 @@ class Labels:
         self._truth.append(truth)
 
     def counts(self) -> Any:
-        """Return what there is so far, without the model: ``join`` adds it to others of the same model."""
+        """Return the counts so far, without the model, for ``join`` to add to those of other rows."""
         return self._confusion, self._loss, self._scores, self._truth
 
     def join(self, counts: Any) -> None:

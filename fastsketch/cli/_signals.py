@@ -64,7 +64,7 @@ def held() -> Generator[None]:
 
 
 def mute(stream: TextIO) -> None:
-    """Let what is still printed to a stream whose reader has gone vanish, also when Python ends."""
+    """Drop further output of a stream whose reader has closed it, until the interpreter exits."""
     with contextlib.suppress(OSError, ValueError):
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, stream.fileno())

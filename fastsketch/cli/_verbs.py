@@ -143,10 +143,10 @@ def _quantize(parser: Parser) -> None:
 @verb(
     "transform",
     "_coding.transform",
-    help="what a model makes of rows: components, densities, codes, or rows of codes",
+    help="components, densities or codes of rows, or the rows of codes",
 )
 def _transform(parser: Parser) -> None:
-    """Write for every row what a model makes of it: its principal components, or one number, its log-density or squared
+    """Write the answer of a model for every row: its principal components, or one number, its log-density or squared
     Mahalanobis distance (a model of 'sketch', or a saved estimator); its code (a model of 'quantize'), in an .npy of
     uint8 or a column of binary values of Parquet; or the row that a code stands for, in float32.
 
@@ -371,11 +371,11 @@ def _items(parser: Parser) -> None:
 
 @verb("recommend", "_recommend.recommend", help="best items for users, from their events or from a model")
 def _recommend(parser: Parser) -> None:
-    """Learn from lines of user, item and perhaps a value what goes with what (SketchedEASE), and print the best items
-    for users; or ask a model that was saved by -o, or by 'complete'. Text as for 'complete'; without a third column
-    every line counts 1, and values of one user and item are added up. A user without events gets the most popular
-    items, and the line says so. For lists of recommendations a model of ratings is mostly the wrong tool: 'evaluate'
-    measures it.
+    """Learn from lines of user, item and, if there is one, value which items go together (SketchedEASE), and print the
+    best items for users; or ask a model that was saved by -o, or by 'complete'. Text as for 'complete'; without a third
+    column every line counts 1, and values of one user and item are added up. A user without events gets the most
+    popular items, and the line says so. For lists of recommendations a model of ratings is mostly the wrong tool:
+    'evaluate' measures it.
 
     Examples
     --------
@@ -433,7 +433,7 @@ def _evaluate(parser: Parser) -> None:
 
 
 def _events_columns(parser: Parser) -> None:
-    """Declare what stands where in tables of ids."""
+    """Declare the flag that names the columns of users, items and values."""
     parser.add_argument(
         "--columns",
         type=listed,

@@ -49,7 +49,7 @@ class Sink(ABC):
         """Return where a part goes; first_row None if it is not known before."""
 
     def holds(self, place: Path, number: int, first_row: int | None) -> bool:
-        """Tell whether what a finished part has written is there; asked before `begin`."""
+        """Return whether the file that a finished part has written exists; asked before `begin`."""
         return self.part(place, number).exists()
 
     def wrote(self, name: str) -> bool:
@@ -61,7 +61,7 @@ class Sink(ABC):
         return b""
 
     def finish(self, place: Path, lengths: list[int], firsts: list[int | None], spec: Spec) -> Path:
-        """Append the parts together, and return what is to have the name of the output; nothing it needs is removed."""
+        """Join the parts, and return the file or folder to be renamed to the output; the parts stay."""
         result = place / self.RESULT
         with result.open("r+b") as file:
             file.write(self.head(spec, sum(lengths)))

@@ -146,5 +146,5 @@ def join(nodes: Sequence[JobNode]) -> JobNode:
 
 
 def node_of(model: Any, first: int, last: int, as_bytes: bool) -> JobNode:
-    """Return what a model has learned of parts first to last as a node."""
+    """Return the node of a model that has learned parts first to last."""
     return JobNode(model.to_bytes() if as_bytes else model, model.n_rows, first, last, model._certificate())

@@ -152,15 +152,13 @@ class Reporter:
         if now - self._last < PAUSE and not final:
             return
         self._last = now
-        parts = sum(node.last - node.first + 1 for node in self._nodes.values())
-        rows = sum(node.n_rows for node in self._nodes.values()) + self._open
-        fraction = (parts + self._fraction) / self._n_parts
-        if self._rows_expected:
-            fraction = rows / self._rows_expected
+        parts, rows = 0, self._open
         certificate: dict[str, float] = {} if self.model is None else self.model._certificate()
         for node in self._nodes.values():
+            parts, rows = parts + node.last - node.first + 1, rows + node.n_rows
             for name, value in node.certificate.items():
                 certificate[name] = certificate.get(name, 0.0) + value
+        fraction = rows / self._rows_expected if self._rows_expected else (parts + self._fraction) / self._n_parts
         self._tell(
             {
                 "number": self._number,

@@ -169,7 +169,7 @@ class Checkpoint:
         self.entries = entries
 
     def nodes(self, number: int) -> list[tuple[Entry, JobNode]]:
-        """Return what there is of a pass, by first part; what cannot be read is left out with a warning."""
+        """Return the nodes of a pass, by their first part; one that cannot be read is left out with a warning."""
         nodes: list[tuple[Entry, JobNode]] = []
         for entry in sorted(entry for entry in self.entries if entry.number == number):
             try:
@@ -263,7 +263,7 @@ def remove(folder: Path) -> None:
 
 
 def _make_room(folder: Path) -> None:
-    """Refuse a folder whose journal is somebody's file, and warn of a job from which one could go on."""
+    """Refuse a folder with a foreign file in its journal's place; warn if a job that could be resumed is replaced."""
     if is_foreign(folder / JOURNAL):
         words = "it is no manifest of a checkpoint: name another folder"
         raise FileExistsError(errno.EEXIST, words, str(folder / JOURNAL))
@@ -281,7 +281,7 @@ def _is_complete(entry: Entry, job: Identity) -> bool:
 
 
 def _tidy(folder: Path, wanted: set[str]) -> None:
-    """Remove nodes that no line names, and what was to become one: a kill came first."""
+    """Remove nodes that no line names, and the temporary files of writers that were killed."""
     for path in folder.glob("*"):
         unwritten = _UNWRITTEN.fullmatch(path.name)
         if unwritten:

@@ -37,7 +37,7 @@ class Unfinished:
     def opened(
         cls, output: Path, sink: Sink, job: Identity | None, *, resume: bool, held: bool = False
     ) -> Generator[Self]:
-        """Open what there is of an output; `job` is None if nobody could go on with it; `held`: it is locked.
+        """Open the unfinished output of a job; `job` is None if it could not be resumed; `held`: the output is locked.
 
         Raises
         ------
@@ -76,7 +76,7 @@ class Unfinished:
                 raise
 
     def done(self, firsts: list[int | None]) -> dict[int, int]:
-        """Return {part: its rows} of what is there; `firsts`: the first row of each part, None if that is not known.
+        """Return {part: its rows} of the finished parts; `firsts`: the first row of each part, None if it is not known.
 
         Asked once, before anything is written: what a part has written may have gone to the output already, and then
         the journal may not say any longer that it is there.
@@ -116,7 +116,7 @@ class Unfinished:
             self._find_spec()
 
     def all(self, n_parts: int) -> tuple[list[int], Spec | None]:
-        """Return (rows of each part, what answers are, None if there are none)."""
+        """Return (rows of each part, Spec of the answers, None if there are none)."""
         return [self._parts[number][0] for number in range(n_parts)], self._spec and self._spec[1]
 
     def finish(self, lengths: list[int], firsts: list[int | None], spec: Spec) -> None:
@@ -137,7 +137,7 @@ class Unfinished:
         _remove(self.place)
 
     def _last_words(self, error: BaseException, *, goes_on: bool) -> None:
-        """Note on an error what is left; nothing is, if nobody could go on with it."""
+        """Add a note to an error that tells which parts are kept; without a way to resume none are."""
         if not goes_on or not self._parts:
             with contextlib.suppress(OSError):
                 _remove(self.place)
@@ -185,7 +185,7 @@ def _has_parts(journal: Path) -> bool:
 
 
 def _remove(place: Path) -> None:
-    """Delete the folder of a job, the journal last: what is left by a kill is still known for what it is."""
+    """Delete the folder of a job, the journal last, so that an interrupted deletion is recognised by the next job."""
     if place.is_dir() and not place.is_symlink():
         sweep(place / JOURNAL)  # of one that was killed before its journal had a name
         if any(place.iterdir()) and not (place / JOURNAL).exists():

@@ -178,7 +178,7 @@ _IMPORTABLE = (
 
 
 def _end_with_parent() -> None:
-    """End in the middle of a task, too, when nobody waits for it any more: a parent that was killed says nothing."""
+    """End this process, even in the middle of a task, when its parent has ended."""
     from multiprocessing import parent_process
     from multiprocessing.connection import wait
 

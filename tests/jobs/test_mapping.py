@@ -434,14 +434,14 @@ def test_killed_between_the_name_of_the_output_and_the_end(folder, suffix, monke
 def test_no_space(folder, monkeypatch):
     """What is done stays, and the message says how to go on; the old output is as it was."""
     (folder / "out.npy").write_text("old")
-    write = outputs._write_fully
+    bytes_of = outputs._bytes_of
 
-    def full(file, view):
+    def full(fields, spec):
         if len(calls(folder)) > 4:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "out.npy")
-        write(file, view)
+        return bytes_of(fields, spec)
 
-    monkeypatch.setattr(outputs, "_write_fully", full)
+    monkeypatch.setattr(outputs, "_bytes_of", full)
     with pytest.raises(OSError, match="No space left") as caught:
         in_parts(Watching(folder).sums, folder / "rows.npy", folder / "out.npy")
     assert caught.value.__notes__ == [

@@ -131,7 +131,7 @@ def _put(fresh: Path, lock: Path, mine: _Content) -> bool:
 
 
 def _succeeded(dead: _Content, fresh: Path, lock: Path, target: Path) -> bool:
-    """Put our lock in the place of a dead owner's.
+    """Put our lock in the place of one whose owner has ended; return whether that was done.
 
     Two may have found the same dead owner. Whoever holds the claim on that very lock, by its key, may replace it, if it
     is still there; nobody else touches it meanwhile, as only its owner would.

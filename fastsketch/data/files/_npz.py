@@ -1,5 +1,6 @@
 """A sparse matrix from an .npz of scipy: every size is checked against the file before anything is allocated."""
 
+import os
 import struct
 import zipfile
 import zlib
@@ -32,8 +33,10 @@ def read_matrix(path: Path, max_unpacked: int | None = None) -> "csr_array[Any]"
     may.
     """
     try:
-        with path.open("rb") as file, zipfile.ZipFile(file) as archive, np.load(path, allow_pickle=False) as arrays:
-            length = path.stat().st_size
+        with path.open("rb") as file, zipfile.ZipFile(file) as archive:
+            length = file.seek(0, os.SEEK_END)
+            file.seek(0)
+            arrays = np.load(file, allow_pickle=False)
             return _matrix(path, archive, arrays, length, max(length, most_unpacked(length, max_unpacked)))
     except SourceError:
         raise
@@ -64,7 +67,7 @@ def _matrix(path: Path, archive: zipfile.ZipFile, arrays: Any, length: int, most
     stated = members.pop("shape")
     if stated.dtype.kind not in "iu" or stated.shape != (2,):
         raise ValueError("array 'shape' is not that of a matrix")
-    n_rows, n_columns = shape = tuple(map(int, arrays["shape"]))
+    n_rows, n_columns = shape = int(arrays["shape"][0]), int(arrays["shape"][1])
     if min(shape) < 0 or max(shape) >= 1 << 62:
         raise ValueError(f"the matrix has the shape ({n_rows}, {n_columns})")
     for name, header in members.items():

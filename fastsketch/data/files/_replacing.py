@@ -169,7 +169,7 @@ def temporary_name(target: Path) -> Path:
 
 
 def sweep(target: Path) -> None:
-    """Remove what was to become `target`, and whose writer has ended."""
+    """Remove temporary files of `target` whose writer has ended."""
     mine = re.compile(re.escape(f".{_stem(target)}.") + r"(?P<mark>.*)\.[0-9a-f]{8}\.tmp", re.DOTALL)
     with contextlib.suppress(OSError), os.scandir(target.parent) as entries:
         for entry in entries:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -137,4 +137,5 @@ def load_svmlight(
         np.concatenate(parts) for parts in zip(*((b.indices, b.data, b.labels) for b in blocks), strict=True)
     )
     indptr = indptr.astype(np.int32 if starts[-1] <= np.iinfo(np.int32).max else np.int64)
-    return csr_array((data, indices, indptr), shape=(len(labels), n_features)), labels
+    matrix: Any = csr_array((data, indices, indptr), shape=(len(labels), n_features))
+    return matrix, labels

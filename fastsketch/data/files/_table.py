@@ -17,6 +17,8 @@ BLOCK_BYTES = 1 << 20
 # Ids, a number and what else stands beside them: a longer line has lost its end.
 LONGEST_LINE = 1 << 20
 ZIP, WORKBOOK = b"PK\x03\x04", "it is an Excel workbook or another zip archive: save the sheet as CSV UTF-8"
+# Rows that are split into cells at a time: of more the garbage collector goes through the cells that wait.
+ROWS_AT_A_TIME = 256
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # Lines that tell what divides columns, whether there is a header, and what a column holds.
 DECIDING_LINES = 1000
@@ -70,6 +72,7 @@ _FIGURES = {
 _PATTERNS = [(kind, re.compile(pattern).fullmatch) for kind, (pattern, _) in _FIGURES.items()]
 
 Row = tuple[int, list[str]]  # (number of its line, cells)
+Block = tuple[int, list[str]]  # (number of the first line, lines)
 
 
 class Dialect(NamedTuple):
@@ -216,39 +219,42 @@ def text_cells(
     quotes. Lines that are blank are skipped. `options` are those of ``Cells``; rows of `numbers` end before one that
     is no such row, unless it is the first: whoever parses them says what is wrong with it.
     """
-    blocks, first = _lines(file, block_bytes, longest), list[tuple[int, str]]()
+    blocks, held, first = _lines(file, block_bytes, longest), list[Block](), list[tuple[int, str]]()
     while len(first) < DECIDING_LINES and (block := next(blocks, None)) is not None:
-        first += block
+        held.append(block)
+        near = enumerate(block[1][: 2 * DECIDING_LINES], block[0])
+        first += [(number, line) for number, line in near if line.strip()]
     separator = separator_of(str(file.path), first[:DECIDING_LINES], dialect)
-    rows = chain.from_iterable(_split(file, chain([first], blocks), separator, strict=not options.get("numbers")))
+    rows = chain.from_iterable(_split(file, chain(held, blocks), separator, strict=not options.get("numbers")))
     cells = Cells(str(file.path), rows, dialect, position=lambda: file.place, **options)
     cells.separator = separator
     return cells
 
 
-def _split(
-    file: InputFile, blocks: Iterable[list[tuple[int, str]]], separator: str, *, strict: bool
-) -> Iterator[list[Row]]:
-    """Yield the rows of each block, up to one that has other columns: an error, or, unless `strict`, the end."""
+def _split(file: InputFile, blocks: Iterable[Block], separator: str, *, strict: bool) -> Iterator[list[Row]]:
+    """Yield rows, some at a time, up to one that has other columns: an error, or, unless `strict`, the end."""
     width, plain = 0, separator != " "
-    for block in blocks:
-        rows: list[Row] = []
-        for number, line in block:
-            try:
-                cells = line.split(separator) if plain and '"' not in line else cells_of(line, separator)
-                if len(cells) != (width := width or len(cells)):
-                    raise ValueError(f"there are {len(cells)} columns, in the first line {width}")
-            except ValueError as error:
-                yield rows
-                if strict or not width:
-                    raise SourceError(f"{file.path}, line {number}: {error}") from None
-                return
-            rows.append((number, cells))
-        yield rows
+    for first, lines in blocks:
+        for start in range(0, len(lines), ROWS_AT_A_TIME):
+            rows: list[Row] = []
+            for number, line in enumerate(lines[start : start + ROWS_AT_A_TIME], first + start):
+                if not line or line.isspace():
+                    continue
+                try:
+                    cells = line.split(separator) if plain and '"' not in line else cells_of(line, separator)
+                    if len(cells) != (width := width or len(cells)):
+                        raise ValueError(f"there are {len(cells)} columns, in the first line {width}")
+                except ValueError as error:
+                    yield rows
+                    if strict or not width:
+                        raise SourceError(f"{file.path}, line {number}: {error}") from None
+                    return
+                rows.append((number, cells))
+            yield rows
 
 
-def _lines(file: InputFile, block_bytes: int, longest: int) -> Iterator[list[tuple[int, str]]]:
-    """Yield the lines of each block that are not blank, without their ends, and their numbers from 1."""
+def _lines(file: InputFile, block_bytes: int, longest: int) -> Iterator[Block]:
+    """Yield (number of the first line, from 1, and the lines, without their ends) of each block of text."""
     number, start = 0, b""
     for piece in whole_lines(file, block_bytes, longest):
         start = start or bytes(piece[:4])
@@ -261,13 +267,13 @@ def _lines(file: InputFile, block_bytes: int, longest: int) -> Iterator[list[tup
             place = number + 1 + block.count(b"\n", 0, error.start)
             why = f"holds the byte 0x{block[error.start]:02x}, which is no UTF-8"
             raise _no_text(file.path, place, why, start) from None
-        lines = list(enumerate(text[:-1].split("\n"), number + 1))
-        number += len(lines)
+        lines = text[:-1].split("\n")
         if "\r" in text:
-            lines = [(place, line.rstrip("\r")) for place, line in lines]
-            if odd := [place for place, line in lines if "\r" in line]:
+            lines = [line.rstrip("\r") for line in lines]
+            if odd := [place for place, line in enumerate(lines, number + 1) if "\r" in line]:
                 raise SourceError(f"{file.path}, line {odd[0]}: {RETURN}")
-        yield [(place, line) for place, line in lines if line and not line.isspace()]
+        yield number + 1, lines
+        number += len(lines)
 
 
 def _no_text(path: Path, line: int, why: str, start: bytes) -> SourceError:
@@ -399,7 +405,7 @@ def _of_codes(name: str, column: Sequence[str]) -> bool:
 
 
 def _of_figures(name: str, column: Sequence[str], decimal: str) -> bool:
-    """Return whether a column holds figures, but for mistakes, and not what stands above it."""
+    """Return whether a column holds figures, few mistakes aside, and the cell above it does not occur in it."""
     known = words = 0
     for cell in column:
         kind = kind_of(cell, decimal)
@@ -485,4 +491,7 @@ def kind_of(text: str, decimal: str = ".") -> str | None:
         return None
     if _NUMBER(text if decimal == "." else text.translate(_POINT_FOR_COMMA)):
         return NUMBER
-    return next((kind for kind, fits in _PATTERNS if fits(text)), WORD)
+    for kind, fits in _PATTERNS:
+        if fits(text):
+            return kind
+    return WORD

@@ -120,7 +120,7 @@ def rows_of(frame: Any, start: int, n: int) -> Any:
 
 
 def _typed_cells(name: str, names: Iterable[Any], pieces: Iterator[Any], n: int, wanted: int) -> Cells:
-    """Yield the rows of pieces of a table: numbers as Python writes them, what is missing as nothing."""
+    """Return the rows of a table that comes in pieces: numbers as Python writes them, missing values as empty cells."""
     heads, done = [str(head) for head in names], 0
 
     def rows() -> Iterator[Row]:

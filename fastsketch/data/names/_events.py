@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from fastsketch.data.files._input import InputFile, SourceError
 from fastsketch.data.files._table import DATE, MISSING, NUMBER, Cells, Dialect, as_number, kind_of, text_cells
 from fastsketch.data.names._cells import open_cells
-from fastsketch.data.sources._names import positions_of
+from fastsketch.data.sources._column_names import positions_of
 
 # Numbers that all lie between are seconds since some day in 1973, or nanoseconds: nobody rates like this.
 OLDEST_TIME, LATEST_TIME = 1e8, 1e19

@@ -326,8 +326,7 @@ class TableRows:
         kinds = (
             [kind_of(cell, cells.decimal) for cell in column] if _as_column(column, cells.decimal) is None else [NUMBER]
         )
-        counts = Counter(kinds)
-        del counts[None]
+        counts = Counter(filter(None, kinds))
         words = counts.total() - counts[NUMBER]
         figures = counts[WORD] <= MISTAKES * counts.total() < words  # some numbers are written in another way
         for kind, count in counts.items():

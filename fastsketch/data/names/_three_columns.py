@@ -15,9 +15,9 @@ from fastsketch.data.files._input import SourceError
 from fastsketch.data.files._table import Dialect
 from fastsketch.data.names._cells import ARROW, PARQUET, column_of, names_of
 from fastsketch.data.names._events import ColumnNames, read_events
+from fastsketch.data.sources._column_names import positions_of
 from fastsketch.data.sources._foreign import needs
 from fastsketch.data.sources._formats import refuse_lazy
-from fastsketch.data.sources._names import positions_of
 from fastsketch.data.sources._table_columns import index_columns
 
 # How the names of columns of ids may begin, in a data frame that is refused where a matrix is wanted.
@@ -49,7 +49,7 @@ def is_frame(table: Any) -> bool:
 
 
 def looks_like_triples(frame: Any) -> bool:
-    """Return whether nobody could mean a matrix without saying so: three columns at most, or names of ids in front."""
+    """Return whether a data frame is likelier a table of ids than a matrix, by its width or names of columns."""
     return _only_arrow(frame) or len(names_of(frame)) <= 3 or has_names_of_ids(frame)
 
 
@@ -87,7 +87,8 @@ def _places(columns: ColumnNames | None, names: Sequence[Any], metadata: dict[by
 def _check_columns(columns: Any) -> None:
     if isinstance(columns, str) or not isinstance(columns, Sequence) or len(cast("Any", columns)) not in (2, 3):
         raise ValueError(f"columns must name those of users, items and, if there are any, values, got {columns!r}")
-    if odd := [one for one in columns if isinstance(one, bool) or not isinstance(one, str | int)]:
+    named = cast("Sequence[Any]", columns)
+    if odd := [one for one in named if isinstance(one, bool) or not isinstance(one, str | int)]:
         raise TypeError(f"columns must hold names or numbers of columns, got {odd[0]!r}")
 
 

@@ -167,7 +167,7 @@ class Triples:
 def placed(
     table: Triples, rows: Index, columns: Index, shape: tuple[int, int], values: NDArray[Any] | None = None
 ) -> Any:
-    """Return the table as CSR of this shape, in an order of somebody's: values of one pair are added up.
+    """Return the table as CSR of this shape, rows and columns in a given order; values of one pair are added up.
 
     rows (users,), columns (items,): where each of the ids goes; -1 leaves its lines out. values (n,): in place of
     the table's own.
@@ -230,7 +230,7 @@ def table_of(X: Any) -> Triples | None:
 
 
 def _without_times(three: Three, columns: ColumnNames | None, name: object) -> Three:
-    """Return a table whose third column nobody has named without it if it holds seconds since 1970."""
+    """Return a table without its third column if that was not asked for by name and holds seconds since 1970."""
     values = None if columns is not None or three.values is None else np.asarray(three.values)
     if values is None or values.dtype.kind not in "iuf" or not are_times(values):
         return three

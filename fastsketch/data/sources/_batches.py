@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from fastsketch.data.files._input import SourceError
-from fastsketch.data.sources._names import check_names
+from fastsketch.data.sources._column_names import check_names
 from fastsketch.data.sources._source import Place, RowSource, Source
 
 

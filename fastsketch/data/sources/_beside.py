@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch._core.validation import is_sparse
-from fastsketch.data.sources._names import positions
+from fastsketch.data.sources._column_names import positions
 from fastsketch.data.sources._select import Derived
 from fastsketch.data.sources._source import Source
 

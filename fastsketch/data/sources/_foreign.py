@@ -27,7 +27,7 @@ def needs(package: str, what: str, module: str | None = None) -> Any:
 
 @contextmanager
 def damaged(name: Path | str, what: str, look: Callable[[], None] | None = None) -> Generator[None]:
-    """Let errors of any kind that a reader ends in be a SourceError that names the file and what it was to be.
+    """Raise any error of a reader as a SourceError that names the file and the format that was expected.
 
     `look`, if given, is called before: it may find that the file has changed.
     """

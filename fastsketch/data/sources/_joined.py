@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch.data.files._input import SourceError
-from fastsketch.data.sources._names import common_names
+from fastsketch.data.sources._column_names import common_names
 from fastsketch.data.sources._select import picked
 from fastsketch.data.sources._source import Place, Source, length, rows_of_part
 from fastsketch.data.sources._svmlight_source import SvmlightSource
@@ -23,10 +23,8 @@ def joined(sources: Sequence[Source]) -> Source:
     SourceError
         If they differ in their number of columns, or in the names of these.
     """
-    sources = _of_one_width([one for source in sources for one in source.each()])
-    if len(sources) == 1:
-        return sources[0]
-    return Joined(sources)
+    sources = [one for source in sources for one in source.each()]
+    return sources[0] if len(sources) == 1 else Joined(_of_one_width(sources))
 
 
 def _of_one_width(sources: list[Source]) -> list[Source]:
@@ -51,7 +49,7 @@ class Joined(Source):
     def __init__(self, sources: Sequence[Source]) -> None:
         self.sources = list(sources)
         first = self.sources[0]
-        self.name = f"{first.name} and {len(self.sources) - 1} more"
+        self.name = first.name if len(self.sources) == 1 else f"{first.name} and {len(self.sources) - 1} more"
         self.n_features = first.n_features
         self.feature_names = common_names(self.sources)
         dtypes = [source.dtype for source in self.sources]

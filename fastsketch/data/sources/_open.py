@@ -17,10 +17,10 @@ from fastsketch.data.sources import _formats
 from fastsketch.data.sources._arrays import ArraySource
 from fastsketch.data.sources._batches import BatchSource
 from fastsketch.data.sources._beside import set_apart
+from fastsketch.data.sources._column_names import positions
 from fastsketch.data.sources._file_sources import reading
 from fastsketch.data.sources._formats import Options
 from fastsketch.data.sources._joined import joined
-from fastsketch.data.sources._names import positions
 from fastsketch.data.sources._npy_source import open_memmap
 from fastsketch.data.sources._paths import comes_once, files_of, is_name
 from fastsketch.data.sources._select import chosen, picked

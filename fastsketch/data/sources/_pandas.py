@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch.data.files._input import SourceError
+from fastsketch.data.sources._column_names import positions_of
 from fastsketch.data.sources._formats import Options
 from fastsketch.data.sources._identity import of_ends
-from fastsketch.data.sources._names import positions_of
 from fastsketch.data.sources._source import RowSource, Source, length
 from fastsketch.data.sources._table_columns import CHOOSE
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from fastsketch._core.validation import is_sparse
 from fastsketch.data.files._input import SourceError
 from fastsketch.data.sources._ahead import Spaces
-from fastsketch.data.sources._names import positions
+from fastsketch.data.sources._column_names import positions
 from fastsketch.data.sources._source import Place, Source, length
 
 

@@ -14,9 +14,9 @@ from fastsketch.data.files._input import InputFile, SourceError
 from fastsketch.data.files._npy import MAGIC, read_header
 from fastsketch.data.files._table import WORKBOOK, ZIP
 from fastsketch.data.sources._ahead import Spaces
+from fastsketch.data.sources._column_names import positions
 from fastsketch.data.sources._file_sources import reading
 from fastsketch.data.sources._formats import TEXT, Options, function
-from fastsketch.data.sources._names import positions
 from fastsketch.data.sources._paths import STANDARD_INPUT
 from fastsketch.data.sources._source import RowSource, Source
 from fastsketch.data.sources._stored import check_matrix
@@ -69,7 +69,7 @@ class Stream(io.RawIOBase):
         self._head = b""
 
     def close(self) -> None:
-        """Close what was opened here; not standard input."""
+        """Close the file if it was opened here, which standard input was not."""
         if not self.closed and self._opened is not None:
             self._opened.close()
         super().close()
@@ -98,7 +98,7 @@ class Stream(io.RawIOBase):
         return taken + self._text.read(size - len(taken)) if len(taken) < size else taken
 
     def readinto(self, buffer: Any, /) -> int:
-        """Fill a buffer with what is there."""
+        """Fill a buffer with the next bytes, and return how many they are."""
         with memoryview(buffer).cast("B") as view:
             if self._head:
                 taken, self._head = self._head[: len(view)], self._head[len(view) :]

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch.data.files._input import SourceError
+from fastsketch.data.sources._column_names import positions_of
 from fastsketch.data.sources._formats import Options
-from fastsketch.data.sources._names import positions_of
 
 # (name, format, format of what lists hold or None, whether it is encoded by a dictionary): _kernels/io/arrow.pyx
 Field = tuple[str, str, str | None, bool]

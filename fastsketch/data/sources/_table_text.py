@@ -27,8 +27,8 @@ from fastsketch.data.files._table import (
     text_cells,
 )
 from fastsketch.data.sources import _source
+from fastsketch.data.sources._column_names import positions
 from fastsketch.data.sources._formats import Options
-from fastsketch.data.sources._names import positions
 from fastsketch.data.sources._streams import Stream
 from fastsketch.data.sources._table_columns import CHOOSE
 from fastsketch.data.sources._text import TextSource
@@ -97,7 +97,7 @@ class TableText(TextSource):
     def _numeric(self, rows: list[Row], names: Sequence[str] | None) -> list[int]:
         """Return the columns that hold numbers in the first lines.
 
-        SourceError names what stands there if there are none.
+        SourceError shows the first cell that is no number if there are none.
         """
         numeric = [k for k in self._columns if is_numeric((cells[k] for _, cells in rows), self._decimal)]
         if not numeric:

@@ -112,7 +112,7 @@ class _TaskSlot(NamedTuple):
 
 
 def _perform(function: Callable[..., Any], args: tuple[Any, ...], *results: Any) -> tuple[Any, bytes | None]:
-    """Run a task on a worker, and return (its result without what is long, that)."""
+    """Run a task on a worker, and return (its result, without the bytes of a model; these bytes or None)."""
 
     def filled(value: Any) -> Any:
         if isinstance(value, _TaskSlot):
@@ -425,7 +425,7 @@ def _take_back(before: dict[str, str]) -> None:
 
 
 def keeping_memory() -> Any:
-    """Return a ``with`` block in which workers that nannies begin keep memory for what they do next."""
+    """Return a ``with`` block in which Dask starts workers that keep freed memory for their next task."""
     from dask import config
 
     return config.set({f"distributed.nanny.pre-spawn-environ.{k}": v for k, v in KEEPING_MEMORY.items()})

@@ -50,7 +50,7 @@ def _partitions(data: Any) -> tuple[list[Any], list[int] | None, int | None]:
             raise ValueError(f"data must be two-dimensional, got {data.ndim} dimensions")
         if data.shape[1] == 0 or np.isnan(data.shape[1]):
             raise ValueError(f"data must have a known number of columns, at least one, got {data.shape[1]}")
-        whole: Any = data.rechunk({1: -1})
+        whole: Any = cast("Any", data).rechunk({1: -1})
         lengths = whole.chunks[0]
         known = None if any(np.isnan(length) for length in lengths) else [int(length) for length in lengths]
         return list(whole.to_delayed().ravel()), known, int(whole.shape[1])
