@@ -10,6 +10,7 @@ from scipy import sparse
 
 import fastsketch as fs
 from fastsketch.jobs import WorkerLost, _progress, _run
+from fastsketch.jobs._tree import Tree
 from tests.helpers import same_state
 from tests.jobs.tasks import Watched, rows_of, runs
 
@@ -57,6 +58,23 @@ def test_the_same_bits_for_any_workers_and_engine(model, amount):
 def test_the_tree_is_that_of_the_description():
     model = fs.FrequentDirections(5, solver="gram")
     assert same_state(fs.run(model, ROWS, workers=1), by_hand(model, ROWS, 100))
+
+
+@pytest.mark.parametrize("fan_in", [2, 3])
+@pytest.mark.parametrize("n", [1, 2, 9, 10])
+def test_the_nodes_of_a_level_stand_for_all_parts(n, fan_in):
+    tree, level, width = Tree(n, fan_in), 0, n
+    while True:
+        spans = [tree.place(level, at) for at in range(width)]
+        assert [part for span in spans for part in range(span.first, span.last + 1)] == list(range(n))
+        for beyond in (-1, width):
+            with pytest.raises(ValueError, match=f"no node {beyond} on level {level} of a tree over {n} parts"):
+                tree.place(level, beyond)
+        if width == 1:
+            break
+        level, width = level + 1, -(-width // fan_in)
+    with pytest.raises(ValueError, match=f"no node 0 on level {level + 1}"):
+        tree.place(level + 1, 0)
 
 
 @pytest.mark.parametrize("cls", [fs.SketchHash, fs.SketchQuantizer])
