@@ -9,7 +9,8 @@ import pytest
 from scipy import sparse
 
 import fastsketch as fs
-from fastsketch.jobs import WorkerLost, _run
+from fastsketch.jobs import WorkerLost, _progress, _run
+from fastsketch.jobs._tree import Tree
 from tests.helpers import same_state
 from tests.jobs.tasks import Watched, rows_of, runs
 
@@ -57,6 +58,23 @@ def test_the_same_bits_for_any_workers_and_engine(model, amount):
 def test_the_tree_is_that_of_the_description():
     model = fs.FrequentDirections(5, solver="gram")
     assert same_state(fs.run(model, ROWS, workers=1), by_hand(model, ROWS, 100))
+
+
+@pytest.mark.parametrize("fan_in", [2, 3])
+@pytest.mark.parametrize("n", [1, 2, 9, 10])
+def test_the_nodes_of_a_level_stand_for_all_parts(n, fan_in):
+    tree, level, width = Tree(n, fan_in), 0, n
+    while True:
+        spans = [tree.place(level, at) for at in range(width)]
+        assert [part for span in spans for part in range(span.first, span.last + 1)] == list(range(n))
+        for beyond in (-1, width):
+            with pytest.raises(ValueError, match=f"no node {beyond} on level {level} of a tree over {n} parts"):
+                tree.place(level, beyond)
+        if width == 1:
+            break
+        level, width = level + 1, -(-width // fan_in)
+    with pytest.raises(ValueError, match=f"no node 0 on level {level + 1}"):
+        tree.place(level + 1, 0)
 
 
 @pytest.mark.parametrize("cls", [fs.SketchHash, fs.SketchQuantizer])
@@ -129,6 +147,7 @@ def test_a_killed_worker_costs_its_part_alone(tmp_path):
 def test_a_part_that_always_kills_ends_the_job(tmp_path):
     with pytest.raises(WorkerLost, match="part 3 lost its process 2 times"):
         fs.run(fs.FrequentDirections(5), Watched(tmp_path, 1000, D, act="kill 300 9"), workers=2, retries=1)
+    assert runs(tmp_path).count(300) == 2
 
 
 def test_a_script_without_its_guard_is_told(tmp_path):
@@ -199,8 +218,6 @@ def test_bad_input(call, error, match):
 # -- progress --------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(("workers", "engine"), ENGINES[:5])
 def test_progress_is_told(workers, engine, monkeypatch):
-    from fastsketch.jobs import _progress
-
     monkeypatch.setattr(_progress, "PAUSE", 0.0)
     told = []
     fs.run(fs.FrequentDirections(5, solver="gram"), ROWS, workers=workers, engine=engine, progress=told.append)
@@ -217,6 +234,13 @@ def test_progress_is_a_line(monkeypatch, capsys):
     assert "1,000 rows" in told and "  0 rows/s" not in told
     fs.run(fs.FrequentDirections(5), ROWS)  # no terminal
     assert capsys.readouterr().err == ""
+
+
+def test_the_rate_of_a_line_is_that_of_the_rows_since_a_resume(capsys):
+    report = {"number": 1, "rows": 1000, "rows_before": 900, "rows_per_second": 50.0, "parts": 8, "parts_before": 7}
+    _progress.Printed("x", "json")({**report, "n_parts": 9, "fraction": 0.9, "final": True, "certificate": {}})
+    line = json.loads(capsys.readouterr().err)
+    assert line["seconds"] == pytest.approx(2.0, abs=0.5) and line["rows_per_second"] == pytest.approx(50, rel=0.3)
 
 
 def test_progress_as_lines_of_json(capsys):

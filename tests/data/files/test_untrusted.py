@@ -276,6 +276,13 @@ def test_members_of_one_name_or_larger_than_the_file():
         fs.from_bytes(bytes(larger))
 
 
+def test_a_header_that_is_too_long_is_not_read(monkeypatch):
+    content = ZOO["sketch-rfd"].learned().to_bytes()
+    monkeypatch.setattr(files, "LONGEST_HEADER", 300)
+    with pytest.raises(StateError, match="damaged: its header claims"):
+        fs.from_bytes(content)
+
+
 # -- lack of memory, and numbers that leave their range ----------------------------------------------------------------
 @pytest.mark.parametrize("after", range(6))
 def test_lack_of_memory_while_writing_is_that(tmp_path, monkeypatch, after):

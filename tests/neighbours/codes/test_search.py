@@ -437,6 +437,8 @@ def test_from_far_away_the_direction_decides(kind):
     model = LEARNERS[kind](ROWS)
     codes = model.encode(ROWS, **FACTORS[kind])
     expected = model.search(QUERIES * 2.0**55, codes)
+    length = np.linalg.norm(QUERIES * 2.0**55, axis=1)
+    assert np.allclose(expected[0][length > 0], length[length > 0, np.newaxis], rtol=1e-6)
     for exponent in (100, 300, 500, 1000):
         found = model.search(QUERIES * 2.0**exponent, codes)
         assert np.mean(found[1] == expected[1]) > 0.98
