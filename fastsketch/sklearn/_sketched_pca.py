@@ -20,7 +20,7 @@ from fastsketch._kernels.guard import changes
 from fastsketch.data.files import _checks as checks
 from fastsketch.data.sources import Source
 from fastsketch.sketching import FrequentDirections
-from fastsketch.sketching._engines import SolverName, merge_engines
+from fastsketch.sketching._engines import SolverName, by_column, merge_engines
 from fastsketch.sketching._methods import METHODS, MethodName
 from fastsketch.sketching._rows_again import Readable
 from fastsketch.sketching._whole import RowProducts, WholePass, column_products, sparse_pairs
@@ -326,7 +326,9 @@ class SketchedPCA(PrincipalComponents, IncrementalPCA):
     def _adopt(self, sketch: FrequentDirections, whole: WholePass, solver: str) -> None:
         sketch._begin_with(whole.engine, whole.certain_high)
         self._variance = FeatureVariance.from_sums(
-            whole.engine.weight, np.ldexp(whole.engine.mean, whole.engine.exponent), whole.squares
+            whole.engine.weight,
+            np.ldexp(by_column(whole.engine, whole.engine.mean), whole.engine.exponent),
+            whole.squares,
         )
         self.sketch_, self.solver_, self.n_passes_ = sketch, solver, 1
 
