@@ -9,7 +9,7 @@ from scipy.sparse import csr_array
 
 import fastsketch as fs
 from bench_data import located
-from bench_tools import few, interleaved, seconds, table
+from bench_tools import few, fresh, interleaved, seconds, table
 from benchmarks.rows import random_csr
 from fastsketch.data import load_svmlight
 
@@ -130,3 +130,53 @@ def loader(args):
                 }
             )
     table(out, name="main", runs="the least of 3 in turn")
+
+
+# In a fresh process: CSR rows of 10 entries among some columns of d.
+OF_WIDTH = """
+import json, sys, time, tracemalloc
+import numpy as np
+from scipy.sparse import csr_array
+import fastsketch as fs
+
+d, occur, n = map(int, sys.argv[1:])
+rng = np.random.default_rng(0)
+columns = np.arange(occur) * (d // occur)
+first = rng.integers(0, occur, (n, 1))
+places = np.sort((first + np.arange(10) * (occur // 10) + rng.integers(0, occur // 10, (n, 10))) % occur, axis=1)
+rows = csr_array((rng.standard_normal(10 * n), columns[places].ravel(), np.arange(n + 1) * 10), shape=(n, d))
+rows.sum_duplicates()
+sketch = fs.FrequentDirections(20).update(rows)
+start = time.process_time()
+sketch.update(rows)
+learning = time.process_time() - start
+start = time.process_time()
+b = sketch.sketch(sparse=True)
+reading = time.process_time() - start
+tracemalloc.start()
+fs.FrequentDirections(20).update(rows).sketch(sparse=True)
+peak = tracemalloc.get_traced_memory()[1]
+print(json.dumps([1e6 * learning / n, 1e3 * reading, peak / 1e6, len(sketch.to_bytes()) / 1e6]))
+"""
+
+
+def columns(args):
+    """CSR rows of more and more columns of which as many occur, beside all columns of a narrow matrix."""
+    out = []
+    n = few(20_000, 500)
+    occur = few(20_000, 1000)
+    cases = [(10_000, 10_000)] + [(d, occur) for d in (occur, 10**5, 10**6, 10**7, 10**8)]
+    for d, here in cases[: few(6, 2)]:
+        learning, reading, peak, size = np.median([fresh(OF_WIDTH, d, here, n) for _ in range(few(3, 1))], axis=0)
+        out.append(
+            {
+                "d": f"{d:,}",
+                "occur": f"{here:,}",
+                "us a row": f"{learning:.1f}",
+                "sketch(sparse=True), ms": f"{reading:.0f}",
+                "peak, MB": f"{peak:.0f}",
+                "state file, MB": f"{size:.1f}",
+            }
+        )
+        print(*out[-1].values(), flush=True)
+    table(out, name="main", runs="the median of 3 processes", note="l = 20, 10 entries a row, 20,000 rows twice")

@@ -34,6 +34,7 @@ COMMANDS = {
     "routes": "ways to principal components: the coefficients of the model that chooses, and seconds against it",
     "speed.exact": "where the exact accumulator is faster, and what solver='auto' chooses",
     "sparse": "CSR rows against densify + gesdd and IncrementalPCA",
+    "sparse.columns": "CSR rows by width at as many columns that occur: time, read-out, memory",
     "sparse.loader": "the svmlight parser against scikit-learn's",
     "figures": "relative spectral error against sketch size on real data (RFD paper, Figures 1 and 2)",
     "figures.adversary": "FD, RFD, iSVD and IncrementalPCA where truncation fails, and where it wins",

@@ -11,8 +11,8 @@ from fastsketch._core.validation import (
     as_integer,
 )
 from fastsketch._frame.batches import FeatureNames
+from fastsketch._kernels.features.columns import INTERCEPT
 from fastsketch._kernels.guard import reads
-from fastsketch._kernels.online.columns import INTERCEPT
 from fastsketch._kernels.online.numbers import BEFORE, THEIRS
 from fastsketch.data.names import Vocabulary
 from fastsketch.online._class_states import Unlearned, probabilities

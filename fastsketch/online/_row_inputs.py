@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from fastsketch._core.sparse import MOST_COLUMNS
 from fastsketch._core.validation import Rows, as_flag, as_integer, as_rows, in_place, is_sparse
+from fastsketch._kernels.features.columns import INTERCEPT, ColumnMap, row_scores
 from fastsketch._kernels.online import inputs as kernel
-from fastsketch._kernels.online.columns import INTERCEPT, ColumnMap, row_scores
 from fastsketch._kernels.online.inputs import LENGTHS, LONG, ROWS, TOTALS
 from fastsketch.data.files import _checks as checks
 from fastsketch.data.names._naming import HashedNames, KeptNames, Parts, as_list, is_named

@@ -28,7 +28,7 @@ from fastsketch.recommending._neighbours import Walks
 from fastsketch.recommending.ranking import ndcg_at
 from fastsketch.recommending.ranking._splits import owners
 from fastsketch.sketching._by_feature import reads_by_feature
-from fastsketch.sketching._engines import AnyEngine, SparseEngine
+from fastsketch.sketching._engines import AnyEngine, SparseEngine, by_column
 
 # -- a model of X'X ----------------------------------------------------------------------------------------------------
 Matrix = NDArray[np.float64]
@@ -66,12 +66,16 @@ def read(engine: AnyEngine, squares: Matrix) -> GramModel:
 def item_matrix(engine: AnyEngine) -> NDArray[Any]:
     """Return the rows of an engine, shrunk to those that a sketch keeps, as (items, t)."""
     if not (isinstance(engine, SparseEngine) and reads_by_feature(engine)):
-        return np.ascontiguousarray(engine.reduce().T)
+        return np.ascontiguousarray(by_column(engine, engine.reduce()).T)
     width = engine.columns().shape[1]
     z, kept = engine.z, engine.state.kept
     z[:, :kept] *= engine.gain[:kept].astype(z.dtype)
     z[:, width:] = 0  # a kernel reads whole rows
-    return z
+    if len(z) == engine.n_features and (engine.slot_columns == np.arange(len(z))).all():
+        return z
+    out = np.zeros((engine.n_features, z.shape[1]), z.dtype)
+    out[engine.slot_columns] = z
+    return out
 
 
 def gram_of(z: NDArray[Any], diagonal: Matrix | None = None) -> Matrix:

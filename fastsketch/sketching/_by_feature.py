@@ -1,4 +1,4 @@
-"""A sketch read out feature by feature: directions (d, r) in its own dtype.
+"""A sketch read out feature by feature: directions (slots, r) in its own dtype.
 
 Of the CSR engine, whose kept rows lie like this already: beside it, one array of its size and a few blocks of features
 in double. The singular values come from the Gram matrix of the rows, summed up in double.
@@ -27,7 +27,7 @@ class ByFeature(NamedTuple):
     """A matrix that stands for A'A: directions' (squares directions), in squared units of the rows."""
 
     squares: Matrix  # (r,) descending
-    directions: NDArray[Any]  # (d, r) orthonormal columns, C-ordered
+    directions: NDArray[Any]  # (slots, r) orthonormal columns, C-ordered
     shrinkage: float  # Delta
     rounding: float  # square of the allowance for the rounding of shrinks, in stored units
     squared_norm: float

@@ -48,9 +48,9 @@ class FrequentDirections(SecondReads):
     beta : float in [0, 1], optional
         Share of rows that "pfd" and "tfd" shrink; if not given 0.2 and 0.45.
     buffer_size : int, optional
-        Rows b collected between shrinks beyond l: default l (the doubled buffer), 6 l for sparse streams; 48 l, for
-        eight shrinks, for sparse streams of 131,072 features or more. 0 shrinks at every row, as the papers' basic
-        algorithms do.
+        Rows b collected between shrinks beyond l: default l (the doubled buffer), 6 l for sparse streams; 48 l for
+        those of 131,072 features or more, for eight shrinks once as many have occurred. 0 shrinks at every row, as the
+        papers' basic algorithms do.
     solver : {"auto", "gram", "svd", "exact"}, default "auto"
         How a shrink is computed: from the Gram matrix of the buffer; by LAPACK's gesdd; or not at all: "exact"
         accumulates A'A (d x d, float64) and shrinks once, at read-out. "auto" takes "exact" up to d = 11 l + 300,
@@ -96,7 +96,8 @@ class FrequentDirections(SecondReads):
     for "rfd". For "fd", "cfd" and "rfd" Delta <= ||A - A_k||_F^2 / (l - k) for every k < l; for "pfd" and "tfd" the
     same with floor(beta l) in place of l.
 
-    Cost: about 7 d l flops a row; memory (l + b) d + 3 (l + b)^2 elements. An update that spans more than eight
+    Cost: about 7 d l flops a row; memory (l + b) d + 3 (l + b)^2 elements. Of sparse rows d is the number of columns
+    that have occurred, and the b rows between shrinks stay sparse. An update that spans more than eight
     buffers keeps a copy of the buffer while it runs, from which it is undone if it is refused or interrupted; a
     shorter one runs to its end before an interrupt is seen. While one thread updates a model, other threads that update
     or read it get a RuntimeError.

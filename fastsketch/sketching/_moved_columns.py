@@ -2,12 +2,12 @@
 
 # pyright: reportPrivateUsage=false
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch._frame.model import Arrays
+from fastsketch._kernels.features.columns import ColumnMap
+from fastsketch.sketching._engines import moved_arrays
 from fastsketch.sketching._frequent_directions import FrequentDirections
 
 
@@ -23,8 +23,9 @@ def with_columns(sketch: FrequentDirections, places: NDArray[np.int64], width: i
         return out
     assert not sketch.center
     assert sketch.compressor is None
-    moved = _sparse(arrays, places, width) if about["kind"] == "sparse" else _dense(arrays, places, width)
-    out._restore({"engine": {**about, "n_features": width}}, {**arrays, **moved})
+    # of a sketch of sparse rows the columns of the slots are all that changes; column 0 has the first
+    moved = _sparse(arrays, places) if about["kind"] == "sparse" else {**arrays, **_dense(arrays, places, width)}
+    out._restore({"engine": {**about, "n_features": width}}, moved)
     return out
 
 
@@ -35,13 +36,7 @@ def _dense(arrays: Arrays, places: NDArray[np.int64], width: int) -> Arrays:
     return {"buffer": out}
 
 
-def _sparse(arrays: Arrays, places: NDArray[np.int64], width: int) -> Arrays:
-    from scipy.sparse import csr_array
-
-    z, indptr = arrays["z"], arrays["indptr"]
-    kept = np.zeros((width, z.shape[1]), z.dtype)
-    kept[places] = z
-    indices = places[arrays["indices"]].astype(np.int32)
-    new: Any = csr_array((arrays["data"].copy(), indices, indptr.copy()), shape=(len(indptr) - 1, width))
-    new.sort_indices()
-    return {"z": kept, "indices": new.indices.astype(np.int32), "data": new.data}
+def _sparse(arrays: Arrays, places: NDArray[np.int64]) -> Arrays:
+    own = places[arrays["columns"]]
+    columns = np.append(0, own[own != 0])
+    return moved_arrays(arrays, ColumnMap(columns).find(own, len(columns)), columns)

@@ -19,10 +19,10 @@ class SketchReadOut(NamedTuple):
     """One read-out, in the units of the rows."""
 
     s: NDArray[Any]  # (r,) descending
-    vt: NDArray[Any]  # (r, d) orthonormal rows
+    vt: NDArray[Any]  # (r, width) orthonormal rows, in the columns that the engine stores
     shrinkage: float  # Delta
     rounding: float  # allowance for rounding in the certificate
-    mean: NDArray[np.float64] | None  # (d,) of a centred sketch
+    mean: NDArray[np.float64] | None  # (width,) of a centred sketch
     squared_norm: float
 
 

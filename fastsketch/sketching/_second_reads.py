@@ -11,7 +11,7 @@ from fastsketch._core.validation import as_real
 from fastsketch._kernels.guard import changes, reads
 from fastsketch._kernels.sketching.state import ROUNDING_PER_SHRINK
 from fastsketch.sketching._audit import Audit, spectral_norm
-from fastsketch.sketching._engines import AnyEngine, Known, MappedEngine, put_known, to_read
+from fastsketch.sketching._engines import AnyEngine, Known, MappedEngine, SparseEngine, by_column, put_known, to_read
 from fastsketch.sketching._read_out import allowance
 from fastsketch.sketching._rows_again import OtherRows, Product, Readable, RowsAgain, StoredForm
 from fastsketch.sketching._second_pass import nystrom
@@ -87,7 +87,8 @@ class SecondReads(SketchResults, abstract=True):
 
     def _basis(self) -> NDArray[np.float64]:
         """Return the directions of the sketch, (r, d)."""
-        return to_read(self._seen_engine()).known().vt
+        engine = to_read(self._seen_engine())
+        return by_column(engine, engine.known().vt)
 
     def _take_products(self, vt: NDArray[np.float64], reread: Product) -> None:
         """Refine the sketch by the products of all rows with its directions."""
@@ -99,7 +100,9 @@ class SecondReads(SketchResults, abstract=True):
         state = refined.state
         shrinkage = state.shrinkage + sqrt(state.rounding)
         result = nystrom(reread, vt, shrinkage=shrinkage)
-        put_known(refined, Known(result.squares, result.vt, np.diag(result.squares), result.leaked, result.lost))
+        directions = refined.in_slots(result.vt) if isinstance(refined, SparseEngine) else result.vt
+        seen, d = np.diag(result.squares), refined.n_features
+        put_known(refined, Known(result.squares, directions, seen, result.leaked, result.lost, d))
         state.shrinkage = min(shrinkage, result.lost)
         stored = ROUNDING_PER_SHRINK * float(np.finfo(refined.dtype).eps) * float(result.squares.max(initial=0.0))
         allowance = 2.0 * result.allowance + stored
@@ -154,7 +157,7 @@ class SecondReads(SketchResults, abstract=True):
         engine, reading = self._seen_engine(), self._read()
         unit = ldexp(1.0, engine.exponent)
         again = RowsAgain(rows, self._basis_view(), sample_weight, feature_names=self._feature_names)
-        vt, squares = reading.vt.astype(np.float64), (reading.s.astype(np.float64) / unit) ** 2
+        vt, squares = by_column(engine, reading.vt.astype(np.float64)), (reading.s.astype(np.float64) / unit) ** 2
         # alpha - alpha0, without its digits that alpha0 rounds away
         shift = reading.shrinkage / 2 / unit / unit if self._method.regularises else 0.0
         same: bool | None = None
@@ -200,7 +203,7 @@ class SecondReads(SketchResults, abstract=True):
         slack = SAME_ROWS[engine.dtype.itemsize] * reread.magnitude
         same = reread.n_rows == self.n_rows and abs(reread.squared_norm - engine.squared_norm) <= slack
         if same and vt is not None and len(vt):
-            b = (known.vt @ vt.T) * np.sqrt(known.squares)[:, np.newaxis]
+            b = (by_column(engine, known.vt) @ vt.T) * np.sqrt(known.squares)[:, np.newaxis]
             inside = vt @ reread.product
             off = np.linalg.eigvalsh((inside + inside.T) / 2 - b.T @ b)
             longest = float(known.squares.max(initial=0.0))
@@ -229,5 +232,5 @@ class SecondReads(SketchResults, abstract=True):
     def _basis_view(self) -> StoredForm:
         """Return how the sketch stores rows."""
         engine, reading = self._seen_engine(), self._last_reading()
-        mean = np.zeros(engine.n_features) if reading.mean is None else reading.mean
+        mean = np.zeros(engine.n_features) if reading.mean is None else by_column(engine, reading.mean)
         return StoredForm(engine.n_features, engine.dtype, mean, ldexp(1.0, -engine.exponent))

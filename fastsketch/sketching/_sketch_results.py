@@ -2,21 +2,22 @@
 
 import warnings
 from math import inf, ldexp
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastsketch._core.validation import as_real, as_vector
+from fastsketch._core.validation import as_flag, as_real, as_vector
 from fastsketch._kernels.guard import reads
 from fastsketch._kernels.linalg.products import product
-from fastsketch.sketching._engines import ExactEngine, Tolerance
+from fastsketch.sketching._engines import ExactEngine, SparseEngine, Tolerance, by_column
 from fastsketch.sketching._operators import gram_operator, inverse_operator, solve_gram
 from fastsketch.sketching._read_out import SketchReadOut, read_out
 from fastsketch.sketching._sketch_model import MOST, SketchModel
 from fastsketch.sketching._spectrum import Spectrum, SpectrumOverview, overview_of
 
 if TYPE_CHECKING:
+    from scipy.sparse import csr_array
     from scipy.sparse.linalg import LinearOperator
 
 
@@ -58,10 +59,22 @@ class SketchResults(SketchModel, abstract=True):
                 stacklevel=stacklevel,
             )
 
-    def sketch(self) -> NDArray[Any]:
+    @overload
+    def sketch(self, *, sparse: Literal[False] = False) -> NDArray[Any]: ...
+    @overload
+    def sketch(self, *, sparse: Literal[True]) -> "csr_array": ...
+    @reads
+    def sketch(self, *, sparse: bool = False) -> "NDArray[Any] | csr_array":
         """Return B, a new array (r, d) with r <= sketch_size: orthogonal rows, longest first, every row seen included.
 
         With a tolerance, r is the smallest number of rows that meets it.
+
+        Parameters
+        ----------
+        sparse : bool, default False
+            Return a scipy.sparse.csr_array, of a sketch of sparse rows in the memory and time of the columns that have
+            occurred: with millions of columns B itself may be too large. ``components`` are its rows divided by
+            ``singular_values``.
 
         Examples
         --------
@@ -74,8 +87,19 @@ class SketchResults(SketchModel, abstract=True):
         >>> bool(np.allclose(np.linalg.norm(b, axis=1), s.singular_values))
         True
         """
-        reading = self._read()
-        return np.multiply(reading.s[:, np.newaxis], reading.vt, order="C")
+        engine, reading = self._seen_engine(), self._last_reading()
+        b = np.multiply(reading.s[:, np.newaxis], reading.vt, order="C")
+        if not as_flag(sparse, "sparse"):
+            return by_column(engine, b)
+        from scipy.sparse import csr_array
+
+        if not isinstance(engine, SparseEngine):
+            return csr_array(b)
+        # the columns ascend, as scipy has them
+        columns, r = engine.slot_columns, len(b)
+        order = np.argsort(columns)
+        indptr = np.arange(r + 1) * len(columns)
+        return csr_array((b[:, order].ravel(), np.tile(columns[order], r), indptr), shape=(r, engine.n_features))
 
     @property
     def singular_values(self) -> NDArray[Any]:
@@ -85,7 +109,7 @@ class SketchResults(SketchModel, abstract=True):
     @property
     def components(self) -> NDArray[Any]:
         """Return orthonormal directions of the rows of ``sketch()``, (r, d); the largest entry of each is positive."""
-        return self._read().vt.copy()
+        return by_column(self._seen_engine(), self._read().vt.copy())
 
     @property
     def shrinkage(self) -> float:
@@ -126,7 +150,7 @@ class SketchResults(SketchModel, abstract=True):
     def mean(self) -> NDArray[np.float64] | None:
         """Return the weighted mean of the rows, (d,) float64; None unless ``center``."""
         mean = None if self._engine is None or not self.center else self._read().mean
-        return None if mean is None else mean.copy()
+        return None if mean is None else by_column(self._seen_engine(), mean.copy())
 
     @property
     @reads
@@ -320,6 +344,7 @@ class SketchResults(SketchModel, abstract=True):
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
         reading = self._read()
         alpha = self.alpha if alpha is None else as_real(alpha, "alpha", 0.0, MOST)
-        if inverse and alpha == 0 and len(reading.s) < reading.vt.shape[1]:
+        engine = self._seen_engine()
+        if inverse and alpha == 0 and len(reading.s) < engine.n_features:
             raise ValueError("alpha must be positive: the sketch alone is singular (method='rfd' brings its own alpha)")
-        return reading.s.astype(np.float64), reading.vt.astype(np.float64), alpha
+        return reading.s.astype(np.float64), by_column(engine, reading.vt.astype(np.float64)), alpha

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch._core.threads import one_blas_thread
-from fastsketch.sketching._engines import AnyEngine, ExactEngine, Known, MappedEngine, to_read
+from fastsketch.sketching._engines import AnyEngine, ExactEngine, Known, MappedEngine, by_column, to_read
 from fastsketch.sketching._leading_pairs import leading_rounding
 from fastsketch.sketching._methods import Method
 from fastsketch.sketching._read_out import allowance, unspent, upright
@@ -84,7 +84,7 @@ def overview_of(
             engine.shrinkage * unit * unit,
             rounding * unit * unit,
             rank,
-            engine.mean * unit if engine.setting.center else None,
+            by_column(engine, engine.mean) * unit if engine.setting.center else None,
         )
 
 
@@ -117,7 +117,7 @@ def _spectrum(
     with np.errstate(over="ignore", under="ignore"):
         # what leaves the range of a double is still between the two ends
         low, high = np.minimum(low * unit * unit, MOST), high * unit * unit + LEAST
-        return Spectrum(np.clip(values * unit * unit, low, high), upright(vectors), low, high)
+        return Spectrum(np.clip(values * unit * unit, low, high), by_column(engine, upright(vectors)), low, high)
 
 
 @one_blas_thread
@@ -167,8 +167,9 @@ def seen_of(engine: AnyEngine) -> tuple[Matrix, Matrix]:
 
     Without what was lost before the directions came in: that part of the trace was not seen along any of them.
     """
-    known = to_read(engine).known()
+    engine = to_read(engine)
+    known = engine.known()
     unit = ldexp(1.0, engine.exponent)
     values, turn = np.linalg.eigh(known.seen)
     with np.errstate(over="ignore", under="ignore"):
-        return np.maximum(values[::-1], 0.0) * unit * unit, turn[:, ::-1].T @ known.vt
+        return np.maximum(values[::-1], 0.0) * unit * unit, by_column(engine, turn[:, ::-1].T @ known.vt)

@@ -120,7 +120,7 @@ class _Rows:
             state.top, state.exponent = self.top, self.exponent
         if engine.setting.center:
             state.settled_weight = self.weight
-            engine.mean[:] = self.mean
+            engine.mean[:] = engine.in_slots(self.mean) if isinstance(engine, SparseEngine) else self.mean
 
     def unit(self, squares: Matrix) -> Matrix:
         """Return squares in the units of the rows."""
@@ -288,7 +288,9 @@ def _of_pairs(
     rows.put_into(engine)
     squares, none = s * s, np.zeros((len(s), len(s)))
     squared_norm = float(column_squares.sum())
-    put_known(engine, Known(squares, vt, np.diag(squares), none, max(0.0, squared_norm - float(squares.sum()))))
+    lost = max(0.0, squared_norm - float(squares.sum()))
+    directions = engine.in_slots(vt) if isinstance(engine, SparseEngine) else vt
+    put_known(engine, Known(squares, directions, np.diag(squares), none, lost, rows.d))
     engine.state.shrinkage, engine.state.squared_norm = delta, squared_norm
     engine.state.rounding = allowance * allowance
     return WholePass(engine, rows.unit(squares + allowance), rows.unit(column_squares))

@@ -20,7 +20,7 @@ from fastsketch._kernels.guard import changes
 from fastsketch.data.files import _checks as checks
 from fastsketch.data.sources import Source
 from fastsketch.sketching import FrequentDirections
-from fastsketch.sketching._engines import SolverName, merge_engines
+from fastsketch.sketching._engines import SolverName, by_column, merge_engines
 from fastsketch.sketching._methods import METHODS, MethodName
 from fastsketch.sketching._rows_again import Readable
 from fastsketch.sketching._whole import RowProducts, column_products, sparse_pairs
@@ -315,7 +315,7 @@ class SketchedPCA(PrincipalComponents, IncrementalPCA):
         if whole is not None:
             engine = whole.engine
             sketch._begin_with(engine, whole.certain_high)
-            mean = np.ldexp(engine.mean, engine.exponent)
+            mean = np.ldexp(by_column(engine, engine.mean), engine.exponent)
             self._variance = FeatureVariance.from_sums(engine.weight, mean, whole.squares)
             self.sketch_, self.solver_, self.n_passes_ = sketch, SOLVER_OF[way], 1
         return whole is not None

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import fastsketch as fs
-from fastsketch._kernels.online.columns import INTERCEPT, ColumnMap, row_scores
+from fastsketch._kernels.features.columns import INTERCEPT, ColumnMap, row_scores
 from fastsketch._kernels.online.numbers import OLD, ROWS
 from fastsketch.online import _row_inputs
 from tests.helpers import papers

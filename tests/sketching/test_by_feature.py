@@ -8,6 +8,7 @@ from scipy import sparse
 
 import fastsketch as fs
 from fastsketch.sketching._by_feature import columns_of
+from fastsketch.sketching._engines import by_column
 from tests.helpers import DTYPES, METHODS, sparse_rows, tol
 
 
@@ -28,7 +29,7 @@ def test_csr_rows(method, n, decay, dtype):
     s = fs.FrequentDirections(20, method=method, solver="gram", decay=decay, dtype=dtype).update(rows)
     before, found = s.to_bytes(), columns_of(s._engine)
     assert s.to_bytes() == before
-    d, top = found.directions.astype(np.float64), found.squares[0]
+    d, top = by_column(s._engine, found.directions.T).T.astype(np.float64), found.squares[0]
     assert found.directions.dtype == dtype
     assert found.directions.flags.c_contiguous
     # the products of the rows are rounded in double: weak directions have that much of strong ones
@@ -55,7 +56,7 @@ def test_other_rows(how, dtype):
         rows = rows * dtype(0)
     s = fs.FrequentDirections(20, method="isvd", solver="gram", dtype=dtype).update(rows, weights)
     found = columns_of(s._engine)
-    d, unit = found.directions.astype(np.float64), 1e30 if how == "huge" else 1.0
+    d, unit = by_column(s._engine, found.directions.T).T.astype(np.float64), 1e30 if how == "huge" else 1.0
     assert np.abs(d.T @ d - np.eye(d.shape[1])).max(initial=0.0) <= tol(dtype, 1)
     approximate = (d * (found.squares / unit**2)) @ d.T
     wanted = (s.sketch().astype(np.float64) / unit).T @ (s.sketch().astype(np.float64) / unit)

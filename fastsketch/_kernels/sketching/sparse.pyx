@@ -1,4 +1,4 @@
-"""A stream of CSR rows: the buffer keeps new rows sparse, and the kept rows feature-major (z = K', d x ldz).
+"""A stream of CSR rows in slots: new rows stay sparse, and the kept rows are feature-major (z = K', slots x ldz).
 
 Exact Frequent Directions without densifying: the Gram matrix of [K; N] comes from N K' and N N', and the new K is
 W1' K + W2' N. For sums over columns the new rows also lie feature by feature. Both loops are cut into parts, of rows or
@@ -6,7 +6,8 @@ of features, for the threads of the pool (sparse_parts.pxd). Centring is folded 
 features that most of a block's weight has are moved by a pivot first, which keeps the two sides of that difference as
 small as the spread (csrc/fs_sparse.h).
 
-With many features the product W1' K is nearly all of a shrink. There the buffer holds the rows of several, and all but
+A column has a slot from when it first occurs on (_kernels/features/columns.pyx), so that a shrink costs what occurs.
+With many of them the product W1' K is nearly all of a shrink. There the buffer holds the rows of several, and all but
 the last of them happen among coefficients (sparse_cascade.pxd).
 """
 
@@ -25,7 +26,7 @@ from fastsketch._kernels.sketching.sparse_parts cimport (
     Block, LEAST_DENSE, LEAST_SPARSE, decay_block, dot_part, kept_part, rotate_features, rows_part, sums_of_kept)
 from fastsketch._kernels.sketching.sparse_rows cimport (
     csr_fill, csr_pivots, csr_turn, csr_weigh, fs_csr_common, load_csr, scan_csr)
-from fastsketch._kernels.sketching.sparse_state cimport SparseState
+from fastsketch._kernels.sketching.sparse_state cimport SparseState, enough_values
 from fastsketch._kernels.sketching.state cimport REFRESH, ROUNDING_PER_SHRINK
 
 
@@ -83,7 +84,7 @@ cdef int weigh(SparseState s, Py_ssize_t h, double total, real* kind) except -1 
 
     MemoryError, and nothing has changed, if there is no room for the entries that pivots make nonzero.
     """
-    cdef Py_ssize_t d = s.n_features, i, n_chosen
+    cdef Py_ssize_t d = s.seen, i, n_chosen
     cdef int64_t n_fill
     cdef bint plain = True
     cdef real* data = <real*> s.values
@@ -145,7 +146,7 @@ cdef int shrink(SparseState s, real* z, real* arena) except? -1 nogil:
             b.weight += s.root[i] * s.root[i]
         weigh(s, h, b.weight, z)
         s.settled_weight += b.weight
-    b.h, b.k, b.r, b.d, b.m, b.kept, b.ldz, b.n_keep = h, k, r, s.n_features, m, kept, s.ldz, s.n_keep
+    b.h, b.k, b.r, b.d, b.m, b.kept, b.ldz, b.n_keep = h, k, r, s.seen, m, kept, s.ldz, s.n_keep
     b.center, b.whole = s.center, not diagonal and k > 0
     b.indptr, b.indices, b.data, b.turned = &s.indptr[0], &s.indices[0], s.values, s.turned_values
     b.stop, b.row, b.place = &s.stop[0], &s.row[0], &s.place[0]
@@ -209,8 +210,8 @@ cdef int shrink(SparseState s, real* z, real* arena) except? -1 nogil:
         return info
     top = <double> w[m - 1]
     rotation(m, 0, k, r, vec, &s.gain[0], 1, g, vector_square)
-    if s.ledger is not None and post(s.ledger, m, kept, b.d, s.n_keep, vec + (m - 1) * m, -m, 1, 0, 1, w + m - 1, -1,
-                                     m, False, &s.lam[0]):
+    if s.ledger is not None and post(s.ledger, m, kept, s.n_features, s.n_keep, vec + (m - 1) * m, -m, 1, 0, 1,
+                                     w + m - 1, -1, m, False, &s.lam[0]):
         return NOT_FINITE
 
     # K = W1.T @ K + W2.T @ N - (W2.T @ root) mu'
@@ -236,12 +237,13 @@ cdef int take(SparseState s, Py_ssize_t n, const int64_t* indptr, const int32_t*
     cdef real* stored = <real*> s.values
     cdef Py_ssize_t i, j, nnz
     cdef Py_ssize_t limit = s.capacity - s.center, block = s.block if s.block else limit
-    cdef int64_t start
+    cdef int64_t start, e
+    cdef int32_t last
     cdef double square, w, factor
     cdef int info
     for i in range(n):
         j = s.fill - s.kept
-        if s.fill >= limit or (j >= block and s.indptr[j] >= s.enough):  # an earlier call failed here
+        if s.fill >= limit or (j >= block and s.indptr[j] >= enough_values(s)):  # an earlier call failed here
             info = flush(s, z, arena)
             if info:
                 return info
@@ -258,13 +260,17 @@ cdef int take(SparseState s, Py_ssize_t n, const int64_t* indptr, const int32_t*
         square = load_csr(nnz, data + indptr[i], factor, stored + start)
         if nnz:  # of an empty batch there is no array to copy from
             memcpy(&s.indices[start], indices + indptr[i], nnz * sizeof(int32_t))
+            last = 0
+            for e in range(indptr[i], indptr[i + 1]):
+                last = max(last, indices[e])
+            s.seen = max(s.seen, <Py_ssize_t> last + 1)
         s.indptr[j + 1] = start + nnz
         s.weight = s.decay * s.weight + w
         if not s.center:
             s.squared_norm = s.decay * s.squared_norm + square
         s.fill += 1
         s.n_rows += 1
-        if s.fill == limit or (j + 1 >= block and s.indptr[j + 1] >= s.enough):
+        if s.fill == limit or (j + 1 >= block and s.indptr[j + 1] >= enough_values(s)):
             info = flush(s, z, arena)
             if info:
                 return info
@@ -274,7 +280,7 @@ cdef int take(SparseState s, Py_ssize_t n, const int64_t* indptr, const int32_t*
 
 def absorb(const int64_t[::1] indptr, const int32_t[::1] indices, const real[::1] data, weights, double scale,
            SparseState state):
-    """Put finite CSR rows (no duplicates) through the buffer, which has room for the fullest block; all in place.
+    """Put finite CSR rows in slots (no duplicates) through the buffer, which has room for these; all in place.
 
     Raises LinAlgError if an eigensolver does not converge, MemoryError if centring needs more room than there is.
     """

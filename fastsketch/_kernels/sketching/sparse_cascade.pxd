@@ -110,7 +110,7 @@ cdef inline int cascade(SparseState s, real* z, real* arena) except? -1 nogil:
     cdef int info
     if s.decay != 1.0:
         decay_block(s, h, <real*> s.values)
-    b.h, b.k, b.d, b.kept, b.ldz, b.n_keep, b.center, b.whole = h, k, s.n_features, k, s.ldz, n_keep, False, True
+    b.h, b.k, b.d, b.kept, b.ldz, b.n_keep, b.center, b.whole = h, k, s.seen, k, s.ldz, n_keep, False, True
     b.indptr, b.indices, b.data, b.turned = &s.indptr[0], &s.indices[0], s.values, s.turned_values
     b.stop, b.row, b.place, b.z, b.g = &s.stop[0], &s.row[0], &s.place[0], z, s.last_values
     nnz = <double> s.indptr[h]
@@ -153,8 +153,8 @@ cdef inline int cascade(SparseState s, real* z, real* arena) except? -1 nogil:
         value = sqrt(s.rounding) + ROUNDING_PER_SHRINK * eps * <double> w[m - 1]
         s.rounding = value * value
         rotation(m, 0, 0, r, vec, &s.gain[0], 1, g, vector_square)
-        if s.ledger is not None and post(s.ledger, m, job.kept, b.d, n_keep, vec + (m - 1) * m, -m, 1, 0, 1, w + m - 1,
-                                         -1, m, False, &s.lam[0]):
+        if s.ledger is not None and post(s.ledger, m, job.kept, s.n_features, n_keep, vec + (m - 1) * m, -m, 1, 0,
+                                         1, w + m - 1, -1, m, False, &s.lam[0]):
             return NOT_FINITE
         for c in range(r * m):
             turn[c] = <double> g[c]

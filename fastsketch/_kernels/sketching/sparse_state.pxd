@@ -7,18 +7,21 @@ from fastsketch._kernels.sketching.state cimport SketchState
 
 cdef enum:
     TOGETHER = 16  # rows whose products with all before them are turned at a time
+    VALUES = 16    # numbers of kept rows for each value of new ones that waits: a value takes five times as much memory
 
 
 cdef class SparseState(SketchState):
-    cdef readonly object z                 # (d, ldz): kept rows as columns, one column to spare for centring
+    # A column has a slot from when it first occurs on: arrays have an entry for each slot, and room for more.
+    cdef public Py_ssize_t seen            # slots of the rows that are in; beyond them z and means are zero
+    cdef readonly object z                 # (slots, ldz): kept rows as columns, one column to spare for centring
     cdef readonly int64_t[::1] indptr      # the new rows: CSR arrays that grow
     cdef readonly int32_t[::1] indices
     cdef readonly object data
     cdef void* values                      # where data lies
     cdef Py_ssize_t ldz
-    cdef int32_t[::1] slot                 # (d,) of a sketch that centres: 0 between two uses
-    cdef int32_t[::1] chosen               # (d,) of a sketch that centres: features that are moved by a pivot
-    cdef int32_t[::1] stop                 # (d,): the new rows feature by feature, see csrc/fs_sparse.h
+    cdef int32_t[::1] slot                 # (slots,) of a sketch that centres: 0 between two uses
+    cdef int32_t[::1] chosen               # (slots,) of a sketch that centres: those that are moved by a pivot
+    cdef int32_t[::1] stop                 # (slots,): the new rows slot by slot, see csrc/fs_sparse.h
     cdef int32_t[::1] row
     cdef int32_t[::1] place
     cdef object turned
@@ -30,10 +33,17 @@ cdef class SparseState(SketchState):
     cdef blas_int[::1] iwork
     # of a buffer for several shrinks of `block` new rows, else empty:
     cdef readonly Py_ssize_t block
-    cdef readonly int64_t enough           # values of the new rows with which no further shrink is waited for
+    cdef readonly Py_ssize_t wide          # columns from which on rows wait for further shrinks
     cdef double[::1] combined              # C (rows of the buffer, sketch_size): the kept rows by those of the buffer
     cdef double[::1] gram                  # the Gram matrix of a shrink
     cdef double[::1] turn                  # its eigenvectors, and the products of both
     cdef double[::1] room                  # of the calling thread's part
     cdef object last                       # [C; I] times the last ones
     cdef void* last_values
+
+
+cdef inline int64_t enough_values(SparseState s) noexcept nogil:
+    # of the new rows, with which no further shrink is waited for
+    if s.seen < s.wide:
+        return 0
+    return min(<int64_t> 2**31 - 1, <int64_t> s.seen * (s.ldz - 1) // VALUES)

@@ -12,8 +12,11 @@ class SparseState(SketchState):
     indptr: Final[Buffer]
     indices: Final[Buffer]
     data: Final[NDArray[Any]]
+    seen: int
     block: Final[int]
-    enough: Final[int]
+    wide: Final[int]
+    @property
+    def enough(self) -> int: ...
     @property
     def n_stored(self) -> int: ...
     def __init__(
@@ -27,5 +30,7 @@ class SparseState(SketchState):
         decay: float,
         dtype: np.dtype[Any],
         block: int = 0,
+        wide: int = 0,
     ) -> None: ...
+    def make_slots(self, n: int) -> None: ...
     def make_room(self, nnz: int) -> None: ...

@@ -9,9 +9,8 @@ import numpy as np
 
 from fastsketch._kernels.sketching.dense import work_sizes
 
-
-cdef enum:
-    VALUES = 16  # numbers of kept rows for each value of new ones that waits: a value takes five times as much memory
+# Slots that there is room for from the beginning, if there are as many columns: what is not used takes no memory.
+FIRST_SLOTS = 1 << 16
 
 
 @cython.auto_pickle(False)
@@ -19,27 +18,24 @@ cdef class SparseState(SketchState):
     """State of a sketch whose new rows are sparse."""
 
     def __init__(self, Py_ssize_t sketch_size, Py_ssize_t capacity, Py_ssize_t n_features, *, Py_ssize_t n_spare,
-                 bint center, double decay, dtype, Py_ssize_t block=0):
+                 bint center, double decay, dtype, Py_ssize_t block=0, Py_ssize_t wide=0):
         cdef Py_ssize_t most = sketch_size + block if block else capacity
         # one row more than the buffer holds: the correction row of centring
         reals, integers, doubles = work_sizes(most + 1, n_features, sketch_size - 1, GRAM, dtype)
-        super().__init__(sketch_size, capacity, n_features, n_spare=n_spare, center=center, decay=decay)
+        super().__init__(sketch_size, capacity, 0, n_spare=n_spare, center=center, decay=decay)
+        self.n_features = n_features
         self.ldz = sketch_size + 1
-        self.z = np.zeros((n_features, self.ldz), dtype)
+        self.z = np.zeros((0, self.ldz), dtype)
+        self.make_slots(min(n_features, FIRST_SLOTS))
         self.indptr = np.zeros(capacity + 2, np.int64)
         self.indices = np.zeros(0, np.int32)
         self.data = np.zeros(0, dtype)
-        self.slot = np.zeros(n_features if center else 0, np.int32)
-        self.chosen = np.empty(n_features if center else 0, np.int32)
-        self.stop = np.empty(n_features, np.int32)
         self.work = np.empty(reals, dtype)
         self.small = np.empty(doubles)
         self.vectors = np.zeros(4 * (capacity + 2))
         self.squares = np.empty(FS_PARTS * sketch_size)
         self.iwork = np.empty(integers, np.intc)
-        self.block, self.enough = block, 2**31 - 1
-        if block:
-            self.enough = min(self.enough, n_features * sketch_size // VALUES)
+        self.block, self.wide = block, wide
         self.combined = np.empty(capacity * sketch_size if block else 0)
         self.gram = np.empty(most * most if block else 0)
         self.turn = np.empty(2 * sketch_size * most if block else 0)
@@ -52,6 +48,27 @@ cdef class SparseState(SketchState):
     def n_stored(self):
         """Values of the new rows."""
         return self.indptr[self.fill - self.kept]
+
+    @property
+    def enough(self):
+        """Values of the new rows with which no further shrink is waited for."""
+        return enough_values(self)
+
+    def make_slots(self, Py_ssize_t n):
+        """Arrays for n slots; those in use are kept."""
+        cdef Py_ssize_t room = self.z.shape[0], of_mean = 0, seen = self.seen
+        if n <= room:
+            return
+        room = max(n, min(2 * room, self.n_features))
+        of_mean = room if self.center else 0
+        z, mean, mean_low = np.zeros((room, self.ldz), self.z.dtype), np.zeros(of_mean), np.zeros(of_mean)
+        z[:seen] = self.z[:seen]
+        if self.center:
+            mean[:seen], mean_low[:seen] = self.mean[:seen], self.mean_low[:seen]
+        base, shift, slot = np.zeros(of_mean), np.zeros(of_mean), np.zeros(of_mean, np.int32)
+        chosen, stop = np.empty(of_mean, np.int32), np.empty(room, np.int32)
+        self.z, self.mean, self.mean_low, self.base, self.shift = z, mean, mean_low, base, shift
+        self.slot, self.chosen, self.stop = slot, chosen, stop
 
     def make_room(self, Py_ssize_t nnz):
         """Arrays for nnz values of new rows; stored ones are kept."""

@@ -10,7 +10,7 @@ from fastsketch.sketching._engines._exact_engine import ExactEngine, dense_form
 from fastsketch.sketching._engines._growing import misses_tolerance, to_read, updated
 from fastsketch.sketching._engines._ledger import Known
 from fastsketch.sketching._engines._mapped_engine import MappedEngine
-from fastsketch.sketching._engines._sparse_engine import SparseEngine
+from fastsketch.sketching._engines._sparse_engine import SparseEngine, by_column, moved_arrays
 from fastsketch.sketching._engines._tolerance import Reference, Tolerance
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "Reference",
     "SolverName",
     "SparseEngine",
+    "by_column",
     "decompose",
     "dense_form",
     "exact_pays",
@@ -33,6 +34,7 @@ __all__ = [
     "make_engine",
     "merge_engines",
     "misses_tolerance",
+    "moved_arrays",
     "put_known",
     "shrink_rows",
     "stays_sparse",

@@ -95,9 +95,22 @@ class SketchEngine(ABC, Generic[State, Piece]):
         # arrays of the state, in its own memory: their meaning is in _kernels/sketching/state.pxd
         self.lam: NDArray[np.float64] = np.asarray(state.lam)
         self.gain: NDArray[np.float64] = np.asarray(state.gain)
-        self.mean: NDArray[np.float64] = np.asarray(state.mean)
-        self.mean_low: NDArray[np.float64] = np.asarray(state.mean_low)
         self.root: NDArray[np.float64] = np.asarray(state.root)
+
+    @property
+    def width(self) -> int:
+        """Return the number of columns of the rows as they are stored."""
+        return self.n_features
+
+    @property
+    def mean(self) -> NDArray[np.float64]:
+        """Return the mean of the settled rows, (width,), a view; empty if the engine does not centre."""
+        return np.asarray(self.state.mean)[: self.width]
+
+    @property
+    def mean_low(self) -> NDArray[np.float64]:
+        """Return what rounding took from the mean, a view."""
+        return np.asarray(self.state.mean_low)[: self.width]
 
     # -- what a form of the buffer defines -------------------------------------------------------------------------
     @classmethod
@@ -108,7 +121,7 @@ class SketchEngine(ABC, Generic[State, Piece]):
     @classmethod
     @abstractmethod
     def validate_own(
-        cls, arrays: Arrays, count: dict[str, int], setting: EngineSetting, n_features: int, *, dtype: np.dtype[Any]
+        cls, arrays: Arrays, count: dict[str, int], setting: EngineSetting, width: int, *, dtype: np.dtype[Any]
     ) -> None:
         """Raise ValueError, which names the array, unless ``own_arrays`` could be these; the counts have passed."""
 
@@ -284,8 +297,8 @@ class SketchEngine(ABC, Generic[State, Piece]):
         with np.errstate(under="ignore", over="ignore"):
             self.multiply(factor)
             self.multiply_new(factor)
-            self.mean *= factor
-            self.mean_low *= factor
+            for mean in (self.mean, self.mean_low):
+                mean *= factor
             for _ in range(2):
                 weaken(self.ledger, factor)
         # one factor after the other: its square may leave the range though the product does not
@@ -331,7 +344,7 @@ class SketchEngine(ABC, Generic[State, Piece]):
     @classmethod
     def validate(cls, arrays: Arrays, setting: EngineSetting, n_features: int, *, dtype: np.dtype[Any]) -> None:
         """Raise ValueError unless such an engine could have these arrays; takes no memory of its size."""
-        size, capacity = setting.sketch_size, cls.capacity_for(setting)
+        size, capacity, width = setting.sketch_size, cls.capacity_for(setting), cls.checked_width(arrays, n_features)
         checks.not_negative(arrays, "lam", (size + 1,))
         checks.not_negative(arrays, "gain", (size + 1,))
         count = checks.named_numbers(arrays, "count", SketchState.COUNTS, np.int64)
@@ -351,22 +364,27 @@ class SketchEngine(ABC, Generic[State, Piece]):
         slack = ldexp(n_rows * n_features * 2.0**-20, 2 * (count["top"] - expected)) if setting.center else 0.0
         for name, value in book.items():
             checks.number_within(value, name, 0.0 - slack if name == "squared_norm" else 0.0, np.inf)
-        checks.finite(arrays, "mean", (n_features if setting.center else 0,))
-        checks.finite(arrays, "mean_low", (n_features if setting.center else 0,))
+        checks.finite(arrays, "mean", (width if setting.center else 0,))
+        checks.finite(arrays, "mean_low", (width if setting.center else 0,))
         checks.rows_of(arrays, "root", (fill - kept,), np.dtype(np.float64))
         checks.not_negative(arrays, "root", (fill - kept,))
         if setting.keeps_ledger:
             validate_ledger(arrays, size)
-        cls.validate_own(arrays, count, setting, n_features, dtype=dtype)
+        cls.validate_own(arrays, count, setting, width, dtype=dtype)
+
+    @classmethod
+    def checked_width(cls, arrays: Arrays, n_features: int) -> int:
+        """Return the width of rows in these arrays; ValueError if it cannot be."""
+        return n_features
 
     def restore(self, arrays: Arrays) -> None:
         """Take arrays that another engine of this setting gave, or that have passed ``validate``."""
         set_scalars(self.state, arrays)
+        self.put_arrays(arrays)
         self.lam[:], self.gain[:] = arrays["lam"], arrays["gain"]
         self.mean[:], self.mean_low[:] = arrays["mean"], arrays["mean_low"]
         self.root[self.new_rows()] = arrays["root"]
         put_ledger(self.ledger, arrays)
-        self.put_arrays(arrays)
 
     def clone(self) -> Self:
         """Return an independent engine in the same state."""
@@ -383,7 +401,8 @@ class SketchEngine(ABC, Generic[State, Piece]):
         rows = (self.reduce() if reduced else self.settled_rows()).astype(np.float64)
         kept = self.state.kept
         # new rows first, then the kept ones, the longest last
-        return known_of(rows[: len(rows) - kept], rows[len(rows) - kept :][::-1], self.ledger)
+        new, old = rows[: len(rows) - kept], rows[len(rows) - kept :][::-1]
+        return known_of(new, old, self.ledger, n_features=self.n_features)
 
     def reduce(self) -> NDArray[Any]:
         """Settle the buffer and, if it holds more rows than may stay there, shrink it; return its rows.

@@ -42,6 +42,7 @@ def merge_engines(
     assert not isinstance(theirs, MappedEngine)
     if isinstance(theirs, ExactEngine):
         mine, theirs = theirs, mine  # rows go into a sum, and not out of it
+    mine, theirs = _in_common_columns(mine, theirs)
     mine.align(theirs)
     size = max(mine.setting.sketch_size, theirs.setting.sketch_size)
     if mine.setting.sketch_size < size:
@@ -66,6 +67,19 @@ def merge_engines(
         rows = _shrunk(mine, rows)
     mine.replace_rows(rows)
     return mine
+
+
+def _in_common_columns(
+    mine: DenseEngine | SparseEngine, theirs: DenseEngine | SparseEngine
+) -> tuple[DenseEngine | SparseEngine, DenseEngine | SparseEngine]:
+    """Return engines whose rows have the same columns, those of `mine` first; one of dense rows has all of them."""
+    if isinstance(mine, SparseEngine) and isinstance(theirs, SparseEngine):
+        columns = mine.columns_with(theirs)
+        return mine.on_columns(columns), theirs.on_columns(columns)
+    every = np.arange(mine.n_features)
+    if isinstance(mine, SparseEngine):
+        return mine.on_columns(every), theirs
+    return mine, theirs.on_columns(every) if isinstance(theirs, SparseEngine) else theirs
 
 
 def merge_growing(mine: Buffer, theirs: AnyBuffer, tolerance: Tolerance) -> Buffer:
@@ -94,7 +108,7 @@ def merge_growing(mine: Buffer, theirs: AnyBuffer, tolerance: Tolerance) -> Buff
 
 def _put_joined(mine: AnyBuffer, known: Sequence[Known], correction: NDArray[Any] | None) -> None:
     """Shrink two sketches and the row between their means into one, the whole buffer."""
-    extra = np.empty((0, mine.n_features)) if correction is None else correction.astype(np.float64)
+    extra = np.empty((0, mine.width)) if correction is None else correction.astype(np.float64)
     size = mine.setting.sketch_size
     most = mine.most_rows(mine.setting)
     merged, delta = joined(known[0], known[1], extra, most=most, n_keep=size - 1, n_spare=mine.setting.rows_spared)

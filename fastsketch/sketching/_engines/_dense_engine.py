@@ -35,11 +35,11 @@ class DenseEngine(SketchEngine[kernel.DenseState, NDArray[Any]]):
 
     @classmethod
     def validate_own(
-        cls, arrays: Arrays, count: dict[str, int], setting: EngineSetting, n_features: int, *, dtype: np.dtype[Any]
+        cls, arrays: Arrays, count: dict[str, int], setting: EngineSetting, width: int, *, dtype: np.dtype[Any]
     ) -> None:
         # rows that wait to be centred are not weighted yet: their squares may be beyond what they will be
         check = checks.finite if setting.center else checks.rows_of
-        rows = check(arrays, "buffer", (count["fill"], n_features), dtype)
+        rows = check(arrays, "buffer", (count["fill"], width), dtype)
         check_gains(arrays["gain"], rows[::-1][: count["kept"]])
         checks.only(arrays, *SHARED_ARRAYS, *(LEDGER_ARRAYS if setting.keeps_ledger else ()), *cls.OWN)
 

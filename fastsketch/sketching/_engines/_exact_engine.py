@@ -40,11 +40,11 @@ class ExactEngine(DenseEngine):
 
     @classmethod
     def validate_own(
-        cls, arrays: Arrays, count: dict[str, int], setting: EngineSetting, n_features: int, *, dtype: np.dtype[Any]
+        cls, arrays: Arrays, count: dict[str, int], setting: EngineSetting, width: int, *, dtype: np.dtype[Any]
     ) -> None:
-        super().validate_own(arrays, count, setting, n_features, dtype=dtype)
+        super().validate_own(arrays, count, setting, width, dtype=dtype)
         checks.number_within(count["kept"], "kept", 0, 0)
-        checks.finite(arrays, "cov", (n_features, n_features))
+        checks.finite(arrays, "cov", (width, width))
 
     def own_arrays(self) -> Arrays:
         return {**super().own_arrays(), "cov": self.cov}
@@ -141,7 +141,8 @@ class ExactEngine(DenseEngine):
             values, vectors = leading(self.cov, min(self.n_features, most or self.setting.sketch_size))
             squares = np.maximum(values, 0.0)
         lost = max(0.0, float(np.trace(self.cov)) - float(squares.sum()))
-        return Known(squares, vectors, np.diag(squares), np.zeros((len(squares), len(squares))), lost)
+        none = np.zeros((len(squares), len(squares)))
+        return Known(squares, vectors, np.diag(squares), none, lost, self.n_features)
 
     def add(self, other: AnyBuffer) -> None:
         """Add the rows of another engine of the same scale: C += C', or R'R of the other's settled rows."""

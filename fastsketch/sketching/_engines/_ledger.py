@@ -33,6 +33,7 @@ class Known(NamedTuple):
     seen: Matrix  # (r, r)
     leaked: Matrix  # (r, r)
     lost: float
+    n_features: int  # d: vt may be without columns that are zero
 
     def turned(self, vt: Matrix) -> tuple[Matrix, Matrix]:
         """Return (seen, leaked) in another basis (k, d)."""
@@ -43,8 +44,8 @@ class Known(NamedTuple):
     @property
     def density(self) -> float:
         """Return the lost mass a dimension outside the basis."""
-        r, d = self.vt.shape
-        return self.lost / (d - r) if d > r else 0.0
+        outside = self.n_features - len(self.vt)
+        return self.lost / outside if outside > 0 else 0.0
 
 
 def ledger_arrays(ledger: Ledger | None) -> Arrays:
@@ -93,20 +94,21 @@ def weaken(ledger: Ledger | None, factor: float) -> None:
 
 
 @one_blas_thread
-def known_of(new: Matrix, kept: Matrix, ledger: Ledger | None) -> Known:
+def known_of(new: Matrix, kept: Matrix, ledger: Ledger | None, *, n_features: int) -> Known:
     """Return what is known of settled rows: new ones, and kept ones (orthogonal, in the order of the ledger)."""
     s, vt = decompose(np.vstack([new, kept]))
     if ledger is None:
-        return Known(s**2, vt, np.diag(s**2), np.zeros((len(s), len(s))), 0.0)
+        return Known(s**2, vt, np.diag(s**2), np.zeros((len(s), len(s))), 0.0, n_features)
     lengths = np.sqrt(np.einsum("ij,ij->i", kept, kept))
     base = np.divide(kept, lengths[:, np.newaxis], out=np.zeros_like(kept), where=lengths[:, np.newaxis] > 0)
     k = len(kept)
-    before = Known(lengths**2, base, np.asarray(ledger.seen)[:k, :k], np.asarray(ledger.leaked)[:k, :k], ledger.lost)
+    held = np.asarray(ledger.seen)[:k, :k], np.asarray(ledger.leaked)[:k, :k]
+    before = Known(lengths**2, base, *held, ledger.lost, n_features)
     seen, leaked = before.turned(vt)
     along = vt @ new.T
     seen = seen + along @ along.T
     lost = ledger.lost + float(np.trace(before.seen)) + float(np.einsum("ij,ij->", new, new)) - float(np.trace(seen))
-    return Known(s**2, vt, seen, leaked, max(0.0, lost))
+    return Known(s**2, vt, seen, leaked, max(0.0, lost), n_features)
 
 
 @one_blas_thread
@@ -126,4 +128,4 @@ def joined(mine: Known, theirs: Known, extra: Matrix, *, most: int, n_keep: int,
     if delta:
         lowered = np.argsort(-np.diag(seen + leaked), kind="stable")[n_spare:]
         squares[lowered] -= delta
-    return Known(squares, vt, seen, leaked, max(0.0, total - float(np.trace(seen)))), delta
+    return Known(squares, vt, seen, leaked, max(0.0, total - float(np.trace(seen))), mine.n_features), delta

@@ -1,15 +1,19 @@
-"""The buffer of CSR rows for solver gram: new rows stay sparse, kept rows lie feature-major."""
+"""The buffer of CSR rows for solver gram: new rows stay sparse, kept rows lie feature-major.
+
+A column has a slot from when it first occurs on, and everything is stored by slot: memory and time follow the columns
+that occur. ``by_column`` scatters what has been read to all of them.
+"""
 
 from dataclasses import replace
 from math import ldexp
-from operator import attrgetter
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch._core.validation import in_place, is_sparse
 from fastsketch._frame.model import Arrays
+from fastsketch._kernels.features.columns import ColumnMap
 from fastsketch._kernels.sketching import sparse as kernel
 from fastsketch._kernels.sketching.sparse_state import SparseState
 from fastsketch.data.files import _checks as checks
@@ -23,21 +27,67 @@ from fastsketch.sketching._scalars import scalars, set_scalars
 # their number; beyond about 6 the eigensolver of size 7 l takes back the gain (bench/README.md).
 BLOCK = 6
 
-# Of many features, the product that turns the kept rows (2 d l^2) is nearly all of a shrink, 9 parts of 10 where d is
-# 10^6 and l 128. From WIDE on, a buffer has the rows of so many shrinks, and all but the last happen among coefficients
-# (`cascade` of the kernel). With more of them the products with the rows that wait cost what is saved.
+# Of many columns, the product that turns the kept rows (2 d l^2) is nearly all of a shrink, 9 parts of 10 where d is
+# 10^6 and l 128. Where as many as WIDE may occur a buffer has room for the rows of so many shrinks, and waits for them
+# once they have: all but the last then happen among coefficients (`cascade` of the kernel). With more of them the
+# products with the rows that wait cost what is saved.
 WIDE, SHRINKS = 1 << 17, 8
 
-# indptr (n + 1,), indices, data of a slice
+# The names of ``own_arrays``.
+OWN_ARRAYS = ("columns", "z", "indptr", "indices", "data")
+# indptr (n + 1,), slots, data of a slice
 Csr = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[Any]]
 
 
 class SparseEngine(SketchEngine[SparseState, Csr]):
-    """z (d x (l + 1)): kept rows as columns, one column to spare for centring; new rows as growing CSR arrays."""
+    """z (slots x (l + 1)): kept rows as columns, one column to spare for centring; new rows as growing CSR arrays."""
 
     kind = "sparse"
 
-    z = property(attrgetter("state.z"))
+    def __init__(self, setting: EngineSetting, n_features: int, *, dtype: np.dtype[Any]) -> None:
+        super().__init__(setting, n_features, dtype=dtype)
+        self._start_map(np.zeros(1, np.int64))  # slot 0 is that of column 0: no array is ever empty
+
+    def _start_map(self, columns: NDArray[np.int64]) -> None:
+        self._map = ColumnMap(columns)
+        self.state.make_slots(len(columns))
+        self.state.seen = len(columns)
+
+    # -- columns and their slots -----------------------------------------------------------------------------------
+    @property
+    def width(self) -> int:
+        return self.state.seen
+
+    @property
+    def z(self) -> NDArray[Any]:
+        """Return the kept rows as columns, and what is beside them, (slots, l + 1), a view."""
+        return self.state.z[: self.state.seen]
+
+    @property
+    def slot_columns(self) -> NDArray[np.int64]:
+        """Return the columns by slot; those of rows that were refused have none."""
+        return self._map.array()[: self.state.seen]
+
+    def columns_with(self, other: Self) -> NDArray[np.int64]:
+        """Return the own columns, and after them those that another engine alone has."""
+        theirs = other.slot_columns
+        return np.concatenate([self.slot_columns, theirs[self._map.find(theirs, self.width) == self.width]])
+
+    def on_columns(self, columns: NDArray[np.int64]) -> Self:
+        """Return an engine of the same rows whose slots are these columns, all of its own among them."""
+        own = self.slot_columns
+        if np.array_equal(own, columns):
+            return self
+        other = type(self)(self.setting, self.n_features, dtype=self.dtype)
+        other.restore(moved_arrays(self.arrays(), ColumnMap(columns).find(own, len(columns)), columns))
+        return other
+
+    def in_slots(self, rows: NDArray[Any]) -> NDArray[Any]:
+        """Return an array (..., d) by slot; columns that are new and not zero get slots."""
+        self._map.forget(self.width)
+        self._map.add(np.flatnonzero(rows.reshape(-1, self.n_features).any(axis=0)))
+        self._start_map(self._map.array())
+        return rows[..., self.slot_columns]
 
     @classmethod
     def capacity_for(cls, setting: EngineSetting) -> int:
@@ -53,21 +103,28 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
 
     @classmethod
     def validate_own(
-        cls, arrays: Arrays, count: dict[str, int], setting: EngineSetting, n_features: int, *, dtype: np.dtype[Any]
+        cls, arrays: Arrays, count: dict[str, int], setting: EngineSetting, width: int, *, dtype: np.dtype[Any]
     ) -> None:
         """Check the kept rows, and the new ones as CSR: the kernels look at no index."""
         n = count["fill"] - count["kept"]
         stored = len(arrays["data"])
-        z = checks.rows_of(arrays, "z", (n_features, count["kept"]), dtype)
+        z = checks.rows_of(arrays, "z", (width, count["kept"]), dtype)
         check_gains(arrays["gain"], z.T)
         # as for a dense buffer: rows that wait to be centred are not weighted yet
         (checks.finite if setting.center else checks.rows_of)(arrays, "data", (stored,), dtype)
         indptr = checks.array_of(arrays, "indptr", (n + 1,), np.dtype(np.int64))
         indices = checks.array_of(arrays, "indices", (stored,), np.dtype(np.int32))
-        checks.csr_rows(indptr, indices, n_stored=stored, n_columns=n_features)
-        checks.only(
-            arrays, *SHARED_ARRAYS, *(LEDGER_ARRAYS if setting.keeps_ledger else ()), "z", "indptr", "indices", "data"
-        )
+        checks.csr_rows(indptr, indices, n_stored=stored, n_columns=width)
+        checks.only(arrays, *SHARED_ARRAYS, *(LEDGER_ARRAYS if setting.keeps_ledger else ()), *OWN_ARRAYS)
+
+    @classmethod
+    def checked_width(cls, arrays: Arrays, n_features: int) -> int:
+        columns = checks.array_of(arrays, "columns", arrays["columns"].shape[:1], np.dtype(np.int64))
+        n = len(columns)
+        checks.number_within(n, "columns that occur", 1, n_features)
+        if not 0 <= columns.min() <= columns.max() < n_features or len(np.unique(columns)) < n:
+            raise ValueError(f"array 'columns' must hold different columns in [0, {n_features})")
+        return n
 
     def make_state(self) -> SparseState:
         setting = self.setting
@@ -80,6 +137,7 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
             decay=setting.decay,
             dtype=self.dtype,
             block=BLOCK * setting.sketch_size if setting.shrinks > 1 and setting.buffer_size is None else 0,
+            wide=WIDE,
         )
 
     def new_rows(self) -> slice:
@@ -99,7 +157,12 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
             from scipy.sparse import csr_array
 
             rows = csr_array(rows)
-        indptr, indices, data = in_place(rows.indptr, np.int64), in_place(rows.indices, np.int32), rows.data
+        self._map.forget(self.width)  # what is left of rows that were refused
+        indptr, indices, data = (
+            in_place(rows.indptr, np.int64),
+            self._map.add(in_place(rows.indices, np.int32)),
+            rows.data,
+        )
         if data.dtype == self.dtype:  # the context below takes as long as a short row
             return indptr, indices, in_place(data, self.dtype)
         with np.errstate(over="ignore"):
@@ -117,6 +180,7 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
         """Put a checked slice through the buffer."""
         indptr, indices, data = piece
         state = self.state
+        state.make_slots(len(self._map))
         later = self.capacity - self.setting.center - state.n_keep
         fullest = kernel.largest_block(indptr, min(self.room(), len(indptr) - 1), later)
         # beyond what is enough, the kernel makes room as it goes
@@ -130,11 +194,12 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
 
     def flush(self) -> None:
         """Settle and shrink all that the buffer holds."""
-        kernel.flush_now(self.z, self.state)
+        kernel.flush_now(self.state.z, self.state)
 
     def own_arrays(self) -> Arrays:
         state, used = self.state, self.state.n_stored
         return {
+            "columns": self.slot_columns,
             "z": self.z[:, : state.kept],
             "indptr": np.asarray(state.indptr)[: self._n_new + 1],
             "indices": np.asarray(state.indices)[:used],
@@ -152,11 +217,17 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
     def may_shrink(self, rows: Any) -> bool:
         return super().may_shrink(rows) or self._soon_enough(rows)
 
+    def resized(self, sketch_size: int) -> Self:
+        other = super().resized(sketch_size)
+        other._map = ColumnMap(self._map.array())  # with the columns of rows that are still to be absorbed
+        return other
+
     def _soon_enough(self, rows: Any) -> bool:
         """Return whether the new rows' values may become enough before there are as many rows as the buffer takes."""
         state = self.state
         coming = rows.nnz if is_sparse(rows) else rows.shape[0] * rows.shape[1]
-        return state.block > 0 and state.n_stored + coming >= state.enough
+        many = self._n_new + rows.shape[0] >= state.block
+        return state.block > 0 and many and state.n_stored + coming >= state.enough
 
     def saved_from(self, rows: Any) -> Arrays:
         """Copy what a batch may change. A shrink that fails leaves the kept rows: for one row they are not copied."""
@@ -176,8 +247,15 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
         return "z" not in saved and self.n_rows == n_rows and not due
 
     def put_arrays(self, own: Arrays) -> None:
-        state, used = self.state, len(own["data"])
+        state, used, columns = self.state, len(own["data"]), own["columns"]
         state.make_room(used)
+        for array in (state.z, np.asarray(state.mean), np.asarray(state.mean_low)):
+            array[len(columns) : state.seen] = 0  # of rows that are undone
+        if np.array_equal(self._map.array()[: len(columns)], columns):
+            state.make_slots(len(columns))
+            state.seen = len(columns)
+        else:
+            self._start_map(columns)
         if "z" in own:
             self.z[:, : own["z"].shape[1]] = own["z"]
         np.asarray(state.indptr)[: len(own["indptr"])] = own["indptr"]
@@ -198,7 +276,7 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
         return -np.sort(-np.append(self.lam[: state.kept], removed)), False
 
     def columns(self) -> NDArray[Any]:
-        """Return the rows of ``reduce`` as columns (d, fill), a view: kept ones (gain times themselves) first.
+        """Return the rows of ``reduce`` as columns (slots, fill), a view: kept ones (gain times themselves) first.
 
         For a sketch that neither centres nor grows. Changes the state: callers work on a clone, and ask it for no rows.
         """
@@ -233,7 +311,7 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
             # Few rows: let a dense buffer settle them, with room for a row between means.
             room = max(1, self.state.fill + 2 - self.setting.sketch_size)
             setting = replace(self.setting, buffer_size=room)
-            twin = DenseEngine(setting, self.n_features, dtype=self.dtype)
+            twin = DenseEngine(setting, self.width, dtype=self.dtype)
             mine = self.arrays()
             # the dense buffer holds the newest row first, the longest kept row last
             buffer = np.vstack([self._new_dense()[::-1], self.z[:, :kept].T[::-1]])
@@ -248,7 +326,7 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
 
     def _new_dense(self) -> NDArray[Any]:
         own, n = self.own_arrays(), self._n_new
-        out = np.zeros((n, self.n_features), self.dtype)
+        out = np.zeros((n, self.width), self.dtype)
         owner = np.repeat(np.arange(n), np.diff(own["indptr"]))
         out[owner, own["indices"]] = own["data"]
         return out
@@ -263,3 +341,24 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
 
     def new_values(self) -> NDArray[Any]:
         return self.state.data[: self.state.n_stored]
+
+
+def moved_arrays(arrays: Arrays, slots: NDArray[Any], columns: NDArray[np.int64]) -> Arrays:
+    """Return the arrays of an engine by other slots, those of these columns: what was in slot i is then in slots[i]."""
+
+    def moved(array: NDArray[Any]) -> NDArray[Any]:
+        out = np.zeros((len(columns), *array.shape[1:]), array.dtype)
+        out[slots] = array
+        return out
+
+    own = {name: moved(arrays[name]) for name in ("z", "mean", "mean_low") if len(arrays[name])}
+    return {**arrays, **own, "columns": columns, "indices": slots[arrays["indices"]].astype(np.int32)}
+
+
+def by_column(engine: object, array: NDArray[Any]) -> NDArray[Any]:
+    """Return an array (..., width) as the engine stores it by column, (..., d); one of dense rows is that already."""
+    if not isinstance(engine, SparseEngine):
+        return array
+    out = np.zeros((*array.shape[:-1], engine.n_features), array.dtype)
+    out[..., engine.slot_columns] = array
+    return out

@@ -5,7 +5,7 @@ import os
 import tempfile
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO, cast
 
@@ -74,7 +74,7 @@ class Shelf:
 
     @staticmethod
     @contextmanager
-    def _naming_the_remedy(folder: str | None) -> Iterator[None]:
+    def _naming_the_remedy(folder: str | None) -> Generator[None]:
         """Say what to do where no space is left."""
         try:
             yield
