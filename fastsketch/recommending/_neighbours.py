@@ -66,9 +66,9 @@ class Walks(NamedTuple):
 
     def add(self, rows: Any, out: NDArray[Any]) -> None:
         """Add the scores X T F of CSR rows X to `out` (k, items)."""
+        x, t, f = entries(rows), entries(self.to_users), entries(self.to_items)
         kernel.add_walks(
-            *entries(rows)[:2], rows.data, *entries(self.to_users)[:2], self.to_users.data,
-            *entries(self.to_items)[:2], self.to_items.data, out,
+            x[0], x[1], rows.data, t[0], t[1], self.to_users.data, f[0], f[1], self.to_items.data, out
         )  # fmt: skip
 
     def of_target(self, items: NDArray[np.int64], target: int) -> NDArray[np.float64]:
