@@ -18,8 +18,8 @@ from fastsketch.recommending._held_out import HeldOut, joined
 from fastsketch.recommending._item_events import entries, row_squares
 from fastsketch.recommending.ranking._splits import owners
 
-# Targets of walks count their popularity to this power less: about the best of 0 to 0.5 on validation parts of
-# Epinions, Slashdot and Gowalla.
+# Targets of walks count their popularity to this power less: of 0 to 0.3 about the best on validation parts of
+# Epinions and Slashdot.
 DAMPING = 0.2
 MOST_KEY = 2**64 - 1
 # Parts that may lie side by side: joining them costs more than a row of an update.
