@@ -369,11 +369,14 @@ class ItemLearner(MergeableModel, abstract=True):
         rest = held.chosen(slice(n, None))
         gram = self._gram_model(np.where(known, others, 0.0), rest)
         trial = Trial(gram, *held_out.split_items(users, HIDDEN), np.flatnonzero(known).astype(np.int32))
-        path = climb(trial, float(others[known].mean())) if ridge is None else None
-        ridge, weight = path.ridge if path is not None else ridge, 0.0
-        if parts:
-            weight = trial.walk_weight(ridge, walks_over(held_out.joined([*parts, rest]), self.activity_power))
-        return ridge, path, weight
+        path = None
+        if ridge is None:
+            path = climb(trial, float(others[known].mean()))
+            ridge = path.ridge
+        if not parts:
+            return ridge, path, 0.0
+        walks = walks_over(held_out.joined([*parts, rest]), self.activity_power)
+        return ridge, path, trial.walk_weight(ridge, walks)
 
     @one_blas_thread
     def _tried_path(self, users: HeldOut, ridges: Sequence[float] | None) -> RidgePath:

@@ -163,7 +163,8 @@ class ItemWeights(NamedTuple):
         if self.walks is None:
             gain = np.where(open_items, self.gain, np.nan).astype(self.gain.dtype)
             return best_of(self.projected(rows), self.z, n, scale=gain, left_out=left_out, **options)
-        step, pieces = max(1, DENSE // self.n_items), []
+        step = max(1, DENSE // self.n_items)
+        pieces: list[Best] = []
         for start in range(0, max(1, rows.shape[0]), step):
             lines = np.arange(start, min(start + step, rows.shape[0]))
             scores = np.where(open_items, self.scores(rows[lines]), np.nan)

@@ -18,10 +18,12 @@ from fastsketch.recommending._held_out import HeldOut, joined
 from fastsketch.recommending._item_events import entries, row_squares
 from fastsketch.recommending.ranking._splits import owners
 
-# Targets of walks count their popularity to this power less: about the best of 0 to 0.5 on validation parts of
-# Epinions, Slashdot and Gowalla.
+# Targets of walks count their popularity to this power less: of 0 to 0.3 about the best on validation parts of
+# Epinions and Slashdot.
 DAMPING = 0.2
 MOST_KEY = 2**64 - 1
+# Parts that may lie side by side: joining them costs more than a row of an update.
+MOST_PARTS = 128
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,12 +35,18 @@ class KeptUsers:
 
     def with_users(self, users: HeldOut, most: int) -> "KeptUsers":
         """Return these users and others; once they have twice `most` events, those that ``whole`` returns."""
-        near = np.flatnonzero((users.key < np.uint64(self.limit)) & (np.diff(users.rows.indptr) > 0))
-        if not (near.size and most):
+        near = (users.key < np.uint64(self.limit)) & (np.diff(users.rows.indptr) > 0)
+        if not (most and near.any()):
             return self
-        parts = [*self.parts, users.chosen(near)]
-        while len(parts) > 1 and parts[-2].rows.nnz <= 2 * parts[-1].rows.nnz:
-            parts[-2:] = [joined(parts[-2:])]
+        # a copy: the rows may be the caller's
+        copied = replace(users, rows=users.rows.copy()) if near.all() else users.chosen(np.flatnonzero(near))
+        parts = [*self.parts, copied]
+        if len(parts) >= MOST_PARTS:
+            # the last ones, and with them those that are at most twice as large
+            start = len(parts) - MOST_PARTS // 2
+            while start and parts[start - 1].rows.nnz <= 2 * sum(part.rows.nnz for part in parts[start:]):
+                start -= 1
+            parts[start:] = [joined(parts[start:])]
         kept = replace(self, parts=tuple(parts))
         return kept if sum(part.rows.nnz for part in parts) <= 2 * most else kept.cut(most)
 
@@ -66,9 +74,9 @@ class Walks(NamedTuple):
 
     def add(self, rows: Any, out: NDArray[Any]) -> None:
         """Add the scores X T F of CSR rows X to `out` (k, items)."""
+        x, t, f = entries(rows), entries(self.to_users), entries(self.to_items)
         kernel.add_walks(
-            *entries(rows)[:2], rows.data, *entries(self.to_users)[:2], self.to_users.data,
-            *entries(self.to_items)[:2], self.to_items.data, out,
+            x[0], x[1], rows.data, t[0], t[1], self.to_users.data, f[0], f[1], self.to_items.data, out
         )  # fmt: skip
 
     def of_target(self, items: NDArray[np.int64], target: int) -> NDArray[np.float64]:

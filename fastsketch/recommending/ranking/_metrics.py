@@ -325,7 +325,8 @@ def as_relevant(relevant: Rows) -> tuple[NDArray[np.intp], NDArray[np.intp], tup
     rows: Any = as_csr(relevant, "relevant") if is_sparse(relevant) else as_rows(relevant, name="relevant")
     check_finite(rows, "relevant")
     if not is_sparse(rows):
-        return *np.nonzero(rows), rows.shape
+        users, items = np.nonzero(rows)
+        return users, items, rows.shape
     kept = rows.data != 0
     return owners(rows)[kept], rows.indices[kept].astype(np.intp), rows.shape
 
