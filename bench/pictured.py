@@ -233,6 +233,10 @@ PICTURED = {
         Bars("accuracy", ("set",), ("SketchedNewton()", "AdaptiveSubgradient()", "SGD, average=True", "Vowpal Wabbit",
              "river", "ceiling"), axis="accuracy of one pass, %", least=40, title="Rows as they come, one pass"),
     ],
+    "order": [
+        Bars("sets", ("set",), ("sorted",), by="learner", axis="accuracy after rows sorted by label, %",
+             title="Rows sorted by label, one pass"),
+    ],
     "online": [
         Bars("main", ("method",), ("accuracy, %",), least=70, ours="Sketched", across=2, axis="accuracy, %",
              title="a9a"),

@@ -24,33 +24,39 @@ class SketchedSteps:
 
     def update(self, rows, labels):
         """Learn from all rows; FloatingPointError where coefficients leave the range of numbers."""
-        rows, scores = csr_array(rows), []
-        self.base, self.b = np.zeros(rows.shape[1]), np.zeros(self.m)
+        rows = csr_array(rows)
+        self.base, self.b, self.scores = np.zeros(rows.shape[1]), np.zeros(self.m), []
         self.begin(rows.shape[1])
-        with np.errstate(all="ignore"):
-            for t, y in enumerate(labels.tolist(), 1):
-                at = slice(*rows.indptr[t - 1 : t + 1])
-                places, x = rows.indices[at], rows.data[at]
-                zx, square = x @ self.z[places], float(x @ x)
-                score = float(self.base[places] @ x + zx @ self.b)
-                slope = 2 * (score - y)
-                if not np.isfinite(slope * slope * square):
-                    raise FloatingPointError(f"row {t} has the score {score}")
-                scores.append(score)
-                if abs(slope) <= 1e-150 or square == 0:
-                    continue
-                u, bx = self.append(zx, square, np.sqrt(1 / 8 + 1 / t) * slope)
-                self.z[places] += np.outer(x, u)
-                self.base[places] -= x * (u @ self.b)
-                q, inside = self.solve(bx)
-                h = max((square - inside) / self.alpha, 0.0)
-                after = score - slope * h
-                over = after - min(max(after, -1.0), 1.0)
-                step = -slope - (over / h if over else 0.0)
-                self.base[places] += step / self.alpha * x
-                self.b -= step / self.alpha * q
-        self.last_scores, self.coef = np.array(scores), self.base + self.z @ self.b
+        try:
+            with np.errstate(all="ignore"):
+                for t, y in enumerate(labels.tolist(), 1):
+                    at = slice(*rows.indptr[t - 1 : t + 1])
+                    self.learn(t, rows.indices[at], rows.data[at], y)
+        except np.linalg.LinAlgError as error:
+            raise FloatingPointError("the sketch leaves the range of numbers") from error
+        self.last_scores, self.coef = np.array(self.scores), self.base + self.z @ self.b
         return self
+
+    def learn(self, t, places, x, y):
+        """Play round t."""
+        zx, square = x @ self.z[places], float(x @ x)
+        score = float(self.base[places] @ x + zx @ self.b)
+        slope = 2 * (score - y)
+        if not np.isfinite(slope * slope * square):
+            raise FloatingPointError(f"row {t} has the score {score}")
+        self.scores.append(score)
+        if abs(slope) <= 1e-150 or square == 0:
+            return
+        u, bx = self.append(zx, square, np.sqrt(1 / 8 + 1 / t) * slope)
+        self.z[places] += np.outer(x, u)
+        self.base[places] -= x * (u @ self.b)
+        q, inside = self.solve(bx)
+        h = max((square - inside) / self.alpha, 0.0)
+        after = score - slope * h
+        over = after - min(max(after, -1.0), 1.0)
+        step = -slope - (over / h if over and h > 0 else 0.0)
+        self.base[places] += step / self.alpha * x
+        self.b -= step / self.alpha * q
 
     def decision_function(self, rows):
         return rows @ self.coef
@@ -92,10 +98,7 @@ class Oja(SketchedSteps):
         u = np.linalg.solve(self.frame, moved)
         vx = vx + square * moved
         gram = np.eye(self.m) + (2 / self.s + c * c * square / self.s**2) * np.outer(inner, inner)
-        try:
-            lower = np.linalg.cholesky(gram)
-        except np.linalg.LinAlgError as error:
-            raise FloatingPointError("the directions leave the range of numbers") from error
+        lower = np.linalg.cholesky(gram)
         self.frame = np.linalg.solve(lower, self.frame)
         return u, np.linalg.solve(lower, vx)
 

@@ -65,7 +65,7 @@ class LinearEstimator(ModelEstimator):
 
     def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Any]:
         try:
-            shape = y.shape if hasattr(y, "shape") else np.shape(y)
+            shape = y.shape if hasattr(y, "shape") else np.asarray(y).shape
         except ValueError:  # lists of different lengths
             shape = (len(y), 2)
         if len(shape) > 1 and shape[1] != 1:
