@@ -54,7 +54,8 @@ def cells(args):
     """Recall of the 10 nearest by milliseconds a query: 64 columns in clusters, patches of photographs; one thread."""
     faiss = rival("faiss")
     n = few(100_000 if args.quick else 1_000_000, 3000)
-    sets = {f"{n:,} x 64 in clusters": generated(n, 64), f"{n // 20:,} patches": patches(n // 20)}
+    m = few(100_000, 3000)
+    sets = {f"{n:,} x 64 in clusters": generated(n, 64), f"{m:,} patches": patches(m)}
     out = []
     for name, (rows, queries, _) in sets.items():
         queries = queries[:N_QUERIES]

@@ -23,37 +23,35 @@ def rows_reader(source: Source, n_features: int, name: str, n: int | None = None
     It takes places, ascending, and their ids: an array has rows by place, a function is asked for those of ids, and
     what it returns is checked when it does.
     """
+    rows: Any = source
     if not callable(source):
         refuse_names(source, name)
-        if not isinstance(source, np.ndarray) or source.ndim != 2:
-            source = as_rows(source, name=name)
-        else:
-            as_rows(source[:0], name=name)  # its kind, not its entries: they may lie on a disk
-        rows: Any = source
-        if rows.shape != (rows.shape[0] if n is None else n, n_features):
-            raise ValueError(
-                f"{name} must have shape ({rows.shape[0] if n is None else n}, {n_features}) as the rows that were "
-                f"encoded, got {rows.shape}"
-            )
+        held = isinstance(source, np.ndarray) and source.ndim == 2
+        # of an array its kind, not its entries: they may lie on a disk
+        checked = as_rows(rows[:0] if held else rows, name=name)
+        rows = rows if held else checked
+        expected = rows.shape[0] if n is None else n, n_features
+        if rows.shape != expected:
+            raise ValueError(f"{name} must have shape {expected} as the rows that were encoded, got {rows.shape}")
 
     def read(places: Places, ids: Places) -> Any:
-        if callable(source):
-            some = as_rows(source(ids.copy()), name=f"the rows that {name} returned")
-            if some.shape != (len(ids), n_features):
+        if callable(rows):
+            came = as_rows(rows(ids.copy()), name=f"the rows that {name} returned")
+            if came.shape != (len(ids), n_features):
                 raise ValueError(
-                    f"{name} must return rows of shape {(len(ids), n_features)} for {len(ids)} ids, got {some.shape}"
+                    f"{name} must return rows of shape {(len(ids), n_features)} for {len(ids)} ids, got {came.shape}"
                 )
             try:
-                check_finite(some, f"the rows that {name} returned")
+                check_finite(came, f"the rows that {name} returned")
             except ValueError as error:
                 raise ValueError(f"{error}, of the ids from {ids[0]} to {ids[-1]}") from None
-            return some
+            return came
         if len(places) and places[-1] >= rows.shape[0]:
             raise ValueError(
                 f"{name} must have a row for every id: row {places[-1]} is wanted, got {rows.shape[0]} rows "
                 "(a function of ids can stand in its place)"
             )
-        some = rows[places]
+        some: Any = rows[places]
         values: NDArray[Any] = some.data if is_sparse(some) else some
         if values.dtype.kind == "f" and not np.isfinite(values).all():
             for place in places:

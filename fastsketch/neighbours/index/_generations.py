@@ -46,8 +46,8 @@ def as_partitions(partitions: Any, encoder: Encoder) -> int | str | None:
 
 def as_asked(model: Any) -> NDArray[np.floating[Any]] | None:
     """Return rows by whose neighbours cells are tried, of the sample of a model; None without one."""
-    sample = model._sample()[:ASKED_ROWS].copy() if isinstance(model, SummaryModel) else ()
-    return sample if len(sample) else None
+    sample = model._sample()[:ASKED_ROWS].copy() if isinstance(model, SummaryModel) else None
+    return sample if sample is not None and len(sample) else None
 
 
 def facts(contents: Contents) -> list[dict[str, Any]]:

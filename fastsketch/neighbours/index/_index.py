@@ -49,7 +49,8 @@ class CodeIndex(ReadableIndex):
         What ``search`` ranks by. "hamming" is for hashes alone.
     partitions : int, "auto" or None, default None
         Cells of near rows that ``compact`` and ``save`` cut a segment into, of which a search looks at the nearest:
-        of a million rows in clusters one in sixteen. "auto": the root of its rows, from 65,536 on. None: all rows are looked at.
+        of a million rows in clusters one in sixteen. "auto": the root of its rows, from 65,536 on. None: all rows are
+        looked at.
 
     Attributes
     ----------

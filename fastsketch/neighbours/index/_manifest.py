@@ -196,7 +196,7 @@ def _segment(
     return Segment(encoder, kind(encoder.layout, codes, n), ids, rows, removed, with_run((), ids), cells, written)
 
 
-def _cells(encoder: Encoder, n: int, written: dict[str, Written], about: dict[str, Any]) -> Cells:
+def _cells(encoder: Any, n: int, written: dict[str, Written], about: dict[str, Any]) -> Cells:
     c = as_integer(about["n_cells"], "n_cells", 2, MOST_CELLS + 1)
     as_partitions(c, encoder)
     shape = c, encoder.basis.shape[1]
