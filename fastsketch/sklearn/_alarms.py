@@ -32,6 +32,7 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
     # of the subclass: its covariance as given out, that of a (matrix, pairs, total, n), log-densities of rows
     _read: Callable[[], ShrunkCovariance]
     _shrunk: Callable[..., ShrunkCovariance]
+    _total: Callable[[], float]
     _densities: Callable[[Any], NDArray[np.float64]]
     _warn_of_nothing: Callable[[], None]
 
@@ -91,7 +92,8 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
         matrix = empirical_covariance(sketch, total)
         values, vectors = leading_pairs(sketch, matrix, total)
         counts = counts_for(values, matrix.trace, self.n_features_in_)
-        kept, weights = self._kept_rows.sample()
+        sample: Any = self._kept_rows
+        kept, weights = sample.sample()
         return RowModel(self._read(), vectors, self.location_), set_threshold(
             sketch, kept, weights, counts, self._shrunk
         )
