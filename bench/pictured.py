@@ -112,6 +112,10 @@ PICTURED = {
         Bars("summary", ("way",), ("least", "median", "most"), each="sets", log=True, mark=1, across=1,
              axis="error over that of Frequent Directions"),
     ],
+    "anomalies": [
+        Bars("areas", ("area under the ROC curve",), ("SketchedCovariance()", "IsolationForest"), least=0.4,
+             axis="area under the ROC curve"),
+    ],
     "covariance_few": [
         Bars("outliers", ("estimator",), ("beyond 1%, median of 5 seeds (range)",), each="d", mark=1, ours="auto|gram",
              axis="% of normal rows beyond the 1% threshold", title="few rows, d ="),

@@ -3,6 +3,7 @@
 # scikit-learn has no types.
 # pyright: basic
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from fastsketch.sklearn._outliers import RowModel, Threshold, counts_for, set_th
 
 
 class AlarmEstimator(OutlierMixin, SketchEstimator):
-    """Base of SketchedCovariance that scores rows and sets a threshold; a subclass has the matrix (``_read``)."""
+    """Base of SketchedCovariance that scores rows, sets a threshold, and takes rows with missing numbers."""
 
     contamination: float | None
     fill: Any
@@ -28,21 +29,12 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
     location_: NDArray[np.float64]
     _kept_rows: KeptRows | None
 
-    def _read(self) -> ShrunkCovariance:
-        """Return the covariance as it is given out."""
-        raise NotImplementedError
-
-    def _shrunk(self, matrix: Any, pairs: Any, total: float, n: int) -> ShrunkCovariance:
-        """Return a covariance matrix of n rows as the parameters have it."""
-        raise NotImplementedError
-
-    def _densities(self, rows: Any) -> NDArray[np.float64]:
-        """Return Gaussian log-densities of checked rows, (n,)."""
-        raise NotImplementedError
-
-    def _warn_of_nothing(self) -> None:
-        """Warn where the covariance is zero."""
-        raise NotImplementedError
+    # of the subclass: its covariance as given out, that of a (matrix, pairs, total, n), log-densities of rows
+    _read: Callable[[], ShrunkCovariance]
+    _shrunk: Callable[..., ShrunkCovariance]
+    _total: Callable[[], float]
+    _densities: Callable[[Any], NDArray[np.float64]]
+    _warn_of_nothing: Callable[[], None]
 
     # -- rows ------------------------------------------------------------------------------------------------------
     def _checked(self, X: Any, *, reset: bool) -> Any:
@@ -100,7 +92,8 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
         matrix = empirical_covariance(sketch, total)
         values, vectors = leading_pairs(sketch, matrix, total)
         counts = counts_for(values, matrix.trace, self.n_features_in_)
-        kept, weights = self._kept_rows.sample()
+        sample: Any = self._kept_rows
+        kept, weights = sample.sample()
         return RowModel(self._read(), vectors, self.location_), set_threshold(
             sketch, kept, weights, counts, self._shrunk
         )

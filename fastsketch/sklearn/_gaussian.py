@@ -307,7 +307,7 @@ def covariance_without(
         gram /= left
         pairs = leading(gram, min(sketch.resolved["sketch_size"], len(mean)))
         return DenseCovariance(gram), pairs, mean - s / left, left
-    matrix = empirical_covariance(sketch, total)
+    matrix: Any = empirical_covariance(sketch, total)
     z, along = y @ matrix.vectors.T, matrix.vectors @ s
     values, turn = np.linalg.eigh(np.diag(total * matrix.values) - (z.T * weights) @ z - np.outer(along, along) / left)
     trace = max(total * matrix.trace - weights @ np.einsum("ij,ij->i", y, y) - s @ s / left, 0.0) / left

@@ -59,7 +59,7 @@ class KeptRows:
         """Return (rows, weights) of the sample in the order of their keys, which is a random one."""
         if not self._parts:
             raise ValueError("sample_weight was 0 for all rows: there is nothing to set a threshold by")
-        keys, weights = (np.concatenate([part[i] for part in self._parts]) for i in (0, 2))
+        keys, weights = np.concatenate([part[0] for part in self._parts]), np.concatenate([p[2] for p in self._parts])
         order = np.argsort(keys, kind="stable")[: self.size]
         rows = _stacked([part[1] for part in self._parts])[order]
         self._parts, self._held = [(keys[order], rows, weights[order])], len(order)

@@ -41,5 +41,6 @@ def without_missing(
         return rows[whole], None if weights is None else weights[whole], n - len(whole)
     if mean is None:
         w = np.ones(n) if weights is None else weights
-        mean = (filled(rows, np.zeros(d)).T @ w) / np.maximum(w.sum() - absent.T @ w, np.finfo(np.float64).tiny)
+        sums: Any = filled(rows, np.zeros(d)).T @ w
+        return filled(rows, sums / np.maximum(w.sum() - absent.T @ w, np.finfo(np.float64).tiny)), weights, count
     return filled(rows, mean), weights, count

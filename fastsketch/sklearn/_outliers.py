@@ -75,7 +75,7 @@ class Threshold(NamedTuple):
                 stacklevel=4,
             )
         level = float(np.quantile(self.scores, 1 - beyond / (m + 1), method="weibull"))
-        return level, beta.ppf([0.025, 0.975], beyond, m + 1 - beyond)
+        return level, np.asarray(beta.ppf([0.025, 0.975], beyond, m + 1 - beyond))
 
 
 def counts_for(values: Floats, trace: float, d: int) -> list[int]:

@@ -223,7 +223,8 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
         return FrequentDirections(size, method=self.method, beta=self.beta, solver=solver, center=center, dtype=dtype)
 
     def _fit_source(self, source: Source) -> Self:
-        self._become(clone(self)._partial_fit_source(source))  # a job keeps no rows, and sums up no moments
+        begun: Any = clone(self)
+        self._become(begun._partial_fit_source(source))  # a job keeps no rows, and sums up no moments
         return self
 
     def _job(self, source: Source) -> tuple[Any, Any]:

@@ -296,8 +296,8 @@ class SketchedPCA(PrincipalComponents, IncrementalPCA):
         self.sketch_, self._variance, self.solver_, self.n_passes_ = sketch, variance, solver, 1
         if self.solver == "auto":
             self.n_passes_, seen = refine(sketch, rows, weights, self._wanted)
-            if isinstance(self._wanted, int):
-                self._read_once("components", lambda: first_of(seen, self._wanted))
+            if isinstance(wanted := self._wanted, int):
+                self._read_once("components", lambda: first_of(seen, wanted))
 
     def _multiply_all(self, rows: Any, weights: NDArray[np.float64] | None, size: int, *, way: WayName) -> bool:
         """Learn an exact way, and return whether it gave the components: Lanczos steps may not."""
@@ -311,7 +311,7 @@ class SketchedPCA(PrincipalComponents, IncrementalPCA):
         elif way == "columns":
             whole = column_products(rows, weights, sketch._setting)
         else:
-            whole = sparse_pairs(rows, weights, sketch._setting, self._wanted)
+            whole = sparse_pairs(rows, weights, sketch._setting, int(self._wanted))
         if whole is not None:
             engine = whole.engine
             sketch._begin_with(engine, whole.certain_high)
@@ -373,8 +373,8 @@ class SketchedPCA(PrincipalComponents, IncrementalPCA):
         self._variance = FeatureVariance.from_arrays(arrays, d) if "shift" in arrays else None
 
     def _own_with(self, other: Any) -> Arrays:
-        known = self._variance is not None and other._variance is not None
-        return self._arrays(self._variance.joined(other._variance) if known else None)
+        mine, theirs = self._variance, other._variance
+        return self._arrays(None if mine is None or theirs is None else mine.joined(theirs))
 
     def _merged_model(self, other: FrequentDirections) -> FrequentDirections:
         # The two may have gone different ways: a sum takes rows in, and of two sketches this one's shrinks.
