@@ -134,8 +134,9 @@ def movielens_100k():
 
 
 def signed_links(name):
-    """Return the lines (from, to, sign) of Epinions or bitcoin-OTC, int64."""
-    file = "epinions/soc-sign-epinions.txt.gz" if name == "Epinions" else f"signed-small/{name}.txt.gz"
+    """Return the lines (from, to, sign) of Epinions, Slashdot or bitcoin-OTC, int64."""
+    known = {"Epinions": "epinions/soc-sign-epinions.txt.gz", "Slashdot": "slashdot/soc-sign-Slashdot090221.txt.gz"}
+    file = known.get(name, f"signed-small/{name}.txt.gz")
     path = located(name, file, f"SNAP soc-sign-{name.lower()}")
     if path is None:
         return None
