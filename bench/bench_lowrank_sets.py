@@ -28,8 +28,11 @@ def ratings_of(name):
     return found.row.astype(np.int64), found.col.astype(np.int64), found.data.astype(np.float32), found.shape
 
 
-def links_of(name):
-    """(rows, columns, signs, shape) of a signed network, users with fewer than two observations dropped; or None."""
+def links_of(name, *, shared=False):
+    """(rows, columns, signs, shape) of a signed network, users with fewer than two observations dropped; or None.
+
+    shared: rows and columns have one numbering of users.
+    """
     lines = signed_links(name)
     if lines is None:
         return None
@@ -40,6 +43,9 @@ def links_of(name):
         ids = (rows, columns)[side]
         many = np.bincount(ids)[ids] >= 2
         rows, columns, signs = rows[many], columns[many], signs[many]
+    if shared:
+        rows, columns = np.unique(np.stack([rows, columns]), return_inverse=True)[1].reshape(2, -1)
+        return rows, columns, signs, (max(rows.max(), columns.max()) + 1,) * 2
     rows, columns = (np.unique(ids, return_inverse=True)[1] for ids in (rows, columns))
     return rows, columns, signs, (rows.max() + 1, columns.max() + 1)
 
@@ -63,3 +69,14 @@ def tenths(found, splits):
     order = np.random.default_rng(0).permutation(len(found[2]))
     for k in range(splits):
         yield order[np.arange(len(order)) % 10 != k], order[k::10]
+
+
+def few_of_each(found, splits, many=5):
+    """(training, test) places of the entries: so many of every row, by chance, and all others."""
+    rows = found[0]
+    for seed in range(splits):
+        order = np.random.default_rng(seed).permutation(len(rows))
+        order = order[np.argsort(rows[order], kind="stable")]
+        counts = np.bincount(rows)
+        place = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+        yield order[place < many], order[place >= many]

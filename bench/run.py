@@ -83,6 +83,7 @@ COMMANDS = {
     "stars": "MovieLens, absolute loss (GLRL Table 4), with ADMM and Wiberg's algorithm on what they can",
     "paths": "accuracy against seconds, rank by rank (GLRL Figures 1 and 2), table and picture",
     "ratings": "MovieLens in practice, settings chosen on training entries: against cmfrec, scikit-surprise and others",
+    "biases": "LowRankModel as it comes against biases tuned alone: stars, few stars, signed links; five splits",
     "items": "a million items: rows/s and memory of SketchedEASE, projection, scores against a read of the items",
     "ranking": "recommending: NDCG, recall, time and memory beside implicit, cmfrec, item-knn, PureSVD and exact EASE",
     "lowrank_cost.products": "sparse products and other loops of a rank, per nonzero, against scipy",
