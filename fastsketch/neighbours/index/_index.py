@@ -26,6 +26,8 @@ from fastsketch.neighbours.index._segment import Segment, kind_for, pieces
 from fastsketch.neighbours.index._segment_room import CodedBatch, empty_room
 
 KeptRows = Literal["float16", "float32"] | None
+Partitions = int | Literal["auto"] | None
+Asked = NDArray[np.floating[Any]] | None
 KEPT: Final = (None, *ROW_TYPES)
 
 
@@ -99,12 +101,7 @@ class CodeIndex(ReadableIndex):
     """
 
     def __init__(
-        self,
-        model: Any,
-        *,
-        rows: KeptRows = None,
-        metric: Metric = "euclidean",
-        partitions: int | Literal["auto"] | None = None,
+        self, model: Any, *, rows: KeptRows = None, metric: Metric = "euclidean", partitions: Partitions = None
     ) -> None:
         if rows is not None:
             if not isinstance(rows, str):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -118,12 +115,7 @@ class CodeIndex(ReadableIndex):
         self._set_up(rows, metric, cut, Contents((), room, 0), None if cut is None else _generations.as_asked(model))
 
     def _set_up(
-        self,
-        rows: str | None,
-        metric: str,
-        partitions: int | str | None,
-        contents: Contents,
-        asked: NDArray[np.floating[Any]] | None,
+        self, rows: str | None, metric: str, partitions: int | str | None, contents: Contents, asked: Asked
     ) -> None:
         self._rows, self._metric, self._partitions, self._asked = rows, metric, partitions, asked
         self._contents = contents
@@ -171,16 +163,13 @@ class CodeIndex(ReadableIndex):
         def batches() -> Iterator[CodedBatch]:
             for piece in pieces(n):
                 some = checked[piece]
-                kept = None if self._rows is None else self._kept(some, offset=piece.start)
+                dtype = None if self._rows is None else ROW_TYPES[self._rows]
+                kept = None if dtype is None else _generations.as_kept(some, dtype, offset=piece.start)
                 check_finite(some, offset=piece.start)
                 yield CodedBatch(contents.encoder.encode(some), given[piece], kept)
 
         self._contents = contents.with_rows(batches(), n)
         return given
-
-    def _kept(self, rows: Any, *, offset: int = 0) -> NDArray[np.floating[Any]]:
-        assert self._rows is not None
-        return _generations.as_kept(rows, ROW_TYPES[self._rows], offset=offset)
 
     @changes
     def add_codes(
@@ -227,11 +216,11 @@ class CodeIndex(ReadableIndex):
             wanted = "the rows of the codes, which it keeps" if rows is None else "rows=None: it keeps none"
             raise ValueError(f"this index needs {wanted}")
         kept = None
-        if rows is not None:
+        if rows is not None and self._rows is not None:
             dense = as_rows(rows, encoder.n_features)
             if dense.shape[0] != len(checked):
                 raise ValueError(f"rows must be as many as the {len(checked)} codes, got {dense.shape[0]}")
-            kept = self._kept(dense)
+            kept = _generations.as_kept(dense, ROW_TYPES[self._rows])
         given = contents.new_ids(ids, len(checked))
         if not len(given):
             return given
