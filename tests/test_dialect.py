@@ -4,6 +4,7 @@ import ast
 import importlib
 import inspect
 import re
+from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -85,11 +86,13 @@ def test_errors_name_no_class_that_nobody_knows():
     known = {item.__name__ for _, item in exported((*ROOMS, *FACES)) if inspect.isclass(item)}
     for name, item in exported((*ROOMS, *FACES)):
         for method, member in inspect.getmembers(item, inspect.isroutine) if inspect.isclass(item) else ():
+            if isinstance(member, cached_property):  # a routine from Python 3.14 on
+                continue
             function = inspect.unwrap(getattr(member, "__func__", member))
             if not method.startswith("_") and (getattr(function, "__module__", "") or "").startswith("fastsketch"):
                 owner = function.__qualname__.rpartition(".")[0]
                 assert not owner or owner in known, f"{name}.{method}: {function.__qualname__}"
-    with pytest.raises(TypeError, match=r"^search\(\) takes 2 positional arguments but 4 were given"):
+    with pytest.raises(TypeError, match=r"^search\(\) takes from 2 to 3 positional arguments but 4 were given"):
         fs.CodeIndex.search(1, 2, 3, 4)
 
 
@@ -135,6 +138,8 @@ def test_every_word_has_one_row():
 
 
 def test_every_word_is_a_name():
+    for package in NEEDS.values():
+        pytest.importorskip(package)
     known = {parameter for _, signature in signatures((*ROOMS, *FACES)) for parameter in signature.parameters}
     known |= {attribute for _, attribute in attributes((*ROOMS, *FACES))} | set(fs.__all__) | set(fs.data.__all__)
     known |= {"last_scores"}  # set on the instance

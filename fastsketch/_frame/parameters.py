@@ -17,7 +17,7 @@ from inspect import Parameter as Argument
 from inspect import Signature, get_annotations, getdoc, unwrap
 from itertools import repeat
 from operator import attrgetter, methodcaller
-from types import FunctionType, SimpleNamespace
+from types import FunctionType, SimpleNamespace, UnionType
 from typing import Any, ClassVar, Final, TypeVar, cast, get_args
 
 import numpy as np
@@ -338,7 +338,7 @@ def names_in(text: str, name: str) -> list[str]:
 def _kinds(annotation: Any) -> set[Any]:
     """Return the types and words that an annotation allows: those of a union, and the choices of a Literal."""
     kind = getattr(annotation, "__origin__", None)
-    if isinstance(kind, type):  # dict[str, float]
+    if isinstance(kind, type) and kind is not UnionType:  # dict[str, float]; a union is a type from Python 3.14 on
         return {kind}
     parts = get_args(annotation)
     return set[Any]().union(*map(_kinds, parts)) if parts else {annotation}

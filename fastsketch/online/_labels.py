@@ -77,6 +77,15 @@ class ClassTally(NamedTuple):
         expected = self.shuffled_runs()
         return expected >= FEWEST_RUNS and self.runs < expected / 2
 
+    def advice(self) -> str:
+        """Say that classes come in runs, and what to do."""
+        return (
+            f"the labels come in runs: {self.runs:,} in {sum(self.rows):,} rows, where shuffled rows have about "
+            f"{self.shuffled_runs():,.0f}; what came last counts too much then. Shuffle the rows (fit of the "
+            "estimators in fastsketch.sklearn does), or, if their order is that of time, give decay below 1 or "
+            "drift='restart'"
+        )
+
 
 # -- parameters --------------------------------------------------------------------------------------------------------
 def as_label(value: Any, what: str) -> Label:

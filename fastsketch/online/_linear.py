@@ -16,13 +16,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._core.losses import LOSSES, ONLINE_LOSSES, OnlineLossName
 from fastsketch._core.validation import (
-    all_finite,
     as_flag,
     as_numbers,
     as_real,
     as_vector,
     as_weights,
-    check_finite,
     is_sparse,
 )
 from fastsketch._frame.batches import is_table, names_of
@@ -46,12 +44,11 @@ from fastsketch.online._labels import (
     as_classes,
     in_order,
 )
-from fastsketch.online._row_inputs import ColumnSlots, Inputs, NamedRows, Names, as_matrix, start_inputs
+from fastsketch.online._row_inputs import ColumnSlots, Inputs, NamedRows, Names, numeric_rows, start_inputs
 from fastsketch.online._state_arrays import Floats, LearnedState, Zeros, outline
 
 # Share of nonzeros in the first row above which all are learned from as dense ones.
 DENSE_ABOVE = 0.3
-FLOAT64 = np.dtype(np.float64)
 NO_SPARSE_FORM = "needs a form for sparse rows that begins with no columns: this model has none"
 
 S = TypeVar("S", bound=LearnedState)
@@ -278,16 +275,9 @@ class OnlineLearner(Model, Generic[S], abstract=True):
     def _look_at_order(self, tally: ClassTally) -> None:
         """Warn once if classes come in runs, before their last rows are learned from."""
         self._until_look = LOOK
-        if self._in_time_order() or not tally.is_sorted():
-            return
-        warnings.warn(
-            f"the labels come in runs: {tally.runs:,} in {sum(tally.rows):,} rows, where shuffled rows have about "
-            f"{tally.shuffled_runs():,.0f}; what came last counts too much then. Shuffle the rows (fit of the "
-            "estimators in fastsketch.sklearn does), or, if their order is that of time, give decay below 1 or "
-            "drift='restart'",
-            stacklevel=4,
-        )
-        self._until_look = inf
+        if tally.is_sorted() and not self._in_time_order():
+            warnings.warn(tally.advice(), stacklevel=4)
+            self._until_look = inf
 
     def _rows_to_learn(self, rows: Any) -> Any:
         """Return rows as finite float64; names get their columns."""
@@ -306,19 +296,7 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         return self._names.enter(rows, n_rows)
 
     def _as_rows(self, rows: Any) -> Any:
-        width = self.n_features
-        plain = type(rows) is np.ndarray and rows.dtype == FLOAT64 and rows.ndim in (1, 2)
-        if plain and rows.shape[-1] == width and all_finite(rows):  # else the long way says what is wrong
-            return rows if rows.ndim == 2 else rows[np.newaxis]
-        x = as_matrix(rows)
-        if width is not None and x.shape[1] != width:
-            wide = self._takes_sparse() and x.shape[1] > width
-            more = ": open_columns=True takes rows of any width" if wide else ""
-            raise ValueError(f"rows must have {width} columns as the rows before, got {x.shape[1]}{more}")
-        if x.dtype is not FLOAT64 and x.dtype != FLOAT64:  # a pickled array has an object of its own
-            x = x.astype(FLOAT64)
-        check_finite(x)
-        return x
+        return numeric_rows(rows, self.n_features, self._takes_sparse)
 
     # -- the states of the first rows, and of classes that come later ----------------------------------------------
     def _blends(self) -> bool:

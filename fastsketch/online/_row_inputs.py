@@ -6,7 +6,7 @@ The intercept is one more column, which is always 1 and is not scaled: the last 
 sparse and dense rows are in _kernels/online/inputs.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Self, cast
 
@@ -14,7 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch._core.sparse import MOST_COLUMNS
-from fastsketch._core.validation import Rows, as_flag, as_integer, as_rows, in_place, is_sparse
+from fastsketch._core.validation import (
+    Rows,
+    all_finite,
+    as_flag,
+    as_integer,
+    as_rows,
+    check_finite,
+    in_place,
+    is_sparse,
+)
 from fastsketch._kernels.features.columns import INTERCEPT, ColumnMap, row_scores
 from fastsketch._kernels.online import inputs as kernel
 from fastsketch._kernels.online.inputs import LENGTHS, LONG, ROWS, TOTALS
@@ -23,6 +32,9 @@ from fastsketch.data.names._naming import HashedNames, KeptNames, Parts, as_list
 from fastsketch.data.sources._formats import refuse_lazy
 from fastsketch.online._class_states import Unlearned
 from fastsketch.online._state_arrays import SLOTS, Arrays, Changing, Counts, Csr, Floats, RowBatch, Zeros
+
+FLOAT64 = np.dtype(np.float64)
+
 
 # -- names -------------------------------------------------------------------------------------------------------------
 NUMBERED = "this model learns from rows whose columns have numbers: dicts and lists of names do not go with them"
@@ -397,6 +409,22 @@ def start_inputs(n_slots: int, *, sparse: bool, intercept: bool, scaled: bool, z
     """Return the inputs before the first row; n_slots: room for so many, or the columns of dense rows."""
     moments = zeros((2, n_slots)) if scaled else None
     return Inputs(sparse, intercept, moments, np.zeros(TOTALS) if scaled else None)
+
+
+def numeric_rows(rows: Any, width: int | None, takes_sparse: Callable[[], bool]) -> Any:
+    """Return rows (n, d) as finite float64; width: d of the rows before, from which dense models do not part."""
+    plain = type(rows) is np.ndarray and rows.dtype == FLOAT64 and rows.ndim in (1, 2)
+    if plain and rows.shape[-1] == width and all_finite(rows):  # else the long way says what is wrong
+        return rows if rows.ndim == 2 else rows[np.newaxis]
+    x = as_matrix(rows)
+    if width is not None and x.shape[1] != width:
+        wide = x.shape[1] > width and takes_sparse()
+        more = ": open_columns=True takes rows of any width" if wide else ""
+        raise ValueError(f"rows must have {width} columns as the rows before, got {x.shape[1]}{more}")
+    if x.dtype is not FLOAT64 and x.dtype != FLOAT64:  # a pickled array has an object of its own
+        x = x.astype(FLOAT64)
+    check_finite(x)
+    return x
 
 
 def as_matrix(rows: Rows) -> Any:
