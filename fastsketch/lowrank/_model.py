@@ -372,13 +372,13 @@ class LowRankModel(LowRankAnswers):
 
     def _observed(self, X: Any, sample_weight: Any, axis: int) -> tuple[Observed, IdMap | None]:
         """Return the entries of new rows (or columns) beside the known columns (or rows), and the ids of a table."""
-        fitted, new_ids = self._known(), None
+        fitted, new_ids, entries = self._known(), None, X
         table = known_columns(X, self._ids.side(1 - axis), axis)
         if table is not None:
             if sample_weight is not None:
                 raise ValueError("sample_weight is for matrices: X is a table")
-            X, new_ids = table
-        data = observed(X, loss=self.loss, sample_weight=sample_weight, dtype=fitted.left.dtype)
+            entries, new_ids = table
+        data = observed(entries, loss=self.loss, sample_weight=sample_weight, dtype=fitted.left.dtype)
         size, side = (data.m, "rows") if axis else (data.n, "columns")
         if size != fitted.shape[1 - axis]:
             raise ValueError(f"X must have {fitted.shape[1 - axis]} {side}, got shape {(data.m, data.n)}")

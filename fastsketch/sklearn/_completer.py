@@ -4,7 +4,7 @@
 # pyright: basic
 
 from dataclasses import KW_ONLY
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
 from numpy.random import RandomState
@@ -193,7 +193,7 @@ class LowRankFactors(LowRankCompleter):
         ----------
         input_features : ignored
         """
-        return ClassNamePrefixFeaturesOutMixin.get_feature_names_out(self, input_features)
+        return ClassNamePrefixFeaturesOutMixin.get_feature_names_out(cast("Any", self), input_features)
 
     def transform(self, X: Rows) -> NDArray[Any]:
         """Return the factors of every row and its bias, (n_samples, rank + 1), fitted to its observed entries.

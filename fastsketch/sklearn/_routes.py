@@ -62,8 +62,9 @@ class Route:
 
 def problem_of(rows: Any, *, k: int, size: int) -> FitProblem:
     """Describe checked rows, array or CSR, to the model."""
-    sparse = (float(rows.nnz), row_steps(rows), column_steps(rows)) if is_sparse(rows) and stays_sparse(rows) else ()
-    return FitProblem(*rows.shape, k, size, rows.dtype.itemsize, *sparse)
+    sparse = (float(rows.nnz), row_steps(rows), column_steps(rows)) if is_sparse(rows) and stays_sparse(rows) else None
+    n, d = rows.shape
+    return FitProblem(n, d, k, size, rows.dtype.itemsize, *(sparse or (None, 0.0, 0.0)))
 
 
 def _eigen(m: int, k: int) -> tuple[float, float]:

@@ -1,5 +1,7 @@
 """How many workers "auto" is: as many as the rows are worth and the memory holds."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -22,12 +24,18 @@ def machine(monkeypatch):
     return of
 
 
+def workers(n_parts, n_bytes, model_bytes, *, processes):
+    """The workers of "auto" for parts of n_bytes together."""
+    parts = [SimpleNamespace(n_bytes=size, size=0) for size in (n_bytes, *(n_parts - 1) * [0])]
+    return _workers.workers_of("auto", "processes" if processes else "threads", parts, lambda: model_bytes)
+
+
 def test_as_many_as_there_are_parts_threads_and_rows(machine):
     machine(8, None)
-    assert _workers.useful(100, 100 * GB, 0, processes=True) == 8
-    assert _workers.useful(5, 100 * GB, 0, processes=True) == 5
-    assert _workers.useful(100, 2 * GB, 0, processes=True) == 4  # a worker for each 512 MB
-    assert _workers.useful(100, GB // 2, 0, processes=True) == _workers.useful(100, 0, 0, processes=False) == 1
+    assert workers(100, 100 * GB, 0, processes=True) == 8
+    assert workers(5, 100 * GB, 0, processes=True) == 5
+    assert workers(100, 2 * GB, 0, processes=True) == 4  # a worker for each 512 MB
+    assert workers(100, GB // 2, 0, processes=True) == workers(100, 0, 0, processes=False) == 1
 
 
 @pytest.mark.parametrize("processes", [False, True])
@@ -36,7 +44,7 @@ def test_they_fit_into_four_fifths_of_the_memory(machine, processes, model_bytes
     of_one = model_bytes + 6 * CHUNK_BYTES + processes * (100 << 20)
     for room in (GB // 10, GB, 4 * GB, 9 * GB):
         machine(16, room)
-        most = _workers.useful(100, 100 * GB, model_bytes, processes=processes)
+        most = workers(100, 100 * GB, model_bytes, processes=processes)
         assert most == 1 or most * of_one <= 0.8 * room
         assert most == 16 or (most + 1) * of_one > 0.8 * room
 
