@@ -146,7 +146,7 @@ def _quantize(parser: Parser) -> None:
     help="components, densities or codes of rows, or the rows of codes",
 )
 def _transform(parser: Parser) -> None:
-    """Write the answer of a model for every row: its principal components, or one number, its log-density or squared
+    """Write the answer of a model for every row: its principal components, or one number, its score or squared
     Mahalanobis distance (a model of 'sketch', or a saved estimator); its code (a model of 'quantize'), in an .npy of
     uint8 or a column of binary values of Parquet; or the row that a code stands for, in float32.
 
@@ -164,7 +164,7 @@ def _transform(parser: Parser) -> None:
     parser.add_argument(
         "--what",
         metavar="{components,scores,distances,codes,rows}",
-        help="components, log-densities or squared distances (default components); of a model of 'quantize' codes, or "
+        help="components, score_samples or squared distances (default components); of a model of 'quantize' codes, or "
         "the rows that codes stand for: of a hash, of codes with --factors (default codes)",
     )
     parser.add_argument(
