@@ -178,10 +178,11 @@ def scored(way, data, run, **options):
     """(area under the ROC curve, processor seconds of fit and scores)."""
     start = time.process_time()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of samples asked for that are not there, of singular matrices
+        # of samples asked for that are not there, of singular matrices, of parts without an anomaly (--tiny: nan)
+        warnings.simplefilter("ignore")
         scores = way(data.train, data.test, run, **options)
-    taken = time.process_time() - start
-    return roc_auc_score(data.wrong, scores), taken
+        taken = time.process_time() - start
+        return roc_auc_score(data.wrong, scores), taken
 
 
 def chosen(way, candidates, data):

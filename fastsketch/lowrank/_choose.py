@@ -1,9 +1,10 @@
 """Ridges and rank by held-out entries: one after the other, each along a path that begins at the default.
 
-Biases alone choose bias_ridge: a fit of them is a few passes over the entries. Sweeps then begin where the greedy
-ranks have ended, at the largest rank, once for each ridge that is tried; at the best ridge smaller ranks are tried too.
-A path is followed, up and down, as long as it gains, which is three or four fits; every fit is the one that an explicit
-ridge and rank would have, so that the values found can be given to a fit of all entries.
+Biases alone choose bias_ridge (_fitting): a fit of them is a few passes over the entries. Sweeps then begin where the
+greedy ranks have ended, at the largest rank, once for each ridge that is tried; at the best ridge the rank is halved as
+long as that is better. A path goes to larger values while the loss falls, or else to smaller ones, which is three or
+four fits; every fit is the one that an explicit ridge and rank would have, so that the values found can be given to a
+fit of all entries.
 
 What is simple or usual stays where entries held out cannot tell: biases alone win where no factors are better by more
 than a standard error, ridge 1 where no other one is, and the ranks that were asked for unless fewer are better by more

@@ -150,10 +150,11 @@ class Kept(Generic[S]):
         out = np.ravel(self.shown(self.states.intercepts()))
         if self.labels is None or in_order or not self.labels.tally.is_sorted():
             return out
+        own: Any = 0.0
         if self.inputs.sparse:
             own = self.columns.intercept(coef)
-        else:
-            own = coef[..., -1] if self.inputs.intercept else 0.0
+        elif self.inputs.intercept:
+            own = coef[..., -1]
         total, shares = out + own, np.log(np.array(self.labels.tally.rows)[self.labels.order] + 0.5)
         if len(out) == 1:
             most = abs(shares[1] - shares[0])

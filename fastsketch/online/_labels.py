@@ -1,7 +1,7 @@
 """Labels as people have them: any of them become class numbers, in the order in which the rows first have them.
 
 The numbers of the classes are the order of their first rows, so that batches do not matter; people see `classes`,
-sorted. ClassLabels are integers (also as floats), bools or strings; True is 1 and 1.0 is 1.
+sorted. Labels are integers (also as floats), bools or strings; True is 1 and 1.0 is 1.
 """
 
 from collections.abc import Mapping, Sequence
@@ -154,7 +154,7 @@ def shown(labels: Sequence[Any]) -> str:
 def as_labels(targets: ArrayLike, n_rows: int, name: str = "targets") -> NDArray[Any]:
     """Return labels (n_rows,) as an array of numbers, of bools or of strings; a scalar is accepted for one row.
 
-    That numbers are finite and integers is asked of new ones alone, in ``ClassLabels.numbers``.
+    Only labels that were not seen before are checked for being finite integers, in ``ClassLabels.read``.
     """
     if isinstance(targets, np.ma.MaskedArray):
         raise TypeError(f"{name} must not be a masked array")
@@ -233,7 +233,7 @@ class ClassLabels:
     def read(self, targets: ArrayLike, n_rows: int) -> tuple[Counts, NewClasses]:
         """Return (class numbers (n,), new classes); nothing is changed.
 
-        NewClasses classes have the numbers that they will get when they are added.
+        New classes have the numbers that they will get when they are added.
         """
         some: Any = targets
         if n_rows == 1 and type(some) in SINGLE and some in self._number:

@@ -18,8 +18,8 @@ from fastsketch.recommending._held_out import HeldOut, joined
 from fastsketch.recommending._item_events import entries, row_squares
 from fastsketch.recommending.ranking._splits import owners
 
-# Targets of walks count their popularity to this power less: of 0 to 0.3 about the best on validation parts of
-# Epinions and Slashdot.
+# Scores are divided by the popularity of their item to this power (RP3beta): of 0 to 0.3 about the best on validation
+# parts of Epinions and Slashdot.
 DAMPING = 0.2
 MOST_KEY = 2**64 - 1
 # Parts that may lie side by side: joining them costs more than a row of an update.
@@ -34,7 +34,7 @@ class KeptUsers:
     limit: int = MOST_KEY
 
     def with_users(self, users: HeldOut, most: int) -> "KeptUsers":
-        """Return these users and others; once they have twice `most` events, those that ``whole`` returns."""
+        """Return the sample with `users` added, reduced by ``cut`` once it holds more than twice `most` events."""
         near = (users.key < np.uint64(self.limit)) & (np.diff(users.rows.indptr) > 0)
         if not (most and near.any()):
             return self
@@ -91,7 +91,7 @@ class Walks(NamedTuple):
 
 
 def walks_over(users: HeldOut, activity_power: float) -> Walks:
-    """Return walks over users whose weights have a factor (x'x)^-activity_power."""
+    """Return walks over users, whose weights contain (x'x)^-activity_power: it is divided out here."""
     rows, dtype = users.rows, users.rows.dtype
     squares, owner = row_squares(rows), owners(rows)
     # q = x / |x|, v = weight |x|^(2 p), d_i and g_i the sums over the users of item i of v and of v q_ui^2

@@ -5,7 +5,7 @@ slope).
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -180,11 +180,18 @@ def _best_combination(
 ) -> _Array:
     """Return t that minimises value(sum_q t_q parts_q), by L-BFGS to the end, in units of the start."""
     unit = np.where(np.abs(start) > 0, np.abs(start), 1.0)
-    q = np.stack(parts) * unit[:, None, None]
-    least: Any = minimize(
-        lambda t: value(np.tensordot(t, q, 1)),
+    q: Any = np.stack(parts) * unit[:, None, None]
+
+    def objective(t: _Array) -> float:
+        return value(np.tensordot(t, q, 1))
+
+    def gradient(t: _Array) -> _Array:
+        return (q * slopes(np.tensordot(t, q, 1))).sum(axis=(1, 2))
+
+    least: Any = cast("Any", minimize)(
+        objective,
         start / unit,
-        jac=lambda t: (q * slopes(np.tensordot(t, q, 1))).sum(axis=(1, 2)),
+        jac=gradient,
         method="L-BFGS-B",
         options={"maxiter": 1000, "ftol": 1e-15, "gtol": 1e-12},
     )

@@ -26,7 +26,7 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
     fill: Any
     shrinkage: Any
     alpha0: float
-    location_: NDArray[np.float64]
+    assume_centered: bool
     _kept_rows: KeptRows | None
 
     # of the subclass: its covariance as given out, that of a (matrix, pairs, total, n), log-densities of rows
@@ -35,6 +35,11 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
     _total: Callable[[], float]
     _densities: Callable[[Any], NDArray[np.float64]]
     _warn_of_nothing: Callable[[], None]
+
+    @property
+    def location_(self) -> NDArray[np.float64]:
+        mean = self._learner.mean
+        return np.zeros(self.n_features_in_) if self.assume_centered else np.asarray(mean)
 
     # -- rows ------------------------------------------------------------------------------------------------------
     def _checked(self, X: Any, *, reset: bool) -> Any:
@@ -59,8 +64,9 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
         """Score the rows of X, (n_samples,): the lower, the more abnormal.
 
         Minus a weighted mean of the logarithms of the squared Mahalanobis distance and of what the leading directions
-        leave of a row, with the weights that vary least over the rows kept. Without such rows the Gaussian log-density,
-        -inf where ``covariance_`` is singular.
+        leave of a row; the weights, not negative and 1 in all, minimise its variance over the training rows that are
+        kept for the threshold. Without such rows (``contamination=None``, a stream of jobs) the Gaussian log-density,
+        on another scale, -inf where ``covariance_`` is singular.
 
         Examples
         --------

@@ -11,9 +11,10 @@ from fastsketch._core.validation import is_sparse
 from fastsketch.data.files import _checks as checks
 from fastsketch.recommending._held_out import mixed
 
-# Most rows of a sample: of 3,000 exchangeable rows the share beyond a threshold is within 1.5 times 1% in 97% of cases.
+# Most rows of a sample: the share of new rows beyond a threshold of 1% is within 1.5 times that in 97% of cases with
+# 3,000 exchangeable rows, and in 99% with these.
 MOST_ROWS = 4000
-# Bytes that it may take beside: wide rows are fewer.
+# Bytes of the sample that is kept in the end; while rows come, up to twice as many are held.
 MOST_BYTES = 5e7
 # Keys that are drawn at a time.
 AHEAD = 1024

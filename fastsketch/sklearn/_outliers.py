@@ -1,9 +1,10 @@
 """Anomaly scores of rows, and a threshold that a stated share of exchangeable new rows exceeds.
 
-A score is a weighted mean of logarithms: of the Mahalanobis distance, and of what the first directions leave of a row
-(the residual of 50%, 80% and 90% of the variance). The weights are those of least variance on the rows kept, since an
-anomaly that multiplies all of them stands out best of the mean that varies least; no label is needed. Rows kept are
-scored by what the other rows give (in folds), as new rows are.
+A score is a weighted mean of logarithms: of the squared Mahalanobis distance and of the squared reconstruction errors
+after the leading components that explain 50%, 80% and 90% of the variance. The weights minimise the variance of that
+mean over the rows kept: an anomaly that multiplies all measures by one factor shifts every weighted mean equally, so
+that the least variable one shows it best; no label is needed. Rows kept are scored by what the other rows give (in
+folds), as new rows are.
 """
 
 # pyright: basic
@@ -30,7 +31,7 @@ Floats = NDArray[np.float64]
 SHARES = (0.5, 0.8, 0.9)
 # Added to the variances of the logarithms when weights are found, as a share of each.
 RIDGE = 0.02
-# Folds where all rows are kept; where few are, one of them is at most this part of all rows.
+# Folds where all rows are kept; where only a sample is, so few that one is at most 1 / FOLDS of all rows.
 FOLDS = 20
 # Of the median of a measure, and of the variance that directions leave: less is rounding.
 NOTHING_LEFT = 1e-9

@@ -207,7 +207,8 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
         self._teach(sketch, X, weights)
         if kept is not None:
             kept.offer(X, weights, first=n_rows)
-        self._kept_rows, self.n_missing_ = kept, missing
+        self._kept_rows: KeptRows | None = kept
+        self.n_missing_: int = missing
         finite = more is not None and all(np.isfinite(sums).all() for sums in vars(more).values())
         self._moment = more if finite else None
         return self
@@ -317,11 +318,6 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
             return shrink_tail(matrix, pairs, most=most, n=total, least=least, ridge=ridge)
         share, mean = self._linear_share(matrix), matrix.trace / d
         return ShrunkCovariance(matrix.shrunk(*_none_of(d), share, mean, ridge), share, 0, mean)
-
-    @property
-    def location_(self) -> NDArray[np.float64]:
-        mean = self._learner.mean
-        return np.zeros(self.n_features_in_) if self.assume_centered else np.asarray(mean)
 
     @property
     def covariance_(self) -> NDArray[np.float64]:

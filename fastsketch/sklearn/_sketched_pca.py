@@ -23,7 +23,7 @@ from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._engines import SolverName, by_column, merge_engines
 from fastsketch.sketching._methods import METHODS, MethodName
 from fastsketch.sketching._rows_again import Readable
-from fastsketch.sketching._whole import RowProducts, column_products, sparse_pairs
+from fastsketch.sketching._whole import RowProducts, WholePass, column_products, sparse_pairs
 from fastsketch.sklearn._estimator import Arrays, as_far_source, estimator
 from fastsketch.sklearn._moments import FeatureVariance
 from fastsketch.sklearn._principal_components import PrincipalComponents, count_for, first_of, refine
@@ -306,6 +306,7 @@ class SketchedPCA(PrincipalComponents, IncrementalPCA):
             count = count_for(self._wanted, products.eigenvalues(), products.squared_norm)
             size = max(2, min(2 * count + 10, rows.shape[1] + 1))
         sketch = self._new_sketch(size, "exact" if way == "columns" else "gram", np.dtype(np.float64))
+        whole: WholePass | None
         if products is not None:
             whole = products.whole(sketch._setting)
         elif way == "columns":

@@ -96,7 +96,7 @@ class _SketchedOptimizer(Optimizer):
             for p in _tensors(group):
                 state = self._begin(group, p, torch.device("meta"))
                 size = sum(value.nbytes for value in state.values() if isinstance(value, Tensor))
-                kind = "diagonal" if "squares" in state else "sketch"
+                kind: Literal["sketch", "diagonal"] = "diagonal" if "squares" in state else "sketch"
                 out.append({"group": i, "shape": tuple(p.shape), "kind": kind, "bytes": size})
         return out
 

@@ -188,6 +188,7 @@ def test_a_damaged_model_of_a_learner_is_learned_again(run, monkeypatch):
 # -- labels --------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("pair", [(-1.0, 1.0), (0.0, 1.0), (1.0, 2.0)])
 @pytest.mark.parametrize("first", ["mixed", "negative", "positive"])
+@pytest.mark.filterwarnings("ignore:the labels come in runs")
 def test_labels_mean_the_same_in_every_piece(run, monkeypatch, pair, first):
     """Also if many rows have one label before the other one comes; resumed; and in a test file with one label."""
     order = {"mixed": np.arange(400), "negative": np.argsort(TRUTH), "positive": np.argsort(-TRUTH)}[first]

@@ -30,10 +30,10 @@ FREE = {
     SketchHasher: {"output": "bits", "n_neighbors": 4, "oversample": 2.0, "keep_rows": False},
     SketchCoder: {"n_neighbors": 4, "oversample": 2.0, "keep_rows": False},
     EASERecommender: {},
-    AdaptiveSubgradientClassifier: {"epochs": 3},
-    AdaptiveSubgradientRegressor: {"epochs": 4},
-    SketchedNewtonClassifier: {"epochs": 3},
-    SketchedNewtonRegressor: {"epochs": 4},
+    AdaptiveSubgradientClassifier: {"epochs": 3, "shuffle": False, "random_state": 7},
+    AdaptiveSubgradientRegressor: {"epochs": 4, "shuffle": False, "random_state": 7},
+    SketchedNewtonClassifier: {"epochs": 3, "shuffle": False, "random_state": 7},
+    SketchedNewtonRegressor: {"epochs": 4, "shuffle": False, "random_state": 7},
 }
 OTHER = {"loss": "squared_hinge", "method": "ogd", "form": "dual_averaging", "solver": "svd", "rotation": "random"}
 BY_CLASS = {

@@ -136,7 +136,7 @@ class TableRows:
         self._dialect, self._said = as_dialect(header, separator, decimal), header is not None
         self._refuses = as_choice(missing, "missing", ("feature", "refuse")) == "refuse"
         asked = {"categorical": categorical, "numeric": numeric, "ignore": ignore}
-        columns = {argument: _columns(some, argument) for argument, some in asked.items()}
+        columns: dict[str, Any] = {argument: _columns(some, argument) for argument, some in asked.items()}
         named = any(isinstance(column, str) for some in (*columns.values(), [label]) for column in some)
         if header is None and (named or schema is not None):
             self._dialect = self._dialect._replace(header=True)

@@ -473,4 +473,4 @@ def evaluate(recommended: ArrayLike, relevant: Rows, *, k: int | None = None) ->
     """
     metrics = precision_at, recall_at, ndcg_at, average_precision_at, reciprocal_rank_at
     means = [mean_of(metric(recommended, relevant, k=k)) for metric in metrics]
-    return Ranking(*means, coverage=coverage_at(recommended, as_relevant(relevant)[2][1], k=k))
+    return Ranking._make([*means, coverage_at(recommended, as_relevant(relevant)[2][1], k=k)])
