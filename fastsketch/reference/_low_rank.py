@@ -182,11 +182,14 @@ def _best_combination(
     unit = np.where(np.abs(start) > 0, np.abs(start), 1.0)
     q: Any = np.stack(parts) * unit[:, None, None]
 
+    def combined(t: _Array) -> Any:
+        return np.tensordot(t, q, 1)
+
     def objective(t: _Array) -> float:
-        return value(np.tensordot(t, q, 1))
+        return value(combined(t))
 
     def gradient(t: _Array) -> _Array:
-        return (q * slopes(np.tensordot(t, q, 1))).sum(axis=(1, 2))
+        return (q * slopes(combined(t))).sum(axis=(1, 2))
 
     least: Any = cast("Any", minimize)(
         objective,
