@@ -107,10 +107,12 @@ class LowRankModel(LowRankAnswers):
     TypeError, ValueError
         If a parameter is out of range.
 
-    Notes ----- Every stored entry of a sparse matrix is an observation, zeros too; in a dense one NaN is missing. A
-    rank costs some passes over the observed entries, "full" O(nnz k) at rank k. Memory beside the input: 8 bytes an
-    entry in float32, 16 in float64; sweeps hold a transposed copy, and a fit that chooses one of the entries that are
-    left. A row or column without observations is predicted by the other biases, and so is index -1.
+    Notes
+    -----
+    Every stored entry of a sparse matrix is an observation, zeros too; in a dense one NaN is missing. A rank costs some
+    passes over the observed entries, "full" O(nnz k) at rank k. Memory beside the input: 8 bytes an entry in float32,
+    16 in float64; sweeps hold a transposed copy, and a fit that chooses one of the entries that are left. A row or
+    column without observations is predicted by the other biases, and so is index -1.
 
     The objective never grows with the rank for smooth losses, nor with step_rule="line_search".
 

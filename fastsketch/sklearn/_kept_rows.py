@@ -18,6 +18,8 @@ MOST_ROWS = 4000
 MOST_BYTES = 5e7
 # Keys that are drawn at a time.
 AHEAD = 1024
+# (keys, rows, weights) of some rows.
+Part = tuple[NDArray[np.uint64], Any, NDArray[np.float64]]
 
 
 class KeptRows:
@@ -25,8 +27,7 @@ class KeptRows:
 
     def __init__(self, size: int) -> None:
         self.size = size
-        # (keys, rows, weights) of some rows each, at most 2 `size` in all
-        self._parts: list[tuple[NDArray[np.uint64], Any, NDArray[np.float64]]] = []
+        self._parts: list[Part] = []  # at most 2 `size` rows in all
         self._held = 0
         self._drawn = 0, np.empty(0, np.uint64)  # keys from a place on
         self._bound = np.uint64(2**64 - 1)
@@ -37,16 +38,23 @@ class KeptRows:
         each = (12.0 * rows.nnz if is_sparse(rows) else float(rows.nbytes)) / max(1, rows.shape[0])
         return cls(max(1, min(MOST_ROWS, int(MOST_BYTES / max(each, 1.0)))))
 
-    def offer(self, rows: Any, weights: NDArray[np.float64] | None, *, first: int) -> None:
-        """Offer rows `first`, `first` + 1, ... of the stream, array or CSR (n, d); rows of weight 0 do not count."""
+    def chosen(self, rows: Any, weights: NDArray[np.float64] | None, *, first: int) -> Part | None:
+        """Return those of rows `first`, `first` + 1, ..., array or CSR (n, d), that may be of the sample, for ``add``.
+
+        Rows of weight 0 do not count.
+        """
         keys = self._keys_of(first, first + rows.shape[0])
         able = np.flatnonzero(keys <= self._bound if weights is None else (keys <= self._bound) & (weights > 0))
         if len(able) > self.size:
             able = np.sort(able[np.argpartition(keys[able], self.size)[: self.size]])
-        if len(able):
-            counted = np.ones(len(able)) if weights is None else weights[able]
-            self._parts.append((keys[able], rows[able], counted))
-            self._held += len(able)
+        if not len(able):
+            return None
+        return keys[able], rows[able], np.ones(len(able)) if weights is None else weights[able]
+
+    def add(self, part: Part) -> None:
+        """Add rows that ``chosen`` has returned."""
+        self._parts.append(part)
+        self._held += len(part[0])
         if self._held > 2 * self.size:
             self.sample()
 

@@ -43,6 +43,7 @@ from fastsketch.sklearn._moments import FourthMoment
 SOLVERS = ("auto", "gram", "svd", "exact")
 SHRINKAGES = ("auto", "ledoit-wolf", "oas")
 MOST = float(np.finfo(np.float64).max)
+LEARNED = ("sketch_", "_moment", "_kept_rows", "n_missing_")
 
 
 @estimator
@@ -172,9 +173,15 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
         """
         if sample_weight is None and (source := as_far_source(X)) is not None:
             return self._fit_source(source)
-        rows, weights = self._checked_all(X, sample_weight)
-        self._drop("sketch_", "_moment", "_kept_rows", "n_missing_")
-        return self._learn_rows(rows, weights)
+        before = dict(self.__dict__)
+        try:
+            rows, weights = self._checked_all(X, sample_weight)
+            self._drop(*LEARNED)
+            return self._learn_rows(rows, weights)
+        except BaseException:
+            self._drop(*LEARNED)
+            self.__dict__.update(before)
+            raise
 
     @changes
     def partial_fit(self, X: Batch, y: Any = None, *, sample_weight: ArrayLike | None = None) -> Self:
@@ -204,13 +211,18 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
         more = None if moment is None else moment.after(X, weights)
         kept = (KeptRows.like(X) if self._share_asked() else None) if first else self._kept_rows
         n_rows = sketch.n_rows
-        self._teach(sketch, X, weights)
-        if kept is not None:
-            kept.offer(X, weights, first=n_rows)
-        self._kept_rows: KeptRows | None = kept
-        self.n_missing_: int = missing
-        finite = more is not None and all(np.isfinite(sums).all() for sums in vars(more).values())
-        self._moment = more if finite else None
+        part = None if kept is None else kept.chosen(X, weights, first=n_rows)
+        if more is not None and not all(np.isfinite(sums).all() for sums in vars(more).values()):
+            more = None
+        learned = False
+        try:
+            self._teach(sketch, X, weights)
+            learned = True
+        finally:  # an interrupt may come once the sketch has learned: what lies beside it learns then, too
+            if learned or sketch.n_rows > n_rows:
+                self.__dict__.update(n_missing_=missing, _moment=more, _kept_rows=kept)
+                if kept is not None and part is not None:
+                    kept.add(part)
         return self
 
     def _template(self, n_rows: int | None, n_features: int, dtype: np.dtype[Any] | None) -> FrequentDirections:

@@ -2,6 +2,7 @@
 
 import itertools
 import pickle
+import sys
 
 import numpy as np
 import pytest
@@ -178,9 +179,9 @@ def test_directions_that_hold_half_of_the_variance_and_more():
 def test_a_sample_does_not_depend_on_batches(matrix, batch):
     rows = rows_of(0, 1000, 6)
     whole, parts = KeptRows(50), KeptRows(50)
-    whole.offer(matrix(rows), None, first=0)
+    offer(whole, matrix(rows), None, first=0)
     for start in range(0, 1000, batch):
-        parts.offer(matrix(rows[start : start + batch]), None, first=start)
+        offer(parts, matrix(rows[start : start + batch]), None, first=start)
     (one, _), (two, _) = whole.sample(), parts.sample()
     one, two = (x if isinstance(x, np.ndarray) else x.toarray() for x in (one, two))
     assert one.shape == (50, 6) and np.array_equal(one, two)
@@ -190,7 +191,7 @@ def test_every_row_is_as_likely():
     counts = np.zeros(10)
     for first in range(0, 40_000, 10):
         sample = KeptRows(3)
-        sample.offer(np.arange(10.0)[:, np.newaxis], None, first=first)
+        offer(sample, np.arange(10.0)[:, np.newaxis], None, first=first)
         counts[sample.sample()[0].ravel().astype(int)] += 1
     assert counts.sum() == 12_000 and np.abs(counts - 1200).max() < 5 * np.sqrt(1200)
 
@@ -198,7 +199,7 @@ def test_every_row_is_as_likely():
 def test_rows_of_weight_zero_are_not_kept():
     rows = rows_of(0, 100, 6)
     sample = KeptRows(80)
-    sample.offer(rows, (np.arange(100) % 2).astype(float), first=0)
+    offer(sample, rows, (np.arange(100) % 2).astype(float), first=0)
     kept, weights = sample.sample()
     assert len(kept) == 50 and np.all(weights == 1)
     assert {row.tobytes() for row in kept} == {row.tobytes() for row in rows[1::2]}
@@ -322,3 +323,59 @@ def test_missing_numbers_that_are_refused():
     with pytest.raises(ValueError, match="infinity"):
         SketchedCovariance(fill="mean").fit(np.where(np.isnan(rows), np.inf, rows))
     assert np.isfinite(SketchedCovariance(fill="mean").fit(rows).location_).all()  # a column of nothing is 0
+
+
+def offer(sample, rows, weights, *, first):
+    """Offer rows of a stream to a sample."""
+    if (part := sample.chosen(rows, weights, first=first)) is not None:
+        sample.add(part)
+
+
+def interrupted(call, line):
+    """Call, and raise KeyboardInterrupt at the line-th line of the estimators' code; return whether it came so far.
+
+    Not at the lines that put what was learned in place, one after the other once the sketch has learned.
+    """
+    seen = 0
+
+    def trace(frame, event, _):
+        nonlocal seen
+        place = frame.f_code.co_filename.replace("\\", "/")
+        if "fastsketch/sklearn/" not in place or frame.f_code.co_name in ("_learn_rows", "add"):
+            return None
+        seen += event == "line"
+        if event == "line" and seen == line:
+            raise KeyboardInterrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        call()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(before)
+    return False
+
+
+@pytest.mark.parametrize("way", ["fit", "partial_fit", "first"])
+def test_an_interrupt_leaves_no_half_of_a_batch(way, tmp_path):
+    rng, line, came = np.random.default_rng(4), 0, True
+    x, more = rng.standard_normal((60, 4)), rng.standard_normal((30, 4)) + 5
+    while came:
+        line += 1
+        model = SketchedCovariance(contamination=0.1)
+        if way != "first":
+            model.fit(x)
+        came = interrupted(lambda: (model.fit if way == "fit" else model.partial_fit)(more), line)  # noqa: B023
+        if not hasattr(model, "sketch_"):
+            assert way == "first"
+            model.partial_fit(more)
+        model.save(tmp_path / "model.fsk")
+        again = SketchedCovariance.load(tmp_path / "model.fsk")
+        assert np.array_equal(again.score_samples(x), model.score_samples(x))
+        kept = len(model._kept_rows.sample()[0])
+        assert kept == model.n_samples_seen_ == model._moment.sums[0]
+        assert kept in {"fit": (60, 30), "partial_fit": (60, 90), "first": (30,)}[way]
+    assert line > 10
