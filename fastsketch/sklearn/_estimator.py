@@ -5,7 +5,8 @@
 
 import copy
 import numbers
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any, BinaryIO, ClassVar, Self, TypeVar, dataclass_transform
@@ -161,6 +162,17 @@ class ModelEstimator(BaseEstimator):
     def __getstate__(self) -> Any:
         state: Any = super().__getstate__()
         return {name: value for name, value in state.items() if name not in ("_entered", "_read_out")}
+
+    @contextmanager
+    def _whole_or_as_before(self) -> Iterator[None]:
+        """Put all attributes back as they were if what is done within ends by an exception."""
+        before = dict(self.__dict__)
+        try:
+            yield
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
 
     def _drop(self, *names: str) -> None:
         """Delete what was learned under these names, where it is there."""

@@ -43,7 +43,6 @@ from fastsketch.sklearn._moments import FourthMoment
 SOLVERS = ("auto", "gram", "svd", "exact")
 SHRINKAGES = ("auto", "ledoit-wolf", "oas")
 MOST = float(np.finfo(np.float64).max)
-LEARNED = ("sketch_", "_moment", "_kept_rows", "n_missing_")
 
 
 @estimator
@@ -173,15 +172,10 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
         """
         if sample_weight is None and (source := as_far_source(X)) is not None:
             return self._fit_source(source)
-        before = dict(self.__dict__)
-        try:
+        with self._whole_or_as_before():
             rows, weights = self._checked_all(X, sample_weight)
-            self._drop(*LEARNED)
+            self._drop("sketch_", "_moment", "_kept_rows", "n_missing_")
             return self._learn_rows(rows, weights)
-        except BaseException:
-            self._drop(*LEARNED)
-            self.__dict__.update(before)
-            raise
 
     @changes
     def partial_fit(self, X: Batch, y: Any = None, *, sample_weight: ArrayLike | None = None) -> Self:
