@@ -132,8 +132,8 @@ static void srht_d(void) { fs_srht_block_d(A, B, B, xd, wd, NULL, NULL, vd, C, m
 static void srht_s(void) { fs_srht_block_s(A, B, B, xs, ws, NULL, NULL, vd, C, more, ws, zs, ys, B); }
 static void scatter_d(void) { fs_scatter_rows_d(A, B, B, xd, NULL, NULL, vd, 2, more, wd, yd, B); }
 static void scatter_s(void) { fs_scatter_rows_s(A, B, B, xs, NULL, NULL, vd, 2, more, ws, ys, B); }
-static void scan_d(void) { fs_scan_rows_d(A, B, B, xd, vd); }
-static void scan_s(void) { fs_scan_rows_s(A, B, B, xs, vd); }
+static void scan_d(void) { fs_check_rows_d(A, B, B, xd, vd); }
+static void scan_s(void) { fs_check_rows_s(A, B, B, xs, vd); }
 static void load_d(void) { fs_load_rows_d(A, B, B, xd, NULL, 1, 0.5, yd, B, vd); }
 static void load_s(void) { fs_load_rows_s(A, B, B, xs, NULL, 1, 0.5, ys, B, vd); }
 static void square_d(void) { fs_square_rows_d(A, B, B, xd, vd); }

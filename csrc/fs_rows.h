@@ -3,7 +3,7 @@
 #define FS_ROWS_H
 #include "fs_common.h"
 
-#define fs_scan_rows(n, d, ld, x, largest) FS_TYPED(fs_scan_rows, x)(n, d, ld, x, largest)
+#define fs_check_rows(n, d, ld, x, largest) FS_TYPED(fs_check_rows, x)(n, d, ld, x, largest)
 #define fs_load_rows(n, d, ld, x, ...) FS_TYPED(fs_load_rows, x)(n, d, ld, x, __VA_ARGS__)
 #define fs_square_rows(n, d, ld, x, square) FS_TYPED(fs_square_rows, x)(n, d, ld, x, square)
 #define fs_copy_square(n, x, out) FS_TYPED(fs_copy_square, x)(n, x, out)
@@ -23,7 +23,7 @@ void fs_move_mean(ptrdiff_t d, double old_weight, double block_weight, double *m
 #elif defined(REAL)
 
 /* Index of the first row that holds a NaN or an infinity, or -1; *largest gets max |x| over the rows before it. */
-ptrdiff_t TYPED(fs_scan_rows)(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const REAL *x, double *largest);
+ptrdiff_t TYPED(fs_check_rows)(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const REAL *x, double *largest);
 
 /* out[i, :] = scale * root_weight[i] * x[i, :] (root_weight may be NULL: ones), rows of out ld_out apart (negative:
  * downward); square[i] gets the squared norm of out[i, :], summed in double. root_step is +1 or -1. */

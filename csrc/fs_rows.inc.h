@@ -1,7 +1,7 @@
 /* Body of fs_rows.c, included once per level and REAL (float, double). */
 #ifndef FS_DOORS
 
-FS_LOOP ptrdiff_t NAME(scan_rows)(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const REAL *x, double *largest)
+FS_LOOP ptrdiff_t NAME(check_rows)(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const REAL *x, double *largest)
 {
     /* |x| as unsigned bits is ordered like |x|, and NaN and inf come last: one integer maximum answers both. */
     const BITS sign_off = (BITS) ~((BITS)1 << (8 * sizeof(BITS) - 1));
@@ -164,7 +164,7 @@ FS_LOOP void NAME(add_lower)(ptrdiff_t d, ptrdiff_t first, ptrdiff_t stop, const
 
 #else
 
-FS_DOOR(FS_TABLE_FROM_AVX2, ptrdiff_t, TYPED(scan_rows),
+FS_DOOR(FS_TABLE_FROM_AVX2, ptrdiff_t, TYPED(check_rows),
         (ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const REAL *x, double *largest), (n, d, ld, x, largest))
 FS_DOOR(LOADS, void, TYPED(load_rows),
         (ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const REAL *x, const double *root_weight, ptrdiff_t root_step,

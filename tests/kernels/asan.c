@@ -92,7 +92,7 @@ static void rows(ptrdiff_t n, ptrdiff_t d)
         u[i] = (float)(x[i] = uniform());
     for (ptrdiff_t i = 0; i < n; i++)
         root[i] = 2;
-    check(fs_scan_rows_d(n, d, d, x, &top) == -1 && fs_scan_rows_s(n, d, d, u, &top) == -1, "scan");
+    check(fs_check_rows_d(n, d, d, x, &top) == -1 && fs_check_rows_s(n, d, d, u, &top) == -1, "scan");
     fs_load_rows_d(n, d, d, x, root, 1, 0.5, y, d, square);
     check(memcmp(x, y, (size_t)(n * d) * 8) == 0, "load");
     if (n)
@@ -108,7 +108,7 @@ static void rows(ptrdiff_t n, ptrdiff_t d)
     if (n * d) {
         x[n * d - 1] = INFINITY;
         u[n * d - 1] = NAN;
-        check(fs_scan_rows_d(n, d, d, x, &top) == n - 1 && fs_scan_rows_s(n, d, d, u, &top) == n - 1, "scan of inf");
+        check(fs_check_rows_d(n, d, d, x, &top) == n - 1 && fs_check_rows_s(n, d, d, u, &top) == n - 1, "scan of inf");
     }
     double *mean = space((size_t)d, 8), *shift = space((size_t)d, 8), *last = space((size_t)d, 8);
     double *low = space((size_t)d, 8), *base = space((size_t)d, 8), *old = space((size_t)d, 8);

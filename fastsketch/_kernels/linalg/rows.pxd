@@ -3,7 +3,7 @@
 from libc.stddef cimport ptrdiff_t
 
 cdef extern from "fs_rows.h" nogil:
-    ptrdiff_t scan_rows "fs_scan_rows"(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const void* x, double* largest)
+    ptrdiff_t scan_rows "fs_check_rows"(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const void* x, double* largest)
     void load_rows "fs_load_rows"(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const void* x, const double* root_weight,
                                   ptrdiff_t root_step, double scale, void* out, ptrdiff_t ld_out, double* square)
     void square_rows "fs_square_rows"(ptrdiff_t n, ptrdiff_t d, ptrdiff_t ld, const void* x, double* square)

@@ -5,14 +5,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import islice
 from types import SimpleNamespace
-from typing import Any, NamedTuple, Self, TypedDict
+from typing import Any, NamedTuple, Self, TypedDict, dataclass_transform
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._core.losses import LOSSES, LossName
 from fastsketch._core.validation import Rows
-from fastsketch._frame.parameters import Parametrized, flag, integer, real
+from fastsketch._frame.parameters import Parametrized, choice, flag, integer, parameter, real, seed
 from fastsketch._kernels.lowrank import gradients as kernel
 from fastsketch.lowrank import LowRankModel
 from fastsketch.lowrank._data import Observed, observed
@@ -56,6 +56,7 @@ class Step(NamedTuple):
     terms: BiasTerms | None = None  # fitted before, or none
 
 
+@dataclass_transform(kw_only_default=True, field_specifiers=(choice, flag, integer, parameter, real, seed))
 class Completion(Parametrized, abstract=True):
     """Scores A B', with `biases` added that are fitted first; a subclass has ``_run``. No file holds one."""
 
