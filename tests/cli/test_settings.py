@@ -53,7 +53,8 @@ def test_names_of_reading_and_of_flags_that_are_not(run):
     error = run("audit", "o.fsk", "rows.npy", "--set", "headr=yes", status=2).err
     assert "--set has no parameter 'headr': did you mean 'header'?; --set help lists them" in error
     error = run("sketch", "rows.npy", "-o", "o.fsk", "--solver", "gram", status=2).err
-    assert "unrecognized arguments: --solver gram (--set solver=VALUE sets it)" in error
+    # from Python 3.14 on without the value
+    assert "unrecognized arguments: --solver" in error and "(--set solver=VALUE sets it)" in error
 
 
 def test_parameters_without_a_flag(run):
