@@ -57,7 +57,11 @@ class Step(NamedTuple):
 
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(choice, flag, integer, parameter, real, seed))
-class Completion(Parametrized, abstract=True):
+class Declared(Parametrized, abstract=True):
+    """Base whose subclasses have constructors of their declared parameters, for type checkers."""
+
+
+class Completion(Declared, abstract=True):
     """Scores A B', with `biases` added that are fitted first; a subclass has ``_run``. No file holds one."""
 
     tol: float = real(default=1e-4, high=1.0)
