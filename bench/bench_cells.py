@@ -28,8 +28,8 @@ def ours(rows, queries):
 def theirs(faiss, rows, queries, graphs):
     """Yield the same of faiss's lists of as many bytes, of the rows as bytes, and of its graph of the rows."""
     cells = isqrt(len(rows))
-    kinds = [f"IVF{cells},PQ{N_BYTES}", f"OPQ{N_BYTES},IVF{cells},PQ{N_BYTES}", f"IVF{cells},SQ8"]
-    # rotations and graphs take minutes of whatever rows
+    kinds = [f"IVF{cells},SQ8", f"IVF{cells},PQ{N_BYTES}", f"OPQ{N_BYTES},IVF{cells},PQ{N_BYTES}"]
+    # codebooks and graphs take minutes of whatever rows: the tiny form has the first kind alone
     for kind in (kinds + ["HNSW32"] * graphs)[: few(len(kinds) + 1, 1)]:
         index = faiss.index_factory(rows.shape[1], kind)
 

@@ -89,7 +89,7 @@ def job(folder, work, engine, workers):
 
         with keeping_memory():  # as docs/jobs/many-cores.md says
             client = Client(LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None))
-        for room in ("sketching", "hashing", "recommending"):
+        for room in ("sketching", "neighbours.hashing", "recommending"):
             client.run(import_module, f"fastsketch.{room}")
     begun = time.perf_counter()
     options = {"workers": workers, "engine": engine, "progress": False}
