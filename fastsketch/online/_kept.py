@@ -174,7 +174,8 @@ class Kept(Generic[S]):
         changing = None if large or self.watch is not None else self._changing(batch, n)
         if changing is None:
             return None
-        before = [(array, at, array[at].copy()) for array, at in changing]
+        parts, in_whole = changing
+        before = [(array, at, array[at].copy()) for array, at in parts]
         after = [(array, at, array.copy()) for array, at in states.following()]
         sums = metrics.metric_sums.tobytes()
         targets = examples.y[None, :] if labels is None else states.targets(examples.y)
@@ -183,34 +184,40 @@ class Kept(Generic[S]):
         def finish() -> Floats:
             """Do what follows when the states have learned; once more, after an interrupt, it changes nothing."""
             out = states.read_out(scores, targets, examples.weights, examples.y)
+            answer = self.shown(out) if len(out) == 1 else self._together([out], n)
             if metrics.metric_sums.tobytes() == sums:  # rows without weight, taken in twice, change nothing
                 metrics.add(out, targets, examples.counted, signs=states.signs, numbers=examples.y)
             if labels is not None and examples.tally is not None:
                 labels.tally = examples.tally
-            return self.shown(out) if len(out) == 1 else self._together([out], n)
+            return answer
 
         try:
             states.learn(self.inputs.prepared(batch), targets, examples.weights, scores)
             return finish()
         except BaseException:
-            if all(map(isfinite, scores[..., -1:].ravel().tolist())):
-                _put_back(after)
-                finish()
+            learned = all(map(isfinite, scores[..., -1:].ravel().tolist()))
+            _put_back(after)
+            if learned and (in_whole or metrics.metric_sums.tobytes() != sums):
+                finish()  # all has been learned: nothing is put back
             else:
                 _put_back(before)
             raise
 
-    def _changing(self, batch: RowBatch, n: int) -> Changing | None:
-        """Return what learning from n rows may change in inputs and states; None: nearly all."""
+    def _changing(self, batch: RowBatch, n: int) -> tuple[Changing, bool] | None:
+        """Return what learning from n rows may change in inputs and states, None for nearly all.
+
+        And whether the only state is not among it: it learns from one row in whole or not at all.
+        """
         states = self.states
-        alone = len(states.held) == 1
+        alone, in_whole = len(states.held) == 1, False
         out = self.inputs.changing(batch)
         for state in states.all():
             changed = state.changing(batch, n, alone=alone and state is states.held[0])
             if changed is None:
                 return None
+            in_whole |= not changed
             out += changed
-        return out
+        return out, in_whole
 
     def learn(
         self,

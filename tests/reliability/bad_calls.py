@@ -17,6 +17,7 @@ import resource
 import sys
 import tempfile
 import traceback
+import typing
 import warnings
 from functools import cache
 from importlib import import_module
@@ -354,7 +355,7 @@ def calls():
             continue
         known.add(item)
         if not inspect.isabstract(item):
-            found.append((name, item, None, list(inspect.signature(item).parameters.values())))
+            found.append((name, item, None, _parameters(item)))
         if inspect.isclass(item):
             _CLASSES[name] = item
             for method, member in inspect.getmembers(item, inspect.isroutine):
@@ -364,9 +365,25 @@ def calls():
                 bound = not isinstance(inspect.getattr_static(item, method), classmethod | staticmethod)
                 if inspect.isabstract(item):
                     continue  # its kinds are tried
-                parameters = list(inspect.signature(member).parameters.values())[bound:]
-                found.append((f"{name}.{method}", member, item if bound else None, parameters))
+                found.append((f"{name}.{method}", member, item if bound else None, _parameters(member)[bound:]))
     return found
+
+
+def _parameters(function):
+    """The parameters of a signature; of **settings that have names, these."""
+    out = []
+    for parameter in inspect.signature(function).parameters.values():
+        if typing.get_origin(parameter.annotation) is not typing.Unpack:
+            out.append(parameter)
+            continue
+        (settings,) = typing.get_args(parameter.annotation)
+        out += [
+            parameter.replace(name=name, kind=parameter.KEYWORD_ONLY, default=inspect.Parameter.empty)
+            if name in settings.__required_keys__
+            else parameter.replace(name=name, kind=parameter.KEYWORD_ONLY, default=None)
+            for name in settings.__annotations__
+        ]
+    return out
 
 
 # -- what arguments must not be --------------------------------------------------------------------------------------
