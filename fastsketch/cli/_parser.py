@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import Any
 
 from fastsketch.cli._flags import Parser, common
+from fastsketch.cli._signals import held
 from fastsketch.cli._verbs import VERBS
 
 
@@ -33,9 +34,11 @@ def parse(argv: Sequence[str] | None) -> Namespace:
 
 def run(args: Namespace) -> int:
     """Run the verb of these arguments, whose module is imported now; return the exit status."""
-    import_module("fastsketch._kernels.level")  # refuses a FASTSKETCH_LEVEL that this CPU lacks, before all else
     module, _, function = VERBS[args.verb].run.partition(".")
-    return getattr(import_module(f"fastsketch.cli.{module}"), function)(args) or 0
+    with held():  # an interrupt of an import may come out as another error
+        import_module("fastsketch._kernels.level")  # refuses a FASTSKETCH_LEVEL that this CPU lacks, before all else
+        verb = getattr(import_module(f"fastsketch.cli.{module}"), function)
+    return verb(args) or 0
 
 
 def parser_of(name: str) -> Parser:

@@ -8,13 +8,14 @@ import signal
 import subprocess
 import time
 from functools import partial, wraps
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import fastsketch as fs
-from fastsketch.cli import main
+from fastsketch.cli import _parser, main
 from fastsketch.data.files import _owner
 from fastsketch.data.files._lock import _Content, lock_name
 from fastsketch.data.sources import _source
@@ -312,6 +313,22 @@ def test_more_signals_while_a_result_is_written_change_nothing(run, monkeypatch)
     monkeypatch.setattr(_replacing.os, "fsync", fsync)
     if Path("o.fsk.partial").exists():
         run(*SKETCH, "--resume")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+def test_a_signal_while_modules_are_imported(run, monkeypatch):
+    """Where a class is made, Python 3.11 puts another error in the place of an interrupt."""
+
+    class Named:
+        def __set_name__(self, owner, name):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    def imported(name):
+        type("Anything", (), {"named": Named()})
+        return import_module(name)
+
+    monkeypatch.setattr(_parser, "import_module", imported)
+    assert "interrupted" in run(*SKETCH, status=130).err
 
 
 def test_an_interrupted_job_without_a_file(run, monkeypatch):
