@@ -115,9 +115,10 @@ def seconds_of(*processes):
     """(the longest time that one of these says, processor seconds of all and of their children)."""
     said, used = [], 0.0
     for process in processes:
-        said.append(json.loads(process.stdout.read().splitlines()[-1]))
-        _, status, usage = os.wait4(process.pid, 0)
-        if status:
+        with process.stdout:
+            said.append(json.loads(process.stdout.read().splitlines()[-1]))
+        _, process.returncode, usage = os.wait4(process.pid, 0)
+        if process.returncode:
             raise SystemExit("a run has failed")
         used += usage.ru_utime + usage.ru_stime
     return max(said), used

@@ -108,19 +108,21 @@ class SketchedState(LearnedState):
     def learn(
         cls, states: Sequence[Any], batch: RowBatch, targets: Floats, sample_weight: Floats, scores: Floats
     ) -> None:
-        longest = int(np.diff(batch.indptr).max(initial=0)) if isinstance(batch, Csr) else 0
+        if not isinstance(batch, Csr):
+            for k, state in enumerate(states):
+                state.rounds.learn(*flat(batch), 0, targets[k], sample_weight, scores[k])
+            return
+        longest = int(np.diff(batch.indptr).max(initial=0))
         for state, y, out in zip(states, targets, scores, strict=True):
             done, short, more = 0, True, 0
             while short:
-                if longest:
-                    # room for the rows until the next rebase, and if that was not enough, for a direction formed
-                    # explicitly
-                    rows = min(state.turn.shape[1] - state.n_kept(), len(y) - done)
-                    held, more = cast(AdaptiveSparseRows, state.held), longest * rows + more
-                    if not held.has_room(state.n_kept(), more):
-                        state.rounds_now = None  # first: an interrupt must not leave rounds with arrays of before
-                        held.make_room(state.n_kept(), more)
-                done, short = state.rounds.learn(*flat(batch), done, y, sample_weight, out)
+                # room for the rows until the next rebase, and if that was not enough, for a direction formed explicitly
+                rows = min(state.turn.shape[1] - state.n_kept(), len(y) - done)
+                held, more = cast(AdaptiveSparseRows, state.held), longest * rows + more
+                if not held.has_room(state.n_kept(), more):
+                    state.rounds_now = None  # first: an interrupt must not leave rounds with arrays of before
+                    held.make_room(state.n_kept(), more)
+                done, short = state.rounds.learn(*batch, done, y, sample_weight, out)
                 more = len(state.base)
 
     def n_kept(self) -> int:

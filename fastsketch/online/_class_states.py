@@ -197,6 +197,11 @@ class Tally(Arrays):
         return names
 
 
+# Of one row: its target by its side, and its scores before anyone has learned from it.
+PLUS, MINUS, UNREAD = np.array([[1.0]]), np.array([[-1.0]]), np.full((2, 1, 1), np.nan)
+PLUS.flags.writeable = MINUS.flags.writeable = False
+
+
 @dataclass(slots=True)
 class States(Generic[S]):
     """States of all classes, with the learners beside them and their read-out."""
@@ -302,16 +307,16 @@ class States(Generic[S]):
         if len(self.held) == 1:
             sign = self.signs[0]
             if len(numbers) == 1:  # sooner
-                return np.array([[-sign if numbers[0] else sign]])
+                return MINUS if (sign > 0) == numbers.item() else PLUS
             return np.array([sign, -sign])[numbers][None]
         signs = np.array(self.signs)[:, None]
         return np.where(numbers == np.arange(len(signs))[:, None], signs, -signs)
 
     def unread(self, targets: Floats) -> Floats:
         """Return the scores (members, k, n) of rows that nobody has learned from yet: NaN."""
-        out = np.empty((2 if self.beside else 1, *targets.shape))
-        out.fill(np.nan)  # sooner than np.full for few
-        return out
+        if targets.size == 1:  # sooner
+            return UNREAD[: 2 if self.beside else 1].copy()
+        return np.full((2 if self.beside else 1, *targets.shape), np.nan)
 
     def following(self) -> Changing:
         """Return what is no state's, and changes when the states have learned."""
@@ -324,20 +329,15 @@ class States(Generic[S]):
 
         Unlearned says which row was refused. The learners beside come first: they are quickly put back.
         """
-        n, refused = len(sample_weight), list[tuple[int, int]]()
-        members: list[tuple[Sequence[LearnedState], Floats]] = [(self.held, scores[0])]
-        if self.beside:
-            members.insert(0, (self.beside, scores[1]))
-        for learners, of_member in members if n else ():
-            type(learners[0]).learn(learners, batch, targets, sample_weight, of_member)
-            for k, last in enumerate(of_member[:, -1].tolist()):
-                if not isfinite(last):
-                    refused.append((int(np.isfinite(of_member[k]).argmin()), k))
-            if refused and n == 1:
-                break
-        if refused:
-            row, k = min(refused)
-            raise Unlearned(row, self.held[k])
+        n = len(sample_weight)
+        if self.beside and n:
+            type(self.beside[0]).learn(self.beside, batch, targets, sample_weight, scores[1])
+        if n > 1 or (n and (not self.beside or all(map(isfinite, scores[1].ravel().tolist())))):
+            type(self.held[0]).learn(self.held, batch, targets, sample_weight, scores[0])
+        if not all(map(isfinite, scores[..., -1:].ravel().tolist())):
+            refused = ~np.isfinite(scores).all(axis=0)  # (k, n)
+            row = int(refused.any(axis=0).argmax())
+            raise Unlearned(row, self.held[int(refused[:, row].argmax())])
 
     def read_out(
         self, scores: Floats, targets: Floats, sample_weight: Floats, numbers: Counts, *, is_new: bool = False

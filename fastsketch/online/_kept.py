@@ -168,40 +168,41 @@ class Kept(Generic[S]):
 
         None, with nothing changed, where that would take a copy of all that is kept.
         """
-        states, metrics, labels, batch = self.states, self.metrics, self.labels, examples.batch
-        n = len(examples.y)
+        states, batch, y = self.states, examples.batch, examples.y
         large = (batch.data if isinstance(batch, Csr) else batch).nbytes > PART
-        changing = None if large or self.watch is not None else self._changing(batch, n)
+        changing = None if large or self.watch is not None else self._changing(batch, len(y))
         if changing is None:
             return None
         parts, in_whole = changing
         before = [(array, at, array[at].copy()) for array, at in parts]
         after = [(array, at, array.copy()) for array, at in states.following()]
-        sums = metrics.metric_sums.tobytes()
-        targets = examples.y[None, :] if labels is None else states.targets(examples.y)
+        sums = self.metrics.metric_sums.tobytes()
+        targets = y[None, :] if self.labels is None else states.targets(y)
         scores = states.unread(targets)
-
-        def finish() -> Floats:
-            """Do what follows when the states have learned; once more, after an interrupt, it changes nothing."""
-            out = states.read_out(scores, targets, examples.weights, examples.y)
-            answer = self.shown(out) if len(out) == 1 else self._together([out], n)
-            if metrics.metric_sums.tobytes() == sums:  # rows without weight, taken in twice, change nothing
-                metrics.add(out, targets, examples.counted, signs=states.signs, numbers=examples.y)
-            if labels is not None and examples.tally is not None:
-                labels.tally = examples.tally
-            return answer
-
         try:
             states.learn(self.inputs.prepared(batch), targets, examples.weights, scores)
-            return finish()
+            return self._finish(examples, targets, scores, sums)
         except BaseException:
             learned = all(map(isfinite, scores[..., -1:].ravel().tolist()))
             _put_back(after)
-            if learned and (in_whole or metrics.metric_sums.tobytes() != sums):
-                finish()  # all has been learned: nothing is put back
+            if learned and (in_whole or self.metrics.metric_sums.tobytes() != sums):
+                self._finish(examples, targets, scores, sums)  # all has been learned: nothing is put back
             else:
                 _put_back(before)
             raise
+
+    def _finish(self, examples: Examples, targets: Floats, scores: Floats, sums: bytes) -> Floats:
+        """Do what follows when the states have learned, and return the scores; once more, it changes nothing.
+
+        sums: those of the metrics, of before.
+        """
+        out = self.states.read_out(scores, targets, examples.weights, examples.y)
+        answer = self.shown(out) if len(out) == 1 else self._together([out], len(examples.y))
+        if self.metrics.metric_sums.tobytes() == sums:  # rows without weight, taken in twice, change nothing
+            self.metrics.add(out, targets, examples.counted, signs=self.states.signs, numbers=examples.y)
+        if self.labels is not None and examples.tally is not None:
+            self.labels.tally = examples.tally
+        return answer
 
     def _changing(self, batch: RowBatch, n: int) -> tuple[Changing, bool] | None:
         """Return what learning from n rows may change in inputs and states, None for nearly all.

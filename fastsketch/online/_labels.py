@@ -53,7 +53,9 @@ class ClassTally(NamedTuple):
 
     def with_rows(self, numbers: Counts, n_classes: int) -> "ClassTally":
         """Return the tally with rows of these class numbers (n,), each below n_classes."""
-        rows, runs, last = self.rows + [0] * (n_classes - len(self.rows)), self.runs, self.last
+        rows, runs, last = self.rows.copy(), self.runs, self.last
+        if n_classes > len(rows):
+            rows += [0] * (n_classes - len(rows))
         if len(numbers) <= FEW_ROWS:  # many times as fast
             for number in numbers.tolist():
                 rows[number] += 1
@@ -236,11 +238,13 @@ class ClassLabels:
         New classes have the numbers that they will get when they are added.
         """
         some: Any = targets
-        if n_rows == 1 and type(some) in SINGLE and some in self._number:
-            return np.array([self._number[some]]), NOTHING_NEW
         if 0 < n_rows <= FEW_ROWS:  # sooner than by arrays
             if type(some) is np.ndarray and some.dtype.kind in "biufU":
                 some = some.tolist()
+            if n_rows == 1:
+                label = some[0] if type(some) is list and len(cast("list[Any]", some)) == 1 else some
+                if type(label) in SINGLE and label in self._number:
+                    return np.array([self._number[label]]), NOTHING_NEW
             if isinstance(some, list | tuple) and SINGLE.issuperset(map(type, cast("list[Any]", some))):
                 places = [self._number.get(label, -1) for label in cast("list[Any]", some)]
                 if len(places) == n_rows and min(places) >= 0:

@@ -112,9 +112,7 @@ class NewtonState(LearnedState):
     def learn(
         cls, states: Sequence[Any], batch: RowBatch, targets: Floats, sample_weight: Floats, scores: Floats
     ) -> None:
-        for state in states:
-            state.prepare(batch)
-        learn([state.rounds for state in states], *flat(batch), targets, sample_weight, scores)
+        learn([state.prepared(batch) for state in states], *flat(batch), targets, sample_weight, scores)
 
     def make_room(self, batch: Csr) -> None:
         """Make room for sparse rows before they are learned from: X never holds more than 2 m."""
@@ -126,8 +124,8 @@ class NewtonState(LearnedState):
             self.rounds_now = None  # first: an interrupt must not leave rounds with arrays of before
             rows.make_room(held, more)
 
-    def prepare(self, batch: RowBatch) -> None:
-        """Settle alpha by the first row that is not zero, and make room for sparse rows."""
+    def prepared(self, batch: RowBatch) -> NewtonRounds:
+        """Return the rounds, with alpha settled by the first row that is not zero, and with room for sparse rows."""
         if self.setting.alpha0 is None and self.scalar[ALPHA] == 0.0:
             with np.errstate(over="ignore"):
                 square = _first_square(batch)
@@ -136,6 +134,7 @@ class NewtonState(LearnedState):
                 self.scalar[ALPHA] = self.scalar[FLOOR] = self.setting.first_row_share * square
         if isinstance(batch, Csr):
             self.make_room(batch)
+        return self.rounds
 
     def fade(self, factor: float) -> None:
         self.rounds.fade(factor)
