@@ -237,6 +237,10 @@ PICTURED = {
         Bars("accuracy", ("set",), ("SketchedNewton()", "AdaptiveSubgradient()", "SGD, average=True", "Vowpal Wabbit",
              "river", "ceiling"), axis="accuracy of one pass, %", least=40, title="Rows as they come, one pass"),
     ],
+    "columns": [
+        Lines("main", "d", ("us a row", "peak, MB"), log="x", along="columns d, of which at most 20,000 occur", least=0,
+              axis="us a row; MB at the most", across=1, title="A sketch of CSR rows by its width"),
+    ],
     "order": [
         Bars("sets", ("set",), ("sorted",), by="learner", axis="accuracy after rows sorted by label, %",
              title="Rows sorted by label, one pass"),
