@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 from fastsketch._core.threads import blas_limit
 from fastsketch._core.validation import as_choice, as_flag, as_integer
 from fastsketch._frame.model import Model, plain
+from fastsketch.data.files._lock import LockHeld
 from fastsketch.data.files._state import StateError
 from fastsketch.data.sources import Source, open_rows
 from fastsketch.jobs import _parts
@@ -353,8 +354,9 @@ class Learning:
                     if time.perf_counter() >= due:
                         rows_kept, due = model.n_rows, keep()
         except KeyboardInterrupt:
-            if model.n_rows > rows_kept:
-                keep()
+            with contextlib.suppress(LockHeld):  # if it came while the checkpoint was being opened
+                if model.n_rows > rows_kept:
+                    keep()
             raise
         if model.n_rows == 0:
             raise ValueError(f"{source.name} holds no rows")

@@ -16,7 +16,7 @@ import pytest
 
 import fastsketch as fs
 from fastsketch.cli import _parser, main
-from fastsketch.data.files import _owner
+from fastsketch.data.files import _lock, _owner
 from fastsketch.data.files._lock import _Content, lock_name
 from fastsketch.data.sources import _source
 from fastsketch.jobs import _run
@@ -313,6 +313,22 @@ def test_more_signals_while_a_result_is_written_change_nothing(run, monkeypatch)
     monkeypatch.setattr(_replacing.os, "fsync", fsync)
     if Path("o.fsk.partial").exists():
         run(*SKETCH, "--resume")
+
+
+def test_an_interrupt_while_the_checkpoint_is_opened(run, monkeypatch):
+    """The lock that it leaves does not take the interrupt's place when the model is to be kept."""
+    write("t.svm", ROWS, TRUTH)
+    take = _lock._taken
+
+    def taken(lock, target):
+        mine = take(lock, target)
+        if target.parent.name == "o.fsk.partial":
+            raise KeyboardInterrupt
+        return mine
+
+    monkeypatch.setattr(_lock, "_taken", taken)
+    monkeypatch.setattr(_run, "SECONDS", 0.0)
+    assert "interrupted" in run(*LEARN, status=130).err
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals")
