@@ -47,11 +47,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(argv: Sequence[str] | None) -> int:
     from fastsketch.cli._parser import parse, run
-    from fastsketch.cli._signals import OF_CTRL_C, handled, mute
+    from fastsketch.cli._signals import OF_CTRL_C, handled, held, mute
 
     try:
         with handled():
-            args = parse(argv)
+            with held():  # argparse fails in its own way where it is interrupted
+                args = parse(argv)
             with _lines_on_standard_error():
                 status = run(args)
             sys.stdout.flush()

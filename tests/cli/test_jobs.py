@@ -332,6 +332,17 @@ def test_an_interrupt_while_the_checkpoint_is_opened(run, monkeypatch):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals")
+def test_a_signal_while_arguments_are_read(run, monkeypatch):
+    def parsed(argv):
+        os.kill(os.getpid(), signal.SIGTERM)
+        return parse(argv)
+
+    parse = _parser.parse
+    monkeypatch.setattr(_parser, "parse", parsed)
+    assert "interrupted" in run(*SKETCH, status=143).err and not Path("o.fsk").exists()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals")
 def test_a_signal_while_modules_are_imported(run, monkeypatch):
     """Where a class is made, Python 3.11 puts another error in the place of an interrupt."""
 
