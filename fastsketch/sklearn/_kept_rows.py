@@ -66,11 +66,12 @@ class KeptRows:
 
     def sample(self) -> tuple[Any, NDArray[np.float64]]:
         """Return (rows, weights) of the sample in the order of their keys, which is a random one."""
-        if not self._parts:
+        parts = self._parts  # once: another thread that scores may put the sorted rows in their place meanwhile
+        if not parts:
             raise ValueError("sample_weight was 0 for all rows: there is nothing to set a threshold by")
-        keys, weights = np.concatenate([part[0] for part in self._parts]), np.concatenate([p[2] for p in self._parts])
+        keys, weights = np.concatenate([part[0] for part in parts]), np.concatenate([part[2] for part in parts])
         order = np.argsort(keys, kind="stable")[: self.size]
-        rows = _stacked([part[1] for part in self._parts])[order]
+        rows = _stacked([part[1] for part in parts])[order]
         self._parts, self._held = [(keys[order], rows, weights[order])], len(order)
         if len(order) == self.size:
             self._bound = keys[order[-1]]

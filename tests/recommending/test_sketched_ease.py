@@ -74,7 +74,7 @@ def test_dense_rows_and_other_formats_are_the_same():
     rows = users()
     models = [fs.SketchedEASE(12).update(form) for form in (rows, rows.toarray(), rows.tocsc(), rows.tocoo())]
     assert all(same_state(models[0], model) for model in models[1:])
-    one = models[0].recommend(rows[0].toarray().ravel(), 3)
+    one = models[0].recommend(rows[[0]].toarray().ravel(), 3)
     assert np.array_equal(one.items, models[0].recommend(rows[[0]], 3).items)
     if tuple(map(int, scipy.__version__.split(".")[:2])) >= (1, 15):  # which has sparse arrays of one dimension
         assert np.array_equal(one.items, models[0].recommend(rows[0], 3).items)

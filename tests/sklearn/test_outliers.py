@@ -1,5 +1,6 @@
 """Alarms of SketchedCovariance: thresholds that new rows exceed as often as was asked, and the scores behind them."""
 
+import copy
 import itertools
 import pickle
 import sys
@@ -379,3 +380,20 @@ def test_an_interrupt_leaves_no_half_of_a_batch(way, tmp_path):
         assert kept == model.n_samples_seen_ == model._moment.sums[0]
         assert kept in {"fit": (60, 30), "partial_fit": (60, 90), "first": (30,)}[way]
     assert line > 10
+
+
+def test_threads_that_ask_at_once_have_the_same_sample(monkeypatch):
+    rows = np.random.default_rng(0).standard_normal((300, 4))
+    model = SketchedCovariance().fit(rows[:100]).partial_fit(rows[100:200]).partial_fit(rows[200:])
+    whole = copy.deepcopy(model._kept_rows).sample()
+    argsort = np.argsort
+
+    def late(keys, **options):  # another thread comes between
+        with monkeypatch.context() as patch:
+            patch.setattr(np, "argsort", argsort)
+            model._kept_rows.sample()
+        return argsort(keys, **options)
+
+    monkeypatch.setattr(np, "argsort", late)
+    for one, other in zip(model._kept_rows.sample(), whole, strict=True):
+        assert np.array_equal(one, other)
