@@ -35,6 +35,11 @@ class HeldOut:
     def __len__(self) -> int:
         return len(self.key)
 
+    @property
+    def n_events(self) -> int:
+        """Return the number of events of all users; nnz of scipy costs ten times as much, at every row of an update."""
+        return len(self.rows.data)
+
     def chosen(self, where: slice | NDArray[np.int64]) -> "HeldOut":
         """Return some of the users, in this order."""
         return HeldOut(self.rows[where], self.weight[where], self.key[where], self.came[where])

@@ -167,7 +167,8 @@ class ItemWeights(NamedTuple):
         pieces: list[Best] = []
         for start in range(0, max(1, rows.shape[0]), step):
             lines = np.arange(start, min(start + step, rows.shape[0]))
-            scores = np.where(open_items, self.scores(rows[lines]), np.nan)
+            scores = self.scores(rows if len(lines) == rows.shape[0] else rows[lines])
+            scores[:, ~open_items] = np.nan
             here = [(indptr, indices, lines if line is None else line[lines]) for indptr, indices, line in left_out]
             pieces.append(best_of_scores(scores, n, here, **options))
         items, values = (np.concatenate(arrays) for arrays in zip(*pieces, strict=True))

@@ -44,11 +44,11 @@ class KeptUsers:
         if len(parts) >= MOST_PARTS:
             # the last ones, and with them those that are at most twice as large
             start = len(parts) - MOST_PARTS // 2
-            while start and parts[start - 1].rows.nnz <= 2 * sum(part.rows.nnz for part in parts[start:]):
+            while start and parts[start - 1].n_events <= 2 * sum(part.n_events for part in parts[start:]):
                 start -= 1
             parts[start:] = [joined(parts[start:])]
         kept = replace(self, parts=tuple(parts))
-        return kept if sum(part.rows.nnz for part in parts) <= 2 * most else kept.cut(most)
+        return kept if sum(part.n_events for part in parts) <= 2 * most else kept.cut(most)
 
     def each(self, change: Callable[[HeldOut], HeldOut]) -> "KeptUsers":
         """Return the same users after a change of every part."""
@@ -71,13 +71,12 @@ class Walks(NamedTuple):
     to_users: Any  # T (items, users)
     to_items: Any  # F (users, items)
     own: NDArray[Any]  # (items,) diagonal of T F
+    steps: tuple[NDArray[Any], ...]  # pointers, indices and data of T and of F, as a kernel reads them
 
     def add(self, rows: Any, out: NDArray[Any]) -> None:
         """Add the scores X T F of CSR rows X to `out` (k, items)."""
-        x, t, f = entries(rows), entries(self.to_users), entries(self.to_items)
-        kernel.add_walks(
-            x[0], x[1], rows.data, t[0], t[1], self.to_users.data, f[0], f[1], self.to_items.data, out
-        )  # fmt: skip
+        indptr, indices, _ = entries(rows)
+        kernel.add_walks(indptr, indices, rows.data, *self.steps, out)
 
     def of_target(self, items: NDArray[np.int64], target: int) -> NDArray[np.float64]:
         """Return the weights of these items in the score of `target`, in double."""
@@ -87,7 +86,13 @@ class Walks(NamedTuple):
         """Return walks that count a factor more."""
         to_items = self.to_items.copy()
         to_items.data *= self.own.dtype.type(factor)
-        return Walks(self.to_users, to_items, self.own * self.own.dtype.type(factor))
+        return made_walks(self.to_users, to_items, self.own * self.own.dtype.type(factor))
+
+
+def made_walks(to_users: Any, to_items: Any, own: NDArray[Any]) -> Walks:
+    """Return walks of these matrices, whose arrays are brought into a kernel's form once for all answers."""
+    steps = [(*entries(step)[:2], step.data) for step in (to_users, to_items)]
+    return Walks(to_users, to_items, own, (*steps[0], *steps[1]))
 
 
 def walks_over(users: HeldOut, activity_power: float) -> Walks:
@@ -106,4 +111,4 @@ def walks_over(users: HeldOut, activity_power: float) -> Walks:
     turned, onward = (
         type(rows)((data.astype(dtype), rows.indices, rows.indptr), shape=rows.shape) for data in (to_users, to_items)
     )
-    return Walks(turned.T.tocsr(), onward, (g / counted * unit * damped).astype(dtype))
+    return made_walks(turned.T.tocsr(), onward, (g / counted * unit * damped).astype(dtype))
