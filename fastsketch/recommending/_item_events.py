@@ -71,7 +71,7 @@ def entries(matrix: Any, line: NDArray[np.int64] | None = None) -> tuple[Any, ..
 
 
 def row_squares(events: Any) -> NDArray[np.float64]:
-    """Return sum of squares of every row of CSR, (k,) in double: of a row by itself, whatever stands before it."""
+    """Return the sum of squares of every row of CSR, (k,) in double: of a row by itself, whatever stands before it."""
     sums = np.bincount(owners(events), events.data.astype(np.float64) ** 2, minlength=events.shape[0])
     return sums.astype(np.float64, copy=False)  # of nothing at all NumPy counts in integers
 

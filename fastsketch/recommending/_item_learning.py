@@ -387,7 +387,7 @@ class ItemLearner(MergeableModel, abstract=True):
         return climb(trial, _usual_ridge(squares) / FIRST) if ridges is None else try_all(trial, ridges)
 
     def _gram_model(self, squares: NDArray[np.float64], users: HeldOut) -> GramModel:
-        """Return model X'X of the rows in the sketch and of these users, with sums of squares of all columns."""
+        """Return a model of X'X of the rows in the sketch and of these users, with sums of squares of all columns."""
         sketch = self._sketch
         if sketch._engine is None or (self.decay != 1.0 and len(users)):
             sketch = sketch.copy()

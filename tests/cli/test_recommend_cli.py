@@ -259,6 +259,21 @@ def test_a_header_is_never_an_event(folder, capsys):
     assert found(capsys, "bare.csv", "anna")[0]["known"]
 
 
+def test_a_header_that_could_be_ids_is_asked_about(folder, capsys):
+    """ "user,item" above ids: the message has the flag that decides; ids that are missing have line and column."""
+    (folder / "h.csv").write_text("user,item\nann,tea\nann,milk\nbob,tea\nbob,saw\n")
+    for args in (("ann",), ("--items", "tea"), ("-o", "h.fsk")):
+        error = fails(capsys, "recommend", "h.csv", *args)
+        assert "h.csv, line 1: 'user', 'item': nothing tells whether this is a header: say --set header=yes" in error
+    assert "h.csv, line 2: column 1 ('user'): 'ann' is no finite" in fails(capsys, "items", "h.csv", "-o", "h.fsk")
+    assert not (folder / "h.fsk").exists()
+    assert found(capsys, "h.csv", "ann", "--set", "header=yes")[0]["items"] == ["saw"]
+    (folder / "gap.csv").write_text("user,item\nann,tea\n,milk\n")
+    assert "gap.csv, line 3: column 1 ('user'): an id must not be empty" in fails(
+        capsys, "recommend", "gap.csv", "--set", "header=yes"
+    )
+
+
 def test_models_of_ratings(folder, capsys):
     out = works(capsys, "recommend", "r.tsv.gz", "u 4", "nobody", "-n", 3, "--model", "ratings", "-r", 2, "--json")
     assert "the item model is mostly far better" in out.err

@@ -105,6 +105,29 @@ def test_who_is_not_known():
     assert np.isnan(few.scores[0, 1:]).all()
 
 
+@pytest.mark.parametrize("missing", [None, float("nan")])
+def test_ids_that_are_missing_are_named_and_change_nothing(missing):
+    model = fs.SketchedEASE(16).update(table())
+    before = model.to_bytes()
+    for rows, message in (
+        ({"new": ["item 01", missing]}, "items must not be missing: entry 1 is (None|nan)"),
+        ({missing: ["item 01"]}, "users must not be missing: entry 0 is (None|nan)"),
+    ):
+        for call in (model.update, model.recommend, model.decision_block, fs.SketchedEASE(4).update):
+            with pytest.raises(ValueError, match=message):
+                call(rows)
+    assert model.to_bytes() == before
+
+
+def test_a_user_of_all_items_is_offered_none_unless_seen_ones_count():
+    model, every = fs.SketchedEASE(16).update(table()), {"me": [f"item {j:02d}" for j in range(N)]}
+    nothing = model.recommend(every, 3)
+    assert nothing.items.tolist() == [[None] * 3] and np.isnan(nothing.scores).all()
+    scores = model.decision_block(every)[0]
+    best = [model.item_ids[int(j)] for j in np.argsort(-scores, kind="stable")[:3]]
+    assert model.recommend(every, 3, exclude_seen=False).items.tolist() == [best]
+
+
 def test_counts_and_values():
     twice = fs.SketchedEASE(4, activity_power=0.0).update(Triples(["a", "a", "a"], ["x", "x", "y"]))
     assert dict(zip(twice.item_ids, twice.popularity, strict=True)) == {"x": 4.0, "y": 1.0}
