@@ -121,10 +121,13 @@ def best_of_scores(scores: NDArray[Any], n: int, left_out: Sequence[Any] = (), *
     """Return the same of the entries of each row of `scores` (k, items), row by row."""
     items, values = np.empty((len(scores), n), np.int64), np.empty((len(scores), n))
     nothing, none = np.empty((1, 0), scores.dtype), np.empty((scores.shape[1], 0), scores.dtype)
-    for i, row in enumerate(scores.astype(np.float64)):
+    for i, row in enumerate(scores):
         here = [(indptr, indices, np.array([i if line is None else line[i]])) for indptr, indices, line in left_out]
         where = slice(i, i + 1)
-        best_columns(nothing, none, items[where], values[where], base=np.zeros(1), column=row, left_out=here, **options)
+        column = row.astype(np.float64)
+        best_columns(
+            nothing, none, items[where], values[where], base=np.zeros(1), column=column, left_out=here, **options
+        )
     return items, values
 
 
@@ -160,15 +163,15 @@ class ItemWeights(NamedTuple):
 
     def best(self, rows: Any, n: int, open_items: NDArray[np.bool_], left_out: Sequence[Any], **options: Any) -> Best:
         """Return (items, scores) of the n best of the open items for CSR rows, without those left out."""
+        gain = np.where(open_items, self.gain, np.nan).astype(self.gain.dtype)
         if self.walks is None:
-            gain = np.where(open_items, self.gain, np.nan).astype(self.gain.dtype)
             return best_of(self.projected(rows), self.z, n, scale=gain, left_out=left_out, **options)
+        weights = self._replace(gain=gain)
         step = max(1, DENSE // self.n_items)
         pieces: list[Best] = []
         for start in range(0, max(1, rows.shape[0]), step):
             lines = np.arange(start, min(start + step, rows.shape[0]))
-            scores = self.scores(rows if len(lines) == rows.shape[0] else rows[lines])
-            scores[:, ~open_items] = np.nan
+            scores = weights.scores(rows if len(lines) == rows.shape[0] else rows[lines])
             here = [(indptr, indices, lines if line is None else line[lines]) for indptr, indices, line in left_out]
             pieces.append(best_of_scores(scores, n, here, **options))
         items, values = (np.concatenate(arrays) for arrays in zip(*pieces, strict=True))
