@@ -85,6 +85,7 @@ COMMANDS = {
     "ratings": "MovieLens in practice, settings chosen on training entries: against cmfrec, scikit-surprise and others",
     "biases": "LowRankModel as it comes against biases tuned alone: stars, few stars, signed links; five splits",
     "items": "a million items: rows/s and memory of SketchedEASE, projection, scores against a read of the items",
+    "catalogues": "recommending from sparse catalogues, each method in its own process: lists, seconds, peak memory",
     "ranking": "recommending: NDCG, recall, time and memory beside implicit, cmfrec, item-knn, PureSVD and exact EASE",
     "lowrank_cost.products": "sparse products and other loops of a rank, per nonzero, against scipy",
     "lowrank_cost.ten_million": "a fit to 10 million observations: seconds and memory",
@@ -108,7 +109,7 @@ PARTS = {
         "codes": "'ours', 'peers' or a part of a name",
         "learners": "'ours', 'peers' or a part of a label (then --keep for all)",
     },
-    "--sets": dict.fromkeys(("codes", "learners", "order"), "names of sets"),
+    "--sets": dict.fromkeys(("codes", "learners", "order", "catalogues"), "names of sets"),
     "--bytes": {"codes": "totals of bytes"},
     "--rows": {"sources": "their number, of 1,024 float32 numbers"},
 }

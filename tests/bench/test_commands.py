@@ -22,6 +22,7 @@ SLOW += (
     "ratings",
     "biases",
     "ease",
+    "catalogues",
     "classes",
 )
 
