@@ -86,11 +86,11 @@ class Walks(NamedTuple):
         """Return walks that count a factor more."""
         to_items = self.to_items.copy()
         to_items.data *= self.own.dtype.type(factor)
-        return made_walks(self.to_users, to_items, self.own * self.own.dtype.type(factor))
+        return prepare_walks(self.to_users, to_items, self.own * self.own.dtype.type(factor))
 
 
-def made_walks(to_users: Any, to_items: Any, own: NDArray[Any]) -> Walks:
-    """Return walks of these matrices, whose arrays are brought into a kernel's form once for all answers."""
+def prepare_walks(to_users: Any, to_items: Any, own: NDArray[Any]) -> Walks:
+    """Bring the arrays of these matrices into a kernel's form, once for all answers; return walks with them."""
     steps = [(*entries(step)[:2], step.data) for step in (to_users, to_items)]
     return Walks(to_users, to_items, own, (*steps[0], *steps[1]))
 
@@ -111,4 +111,4 @@ def walks_over(users: HeldOut, activity_power: float) -> Walks:
     turned, onward = (
         type(rows)((data.astype(dtype), rows.indices, rows.indptr), shape=rows.shape) for data in (to_users, to_items)
     )
-    return made_walks(turned.T.tocsr(), onward, (g / counted * unit * damped).astype(dtype))
+    return prepare_walks(turned.T.tocsr(), onward, (g / counted * unit * damped).astype(dtype))
