@@ -159,7 +159,7 @@ def _sums(rows: Any, values: Keys) -> Keys:
 
 
 def mixed(values: Keys) -> Keys:
-    """Permute 64-bit numbers so that they look random.
+    """Return 64-bit numbers permuted so that they look random.
 
     The last steps of SplitMix64 (Steele, Lea, Flood 2014).
     """

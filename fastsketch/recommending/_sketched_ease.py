@@ -230,7 +230,7 @@ class SketchedEASE(ItemLearner):
 
     @reads
     def explain(self, row: Rows | Table, item: Any) -> Explanation:
-        """Explain the score of an item by what each item of a row contributes to it.
+        """Return what each item of a row contributes to the score of an item.
 
         Parameters
         ----------
