@@ -65,13 +65,17 @@ class KeptUsers:
         return KeptUsers((users.chosen(slice(0, n)),) if n else (), limit)
 
 
+Array = NDArray[Any]
+Steps = tuple[Array, Array, Array, Array, Array, Array]
+
+
 class Walks(NamedTuple):
     """Walks from items to users and on to items, as CSR matrices whose entries are positive."""
 
     to_users: Any  # T (items, users)
     to_items: Any  # F (users, items)
     own: NDArray[Any]  # (items,) diagonal of T F
-    steps: tuple[NDArray[Any], ...]  # pointers, indices and data of T and of F, as a kernel reads them
+    steps: Steps  # pointers, indices and data of T and of F, as a kernel reads them
 
     def add(self, rows: Any, out: NDArray[Any]) -> None:
         """Add the scores X T F of CSR rows X to `out` (k, items)."""
@@ -91,8 +95,8 @@ class Walks(NamedTuple):
 
 def prepare_walks(to_users: Any, to_items: Any, own: NDArray[Any]) -> Walks:
     """Bring the arrays of these matrices into a kernel's form, once for all answers; return walks with them."""
-    steps = [(*entries(step)[:2], step.data) for step in (to_users, to_items)]
-    return Walks(to_users, to_items, own, (*steps[0], *steps[1]))
+    t, f = entries(to_users), entries(to_items)
+    return Walks(to_users, to_items, own, (t[0], t[1], to_users.data, f[0], f[1], to_items.data))
 
 
 def walks_over(users: HeldOut, activity_power: float) -> Walks:
