@@ -1,7 +1,7 @@
 """Frequent Directions: rows go in, sketches merge; the bases hold what is read of them."""
 
 from dataclasses import replace
-from math import ldexp
+from math import ceil, ldexp
 from typing import Any, Self
 
 import numpy as np
@@ -13,6 +13,7 @@ from fastsketch._frame.parameters import choice, real
 from fastsketch._kernels.guard import changes
 from fastsketch.sketching._engines import (
     AnyEngine,
+    ExactEngine,
     MappedEngine,
     exact_pays,
     make_engine,
@@ -248,14 +249,16 @@ class FrequentDirections(SecondReads):
         return None if self.decay == 1.0 else f"with decay={self.decay:g} a row counts by those that come after it"
 
     def _state_bytes(self, n_features: int) -> int:
-        setting = self._setting
-        exact = setting.solver == "exact" or (setting.solver == "auto" and exact_pays(n_features, setting.sketch_size))
+        setting, d, most = self._setting, n_features, self.sketch_size
+        if (tolerance := setting.tolerance) is not None:
+            # l grows no further: ||A||_F^2 holds at most 1 / tolerance eigenvalues that are larger than its share
+            by_norm = ceil(tolerance.counts / tolerance.value) if tolerance.relative_to == "squared_norm" else d
+            most = tolerance.bounded(by_norm + 1, d)
+        rows = setting.of_size(most)
+        exact = setting.solver == "exact" or (setting.solver == "auto" and exact_pays(d, most))
         if exact and setting.compressor is None:
-            return 8 * n_features * n_features
-        most = (
-            setting.sketch_size if setting.tolerance is None else setting.tolerance.largest or 4 * setting.sketch_size
-        )
-        return 8 * n_features * (2 * most + (setting.buffer_size or 0))
+            return 8 * d * (d + ExactEngine.capacity_for(rows) + 3)  # and the mean in three parts
+        return 8 * d * (2 * most + (setting.buffer_size or 0))
 
     def _certificate(self) -> dict[str, float]:
         engine = self._engine

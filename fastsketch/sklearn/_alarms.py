@@ -3,6 +3,7 @@
 # scikit-learn has no types.
 # pyright: basic
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -12,11 +13,22 @@ from sklearn.base import OutlierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from fastsketch._core.validation import Rows, as_choice, as_real
-from fastsketch.sklearn._estimator import SketchEstimator, checked
+from fastsketch.data.files import _checks as checks
+from fastsketch.sklearn._estimator import Arrays, SketchEstimator, checked
 from fastsketch.sklearn._gaussian import ShrunkCovariance, empirical_covariance, leading_pairs
 from fastsketch.sklearn._kept_rows import KeptRows
 from fastsketch.sklearn._missing import FILLS, filled
+from fastsketch.sklearn._moments import FourthMoment
 from fastsketch.sklearn._outliers import RowModel, Threshold, counts_for, set_threshold
+
+# Sum of the squares of all rows around their mean: beyond it their matrix leaves the range of numbers.
+MOST_SQUARES = 1e300
+# Why an estimator has kept no rows, by the number in its files.
+WITHOUT_ROWS = (
+    "it began to learn with contamination=None; set contamination and call fit",
+    "its sketch came from elsewhere, as that of a job, which keeps none; learn by fit or partial_fit",
+    "one that was merged had kept none; learn all parts with contamination set",
+)
 
 
 class AlarmEstimator(OutlierMixin, SketchEstimator):
@@ -28,6 +40,7 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
     alpha0: float
     assume_centered: bool
     _kept_rows: KeptRows | None
+    _without_rows: int  # a place in WITHOUT_ROWS
 
     # of the subclass: its covariance as given out, that of a (matrix, pairs, total, n), log-densities of rows
     _read: Callable[[], ShrunkCovariance]
@@ -54,10 +67,45 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
         rows = self._checked(X, reset=False)
         return rows if self.fill is None else filled(rows, self.location_)
 
+    def _check_squares(self, X: Any, weights: NDArray[np.float64] | None, more: FourthMoment | None) -> None:
+        """Raise ValueError where the squares of all rows leave the range of numbers; `more`: their sums, if known."""
+        before = 0.0
+        if more is None:
+            before, d = self.sketch_.squared_norm, X.shape[1]
+            more = FourthMoment(self.location_, np.zeros(d), np.zeros(d), np.zeros(3)).after(X, weights)
+        if not before + more.sums[1] <= MOST_SQUARES:
+            raise ValueError(
+                f"the squares of the rows, weighted, must not sum up to more than {MOST_SQUARES:g}: scale the rows down"
+            )
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = self.fill is not None
         return tags
+
+    # -- rows that are kept -----------------------------------------------------------------------------------------
+    def _kept_arrays(self) -> Arrays:
+        """Return the rows kept by name, or why there are none."""
+        without = {"without_rows": np.array([float(self._without_rows)])}
+        return without if self._kept_rows is None else {**without, **self._kept_rows.arrays()}
+
+    def _kept_arrays_with(self, other: Any) -> Arrays:
+        """Return ``_kept_arrays`` with the other's rows too; UserWarning where one of both has none."""
+        if self._kept_rows is not None and other._kept_rows is not None:
+            return {**self._kept_arrays(), **self._kept_rows.joined(other._kept_rows).arrays()}
+        if self._kept_rows is None and other._kept_rows is None:
+            return self._kept_arrays()
+        warnings.warn(
+            f"{'other' if other._kept_rows is None else 'this estimator'} has kept no rows, so that the merged one has "
+            "no threshold for alarms: learn both with contamination set",
+            stacklevel=6,
+        )
+        return {"without_rows": np.array([2.0])}
+
+    def _restore_kept(self, arrays: Arrays) -> None:
+        self._kept_rows = KeptRows.from_arrays(arrays, self.n_features_in_) if "kept_size" in arrays else None
+        self._without_rows = int(checks.not_negative(arrays, "without_rows", (1,))[0]) if arrays else 1
+        checks.number_within(self._without_rows, "without_rows", 0, len(WITHOUT_ROWS) - 1)
 
     # -- alarms ----------------------------------------------------------------------------------------------------
     def score_samples(self, X: Rows) -> NDArray[np.float64]:
@@ -86,9 +134,7 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
 
     def _share_asked(self) -> float | None:
         asked = self.contamination
-        if asked is not None and as_real(asked, "contamination", 0.0, 0.5) == 0.0:
-            raise ValueError(f"contamination must be above 0 and at most 0.5, or None, got {asked!r}")
-        return asked
+        return None if asked is None else as_real(asked, "contamination", 0.0, 0.5, low_open=True)
 
     def _scorer(self) -> tuple[RowModel, Threshold]:
         return self._read_once("scorer", self._set_threshold, self.shrinkage, self.alpha0)
@@ -107,11 +153,11 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
     def _level(self) -> tuple[float, NDArray[np.float64]]:
         check_is_fitted(self, "sketch_")
         share = self._share_asked()
-        if share is None or self._kept_rows is None:
-            raise ValueError(
-                "a threshold needs rows kept aside: learn by fit or partial_fit with contamination set; a sketch from "
-                "elsewhere, as that of a job, has none"
-            )
+        if self._kept_rows is None:
+            why = WITHOUT_ROWS[self._without_rows]
+            raise ValueError(f"a threshold needs rows kept aside, and this estimator has none: {why}")
+        if share is None:
+            raise ValueError("a threshold needs a share of alarms, and contamination is None: set it; rows are kept")
         return self._read_once(
             "level", lambda *_: self._scorer()[1].exceeded_by(share), share, self.shrinkage, self.alpha0
         )
@@ -134,7 +180,7 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
         Raises
         ------
         ValueError
-            If no rows were kept: contamination is None, or the sketch came from elsewhere.
+            If contamination is None, or no rows were kept; the message says why.
         """
         return self.score_samples(X) - self.offset_
 
@@ -148,7 +194,7 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
         Raises
         ------
         ValueError
-            If no rows were kept: contamination is None, or the sketch came from elsewhere.
+            If contamination is None, or no rows were kept; the message says why.
 
         Examples
         --------

@@ -96,7 +96,7 @@ class SpikedCovariance:
     def tail_sums(self, values: Matrix, vectors: Matrix) -> tuple[float, float]:
         """Return (sum, sum of squares) of all eigenvalues but the leading ones, `values` (kept,) with `vectors`."""
         others, tail = self.n_features - len(self.values), self.values[len(values) :]
-        return float(tail.sum()) + others * self.rest, float(tail @ tail) + others * self.rest**2
+        return float(tail.sum()) + others * self.rest, float(tail @ tail) + others * self.rest * self.rest
 
     def shrunk(self, values: Matrix, vectors: Matrix, share: float, mean: float, ridge: float) -> Self:
         """Return it with (1 - share) lambda + share mean for all eigenvalues but the leading ones, plus ridge I."""

@@ -2,6 +2,7 @@
 
 # pyright: basic
 
+import warnings
 from typing import Any, Literal
 
 import numpy as np
@@ -19,11 +20,17 @@ def filled(rows: Any, values: NDArray[np.float64]) -> Any:
 
 
 def without_missing(
-    rows: Any, weights: NDArray[np.float64] | None, fill: Literal["mean", "drop"], mean: NDArray[np.float64] | None
+    rows: Any,
+    weights: NDArray[np.float64] | None,
+    fill: Literal["mean", "drop"],
+    mean: NDArray[np.float64] | None,
+    *,
+    names: Any = None,
 ) -> tuple[Any, NDArray[np.float64] | None, int]:
     """Return (rows without NaN, their weights, the number of rows dropped or of numbers filled in).
 
-    `mean` (d,) is filled in; None: that of the other numbers of these rows.
+    `mean` (d,) is filled in; None: that of the other numbers of these rows. UserWarning for a column that has none, by
+    its name where `names` (d,) has them.
     """
     n, d = rows.shape
     absent: Any = (
@@ -41,6 +48,13 @@ def without_missing(
         return rows[whole], None if weights is None else weights[whole], n - len(whole)
     if mean is None:
         w = np.ones(n) if weights is None else weights
+        if len(empty := np.flatnonzero(absent.T @ (w > 0.0).astype(float) == np.count_nonzero(w))):
+            shown = ", ".join(repr(str(names[j])) if names is not None else str(j) for j in empty[:5])
+            warnings.warn(
+                f"fill='mean': there is no number in column {shown}{', ...' if len(empty) > 5 else ''} of the first "
+                f"{n} rows, and 0 stands for each: leave such columns out, or begin with more rows",
+                stacklevel=4,
+            )
         sums: Any = filled(rows, np.zeros(d)).T @ w
         return filled(rows, sums / np.maximum(w.sum() - absent.T @ w, np.finfo(np.float64).tiny)), weights, count
     return filled(rows, mean), weights, count

@@ -174,7 +174,7 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
             return self._fit_source(source)
         with self._whole_or_as_before():
             rows, weights = self._checked_all(X, sample_weight)
-            self._drop("sketch_", "_moment", "_kept_rows", "n_missing_")
+            self._drop("sketch_", "_moment", "_kept_rows", "_without_rows", "n_missing_")
             return self._learn_rows(rows, weights)
 
     @changes
@@ -199,10 +199,14 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
         first = sketch.n_features is None
         missing = 0 if first else self.n_missing_
         if self.fill is not None:
-            X, weights, found = without_missing(X, weights, self.fill, None if first else self.location_)
-            missing += found
+            names = getattr(self, "feature_names_in_", None)
+            X, weights, filled_in = without_missing(
+                X, weights, self.fill, None if first else self.location_, names=names
+            )
+            missing += filled_in
         moment = FourthMoment.beginning(X, weights, centered=self.assume_centered) if first else self._moment
         more = None if moment is None else moment.after(X, weights)
+        self._check_squares(X, weights, more)
         kept = (KeptRows.like(X) if self._share_asked() else None) if first else self._kept_rows
         n_rows = sketch.n_rows
         part = None if kept is None else kept.chosen(X, weights, first=n_rows)
@@ -214,7 +218,8 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
             learned = True
         finally:  # an interrupt may come once the sketch has learned: what lies beside it learns then, too
             if learned or sketch.n_rows > n_rows:
-                self.__dict__.update(n_missing_=missing, _moment=more, _kept_rows=kept)
+                without = 0 if first else self._without_rows
+                self.__dict__.update(n_missing_=missing, _moment=more, _kept_rows=kept, _without_rows=without)
                 if kept is not None and part is not None:
                     kept.add(part)
         return self
@@ -244,8 +249,7 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
 
     # -- merging, files, sketches (_estimator.py) ------------------------------------------------------------------
     def _own(self) -> Arrays:
-        out = {"missing": np.array([float(self.n_missing_)])}
-        out |= {} if self._kept_rows is None else self._kept_rows.arrays()
+        out = {"missing": np.array([float(self.n_missing_)]), **self._kept_arrays()}
         return out if self._moment is None else {**out, **vars(self._moment)}
 
     def _restore_own(self, arrays: Arrays) -> None:
@@ -259,16 +263,14 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
             raise ValueError(f"its moments are of weight {moment.sums[0]:g}, its sketch of {sketch.total_weight:g}")
         self._moment = moment
         self.n_missing_ = int(checks.not_negative(arrays, "missing", (1,))[0]) if arrays else 0
-        self._kept_rows = KeptRows.from_arrays(arrays, self.n_features_in_) if "kept_size" in arrays else None
+        self._restore_kept(arrays)
 
     def _own_with(self, other: Any) -> Arrays:
-        own: Arrays = {"missing": np.array([float(self.n_missing_ + other.n_missing_)])}
+        own = {"missing": np.array([float(self.n_missing_ + other.n_missing_)]), **self._kept_arrays_with(other)}
         if self._moment is not None and other._moment is not None:
             own.update(
                 vars(self._moment.joined(other._moment, empirical_covariance(other.sketch_, other._total()).times))
             )
-        if self._kept_rows is not None and other._kept_rows is not None:
-            own.update(self._kept_rows.joined(other._kept_rows).arrays())
         return own
 
     @classmethod

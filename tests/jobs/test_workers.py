@@ -50,9 +50,24 @@ def test_they_fit_into_four_fifths_of_the_memory(machine, processes, model_bytes
 
 
 @pytest.mark.parametrize(
-    "setting", [{}, {"buffer_size": 300}, {"method": "tfd"}, {"center": True}, {"dtype": "float32"}], ids=repr
+    "setting",
+    [
+        {},
+        {"buffer_size": 300},
+        {"method": "tfd"},
+        {"center": True},
+        {"dtype": "float32"},
+        {"solver": "exact"},
+        {"solver": "exact", "center": True},
+        {"tolerance": 0.01},
+        {"tolerance": 0.01, "solver": "auto"},
+        {"tolerance": 0.05, "method": "fd"},
+        {"tolerance": 0.1, "tolerance_relative_to": "largest_eigenvalue"},
+        {"tolerance": 0.1, "max_sketch_size": 20},
+    ],
+    ids=repr,
 )
 def test_a_sketch_reckons_with_what_its_file_holds(setting):
-    model = fs.FrequentDirections(8, solver="gram", **setting)
+    model = fs.FrequentDirections(8, **{"solver": "gram", **setting})
     reckoned = model._state_bytes(400)
     assert len(model.update(np.random.default_rng(0).standard_normal((1000, 400))).to_bytes()) <= reckoned

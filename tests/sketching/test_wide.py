@@ -160,3 +160,12 @@ def test_a_shrink_that_fails_leaves_the_sketch():
         s.update(rows[1:11])
     for name, array in engine.arrays().items():
         np.testing.assert_array_equal(array, before[name])
+
+
+def test_a_dense_buffer_is_refused_for_wide_sparse_rows():
+    rows = sparse.csr_array(([1.0, 2.0], [5, 999_999], [0, 1, 2]), shape=(2, 1_000_000))
+    sketch = fs.FrequentDirections(64, solver="svd")
+    with pytest.raises(ValueError, match=r"a dense buffer of 128 x 1,000,000, 1,024,000,000 bytes, .* solver='gram'"):
+        sketch.update(rows)
+    assert sketch.n_rows == 0
+    assert fs.FrequentDirections(64, solver="svd").update(rows[:, :1000]).n_rows == 2

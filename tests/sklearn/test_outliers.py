@@ -103,15 +103,50 @@ def test_shares_that_are_none(contamination):
 
 def test_without_rows_kept_aside_there_is_no_threshold():
     X = rows_of(0, 300)
-    for model in (
-        SketchedCovariance(contamination=None).fit(X),
-        SketchedCovariance.from_model(fs.FrequentDirections(8, center=True).update(X)),
-        fs.run(SketchedCovariance(), X),
+    without = SketchedCovariance(contamination=None).fit(X)
+    for model, why in (
+        (without, "contamination=None; set contamination and call fit"),
+        (SketchedCovariance.from_model(fs.FrequentDirections(8, center=True).update(X)), "from elsewhere"),
+        (fs.run(SketchedCovariance(), X), "as that of a job, which keeps none"),
     ):
         assert np.isclose(model.score_samples(X).mean(), model.score(X))  # densities
         for call in (model.predict, model.decision_function):
-            with pytest.raises(ValueError, match="a threshold needs rows kept aside"):
+            with pytest.raises(ValueError, match=f"a threshold needs rows kept aside, .*{why}"):
                 call(X)
+    with pytest.raises(ValueError, match="contamination is None: set it; rows are kept"):
+        SketchedCovariance().fit(X).set_params(contamination=None).predict(X)
+
+
+@pytest.mark.parametrize("mine", [0.05, None])
+def test_merging_with_an_estimator_without_rows_says_so(mine, tmp_path):
+    X, theirs = rows_of(0, 300), 0.05 if mine is None else None
+    model, other = (SketchedCovariance(contamination=c).fit(X) for c in (mine, theirs))
+    with pytest.warns(UserWarning, match="has kept no rows, so that the merged one has no threshold") as caught:
+        model.merge(other)
+    assert caught[0].filename == __file__
+    model.set_params(contamination=0.05).save(tmp_path / "model.fsk")
+    for merged in (model, SketchedCovariance.load(tmp_path / "model.fsk")):
+        with pytest.raises(ValueError, match="one that was merged had kept none"):
+            merged.predict(X)
+
+
+@pytest.mark.parametrize("solver", ["exact", "gram"])
+def test_rows_whose_squares_leave_the_range_are_refused(solver):
+    X = rows_of(0, 300)
+    refused = pytest.raises(ValueError, match=r"squares of the rows, weighted, must not sum up to more than 1e\+300")
+    model = SketchedCovariance(solver=solver, sketch_size=8).fit(X)
+    before = model.decision_function(X)
+    for call in (model.partial_fit, model.fit):
+        for rows, weights in ((1e160 * X, None), (X, np.full(300, 1e299)), (sparse.csr_array(1e160 * X), None)):
+            with refused:
+                call(rows, sample_weight=weights)
+    assert np.array_equal(model.decision_function(X), before)
+    job = fs.run(SketchedCovariance(solver=solver, sketch_size=8), X)  # which sums up no moments
+    with refused:
+        job.partial_fit(1e160 * X)
+    assert job.n_samples_seen_ == 300
+    large = SketchedCovariance(solver=solver, sketch_size=8).fit(1e140 * X)
+    assert np.array_equal(large.predict(1e140 * X), large.predict(1e140 * X[::-1])[::-1])
 
 
 def test_few_rows_say_what_they_cannot():
@@ -229,7 +264,8 @@ def test_files_pickles_merges_and_batches(matrix, tmp_path):
     merged = parts.merge(other)
     assert merged._kept_rows.sample()[0].shape == (1800, 40)
     assert 0.02 < np.mean(merged.predict(rows_of(3, 4000)) < 0) < 0.09
-    assert merged.merge(fs.run(SketchedCovariance(contamination=0.05), X))._kept_rows is None
+    with pytest.warns(UserWarning, match="other has kept no rows"):
+        assert merged.merge(fs.run(SketchedCovariance(contamination=0.05), X))._kept_rows is None
 
 
 def test_a_source_keeps_rows_too():
@@ -253,6 +289,7 @@ def test_damaged_files_are_refused(tmp_path):
             {"kept_weights": -arrays["kept_weights"]},
             {"kept_rows": arrays["kept_rows"][:-1]},
             {"kept_rows": arrays["kept_rows"] * np.nan},
+            {"without_rows": np.array([3.0])},
         ):
             files.write(path, files.pack(about, {**arrays, **change}))
             with pytest.raises(fs.StateError):
@@ -323,7 +360,9 @@ def test_missing_numbers_that_are_refused():
         SketchedCovariance(fill="median").fit(rows)
     with pytest.raises(ValueError, match="infinity"):
         SketchedCovariance(fill="mean").fit(np.where(np.isnan(rows), np.inf, rows))
-    assert np.isfinite(SketchedCovariance(fill="mean").fit(rows).location_).all()  # a column of nothing is 0
+    with pytest.warns(UserWarning, match="no number in column 2 of the first 50 rows") as caught:
+        assert np.isfinite(SketchedCovariance(fill="mean").fit(rows).location_).all()
+    assert caught[0].filename == __file__
 
 
 def offer(sample, rows, weights, *, first):

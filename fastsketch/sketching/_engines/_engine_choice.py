@@ -15,10 +15,15 @@ AnyEngine = DenseEngine | SparseEngine | MappedEngine
 
 # Share of nonzeros above which the dense kernels are faster on CSR rows.
 DENSE_ABOVE = 0.15
+# Bytes of a dense buffer that sparse rows may be given: they themselves say nothing of so much memory.
+MOST_BYTES = 1e9
 
 
 def make_engine(setting: EngineSetting, rows: Any, *, dtype: np.dtype[Any]) -> AnyEngine:
-    """Return an empty engine for a stream that begins with `rows`, array or CSR (n, d)."""
+    """Return an empty engine for a stream that begins with `rows`, array or CSR (n, d).
+
+    ValueError for sparse rows of so many columns that the buffer of solver "svd", which is dense, is beyond MOST_BYTES.
+    """
     d = rows.shape[1]
     solver = setting.solver
     if solver == "auto":
@@ -28,6 +33,13 @@ def make_engine(setting: EngineSetting, rows: Any, *, dtype: np.dtype[Any]) -> A
     kind = kind_for(setting, sparse=stays_sparse(rows[:1]))
     if kind is SparseEngine:
         setting = SparseEngine.for_features(setting, d)
+    elif solver == "svd" and kind is DenseEngine and stays_sparse(rows[:1]):
+        m = DenseEngine.capacity_for(setting)
+        if (need := m * d * dtype.itemsize) > MOST_BYTES:
+            raise ValueError(
+                f"solver='svd' has a dense buffer of {m:,} x {d:,}, {need:,} bytes, more than {MOST_BYTES:g} for "
+                "sparse rows: take solver='gram', whose buffer is sparse"
+            )
     return kind(setting, d, dtype=dtype)
 
 
