@@ -122,6 +122,7 @@ def as_rows(rows: Any, n_features: int | None = None, name: str = "rows") -> Any
         if out.ndim == 1:
             out = out[np.newaxis]
         if out.ndim != 2:
+            refuse_iterator(rows, name)
             here = ": of a file take what `for rows in fs.open_rows(...)` gives" if out.dtype.kind in "USO" else ""
             raise ValueError(f"{name} must have one row or be two-dimensional, got {out.ndim} dimensions{here}")
     if out.dtype.kind not in "fiub":
@@ -131,6 +132,15 @@ def as_rows(rows: Any, n_features: int | None = None, name: str = "rows") -> Any
     if n_features is not None and out.shape[1] != n_features:
         raise ValueError(f"{name} must have {n_features} columns as the rows before, got {out.shape[1]}")
     return out
+
+
+def refuse_iterator(rows: Any, name: str) -> None:
+    """Raise TypeError for a generator or another iterator, which no array can be made of."""
+    if hasattr(rows, "__next__"):
+        raise TypeError(
+            f"{name} must be an array, not a {type(rows).__name__}: np.array(list(...)) has all rows in memory, and "
+            "fs.open_rows(...) reads them in chunks where a source will do"
+        )
 
 
 def as_weights(weights: Any, n_rows: int, name: str = "sample_weight") -> NDArray[np.float64] | None:

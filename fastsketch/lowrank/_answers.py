@@ -66,7 +66,8 @@ class LowRankAnswers(Model, abstract=True):
     def predict(self, rows: ArrayLike, columns: ArrayLike, *, rank: int | None = None) -> Array:
         """Predict pairs on the scale of X: labels -1 and +1, rates of "poisson", else the scores; clipped.
 
-        Index -1, or an id that the model does not know, stands for a row or column never seen: biases answer.
+        Index -1, or an id that the model does not know, stands for a row or column never seen: biases answer. A score
+        of 0 is the more frequent label, without biases +1.
 
         Parameters
         ----------
@@ -152,8 +153,8 @@ class LowRankAnswers(Model, abstract=True):
         (m, n), need = fitted.shape, fitted.left.itemsize * fitted.row.size * fitted.column.size
         if need > limit:
             raise ValueError(
-                f"the {m:,} x {n:,} predictions take {need / 1e6:,.0f} MB, more than max_memory={limit / 1e6:,.0f} MB: "
-                "predict_block predicts some rows at a time"
+                f"the {m:,} x {n:,} predictions take {need:,} bytes, more than max_memory={limit:g}: predict_block "
+                "predicts some rows at a time"
             )
         return self._scale().predicted(fitted.block(np.arange(m), np.arange(n), fitted.selected_rank))
 

@@ -9,12 +9,14 @@ from numpy.typing import NDArray
 
 from fastsketch._core.losses import as_targets
 from fastsketch._core.sparse import as_csr
-from fastsketch._core.validation import is_sparse
+from fastsketch._core.validation import is_sparse, refuse_iterator
 from fastsketch._kernels.lowrank import entries
 from fastsketch.lowrank._setting import LossSetting
 
 Array = NDArray[Any]  # float32 or float64, the same one throughout a fit
 Indices = NDArray[np.uint32]
+# Largest weight, and one over the smallest, by size of the dtype: squares of weighted slopes stay in the range.
+MOST_WEIGHT = {4: 1e30, 8: 1e100}
 
 
 @dataclass(frozen=True)
@@ -145,6 +147,7 @@ def _sparse_entries(X: Any, name: str) -> tuple[NDArray[Any], NDArray[Any], NDAr
 def _dense_entries(X: Any, name: str) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     if isinstance(X, np.ma.MaskedArray):
         raise TypeError(f"{name} must not be a masked array: fill what is missing with NaN")
+    refuse_iterator(X, name)
     dense: NDArray[Any] = np.asarray(X)
     if dense.dtype.kind not in "fiub":
         raise TypeError(f"{name} must hold real numbers, got dtype {dense.dtype}")
@@ -179,9 +182,13 @@ def _weights(
         raise TypeError(f"sample_weight must hold real numbers, got dtype {values.dtype}")
     with np.errstate(over="ignore"):
         c = np.ascontiguousarray(values, dtype)
-    good = np.isfinite(c) & (c >= 0)
-    if not good.all():
-        first = int(np.argmin(good))
-        entry = _entry(first, indptr, indices)
-        raise ValueError(f"sample_weight must be finite and not negative: entry {entry} is {values[first]}")
+    most = MOST_WEIGHT[dtype.itemsize]
+    for good, rule in (
+        (np.isfinite(values) & (values >= 0), "finite and not negative"),
+        ((values == 0) | ((c >= 1 / most) & (c <= most)), f"0 or from {1 / most:g} to {most:g}: scale all weights"),
+    ):
+        if not good.all():
+            first = int(np.argmin(good))
+            entry = _entry(first, indptr, indices)
+            raise ValueError(f"sample_weight must be {rule}: entry {entry} is {values[first]}")
     return c

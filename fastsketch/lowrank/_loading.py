@@ -116,7 +116,7 @@ def load_matrix(X: Any, sample_weight: Any, validation: Any, setting: FitSetting
 def check_rank(rank: int, m: int, n: int) -> None:
     """Raise ValueError if a matrix (m, n) has not so many ranks."""
     if rank > min(m, n):
-        raise ValueError(f"rank must be at most min(m, n) = {min(m, n)}, got {rank}")
+        raise ValueError(f"rank must be at most min(m, n) = {min(m, n)} for {m:,} rows and {n:,} columns, got {rank}")
 
 
 def degree_scale(counts: NDArray[np.int64], dtype: np.dtype[Any], scaling: bool, least: int | None = None) -> Array:

@@ -69,7 +69,7 @@ class LowRankModel(LowRankAnswers):
         what entries held out choose (`validation` of ``fit``), and whether biases alone are as good; 1 without sweeps,
         or where there are fewer than 300 entries. ``facts()["penalty"]`` is the penalty in units of the loss.
     bias_ridge : float, optional
-        L2 penalty of biases, in observations of mean curvature: a bias of n observations is shrunk by
+        L2 penalty of biases, in observations of mean curvature and weight: a bias of n observations is shrunk by
         n / (n + bias_ridge). If not given, what biases alone choose on the same entries; else 3, of labels 2.
         ``facts()["bias_penalty"]`` is in units of the loss.
     step_rule : {"line_search", "inverse_sqrt"}, default "line_search"
@@ -195,7 +195,8 @@ class LowRankModel(LowRankAnswers):
         row_ids, column_ids : vectors of ids (m,) and (n,), optional
             Ids of the rows and columns of a matrix X: integers or strings, see ``fastsketch.data.IdMap``.
         sample_weight : as X, optional
-            Weight of each observation: nonnegative, stored where X is; (n_lines,) if X is a table.
+            Weight of each observation: 0 or from 1e-100 to 1e100 (float32: 1e-30 to 1e30), stored where X is;
+            (n_lines,) if X is a table. All of them times a number give the same predictions.
         validation : float in (0, 1), or scipy.sparse (m, n), or a table if X is one, optional
             Share of the entries to hold out while rank, ridge and bias_ridge are chosen (0.1 if not given, unless ridge
             is given); the fit is then made of all entries. Or held-out entries of your own, which are not fitted.

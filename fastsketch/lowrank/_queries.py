@@ -28,7 +28,7 @@ class Scale:
     def predicted(self, z: Array) -> Array:
         """Return labels -1 and +1, rates, or the scores themselves; the latter two within `clip`."""
         if LOSSES[self.loss].targets == "label":
-            # a tie, as of a row and column never seen, goes to the more frequent label
+            # a tie, as of a row and column never seen, goes to the more frequent label; without biases the level is 0
             return np.where(z > 0, 1.0, np.where(z < 0, -1.0, 1.0 if self.level >= 0 else -1.0))
         out = np.asarray(expected(self.loss, z))
         return out if self.clip is None else np.clip(out, *self.clip)

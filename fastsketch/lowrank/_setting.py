@@ -98,6 +98,8 @@ def as_steps(value: Any, name: str) -> int | None:
 
 def as_share(validation: Any) -> float | None:
     """Return the share of the entries to hold out; None if validation is entries, or none."""
-    if not isinstance(validation, Real) or isinstance(validation, bool):
+    if isinstance(validation, bool):
+        raise TypeError(f"validation must be a share of the entries, entries held out or None, got {validation}")
+    if not isinstance(validation, Real):
         return None
     return as_real(validation, "validation", 0.0, 1.0, low_open=True, high_open=True)

@@ -62,26 +62,29 @@ class Steepness(NamedTuple):
     squares: float  # of slopes
     curvatures: float
     weights: float
+    count: int
 
 
 def mean_curvature(parts: Entries, loss: LossSetting, level: float) -> float:
-    """Return what one observation of weight 1 weighs against a ridge, at the constant score `level`.
+    """Return what one observation of mean weight weighs against a ridge, at the constant score `level`.
 
     That is the mean second derivative; of the Huber loss and of losses with kinks, whose second derivative says
     nothing, the parabola that touches the loss where it is steep: sum(slope^2) / sum(slope * residual). That is 1 for
-    squares, delta / (mean distance) far outside of delta, and 1 / (mean distance) of the absolute loss.
+    squares, delta / (mean distance) far outside of delta, and 1 / (mean distance) of the absolute loss; times the mean
+    of the weights, so that weights of another scale choose no other ridges.
     """
-    if loss.name == "square":
+    if loss.name == "square" and not parts.weighted:
         return 1.0
     sums: Steepness = parts.total(steepness, parts.places, loss, level)
     if not sums.weights > 0:
         return 1.0
+    weight = sums.weights / sums.count
     if loss.curved:
-        return max(sums.curvatures / sums.weights, 1e-12)
+        return max(sums.curvatures / sums.weights, 1e-12) * weight
     # slope * residual = loss + what the loss has below the line from its kink
     lift = {"huber": 0.5, "epsilon_insensitive": loss.parameter}.get(loss.name, 0.0)
     steep = sums.value + lift * sums.squares
-    return sums.squares / steep if sums.squares > 0 and steep > 0 else 1.0
+    return weight * (sums.squares / steep if sums.squares > 0 and steep > 0 else 1.0)
 
 
 def steepness(place: Partition, loss: LossSetting, level: float) -> Steepness:
@@ -91,13 +94,13 @@ def steepness(place: Partition, loss: LossSetting, level: float) -> Steepness:
         data = data.part(data.c > 0)
     o, c = data.o, data.c
     if not len(o):
-        return Steepness(0.0, 0.0, 0.0, 0.0)
+        return Steepness(0.0, 0.0, 0.0, 0.0, 0)
     z = np.full(len(o), level, o.dtype)
     value, squares, curvatures = data.loss(loss, z)
     if len(c) and not loss.curved:  # the kernel squares weights too
         slopes = LOSSES[loss.name].slope(z.astype(np.float64), o.astype(np.float64), loss.parameter)
         squares = float((c * slopes**2).sum())
-    return Steepness(value, squares, curvatures, float(c.sum(dtype=np.float64)) if len(c) else float(len(o)))
+    return Steepness(value, squares, curvatures, float(c.sum(dtype=np.float64)) if len(c) else float(len(o)), len(o))
 
 
 # -- the unit of delta and epsilon: the spread of residuals ------------------------------------------------------------

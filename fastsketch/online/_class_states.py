@@ -133,10 +133,6 @@ class Blend(Arrays):
         """Multiply the weight of earlier rows by `factor`."""
         self.blend_sums *= factor
 
-    def intercept(self, n_members: int) -> float:
-        """Return 0: a blend has no constant term."""
-        return 0.0
-
     def validate_all(self, arrays: Mapping[str, NDArray[Any]]) -> set[str]:
         """Raise ValueError unless rounds could have made these arrays; return names."""
         names = self.validate(arrays)
@@ -373,7 +369,7 @@ class States(Generic[S]):
 
     def intercepts(self) -> Floats:
         """Return the constant terms of the scores of all states, (k, 1)."""
-        value = 0.0 if self.readout is None else self.readout.intercept(self.n_members)
+        value = self.readout.intercept(self.n_members) if isinstance(self.readout, ReadOut) else 0.0
         return np.full((len(self.held), 1), value)
 
     def right(self, scores: Floats, numbers: Counts, *, is_new: bool) -> NDArray[np.bool_]:

@@ -19,7 +19,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fastsketch._core.sparse import as_csr, check_width
-from fastsketch._core.validation import as_real, as_seed, as_weights, is_sparse
+from fastsketch._core.validation import as_real, as_seed, as_weights, is_sparse, refuse_iterator
 from fastsketch._frame.batches import WeightedChunks, agreed, as_source, is_table
 from fastsketch._frame.keywords import named_keywords
 from fastsketch._frame.loading import INCONSISTENT, from_bytes
@@ -48,6 +48,7 @@ EXACT_COPIES = 4
 def consistent_rows(X: Any, *, sum_duplicates: bool = True) -> Any:
     """Return rows that scikit-learn may look at: scipy converts and stacks sparse arrays without a look at them."""
     if getattr(X, "ndim", None) != 2:  # scikit-learn has a message of its own
+        refuse_iterator(X, "X")
         return X
     if is_sparse(X):
         return as_csr(X, "X", sum_duplicates=sum_duplicates)

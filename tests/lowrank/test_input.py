@@ -92,6 +92,9 @@ def test_bad_queries_are_named():
         (lambda: model.similar(0, axis=2), ValueError, "axis"),
         (lambda: model.add_ranks(30), ValueError, "at most min"),
         (lambda: model.fit(stored(o, seen), patience=3), ValueError, "validation"),
+        (lambda: model.fit(stored(o, seen)[:, :1]), ValueError, r"min\(m, n\) = 1 for 30 rows and 1 columns, got 2"),
+        (lambda: model.fit(stored(o, seen), validation=True), TypeError, "a share of the entries, .* got True"),
+        (lambda: model.fit(row for row in o), TypeError, r"X must be an array, not a generator: np\.array\(list\("),
         (lambda: model.fit(stored(o, seen), validation=1.5), ValueError, r"validation must lie in \(0, 1\)"),
     ):
         with pytest.raises(error, match=match):
@@ -126,7 +129,7 @@ def test_numbers_too_large_for_float32_are_named():
     x = np.array([[1.0, 2.0], [3.0, 1e300]])
     with pytest.raises(ValueError, match=r"entry \(1, 1\) is 1e\+300 \(as float32\)"):
         fs.LowRankModel(1, dtype="float32").fit(x)
-    with pytest.raises(ValueError, match=r"sample_weight must be finite and not negative: entry \(1, 1\) is 1e\+300"):
+    with pytest.raises(ValueError, match=r"sample_weight must be 0 or from 1e-30 .* entry \(1, 1\) is 1e\+300"):
         fs.LowRankModel(1, dtype="float32").fit(np.ones((2, 2)), sample_weight=x)
     with pytest.raises(ValueError, match="sample_weight must have the shape of X"):
         fs.LowRankModel(1).fit(x, sample_weight=[1.0, 2.0])

@@ -114,3 +114,21 @@ def test_weights_of_zero_are_not_there():
         assert penalties(one)[1] == pytest.approx(penalties(other)[1], rel=1e-9)
         if loss in ("logistic", "huber"):  # kinks are smoothed over a share of the spread of all that is stored
             assert np.allclose(one.predict_block([0]), other.predict_block([0]), rtol=1e-6)
+
+
+@pytest.mark.parametrize("loss", [*SCALING, "logistic"])
+def test_weights_of_another_scale_choose_and_predict_the_same(loss):
+    o, seen = problem(loss, m=80, n=40)
+    x = stored(o, seen)
+    weights = x.copy()
+    weights.data = np.random.default_rng(0).choice([0.0, 0.5, 1.0, 2.0], x.nnz)
+    one = fs.LowRankModel(3, loss=loss).fit(x, sample_weight=weights)
+    for scale in (4.0**-160, 0.01, 4.0**160):
+        other = fs.LowRankModel(3, loss=loss).fit(x, sample_weight=scale * weights)
+        for name in ("ridge", "bias_ridge"):
+            assert other.resolved[name] == one.resolved[name]
+        assert other.selected_rank == one.selected_rank
+        assert np.allclose(other.predict_block(np.arange(80)), one.predict_block(np.arange(80)), rtol=1e-6, atol=1e-8)
+    for scale in (1e-200, 1e200):
+        with pytest.raises(ValueError, match=r"sample_weight must be 0 or from 1e-100 to 1e\+100: scale all weights"):
+            fs.LowRankModel(3, loss=loss).fit(x, sample_weight=scale * weights)

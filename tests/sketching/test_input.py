@@ -261,6 +261,7 @@ BAD_ROWS = {
     "dates": (np.zeros((2, 12), "M8[s]"), TypeError, "real numbers"),
     "ragged": ([[1.0] * 12, [2.0]], ValueError, "rectangular"),
     "masked": (np.ma.masked_less(ROWS, 0), TypeError, "masked"),
+    "a generator": ((row for row in ROWS), TypeError, r"must be an array, not a generator: np\.array\(list"),
     "None": (None, (TypeError, ValueError), "rows"),
     "a string": ("rows", (TypeError, ValueError), "rows"),
     "no columns": (np.empty((3, 0)), ValueError, "at least one column"),

@@ -198,3 +198,10 @@ def test_fit_forgets():
     assert model.components_.shape == (2, 7)
     model.fit(X)
     assert np.array_equal(model.components_, SketchedPCA(2).fit(X).components_)
+
+
+@pytest.mark.parametrize("name", [name for name in estimators.__all__ if name[0].isupper()])
+def test_a_generator_is_refused_with_what_to_give(name):
+    required = {"SketchHasher": {"n_bits": 8}, "SketchQuantizerTransformer": {"n_bytes": 4}}
+    with pytest.raises(TypeError, match="X must be an array, not a generator: .* fs.open_rows"):
+        getattr(estimators, name)(**required.get(name, {})).fit((row for row in np.ones((9, 4))), np.arange(9) % 2)

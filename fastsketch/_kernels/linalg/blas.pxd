@@ -163,17 +163,6 @@ cdef inline int syevd(char jobz, char uplo, Py_ssize_t n, real* a, Py_ssize_t ld
     return <int> info
 
 
-cdef inline int gesv(Py_ssize_t n, Py_ssize_t n_right, real* a, Py_ssize_t lda, blas_int* pivots, real* b,
-                     Py_ssize_t ldb) noexcept nogil:
-    # b = a^-1 b
-    cdef blas_int n_ = <blas_int> n, right_ = <blas_int> n_right, lda_ = <blas_int> lda, ldb_ = <blas_int> ldb, info = 0
-    if real is float:
-        cl.sgesv(&n_, &right_, a, &lda_, pivots, b, &ldb_, &info)
-    else:
-        cl.dgesv(&n_, &right_, a, &lda_, pivots, b, &ldb_, &info)
-    return <int> info
-
-
 cdef inline int potrf(char uplo, Py_ssize_t n, real* a, Py_ssize_t lda) noexcept nogil:
     # uplo 'L': a = L L';  'U': a = U'U
     cdef blas_int n_ = <blas_int> n, lda_ = <blas_int> lda, info = 0
@@ -181,17 +170,6 @@ cdef inline int potrf(char uplo, Py_ssize_t n, real* a, Py_ssize_t lda) noexcept
         cl.spotrf(&uplo, &n_, a, &lda_, &info)
     else:
         cl.dpotrf(&uplo, &n_, a, &lda_, &info)
-    return <int> info
-
-
-cdef inline int trtri(char uplo, Py_ssize_t n, real* a, Py_ssize_t lda) noexcept nogil:
-    # a = a^-1, triangular
-    cdef char diag = c'N'
-    cdef blas_int n_ = <blas_int> n, lda_ = <blas_int> lda, info = 0
-    if real is float:
-        cl.strtri(&uplo, &diag, &n_, a, &lda_, &info)
-    else:
-        cl.dtrtri(&uplo, &diag, &n_, a, &lda_, &info)
     return <int> info
 
 
