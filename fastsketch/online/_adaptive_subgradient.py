@@ -59,7 +59,7 @@ class AdaptiveSubgradient(OnlineLinear[LearnedState]):
         Whether scores of labels become log odds as the model learns: by a few weights, learned from scores that each
         row got before it was learned from. predict_proba is the logistic function of the score, or the softmax of the
         scores of more than two classes. Scores of real targets are not calibrated. Where labels have come in runs, as
-        in rows that nobody has shuffled, answers have their constant terms within the log odds of the labels' shares.
+        in rows that nobody has shuffled, the constant terms of answers are the log odds of the labels' shares.
     blend : bool, optional
         Whether a diagonal learner (method "ada_diag", loss "logistic", learning rate 1) learns beside this one and the
         score is made of both. If it is not given, as calibrate, but False for "ada_diag", "ogd" and "adam". For

@@ -144,8 +144,8 @@ class Kept(Generic[S]):
         """Return what the read-out adds to scores: (1,), or (k,) in the order of classes.
 
         coef: of prepared rows, as shown. Where labels have come in runs, and rows are not to be followed in their order
-        (in_order), the constant terms of read-out and learners together are cut to the log odds of the shares of the
-        labels: in a run of one label each row raises them, and no row of another label holds them back.
+        (in_order), the constant terms of read-out and learners together are the log odds of the shares of the labels:
+        in a run of one label each row raises what is learned, and no row of another label holds it back.
         """
         out = np.ravel(self.shown(self.states.intercepts()))
         if self.labels is None or in_order or not self.labels.tally.is_sorted():
@@ -155,12 +155,8 @@ class Kept(Generic[S]):
             own = self.columns.intercept(coef)
         elif self.inputs.intercept:
             own = coef[..., -1]
-        total, shares = out + own, np.log(np.array(self.labels.tally.rows)[self.labels.order] + 0.5)
-        if len(out) == 1:
-            most = abs(shares[1] - shares[0])
-            return out + (np.clip(total, -most, most) - total)
-        total, shares = total - total.mean(), shares - shares.mean()
-        return out + (np.clip(total, shares.min(), shares.max()) - total)
+        shares = np.log(np.array(self.labels.tally.rows)[self.labels.order] + 0.5)
+        return np.ravel((shares[1] - shares[0] if len(out) == 1 else shares - shares.mean()) - own)
 
     # -- learning --------------------------------------------------------------------------------------------------
     def learn_in_place(self, examples: Examples) -> Floats | None:
