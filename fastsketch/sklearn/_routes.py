@@ -140,6 +140,22 @@ def choose(p: FitProblem, *, max_memory: float, pairs: bool = False) -> Route:
     return best if best.seconds <= WORTH_IN_FIT * sketch.seconds else sketch
 
 
+def most_rows_in_stream(p: FitProblem, *, max_memory: float, most: int) -> int:
+    """Return how many rows of a stream, like those that it begins with, are kept for the products of all pairs.
+
+    At most `most`, in steps of a twentieth; the memory is that of the rows, twice while they are read, and of the
+    products.
+    """
+    for n in range(most, 0, -max(1, most // 20)):
+        times = n / max(p.n, 1)
+        like = p._replace(n=n, stored=None if p.stored is None else times * p.stored)
+        like = like._replace(row_steps=times * p.row_steps, column_steps=times * times * p.column_steps)
+        rows, own = by_rows(like), 12.0 * like.stored if like.stored is not None else float(p.itemsize) * n * p.d
+        if rows.bytes + 2.0 * own <= max_memory and rows.seconds <= WORTH_IN_STREAM * by_sketch(like, passes=1).seconds:
+            return n
+    return 0
+
+
 def sums_in_stream(p: FitProblem, *, max_memory: float) -> bool:
     """Return whether a stream of such rows is accumulated exactly, d x d; what reading costs is not counted."""
     # rows of CSR are made dense: a stream has no end at which all could be multiplied at once

@@ -3,7 +3,7 @@
 # scikit-learn has no types.
 # pyright: basic
 
-from dataclasses import KW_ONLY
+from dataclasses import KW_ONLY, field
 from numbers import Integral, Real
 from os import PathLike
 from typing import Any, ClassVar, Self
@@ -25,9 +25,17 @@ from fastsketch.sketching._methods import METHODS, MethodName
 from fastsketch.sketching._rows_again import Readable
 from fastsketch.sketching._whole import RowProducts, WholePass, column_products, sparse_pairs
 from fastsketch.sklearn._estimator import Arrays, as_far_source, estimator
+from fastsketch.sklearn._kept_rows import MOST_ROWS, KeptRows
 from fastsketch.sklearn._moments import FeatureVariance
-from fastsketch.sklearn._principal_components import PrincipalComponents, count_for, first_of, refine
-from fastsketch.sklearn._routes import WayName, choose, problem_of, sums_in_stream
+from fastsketch.sklearn._principal_components import (
+    ComponentsReadOut,
+    PrincipalComponents,
+    components_of,
+    count_for,
+    first_of,
+    refine,
+)
+from fastsketch.sklearn._routes import WayName, choose, most_rows_in_stream, problem_of, sums_in_stream
 
 SOLVERS = ("auto", "gram", "svd", "exact")
 # Parameters in which the sketches of two ways may differ.
@@ -66,7 +74,8 @@ class SketchedPCA(PrincipalComponents, IncrementalPCA):
         "auto": ``fit`` takes the cheapest of four ways by a model of their seconds and bytes, and prefers an exact
         one while it costs at most three times a sketch: the products of all pairs of rows (few rows), those of all
         pairs of columns, Lanczos steps with CSR rows, or a sketch and further passes over the rows.
-        ``partial_fit`` sums up the products of columns, or sketches. "exact": products of columns. "gram" and "svd": a
+        ``partial_fit`` sums up the products of columns, or sketches; beside the sketch it keeps the rows, 4,000 at
+        most, as long as products of all their pairs cost little. "exact": products of columns. "gram" and "svd": a
         sketch in one pass, for speed first.
     max_memory : float, default 1e9
         Bytes that "auto" may take beyond the rows themselves; a sketch takes what it takes.
@@ -94,7 +103,7 @@ class SketchedPCA(PrincipalComponents, IncrementalPCA):
     n_passes_ : int
         Passes of a sketch over the rows of ``fit``: with "auto" until no variance moves by more than 1%, at most 4.
     sketch_ : fastsketch.FrequentDirections
-        The state, saved with the estimator; float64 where it is exact.
+        The state, saved with the estimator (and with rows that ``partial_fit`` keeps); float64 where it is exact.
 
     Notes
     -----
@@ -132,6 +141,8 @@ class SketchedPCA(PrincipalComponents, IncrementalPCA):
     # The parent's declaration knows neither the new parameters nor their checks; ours are made in _asked.
     _parameter_constraints: ClassVar[dict[str, Any]] = {}
 
+    _stream: KeptRows | None = field(init=False)  # all rows of partial_fit, as long as they are few
+
     # -- learning --------------------------------------------------------------------------------------------------
     @changes
     def fit(self, X: Batch, y: Any = None, *, sample_weight: ArrayLike | None = None) -> Self:
@@ -148,7 +159,7 @@ class SketchedPCA(PrincipalComponents, IncrementalPCA):
             raise ValueError(f"n_components={wanted} needs at least two rows to have a variance, got {rows.shape[0]}")
         batch_size = 5 * rows.shape[1] if self.batch_size is None else as_integer(self.batch_size, "batch_size", 1)
         self._drop("sketch_", "_variance", "_wanted", "solver_", "n_passes_")
-        self.batch_size_, self._wanted, self._dtype = batch_size, wanted, rows.dtype
+        self.batch_size_, self._wanted, self._dtype, self._stream = batch_size, wanted, rows.dtype, None
         self._fix_parameters()
         way: WayName = "columns" if self.solver == "exact" else "sketch"
         if self.solver == "auto":
@@ -197,15 +208,24 @@ class SketchedPCA(PrincipalComponents, IncrementalPCA):
             wanted, size = self._asked(_counted(rows, weights), rows.shape[1])
             sketch = self._new_sketch(size, self._in_stream(rows, wanted, size), rows.dtype)
             self._name_features(sketch)
+            stream = self._begun_stream(rows, wanted, sketch)
+            part = None if stream is None else stream.chosen(rows, weights, first=0)
             sketch.update(rows, weights)
             self._wanted, self._dtype, self.sketch_, self._variance = wanted, rows.dtype, sketch, FeatureVariance()
+            self._stream = stream
             self._fix_parameters()
         else:
+            stream = self._stream
+            part = None if stream is None else stream.chosen(rows, weights, first=self.sketch_.n_rows)
             self.sketch_.update(rows, weights)
+        if stream is not None and self.sketch_.n_rows > stream.size:
+            self._stream = None
+        elif stream is not None and part is not None:
+            stream.add(part)
         self.n_passes_ = 1
         if self._variance is not None:
             self._variance.update(rows, weights)
-        self.solver_ = _solver_of(self.sketch_)
+        self.solver_ = _solver_of(self.sketch_) if self._stream is None else "rows"
         return self
 
     @changes
@@ -222,7 +242,8 @@ class SketchedPCA(PrincipalComponents, IncrementalPCA):
         Returns
         -------
         self
-            With ``n_passes_`` one more. Where ``solver_`` is "exact" nothing is read: nothing has been lost.
+            With ``n_passes_`` one more. Where ``solver_`` is "exact", or ``partial_fit`` has kept all rows, nothing is
+            read: nothing has been lost.
 
         Raises
         ------
@@ -246,6 +267,8 @@ class SketchedPCA(PrincipalComponents, IncrementalPCA):
         0.0
         """
         check_is_fitted(self, "sketch_")
+        if self._all_rows() is not None:
+            return self
         paths = isinstance(X, str | PathLike) or (
             isinstance(X, list | tuple) and len(X) > 0 and isinstance(X[0], str | PathLike | Source)
         )
@@ -299,8 +322,35 @@ class SketchedPCA(PrincipalComponents, IncrementalPCA):
             if isinstance(wanted := self._wanted, int):
                 self._read_once("components", lambda: first_of(seen, wanted))
 
-    def _multiply_all(self, rows: Any, weights: NDArray[np.float64] | None, size: int, *, way: WayName) -> bool:
-        """Learn an exact way, and return whether it gave the components: Lanczos steps may not."""
+    def _begun_stream(self, rows: Any, wanted: int | float, sketch: FrequentDirections) -> KeptRows | None:
+        """Return where a stream that begins with these rows keeps them; None: not at all."""
+        if self.solver != "auto" or sketch.solver == "exact":
+            return None
+        k = wanted if isinstance(wanted, int) else rows.shape[0]
+        problem = problem_of(rows, k=k, size=sketch.sketch_size)
+        most = most_rows_in_stream(problem, max_memory=self.max_memory, most=MOST_ROWS)
+        return KeptRows(most) if most >= rows.shape[0] else None
+
+    def _all_rows(self) -> tuple[Any, NDArray[np.float64]] | None:
+        """Return (rows, weights) that partial_fit has kept, if they are all that the sketch has learned from."""
+        if self._stream is None or not self.sketch_.total_weight > 0:
+            return None
+        rows, weights = self._stream.sample()
+        return (rows, weights) if np.isclose(weights.sum(), self.sketch_.total_weight, rtol=1e-9, atol=0) else None
+
+    def _components(self) -> ComponentsReadOut:
+        if (known := self._all_rows()) is None or self.sketch_.n_rows < 2:
+            return super()._components()
+        rows, weights = known
+        size = self.sketch_.resolved["sketch_size"]
+        return components_of(
+            self._whole(rows, None if (weights == 1).all() else weights, size, "rows")[0], self._wanted
+        )
+
+    def _whole(
+        self, rows: Any, weights: NDArray[np.float64] | None, size: int, way: WayName
+    ) -> tuple[FrequentDirections, WholePass | None]:
+        """Return the sketch of all rows by an exact way, and what that knows beside it; Lanczos steps may give None."""
         products = RowProducts(rows, weights, center=True) if way == "rows" else None
         if products is not None and self.sketch_size is None and not isinstance(self._wanted, int):
             count = count_for(self._wanted, products.eigenvalues(), products.squared_norm)
@@ -314,8 +364,14 @@ class SketchedPCA(PrincipalComponents, IncrementalPCA):
         else:
             whole = sparse_pairs(rows, weights, sketch._setting, int(self._wanted))
         if whole is not None:
+            sketch._begin_with(whole.engine, whole.certain_high)
+        return sketch, whole
+
+    def _multiply_all(self, rows: Any, weights: NDArray[np.float64] | None, size: int, *, way: WayName) -> bool:
+        """Learn an exact way, and return whether it gave the components: Lanczos steps may not."""
+        sketch, whole = self._whole(rows, weights, size, way)
+        if whole is not None:
             engine = whole.engine
-            sketch._begin_with(engine, whole.certain_high)
             mean = np.ldexp(by_column(engine, engine.mean), engine.exponent)
             self._variance = FeatureVariance.from_sums(engine.weight, mean, whole.squares)
             self.sketch_, self.solver_, self.n_passes_ = sketch, SOLVER_OF[way], 1
@@ -346,7 +402,8 @@ class SketchedPCA(PrincipalComponents, IncrementalPCA):
 
     def _own(self) -> Arrays:
         way = WAYS.index(self.solver_) if self.solver_ in WAYS else 0
-        return self._arrays(self._variance, self.n_passes_, way)
+        kept = {} if self._all_rows() is None else self._stream.arrays()
+        return {**self._arrays(self._variance, self.n_passes_, way), **kept}
 
     def _arrays(self, variance: FeatureVariance | None, passes: int = 1, way: int = 0) -> Arrays:
         out = {"learned": np.array([self._wanted, passes, way], np.float64), "dtype": np.zeros(0, self._dtype)}
@@ -359,7 +416,7 @@ class SketchedPCA(PrincipalComponents, IncrementalPCA):
             in_use = sketch.resolved["sketch_size"]
             self._wanted, _ = self._asked(n if self.n_components is not None else min(n, in_use - 1), d, in_use)
             self._dtype, self._variance = sketch.resolved["dtype"], _variance_of(sketch)
-            self.solver_, self.n_passes_ = _solver_of(sketch), 1
+            self.solver_, self.n_passes_, self._stream = _solver_of(sketch), 1, None
             return
         wanted, passes, way = checks.not_negative(arrays, "learned", (3,)).tolist()
         self._wanted = _wanted(int(wanted) if wanted.is_integer() else wanted, 1)
@@ -372,10 +429,16 @@ class SketchedPCA(PrincipalComponents, IncrementalPCA):
         checks.number_within(int(way), "way", 0, len(WAYS) - 1)
         self.solver_, self.n_passes_ = WAYS[int(way)] or _solver_of(sketch), max(1, int(passes))
         self._variance = FeatureVariance.from_arrays(arrays, d) if "shift" in arrays else None
+        self._stream = KeptRows.from_arrays(arrays, d) if "kept_size" in arrays else None
 
     def _own_with(self, other: Any) -> Arrays:
         mine, theirs = self._variance, other._variance
-        return self._arrays(None if mine is None or theirs is None else mine.joined(theirs))
+        variance = None if mine is None or theirs is None else mine.joined(theirs)
+        if self._all_rows() is not None and other._all_rows() is not None:
+            joined = self._stream.joined(other._stream)
+            if self.sketch_.n_rows + other.sketch_.n_rows <= joined.size:
+                return {**self._arrays(variance, way=1), **joined.arrays()}
+        return self._arrays(variance)
 
     def _merged_model(self, other: FrequentDirections) -> FrequentDirections:
         # The two may have gone different ways: a sum takes rows in, and of two sketches this one's shrinks.
