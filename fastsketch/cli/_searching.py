@@ -55,7 +55,8 @@ def _search_index(args: Namespace, out: Output, index: CodeIndex, options: dict[
 
     def find(rows: Any) -> Neighbours:
         try:
-            return index.search(rows, **options)
+            distances, ids = index.search(rows, **options, pad=False)
+            return distances, ids.astype(np.str_) if ids.dtype == object else ids
         except IndexError as error:
             raise ValueError(str(error)) from None
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastsketch.data.files._checks import MOST_COUNT
+from fastsketch.data.names._id_map import IdMap, no_ids, taken
 from fastsketch.neighbours.codes import Encoder
 from fastsketch.neighbours.codes._places import Ids, Positions
 from fastsketch.neighbours.codes._search_arguments import as_integers, different, shown
@@ -21,6 +22,7 @@ class Contents(NamedTuple):
     sealed: tuple[Segment, ...]
     room: SegmentRoom
     next_id: int  # above all that were ever given
+    names: IdMap | None = None  # the ids that people see, in place of numbers; None: the numbers are the ids
 
     @property
     def encoder(self) -> Encoder:
@@ -57,8 +59,51 @@ class Contents(NamedTuple):
         """Return what ``locate`` does; IndexError for ids that are not there."""
         which, where = self.locate(ids)
         if (which < 0).any():
-            raise IndexError(f"{name} must be in the index: {shown(ids[which < 0])} not found")
+            raise IndexError(f"{name} must be in the index: {shown(self.named(ids[which < 0]))} not found")
         return which, where
+
+    # -- ids that are strings ------------------------------------------------------------------------------------------
+    def named(self, ids: Ids) -> NDArray[Any]:
+        """Return the ids that people see, in the shape of the numbers; of -1 None where they are strings."""
+        return ids if self.names is None else taken(self.names, ids)
+
+    def numbers_of(self, ids: ArrayLike, name: str = "ids") -> Ids:
+        """Return the numbers of some ids, or of one: -1 for a string without one; TypeError or ValueError."""
+        if self.names is None:
+            return as_ids(ids, name)
+        return self.names.places(np.atleast_1d(ids), name)
+
+    def known_numbers(self, ids: ArrayLike, name: str = "ids") -> Ids:
+        """Return the same; IndexError for a string that the index never had."""
+        out = self.numbers_of(ids, name)
+        if self.names is not None and out.min(initial=0) < 0:
+            raise IndexError(f"{name} must be in the index: {shown(np.atleast_1d(ids)[out < 0])} not found")
+        return out
+
+    def different(self, numbers: Ids, name: str = "ids") -> Ids:
+        """Return the same numbers; ValueError that lists the ids of those that come twice."""
+        if self.names is not None and len(np.unique(numbers)) < len(numbers):
+            seen, counts = np.unique(numbers, return_counts=True)
+            raise ValueError(f"{name} must be different, got {shown(self.named(seen[counts > 1]))} more than once")
+        return different(numbers, name)
+
+    def with_names(self, ids: ArrayLike | None) -> tuple["Contents", ArrayLike | None]:
+        """Return (contents that know the ids of new rows, if they are strings; the ids as numbers).
+
+        TypeError for integers and strings in one index.
+        """
+        given: Any = ids if np.ndim(ids) else [ids]
+        strings = len(given) > 0 and isinstance(np.asarray(given).flat[0], str)
+        if self.names is None and not strings:
+            return self, ids
+        if ids is None:
+            raise ValueError("the ids of this index are strings: pass one for each row")
+        if self.names is None and self.next_id:
+            raise TypeError("ids must be integers, as those of the index are, got strings")
+        names, numbers = (no_ids() if self.names is None else self.names).extended(given)
+        if names.kind != "strings":
+            raise TypeError("ids must be all integers or all strings")
+        return self._replace(names=names), numbers
 
     # -- what rows that come need --------------------------------------------------------------------------------------
     def new_ids(self, ids: ArrayLike | None, n: int) -> Ids:
@@ -70,11 +115,12 @@ class Contents(NamedTuple):
         out = as_ids(ids)
         if len(out) != n:
             raise ValueError(f"ids must have one entry for each of the {n} rows, got {len(out)}")
-        different(out)
+        self.different(out)
         if n and int(out.min()) < self.next_id:
             which, _ = self.locate(out)
             if (which >= 0).any():
-                raise ValueError(f"ids must be new: {shown(out[which >= 0])} in the index already (remove them first)")
+                there = shown(self.named(out[which >= 0]))
+                raise ValueError(f"ids must be new: {there} in the index already (remove them first)")
         return out.copy()
 
     def encoder_of(self, fingerprint: Any) -> Encoder:

@@ -16,10 +16,9 @@ from fastsketch.neighbours.codes._packed_codes import as_codes
 from fastsketch.neighbours.codes._places import Ids, with_run
 from fastsketch.neighbours.codes._rescoring import Source, rows_reader
 from fastsketch.neighbours.codes._search import Metric, as_metric, check_width
-from fastsketch.neighbours.codes._search_arguments import different
 from fastsketch.neighbours.index import _generations, _saving
 from fastsketch.neighbours.index._cells import laid_out
-from fastsketch.neighbours.index._contents import Contents, as_ids
+from fastsketch.neighbours.index._contents import Contents
 from fastsketch.neighbours.index._manifest import ROW_TYPES
 from fastsketch.neighbours.index._readable_index import ReadableIndex
 from fastsketch.neighbours.index._segment import Segment, kind_for, pieces
@@ -61,7 +60,7 @@ class CodeIndex(ReadableIndex):
     encoder : Encoder
         What rows are encoded by now.
     n_features : int
-    ids : ndarray int64 (len(index),)
+    ids : ndarray int64 (len(index),), of objects where ids are strings
         In the order in which the rows were added; those of a segment with cells, cell by cell.
     generations : list of dict
         For each encoder that rows of the index have, and for the present one: "fingerprint", "kind", "width" (bytes of
@@ -77,10 +76,10 @@ class CodeIndex(ReadableIndex):
     An answer depends on the rows in the index and on their ids, neither on the batches in which they came nor on saves.
     With partitions it has, of segments with cells, 99% of the rows that it would have without, as measured on rows of
     the segment; ``search(..., probes=)`` says how many cells are looked at, and by all of them it has the same bits.
-    Ids are integers in [0, 2**62). Memory: the bytes of the codes, 8 of an id, the kept rows, 4 more a row where ids do
-    not ascend, 1 where some were removed; 4 for cosines, once they were searched for; the last segment (of at most
-    2**20 rows) has room for a quarter more. Codes lie as they are scanned, in memory and in files, for which they are
-    filled to whole fours of bytes (but for metric="hamming"): no search begins with packing them.
+    Ids are integers in [0, 2**62), or strings. Memory: the bytes of the codes, 8 of an id and its text, the kept rows,
+    4 more a row where ids do not ascend, 1 where some were removed; 4 for cosines, once searched for; the last segment
+    (of at most 2**20 rows) has room for a quarter more. Codes lie as they are scanned, in memory and in files, filled
+    to whole fours of bytes (but for metric="hamming"): no search begins with packing them.
 
     One thread at a time changes an index; a second one is refused with a RuntimeError. Any number may search it, also
     meanwhile: each sees it before the change or after it. What fails or is interrupted has changed nothing.
@@ -132,12 +131,13 @@ class CodeIndex(ReadableIndex):
         ----------
         rows : array_like or scipy.sparse (n, d), or one row (d,)
             Real and finite.
-        ids : array_like of int (n,), optional
+        ids : array_like of int or of str (n,), optional
             Different, in [0, 2**62), and none that the index has; by default the next ones above all that it ever had.
+            Strings: from the first rows on, of all.
 
         Returns
         -------
-        ndarray int64 (n,)
+        ndarray int64 (n,), of objects where ids are strings
             The ids.
 
         Raises
@@ -155,10 +155,10 @@ class CodeIndex(ReadableIndex):
         >>> index.add(rows[:3]), index.add(rows[3:5], ids=[100, 50]), index.add(rows[5])
         (array([0, 1, 2]), array([100,  50]), array([101]))
         """
-        contents = self._contents
+        contents, numbers = self._contents.with_names(ids)
         checked = as_rows(rows, contents.encoder.n_features)
         n = checked.shape[0]
-        given = contents.new_ids(ids, n)
+        given = contents.new_ids(numbers, n)
 
         def batches() -> Iterator[CodedBatch]:
             for piece in pieces(n):
@@ -169,7 +169,7 @@ class CodeIndex(ReadableIndex):
                 yield CodedBatch(contents.encoder.encode(some), given[piece], kept)
 
         self._contents = contents.with_rows(batches(), n)
-        return given
+        return contents.named(given)
 
     @changes
     def add_codes(
@@ -180,7 +180,7 @@ class CodeIndex(ReadableIndex):
         Parameters
         ----------
         codes : array_like of uint8 (n, width)
-        ids : array_like of int (n,), optional
+        ids : array_like of int or of str (n,), optional
             As for ``add``.
         fingerprint : str
             ``model.encoder().fingerprint`` of the model that has made the codes: that of the present encoder or of an
@@ -208,7 +208,7 @@ class CodeIndex(ReadableIndex):
         >>> index.add_codes(model.encode(rows[:3]), fingerprint=model.encoder().fingerprint)
         array([0, 1, 2])
         """
-        contents = self._contents
+        contents, numbers = self._contents.with_names(ids)
         encoder = contents.encoder_of(fingerprint)
         checked = as_codes(codes, "codes")
         check_width(checked, encoder)
@@ -221,16 +221,16 @@ class CodeIndex(ReadableIndex):
             if dense.shape[0] != len(checked):
                 raise ValueError(f"rows must be as many as the {len(checked)} codes, got {dense.shape[0]}")
             kept = _generations.as_kept(dense, ROW_TYPES[self._rows])
-        given = contents.new_ids(ids, len(checked))
+        given = contents.new_ids(numbers, len(checked))
         if not len(given):
-            return given
+            return contents.named(given)
         if encoder == contents.encoder:
             self._contents = contents.with_rows([CodedBatch(checked, given, kept)], len(given))
         else:
             held = kind_for(self._metric).of(checked, encoder.layout)
             segment = Segment(encoder, held, given, kept, runs=with_run((), given))
             self._contents = contents.with_segment(segment)
-        return given
+        return contents.named(given)
 
     # -- rows that go --------------------------------------------------------------------------------------------------
     @changes
@@ -239,14 +239,14 @@ class CodeIndex(ReadableIndex):
 
         Parameters
         ----------
-        ids : array_like of int (n,), or one
+        ids : array_like of int or of str (n,), or one
 
         Raises
         ------
         IndexError
             If one is not in the index, which is then as it was.
         TypeError, ValueError
-            If they are no integers, or one comes twice.
+            If they are no ids, or one comes twice.
 
         Examples
         --------
@@ -259,7 +259,7 @@ class CodeIndex(ReadableIndex):
         >>> len(index), 3 in index, 4 in index
         (998, False, True)
         """
-        wanted = different(as_ids(ids))
+        wanted = self._contents.different(self._contents.known_numbers(ids))
         if len(wanted):
             self._contents = self._contents.without(wanted)
 
@@ -380,7 +380,7 @@ class CodeIndex(ReadableIndex):
             if given is not None:
                 ids = segment.ids[positions]
                 order = np.argsort(ids)
-                return given(ids[order], ids[order])[np.argsort(order)]
+                return given(ids[order], contents.named(ids[order]))[np.argsort(order)]
             if segment.rows is not None:
                 return segment.rows[positions]
             return segment.encoder.decode(segment.codes.take(positions))

@@ -18,8 +18,7 @@ from fastsketch.neighbours.codes._search import (
     checked_queries,
     nearest,
 )
-from fastsketch.neighbours.codes._search_arguments import different
-from fastsketch.neighbours.index._contents import Contents, as_ids
+from fastsketch.neighbours.index._contents import Contents
 from fastsketch.neighbours.index._generations import MOST_CELLS
 from fastsketch.neighbours.index._segment import Mask, Segment
 
@@ -34,15 +33,17 @@ def search(
     oversample: float,
     allow: ArrayLike | None,
     probes: int | None,
+    pad: bool,
 ) -> Found:
     """Return (distances, ids), both (m, k): see ``CodeIndex.search``; rescore is None, rows as given, or True."""
     asked = checked_queries(queries, contents.encoder)
     segments = contents.segments
     masks = _allowed(contents, allow)
     counts = [_count(segment, mask) for segment, mask in zip(segments, masks, strict=True)]
-    k, most = as_integer(k, "k", 1), sum(counts)
-    if k > most:
-        raise ValueError(f"k must be at most the {most} rows that may be found, got {k}")
+    wanted, most = as_integer(k, "k", 1), sum(counts)
+    if wanted > most and not pad:
+        raise ValueError(f"k must be at most the {most} rows that may be found, got {wanted}")
+    k = min(wanted, most)
     if probes is not None:
         cells = max((len(one.cells.middles) for one in segments if one.cells is not None), default=MOST_CELLS)
         if as_integer(probes, "probes", 1) > cells:
@@ -54,20 +55,37 @@ def search(
     def answer(some: Any) -> Found:
         keys, ids, places = _candidates(segments, masks, counts, some, metric=metric, k=n_candidates, probes=probes)
         if rescore is None:
-            return as_distances(keys, metric), ids
+            return as_distances(keys, metric), contents.named(ids)
         # places of candidates among all of this search in the order of their ids: ties by place are ties by id
         names, first, at = np.unique(ids, return_index=True, return_inverse=True)
         which, where = (part.reshape(-1)[first] for part in places)
 
         def rows_at(some: NDArray[np.int64]) -> Any:
-            return kept_rows(contents, which[some], where[some]) if read is None else read(names[some], names[some])
+            if read is None:
+                return kept_rows(contents, which[some], where[some])
+            return read(names[some], contents.named(names[some]))
 
         local = at.reshape(ids.shape).astype(np.int64, copy=False)
         keys, local = rescored(some, local, rows_at, metric=ranked_by, k=k)
-        return as_distances(keys, ranked_by), names[local]
+        return as_distances(keys, ranked_by), contents.named(names[local])
 
-    n_tables = max(segment.encoder.layout.n_tables for segment in segments)
-    return by_pieces(asked, answer, n_tables=n_tables, candidates=n_candidates * len(segments))
+    n_tables = max((segment.encoder.layout.n_tables for segment in segments), default=1)
+    ways = {"n_tables": n_tables, "candidates": n_candidates * len(segments)}
+    dtype = np.int32 if ranked_by == "hamming" else np.float64
+    found = (
+        by_pieces(asked, answer, **ways) if k else (np.empty((asked.shape[0], 0), dtype), _no_ids(contents, asked, 0))
+    )
+    if k == wanted:
+        return found
+    more = wanted - k
+    distance = np.iinfo(np.int32).max if ranked_by == "hamming" else np.inf if ranked_by == "euclidean" else -np.inf
+    rest = np.full((asked.shape[0], more), distance, found[0].dtype)
+    return np.hstack([found[0], rest]), np.hstack([found[1], _no_ids(contents, asked, more)])
+
+
+def _no_ids(contents: Contents, queries: Any, k: int) -> NDArray[Any]:
+    """Return the ids (m, k) of answers that are lacking."""
+    return contents.named(np.full((queries.shape[0], k), -1, np.int64))
 
 
 def _candidates(
@@ -123,7 +141,7 @@ def _allowed(contents: Contents, allow: ArrayLike | None) -> list[Mask | None]:
     given: NDArray[Any] = np.asarray(allow)
     if given.dtype.kind == "b":
         return _by_mask(segments, given)
-    wanted = different(as_ids(given, "allow"), "allow")
+    wanted = contents.different(contents.known_numbers(allow, "allow"), "allow")
     which, where = contents.located(wanted, "allow")
     masks = [np.zeros(len(segment), np.bool_) for segment in segments]
     for number, mask in enumerate(masks):

@@ -11,6 +11,7 @@ from fastsketch._core.validation import as_dtype, as_integer
 from fastsketch.data.files import _checks as checks
 from fastsketch.data.files import _state as files
 from fastsketch.data.files._state import StateError
+from fastsketch.data.names._id_map import arrays_of, read_ids
 from fastsketch.neighbours.codes import Encoder
 from fastsketch.neighbours.codes._blocks import CodeRows
 from fastsketch.neighbours.codes._places import ascending, with_run
@@ -54,6 +55,7 @@ def describe(
         **about,
         "n_features": contents.encoder.n_features,
         "next_id": contents.next_id,
+        "names": None if contents.names is None else contents.names.kind,
         "encoders": [[file, fingerprint] for fingerprint, file in encoders.items()],
         "current": numbers[contents.encoder.fingerprint],
         "segments": [
@@ -67,9 +69,11 @@ def describe(
             for segment in contents.segments
         ],
     }
+    arrays: dict[str, NDArray[Any]] = {} if asked is None else {"asked": asked}
+    if contents.names is not None:
+        arrays |= arrays_of(contents.names, "names")
     return files.pack(
-        {"kind": KIND, "home": "fastsketch.neighbours.index", "parameters": {}, "notes": {}, "state": state},
-        {} if asked is None else {"asked": asked},
+        {"kind": KIND, "home": "fastsketch.neighbours.index", "parameters": {}, "notes": {}, "state": state}, arrays
     )
 
 
@@ -141,7 +145,10 @@ def _read(folder: Path, state: dict[str, Any], *, memory_map: bool, verify: bool
     )
     partitions = as_partitions(state.get("partitions"), current)
     room = empty_room(kind_for(metric), current, None if kept is None else ROW_TYPES[kept])
-    contents = Contents(segments, room, next_id)
+    names = None if state["names"] is None else read_ids(state["arrays"], "names", state["names"])
+    if names is not None and (names.kind != "strings" or len(names) < next_id):
+        raise ValueError(f"it has {len(names)} names of {names.kind} for ids below {next_id}")
+    contents = Contents(segments, room, next_id, names)
     _check_ids(contents)
     asked = state["arrays"].get("asked")
     if asked is not None:

@@ -5,14 +5,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastsketch._core.validation import Rows
+from fastsketch._core.validation import Rows, as_flag
 from fastsketch.data.files._checks import MOST_COUNT
 from fastsketch.neighbours.codes import Encoder
 from fastsketch.neighbours.codes._places import Ids
 from fastsketch.neighbours.codes._rescoring import Source
 from fastsketch.neighbours.codes._search import Found
 from fastsketch.neighbours.index import _generations
-from fastsketch.neighbours.index._contents import Contents, as_ids
+from fastsketch.neighbours.index._contents import Contents
 from fastsketch.neighbours.index._index_search import kept_rows, search
 
 
@@ -55,8 +55,8 @@ class ReadableIndex:
 
     @property
     def ids(self) -> Ids:
-        """Return the ids, int64 (len(index),), in the order in which the rows were added."""
-        return self._contents.live_ids
+        """Return the ids, int64 or strings (len(index),), in the order in which the rows were added."""
+        return self._contents.named(self._contents.live_ids)
 
     @property
     def generations(self) -> list[dict[str, Any]]:
@@ -102,6 +102,7 @@ class ReadableIndex:
         rescore: bool | Source | None = None,
         allow: ArrayLike | None = None,
         probes: int | None = None,
+        pad: bool = True,
     ) -> Found:
         """Find the k rows nearest to every query.
 
@@ -110,35 +111,37 @@ class ReadableIndex:
         queries : array_like or scipy.sparse (m, d), or one row (d,)
             Real and finite.
         k : int, default 10
-            At most the rows that may be found.
         oversample : float, default 4
             ceil(k * oversample) candidates are rescored.
         rescore : bool, array_like (n, d) or callable, optional
             True: candidates by their codes are ranked by the distance to the kept rows; False: codes alone. By
             default True if rows are kept. Rows of the caller: an array or memmap whose row i is that of id i, or a
             function that returns the rows (c, d) of ids int64 (c,).
-        allow : array_like of int, or of bool (len(index),), optional
+        allow : array_like of int or of str, or of bool (len(index),), optional
             Ids of the rows that may be found, or a mask in the order of ``ids``.
         probes : int, optional
             Cells of each segment that are looked at, of an index with ``partitions``: at most those that there are. By
             default so many that they hold 99% of the nearest rows, as ``compact`` or ``save`` has measured it. A query
             of which the cells hold fewer than k rows looks at all.
+        pad : bool, default True
+            Where fewer than k rows may be found, fill answers up with id -1 (None where ids are strings) at an infinite
+            distance, or a product of -inf (Hamming distances: 2**31 - 1). False: refuse such a k.
 
         Returns
         -------
         distances : ndarray (m, k)
             Ascending: euclidean distances, estimated from codes or exact; Hamming distances are int32 unless rescored
             (then Euclidean). Inner products and cosines descend.
-        ids : ndarray int64 (m, k)
-            Among equal distances the lower id comes first.
+        ids : ndarray int64 (m, k), of objects where ids are strings
+            Among equal distances the lower id comes first; of strings, the one that was added first.
 
         Raises
         ------
         IndexError
             If an id of allow is not in the index.
         TypeError, ValueError
-            If queries are no finite real matrix of this width, k exceeds the rows that may be found, probes the cells,
-            or there are no rows to rescore by, or too few, or of another width.
+            If queries are no finite real matrix of this width, k exceeds the rows that may be found and pad is False,
+            probes exceed the cells, or there are no rows to rescore by, or too few, or of another width.
 
         Examples
         --------
@@ -170,10 +173,11 @@ class ReadableIndex:
             oversample=oversample,
             allow=allow,
             probes=probes,
+            pad=as_flag(pad, "pad"),
         )
 
     def contains(self, ids: ArrayLike) -> NDArray[np.bool_]:
-        """Return which ids are in the index, bool (n,) for array_like of int (n,); TypeError or ValueError otherwise.
+        """Return which ids are in the index, bool (n,) for array_like of ids (n,); TypeError or ValueError otherwise.
 
         Examples
         --------
@@ -185,9 +189,11 @@ class ReadableIndex:
         >>> index.contains([0, 999, 1000])
         array([ True,  True, False])
         """
-        return self._contents.locate(as_ids(ids))[0] >= 0
+        return self._contents.locate(self._contents.numbers_of(ids))[0] >= 0
 
     def __contains__(self, one: object) -> bool:
+        if self._contents.names is not None:
+            return isinstance(one, str) and bool(self.contains([one])[0])
         if isinstance(one, bool | np.bool_) or not isinstance(one, int | np.integer) or not 0 <= one < MOST_COUNT:
             return False
         return bool(self.contains(np.array([one], np.int64))[0])
@@ -197,7 +203,7 @@ class ReadableIndex:
 
         Parameters
         ----------
-        ids : array_like of int (n,), or one
+        ids : array_like of int or of str (n,), or one
 
         Returns
         -------
@@ -221,12 +227,13 @@ class ReadableIndex:
         True
         """
         contents = self._contents
-        wanted = as_ids(ids)
-        which, where = contents.located(wanted, "ids")
+        which, where = contents.located(contents.known_numbers(ids), "ids")
         return kept_rows(contents, which, where)
 
     def to_faiss(self) -> Any:
         """Return a faiss.IndexBinaryIDMap2 of the sign bits and ids (extra: faiss); factors are left out.
+
+        Strings become numbers, in the order in which they came.
 
         Raises
         ------

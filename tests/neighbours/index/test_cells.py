@@ -117,7 +117,7 @@ def test_what_is_refused():
     with pytest.raises(ValueError, match="made with partitions"):
         plain.search(QUERIES, probes=3)
     with pytest.raises(ValueError, match="k must be at most the 6000"):
-        cut.search(QUERIES, 6001, probes=3)
+        cut.search(QUERIES, 6001, probes=3, pad=False)
     for partitions, kind in (("cells", TypeError), (1, ValueError), (_generations.MOST_CELLS + 1, ValueError)):
         with pytest.raises(kind, match="partitions must be"):
             fs.CodeIndex(MODELS["quantizer"], partitions=partitions)

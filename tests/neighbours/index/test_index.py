@@ -259,8 +259,10 @@ REFUSED = [
     (lambda i: i.remove([[3]]), ValueError, "must be a vector"),
     (lambda i: i.remove(np.ma.array([3])), TypeError, "masked"),
     (lambda i: i.get([600]), IndexError, "600 not found"),
-    (lambda i: i.search(QUERIES, k=601), ValueError, "at most the 600"),
-    (lambda i: i.search(QUERIES, k=3, allow=[1, 2]), ValueError, "at most the 2"),
+    (lambda i: i.search(QUERIES, k=601, pad=False), ValueError, "at most the 600"),
+    (lambda i: i.search(QUERIES, k=3, allow=[1, 2], pad=False), ValueError, "at most the 2"),
+    (lambda i: i.search(QUERIES, pad=1), TypeError, "pad must be True or False"),
+    (lambda i: i.add(ROWS[:1], ["a"]), TypeError, "ids must be integers, as those of the index are, got strings"),
     (lambda i: i.search(QUERIES, allow=[*range(20), 600]), IndexError, "allow must be in the index: 600"),
     (lambda i: i.search(QUERIES, allow=[1, 1]), ValueError, "allow must be different"),
     (lambda i: i.search(QUERIES, allow=np.ones(9, bool)), ValueError, "each of the 600 rows"),
@@ -321,7 +323,8 @@ def test_an_empty_index(tmp_path):
     index.remove([])
     assert index.add(np.empty((0, D))).shape == (0,)
     with pytest.raises(ValueError, match="at most the 0"):
-        index.search(QUERIES)
+        index.search(QUERIES, pad=False)
+    assert (index.search(QUERIES)[1] == -1).all() and np.isposinf(index.search(QUERIES)[0]).all()
     index.save(tmp_path / "index")
     index = fs.load(tmp_path / "index")
     index.add(ROWS[:3])
@@ -373,3 +376,65 @@ def test_one_thread_at_a_time_changes_it():
     go.set()
     thread.join()
     assert [one["n_rows"] for one in index.generations] == [600]
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("rescore", [False, True])
+def test_answers_that_are_too_few_are_filled_up(metric, rescore):
+    encoder = fs.SketchHash(8).update(ROWS) if metric == "hamming" else toy()
+    index = fs.CodeIndex(encoder, rows="float16", metric=metric)
+    index.add(ROWS[:4])
+    distances, ids = index.search(QUERIES, 6, rescore=rescore)
+    expected = index.search(QUERIES, 4, rescore=rescore)
+    assert same((distances[:, :4], ids[:, :4]), expected) and distances.dtype == expected[0].dtype
+    end = np.inf if metric == "euclidean" or (metric == "hamming" and rescore) else -np.inf
+    assert (ids[:, 4:] == -1).all() and (distances[:, 4:] == (2**31 - 1 if distances.dtype == np.int32 else end)).all()
+    assert index.search(QUERIES, 3, allow=[1, 2])[1][:, 2].tolist() == [-1] * 7
+
+
+def test_ids_that_are_strings(segment_rows, tmp_path):
+    names = [f"row {i}" for i in range(300)]
+    index, plain = (fs.CodeIndex(toy(), rows="float16") for _ in range(2))
+    assert index.add(ROWS[:200], names[:200]).tolist() == names[:200]
+    assert index.add(ROWS[200], names[200]).tolist() == names[200:201]
+    index.add(ROWS[201:300], np.array(names[201:]))
+    plain.add(ROWS[:300])
+
+    def agree(one):
+        for options in ({}, {"rescore": False}, {"rescore": lambda some: ROWS[[names.index(name) for name in some]]}):
+            mine, theirs = one.search(QUERIES, 9, **options), plain.search(QUERIES, 9, **{**options, "rescore": ROWS})
+            if options.get("rescore") is False:
+                theirs = plain.search(QUERIES, 9, rescore=False)
+            elif not options:
+                theirs = plain.search(QUERIES, 9)
+            assert np.array_equal(mine[0], theirs[0])
+            assert mine[1].tolist() == [[names[i] for i in line] for line in theirs[1]]
+
+    agree(index)
+    index.save(tmp_path / "index")
+    for again in (fs.CodeIndex.load(tmp_path / "index"), pickle.loads(pickle.dumps(index)), index.copy().compact()):
+        agree(again)
+        assert again.ids.tolist() == names
+    index.remove(["row 3", "row 7"])
+    assert "row 3" not in index and "row 4" in index and 4 not in index
+    assert index.contains(["row 3", "row 4", "none"]).tolist() == [False, True, False]
+    assert index.add(ROWS[3:4], ["row 3"]).tolist() == ["row 3"]
+    assert np.allclose(index.get("row 3"), ROWS[3:4], atol=0.01)
+    distances, found = index.search(ROWS[3], 3, allow=["row 3", "row 4"])
+    assert found.tolist() == [["row 3", "row 4", None]] and distances[0, 2] == np.inf
+    before = index.ids.tolist()
+    for call, kind, message in (
+        (lambda: index.add(ROWS[:1]), ValueError, "ids of this index are strings: pass one for each row"),
+        (lambda: index.add(ROWS[:2], [1, 2]), TypeError, "ids must be strings"),
+        (lambda: index.add(ROWS[:2], ["x", "x"]), ValueError, "must be different, got x more than once"),
+        (lambda: index.add(ROWS[:2], ["x", "row 5"]), ValueError, "must be new: row 5 in the index already"),
+        (lambda: index.add(ROWS[:2], ["x"]), ValueError, "one entry for each of the 2 rows, got 1"),
+        (lambda: index.remove("x"), IndexError, "ids must be in the index: x not found"),
+        (lambda: index.remove(["row 7"]), IndexError, "ids must be in the index: row 7 not found"),
+        (lambda: index.get("x"), IndexError, "x not found"),
+        (lambda: index.search(QUERIES, 1, allow=["x"]), IndexError, "allow must be in the index: x not found"),
+        (lambda: fs.CodeIndex(toy()).add(ROWS[:2], ["x", 1]), TypeError, "all integers or all strings"),
+    ):
+        with pytest.raises(kind, match=message):
+            call()
+    assert index.ids.tolist() == before
