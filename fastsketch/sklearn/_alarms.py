@@ -104,7 +104,8 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
 
     def _restore_kept(self, arrays: Arrays) -> None:
         self._kept_rows = KeptRows.from_arrays(arrays, self.n_features_in_) if "kept_size" in arrays else None
-        self._without_rows = int(checks.not_negative(arrays, "without_rows", (1,))[0]) if arrays else 1
+        known = "without_rows" in arrays
+        self._without_rows = int(checks.not_negative(arrays, "without_rows", (1,))[0]) if known else int(not arrays)
         checks.number_within(self._without_rows, "without_rows", 0, len(WITHOUT_ROWS) - 1)
 
     # -- alarms ----------------------------------------------------------------------------------------------------

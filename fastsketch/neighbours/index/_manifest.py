@@ -145,7 +145,8 @@ def _read(folder: Path, state: dict[str, Any], *, memory_map: bool, verify: bool
     )
     partitions = as_partitions(state.get("partitions"), current)
     room = empty_room(kind_for(metric), current, None if kept is None else ROW_TYPES[kept])
-    names = None if state["names"] is None else read_ids(state["arrays"], "names", state["names"])
+    kind = state.get("names")
+    names = None if kind is None else read_ids(state["arrays"], "names", kind)
     if names is not None and (names.kind != "strings" or len(names) < next_id):
         raise ValueError(f"it has {len(names)} names of {names.kind} for ids below {next_id}")
     contents = Contents(segments, room, next_id, names)
