@@ -208,14 +208,13 @@ def greedy_low_rank_nonsmooth(
     steps: int,
     subgradient: _Loss,
     step_size: float,
+    step_rule: Literal["inverse_sqrt", "inverse"] = "inverse_sqrt",
     inner_tolerance: float = 0.99,
     inner_criterion: Literal["current", "previous"] = "previous",
     max_inner_rank: int | None = None,
     base: float = 0.0,
 ) -> tuple[_Array, _Array]:
     """Fit a matrix to a loss with kinks by low-rank approximations of its subgradients (GLRL).
-
-    The step t has the length step_size / sqrt(t).
 
     Parameters
     ----------
@@ -228,7 +227,9 @@ def greedy_low_rank_nonsmooth(
     subgradient : callable
         subgradient(z, o): the losses and their subgradients of scores z, two arrays.
     step_size : float
-        The paper's c_2, above 0.
+        The paper's c_1 or c_2, above 0.
+    step_rule : {"inverse_sqrt", "inverse"}, default "inverse_sqrt"
+        Length of the step t: step_size / sqrt(t), or step_size / t, which is for strongly convex losses.
     inner_tolerance : float, default 0.99
         The paper's nu, in (0, 1): how much of a subgradient its approximation may leave.
     inner_criterion : {"previous", "current"}, default "previous"
@@ -287,7 +288,7 @@ def greedy_low_rank_nonsmooth(
             if ((g - h) ** 2).sum() <= bound or k == max_inner_rank:  # 8
                 break
         previous = float(((g - h) ** 2).sum())
-        x = x - step_size / np.sqrt(t) * h  # 12
+        x = x - step_size / (np.sqrt(t) if step_rule == "inverse_sqrt" else t) * h  # 3, 12
         objectives.append(value(x))
         if objectives[-1] <= min(objectives):
             best = x

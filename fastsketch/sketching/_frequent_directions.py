@@ -290,7 +290,7 @@ class RobustFrequentDirections(FrequentDirections):
 
     ``RobustFrequentDirections(l, alpha0)`` is ``FrequentDirections(l, method="rfd", alpha0=alpha0)``; the other
     parameters are the same, and the two merge. B'B + alpha I is positive definite as soon as anything was removed, and
-    never worse conditioned than A'A + alpha0 I (RFD paper, Theorems 3 and 4).
+    never worse conditioned than Frequent Directions' B'B + alpha0 I (RFD paper, Theorem 3, what holds of Theorem 4).
 
     Parameters
     ----------

@@ -84,15 +84,79 @@ def test_diagonal_steps_are_adagrads(form):
     assert np.allclose(found, beta)
 
 
-@pytest.mark.parametrize("method", ["low_rank", "radagrad"])
-def test_random_projections_of_full_size_lose_nothing(method):
-    """With tau = d the projected range is that of G: ADA-LR and RADAGRAD then step as ADA-FULL does within it."""
-    rows, targets = problem(30, 6)
-    options = {"subgradient": absolute_loss(rows, targets), "rng": np.random.default_rng(0)}
-    call = reference.adaptive_low_rank if method == "low_rank" else reference.radagrad
-    beta, losses = call(6, 30, **options, sketch_size=6, learning_rate=0.2, delta=1.0)
-    assert np.isfinite(beta).all()
-    assert losses[-10:].mean() < losses[:10].mean()
+def stepped(rows, step):
+    """Return beta after rounds beta - 0.3 step(g) of the absolute loss |x'beta - 1|."""
+    beta = np.zeros(rows.shape[1])
+    for x in rows:
+        beta = beta - 0.3 * step(np.sign(x @ beta - 1.0) * x)
+    return beta
+
+
+def within(vectors, roots, g):
+    """Return V (diag(roots) + 0.7)^-1 V'g."""
+    return vectors @ ((vectors.T @ g) / (roots + 0.7))
+
+
+def test_ada_lr_takes_the_fourth_root_of_a_projected_square():
+    """ADA-FD paper, equation 3: Sigma^2 are the eigenvalues of G P G, P the projection on the range of G R."""
+    rows = np.random.default_rng(7).standard_normal((40, 7)) + 0.3
+    rng, total = np.random.default_rng(8), np.zeros((7, 7))
+
+    def step(g):
+        nonlocal total
+        total = total + np.outer(g, g)
+        half = total @ rng.standard_normal((7, 3))
+        values, vectors = np.linalg.eigh(total @ half @ np.linalg.pinv(half, rcond=1e-9) @ total)
+        there = values > 1e-12 * values[-1]
+        return within(vectors[:, there], values[there] ** 0.25, g)
+
+    options = {"sketch_size": 3, "learning_rate": 0.3, "delta": 0.7, "rng": np.random.default_rng(8)}
+    found, _ = reference.adaptive_low_rank(7, 40, subgradient=absolute_loss(rows, np.ones(40)), **options)
+    assert np.allclose(found, stepped(rows, step))
+
+
+def test_radagrad_takes_the_left_singular_pairs_of_projected_gradients():
+    """ADA-FD paper, equation 4: those of sum g (R g)', and a plain step outside of them."""
+    rows = np.random.default_rng(7).standard_normal((40, 7)) + 0.3
+    map_ = np.random.default_rng(8).standard_normal((3, 7)) / np.sqrt(3)
+    low = np.zeros((7, 3))
+
+    def step(g):
+        nonlocal low
+        low = low + np.outer(g, map_ @ g)
+        u, s, _ = np.linalg.svd(low, full_matrices=False)
+        u, s = u[:, s > 1e-12 * s[0]], s[s > 1e-12 * s[0]]
+        return within(u, np.sqrt(s), g) + g - u @ (u.T @ g)
+
+    options = {"sketch_size": 3, "learning_rate": 0.3, "delta": 0.7, "rng": np.random.default_rng(8)}
+    found, _ = reference.radagrad(7, 40, subgradient=absolute_loss(rows, np.ones(40)), **options)
+    assert np.allclose(found, stepped(rows, step))
+
+
+@pytest.mark.parametrize("method", ["ada_ffd", "fd_son"])
+def test_fast_sketches_are_explicit_buffers(method):
+    """ADA-FD paper, equation 5: rows B that are cut to tau - 1 when there are 2 tau, after the step.
+
+    H = delta I + (B'B)^(1/2), or of FD-SON delta I + B'B with gradients over t^(1/4), equation 6.
+    """
+    rows, tau, son = np.random.default_rng(7).standard_normal((40, 9)) + 0.3, 3, method == "fd_son"
+    b, t = np.zeros((0, 9)), 0
+
+    def step(g):
+        nonlocal b, t
+        t += 1
+        b = np.vstack([b, g / t**0.25 if son else g])
+        values, vectors = np.linalg.eigh(b.T @ b)
+        squares = values.clip(0)
+        if len(b) == 2 * tau:
+            _, s, vt = np.linalg.svd(b, full_matrices=False)
+            b = np.sqrt(s[: tau - 1] ** 2 - s[tau - 1] ** 2)[:, None] * vt[: tau - 1]
+        return within(vectors, squares if son else np.sqrt(squares), g)
+
+    call = reference.sketched_newton_subgradient if son else reference.adaptive_fast_frequent_directions
+    options = {"sketch_size": tau, "learning_rate": 0.3, "delta": 0.7}
+    found, _ = call(9, 40, subgradient=absolute_loss(rows, np.ones(40)), **options)
+    assert np.allclose(found, stepped(rows, step))
 
 
 def test_newton_with_the_whole_h_is_sherman_morrison():
