@@ -55,6 +55,25 @@ def test_theorem_1_the_best_matrix_of_low_rank_and_multiple_of_the_identity(amou
     assert worst(ratios) <= 1
 
 
+def test_corollary_1_the_best_pair_in_the_frobenius_norm(amount):
+    """delta the mean of the eigenvalues that C leaves, sigma_k+1 .. sigma_d, and C of the others less delta."""
+    rng, ratios = np.random.default_rng(18), {}
+    for d in (2, 5, 9):
+        for name, sigma in spectra(rng, d):
+            sigma = np.sort(sigma)[::-1]
+            q = np.linalg.qr(rng.standard_normal((d, d)))[0]
+            for k in range(1, d):
+                delta = sigma[k:].mean()
+                least = np.linalg.norm(sigma[k:] - delta)
+                c = q[:, :k] * np.sqrt(np.maximum(sigma[:k] - delta, 0))
+                for _ in range(amount(5, 60)):
+                    size = 10.0 ** rng.uniform(-6, 0) * sigma[0]
+                    other, shift = c + np.sqrt(size) * rng.standard_normal((d, k)), delta + size * rng.standard_normal()
+                    found = np.linalg.norm((q * sigma) @ q.T - other @ other.T - shift * np.eye(d))
+                    ratios[name, d, k, size] = least / (found + 64 * d * EPS * sigma[0])
+    assert worst(ratios) <= 1
+
+
 @pytest.mark.parametrize("name", ADVERSARIAL)
 def test_theorem_2_every_step_of_rfd_is_the_best(name):
     """Its error about the sketch before and the row is that of Theorem 1, for m < d: with m = d it is not.
