@@ -259,6 +259,8 @@ PICTURED = {
               axis="online error", across=3, height=2.5),
         Bars("main", ("method",), ("online error, best",), each="set", ours="RFD", across=2, axis="online error, %"),
     ],
+    "frosh_printed": [Bars("main", ("method", "r"), ("share of the best variance",), each="set", ours="the library",
+                           across=2, axis="share of the best variance")],
     "cost": [Bars("main", ("what grows", "method"), ("exponent",), ours="Sketched|ADA-FFD", mark=1, axis="exponent",
              title="How the time of a round grows")],
     "width": [
