@@ -259,6 +259,10 @@ PICTURED = {
               axis="online error", across=3, height=2.5),
         Bars("main", ("method",), ("online error, best",), each="set", ours="RFD", across=2, axis="online error, %"),
     ],
+    "alphas": [
+        Lines("grid", label=("method",), spread_over=r"alpha0 = ([\d.e+-]+)", each="set", log="x", along="alpha0",
+              axis="accuracy, %", across=2, height=2.2),
+    ],
     "frosh_printed": [Bars("main", ("method", "r"), ("share of the best variance",), each="set", ours="the library",
                            across=2, axis="share of the best variance")],
     "cost": [Bars("main", ("what grows", "method"), ("exponent",), ours="Sketched|ADA-FFD", mark=1, axis="exponent",
