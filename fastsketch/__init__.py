@@ -26,6 +26,8 @@ _HOME = {
     "AdaptiveSubgradient": "fastsketch.online",
     "LowRankModel": "fastsketch.lowrank",
     "SketchedEASE": "fastsketch.recommending",
+    "Window": "fastsketch.streams",
+    "compare": "fastsketch.streams",
     "open_rows": "fastsketch.data",
     "run": "fastsketch.jobs",
     "map_rows": "fastsketch.jobs",
@@ -37,7 +39,7 @@ _HOME = {
     "thread_limit": "fastsketch._core.threads",
     "show_config": "fastsketch._show_config",
 }
-_ROOMS = ("data", "jobs", "lowrank", "neighbours", "online", "recommending", "reference", "sketching")
+_ROOMS = ("data", "jobs", "lowrank", "neighbours", "online", "recommending", "reference", "sketching", "streams")
 
 __all__ = [*_HOME, *_ROOMS, "__version__"]  # pyright: ignore[reportUnsupportedDunderAll]  __init__.pyi has them
 

@@ -22,6 +22,8 @@ from fastsketch.sketching import FrequentDirections as FrequentDirections
 from fastsketch.sketching import GroupSketches as GroupSketches
 from fastsketch.sketching import RobustFrequentDirections as RobustFrequentDirections
 from fastsketch.sketching import sketch_groups as sketch_groups
+from fastsketch.streams import Window as Window
+from fastsketch.streams import compare as compare
 
 from . import data as data
 from . import jobs as jobs
@@ -31,6 +33,7 @@ from . import online as online
 from . import recommending as recommending
 from . import reference as reference
 from . import sketching as sketching
+from . import streams as streams
 
 __version__: str
 __all__ = [
@@ -46,7 +49,9 @@ __all__ = [
     "SketchedEASE",
     "SketchedNewton",
     "StateError",
+    "Window",
     "__version__",
+    "compare",
     "data",
     "from_bytes",
     "hamming_distances",
@@ -66,5 +71,6 @@ __all__ = [
     "show_config",
     "sketch_groups",
     "sketching",
+    "streams",
     "thread_limit",
 ]

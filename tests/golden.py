@@ -40,6 +40,8 @@ NAMES = (
     "completion-low-rank-by-ids",
     "ease-chosen-decayed",
     "ease-by-ids",
+    "window-sketch",
+    "window-hash",
 )
 ZOO = {specimen.name: specimen for specimen in SPECIMENS if specimen.name in NAMES}
 # Figures that follow the last bits of a state smoothly, by the first word of a name.
@@ -52,6 +54,7 @@ SAID = {
     "online": lambda m, reads: [reads["coef"](m), reads["scores"](m)],
     "completion": lambda m, reads: [reads["predict"](m)],
     "ease": lambda m, reads: [reads["scores"](m)],
+    "window": lambda m, reads: [next(iter(reads.values()))(m)],
 }
 
 

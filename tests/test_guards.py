@@ -44,6 +44,7 @@ def arguments(specimen, model):
         "update": lambda m: specimen.learn(m, rows),
         "fit": lambda m: specimen.learn(m, rows),
         "fade": lambda m: m.fade(0.5),
+        "forget": lambda m: m.forget(next(iter(m.block_models))),
         "refine": lambda m: m.refine(specimen.rows(0)),
         "audit": lambda m: m.audit(specimen.rows(0)),
         "of": lambda m: None,  # of the class, not of the model

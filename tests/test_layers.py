@@ -19,7 +19,7 @@ FLOORS = [
     {"data"},
     {"_frame"},
     {"sketching", "online", "lowrank", "torch"},
-    {"neighbours", "recommending"},
+    {"neighbours", "recommending", "streams"},
     {"jobs", "sklearn", "reference"},
     {"cli", "_show_config", "__main__", ""},
 ]

@@ -25,6 +25,7 @@ class Key(IntEnum):
     HELD_OUT = 68
     EPOCH = 69
     SPLIT = 80
+    ARRANGEMENT = 96
 
 
 class Normal(IntEnum):

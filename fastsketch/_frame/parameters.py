@@ -66,12 +66,12 @@ def _refuse_change(name: str, instance: Any, value: Any) -> None:
 # the return type Any, which lets the annotation of the class speak.
 
 
-def parameter(check: Check, *, default: Any = REQUIRED, reads: str | None = None) -> Any:
+def parameter(check: Check, *, default: Any = REQUIRED, reads: str | None = None, kw_only: bool = True) -> Any:
     """Declare an argument with a check of its own: check(value, name) returns the value to keep, or raises.
 
     reads: a method of the model that says what its attribute shows: what has become of it, where that is more.
     """
-    return Parameter(check, default, reads=reads)
+    return Parameter(check, default, not kw_only, reads=reads)
 
 
 def integer(

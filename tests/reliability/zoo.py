@@ -257,7 +257,34 @@ def _ease(name, **parameters):
     return Specimen(f"ease-{name}", lambda: fs.SketchedEASE(5, **parameters), rows=event_rows, reads=_EASE_READS)
 
 
+_WINDOW_READS = {
+    "sketch": lambda m: m.model.sketch() if m.n_rows else None,
+    "error_bound": lambda m: m.model.error_bound if m.n_rows else None,
+    "blocks": lambda m: [model.sketch() for model in m.block_models.values()],
+}
+
+
+def _learn_timed(model, rows):
+    """Eight rows an hour."""
+    return model.update(rows, by=(model.n_rows + np.arange(rows.shape[0])) * 450.0)
+
+
+def _window_sketch():
+    return fs.Window(fs.FrequentDirections(5, method="tfd", solver="gram"), 3, every=16, keep_blocks=True)
+
+
+def _window_hash():
+    return fs.Window(fs.SketchHash(4, block_rows=4), 4, every="1h", keep_blocks=True)
+
+
 SPECIMENS = (
+    Specimen("window-sketch", _window_sketch, reads=_WINDOW_READS),
+    Specimen(
+        "window-hash",
+        _window_hash,
+        learn=_learn_timed,
+        reads={"encode": lambda m: m.model.encode(dense_rows(9, 5)) if m.n_rows else None},
+    ),
     *(
         Specimen(
             f"groups-{method}",

@@ -1,0 +1,342 @@
+"""What differs between two sketches: changes of variance with certified intervals, columns, significance."""
+
+# pyright: reportPrivateUsage=false
+# (the read-out of a sketch is asked for its allowance for rounding)
+
+from collections.abc import Iterable, Sequence
+from functools import reduce
+from typing import Any, NamedTuple, TypeAlias, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastsketch._core.random import Key, raw_numbers
+from fastsketch._core.threads import one_blas_thread
+from fastsketch._core.validation import as_integer, as_seed
+from fastsketch._frame.batches import agreed
+from fastsketch.sketching import FrequentDirections
+from fastsketch.streams._sliding_merge import joined
+from fastsketch.streams._window import Window
+
+Matrix: TypeAlias = NDArray[np.float64]
+Compared: TypeAlias = "FrequentDirections | Window | Sequence[FrequentDirections]"
+
+# Leading directions of both sides together that significance looks at: their change is a matrix of so many rows, whose
+# eigenvalues every permutation needs. More cost more, and see directions that hold little beside the noise of the rest.
+MOST_DIRECTIONS = 32
+# Units of rounding of the largest eigenvalues by which those of a difference may be off (LAPACK, and two products).
+ROUNDING = 64.0
+
+
+class Comparison(NamedTuple):
+    """What has changed between two sketches: C = A'A / (sum of weights) after, less the same before.
+
+    Of sketches with ``center`` C is the covariance; else squares about zero, in which a change of means is too.
+
+    Attributes
+    ----------
+    values : ndarray (n,)
+        Eigenvalues of the difference of the sketches, the largest in size first; > 0 where variance has grown. In
+        squared units of the rows, per unit of weight.
+    low, high : ndarray (n,)
+        Certified: where values[i] is the j-th largest (if > 0, else smallest), the j-th largest (smallest) eigenvalue
+        of the difference of the rows themselves is within [low[i], high[i]]. The variance of the rows along
+        directions[i] has also changed by a number in that interval.
+    directions : ndarray (n, d)
+        Orthonormal, of the difference of the sketches. Not certified: where two eigenvalues are nearer than the
+        intervals are long, any mixture of their directions may be that of the rows.
+    before, after : ndarray (n,)
+        Variance along each direction, by the sketches.
+    p_values : ndarray (n,) or None
+        For each change, the share of arrangements of the blocks in which the largest change of all is as large: below
+        .01 for any of them in at most 1% of streams that do not change. None if there were no blocks.
+    column_changes : ndarray (d,)
+        Change of the variance of each column.
+    column_low, column_high : ndarray (d,)
+        Certified intervals of these.
+    mean_change : ndarray (d,) or None
+        Change of the means, exact; of sketches with ``center``.
+    angles : ndarray (n,)
+        Principal angles between the n leading directions before and after, in radians, ascending.
+    outside : ndarray (2, 2)
+        Share of the variance that lies outside the n leading directions of the sketch before: certified least and most,
+        before and after.
+    feature_names : tuple of str or None
+    """
+
+    values: Matrix
+    low: Matrix
+    high: Matrix
+    directions: Matrix
+    before: Matrix
+    after: Matrix
+    p_values: Matrix | None
+    column_changes: Matrix
+    column_low: Matrix
+    column_high: Matrix
+    mean_change: Matrix | None
+    angles: Matrix
+    outside: Matrix
+    feature_names: tuple[str, ...] | None
+
+    def columns(self, n: int = 10, *, change: int | None = None) -> list[tuple[str | int, float]]:
+        """Return the columns that carry the change, the largest share first, as (name or number, value).
+
+        Parameters
+        ----------
+        n : int, default 10
+        change : int, optional
+            The change of this number alone: values are the squares of the entries of its direction, of sum 1. By
+            default of all: values are ``column_changes``.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> rows = np.random.default_rng(0).standard_normal((4000, 6))
+        >>> louder = rows * [1, 1, 3, 1, 1, 1]
+        >>> changed = fs.compare(fs.FrequentDirections(8).update(rows), fs.FrequentDirections(8).update(louder))
+        >>> [name for name, share in changed.columns(1, change=0)]
+        [2]
+        """
+        n = as_integer(n, "n", 1)
+        if change is None:
+            values = self.column_changes
+        else:
+            values = self.directions[as_integer(change, "change", 0, len(self.values))] ** 2
+        best = np.argsort(-np.abs(values), kind="stable")[:n]
+        return [(self._name(int(j)), float(values[j])) for j in best]
+
+    def _name(self, column: int) -> str | int:
+        return column if self.feature_names is None else self.feature_names[column]
+
+    def __str__(self) -> str:
+        lines: list[str] = []
+        for i in range(len(self.values)):
+            chance = "" if self.p_values is None else f", p = {self.p_values[i]:.2g}"
+            carried = ", ".join(f"{name} {share:.0%}" for name, share in self.columns(3, change=i))
+            lines.append(
+                f"{self.before[i]:.4g} -> {self.after[i]:.4g} along {carried}: a change of {self.values[i]:+.4g}, "
+                f"certainly in [{self.low[i]:.4g}, {self.high[i]:.4g}]{chance}"
+            )
+        shares = [f"{least:.1%} to {most:.1%}" for least, most in self.outside]
+        lines.append(f"outside the leading directions before: {shares[0]} of the variance, now {shares[1]}")
+        return "\n".join(lines)
+
+
+class Side(NamedTuple):
+    """One of two sketches: S - under I <= A'A <= S + over I, all divided by the sum of the weights."""
+
+    weight: float
+    gram: Matrix | None  # S (d, d) of an exact sketch
+    rows: Matrix | None  # of others B (r, d), S = B'B
+    under: float
+    over: float
+    trace: float
+    vt: Matrix  # (r, d) leading directions
+    mean: Matrix | None
+
+    def within(self, basis: Matrix | None) -> Matrix:
+        """Return Q S Q' for an orthonormal basis Q (q, d), None for all of the space."""
+        if self.gram is not None:
+            # Q S Q'
+            return self.gram if basis is None else basis @ self.gram @ basis.T
+        assert self.rows is not None
+        turned = self.rows if basis is None else self.rows @ basis.T
+        # (B Q')'(B Q')
+        return turned.T @ turned
+
+    def variances(self) -> Matrix:
+        """Return the diagonal of S."""
+        return np.diag(self.gram).copy() if self.gram is not None else np.einsum("ij,ij->j", self.rows, self.rows)
+
+    def share_outside(self, vt: Matrix) -> tuple[float, float]:
+        """Return the least and most share of the trace outside orthonormal directions (k, d)."""
+        # trace(V S V')
+        held = float(np.trace(self.within(vt)))
+        least, most = held - len(vt) * self.under, held + len(vt) * self.over
+        inside = np.clip([most / self.trace, least / self.trace] if self.trace else [1.0, 1.0], 0.0, 1.0)
+        return float(1.0 - inside[0]), float(1.0 - inside[1])
+
+
+def _side_of(sketch: FrequentDirections, name: str) -> Side:
+    if sketch.compressor is not None:
+        raise ValueError(f"{name} has a compressor: of what a random map does to its rows nothing is certain")
+    weight = sketch.total_weight
+    if not weight > 0.0:
+        raise ValueError(f"{name} has seen no rows")
+    mean, trace, exact = sketch.mean, sketch.squared_norm, sketch._is_exact()
+    spectrum = sketch._overview(None if exact else 1)
+    error = spectrum.rounding
+    if exact:
+        gram, rows, vt, over, under = sketch.gram() / weight, None, spectrum.spectrum.vectors, 0.0, 0.0
+    else:
+        b = sketch.sketch().astype(np.float64)
+        gram, rows, vt, over = None, b / np.sqrt(weight), sketch.components.astype(np.float64), sketch.shrinkage
+        under = sketch.shrinkage if sketch._method.compensates else 0.0
+    return Side(weight, gram, rows, (under + error) / weight, (over + error) / weight, trace / weight, vt, mean)
+
+
+@one_blas_thread
+def compare(a: Compared, b: Compared, *, n: int = 5, permutations: int = 999, seed: int = 0) -> Comparison:
+    """Say what has changed from one sketch to another: two days, two shops, before and after.
+
+    Parameters
+    ----------
+    a, b : FrequentDirections, Window, or sequence of FrequentDirections
+        Before and after. Of one number of columns, of the same names where both have some, both with ``center`` or
+        both without; any method, size and weights, no compressor. A sequence is the blocks of one side, in their order;
+        it, or a window with ``keep_blocks``, on both sides gives ``p_values``.
+    n : int, default 5
+        Changes that are listed, at most.
+    permutations : int, default 999
+        Arrangements of the blocks that p-values are counted in: they are at least 1 / (permutations + 1).
+    seed : int, default 0
+        Of these.
+
+    Returns
+    -------
+    Comparison
+
+    Raises
+    ------
+    TypeError, ValueError
+        For what is no such sketch, has seen no rows, or does not go together.
+
+    Notes
+    -----
+    With D the difference of A'A / n of the rows, M that of the sketches, and what their certificates bound,
+    M - (Delta_a / n_a) I <= D <= M + (Delta_b / n_b) I: eigenvalues of D are in order within these of those of M
+    (Weyl), zeros of the d x d matrix included, and so is x'Dx of any unit vector x. M is a matrix of at most 2 l rows
+    in the directions of both. That holds for B'B of "fd", "pfd", "tfd", "isvd" and "rfd" (without alpha); "cfd" has
+    Delta on both sides; of solver="exact" only rounding is left.
+
+    A p-value asks how large the largest change would be if the blocks were put to the two sides by chance, within the
+    32 leading directions of both together: blocks must be exchangeable if nothing changes, so long that rows of
+    one say nothing about the next, and about equally long (those of less than half of the median weight are left out).
+    Certified intervals say what the rows did; p-values whether the next rows would do it again.
+
+    Examples
+    --------
+    >>> import numpy as np, fastsketch as fs
+    >>> rng = np.random.default_rng(0)
+    >>> before, after = rng.standard_normal((2, 8000, 40))
+    >>> after[:, 7] *= 2.0
+    >>> days = [[fs.FrequentDirections(16).update(part) for part in np.split(rows, 8)] for rows in (before, after)]
+    >>> changed = fs.compare(*days, n=1)
+    >>> changed.columns(1, change=0)[0][0], bool(changed.low[0] <= 3.0 <= changed.high[0]), changed.p_values
+    (7, True, array([0.001]))
+    """
+    n, permutations = as_integer(n, "n", 1), as_integer(permutations, "permutations", 1)
+    seed = as_seed(seed)
+    whole, blocks = zip(_taken(a, "a"), _taken(b, "b"), strict=True)
+    one, two = cast("tuple[FrequentDirections, FrequentDirections]", whole)
+    names = _agreed(one, two)
+    old, new = _side_of(one, "a"), _side_of(two, "b")
+    below, above = old.over + new.under, new.over + old.under
+    basis = _joint_basis(old, new)
+    s, t = old.within(basis), new.within(basis)
+    size = ROUNDING * float(np.finfo(float).eps) * float(np.trace(s) + np.trace(t))
+    values, turn = np.linalg.eigh(t - s)
+    best = np.argsort(-np.abs(values), kind="stable")[:n]
+    values, turn = values[best], turn[:, best]
+    chances = None
+    if all(blocks):
+        chances = _p_values(old, new, basis, (s, t), blocks, len(values), permutations, seed)
+    columns = new.variances() - old.variances()
+    k = min(n, len(old.vt), len(new.vt))
+    cosines = np.linalg.svd(old.vt[:k] @ new.vt[:k].T, compute_uv=False)
+    return Comparison(
+        values,
+        values - below - size,
+        values + above + size,
+        turn.T if basis is None else turn.T @ basis,
+        np.einsum("ij,ij->j", turn, s @ turn),
+        np.einsum("ij,ij->j", turn, t @ turn),
+        chances,
+        columns,
+        columns - below - size,
+        columns + above + size,
+        None if old.mean is None or new.mean is None else new.mean - old.mean,
+        np.arccos(np.clip(cosines, 0.0, 1.0)),
+        np.array([side.share_outside(old.vt[:n]) for side in (old, new)]),
+        names,
+    )
+
+
+def _taken(value: Any, name: str) -> tuple[FrequentDirections, list[FrequentDirections]]:
+    """Return the sketch of a side, and its blocks where they are there."""
+    blocks: list[Any] = []
+    if isinstance(value, Window):
+        blocks, value = list(value.block_models.values()) if value.keep_blocks else [], value.model
+    elif isinstance(value, Iterable):
+        blocks = [block for block in cast("Iterable[Any]", value) if getattr(block, "n_rows", 1)]
+        if not blocks:
+            raise ValueError(f"{name} must have blocks with rows, got none")
+    for block in blocks or [value]:
+        if not isinstance(block, FrequentDirections):
+            raise TypeError(
+                f"{name} must be a FrequentDirections, several, or a Window of them, got a {type(block).__name__}"
+            )
+    return (value if isinstance(value, FrequentDirections) else reduce(joined, blocks)), blocks
+
+
+def _agreed(one: FrequentDirections, two: FrequentDirections) -> tuple[str, ...] | None:
+    if one.center != two.center:
+        raise ValueError(f"a has center={one.center}, b has center={two.center}: they say different things")
+    if None not in (one.n_features, two.n_features) and one.n_features != two.n_features:
+        raise ValueError(f"a has n_features={one.n_features}, b has {two.n_features}")
+    return agreed(two.feature_names, one.feature_names, "the columns of b")
+
+
+def _joint_basis(old: Side, new: Side) -> Matrix | None:
+    """Return an orthonormal basis of the rows of both sketches, or None where it is as well to take the whole space."""
+    d = old.vt.shape[1]
+    if old.gram is not None or new.gram is not None or len(old.vt) + len(new.vt) >= d:
+        return None
+    return np.linalg.qr(np.vstack([old.vt, new.vt]).T)[0].T
+
+
+def _p_values(
+    old: Side,
+    new: Side,
+    basis: Matrix | None,
+    moments: tuple[Matrix, Matrix],
+    blocks: Sequence[list[FrequentDirections]],
+    n: int,
+    permutations: int,
+    seed: int,
+) -> Matrix:
+    """Return for each of the n largest changes the share of arrangements of the blocks with one as large."""
+    pooled = (old.weight * moments[0] + new.weight * moments[1]) / (old.weight + new.weight)
+    # the leading directions of all blocks, whichever side they are on
+    turn = np.linalg.eigh(pooled)[1][:, ::-1][:, :MOST_DIRECTIONS].T
+    leading = turn if basis is None else turn @ basis
+    sides = [_side_of(block, "a block") for side in blocks for block in side]
+    after = np.repeat([False, True], [len(side) for side in blocks])
+    weights = np.array([side.weight for side in sides])
+    used = weights >= np.median(weights) / 2
+    sides, after, weights = [side for side, take in zip(sides, used, strict=True) if take], after[used], weights[used]
+    sums = np.array([side.weight * side.within(leading) for side in sides])
+    if sides[0].mean is not None:  # about the mean of each arrangement's side
+        means = np.array([leading @ side.mean for side in sides])
+        means -= np.average(means, axis=0, weights=weights)
+        sums += np.einsum("k,ki,kj->kij", weights, means, means)
+    else:
+        means = np.zeros((len(sides), len(leading)))
+    drawn = raw_numbers(seed, Key.ARRANGEMENT, 0, 0, permutations * len(after)).reshape(permutations, -1)
+    arrangements = np.vstack([after, after[np.argsort(drawn, axis=1)]]).astype(np.float64)
+
+    def moments_of(chosen: Matrix) -> Matrix:
+        mass = chosen @ weights
+        centres = (chosen * weights) @ means / mass[:, np.newaxis]
+        shape = (len(chosen), *sums.shape[1:])
+        return (chosen @ sums.reshape(len(sides), -1)).reshape(shape) / mass[:, np.newaxis, np.newaxis] - np.einsum(
+            "ki,kj->kij", centres, centres
+        )
+
+    changes = np.sort(np.abs(np.linalg.eigvalsh(moments_of(arrangements) - moments_of(1.0 - arrangements))), axis=1)
+    changes = changes[:, ::-1]
+    largest, mine = changes[:, 0], changes[0, :n]
+    # those equal up to the rounding of another order of the sums count as well
+    chances = (largest[:, np.newaxis] >= mine * (1.0 - 1e-9)).mean(axis=0)
+    return np.concatenate([chances, np.ones(n - len(mine))])
