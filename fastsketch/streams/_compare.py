@@ -5,6 +5,7 @@
 
 from collections.abc import Iterable, Sequence
 from functools import reduce
+from itertools import zip_longest
 from typing import Any, NamedTuple, TypeAlias, cast
 
 import numpy as np
@@ -47,9 +48,12 @@ class Comparison(NamedTuple):
         intervals are long, any mixture of their directions may be that of the rows.
     before, after : ndarray (n,)
         Variance along each direction, by the sketches.
+    p_value : float or None
+        Of any change, the larger ones in units of the variance there too: at most .01 in 1% of the streams that do not
+        change. None if there were no blocks.
     p_values : ndarray (n,) or None
-        For each change, the share of arrangements of the blocks in which the largest change of all is as large: below
-        .01 for any of them in at most 1% of streams that do not change. None if there were no blocks.
+        For each change, the share of arrangements of the blocks in which the largest change of all is as large. All
+        may be large where `p_value` is small: then what changed holds little variance.
     column_changes : ndarray (d,)
         Change of the variance of each column.
     column_low, column_high : ndarray (d,)
@@ -62,6 +66,15 @@ class Comparison(NamedTuple):
         Share of the variance that lies outside the n leading directions of the sketch before: certified least and most,
         before and after.
     feature_names : tuple of str or None
+
+    Examples
+    --------
+    >>> import numpy as np, fastsketch as fs
+    >>> rows = np.random.default_rng(0).standard_normal((4000, 6))
+    >>> louder = rows * [1, 1, 3, 1, 1, 1]
+    >>> changed = fs.compare(fs.FrequentDirections(8).update(rows), fs.FrequentDirections(8).update(louder))
+    >>> changed.columns(1, change=0)[0][0], changed.mean_change is None
+    (2, True)
     """
 
     values: Matrix
@@ -70,6 +83,7 @@ class Comparison(NamedTuple):
     directions: Matrix
     before: Matrix
     after: Matrix
+    p_value: float | None
     p_values: Matrix | None
     column_changes: Matrix
     column_low: Matrix
@@ -119,6 +133,8 @@ class Comparison(NamedTuple):
                 f"certainly in [{self.low[i]:.4g}, {self.high[i]:.4g}]{chance}"
             )
         shares = [f"{least:.1%} to {most:.1%}" for least, most in self.outside]
+        if self.p_value is not None:
+            lines.append(f"any change, also of little variance: p = {self.p_value:.2g}")
         lines.append(f"outside the leading directions before: {shares[0]} of the variance, now {shares[1]}")
         return "\n".join(lines)
 
@@ -147,7 +163,10 @@ class Side(NamedTuple):
 
     def variances(self) -> Matrix:
         """Return the diagonal of S."""
-        return np.diag(self.gram).copy() if self.gram is not None else np.einsum("ij,ij->j", self.rows, self.rows)
+        if self.gram is not None:
+            return np.diag(self.gram).copy()
+        assert self.rows is not None
+        return (self.rows**2).sum(axis=0)
 
     def share_outside(self, vt: Matrix) -> tuple[float, float]:
         """Return the least and most share of the trace outside orthonormal directions (k, d)."""
@@ -211,9 +230,9 @@ def compare(a: Compared, b: Compared, *, n: int = 5, permutations: int = 999, se
     Delta on both sides; of solver="exact" only rounding is left.
 
     A p-value asks how large the largest change would be if the blocks were put to the two sides by chance, within the
-    32 leading directions of both together: blocks must be exchangeable if nothing changes, so long that rows of
-    one say nothing about the next, and about equally long (those of less than half of the median weight are left out).
-    Certified intervals say what the rows did; p-values whether the next rows would do it again.
+    32 leading directions of both together (of sketches at most l - 1): blocks must be exchangeable if nothing changes,
+    so long that rows of one say nothing about the next, and about equally long (those of less than half of the median
+    weight are left out). Certified intervals say what the rows did; p-values whether the next rows would do it again.
 
     Examples
     --------
@@ -223,13 +242,13 @@ def compare(a: Compared, b: Compared, *, n: int = 5, permutations: int = 999, se
     >>> after[:, 7] *= 2.0
     >>> days = [[fs.FrequentDirections(16).update(part) for part in np.split(rows, 8)] for rows in (before, after)]
     >>> changed = fs.compare(*days, n=1)
-    >>> changed.columns(1, change=0)[0][0], bool(changed.low[0] <= 3.0 <= changed.high[0]), changed.p_values
-    (7, True, array([0.001]))
+    >>> changed.columns(1, change=0)[0][0], changed.p_values
+    (7, array([0.001]))
     """
     n, permutations = as_integer(n, "n", 1), as_integer(permutations, "permutations", 1)
     seed = as_seed(seed)
-    whole, blocks = zip(_taken(a, "a"), _taken(b, "b"), strict=True)
-    one, two = cast("tuple[FrequentDirections, FrequentDirections]", whole)
+    (one, blocks_a), (two, blocks_b) = _taken(a, "a"), _taken(b, "b")
+    blocks = [blocks_a, blocks_b]
     names = _agreed(one, two)
     old, new = _side_of(one, "a"), _side_of(two, "b")
     below, above = old.over + new.under, new.over + old.under
@@ -239,9 +258,9 @@ def compare(a: Compared, b: Compared, *, n: int = 5, permutations: int = 999, se
     values, turn = np.linalg.eigh(t - s)
     best = np.argsort(-np.abs(values), kind="stable")[:n]
     values, turn = values[best], turn[:, best]
-    chances = None
+    chance = chances = None
     if all(blocks):
-        chances = _p_values(old, new, basis, (s, t), blocks, len(values), permutations, seed)
+        chance, chances = _chances(blocks, _pooled(one, two, blocks), len(values), permutations, seed)
     columns = new.variances() - old.variances()
     k = min(n, len(old.vt), len(new.vt))
     cosines = np.linalg.svd(old.vt[:k] @ new.vt[:k].T, compute_uv=False)
@@ -252,6 +271,7 @@ def compare(a: Compared, b: Compared, *, n: int = 5, permutations: int = 999, se
         turn.T if basis is None else turn.T @ basis,
         np.einsum("ij,ij->j", turn, s @ turn),
         np.einsum("ij,ij->j", turn, t @ turn),
+        chance,
         chances,
         columns,
         columns - below - size,
@@ -288,6 +308,21 @@ def _agreed(one: FrequentDirections, two: FrequentDirections) -> tuple[str, ...]
     return agreed(two.feature_names, one.feature_names, "the columns of b")
 
 
+def _pooled(one: FrequentDirections, two: FrequentDirections, blocks: Sequence[list[FrequentDirections]]) -> Matrix:
+    """Return the leading directions (q, d) of all rows, of both sides alike.
+
+    The blocks are merged in turn from one side and the other: directions of the two merged sketches would know the
+    noise of their own side, and find it again there.
+    """
+    if one._is_exact() and two._is_exact():
+        moments = sum(
+            (side.weight * side.within(None) for side in (_side_of(one, "a"), _side_of(two, "b"))), np.zeros(1)
+        )
+        return np.linalg.eigh(moments)[1][:, ::-1][:, :MOST_DIRECTIONS].T
+    in_turn = [block for pair in zip_longest(*blocks) for block in pair if block is not None]
+    return reduce(joined, in_turn).components[:MOST_DIRECTIONS].astype(np.float64)
+
+
 def _joint_basis(old: Side, new: Side) -> Matrix | None:
     """Return an orthonormal basis of the rows of both sketches, or None where it is as well to take the whole space."""
     d = old.vt.shape[1]
@@ -296,47 +331,50 @@ def _joint_basis(old: Side, new: Side) -> Matrix | None:
     return np.linalg.qr(np.vstack([old.vt, new.vt]).T)[0].T
 
 
-def _p_values(
-    old: Side,
-    new: Side,
-    basis: Matrix | None,
-    moments: tuple[Matrix, Matrix],
-    blocks: Sequence[list[FrequentDirections]],
-    n: int,
-    permutations: int,
-    seed: int,
-) -> Matrix:
-    """Return for each of the n largest changes the share of arrangements of the blocks with one as large."""
-    pooled = (old.weight * moments[0] + new.weight * moments[1]) / (old.weight + new.weight)
-    # the leading directions of all blocks, whichever side they are on
-    turn = np.linalg.eigh(pooled)[1][:, ::-1][:, :MOST_DIRECTIONS].T
-    leading = turn if basis is None else turn @ basis
+def _chances(
+    blocks: Sequence[list[FrequentDirections]], leading: Matrix, n: int, permutations: int, seed: int
+) -> tuple[float, Matrix]:
+    """Return p-values of any change, and of each of the n largest: shares of arrangements with a change as large.
+
+    `leading` (q, d) are directions in which the blocks' moments are looked at: they must not know the sides.
+    """
     sides = [_side_of(block, "a block") for side in blocks for block in side]
     after = np.repeat([False, True], [len(side) for side in blocks])
     weights = np.array([side.weight for side in sides])
     used = weights >= np.median(weights) / 2
     sides, after, weights = [side for side, take in zip(sides, used, strict=True) if take], after[used], weights[used]
     sums = np.array([side.weight * side.within(leading) for side in sides])
+    means = np.zeros((len(sides), len(leading)))
     if sides[0].mean is not None:  # about the mean of each arrangement's side
-        means = np.array([leading @ side.mean for side in sides])
+        means = np.array([side.mean for side in sides], np.float64) @ leading.T
         means -= np.average(means, axis=0, weights=weights)
         sums += np.einsum("k,ki,kj->kij", weights, means, means)
-    else:
-        means = np.zeros((len(sides), len(leading)))
     drawn = raw_numbers(seed, Key.ARRANGEMENT, 0, 0, permutations * len(after)).reshape(permutations, -1)
     arrangements = np.vstack([after, after[np.argsort(drawn, axis=1)]]).astype(np.float64)
 
     def moments_of(chosen: Matrix) -> Matrix:
         mass = chosen @ weights
         centres = (chosen * weights) @ means / mass[:, np.newaxis]
-        shape = (len(chosen), *sums.shape[1:])
-        return (chosen @ sums.reshape(len(sides), -1)).reshape(shape) / mass[:, np.newaxis, np.newaxis] - np.einsum(
-            "ki,kj->kij", centres, centres
-        )
+        products = (chosen @ sums.reshape(len(sides), -1)).reshape(-1, *sums.shape[1:])
+        return products / mass[:, np.newaxis, np.newaxis] - np.einsum("ki,kj->kij", centres, centres)
 
-    changes = np.sort(np.abs(np.linalg.eigvalsh(moments_of(arrangements) - moments_of(1.0 - arrangements))), axis=1)
-    changes = changes[:, ::-1]
-    largest, mine = changes[:, 0], changes[0, :n]
-    # those equal up to the rounding of another order of the sums count as well
-    chances = (largest[:, np.newaxis] >= mine * (1.0 - 1e-9)).mean(axis=0)
-    return np.concatenate([chances, np.ones(n - len(mine))])
+    differences = moments_of(arrangements) - moments_of(1.0 - arrangements)
+    changes = np.sort(np.abs(np.linalg.eigvalsh(differences)), axis=1)[:, ::-1]
+    white = _whitening(sums.sum(axis=0))
+    shares = np.abs(np.linalg.eigvalsh(white @ differences @ white.T)).max(axis=1)
+    largest = np.sort(changes[:, 0])
+    each = _share_as_large(largest, changes[0, :n])
+    rarest = np.minimum(_share_as_large(largest, changes[:, 0]), _share_as_large(np.sort(shares), shares))
+    return float((rarest <= rarest[0]).mean()), np.concatenate([each, np.ones(n - len(each))])
+
+
+def _share_as_large(ascending: Matrix, values: Matrix) -> Matrix:
+    """Return the share of numbers that are as large as each value, or equal up to another order of sums."""
+    return 1.0 - np.searchsorted(ascending, values * (1.0 - 1e-9)) / len(ascending)
+
+
+def _whitening(moments: Matrix) -> Matrix:
+    """Return W (r, q) with W moments W' = I, for what is more than rounding of the largest."""
+    values, vectors = np.linalg.eigh(moments)
+    held = values > ROUNDING * float(np.finfo(np.float32).eps) * values[-1]
+    return vectors[:, held].T / np.sqrt(values[held])[:, np.newaxis]

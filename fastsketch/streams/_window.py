@@ -7,6 +7,7 @@ import contextlib
 import re
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any, Self, cast
 
 import numpy as np
@@ -47,7 +48,7 @@ def as_template(value: Any, name: str) -> Template:
     """Return the template of an empty model that merges."""
     if isinstance(value, Template):
         return value
-    if isinstance(value, dict):  # as a state file has it
+    if isinstance(value, dict) and value.keys() == {"home", "kind", "parameters"}:  # as a state file has it
         given = cast("dict[str, Any]", value)
         value = Template(given["home"], given["kind"], dict(given["parameters"])).model()
     if not (isinstance(value, MergeableModel) and hasattr(value, "update")):
@@ -152,7 +153,8 @@ class Window(Model):
     def _window_model(self) -> Any:
         """Return the model of the window's rows, a new one that may be changed; an empty one before the first row."""
         filling = self._filling if self._filling.n_rows else None
-        model = joined(self._closed.merged(), filling) or self._filling
+        model = joined(self._closed.merged(), filling)
+        model = self._filling if model is None else model
         # what nothing was merged into is still the window's own
         model = model.copy() if any(model is node for node in (self._filling, *self._closed.nodes)) else model
         model._feature_names = self._feature_names
@@ -197,8 +199,8 @@ class Window(Model):
             if by is not None:
                 raise ValueError(f'by belongs to blocks of time, such as every="1h", got every={self.every} rows')
             return self._take_rows(rows, sample_weight)
-        named = isinstance(by, str | int | np.integer) and not isinstance(by, bool)
-        source = open_rows(rows, beside=by) if named else as_source(rows)
+        named = isinstance(by, str | int) and not isinstance(by, bool)
+        source = open_rows(rows, beside=cast("str | int", by)) if named else as_source(rows)
         if by is None and (source is None or source.beside is None):
             raise ValueError(f"by must give the times of the rows, as the blocks of the window are {self.every} long")
         if source is None:
@@ -220,12 +222,13 @@ class Window(Model):
     def _learn(self, rows: Any, sample_weight: Any, times: Any) -> None:
         checked = as_rows(rows, self._d)
         k, n = checked.shape[0], self._n
-        weights = () if sample_weight is None else (as_weights(sample_weight, k),)
+        weights: tuple[Any, ...] = () if sample_weight is None else (as_weights(sample_weight, k),)
         if times is None and n // self._length == (n + k - 1) // self._length == self._number:
             self._learn_here(checked, weights)
             return
         # numbers of the rows' blocks: of moments rounded down, before 1970 too
-        numbers = (np.arange(n, n + k) if times is None else as_moments(times, k)) // self._length
+        places: NDArray[np.int64] = np.arange(n, n + k, dtype=np.int64) if times is None else as_moments(times, k)
+        numbers = places // self._length
         self._check_order(numbers)
         if not k:
             return
@@ -273,13 +276,14 @@ class Window(Model):
         self, closed: SlidingMerge, kept: tuple[tuple[int, Node], ...], block: Node, number: int, following: int
     ) -> tuple[SlidingMerge, tuple[tuple[int, Node], ...]]:
         """Return the closed blocks, with one more and those without rows up to the block that follows."""
-        if type(block)._complete_part is not MergeableModel._complete_part:
+        if cast("type[MergeableModel]", type(block))._complete_part is not MergeableModel._complete_part:
             block = block.copy()
             block._complete_part()
         node = block if block.n_rows else None
-        passed = min(following - number - 1, 2 * self.blocks)  # without rows; more of them change nothing
-        for item in (node, *[None] * passed):
-            closed = closed.pushed(item)
+        if following - number >= self.blocks:  # all of them are older than the window
+            closed = SlidingMerge(self.blocks - 1)
+        else:
+            closed = reduce(SlidingMerge.pushed, [node, *[None] * (following - number - 1)], closed)
         if self.keep_blocks:
             oldest = following - self.blocks
             kept = tuple(item for item in (*kept, (number, node)) if item[0] > oldest and item[1] is not None)
@@ -437,8 +441,8 @@ def _counted_from(start: int) -> Generator[None]:
     try:
         yield
     except ValueError as error:
-        number = lambda match: f"row {int(match[1]) + start}"  # noqa: E731
-        raise ValueError(re.sub(r"\brow (\d+)", number, str(error), count=1)) from None
+        before, row, after = (re.split(r"\brow (\d+)", str(error), maxsplit=1) + ["", ""])[:3]
+        raise ValueError(f"{before}row {int(row) + start}{after}" if row else before) from None
 
 
 def _timed(source: Source, times: Any, sample_weight: Any) -> Iterator[tuple[Any, Any, Any]]:

@@ -19,6 +19,8 @@ WITHOUT = {  # commands without a stored result, and why
     "cells": "not measured yet since results are kept",
     "many": "not measured yet since results are kept",
     "paths": "not measured yet since results are kept",
+    "windows": "not measured yet since results are kept",
+    "changes": "not measured yet since results are kept",
     "processors": "not measured yet since results are kept",
     "lowrank_defaults": "its tables are in docs/defaults.md, of before results were kept",
     "ease": "its tables are in docs/benchmarks/recommending.md, of before results were kept",

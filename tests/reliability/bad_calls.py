@@ -200,6 +200,7 @@ GOOD = {
     "sketch_size": lambda: 4,
     "xs": lambda: dense() / 4,
     "ys": lambda: dense()[:, 0],
+    "begin": lambda: 20,
     "blocks": lambda: [np.random.default_rng(i).standard_normal((16, D)) for i in range(3)],
     "o": lambda: np.ones((8, 6)),
     "seen": lambda: np.eye(8, 6, dtype=bool),
@@ -218,6 +219,8 @@ def _by_call(name, parameter):
         return 3 if parameter == "row" else fs.open_rows(dense())
     if name.endswith((".run", ".map_rows", ".sketch_groups")) and parameter in ("source", "engine"):
         return "threads" if parameter == "engine" else dense()
+    if name.endswith("streams.compare") or name == "fastsketch.compare":
+        return _learned(fs.FrequentDirections) if parameter in ("a", "b") else None
     if name.endswith("TableRows.line_of"):
         return 1
     if name.endswith("tracked_merge") and parameter in ("parts", "x"):

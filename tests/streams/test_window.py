@@ -223,6 +223,7 @@ def test_an_interrupt_leaves_the_window_as_it_was(monkeypatch):
         (fs.FrequentDirections, TypeError, "got the class FrequentDirections"),
         (fs.FrequentDirections(4).update(np.eye(4)), ValueError, "seen no rows, got one of 4"),
         (None, TypeError, "got a NoneType"),
+        ({"a": 1}, TypeError, "got a dict"),
     ],
 )
 def test_models_that_no_window_takes(model, error, says):
