@@ -103,14 +103,13 @@ for _options in ({"shrinkage": "ledoit-wolf"}, {"shrinkage": "oas"}, {"beta": 0.
 def real_sets(*, quick):
     """{name: dense rows}."""
     out = {"sift5k": sift5k(), "Isolet": dataset("Isolet")}
-    if quick:
-        return out
-    out["madelon"] = dataset("madelon")
-    mnist = dataset("MNIST")
-    out["MNIST"] = None if mnist is None else mnist[:20_000]
-    out["a9a"] = dataset("a9a")
-    ads = dataset("farm-ads")  # the columns that most rows have
-    out["farm-ads, 1,500 columns"] = None if ads is None else ads[:, np.argsort(-ads.sum(axis=0))[:1500]]
+    if not quick:
+        out["madelon"] = dataset("madelon")
+        mnist = dataset("MNIST")
+        out["MNIST"] = None if mnist is None else mnist[:20_000]
+        out["a9a"] = dataset("a9a")
+        ads = dataset("farm-ads")  # the columns that most rows have
+        out["farm-ads, 1,500 columns"] = None if ads is None else ads[:, np.argsort(-ads.sum(axis=0))[:1500]]
     return {
         name: np.asarray(x.toarray() if sparse.issparse(x) else x, np.float64)
         for name, x in out.items()
