@@ -369,8 +369,8 @@ def test_a_full_disk_ends_the_job_and_leaves_what_was_there(tmp_path, whole, mon
 
 # -- kills -------------------------------------------------------------------------------------------------------------
 def children(pid):
-    found = subprocess.run(["ps", "-o", "pid=,args=", "--ppid", str(pid)], capture_output=True, text=True).stdout
-    return [int(line.split()[0]) for line in found.splitlines() if "spawn_main" in line]
+    begun = [int(one) for task in Path(f"/proc/{pid}/task").glob("*/children") for one in task.read_text().split()]
+    return [one for one in begun if alive(one) and b"spawn_main" in Path(f"/proc/{one}/cmdline").read_bytes()]
 
 
 def alive(pid):
