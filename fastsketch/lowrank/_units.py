@@ -62,7 +62,7 @@ class Steepness(NamedTuple):
     squares: float  # of slopes
     curvatures: float
     weights: float
-    count: int
+    observations: int
 
 
 def mean_curvature(parts: Entries, loss: LossSetting, level: float) -> float:
@@ -78,7 +78,7 @@ def mean_curvature(parts: Entries, loss: LossSetting, level: float) -> float:
     sums: Steepness = parts.total(steepness, parts.places, loss, level)
     if not sums.weights > 0:
         return 1.0
-    weight = sums.weights / sums.count
+    weight = sums.weights / sums.observations
     if loss.curved:
         return max(sums.curvatures / sums.weights, 1e-12) * weight
     # slope * residual = loss + what the loss has below the line from its kink

@@ -331,7 +331,7 @@ class States(Generic[S]):
         if n > 1 or (n and (not self.beside or all(map(isfinite, scores[1].ravel().tolist())))):
             type(self.held[0]).learn(self.held, batch, targets, sample_weight, scores[0])
         if not all(map(isfinite, scores[..., -1:].ravel().tolist())):
-            refused = ~np.isfinite(scores).all(axis=0)  # (k, n)
+            refused: NDArray[np.bool_] = ~np.asarray(np.isfinite(scores).all(axis=0))  # (k, n)
             row = int(refused.any(axis=0).argmax())
             raise Unlearned(row, self.held[int(refused[:, row].argmax())])
 

@@ -402,7 +402,7 @@ class SketchedPCA(PrincipalComponents, IncrementalPCA):
 
     def _own(self) -> Arrays:
         way = WAYS.index(self.solver_) if self.solver_ in WAYS else 0
-        kept = {} if self._all_rows() is None else self._stream.arrays()
+        kept = {} if self._stream is None or self._all_rows() is None else self._stream.arrays()
         return {**self._arrays(self._variance, self.n_passes_, way), **kept}
 
     def _arrays(self, variance: FeatureVariance | None, passes: int = 1, way: int = 0) -> Arrays:
@@ -434,7 +434,7 @@ class SketchedPCA(PrincipalComponents, IncrementalPCA):
     def _own_with(self, other: Any) -> Arrays:
         mine, theirs = self._variance, other._variance
         variance = None if mine is None or theirs is None else mine.joined(theirs)
-        if self._all_rows() is not None and other._all_rows() is not None:
+        if self._stream is not None and self._all_rows() is not None and other._all_rows() is not None:
             joined = self._stream.joined(other._stream)
             if self.sketch_.n_rows + other.sketch_.n_rows <= joined.size:
                 return {**self._arrays(variance, way=1), **joined.arrays()}

@@ -92,7 +92,7 @@ class Contents(NamedTuple):
 
         TypeError for integers and strings in one index.
         """
-        given: Any = ids if np.ndim(ids) else [ids]
+        given: Any = [] if ids is None else ids if np.ndim(ids) else [ids]
         strings = len(given) > 0 and isinstance(np.asarray(given).flat[0], str)
         if self.names is None and not strings:
             return self, ids
