@@ -155,7 +155,7 @@ class Kept(Generic[S]):
             own = self.columns.intercept(coef)
         elif self.inputs.intercept:
             own = coef[..., -1]
-        shares = np.log(np.array(self.labels.tally.rows)[self.labels.order] + 0.5)
+        shares: Floats = np.log(np.array(self.labels.tally.rows)[self.labels.order] + 0.5)
         return np.ravel((shares[1] - shares[0] if len(out) == 1 else shares - shares.mean()) - own)
 
     # -- learning --------------------------------------------------------------------------------------------------

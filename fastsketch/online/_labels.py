@@ -242,7 +242,8 @@ class ClassLabels:
             if type(some) is np.ndarray and some.dtype.kind in "biufU":
                 some = some.tolist()
             if n_rows == 1:
-                label = some[0] if type(some) is list and len(cast("list[Any]", some)) == 1 else some
+                alone = type(some) is list and len(cast("list[Any]", some)) == 1
+                label: Any = cast("list[Any]", some)[0] if alone else some
                 if type(label) in SINGLE and label in self._number:
                     return np.array([self._number[label]]), NOTHING_NEW
             if isinstance(some, list | tuple) and SINGLE.issuperset(map(type, cast("list[Any]", some))):

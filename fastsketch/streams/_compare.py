@@ -20,7 +20,7 @@ from fastsketch.streams._sliding_merge import joined
 from fastsketch.streams._window import Window
 
 Matrix: TypeAlias = NDArray[np.float64]
-Compared: TypeAlias = "FrequentDirections | Window | Sequence[FrequentDirections]"
+Compared: TypeAlias = FrequentDirections | Window | Sequence[FrequentDirections]
 
 # Leading directions of both sides together that significance looks at: their change is a matrix of so many rows, whose
 # eigenvalues every permutation needs. More cost more, and see directions that hold little beside the noise of the rest.

@@ -48,9 +48,10 @@ def as_template(value: Any, name: str) -> Template:
     """Return the template of an empty model that merges."""
     if isinstance(value, Template):
         return value
-    if isinstance(value, dict) and value.keys() == {"home", "kind", "parameters"}:  # as a state file has it
+    if isinstance(value, dict):
         given = cast("dict[str, Any]", value)
-        value = Template(given["home"], given["kind"], dict(given["parameters"])).model()
+        if given.keys() == {"home", "kind", "parameters"}:  # as a state file has it
+            value = Template(given["home"], given["kind"], dict(given["parameters"])).model()
     if not (isinstance(value, MergeableModel) and hasattr(value, "update")):
         kind = f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
         raise TypeError(f"{name} must be a model that learns from rows and merges, got {kind}")

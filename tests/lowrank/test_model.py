@@ -174,9 +174,9 @@ def test_weights():
     x = stored(o, seen)
     twice = x.copy()
     twice.data = np.full_like(x.data, 2.0)
-    # twice the loss with twice the ridge is the same problem
+    # ridges count observations of mean weight: twice the loss is the same problem
     one = greedy(3, bias_ridge=1.0).fit(x)
-    two = greedy(3, bias_ridge=2.0).fit(x, sample_weight=twice)
+    two = greedy(3, bias_ridge=1.0).fit(x, sample_weight=twice)
     assert np.allclose(one.predict_block([0, 1]), two.predict_block([0, 1]), rtol=1e-5)
     some = x.copy()
     some.data = (np.arange(x.nnz) % 3 > 0).astype(float)
