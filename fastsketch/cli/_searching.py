@@ -56,7 +56,8 @@ def _search_index(args: Namespace, out: Output, index: CodeIndex, options: dict[
     def find(rows: Any) -> Neighbours:
         try:
             distances, ids = index.search(rows, **options, pad=False)
-            return distances, ids.astype(np.str_) if ids.dtype == object else ids
+            named: Any = ids.astype(np.str_) if ids.dtype == object else ids
+            return distances, named
         except IndexError as error:
             raise ValueError(str(error)) from None
 

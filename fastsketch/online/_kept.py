@@ -156,7 +156,8 @@ class Kept(Generic[S]):
         elif self.inputs.intercept:
             own = coef[..., -1]
         shares: Floats = np.log(np.array(self.labels.tally.rows)[self.labels.order] + 0.5)
-        return np.ravel((shares[1] - shares[0] if len(out) == 1 else shares - shares.mean()) - own)
+        level: Any = shares[1] - shares[0] if len(out) == 1 else shares - shares.mean()
+        return np.ravel(cast(Floats, level - own))
 
     # -- learning --------------------------------------------------------------------------------------------------
     def learn_in_place(self, examples: Examples) -> Floats | None:

@@ -243,7 +243,7 @@ class ClassLabels:
                 some = some.tolist()
             if n_rows == 1:
                 alone = type(some) is list and len(cast("list[Any]", some)) == 1
-                label: Any = cast("list[Any]", some)[0] if alone else some
+                label = cast(Any, some[0] if alone else some)
                 if type(label) in SINGLE and label in self._number:
                     return np.array([self._number[label]]), NOTHING_NEW
             if isinstance(some, list | tuple) and SINGLE.issuperset(map(type, cast("list[Any]", some))):

@@ -3,6 +3,7 @@
 # pyright: reportPrivateUsage=false
 # (the read-out of a sketch is asked for its allowance for rounding)
 
+import warnings
 from collections.abc import Iterable, Sequence
 from functools import reduce
 from itertools import zip_longest
@@ -27,6 +28,8 @@ Compared: TypeAlias = FrequentDirections | Window | Sequence[FrequentDirections]
 MOST_DIRECTIONS = 32
 # Units of rounding of the largest eigenvalues by which those of a difference may be off (LAPACK, and two products).
 ROUNDING = 64.0
+# Of the median weights of the blocks of both sides, beyond which shorter blocks alone make a difference.
+MOST_RATIO = 1.1
 
 
 class Comparison(NamedTuple):
@@ -204,7 +207,7 @@ def compare(a: Compared, b: Compared, *, n: int = 5, permutations: int = 999, se
     a, b : FrequentDirections, Window, or sequence of FrequentDirections
         Before and after. Of one number of columns, of the same names where both have some, both with ``center`` or
         both without; any method, size and weights, no compressor. A sequence is the blocks of one side, in their order;
-        it, or a window with ``keep_blocks``, on both sides gives ``p_values``.
+        it, or a window with ``keep_blocks``, on both sides gives ``p_values``, if blocks are about equally long.
     n : int, default 5
         Changes that are listed, at most.
     permutations : int, default 999
@@ -259,7 +262,7 @@ def compare(a: Compared, b: Compared, *, n: int = 5, permutations: int = 999, se
     best = np.argsort(-np.abs(values), kind="stable")[:n]
     values, turn = values[best], turn[:, best]
     chance = chances = None
-    if all(blocks):
+    if all(blocks) and _are_alike(blocks):
         chance, chances = _chances(blocks, _pooled(one, two, blocks), len(values), permutations, seed)
     columns = new.variances() - old.variances()
     k = min(n, len(old.vt), len(new.vt))
@@ -288,8 +291,9 @@ def _taken(value: Any, name: str) -> tuple[FrequentDirections, list[FrequentDire
     blocks: list[Any] = []
     if isinstance(value, Window):
         blocks, value = list(value.block_models.values()) if value.keep_blocks else [], value.model
+        blocks = [block for block in blocks if getattr(block, "total_weight", 1)]
     elif isinstance(value, Iterable):
-        blocks = [block for block in cast("Iterable[Any]", value) if getattr(block, "n_rows", 1)]
+        blocks = [block for block in cast("Iterable[Any]", value) if getattr(block, "total_weight", 1)]
         if not blocks:
             raise ValueError(f"{name} must have blocks with rows, got none")
     for block in blocks or [value]:
@@ -298,6 +302,19 @@ def _taken(value: Any, name: str) -> tuple[FrequentDirections, list[FrequentDire
                 f"{name} must be a FrequentDirections, several, or a Window of them, got a {type(block).__name__}"
             )
     return (value if isinstance(value, FrequentDirections) else reduce(joined, blocks)), blocks
+
+
+def _are_alike(blocks: Sequence[list[FrequentDirections]]) -> bool:
+    """Return whether blocks of one side could be of the other: where weights differ, they say whose a block is."""
+    one, two = (float(np.median([block.total_weight for block in side])) for side in blocks)
+    if max(one, two) <= MOST_RATIO * min(one, two):
+        return True
+    warnings.warn(
+        f"no p-values: the blocks of a have a median weight of {one:g}, those of b of {two:g}, and chance arranges "
+        "blocks that are about equally long",
+        stacklevel=4,
+    )
+    return False
 
 
 def _agreed(one: FrequentDirections, two: FrequentDirections) -> tuple[str, ...] | None:
@@ -361,7 +378,7 @@ def _chances(
     differences = moments_of(arrangements) - moments_of(1.0 - arrangements)
     changes = np.sort(np.abs(np.linalg.eigvalsh(differences)), axis=1)[:, ::-1]
     white = _whitening(sums.sum(axis=0))
-    shares = np.abs(np.linalg.eigvalsh(white @ differences @ white.T)).max(axis=1)
+    shares = np.abs(np.linalg.eigvalsh(white @ differences @ white.T)).max(axis=1, initial=0.0)
     largest = np.sort(changes[:, 0])
     each = _share_as_large(largest, changes[0, :n])
     rarest = np.minimum(_share_as_large(largest, changes[:, 0]), _share_as_large(np.sort(shares), shares))

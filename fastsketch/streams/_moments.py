@@ -20,7 +20,7 @@ def as_block_length(value: Any, name: str) -> int | str:
     if isinstance(value, str):
         microseconds_in(value, name)
         return value
-    return as_integer(value, name, 1)
+    return as_integer(value, name, 1, LATEST)
 
 
 def microseconds_in(text: str, name: str) -> int:
@@ -30,7 +30,10 @@ def microseconds_in(text: str, name: str) -> int:
         raise ValueError(
             f'{name} must be a number of rows, or a time such as "30s", "15min", "1h" or "1d", got {text!r}'
         )
-    return int(match[1]) * UNITS[match[2]]
+    length = int(match[1]) * UNITS[match[2]]
+    if length > LATEST:
+        raise ValueError(f"{name} must be at most {LATEST // UNITS['d']:,} days, got {text!r}")
+    return length
 
 
 def as_moments(values: Any, n_rows: int) -> NDArray[np.int64]:
@@ -38,11 +41,17 @@ def as_moments(values: Any, n_rows: int) -> NDArray[np.int64]:
 
     Of datetime64, seconds since 1970, ISO 8601 text or datetimes; without a time zone they are taken for UTC.
     """
+    if isinstance(values, np.ma.MaskedArray):
+        raise TypeError("by must not be a masked array: leave out the rows without a time")
     given = np.asarray(values)
     if given.shape != (n_rows,):
         raise ValueError(f"by must have one time for each of the {n_rows} rows, got shape {given.shape}")
     if given.dtype.kind == "M":
-        moments = given.astype("datetime64[us]").astype(np.int64)
+        microseconds = given.astype("datetime64[us]")
+        beyond = ~np.isnat(given) & (microseconds.astype(given.dtype) != given)  # of coarse units, which wrap
+        if beyond.any() and np.datetime_data(given.dtype)[0] not in ("ns", "ps", "fs", "as"):
+            raise ValueError(f"by: row {np.flatnonzero(beyond)[0]} has a time out of range")
+        moments = microseconds.astype(np.int64)
     elif given.dtype.kind in "iuf":
         seconds = given.astype(np.float64)
         wrong = ~(np.abs(seconds) < LATEST / SECOND)  # NaN too

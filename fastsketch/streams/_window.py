@@ -53,7 +53,7 @@ def as_template(value: Any, name: str) -> Template:
         if given.keys() == {"home", "kind", "parameters"}:  # as a state file has it
             value = Template(given["home"], given["kind"], dict(given["parameters"])).model()
     if not (isinstance(value, MergeableModel) and hasattr(value, "update")):
-        kind = f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
+        kind = f"the class {value.__name__}" if isinstance(value, type) else f"a {type(cast(Any, value)).__name__}"
         raise TypeError(f"{name} must be a model that learns from rows and merges, got {kind}")
     if (why := value._in_order()) is not None:
         raise ValueError(f"{name} must take rows in blocks: {why}; the window forgets in the place of a decay")
@@ -132,6 +132,7 @@ class Window(Model):
         self._closed = SlidingMerge(self.blocks - 1)
         self._kept: tuple[tuple[int, Node], ...] = ()  # with keep_blocks: closed blocks by number
         self._d: int | None = None
+        self._dtype: np.dtype[Any] | None = None  # of the first rows, and so of all blocks
 
     @property
     def n_rows(self) -> int:
@@ -221,7 +222,9 @@ class Window(Model):
         self._learn(rows, sample_weight, None)
 
     def _learn(self, rows: Any, sample_weight: Any, times: Any) -> None:
-        checked = as_rows(rows, self._d)
+        checked: Any = as_rows(rows, self._d)
+        if self._dtype is not None and checked.dtype != self._dtype:
+            checked = checked.astype(self._dtype)
         k, n = checked.shape[0], self._n
         weights: tuple[Any, ...] = () if sample_weight is None else (as_weights(sample_weight, k),)
         if times is None and n // self._length == (n + k - 1) // self._length == self._number:
@@ -249,7 +252,7 @@ class Window(Model):
                 filling.update(checked[start:end], *(column[start:end] for column in weights))
         closed, kept = past
         changed = {"_filling": filling, "_number": number, "_opened": opened, "_closed": closed, "_kept": kept}
-        vars(self).update(changed | {"_n": n + k, "_d": checked.shape[1]})
+        vars(self).update(changed | {"_n": n + k, "_d": checked.shape[1], "_dtype": checked.dtype})
 
     def _learn_here(self, rows: Any, weights: tuple[Any, ...]) -> None:
         """Learn from rows of the block being filled alone."""
@@ -379,6 +382,7 @@ class Window(Model):
         state = {
             "n_rows": self._n,
             "n_features": self._d,
+            "dtype": None if self._dtype is None else self._dtype.name,
             "number": self._number,
             "opened": self._opened,
             "sizes": [len(self._closed.older), len(self._closed.before), len(self._closed.chunk)],
@@ -398,11 +402,14 @@ class Window(Model):
         self._kept = tuple(zip(state["kept"], nodes, strict=True))
         self._n, self._d, self._number = state["n_rows"], state["n_features"], state["number"]
         self._filling, self._opened = filling, state["opened"]
+        self._dtype = None if state["dtype"] is None else np.dtype(state["dtype"])
 
     def _validate(self, state: dict[str, Any], arrays: Arrays) -> None:
         n = checks.as_count(state["n_rows"], "n_rows")
         d = as_integer(state["n_features"], "n_features", 1, checks.MOST_COLUMNS) if n else None
         opened = checks.as_count(state["opened"], "opened")
+        if state["dtype"] not in (("float32", "float64") if n else (None,)):
+            raise ValueError(f"dtype must be that of the window's rows, got {state['dtype']!r}")
         checks.only(arrays, *(f"model{k}" for k in range(len(arrays))))
         m = self.blocks // 2  # blocks in a chunk: half of those that are closed, rounded up
         n_older, n_before, n_chunk = (checks.as_count(size, "sizes") for size in state["sizes"])

@@ -1,5 +1,7 @@
 """What changed is within its intervals on every stream, is named, and is significant as seldom as is said."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -233,3 +235,23 @@ def test_what_cannot_be_compared(b, error, says):
     for wrong in ({"n": 0}, {"permutations": 0}, {"seed": -1}):
         with pytest.raises(ValueError, match="must be"):
             fs.compare(fs.FrequentDirections(8).update(rows_of(1)), fs.FrequentDirections(8), **wrong)
+
+
+def test_blocks_of_other_lengths_have_no_p_values():
+    rng = np.random.default_rng(0)
+    short, long = ([fs.FrequentDirections(8).update(rng.standard_normal((n, 6))) for _ in range(6)] for n in (100, 130))
+    with pytest.warns(UserWarning, match="median weight of 100, those of b of 130"):
+        changed = fs.compare(short, long)
+    assert changed.p_values is None and changed.p_value is None
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert fs.compare(short, short).p_value == 1.0
+
+
+def test_blocks_without_weight_or_variance():
+    rows = np.random.default_rng(0).standard_normal((60, 5))
+    blocks = [fs.FrequentDirections(4).update(rows), fs.FrequentDirections(4).update(rows, np.zeros(60))]
+    assert fs.compare(blocks, blocks).p_value == 1.0
+    still = [fs.FrequentDirections(4).update(np.zeros((60, 5))) for _ in range(3)]
+    changed = fs.compare(still, still)
+    assert changed.p_value == 1.0 and not changed.values.any()

@@ -457,3 +457,29 @@ def test_files_that_are_none():
             fs.Window(sketch(center=True), 3, every=50, keep_blocks=True)._validate(state, wrong)
     with pytest.raises(StateError):
         fs.Window(**window.parameters)._validate(state, {**arrays, "model0": np.zeros(9, np.uint8)})
+
+
+def test_rows_of_another_dtype_are_taken_as_the_first_ones():
+    rows = np.random.default_rng(0).standard_normal((40, 6))
+    for first, then in ((np.float64, np.float32), (np.float32, np.float64)):
+        window = fs.Window(fs.FrequentDirections(4), 4, every=10)
+        window.update(rows[:15].astype(first)).update(rows[15:].astype(then))
+        window = fs.from_bytes(window.to_bytes()).update(rows[:5].astype(then))
+        whole = fs.Window(fs.FrequentDirections(4), 4, every=10)
+        whole.update(np.vstack([rows[:15].astype(first), rows[15:].astype(then), rows[:5].astype(then)]).astype(first))
+        assert window.model.resolved["dtype"] == first and window.to_bytes() == whole.to_bytes()
+
+
+@pytest.mark.parametrize("every", ["999999999d", 1 << 70])
+def test_blocks_that_are_too_long(every):
+    with pytest.raises(ValueError, match="every must be"):
+        fs.Window(fs.FrequentDirections(4), every=every)
+
+
+def test_times_out_of_range():
+    window = fs.Window(fs.FrequentDirections(4), every="1h")
+    with pytest.raises(ValueError, match="row 1 has a time out of range"):
+        window.update(np.ones((2, 3)), by=np.array([0, 1 << 60], "M8[D]"))
+    with pytest.raises(TypeError, match="masked array"):
+        window.update(np.ones((2, 3)), by=np.ma.array([0.0, 1.0], mask=[0, 1]))
+    assert window.n_rows == 0

@@ -93,6 +93,7 @@ class Contents(NamedTuple):
         TypeError for integers and strings in one index.
         """
         given: Any = [] if ids is None else ids if np.ndim(ids) else [ids]
+        given = list(given) if isinstance(given, tuple) else given
         strings = len(given) > 0 and isinstance(np.asarray(given).flat[0], str)
         if self.names is None and not strings:
             return self, ids

@@ -22,6 +22,9 @@ from fastsketch.neighbours.index._contents import Contents
 from fastsketch.neighbours.index._generations import MOST_CELLS
 from fastsketch.neighbours.index._segment import Mask, Segment
 
+# Answers of a query beyond the rows that there are: what is lacking is filled up.
+MOST_ASKED = 1 << 20
+
 
 def search(
     contents: Contents,
@@ -43,6 +46,8 @@ def search(
     wanted, most = as_integer(k, "k", 1), sum(counts)
     if wanted > most and not pad:
         raise ValueError(f"k must be at most the {most} rows that may be found, got {wanted}")
+    if wanted > max(most, MOST_ASKED):
+        raise ValueError(f"k must be at most {max(most, MOST_ASKED):,}, got {wanted}")
     k = min(wanted, most)
     if probes is not None:
         cells = max((len(one.cells.middles) for one in segments if one.cells is not None), default=MOST_CELLS)

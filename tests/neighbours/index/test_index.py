@@ -438,3 +438,12 @@ def test_ids_that_are_strings(segment_rows, tmp_path):
         with pytest.raises(kind, match=message):
             call()
     assert index.ids.tolist() == before
+
+
+def test_ids_in_a_tuple_and_an_answer_that_is_too_long():
+    rows = np.random.default_rng(0).standard_normal((40, 8))
+    index = fs.CodeIndex(fs.SketchQuantizer(4).update(rows))
+    index.add(rows[:2], ("a", "b"))
+    assert index.search(rows[:1], 3)[1].shape == (1, 3)
+    with pytest.raises(ValueError, match="k must be at most 1,048,576"):
+        index.search(rows[:1], 10**9)
