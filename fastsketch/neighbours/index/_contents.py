@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -93,7 +93,8 @@ class Contents(NamedTuple):
         TypeError for integers and strings in one index.
         """
         given: Any = [] if ids is None else ids if np.ndim(ids) else [ids]
-        given = list(given) if isinstance(given, tuple) else given
+        if type(ids) is tuple:
+            given = list(cast("tuple[Any, ...]", ids))
         strings = len(given) > 0 and isinstance(np.asarray(given).flat[0], str)
         if self.names is None and not strings:
             return self, ids
