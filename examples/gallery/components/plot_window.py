@@ -58,7 +58,7 @@ changed = fs.compare(days[38].model, days[50].model, n=1)
 carriers = changed.columns(3, change=0)
 print(f"variance along the direction: {changed.before[0]:.1f} before, {changed.after[0]:.1f} after")
 print(f"the change is certainly within [{changed.low[0]:.1f}, {changed.high[0]:.1f}]")
-print("carried by", ", ".join(f"{names[column]} ({share:.0%})" for column, share in carriers))
+print("carried by", ", ".join(f"{names[int(column)]} ({share:.0%})" for column, share in carriers))
 
 # %%
 # The picture
