@@ -31,7 +31,7 @@ demo: .venv/ready  ## install, then sketch the patches of two photographs
 test: .venv/ready  ## install with everything that a test needs, then run all tests in their short form
 	$(PIP) install -q "$(PACKAGE)[$(EXTRAS)]" $(BUILDERS) $(TORCH) && $(RUN) tests/run.py
 test-long: .venv/ready  ## the short and the long form; TURN=3/12: of the long form alone a part
-	$(PIP) install -q "$(PACKAGE)[test]" $(BUILDERS) $(TORCH) && $(RUN) tests/run.py $(if $(TURN),--turn $(TURN),--long)
+	$(PIP) install -q "$(PACKAGE)[$(EXTRAS)]" $(BUILDERS) $(TORCH) && $(RUN) tests/run.py $(if $(TURN),--turn $(TURN),--long)
 mutants: .venv/ready  ## change one thing at a time in a room and see whether its tests notice: ROOM=sketching N=20 SEED=0
 	$(PIP) install -q "$(PACKAGE)[test]" $(TORCH) --group asan && $(RUN) tests/mutants.py $(ROOM) $(N) $(SEED)
 # In an environment of its own, and with the oldest Python, for which these releases have wheels.
@@ -42,15 +42,17 @@ test-oldest:  ## all tests but torch's with the lower bounds of pyproject.toml: 
 reliability: .venv/ready  ## the long form of tests/reliability, and its table in docs/reliability.md
 	$(PIP) install -q ".[test]" $(TORCH) && $(RUN) tests/reliability/table.py
 packages: .venv/ready  ## all that the other targets need but fastsketch itself
-	$(PIP) install -q $(TORCH) --group lint --group asan $$($(RUN) .ci/requirements.py test docs)
+	mkdir -p build && $(RUN) .ci/requirements.py test docs > build/requirements.txt && $(PIP) install -q $(TORCH) --group lint --group asan -r build/requirements.txt
 build: .venv/ready  ## sdist and wheel into dist/
 	$(PIP) install -q build && $(RUN) -m build -o dist
 lint: .venv/ready  ## all that is checked without running the library's code
-	$(MAKE) style types
+	$(MAKE) style types stubs
 style: .venv/ready  ## style of Python, Cython and C
 	$(PIP) install -q --group lint && $(VENV)/ruff check . && $(VENV)/ruff format --check . && PATH="$$PWD/$(VENV):$$PATH" cython-lint fastsketch && $(VENV)/clang-format --dry-run --Werror csrc/*.c csrc/*.h
-types: .venv/ready  ## the package strictly, documents and examples as an editor shows them, stubs against compiled kernels
-	$(PIP) install -q --group lint "$(PACKAGE)[test]" $(TORCH) && $(VENV)/pyright --pythonpath $(RUN) && $(RUN) tests/types/check_documents.py && $(VENV)/mypy && cd .venv && $(RUN:.venv/%=%) -m mypy.stubtest fastsketch --mypy-config-file ../pyproject.toml --allowlist ../tests/types/stubtest.txt --ignore-missing-stub --ignore-unused-allowlist
+types: .venv/ready  ## the package, documents and examples as an editor shows them
+	$(PIP) install -q --group lint "$(PACKAGE)[test]" $(TORCH) && $(VENV)/pyright --pythonpath $(RUN) && $(RUN) tests/types/check_documents.py
+stubs: .venv/ready  ## the package strictly, stubs against compiled kernels
+	$(PIP) install -q --group lint "$(PACKAGE)[test]" $(TORCH) && $(VENV)/mypy && cd .venv && $(RUN:.venv/%=%) -m mypy.stubtest fastsketch --mypy-config-file ../pyproject.toml --allowlist ../tests/types/stubtest.txt --ignore-missing-stub --ignore-unused-allowlist
 asan: .venv/ready  ## C driver, compiled extensions and their tests under address and undefined-behaviour sanitizers; TURN=0/3
 	$(PIP) install -q --group asan && $(RUN) tests/kernels/sanitized.py $(TURN)
 # gcc and C library for ARM, and what runs their programs: Debian's gcc-aarch64-linux-gnu and qemu-user.
@@ -72,4 +74,4 @@ asv: .venv/ready  ## every asv class once, with this tree's library; asv keeps w
 	$(PIP) install -q ".[bench]" && $(VENV)/asv machine --yes && $(VENV)/asv run --python=same --quick
 profile: .venv/ready  ## where the time of one sketch goes, function by function
 	$(PIP) install -q ".[bench]" && $(RUN) bench/run.py profile
-.PHONY: demo test test-long mutants release-check test-oldest reliability packages build lint style types asan test-arm docs docs-quick fuzz bench asv profile
+.PHONY: demo test test-long mutants release-check test-oldest reliability packages build lint style types stubs asan test-arm docs docs-quick fuzz bench asv profile

@@ -1,4 +1,4 @@
-"""Prints what fastsketch and its named extras need, one requirement a line without spaces, for pip."""
+"""Prints what fastsketch and its named extras need, one requirement a line, for `pip install -r`."""
 
 import sys
 import tomllib
@@ -12,9 +12,9 @@ def needed(project, extras):
                 yield from needed(project, line[len("fastsketch[") : -1].split(","))
             else:
                 yield line
-    yield from (line.partition(";")[0] for line in project["dependencies"])
+    yield from project["dependencies"]
 
 
 if __name__ == "__main__":
     project = tomllib.loads((Path(__file__).resolve().parents[1] / "pyproject.toml").read_text())["project"]
-    print(*dict.fromkeys(line.replace(" ", "") for line in needed(project, sys.argv[1:])), sep="\n")
+    print(*dict.fromkeys(needed(project, sys.argv[1:])), sep="\n")

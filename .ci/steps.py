@@ -6,6 +6,7 @@ A step is a line of shell; most are the targets of the Makefile that a person ty
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,8 +20,8 @@ LOGS = ROOT / "build" / "ci"
 PYTHON = ".venv/bin/python"
 # The long tests, and the tests under sanitizers, come in so many turns: each commit takes one, by its digest.
 TURNS, SANITIZED = 12, 3
-# Minutes after which a step hangs.
-LIMIT = 30
+# Minutes after which a step hangs; seconds that one has to end what it has begun (tests/run.py's parts).
+LIMIT, GRACE = 30, 10
 # Why a test may be skipped: what it is parametrized by has no such case, or it is a comparison with rivals (bench/).
 NOTHING_TO_TEST = (
     r"tests/bench/test_commands\.py"
@@ -49,6 +50,7 @@ STEPS = [
     Step("sanitizers", 2, ("install",), installed("asan TURN=%(sanitized)s")),
     Step("long tests", 2, ("install",), installed("test-long TURN=%(turn)s")),
     Step("types", 1, ("install",), installed("types")),
+    Step("stubs", 1, ("install",), installed("stubs")),
     Step("documents", 1, ("install",), installed("docs-quick")),
     Step("demo", 1, ("install",), installed("demo")),
     Step("style", 1, ("packages",), installed("style")),
@@ -58,7 +60,9 @@ Ended = namedtuple("Ended", "step status seconds")
 
 
 def main():
-    LOGS.mkdir(parents=True, exist_ok=True)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that `finally` ends what runs
+    shutil.rmtree(LOGS, ignore_errors=True)  # what is said below is of this run alone
+    LOGS.mkdir(parents=True)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     waiting, running, ended = list(STEPS), [], {}
     digest = zlib.crc32(commit().encode())
@@ -119,9 +123,21 @@ class Running:
         return self.process.poll() is not None
 
     def stop(self):
-        if self.process.poll() is None:
-            os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait()
+        """End it: first by a signal upon which tests/run.py ends its parts, whose sessions are their own."""
+        for number, seconds in ((signal.SIGTERM, GRACE), (signal.SIGKILL, 1)):
+            until = time.monotonic() + seconds
+            while self.signalled(number) and time.monotonic() < until:
+                number = 0
+                time.sleep(0.1)
+
+    def signalled(self, number):
+        """Send a signal to the whole group (0: none); return whether anybody was left."""
+        self.process.poll()
+        try:
+            os.killpg(self.process.pid, number)
+        except ProcessLookupError:
+            return False
+        return True
 
     def end(self):
         return Ended(self.step, self.process.returncode, time.monotonic() - self.began)

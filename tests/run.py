@@ -30,8 +30,9 @@ DURATIONS = TESTS / "durations.json"
 AT_A_TIME = 3
 # A room that takes more than this share of the whole is run in parts.
 SHARE = 0.1
-# Seconds after which a part is ended: one whose process does not end when its tests have.
-PATIENCE = 3600
+# Seconds after which a part is ended, one whose process does not end when its tests have: below the limit of a step of
+# .ci/steps.py; of the whole long form more.
+PATIENCE, PATIENCE_LONG = 1500, 3 * 3600
 OPTIONS = ["-c", str(ROOT / "pyproject.toml"), "--rootdir", str(ROOT), "-p", "no:cacheprovider"]
 
 
@@ -51,6 +52,8 @@ def main():
     parser.add_argument("--store-durations", action="store_true", help="write what each file took")
     parser.add_argument("--logs", metavar="FOLDER", type=lambda name: Path(name).resolve(), help="where to leave them")
     asked, rest = parser.parse_known_args()
+    if rest and (asked.store_durations or asked.logs):
+        parser.error("--store-durations and --logs are of a run of all rooms, without options of pytest")
     form = ["--long"] * asked.long + (["--turn", asked.turn] if asked.turn else [])
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)  # so that processes which the tests start do not find the tree either
@@ -58,6 +61,7 @@ def main():
             if rest:  # the first may be a folder of tests/
                 room, rest = (rest[0], rest[1:]) if rest[0][0] != "-" else ("", rest)
                 return pytest.main([str(TESTS / room), *OPTIONS, *form, *rest])
+            signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that `finally` ends the parts
             return everything(form, asked.logs or Path(folder, "logs"), store=asked.store_durations)
         finally:
             os.chdir(ROOT)
@@ -86,11 +90,12 @@ class Running(NamedTuple):
     log: Path
     began: float
     process: subprocess.Popen
+    patience: float
 
     def over(self):
         """Whether it has ended; one that never would is ended."""
-        if self.process.poll() is None and time.monotonic() - self.began > PATIENCE:
-            self.log.open("a").write(f"\nended after {PATIENCE} s\n")
+        if self.process.poll() is None and time.monotonic() - self.began > self.patience:
+            self.log.open("a").write(f"\nended after {self.patience} s\n")
             self.end()
         return self.process.poll() is not None
 
@@ -113,7 +118,7 @@ def begun(name, paths, form, folder):
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, start_new_session=True
         )
-    return Running(name, log, time.monotonic(), process)
+    return Running(name, log, time.monotonic(), process, PATIENCE_LONG if "--long" in form else PATIENCE)
 
 
 # -- all of them -------------------------------------------------------------------------------------------------------
@@ -138,7 +143,8 @@ def everything(form, folder, *, store):
         for part in running:
             part.end()
     if store:
-        stored[which] = seconds_of_files(ended)
+        # a turn is a part of the long form: of the files that it has no test of, what is known stays
+        stored[which] = {**(stored.get(which, {}) if "--turn" in form else {}), **seconds_of_files(ended)}
         DURATIONS.write_text(json.dumps(stored, indent=1) + "\n", encoding="utf-8")
     return told(ended)
 

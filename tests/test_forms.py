@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -114,6 +115,30 @@ def test_a_run_that_ends_in_the_middle_has_failed(tmp_path, ends):
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 1, done.stdout + done.stderr
     assert ("room: FAILED" in done.stdout) == (ends != "no test")
+
+
+@pytest.mark.skipif(not hasattr(os, "killpg") or not (ROOT / ".ci").exists(), reason="groups of processes; .ci")
+def test_a_step_that_is_stopped_ends_the_parts_of_its_tests(tmp_path, monkeypatch):
+    """Their sessions are their own: no signal to the step's group reaches them."""
+    room = tmp_path / "tests/room"
+    room.mkdir(parents=True)
+    shutil.copy(ROOT / "tests/run.py", room.parent)
+    (tmp_path / "pyproject.toml").touch()
+    pid = tmp_path / "pid"
+    text = f"import os, pathlib, time\ndef test_it():\n pathlib.Path({str(pid)!r}).write_text(str(os.getpid()))\n"
+    (room / "test_it.py").write_text(text + " time.sleep(60)\n")
+    steps = runpy.run_path(str(ROOT / ".ci/steps.py"))
+    for name in ("LOGS", "ROOT"):
+        monkeypatch.setitem(steps["Running"].stop.__globals__, name, tmp_path)
+    command = f"true; {sys.executable} {room.parent / 'run.py'}; true"
+    step = steps["Running"](steps["Step"]("tests", 1, (), command), {})
+    until = time.monotonic() + 60
+    while not (pid.exists() and pid.read_text()) and time.monotonic() < until:
+        time.sleep(0.05)
+    step.stop()
+    assert step.process.poll() is not None
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid.read_text()), 0)
 
 
 @pytest.mark.skipif(not (ROOT / ".ci").exists(), reason="an sdist has no .ci")
