@@ -11,6 +11,7 @@ import glob
 import hashlib
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -128,7 +129,8 @@ def wait_for_others(folder):
     with contextlib.suppress(ImportError):  # Windows has no fcntl: build there one after the other
         import fcntl
 
-        lock = (folder / "lock").open("w")
+        # to read alone: it may be another user's
+        lock = os.fdopen(os.open(folder / "lock", os.O_RDONLY | os.O_CREAT, 0o666))
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -144,6 +146,10 @@ class BuildKernels(build_ext):
 
     def finalize_options(self):
         super().finalize_options()
+        try:
+            shlex.split(os.environ.get("CC", ""))
+        except ValueError as error:
+            raise PlatformError(f"{CANNOT.format(what=f'CC cannot be read ({error})')}\nTo compile: mend CC.") from error
         if self.parallel is None:  # not set by --parallel or setup.cfg
             self.parallel = min(os.cpu_count() or 1, MOST_AT_ONCE)
 
@@ -268,7 +274,7 @@ class BuildKernels(build_ext):
 
     def lacking(self):
         for word in self.compiler.compiler_so:
-            if Path(word).name not in ("ccache", "sccache", "env"):
+            if Path(word).name not in ("ccache", "sccache", "env") and "=" not in word:
                 if not shutil.which(word):
                     return f"there is no C compiler: {word} is not found"
                 break
@@ -299,8 +305,9 @@ def find_kept(name):
     """Return the file that keep() put into the store by this name, None if there is none or it is not whole."""
     path = Path(name)
     for kept in STORE.glob(f"{glob.escape(path.stem)}-*{path.suffix}"):
-        if kept.stem.endswith(f"-{digest([], kept.read_bytes())}"):
-            return kept
+        with contextlib.suppress(PermissionError):  # another user's: made anew
+            if kept.stem.endswith(f"-{digest([], kept.read_bytes())}"):
+                return kept
         kept.unlink(missing_ok=True)  # cut off, by a disk that was full or a machine that went down
     return None
 

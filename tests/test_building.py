@@ -222,6 +222,16 @@ def test_a_build_without_a_compiler_says_what_to_do(tree):
     assert "Wheels need no compiler" in done.stderr and "To compile: " in done.stderr
 
 
+def test_a_compiler_that_cannot_be_read_is_named(tree):
+    done = build(tree, "lib", check=False, CC="gcc 'a")
+    assert done.returncode and "CC cannot be read" in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.long
+def test_a_compiler_with_its_environment_builds(tree):
+    build(tree, "lib", CC=f"env A=1 {shutil.which('gcc') or pytest.skip('no gcc')}")
+
+
 def test_a_compiler_that_fails_is_named_with_what_to_do(tree):
     done = build(tree, "lib", check=False, CFLAGS="-march=no-such-machine")
     assert done.returncode and "no-such-machine" in done.stderr and "CFLAGS=-DFS_NO_LEVELS" in done.stderr

@@ -301,14 +301,11 @@ class Window(Model):
 
     def _require_blocks(self) -> None:
         if not self.keep_blocks:
-            raise ValueError("blocks are kept with keep_blocks=True alone: this window has only their merges")
+            raise ValueError("blocks are kept by Window(..., keep_blocks=True) alone: this window has only their merges")
 
     def _number_of(self, begin: Any) -> int:
         """Return the number of the block that holds a row, or a moment; ValueError if it is no block kept."""
-        if not self.keep_blocks:
-            raise ValueError(
-                "blocks are kept by Window(..., keep_blocks=True) alone: this window has only their merges"
-            )
+        self._require_blocks()
         whole = isinstance(self.every, int)
         number = (as_integer(begin, "begin", 0) if whole else int(as_moments([begin], 1)[0])) // self._length
         if number != self._number and number not in dict(self._kept):
@@ -322,10 +319,7 @@ class Window(Model):
 
         Copies; only with ``keep_blocks``. The block being filled is the last one.
         """
-        if not self.keep_blocks:
-            raise ValueError(
-                "blocks are kept by Window(..., keep_blocks=True) alone: this window has only their merges"
-            )
+        self._require_blocks()
         held = [*self._kept, *([] if self._number is None else [(self._number, self._filling)])]
         return {self._begin_of(number): model.copy() for number, model in held if model.n_rows}
 
