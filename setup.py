@@ -149,7 +149,9 @@ class BuildKernels(build_ext):
         try:
             shlex.split(os.environ.get("CC", ""))
         except ValueError as error:
-            raise PlatformError(f"{CANNOT.format(what=f'CC cannot be read ({error})')}\nTo compile: mend CC.") from error
+            raise PlatformError(
+                f"{CANNOT.format(what=f'CC cannot be read ({error})')}\nTo compile: mend CC."
+            ) from error
         if self.parallel is None:  # not set by --parallel or setup.cfg
             self.parallel = min(os.cpu_count() or 1, MOST_AT_ONCE)
 

@@ -69,18 +69,24 @@ def main():
 
 # -- parts -------------------------------------------------------------------------------------------------------------
 def parts(seconds):
-    """{name: test files that one process runs}: those that take longest first, by what files took before."""
+    """{name: test files that one process runs}: those that take longest first, by what files took before.
+
+    A folder within a room stays whole: what its tests share (a cluster) is begun once.
+    """
     files = {path: seconds.get(path.relative_to(ROOT).as_posix(), 1.0) for path in sorted(TESTS.rglob("test_*.py"))}
-    rooms, found = {}, {}
+    rooms, found, took = {}, {}, lambda paths: sum(map(files.get, paths))
     for path in files:
         rooms.setdefault(path.relative_to(ROOT).parts[1] if path.parent != TESTS else "tests", []).append(path)
     for room, paths in rooms.items():
-        n = min(len(paths), math.ceil(sum(map(files.get, paths)) / (SHARE * sum(files.values()))))
+        folders = {}
+        for path in paths:
+            folders.setdefault(path if path.parent.parent in (TESTS, ROOT) else path.parent, []).append(path)
+        n = min(len(folders), math.ceil(took(paths) / (SHARE * took(files))))
         heaps = [[] for _ in range(n)]
-        for path in sorted(paths, key=files.get, reverse=True):
-            min(heaps, key=lambda heap: sum(map(files.get, heap))).append(path)
+        for together in sorted(folders.values(), key=took, reverse=True):
+            min(heaps, key=took).extend(together)
         found |= {f"{room} {k + 1} of {n}" if n > 1 else room: sorted(heap) for k, heap in enumerate(heaps)}
-    return dict(sorted(found.items(), key=lambda part: -sum(map(files.get, part[1]))))
+    return dict(sorted(found.items(), key=lambda part: -took(part[1])))
 
 
 class Running(NamedTuple):

@@ -52,13 +52,24 @@ def run(folder, text, *options, before=""):
 
 @pytest.fixture(scope="module")
 def chosen(tmp_path_factory):
-    """A function that gives the tests which options choose."""
+    """A function that gives the tests which options choose: of all that are asked for below, by one process."""
     folder = tmp_path_factory.mktemp("forms")
-    return lambda *options: set(re.findall(r"::(.*)", run(folder, TESTS, "--collect-only", "-q", *options)))
+    (folder / "test_it.py").write_text(TESTS, encoding="utf-8")
+    code = (
+        "import sys; sys.path.append(sys.argv[1]); import pytest\n"
+        "for form in sys.argv[2:]:\n    print('form', form)\n"
+        "    line = ['-p', 'tests.conftest', '-p', 'no:cacheprovider', '-c', '/dev/null', '--rootdir', '.']\n"
+        "    pytest.main([*line, '--collect-only', '-q', *form.split(), 'test_it.py'])\n"
+    )
+    forms = "", "--long", *(f"--turn {k}/3" for k in range(3))
+    line = [sys.executable, "-c", code, str(ROOT), *forms]
+    said = subprocess.run(line, cwd=folder, capture_output=True, text=True, check=True).stdout
+    by_form = dict(zip(forms, said.split("form ")[1:], strict=True))
+    return lambda form: set(re.findall(r"::(.*)", by_form[form]))
 
 
 def test_the_short_form(chosen):
-    found = chosen()
+    found = chosen("")
     assert {"test_plain", "test_grows[short]", "test_some[0]", "test_some[1]", "test_drawn"} <= found
     assert not {"test_never_short", "test_grows[long]", "test_some[2]"} & found
     each = [name[10:-1].split("-") for name in found if name.startswith("test_each")]
@@ -71,9 +82,9 @@ def test_the_short_form(chosen):
 
 
 def test_the_long_form_and_its_turns(chosen):
-    short, both = chosen(), chosen("--long")
+    short, both = chosen(""), chosen("--long")
     assert len(both) == 10 + 9 + 27 and short < both
-    turns = [chosen("--turn", f"{k}/3") for k in range(3)]
+    turns = [chosen(f"--turn {k}/3") for k in range(3)]
     assert turns[0] | turns[1] | turns[2] == (both - short) | {"test_drawn"}
     assert sum(map(len, turns)) == len(both - short) + 1
 

@@ -65,6 +65,7 @@ def test_tests_that_come_to_a_line(recorded):
         assert sorted(tests[: len(expected)]) == expected and len(tests) == 4, path
 
 
+@pytest.mark.long
 def test_a_change_of_cython_is_compiled_alone_and_killed(folder, recorded):
     text = (mutants.ROOT / LEVEL).read_text()
     before = {path: path.read_bytes() for path in folder.rglob("*.so")}

@@ -301,7 +301,9 @@ class Window(Model):
 
     def _require_blocks(self) -> None:
         if not self.keep_blocks:
-            raise ValueError("blocks are kept by Window(..., keep_blocks=True) alone: this window has only their merges")
+            raise ValueError(
+                "blocks are kept by Window(..., keep_blocks=True) alone: this window has only their merges"
+            )
 
     def _number_of(self, begin: Any) -> int:
         """Return the number of the block that holds a row, or a moment; ValueError if it is no block kept."""

@@ -24,6 +24,15 @@ SLOW += (
     "ease",
     "catalogues",
     "classes",
+    "anomalies",
+    "cells",
+    "changes",
+    "groups",
+    "loader",
+    "lowrank_defaults",
+    "order",
+    "widehash",
+    "windows",
 )
 
 

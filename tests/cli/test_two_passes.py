@@ -69,6 +69,7 @@ def test_the_same_as_refine(run, tmp_path, kind):
     assert np.allclose(found.singular_values[:4], memory.singular_values[:4], rtol=0.02)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("stop", [1, 5, 8, 9, 16])
 @pytest.mark.parametrize("cls", [FrequentDirections, SecondPass])
 def test_resumed_in_either_pass_to_the_same_bits(run, monkeypatch, cls, stop):

@@ -15,7 +15,7 @@ from scipy.io import loadmat
 from scipy.special import expit
 
 import fastsketch as fs
-from tests.helpers import tol
+from tests.helpers import some, tol
 from tests.lowrank.problems import greedy, problem, stored
 
 
@@ -382,8 +382,8 @@ def test_facts_are_of_the_model_in_use(sweeps):
         assert facts["n_observations"] == fitted.nnz
 
 
-@pytest.mark.parametrize(("name", "most"), [("ML-100K", 0.945), ("ML-1M", 0.88)])
-def test_ratings_with_the_defaults(dataset, name, most):
+@pytest.mark.parametrize("name", some(["ML-100K", "ML-1M"], 1))
+def test_ratings_with_the_defaults(dataset, name):
     """RMSE of the model as it comes on the other half of the ratings: without sweeps it is 1.02 and 0.896."""
     if name == "ML-100K":
         with gzip.open(dataset("ml-100k/u.data.gz"), "rt") as file:
@@ -400,4 +400,4 @@ def test_ratings_with_the_defaults(dataset, name, most):
     x = sparse.csr_array(sparse.coo_array((stars[train], (rows[train], columns[train])), shape=shape))
     model = fs.LowRankModel(10, loss="huber").fit(x)
     error = model.predict(rows[test], columns[test]) - stars[test]
-    assert np.sqrt(np.mean(error**2)) < most
+    assert np.sqrt(np.mean(error**2)) < {"ML-100K": 0.945, "ML-1M": 0.88}[name]

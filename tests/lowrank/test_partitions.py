@@ -56,6 +56,7 @@ def close(one, two, tolerance=1e-7):
     return True
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize(
     "options",

@@ -34,6 +34,7 @@ def data(seed=0):
     return stored(*problem(m=120, n=50, rank=4, noise=0.5, seed=seed))
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("loss", SCALING)
 def test_predictions_and_fold_ins_are_those_of_the_scaled_data(loss, options, amount):

@@ -23,6 +23,7 @@ ENGINES = {
 LEVELS = range(8)  # none, each of the first buffer, each after a shrink
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("center", [False, True])

@@ -49,6 +49,7 @@ def alone(name, dtype):
         return all_of(*CASES[name], dtype)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("n", some([3, 2, 8], 1))

@@ -161,7 +161,7 @@ def test_p_values_are_those_of_the_plain_permutation_test():
 
 @pytest.mark.parametrize("setting", [{"method": "tfd", "solver": "gram"}, {"solver": "exact"}, {"center": True}])
 def test_false_alarms_are_as_seldom_as_is_said(amount, setting):
-    n, alarms = amount(50, 400), np.zeros(2, int)
+    n, alarms = amount(20, 400), np.zeros(2, int)
     for seed in range(n):
         rows = rows_of(seed, 16 * 60, 25) + 2.0 * bool(setting.get("center"))
         changed = fs.compare(

@@ -45,6 +45,7 @@ for cut in map(int, sys.argv[4:]):
 """
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("kind", ["gram", "svd", "exact", "sparse"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_a_hundred_cut_points_resume_to_the_same_bits(tmp_path, kind, dtype, amount):

@@ -12,7 +12,7 @@ import pytest
 
 import fastsketch as fs
 from fastsketch.jobs import WorkerLost, _run
-from tests.helpers import same_state
+from tests.helpers import same_state, some
 from tests.jobs import answers
 from tests.jobs.answers import Watching
 from tests.jobs.dask.conftest import local
@@ -33,10 +33,10 @@ D = 24
 ROWS = rows_of(0, 1000, D)
 MODELS = [
     fs.FrequentDirections(5, solver="gram", center=True),
-    fs.FrequentDirections(5, solver="exact"),
-    fs.SketchHash(6, block_rows=64),
     fs.SketchQuantizer(6, block_rows=64, method="srht"),
     fs.SketchedEASE(8),
+    fs.FrequentDirections(5, solver="exact"),
+    fs.SketchHash(6, block_rows=64),
 ]
 
 
@@ -52,10 +52,10 @@ def files(tmp_path):
     return tmp_path / "rows.npy"
 
 
-@pytest.mark.parametrize("model", MODELS, ids=repr)
+@pytest.mark.parametrize("model", some(MODELS, 3), ids=repr)
 def test_the_bits_of_the_other_engines(cluster, files, model, amount):
     expected = fs.run(model, files, workers=1)
-    for workers in amount(("auto", 2), ("auto", 1, 2, 7)):
+    for workers in amount((2,), ("auto", 1, 2, 7)):
         assert same_state(fs.run(model, files, engine="dask", workers=workers, scheduler=cluster), expected)
     assert same_state(fs.run(model, files, engine="dask", scheduler=cluster.scheduler_address), expected)
     with distributed.Client(cluster) as client:
@@ -103,7 +103,7 @@ def test_joins_stay_on_the_cluster(cluster, files, monkeypatch):
 
 def test_workers_killed_at_random_change_nothing(tmp_path, cluster, amount):
     """Many kills within a job of three workers, each of which a nanny replaces."""
-    model, rng, n, kills = fs.FrequentDirections(5, solver="gram"), random.Random(0), amount(2000, 6000), amount(4, 20)
+    model, rng, n, kills = fs.FrequentDirections(5, solver="gram"), random.Random(0), amount(1000, 6000), amount(2, 20)
     expected = fs.run(model, rows_of(0, n, D), workers=1)
     killed, over = [], threading.Event()
 
@@ -122,7 +122,7 @@ def test_workers_killed_at_random_change_nothing(tmp_path, cluster, amount):
         finally:
             over.set()
             killer.join()
-    assert len(killed) >= 3
+    assert len(killed) >= amount(2, 3)
     assert same_state(found, expected)
     assert set(runs(tmp_path)) == set(range(0, n, 100))
 
@@ -313,7 +313,7 @@ def lazy_rows(folder):
     )
 
 
-@pytest.mark.parametrize("model", MODELS[:3], ids=repr)
+@pytest.mark.parametrize("model", some([MODELS[4], *MODELS[:2]], 1), ids=repr)
 def test_a_dask_array_is_computed_on_the_cluster_each_block_once(cluster, tmp_path, model):
     """The mean of all rows, too, on which every block depends; parts of one block, of half a block, of several."""
     rows = lazy_rows(tmp_path)

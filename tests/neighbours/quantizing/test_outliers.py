@@ -6,7 +6,7 @@ from scipy.sparse import csr_matrix
 
 import fastsketch as fs
 
-D = 64
+D, N = 64, 4000
 
 
 def common(rng, n):
@@ -34,7 +34,7 @@ def elsewhere(rng, rows):
 
 
 def long(rng, rows):
-    rows[rng.choice(len(rows), 240, replace=False)] *= 10
+    rows[rng.choice(len(rows), N * 3 // 100, replace=False)] *= 10
 
 
 @pytest.mark.covering(1)
@@ -42,7 +42,7 @@ def long(rng, rows):
 @pytest.mark.parametrize("spoil", [huge, elsewhere, long])
 def test_long_rows_of_the_sample_take_little_from_the_others(spoil, n_bytes):
     rng = np.random.default_rng(0)
-    rows, queries = np.split(common(rng, 8100), [8000])
+    rows, queries = np.split(common(rng, N + 100), [N])
     without = recall(learned(rows, n_bytes), rows, queries)
     spoil(rng, rows)
     assert recall(learned(rows, n_bytes), rows, queries) > 0.8 * without
@@ -51,8 +51,8 @@ def test_long_rows_of_the_sample_take_little_from_the_others(spoil, n_bytes):
 @pytest.mark.parametrize("n_bytes", [20, 32])
 def test_heavy_tails_of_lengths(n_bytes):
     rng = np.random.default_rng(0)
-    rows, queries = np.split(common(rng, 8100), [8000])
-    rows *= rng.standard_cauchy((8000, 1)).astype("f4")
+    rows, queries = np.split(common(rng, N + 100), [N])
+    rows *= rng.standard_cauchy((N, 1)).astype("f4")
     assert recall(learned(rows, n_bytes), rows, queries) > 0.4
 
 
@@ -61,17 +61,17 @@ def test_heavy_tails_of_lengths(n_bytes):
 @pytest.mark.parametrize("n_bytes", [12, 32])
 def test_rows_longer_than_those_of_the_sample_do_not_look_near(times, n_bytes):
     rng = np.random.default_rng(0)
-    rows, queries = np.split(common(rng, 8100), [8000])
+    rows, queries = np.split(common(rng, N + 100), [N])
     encoder = learned(rows, n_bytes)
-    later = np.concatenate([rows, np.float32(times) * common(rng, 4000)])
+    later = np.concatenate([rows, np.float32(times) * common(rng, N // 2)])
     assert recall(encoder, later, queries) > 0.8 * recall(encoder, rows, queries)
 
 
 def test_rows_along_one_line_do_not_look_near():
     rng = np.random.default_rng(0)
-    rows, queries = np.split(common(rng, 8100), [8000])
+    rows, queries = np.split(common(rng, N + 100), [N])
     encoder = learned(rows, 32)
-    later = np.concatenate([rows, common(rng, 4000) + 100 * rng.standard_normal((4000, 1)).astype("f4")])
+    later = np.concatenate([rows, common(rng, N // 2) + 100 * rng.standard_normal((N // 2, 1)).astype("f4")])
     assert recall(encoder, later, queries) > 0.9 * recall(encoder, rows, queries)
 
 
