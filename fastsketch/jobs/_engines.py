@@ -18,7 +18,7 @@ from fastsketch._core.registry import provided
 from fastsketch._core.validation import as_choice
 from fastsketch.jobs._worker import Lost, Shared, Worker
 
-EngineName = Literal["serial", "threads", "processes", "dask"]
+EngineName = Literal["threads", "processes", "dask"]
 
 Function = Callable[..., Any]
 

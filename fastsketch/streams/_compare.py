@@ -30,6 +30,10 @@ MOST_DIRECTIONS = 32
 ROUNDING = 64.0
 # Of the median weights of the blocks of both sides, beyond which shorter blocks alone make a difference.
 MOST_RATIO = 1.1
+# Of both sides' sums of squares, beyond which products of them overflow.
+MOST_MASS = 1e300
+# Each takes some kilobytes.
+MOST_ARRANGEMENTS = 100_000
 
 
 class Comparison(NamedTuple):
@@ -63,8 +67,9 @@ class Comparison(NamedTuple):
         Certified intervals of these.
     mean_change : ndarray (d,) or None
         Change of the means, exact; of sketches with ``center``.
-    angles : ndarray (n,)
-        Principal angles between the n leading directions before and after, in radians, ascending.
+    angles : ndarray (k,)
+        Principal angles between the leading directions before and after, in radians, ascending: n, or fewer where a
+        side has fewer directions.
     outside : ndarray (2, 2)
         Share of the variance that lies outside the n leading directions of the sketch before: certified least and most,
         before and after.
@@ -211,7 +216,8 @@ def compare(a: Compared, b: Compared, *, n: int = 5, permutations: int = 999, se
     n : int, default 5
         Changes that are listed, at most.
     permutations : int, default 999
-        Arrangements of the blocks that p-values are counted in: they are at least 1 / (permutations + 1).
+        Arrangements of the blocks that p-values are counted in, at most 100,000: p-values are at least
+        1 / (permutations + 1).
     seed : int, default 0
         Of these.
 
@@ -248,12 +254,15 @@ def compare(a: Compared, b: Compared, *, n: int = 5, permutations: int = 999, se
     >>> changed.columns(1, change=0)[0][0], changed.p_values
     (7, array([0.001]))
     """
-    n, permutations = as_integer(n, "n", 1), as_integer(permutations, "permutations", 1)
+    n, permutations = as_integer(n, "n", 1), as_integer(permutations, "permutations", 1, MOST_ARRANGEMENTS + 1)
     seed = as_seed(seed)
     (one, blocks_a), (two, blocks_b) = _taken(a, "a"), _taken(b, "b")
     blocks = [blocks_a, blocks_b]
     names = _agreed(one, two)
     old, new = _side_of(one, "a"), _side_of(two, "b")
+    mass = old.weight * old.trace + new.weight * new.trace
+    if not mass <= MOST_MASS:
+        raise ValueError(f"a and b hold rows whose squares add up to {mass:.1g}, at most {MOST_MASS:g}: scale the rows")
     below, above = old.over + new.under, new.over + old.under
     basis = _joint_basis(old, new)
     s, t = old.within(basis), new.within(basis)

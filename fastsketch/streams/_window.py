@@ -323,7 +323,10 @@ class Window(Model):
         """
         self._require_blocks()
         held = [*self._kept, *([] if self._number is None else [(self._number, self._filling)])]
-        return {self._begin_of(number): model.copy() for number, model in held if model.n_rows}
+        copies = {self._begin_of(number): model.copy() for number, model in held if model.n_rows}
+        for model in copies.values():
+            model._feature_names = self._feature_names
+        return copies
 
     @changes
     def forget(self, begin: Any) -> Self:

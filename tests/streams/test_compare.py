@@ -225,6 +225,7 @@ def test_blocks_are_not_changed():
         (fs.FrequentDirections(8).update(np.eye(25), np.zeros(25)), ValueError, "b has seen no rows"),
         (fs.SketchHash(4).update(rows_of(1)), TypeError, "b must be a FrequentDirections, .* got a SketchHash"),
         (fs.Window(fs.SketchHash(4)).update(rows_of(1)), TypeError, "got a SketchHash"),
+        (fs.FrequentDirections(8).update(rows_of(1) * 1e153), ValueError, "squares add up to .*: scale the rows"),
         (rows_of(1), TypeError, "got a ndarray"),
         (None, TypeError, "got a NoneType"),
     ],
@@ -232,7 +233,7 @@ def test_blocks_are_not_changed():
 def test_what_cannot_be_compared(b, error, says):
     with pytest.raises(error, match=says):
         fs.compare(fs.FrequentDirections(8).update(rows_of(1)), b)
-    for wrong in ({"n": 0}, {"permutations": 0}, {"seed": -1}):
+    for wrong in ({"n": 0}, {"permutations": 0}, {"permutations": 10**12}, {"seed": -1}):
         with pytest.raises(ValueError, match="must be"):
             fs.compare(fs.FrequentDirections(8).update(rows_of(1)), fs.FrequentDirections(8), **wrong)
 

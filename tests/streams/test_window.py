@@ -166,8 +166,9 @@ def test_the_model_is_the_callers_own():
 def test_names_of_columns_go_to_the_model():
     pandas = pytest.importorskip("pandas")
     table = pandas.DataFrame(stream(8, 300, 3), columns=["x", "y", "z"])
-    window = fs.Window(sketch(), 3, every=100).update(table)
+    window = fs.Window(sketch(), 3, every=100, keep_blocks=True).update(table)
     assert window.model.feature_names == window.feature_names == ("x", "y", "z")
+    assert {model.feature_names for model in window.block_models.values()} == {("x", "y", "z")}
     with pytest.raises(ValueError, match="it was 'x'"):
         window.update(table.rename(columns={"x": "w"}))
     with pytest.raises(ValueError, match="x"):
