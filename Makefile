@@ -72,6 +72,6 @@ bench: .venv/ready  ## the speed tables (bench/README.md)
 	$(PIP) install -q ".[bench]" && $(RUN) bench/run.py speed
 asv: .venv/ready  ## every asv class once, with this tree's library; asv keeps what it knows of the machine in the home folder
 	$(PIP) install -q ".[bench]" && $(VENV)/asv machine --yes && $(VENV)/asv run --python=same --quick
-profile: .venv/ready  ## where the time of one sketch goes, function by function
+profile: .venv/ready  ## where the time inside a call goes, from Python to C and BLAS, with flame graphs in build/
 	$(PIP) install -q ".[bench]" && $(RUN) bench/run.py profile
 .PHONY: demo test test-long mutants release-check test-oldest reliability packages build lint style types stubs asan test-arm docs docs-quick fuzz bench asv profile

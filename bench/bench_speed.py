@@ -1,9 +1,6 @@
 """Rows per second of dense sketches."""
 
-import cProfile
-import pstats
 import time
-from pathlib import Path
 
 import numpy as np
 
@@ -121,17 +118,3 @@ def exact(args):
             out.append([size, d, *rates, chosen, f"{min(times.values()) / times[chosen]:.0%}"])
     columns = ["l", "d", "gram rows/s", "exact rows/s", "auto", "of the better"]
     table(out, columns, "main", runs="the least of 5 in turn")
-
-
-def profile(args):
-    """Function by function, where one stream spends its time."""
-    rows = frosh_rows(few(20_000, 1000), 1024, np.random.default_rng(0))
-    sketch = fs.FrequentDirections(64, solver="gram")
-    with cProfile.Profile() as profiler:
-        for start in range(0, len(rows), 500):
-            sketch.update(rows[start : start + 500])
-        sketch.sketch()
-    stats = pstats.Stats(profiler)
-    slowest = sorted(stats.stats.items(), key=lambda item: -item[1][2])[:12]
-    lines = [[name, Path(file).name, f"{own:.3f}", n] for (file, _, name), (_, n, own, *_) in slowest]
-    table(lines, ["function", "file", "own seconds", "calls"], "main", runs=1, note=f"{stats.total_tt:.3f} s in all.")

@@ -103,7 +103,7 @@ COMMANDS = {
     "defaults.lowrank_defaults": "the same: ridge, sweeps, learning_rate of LowRankModel",
     "jobs": "fs.run and fs.map_rows on one and two workers, beside two one-core runs at once; WORK=sketch,items",
     "classes": "the asv classes of benchmarks/, without asv",
-    "speed.profile": "cProfile of one stream",
+    "profile": "where the time inside a call goes: Python, Cython, C and BLAS, with flame graphs (py-spy)",
 }
 # Of some commands a part can be measured; its results are kept apart.
 PARTS = {

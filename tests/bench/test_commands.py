@@ -31,6 +31,7 @@ SLOW += (
     "loader",
     "lowrank_defaults",
     "order",
+    "profile",
     "widehash",
     "windows",
 )

@@ -136,15 +136,28 @@ def test_what_is_not_of_the_format_is_found(tmp_path, change, word):
     assert any(word in fault for fault in store.faults(record))
 
 
-def test_a_command_in_process(tmp_path):
-    import bench_speed
+def test_a_command_in_process(tmp_path, monkeypatch):
+    import bench_names
+    import bench_tools
 
-    with store.recording("profile", OPTIONS, tmp_path), fs.thread_limit(1):
-        bench_speed.profile(types.SimpleNamespace(quick=True))
-    record = json.loads((tmp_path / "profile.json").read_text())
-    assert store.faults(record) == [] and "absorb" in [row[0] for row in record["tables"][0]["rows"]]
+    monkeypatch.setattr(bench_tools, "tiny", True)
+    with store.recording("names", OPTIONS, tmp_path), fs.thread_limit(1):
+        bench_names.names(types.SimpleNamespace(quick=True, scratch=tmp_path))
+    record = json.loads((tmp_path / "names.json").read_text())
+    assert store.faults(record) == [] and record["tables"][0]["rows"]
     pytest.importorskip("matplotlib")
     from pictures import picture
 
-    path = picture(tmp_path / "profile.json")
+    path = picture(tmp_path / "names.json")
     assert path.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n" and path.stat().st_size < 60_000
+
+
+def test_samples_of_a_profile_are_counted_by_what_was_at_work():
+    from bench_profile import stacks_of
+
+    kernel = "(fastsketch/_kernels/linalg/rows.cpython-311-x86_64-linux-gnu.so)"
+    below = "<module> (stream.py:9);sampled (stream.py:7)"
+    lines = [f"{below};add_avx2 {kernel} 2", f"{below};add_avx2 {kernel} 3", f"{below};dgemm_ (libblas.so.3) 1"]
+    found = stacks_of("\n".join([*lines, "<module> (stream.py:1) 50"]))
+    assert sum(found.values()) == 6
+    assert {frames[-1]: n for frames, n in found.items()} == {("add_avx2", "rows.pyx"): 5, ("dgemm_", "libblas"): 1}
