@@ -38,6 +38,7 @@ def test_recommending_from_shards():
     assert ours > 1.5 * popular > 0
 
 
+@pytest.mark.long
 def test_hashing_on_dask():
     pytest.importorskip("distributed")
     out = subprocess.run(
@@ -47,6 +48,7 @@ def test_hashing_on_dask():
     assert "nearest to row 0: [0," in out
 
 
+@pytest.mark.long
 def test_the_joblib_recipe():
     pytest.importorskip("joblib")
     folder = ROOT / "examples" / "recipes"

@@ -438,7 +438,9 @@ def covered(folder):
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="asks /proc who lives")
-@pytest.mark.parametrize(("engine", "workers"), [("processes", 2), ("threads", 2), ("threads", 1)])
+@pytest.mark.parametrize(
+    ("engine", "workers"), [("processes", 2), *(pytest.param("threads", n, marks=pytest.mark.long) for n in (2, 1))]
+)
 def test_kills_at_random_moments(tmp_path, whole, engine, workers, amount):
     kill_often(tmp_path, engine, workers, amount(2, 20), whole)
 

@@ -303,6 +303,7 @@ def interrupted(folder, after, suffix=".npy"):
         in_parts(Watching(folder).sums, folder / "rows.npy", folder / f"out{suffix}", progress=stop)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("suffix", [".npy", ".parquet"])
 @pytest.mark.parametrize(("engine", "workers"), ENGINES)
 def test_only_what_is_missing_is_done(folder, suffix, engine, workers):
@@ -373,7 +374,14 @@ def test_one_killed_before_its_journal_had_a_name_is_in_nobodys_way(folder):
     assert np.array_equal(np.load(folder / "out.npy"), ROWS[:, 0]) and not place.exists()
 
 
-@pytest.mark.parametrize(("engine", "workers"), [("processes", 2), ("threads", 2), ("processes", 1)])
+@pytest.mark.parametrize(
+    ("engine", "workers"),
+    [
+        ("processes", 2),
+        pytest.param("threads", 2, marks=pytest.mark.long),
+        pytest.param("processes", 1, marks=pytest.mark.long),
+    ],
+)
 def test_killed_at_random_moments(folder, engine, workers, amount):
     """Every kill costs at most the parts that were under way."""
     chosen = random.Random(f"{engine} {workers}")

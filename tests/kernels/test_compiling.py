@@ -88,6 +88,7 @@ def test_what_a_warm_up_kept_is_read_where_nothing_can_be_written(package):
     assert counts["read"] > 0 and counts["compiled"] == 0, counts
 
 
+@pytest.mark.long
 def test_a_damaged_cache_is_passed_over(package):
     env, home = package
     child(NEWTON, env)

@@ -64,6 +64,7 @@ def test_reference():
         assert abs(found.shrinkage - delta) <= tol(np.float64, np.trace(mine))
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("memory", MEMORY)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize(

@@ -431,6 +431,7 @@ def test_the_model_keeps_within_memory():
             SketchedPCA(3, max_memory=bad).fit(X)
 
 
+@pytest.mark.covering(1)
 @pytest.mark.filterwarnings("ignore:explained_variance_ is not exact")
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize(

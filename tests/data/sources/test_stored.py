@@ -169,6 +169,7 @@ def test_damaged_hdf5_files(x, tmp_path):
 # Zarr
 
 
+@pytest.mark.covering(1)
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("chunks", [(64, 3), (600, 7), (1000, 1)])
 def test_rows_of_a_zarr_array(version, chunks, x, tmp_path):
