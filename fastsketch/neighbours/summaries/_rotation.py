@@ -21,20 +21,24 @@ def random_rotation(n: int, seed: int) -> Array:
 def itq_rotation(v: Array, start: Array, *, iterations: int = ITQ_ITERATIONS) -> Array:
     """Return R that brings v R near its own signs: iterative quantisation (Gong, Lazebnik 2011), v (n, r) centred.
 
-    Alternates B = sgn(v R) and R = argmin ||B - v R||_F; `start` is an orthogonal (r, r).
+    Alternates B = sgn(v R) and R = argmin ||B - v R||_F; `start` is an orthogonal (r, r). In float32: what it ends at
+    is one of many rotations that are as good, and a last step makes it orthogonal in float64.
     """
     from scipy.linalg import svd
 
-    rotation = start
+    top = float(np.abs(v).max(initial=0.0))
+    scaled, rotation = (v / (top or 1.0)).astype(np.float32), start.astype(np.float32)
     # in one working space: memory that is asked for in every iteration costs more than the arithmetic
-    scores, signs, positive = np.empty(v.shape), np.empty(v.shape), np.empty(v.shape, np.bool_)
+    scores, signs = np.empty_like(scaled), np.empty_like(scaled)
     for _ in range(iterations):
-        # signs = where(v @ rotation > 0, 1, -1)
-        np.greater(np.matmul(v, rotation, out=scores), 0.0, out=positive)
-        np.subtract(np.multiply(positive, 2.0, out=signs), 1.0, out=signs)
-        left, _, right = svd(signs.T @ v)
+        # signs = where(v @ rotation >= 0, 1, -1)
+        np.matmul(scaled, rotation, out=scores)
+        np.copysign(np.float32(1.0), scores, out=signs)
+        left, _, right = svd(signs.T @ scaled, check_finite=False)
         rotation = right.T @ left.T
-    return rotation
+    # Newton's step towards the nearest orthogonal matrix squares the error
+    exact = rotation.astype(np.float64)
+    return exact @ (1.5 * np.eye(len(exact)) - 0.5 * (exact.T @ exact))
 
 
 def aligned(basis: Array, target: Array) -> Array:
