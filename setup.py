@@ -27,7 +27,7 @@ from setuptools.errors import CompileError, LinkError, PlatformError
 
 # FASTSKETCH_DEBUG=1 turns on bounds checks; FASTSKETCH_TRACE=1 line tracing for profilers; FASTSKETCH_SANITIZE=1 the
 # address and undefined-behaviour sanitizers of gcc or clang (`make asan`); FASTSKETCH_BUILD=FOLDER keeps what is
-# compiled there in place of build/kernels. CFLAGS are honoured, and so is CC: on Windows the kernels have vector
+# compiled there in place of build/kernels; FASTSKETCH_OBJECTS=FOLDER leaves copies of csrc/'s objects. CFLAGS are honoured, and so is CC: on Windows the kernels have vector
 # instructions with CC=clang-cl, with Microsoft's cl they are plain C.
 DEBUG = os.environ.get("FASTSKETCH_DEBUG") == "1"
 TRACE = os.environ.get("FASTSKETCH_TRACE") == "1"
@@ -175,10 +175,16 @@ class BuildKernels(build_ext):
             names[ext.name] = f"{ext.name}-{key}{suffix}"
             kept[ext.name] = find_kept(names[ext.name])
         todo = [ext for ext in self.extensions if not kept[ext.name]]
+        wanted = os.environ.get("FASTSKETCH_OBJECTS")
+        parts = {path for ext in (self.extensions if wanted else todo) for path in self.files[ext.name]}
+        parts = sorted((path for path in parts if path.suffix == ".c"), key=longer)
         if todo:
             self.write_c(todo)
-            parts = {path for ext in todo for path in self.files[ext.name] if path.suffix == ".c"}
-            objects = dict(self.at_once(lambda part: self.compile_part(part, compiler), sorted(parts, key=longer)))
+        objects = dict(self.at_once(lambda part: self.compile_part(part, compiler), parts))
+        if wanted:
+            for path, made in objects.items():
+                shutil.copyfile(made, Path(wanted, path.with_suffix(self.compiler.obj_extension).name))
+        if todo:
             for ext in todo:
                 ext.extra_objects = [objects[path] for path in self.files[ext.name] if path in objects]
             built = self.at_once(self.build_one, sorted(todo, key=lambda ext: longer(Path(ext.sources[0]))))

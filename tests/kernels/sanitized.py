@@ -1,7 +1,7 @@
 """Builds the kernels under the address and undefined-behaviour sanitizers and runs on them what exercises memory.
 
-First the C driver beside this file, then the compiled extensions: the package is built into a folder of its own, from
-the C that an ordinary build keeps, and tests run on it with the sanitizers' libraries loaded before everything else.
+The package is built into a folder of its own, from the C that an ordinary build keeps. First the C drivers beside this
+file run, of the same objects; then tests of the extensions, with the sanitizers' libraries loaded before everything else.
 `sanitized.py 2/3` runs the last third of the test files alone, `sanitized.py damaged` reads the damaged inputs of the
 long form of the tests: by bytes, and by structure.
 """
@@ -99,13 +99,19 @@ def main(turn=""):
         sys.exit(f"make asan needs a C compiler: there is no {CC}")
     preload = " ".join(library(name) for name in ("libasan.so", "libubsan.so"))
     with tempfile.TemporaryDirectory() as folder:
-        driver, built = Path(folder, "driver"), Path(folder, "lib")
-        sources = sorted((ROOT / "csrc").glob("*.c"))
+        built, objects = Path(folder, "lib"), Path(folder, "objects")
+        objects.mkdir()
+        build = [sys.executable, "setup.py", "-q", "build", "--build-lib", built]
+        run(*build, FASTSKETCH_SANITIZE="1", FASTSKETCH_OBJECTS=str(objects), CC=CC)
+        parts = sorted(objects.iterdir())
+        if {path.stem for path in parts} != {path.stem for path in (ROOT / "csrc").glob("*.c")}:
+            sys.exit("a file of csrc/ is in no kernel")
+        drivers = [Path(folder, name) for name in ("asan", "pool")]
         flags = ["-std=c11", "-g", "-O1", CHECKS, "-fno-sanitize-recover=all", "-Icsrc"]
-        for name in ("asan.c", "pool.c"):
-            run(CC, *flags, ROOT / "tests" / "kernels" / name, *sources, "-lm", "-lpthread", "-o", driver)
-            run(driver)
-        run(sys.executable, "setup.py", "-q", "build", "--build-lib", built, FASTSKETCH_SANITIZE="1", CC=CC)
+        for driver in drivers:
+            source = ROOT / "tests" / "kernels" / f"{driver.name}.c"
+            run(CC, *flags, source, *parts, "-lm", "-lpthread", "-o", driver)
+        together([[driver] for driver in drivers])
         # --capture=sys: what a sanitizer writes before it ends the process is to be seen
         options = ["-c", ROOT / "pyproject.toml", "--rootdir", ROOT, "-p", "no:cacheprovider", "--capture=sys"]
         # from another folder, so that neither these tests nor what they start find the tree's own package
