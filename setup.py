@@ -27,8 +27,9 @@ from setuptools.errors import CompileError, LinkError, PlatformError
 
 # FASTSKETCH_DEBUG=1 turns on bounds checks; FASTSKETCH_TRACE=1 line tracing for profilers; FASTSKETCH_SANITIZE=1 the
 # address and undefined-behaviour sanitizers of gcc or clang (`make asan`); FASTSKETCH_BUILD=FOLDER keeps what is
-# compiled there in place of build/kernels; FASTSKETCH_OBJECTS=FOLDER leaves copies of csrc/'s objects. CFLAGS are honoured, and so is CC: on Windows the kernels have vector
-# instructions with CC=clang-cl, with Microsoft's cl they are plain C.
+# compiled there in place of build/kernels; FASTSKETCH_OBJECTS=FOLDER has copies of csrc/'s objects, too. CFLAGS are
+# honoured, and so is CC: on Windows the kernels have vector instructions with CC=clang-cl, with Microsoft's cl they are
+# plain C.
 DEBUG = os.environ.get("FASTSKETCH_DEBUG") == "1"
 TRACE = os.environ.get("FASTSKETCH_TRACE") == "1"
 SANITIZE = os.environ.get("FASTSKETCH_SANITIZE") == "1"
