@@ -1,7 +1,7 @@
 """Builds the kernels under the address and undefined-behaviour sanitizers and runs on them what exercises memory.
 
 The package is built into a folder of its own, from the C that an ordinary build keeps. First the C drivers beside this
-file run, of the same objects; then tests of the extensions, with the libraries of the sanitizers loaded before all else.
+file run, of the same objects; then tests of the extensions, with the sanitizers' libraries loaded before all else.
 `sanitized.py 2/3` runs the last third of the test files alone, `sanitized.py damaged` reads the damaged inputs of the
 long form of the tests: by bytes, and by structure.
 """
