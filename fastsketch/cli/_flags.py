@@ -1,6 +1,6 @@
 """How verbs and flags are declared: those of a model's parameters, which say the rest themselves, and common ones.
 
-Whatever reads a declaration imports that room itself: a help that shows none needs no NumPy.
+Whatever reads a declaration imports that room itself: no help but that of --set needs NumPy.
 """
 
 import argparse
@@ -89,14 +89,7 @@ class Parser(argparse.ArgumentParser):
         known = dict.fromkeys(name for documents in self._documents().values() for name in documents)
         return f"{unknown_keyword('--set', name, known)}; --set help lists them"
 
-    # -- help ------------------------------------------------------------------------------------------------------
-    def format_help(self) -> str:
-        """See argparse; where the models say what a flag is, it is read now, which takes their modules."""
-        for name, action in self.actions.items():
-            if action.help is None or action.metavar is None:
-                _explain(action, name, [_public(f"fastsketch.{model}") for model in self.models])
-        return super().format_help()
-
+    # -- what --set help lists ----------------------------------------------------------------------------------
     def _documents(self) -> dict[str, dict[str, str]]:
         """Return {whose they are: {name: what its documentation says}} of all that --set takes."""
         from fastsketch._frame.parameters import described
@@ -170,8 +163,7 @@ def verb(name: str, run: str, help: str) -> Callable[[Callable[[Parser], None]],
 def parameter(parser: Parser, name: str, *short: str, switch: bool = False, **options: Any) -> None:
     """Declare a flag that carries the name of a parameter of the verb's models.
 
-    Its choices, help and default are those of the declaration and of its docstring. The value stays text until
-    ``parameters_of`` knows the model.
+    The value stays text until ``parameters_of`` knows the model, whose declaration has choices and default.
     """
     options |= {"action": "store_const", "const": "yes"} if switch else {}
     flag = f"--{name.replace('_', '-')}"
@@ -243,34 +235,6 @@ def _as_declared(home: str, name: str, text: str) -> Any:
 def _public(name: str) -> Any:
     module, _, item = name.rpartition(".")
     return getattr(import_module(module), item)
-
-
-def _explain(action: argparse.Action, name: str, classes: Sequence[Any]) -> None:
-    """Give a flag the choices, help and default of the first declaration, and defaults of others that differ."""
-    declared = {cls.__name__: cls._declared[name] for cls in classes if name in cls._declared}
-    if action.nargs != 0 and action.metavar is None:
-        choices = [str(one).lower() for one in next(iter(declared.values())).choices]
-        action.metavar = f"{{{','.join(choices)}}}" if choices else name.upper()
-    if action.help is None:
-        first, *others = [(cls, item.default) for cls, item in declared.items()]
-        defaults = [_as_text(first[1]), *(f"{_as_text(one)} of {cls}" for cls, one in others if one != first[1])]
-        known = first[1] is not None and first[1] is not False
-        text = _said(next(cls for cls in classes if cls.__name__ == first[0]), name, settled=known)
-        action.help = (f"{text} (default {', '.join(defaults)})" if known else text).replace("%", "%%")
-
-
-def _said(cls: Any, name: str, *, settled: bool) -> str:
-    """Return the first sentence about a parameter and, where the model settles it, what it does if it is not given."""
-    from fastsketch._frame.parameters import described
-
-    _, _, text = described(cls).get(name, "").partition("\n")
-    sentences = " ".join(text.replace("``", "").split()).split(". ")
-    more = [] if settled else [one for one in sentences[1:] if " not given" in one]
-    return ". ".join([sentences[0], *more]).removesuffix(".")
-
-
-def _as_text(default: Any) -> str:
-    return f"{default:g}" if isinstance(default, float) else str(default)
 
 
 # -- flags of many verbs -----------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """The verbs: what each is for, the flags that it has, and examples, which its --help shows.
 
-Whatever a model declares is no business of this module: ``parameter`` takes choices, help and default from the
-declaration. Nothing heavy is imported, and one verb alone is declared when a command runs.
+Nothing heavy is imported, and one verb alone is declared when a command runs. So what a help says of a parameter is
+written here; a test holds choices and defaults against the declarations of the models.
 """
 
 from fastsketch.cli._flags import (
@@ -25,6 +25,8 @@ from fastsketch.cli._flags import (
 __all__ = ["VERBS"]
 
 METRICS = "{euclidean,inner_product,cosine,hamming}"
+ITEM_ROWS = "rows of the sketch, at least 2 (default 256)"
+LOSSES = "square,logistic,squared_hinge,huber,absolute"
 
 
 # -- sketches ----------------------------------------------------------------------------------------------------------
@@ -44,10 +46,23 @@ def _sketch(parser: Parser) -> None:
     """
     parser.add_argument("inputs", nargs="+", metavar="INPUT")
     output(parser, "OUT.fsk", "file for the sketch, or -; of groups also OUT.parquet, a row for each")
-    parameter(parser, "sketch_size", "-l", metavar="L")
-    parameter(parser, "method")
-    parameter(parser, "center", switch=True)
-    parameter(parser, "tolerance", metavar="X")
+    text = "most rows that the sketch keeps, at least 2 (default 64, 16 of GroupSketches)"
+    parameter(parser, "sketch_size", "-l", metavar="L", help=text)
+    parameter(
+        parser,
+        "method",
+        metavar="{fd,pfd,cfd,isvd,rfd,tfd}",
+        help="Frequent Directions: robust (rfd), plain (fd), with leading rows that keep their length (pfd, tfd), with "
+        "compensated lengths (cfd); iterative SVD, without a guarantee (isvd) (default rfd)",
+    )
+    parameter(parser, "center", switch=True, help="subtract the mean of all rows, exactly and online")
+    parameter(
+        parser,
+        "tolerance",
+        metavar="X",
+        help="a precision instead of a size: the sketch grows until its certified error is at most this share of "
+        "the sum of squares",
+    )
     parser.add_argument(
         "--passes", type=int, default=1, metavar="{1,2}", help="2: read the inputs once more (default 1)"
     )
@@ -278,8 +293,15 @@ def _learn(parser: Parser) -> None:
         help="Newton steps, without a step size: rfd, fd, pfd; adaptive subgradients: ada_ffd, ada_fd, ada_full, "
         "ada_diag, fd_son, ogd, adam (default rfd)",
     )
-    parameter(parser, "sketch_size", "-l", metavar="L")
-    parameter(parser, "loss")
+    text = "m, at least 2: the sketch has up to 2 m rows and shrinks to m - 1 (default 20)"
+    parameter(parser, "sketch_size", "-l", metavar="L", help=text)
+    parameter(
+        parser,
+        "loss",
+        metavar=f"{{{LOSSES}}}",
+        help="logistic and squared_hinge of labels, of any kind and number; the others of real targets (default "
+        "logistic)",
+    )
     parameter(
         parser,
         "class_weight",
@@ -337,8 +359,15 @@ def _complete(parser: Parser) -> None:
     parser.add_argument("ratings", metavar="RATINGS.csv")
     _events_columns(parser)
     output(parser, "MODEL.fsk", "file for the model and the ids")
-    parameter(parser, "loss")
-    parameter(parser, "rank", "-r", metavar="R")
+    parameter(
+        parser,
+        "loss",
+        metavar=f"{{{LOSSES},hinge,quantile,epsilon_insensitive,poisson}}",
+        help="square for stars and other ratings; huber and absolute where some values are far off; logistic, "
+        "squared_hinge and hinge of labels -1 and 1, or 0 and 1; poisson of counts; quantile and epsilon_insensitive "
+        "with --set loss_parameter (default square)",
+    )
+    parameter(parser, "rank", "-r", metavar="R", help="largest rank (default 10)")
     settings(parser, "LowRankModel", reading=TABLES)
     parser.add_argument(
         "--validation", type=float, metavar="SHARE", help="of the ratings, held out to choose rank and ridges"
@@ -361,8 +390,14 @@ def _items(parser: Parser) -> None:
     """
     parser.add_argument("inputs", nargs="+", metavar="INPUT")
     output(parser, "MODEL.fsk", "file for the model, or -")
-    parameter(parser, "sketch_size", "-l", metavar="L")
-    parameter(parser, "ridge", metavar="X")
+    parameter(parser, "sketch_size", "-l", metavar="L", help=ITEM_ROWS)
+    parameter(
+        parser,
+        "ridge",
+        metavar="X",
+        help="in squared units of the weighted rows (if it is not given: what finds hidden items of a sample of users "
+        "best)",
+    )
     parser.add_argument("--binary", action="store_true", help="a value above 0 counts as 1")
     parser.add_argument("--names", metavar="NAMES.txt", help="names of the columns, one a line, for 'recommend'")
     rows(parser, "SketchedEASE")
@@ -453,7 +488,7 @@ def _events(parser: Parser) -> None:
     )
     parser.add_argument("--binary", action="store_true", help="every event counts 1, whatever its value, however often")
     _events_columns(parser)
-    parameter(parser, "sketch_size", "-l", metavar="L")
+    parameter(parser, "sketch_size", "-l", metavar="L", help=ITEM_ROWS)
     parser.add_argument("-r", "--rank", type=int, metavar="R", help="of ratings (default 10, or that of the model)")
 
 

@@ -18,7 +18,7 @@ import fastsketch as fs
 from fastsketch._frame.model import Model
 from fastsketch._frame.parameters import parameter
 from fastsketch.cli import main
-from fastsketch.cli._parser import parse
+from fastsketch.cli._parser import parse, parser_of
 from fastsketch.cli._verbs import VERBS
 from tests.broken import BROKEN
 from tests.helpers import IN_SMALL_PARTS
@@ -280,13 +280,10 @@ def test_version_and_help():
         assert expected in out.stdout
 
 
-HELPED = [verb for verb in VERBS if verb not in ("sketch", "learn", "complete", "items", "recommend", "evaluate")]
-
-
-def test_help_that_no_model_writes_imports_neither_numpy_nor_kernels():
+def test_no_help_imports_numpy_or_kernels():
     code = (
         "import sys\nfrom fastsketch.cli import main\n"
-        f"for line in {['--help', *(f'{verb} --help' for verb in HELPED)]}:\n"
+        f"for line in {['--help', *(f'{verb} --help' for verb in VERBS)]}:\n"
         "    try: main(line.split())\n"
         "    except SystemExit as end: assert not end.code\n"
         "    heavy = [name for name in sys.modules if name.split('.')[0] in ('numpy', 'scipy', 'numba', 'logging')]\n"
@@ -295,7 +292,22 @@ def test_help_that_no_model_writes_imports_neither_numpy_nor_kernels():
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert out.returncode == 0, out.stderr
-    assert out.stdout.count("usage: fastsketch") == len(HELPED) + 1 >= 10
+    assert out.stdout.count("usage: fastsketch") == len(VERBS) + 1 >= 16
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_helps_of_parameters_say_choices_and_defaults_of_the_models(name):
+    parser = parser_of(name)
+    for flag, action in parser.actions.items():
+        if (name, flag) in {("quantize", "n_bytes"), ("quantize", "n_bits"), ("learn", "method")}:
+            continue  # what is left out, or is of one model or the other, says which model is made
+        all_declared = [getattr(fs, model)._declared.get(flag) for model in parser.models]
+        (first, _), *others = [(one, cls) for one, cls in zip(all_declared, parser.models, strict=True) if one]
+        other = [f"{one.default} of {cls}" for one, cls in others if one.default != first.default]
+        if first.default not in (None, False):
+            assert action.help.endswith(f" (default {', '.join([str(first.default), *other])})"), flag
+        if first.choices:
+            assert action.metavar == f"{{{','.join(first.choices)}}}"
 
 
 def test_command_lines_of_the_pages_are_understood():
