@@ -29,10 +29,14 @@ MergeEngine = Literal["serial", "threads", "processes"]
 
 def merged(models: Sequence[M]) -> M:
     """Return a new model from several, in their order; none of them is changed."""
-    out = models[0].copy()
+    return merged_into_first([models[0].copy(), *models[1:]])
+
+
+def merged_into_first(models: Sequence[M]) -> M:
+    """Return the first of these models with all the others merged into it, in their order."""
     for model in models[1:]:
-        out.merge(model)
-    return out
+        models[0].merge(model)
+    return models[0]
 
 
 def merge(models: Iterable[M], fan_in: int = 2, *, engine: MergeEngine = "serial", workers: int | None = None) -> M:
@@ -79,7 +83,7 @@ def merge(models: Iterable[M], fan_in: int = 2, *, engine: MergeEngine = "serial
         if len(leaves) == 1:
             return leaves[0].copy()
         known = [(tree.place(0, number), leaf) for number, leaf in enumerate(leaves)]
-        return climbed(crew, tree, (), merged, known=known)
+        return climbed(crew, tree, (), merged, join_joined=merged_into_first, known=known)
 
 
 def map_merge(
@@ -144,7 +148,7 @@ def map_merge(
     tree: Tree[M] = Tree(len(wanted), fan_in)
     with _opened(engine, workers, as_integer(retries, "retries", 0)) as crew:
         leaves = ((tree.place(0, index), task, (item, index)) for index, item in enumerate(wanted))
-        root = climbed(crew, tree, leaves, merged)
+        root = climbed(crew, tree, leaves, merged, join_joined=merged_into_first)
     return root.copy() if len(wanted) == 1 else root  # a task may keep what it returns
 
 

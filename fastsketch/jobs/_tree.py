@@ -85,6 +85,7 @@ def climbed(
     leaves: Iterable[Task],
     join: Callable[[list[Node]], Any],
     *,
+    join_joined: Callable[[list[Node]], Any] | None = None,
     known: Iterable[tuple[Span, Node]] = (),
     finished: Callable[[Span, Any], Node] | None = None,
 ) -> Node:
@@ -95,6 +96,8 @@ def climbed(
     leaves : iterable of (place, function, arguments)
         Asked for one by one, as there is room for them.
     join : callable(list of nodes) -> node
+    join_joined : callable(list of nodes) -> node, optional
+        In place of ``join`` above the leaves: the first node was joined, and may be changed.
     known : iterable of (place, node)
         What is there already.
     finished : callable(place, what a task returned) -> node
@@ -104,7 +107,8 @@ def climbed(
 
     def add(place: Span, node: Node) -> None:
         if (ready := tree.add(place, node)) is not None:
-            joins.append((ready[0], join, (ready[1],)))
+            function = join if ready[0].level == 1 or join_joined is None else join_joined
+            joins.append((ready[0], function, (ready[1],)))
 
     left = tree.n_leaves
     for place, node in known:

@@ -224,8 +224,7 @@ class FrequentDirections(SecondReads):
     # -- merges ----------------------------------------------------------------------------------------------------
     def _merge(self, other: Self) -> None:
         # alpha0 counts once; means and counts combine exactly
-        engine = self._seen_engine().clone()
-        engine = merge_engines(engine, other._seen_engine().clone())
+        engine = merge_engines(self._seen_engine().clone(), other._seen_engine())
         self._replace(engine, self._regained + other._regained)
 
     def _adopt(self, other: Self) -> None:

@@ -450,7 +450,7 @@ class SketchedPCA(PrincipalComponents, IncrementalPCA):
             if name not in ANY_WAY and theirs[name] != value:
                 raise ValueError(f"other has a sketch with {name}={theirs[name]!r}, this estimator one with {value!r}")
         out = first.copy()
-        engine = merge_engines(out._seen_engine(), second._seen_engine().clone())
+        engine = merge_engines(out._seen_engine(), second._seen_engine())
         out._replace(engine, first._regained + second._regained)
         return out
 

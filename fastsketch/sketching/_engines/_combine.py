@@ -23,11 +23,17 @@ Buffer = TypeVar("Buffer", bound=AnyBuffer)
 def merge_engines(
     mine: DenseEngine | SparseEngine | MappedEngine, theirs: DenseEngine | SparseEngine | MappedEngine
 ) -> DenseEngine | SparseEngine | MappedEngine:
-    """Return the engine of the rows of both, which are clones and used up; l is the larger of the two.
+    """Return the engine of the rows of both: the first is a clone, and used up; l is the larger of the two.
 
     The reduced rows of both are stacked, with the correction row of FROSH Algorithm 3 between two means; one shrink
     brings them back to sketch_size - 1 rows, unless they fit as they are.
     """
+    if isinstance(mine, DenseEngine) and isinstance(theirs, DenseEngine) and _at_rest(mine, theirs):
+        parts = [mine.reduce(), theirs.rows_at_rest()]
+        mine.state.top = max(mine.state.top, theirs.state.top)
+        mine.take_over(theirs)
+        return _with_rows(mine, np.vstack(parts))
+    theirs = theirs.clone()
     if isinstance(mine, MappedEngine):
         assert isinstance(theirs, MappedEngine)  # the parameters agree
         mine.settle()
@@ -62,7 +68,23 @@ def merge_engines(
     correction = mine.take_over(theirs)
     if correction is not None:
         parts.append(correction)
-    rows = np.vstack(parts)
+    return _with_rows(mine, np.vstack(parts))
+
+
+def _at_rest(mine: DenseEngine, theirs: DenseEngine) -> bool:
+    """Return whether the second engine can be merged into the first as it lies: nothing of it is to be changed."""
+    setting, most = theirs.setting, theirs.most_rows(theirs.setting)
+    return (
+        setting == mine.setting
+        and setting.decay == 1.0
+        and not (setting.center or setting.tolerance or setting.solver == "exact" or theirs.ledger)
+        and theirs.state.fill <= most
+        and (theirs.exponent == mine.exponent)
+    )
+
+
+def _with_rows(mine: Buffer, rows: NDArray[Any]) -> Buffer:
+    """Return the engine with these settled rows in place of its own, shrunk once if they are too many."""
     if len(rows) > mine.most_rows(mine.setting):
         rows = _shrunk(mine, rows)
     mine.replace_rows(rows)
@@ -100,10 +122,7 @@ def merge_growing(mine: Buffer, theirs: AnyBuffer, tolerance: Tolerance) -> Buff
     if known:
         _put_joined(mine, known, correction)
         return mine
-    if len(rows) > mine.most_rows(mine.setting):
-        rows = _shrunk(mine, rows)
-    mine.replace_rows(rows)
-    return mine
+    return _with_rows(mine, rows)
 
 
 def _put_joined(mine: AnyBuffer, known: Sequence[Known], correction: NDArray[Any] | None) -> None:
@@ -143,6 +162,14 @@ def shrink_rows(rows: NDArray[Any], sketch_size: int) -> tuple[NDArray[Any], flo
 
 def _shrunk(engine: AnyBuffer, rows: NDArray[Any]) -> NDArray[Any]:
     """Shrink loose rows once, as `engine` would do it, which takes note of Delta."""
+    setting = engine.setting
+    plain = setting.solver == "gram" and setting.decay == 1.0 and not setting.center and engine.ledger is None
+    if isinstance(engine, DenseEngine) and plain and len(rows) <= engine.capacity:  # its own buffer will do
+        rounding, engine.state.rounding = engine.state.rounding, 0.0
+        engine.replace_rows(rows, kept=False)
+        engine.flush()
+        engine.state.rounding = engine.joint_rounding(rounding)
+        return engine.settled_rows()
     kept, bench = _flushed(rows, engine.setting)
     engine.state.shrinkage += bench.shrinkage
     engine.state.rounding = engine.joint_rounding(bench.rounding)

@@ -99,6 +99,13 @@ class DenseEngine(SketchEngine[kernel.DenseState, NDArray[Any]]):
         self.gain[:] = 1.0
         return self.buffer[self.capacity - self.state.fill :]
 
+    def rows_at_rest(self) -> NDArray[Any]:
+        """Return the rows of a buffer without decay and centring at their true length, and leave it as it is."""
+        state = self.state
+        rows: NDArray[Any] = self.buffer[self.capacity - state.fill :].copy()
+        rows[state.fill - state.kept :] *= self.gain[: state.kept][::-1, np.newaxis].astype(self.dtype)
+        return rows
+
     def replace_rows(self, rows: NDArray[Any], *, kept: bool = True) -> None:
         """Make these settled rows the whole buffer: as kept ones (at most sketch_size), or as new ones."""
         self.buffer[self.capacity - len(rows) :] = rows
