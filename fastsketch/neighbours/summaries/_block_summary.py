@@ -62,6 +62,12 @@ class _Held(NamedTuple):
             out._next_block()
         return out
 
+    def expect(self, n: int) -> None:
+        """Tell the sample how many rows come, so that it copies only those of them that stay."""
+        leaf, reservoir = self.leaf, self.reservoir
+        if reservoir is not None:
+            reservoir.expect(n, block=leaf.index, first=leaf.n_rows, block_rows=leaf.block_rows)
+
     def take(self, rows: NDArray[Any], offset: int) -> None:
         """Put rows in, block after block; after an error the state is of no use."""
         leaf, block_rows, done = self.leaf, self.leaf.block_rows, 0
@@ -125,6 +131,7 @@ class BlockSummary:
             self._update_in_place(plain_rows(rows, self.dtype))
             return
         new = self._held.copy()
+        new.expect(n)
         try:
             for start in range(0, n, step):
                 new.take(plain_rows(rows[start : start + step], self.dtype), start)

@@ -43,6 +43,18 @@ class Reservoir:
         other.__dict__.update(self.__dict__, _pieces=list(self._pieces))
         return other
 
+    def expect(self, n: int, *, block: int, first: int, block_rows: int) -> None:
+        """Bound the priorities that count by those of the next n rows too: of these, what cannot stay is not copied."""
+        ahead = [piece.priority for piece in self._pieces]
+        while n > 0:
+            n_here = min(n, block_rows - first)
+            ahead.append(raw_numbers(self._seed, Key.RESERVOIR, block, 0, first + n_here)[first:])
+            n, block, first = n - n_here, block + 1, 0
+        priority = np.concatenate(ahead)
+        if len(priority) > self._size:
+            largest = np.partition(priority, self._size - 1)[self._size - 1]
+            self._limit = largest + np.uint64(largest < np.iinfo(np.uint64).max)  # which stays itself
+
     def take(self, rows: NDArray[Any], *, block: int, first: int, block_rows: int) -> None:
         """Offer rows `first`, `first` + 1, ... of a block."""
         if self._current is None or self._current[0] != block:
