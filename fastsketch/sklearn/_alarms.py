@@ -15,11 +15,18 @@ from sklearn.utils.validation import check_is_fitted
 from fastsketch._core.validation import Rows, as_choice, as_real
 from fastsketch.data.files import _checks as checks
 from fastsketch.sklearn._estimator import Arrays, SketchEstimator, checked
-from fastsketch.sklearn._gaussian import ShrunkCovariance, empirical_covariance, leading_pairs
+from fastsketch.sklearn._gaussian import (
+    DenseCovariance,
+    ShrunkCovariance,
+    SpikedCovariance,
+    empirical_covariance,
+    leading_pairs,
+)
 from fastsketch.sklearn._kept_rows import KeptRows
+from fastsketch.sklearn._left_out import Pairs, RowModel
 from fastsketch.sklearn._missing import FILLS, filled
 from fastsketch.sklearn._moments import FourthMoment
-from fastsketch.sklearn._outliers import RowModel, Threshold, counts_for, set_threshold
+from fastsketch.sklearn._outliers import Threshold, counts_for, set_threshold
 
 # Sum of the squares of all rows around their mean: beyond it their matrix leaves the range of numbers.
 MOST_SQUARES = 1e300
@@ -137,18 +144,21 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
         asked = self.contamination
         return None if asked is None else as_real(asked, "contamination", 0.0, 0.5, low_open=True)
 
+    def _leading(self, matrix: SpikedCovariance | DenseCovariance) -> Pairs:
+        """Return the leading pairs of the covariance that the sketch has, found once."""
+        return self._read_once("leading", lambda: leading_pairs(self.sketch_, matrix, self._total()))
+
     def _scorer(self) -> tuple[RowModel, Threshold]:
         return self._read_once("scorer", self._set_threshold, self.shrinkage, self.alpha0)
 
     def _set_threshold(self, *_: Any) -> tuple[RowModel, Threshold]:
-        sketch, total = self.sketch_, self._total()
-        matrix = empirical_covariance(sketch, total)
-        values, vectors = leading_pairs(sketch, matrix, total)
-        counts = counts_for(values, matrix.trace, self.n_features_in_)
+        matrix = empirical_covariance(self.sketch_, self._total())
+        pairs = self._leading(matrix)
+        counts = counts_for(pairs[0], matrix.trace, self.n_features_in_)
         sample: Any = self._kept_rows
         kept, weights = sample.sample()
-        return RowModel(self._read(), vectors, self.location_), set_threshold(
-            sketch, kept, weights, counts, self._shrunk
+        return RowModel(self._read(), pairs[1], self.location_), set_threshold(
+            self.sketch_, pairs, kept, weights, counts, self._shrunk
         )
 
     def _level(self) -> tuple[float, NDArray[np.float64]]:

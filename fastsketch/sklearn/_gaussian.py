@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch.sketching import FrequentDirections
-from fastsketch.sketching._leading_pairs import leading
 from fastsketch.sketching._methods import METHODS
 from fastsketch.sketching._spectrum import seen_of
 from fastsketch.sklearn._moments import ROWS_IN_CACHE, squared_lengths
@@ -258,6 +257,7 @@ class ShrunkCovariance(NamedTuple):
     share: float
     kept: int  # leading eigenvalues that were left as they are
     mean: float  # to which the others were shrunk
+    floor: float  # no eigenvalue is below it: share * mean, and the ridge
 
 
 def empirical_covariance(sketch: FrequentDirections, total: float) -> SpikedCovariance | DenseCovariance:
@@ -286,38 +286,6 @@ def leading_pairs(
     return spectrum.values / total, spectrum.vectors.astype(np.float64)
 
 
-def covariance_without(
-    sketch: FrequentDirections, rows: Any, weights: Matrix
-) -> tuple[SpikedCovariance | DenseCovariance, tuple[Matrix, Matrix], Matrix, float]:
-    """Return (covariance, its leading pairs, mean, weight) of all rows of a sketch but some that it has learned from.
-
-    A sum gives back what they have added to it; of a sketch it is taken out in the span of its directions.
-    """
-    mean = np.zeros(rows.shape[1]) if sketch.mean is None else np.asarray(sketch.mean, np.float64)
-    y = (rows if isinstance(rows, np.ndarray) else rows.toarray()) - mean
-    total = sketch.total_weight
-    left = total - float(weights.sum())
-    if not left > 0:
-        raise ValueError("a threshold needs rows whose weights are not nearly those of all: learn from more rows")
-    # the rows that are left sum up to -s around the mean of all, s = Y'w: A'A - Y'WY - s s' / left
-    s = weights @ y if sketch.center else np.zeros(len(mean))
-    if sketch.resolved["solver"] == "exact":
-        gram = sketch.gram()
-        gram -= (y.T * weights) @ y + np.outer(s, s) / left
-        gram /= left
-        pairs = leading(gram, min(sketch.resolved["sketch_size"], len(mean)))
-        return DenseCovariance(gram), pairs, mean - s / left, left
-    matrix: Any = empirical_covariance(sketch, total)
-    z, along = y @ matrix.vectors.T, matrix.vectors @ s
-    values, turn = np.linalg.eigh(np.diag(total * matrix.values) - (z.T * weights) @ z - np.outer(along, along) / left)
-    trace = max(total * matrix.trace - weights @ np.einsum("ij,ij->i", y, y) - s @ s / left, 0.0) / left
-    values = np.maximum(values[::-1], 0.0) / left
-    matrix = SpikedCovariance.pooled(
-        values, turn.T[::-1] @ matrix.vectors, certain=values, trace=trace, rounding=least_trace(sketch, trace)
-    )
-    return matrix, (matrix.values, matrix.vectors), mean - s / left, left
-
-
 def shrink_tail(
     matrix: SpikedCovariance | DenseCovariance,
     pairs: tuple[Matrix, Matrix],
@@ -338,7 +306,7 @@ def shrink_tail(
         trace, squares = matrix.tail_sums(*first)
     if kept < len(values) and trace > least and np.isfinite(squares):
         share, mean = oracle_approximating(trace, squares, n=n, size=d - kept), trace / (d - kept)
-    return ShrunkCovariance(matrix.shrunk(*first, share, mean, ridge), share, kept, mean)
+    return ShrunkCovariance(matrix.shrunk(*first, share, mean, ridge), share, kept, mean, share * mean + ridge)
 
 
 def least_trace(sketch: FrequentDirections, trace: float) -> float:

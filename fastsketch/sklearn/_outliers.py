@@ -10,20 +10,13 @@ folds), as new rows are.
 # pyright: basic
 
 import warnings
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch.sketching import FrequentDirections
-from fastsketch.sklearn._gaussian import (
-    ShrunkCovariance,
-    covariance_without,
-    empirical_covariance,
-    leading_pairs,
-    projected,
-)
+from fastsketch.sklearn._left_out import Pairs, RowModel, Shrink, measures_left_out
 
 Floats = NDArray[np.float64]
 
@@ -35,20 +28,6 @@ RIDGE = 0.02
 FOLDS = 20
 # Of the median of a measure, and of the variance that directions leave: less is rounding.
 NOTHING_LEFT = 1e-9
-
-
-class RowModel(NamedTuple):
-    """What rows are measured against."""
-
-    shrunk: ShrunkCovariance
-    vectors: Floats  # (k, d) leading directions
-    mean: Floats  # (d,)
-
-    def measures(self, rows: Any, counts: list[int]) -> Floats:
-        """Return the squared distance, and the squared residuals of so many directions, (1 + len(counts), n)."""
-        inside, outside = projected(rows, self.mean, self.vectors[: max(counts, default=0)])
-        residuals = [outside + np.einsum("ij,ij->i", inside[:, k:], inside[:, k:]) for k in counts]
-        return np.array([self.shrunk.matrix.distances(rows, self.mean), *residuals])
 
 
 class Threshold(NamedTuple):
@@ -91,28 +70,18 @@ def counts_for(values: Floats, trace: float, d: int) -> list[int]:
 
 
 def set_threshold(
-    sketch: FrequentDirections, rows: Any, weights: Floats, counts: list[int], shrink: Callable[..., ShrunkCovariance]
+    sketch: FrequentDirections, pairs: Pairs, rows: Any, weights: Floats, counts: list[int], shrink: Shrink
 ) -> Threshold:
     """Score rows that have been learned from, (m, d) in random order with their weights, by what the others give.
 
-    ``shrink(matrix, pairs, total, n_rows)`` returns a covariance matrix, with its leading pairs, as it is given out.
+    ``pairs`` are the leading ones of the sketch's covariance; ``shrink(matrix, pairs, total, n_rows)`` returns such a
+    matrix as it is given out.
     """
     m = rows.shape[0]
     if sketch.n_rows < 2:
         raise ValueError("a threshold needs at least 2 rows, got 1")
     folds = min(m, -(-FOLDS * m // sketch.n_rows))
-    measures = np.empty((1 + len(counts), m))
-    for fold in range(folds):
-        part = np.arange(m) % folds == fold
-        if sketch.resolved["solver"] != "exact" and m == sketch.n_rows:  # a sketch of the others can be made
-            others = FrequentDirections(**sketch.parameters).update(rows[~part], weights[~part])
-            total, matrix = others.total_weight, empirical_covariance(others, others.total_weight)
-            mean, pairs = others.mean, leading_pairs(others, matrix, total)
-        else:
-            matrix, pairs, mean, total = covariance_without(sketch, rows[part], weights[part])
-        shrunk = shrink(matrix, pairs, total, sketch.n_rows - int(part.sum()))
-        model = RowModel(shrunk, pairs[1], np.zeros(rows.shape[1]) if mean is None else mean)
-        measures[:, part] = model.measures(rows[part], counts)
+    measures = measures_left_out(sketch, pairs, rows, weights, folds, counts, shrink)
     least = np.maximum(NOTHING_LEFT * np.median(measures, axis=1, keepdims=True), np.finfo(np.float64).tiny)
     logs = np.log(np.maximum(measures, least))
     combined = least_variance(logs)

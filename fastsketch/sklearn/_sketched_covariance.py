@@ -28,7 +28,6 @@ from fastsketch.sklearn._gaussian import (
     ShrunkCovariance,
     SpikedCovariance,
     empirical_covariance,
-    leading_pairs,
     least_trace,
     ledoit_wolf,
     oracle_approximating,
@@ -112,8 +111,8 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
     Notes
     -----
     ``contamination`` counts new rows, in scikit-learn's detectors the rows learned from, which lie nearer to the model
-    than new ones: in ``fit_predict`` alarms are fewer. The first ``predict`` after learning takes up to 20 read-outs,
-    one for each part of the rows kept, which is scored without itself. Their number is what the share is
+    than new ones: in ``fit_predict`` alarms are fewer. The first ``predict`` after learning takes up to 20 parts of the
+    rows kept out of what was learned, one after the other, and scores them. Their number is what the share is
     sure by: within 1.5 times 5% from about 500 rows on, of 1% from about 3,000. Weights do not count in it.
 
     Without shrinkage, the distances of new rows under the exact matrix are too large by about 1 + d / n: with n below
@@ -314,7 +313,7 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
     def _shrink(self, shrinkage: Any, alpha0: Any) -> ShrunkCovariance:
         total = self._total()
         matrix = empirical_covariance(self.sketch_, total)
-        pairs = leading_pairs(self.sketch_, matrix, total) if shrinkage == "auto" else None
+        pairs = self._leading(matrix) if shrinkage == "auto" else None
         return self._shrunk(matrix, pairs, total, self.sketch_.n_rows)
 
     def _shrunk(self, matrix: SpikedCovariance | DenseCovariance, pairs: Any, total: float, n: int) -> ShrunkCovariance:
@@ -325,7 +324,7 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
             least = least_trace(self.sketch_, matrix.trace)
             return shrink_tail(matrix, pairs, most=most, n=total, least=least, ridge=ridge)
         share, mean = self._linear_share(matrix), matrix.trace / d
-        return ShrunkCovariance(matrix.shrunk(*_none_of(d), share, mean, ridge), share, 0, mean)
+        return ShrunkCovariance(matrix.shrunk(*_none_of(d), share, mean, ridge), share, 0, mean, share * mean + ridge)
 
     @property
     def covariance_(self) -> NDArray[np.float64]:
@@ -355,7 +354,7 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
 
     @property
     def error_bound_(self) -> float:
-        matrix, share, kept, mean = self._read()
+        matrix, share, kept, mean, _ = self._read()
         sketch, total = self.sketch_, self._total()
         ridge = self.alpha0 / total
         if isinstance(matrix, DenseCovariance):
@@ -480,12 +479,12 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
 
     def _kept(self, n_components: int | None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return (eigenvalues (k,) of covariance_, directions (k, d))."""
-        matrix, share, kept, mean = self._read()
+        matrix, share, kept, mean, _ = self._read()
         if isinstance(matrix, SpikedCovariance):
             values, vectors = matrix.values, matrix.vectors
         else:
-            values, vectors = leading_pairs(self.sketch_, matrix, self._total())
-            values[kept:] = (1 - share) * values[kept:] + share * mean
+            values, vectors = self._leading(matrix)
+            values = np.append(values[:kept], (1 - share) * values[kept:] + share * mean)
             values += self.alpha0 / self._total()
         if n_components is None:
             return values, vectors

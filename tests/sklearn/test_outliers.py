@@ -15,8 +15,10 @@ pytest.importorskip("sklearn")
 import fastsketch as fs  # noqa: E402
 from fastsketch.sklearn import SketchedCovariance  # noqa: E402
 from fastsketch.sklearn import _kept_rows as kept_rows  # noqa: E402
-from fastsketch.sklearn._gaussian import covariance_without  # noqa: E402
+from fastsketch.sklearn import _left_out as left_out  # noqa: E402
+from fastsketch.sklearn._gaussian import DenseCovariance, shrink_tail  # noqa: E402
 from fastsketch.sklearn._kept_rows import KeptRows  # noqa: E402
+from fastsketch.sklearn._left_out import Downdate, ShiftedFactor, downdated_pairs, measures_left_out  # noqa: E402
 from fastsketch.sklearn._outliers import RIDGE, counts_for, least_variance  # noqa: E402
 from tests.helpers import some, tol  # noqa: E402
 
@@ -164,27 +166,109 @@ def test_rows_that_do_not_differ():
 
 
 # -- the pieces, against plain NumPy -----------------------------------------------------------------------------------
+def weighted_rows(n=60, d=12):
+    return rows_of(0, n, d), np.random.default_rng(1).random(n) + 0.5
+
+
 @pytest.mark.parametrize("center", [True, False])
-def test_rows_are_taken_out_of_a_sum(center):
-    X, w = rows_of(0, 60, 12), np.random.default_rng(1).random(60) + 0.5
-    sketch = fs.FrequentDirections(5, solver="exact", center=center).update(X, w)
-    matrix, (values, vectors), mean, total = covariance_without(sketch, X[:20], w[:20])
+@pytest.mark.parametrize("size", [5, 12])
+def test_rows_are_taken_out_of_a_sum(center, size):
+    X, w = weighted_rows()
+    sketch = fs.FrequentDirections(size, solver="exact", center=center).update(X, w)
+    out, gram = Downdate.by(sketch, X[:20], w[:20]), sketch.gram()
     left = X[20:]
     expected_mean = np.average(left, axis=0, weights=w[20:]) if center else np.zeros(12)
     moved = left - expected_mean
-    expected = (moved.T * w[20:]) @ moved / w[20:].sum()
-    assert np.isclose(total, w[20:].sum()) and np.allclose(mean, expected_mean)
-    assert np.allclose(matrix.matrix(), expected, atol=tol(np.float64, 1e6))
-    assert np.allclose(values, np.linalg.eigvalsh(expected)[::-1][:5])
+    expected = (moved.T * w[20:]) @ moved
+    assert np.isclose(out.left, w[20:].sum())
+    assert np.allclose(np.average(X, axis=0, weights=w) * center - out.shift, expected_mean)
+    assert np.allclose(gram - out.roots.T @ out.roots, expected, atol=tol(np.float64, 1e6))
+    spectrum = sketch.spectrum()
+    values, vectors = downdated_pairs(gram, (spectrum.values, spectrum.vectors), out.roots)
+    assert np.allclose(values, np.linalg.eigvalsh(expected)[::-1][:size])
     assert np.allclose(vectors @ expected @ vectors.T, np.diag(values), atol=1e-8)
+    assert np.allclose(vectors @ vectors.T, np.eye(size), atol=tol(np.float64, 1e3))
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("center", [True, False])
+def test_distances_without_some_rows(share, center):
+    X, w = weighted_rows()
+    sketch = fs.FrequentDirections(5, solver="exact", center=center).update(X, w)
+    out, gram = Downdate.by(sketch, X[:9], w[:9]), sketch.gram()
+    matrix = DenseCovariance((gram - out.roots.T @ out.roots) / out.left)
+    values, vectors = np.linalg.eigh(matrix.matrix())
+    pairs = values[::-1][:5], vectors.T[::-1][:5]
+    shrunk = shrink_tail(matrix, pairs, most=3, n=30.0, least=0.0, ridge=0.01)
+    mean = (matrix.trace - pairs[0][: shrunk.kept].sum()) / (12 - shrunk.kept)
+    kept = pairs[0][: shrunk.kept], pairs[1][: shrunk.kept]
+    shrunk = shrunk._replace(
+        matrix=matrix.shrunk(*kept, share, mean, 0.01), share=share, mean=mean, floor=share * mean + 0.01
+    )
+    # (x - mean of the others)' (their shrunk covariance)^-1 (x - mean of the others)
+    moved = X[:9] - (np.average(X[9:], axis=0, weights=w[9:]) if center else 0)
+    expected = np.einsum("ij,ij->i", moved @ np.linalg.inv(shrunk.matrix.matrix()), moved)
+    found = ShiftedFactor.made(gram, shrunk, out.left).distances(out, pairs)
+    assert np.allclose(found, expected, rtol=1e-5 if share == 1 else 1e-9)
+
+
+def test_a_singular_matrix_has_no_common_factor():
+    X = rows_of(0, 10, 12)
+    sketch = fs.FrequentDirections(5, solver="exact", center=True).update(X)
+    shrunk = SketchedCovariance(5, shrinkage=None).fit(X)._read()
+    assert ShiftedFactor.made(sketch.gram(), shrunk, 9.0) is None
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"shrinkage": None}, {"shrinkage": "oas"}, {"assume_centered": True}, {"solver": "gram"}], ids=str
+)
+@pytest.mark.parametrize("n", [30, 300])
+def test_rows_are_measured_as_by_a_model_of_the_others(options, n):
+    """Fits to the others say the same, but for how many directions they keep and what they shrink by."""
+    X, counts = rows_of(0, n), [2, 4]
+    model = SketchedCovariance(8, **options).fit(X)
+    pairs = model._leading(model._read().matrix if "solver" in options else DenseCovariance(np.eye(40)))
+    found = measures_left_out(model.sketch_, pairs, X, np.ones(n), 10, counts, model._shrunk)
+    expected = np.empty((3, n))
+    for fold in range(10):
+        part = np.arange(n) % 10 == fold
+        others = SketchedCovariance(8, **options).fit(X[~part])
+        expected[0, part] = others.mahalanobis(X[part])
+        for row, k in enumerate(counts):
+            expected[row + 1, part] = others.projection_distance(X[part], n_components=k) ** 2
+    off, spread = np.log(found / expected), np.log(expected).std(axis=1)
+    assert np.all(np.abs(off.mean(axis=1)) < 0.1 * spread) and np.all(off.std(axis=1) < 0.3 * spread)
+
+
+def test_a_sketch_has_learned_all_rows_but_those_of_its_part(monkeypatch):
+    X, learned = rows_of(0, 70, 12), []
+    monkeypatch.setattr(
+        left_out, "empirical_covariance", lambda sketch, total: learned.append(sketch) or DenseCovariance
+    )
+    monkeypatch.setattr(left_out, "leading_pairs", lambda *_: (None, None))
+    monkeypatch.setattr(left_out.RowModel, "measures", lambda *_: np.zeros((1, 10)))
+    sketch = fs.FrequentDirections(14, solver="gram", center=True).update(X)
+    measures_left_out(sketch, (X, X), X, np.ones(70), 7, [], lambda *_: None)
+    assert len(learned) == 7
+    for fold, others in enumerate(learned):
+        left = X[np.arange(70) % 7 != fold]
+        assert others.n_rows == 60 and np.allclose(others.mean, left.mean(axis=0))
+        assert np.allclose(others.gram(), (left - left.mean(axis=0)).T @ (left - left.mean(axis=0)))
 
 
 def test_rows_are_taken_out_of_a_sketch_that_holds_all():
-    X = rows_of(0, 300, 12)
+    X, shrunk = rows_of(0, 300, 12), []
     sketch = fs.FrequentDirections(14, solver="gram", method="tfd", center=True).update(X)
-    matrix, _, mean, _ = covariance_without(sketch, X[:40], np.ones(40))
-    assert np.allclose(mean, X[40:].mean(axis=0))
+
+    def shrink(matrix, pairs, total, n_rows):
+        shrunk.append((matrix, total, n_rows))
+        return SketchedCovariance(14, shrinkage=None).fit(X[40:])._read()
+
+    measures = left_out._by_span(sketch, X[:40], np.ones(40), [3], shrink)
+    ((matrix, total, n_rows),) = shrunk
+    assert total == n_rows == 260
     assert np.allclose(matrix.matrix(), np.cov(X[40:].T, bias=True), rtol=1e-6, atol=1e-8)
+    assert np.allclose(measures[0], SketchedCovariance(14, shrinkage=None).fit(X[40:]).mahalanobis(X[:40]))
 
 
 def test_weights_of_least_variance():

@@ -1,0 +1,250 @@
+"""Measures of rows that were learned from, by what all others give: a part of them at a time, nothing learned again.
+
+Of a sum of products the rows of a part are taken out. Its leading pairs are those of the whole, turned by what was
+taken out; distances under the shrunk matrix of the others need no factor of their own, since it differs from one matrix
+in so many directions as rows were taken out and directions are kept (Woodbury).
+"""
+
+# pyright: basic
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastsketch.sketching import FrequentDirections
+from fastsketch.sklearn._gaussian import (
+    DenseCovariance,
+    ShrunkCovariance,
+    SpikedCovariance,
+    empirical_covariance,
+    leading_pairs,
+    least_trace,
+    projected,
+)
+
+Floats = NDArray[np.float64]
+Pairs = tuple[Floats, Floats]  # (k,) eigenvalues, descending, and (k, d) directions
+# of (matrix, its pairs, weight, rows): a covariance matrix as it is given out
+Shrink = Callable[..., ShrunkCovariance]
+
+# Products with the sum of all rows by which leading pairs are turned. Real rows need one; in flat noise, where they
+# follow the rows learned from, one leaves 7.3% of alarms where 5% are asked for (2,000 rows of 784 columns), two 5.7%.
+TURNS = 2
+# Squared length that rows of length 1 need along a direction to add it: less is near to rounding.
+BESIDE = 1e-12
+# A matrix of less than this reciprocal condition is factored anew for each part: what rows are taken out by cancels.
+CONDITION = 1e-10
+# A share of shrinkage is at most so much here, where the sum of products is divided by the rest.
+MOST_SHARE = 1 - 1e-6
+# Rows of a part, as a share of the columns, up to which they cost less to take out than a factor of the others does.
+FEW = 2
+
+
+class RowModel(NamedTuple):
+    """What rows are measured against."""
+
+    shrunk: ShrunkCovariance
+    vectors: Floats  # (k, d) leading directions
+    mean: Floats  # (d,)
+
+    def measures(self, rows: Any, counts: list[int]) -> Floats:
+        """Return the squared distance, and the squared residuals of so many directions, (1 + len(counts), n)."""
+        return with_residuals(self.shrunk.matrix.distances(rows, self.mean), rows, self.mean, self.vectors, counts)
+
+
+def with_residuals(distances: Floats, rows: Any, mean: Floats, vectors: Floats, counts: list[int]) -> Floats:
+    """Return squared distances with what so many leading directions leave of the rows, (1 + len(counts), n)."""
+    inside, outside = projected(rows, mean, vectors[: max(counts, default=0)])
+    return np.array([distances, *(outside + np.einsum("ij,ij->i", inside[:, k:], inside[:, k:]) for k in counts)])
+
+
+class Downdate(NamedTuple):
+    """Rows that are taken out of all: around their own mean, the others have the products A'A - R'R."""
+
+    rows: Floats  # (n, d) around the mean of all
+    weights: Floats  # (n,)
+    roots: Floats  # R (n + 1, d), or (n, d) where there is no mean
+    shift: Floats  # (d,) mean of all less that of the others
+    left: float  # weight of the others
+
+    @classmethod
+    def by(cls, sketch: FrequentDirections, rows: Any, weights: Floats) -> Self:
+        """Return what these rows, array or CSR (n, d), have added to a sketch."""
+        y = rows if isinstance(rows, np.ndarray) else rows.toarray()
+        y = y.astype(np.float64) if sketch.mean is None else y - np.asarray(sketch.mean, np.float64)
+        left = sketch.total_weight - float(weights.sum())
+        if not left > 0:
+            raise ValueError("a threshold needs rows whose weights are not nearly those of all: learn from more rows")
+        roots = np.sqrt(weights)[:, np.newaxis] * y
+        if not sketch.center:
+            return cls(y, weights, roots, np.zeros(y.shape[1]), left)
+        # the rows that are left sum up to -s around the mean of all, s = Y'w: A'A - Y'WY - s s' / left
+        s = weights @ y
+        return cls(y, weights, np.vstack([roots, s / np.sqrt(left)]), s / left, left)
+
+
+def orthonormal_beside(basis: Floats, rows: Floats) -> Floats:
+    """Return an orthonormal basis of what rows (n, d) add to that of (k, d), without what is rounding."""
+    for _ in range(2):  # the second time for what rounding has left
+        whole = np.einsum("ij,ij->i", rows, rows)
+        rows = rows - (rows @ basis.T) @ basis
+        squares = np.einsum("ij,ij->i", rows, rows)
+        added = squares > BESIDE * whole
+        rows = rows[added] / np.sqrt(squares[added, np.newaxis])
+        values, turn = np.linalg.eigh(rows @ rows.T)
+        kept = values > BESIDE * len(rows)
+        rows = (turn[:, kept] / np.sqrt(values[kept])).T @ rows
+    return rows
+
+
+def downdated_pairs(gram: Floats, pairs: Pairs, roots: Floats) -> Pairs:
+    """Return the leading eigenpairs of gram - R'R (d, d), those of gram given; exact where 3 k >= d.
+
+    By Rayleigh and Ritz on the directions known, what R turns them to, and its products with gram.
+    """
+    values, basis = pairs
+    k = len(basis)
+    images = np.zeros((0, len(gram)))
+    # N = V R'R; its rows are mixtures of those of R, which are taken where they are fewer
+    beside = roots if len(roots) < k else (basis @ roots.T) @ roots
+    for _ in range(TURNS):
+        added = orthonormal_beside(basis, beside)
+        beside = added @ gram
+        basis, images = np.vstack([basis, added]), np.vstack([images, beside])
+    # Q (G - R'R) Q', where Q G Q' is diagonal in the directions known and has nothing between these and the others
+    along = roots @ basis.T
+    small = -(along.T @ along)
+    small[np.arange(k), np.arange(k)] += values
+    small[k:, k:] += images @ basis[k:].T
+    values, turn = np.linalg.eigh(small)
+    return np.maximum(values[::-1][:k], 0.0), turn.T[::-1][:k] @ basis
+
+
+class ShiftedFactor:
+    """Factor L of A'A + shift I = L L', and distances under what is left of it without some rows."""
+
+    def __init__(self, lower: Floats, shrunk: ShrunkCovariance) -> None:
+        self._lower, self._shrunk = lower, shrunk
+
+    @classmethod
+    def made(cls, gram: Floats, shrunk: ShrunkCovariance, left: float) -> "ShiftedFactor | None":
+        """Factor for matrices of weight `left`, shrunk as `shrunk` is; None if what is taken out would cancel."""
+        from scipy.linalg import LinAlgError, cholesky
+        from scipy.linalg.lapack import dpocon
+
+        matrix = gram.copy()
+        matrix[np.diag_indices_from(matrix)] += left * shrunk.floor / (1 - min(shrunk.share, MOST_SHARE))
+        size = float(np.abs(matrix).sum(axis=0).max())
+        try:
+            lower = cholesky(matrix, lower=True, overwrite_a=True, check_finite=False)
+        except LinAlgError:
+            return None
+        return cls(lower, shrunk) if dpocon(lower, size, uplo="L")[0] > CONDITION else None
+
+    def distances(self, out: Downdate, pairs: Pairs) -> Floats:
+        """Compute squared distances of rows taken out under the shrunk covariance of the others, (n,).
+
+        That is (1 - s) / left (B - R'R + V'D V) with B = A'A + shift I and V the directions kept: of a row U'z, with
+        U = (R, V), S = (-I, D), K = U B^-1 U', the squared distance is left / (1 - s) z'K (I + S K)^-1 z.
+        """
+        from scipy.linalg import solve_triangular
+
+        n, m, shrunk = len(out.rows), len(out.roots), self._shrunk
+        scale = out.left / (1 - min(shrunk.share, MOST_SHARE))
+        values, vectors = pairs[0][: shrunk.kept], pairs[1][: shrunk.kept]
+        turned = solve_triangular(self._lower, np.vstack([out.roots, vectors]).T, lower=True, check_finite=False)
+        k = turned.T @ turned
+        signs = np.append(np.full(m, -1.0), scale * shrunk.share * (values - shrunk.mean))
+        z = np.zeros((len(k), n))
+        z[np.arange(n), np.arange(n)] = 1 / np.sqrt(out.weights)
+        z[n:m] = 1 / np.sqrt(out.left)
+        solved = np.linalg.solve(np.eye(len(k)) + signs[:, np.newaxis] * k, z)
+        return scale * np.einsum("ij,ij->j", k @ z, solved)
+
+
+def measures_left_out(
+    sketch: FrequentDirections, pairs: Pairs, rows: Any, weights: Floats, folds: int, counts: list[int], shrink: Shrink
+) -> Floats:
+    """Measure rows (m, d) that a sketch has learned, each by what the rows outside its fold give, (1 + len(counts), m).
+
+    Rows k, k + folds, ... are fold k; `pairs` are those of the sketch's covariance.
+    """
+    parts = [np.arange(fold, rows.shape[0], folds) for fold in range(folds)]
+    if sketch.resolved["solver"] == "exact":
+        found = _by_sums(sketch, pairs, rows, weights, parts, counts, shrink)
+    elif rows.shape[0] == sketch.n_rows:  # sketches of the others can be made
+        found = _by_sketches(FrequentDirections(**sketch.parameters), rows, weights, parts, counts, shrink)
+    else:
+        found = (_by_span(sketch, rows[part], weights[part], counts, shrink) for part in parts)
+    measures = np.empty((1 + len(counts), rows.shape[0]))
+    for part, of_part in zip(parts, found, strict=True):
+        measures[:, part] = of_part
+    return measures
+
+
+def _by_sums(
+    sketch: FrequentDirections,
+    pairs: Pairs,
+    rows: Any,
+    weights: Floats,
+    parts: list[NDArray[np.intp]],
+    counts: list[int],
+    shrink: Shrink,
+) -> Iterator[Floats]:
+    """Yield the measures of each part, taken out of the sum of products."""
+    gram, whole, factor = sketch.gram(), (sketch.total_weight * pairs[0], pairs[1]), None
+    for part in parts:
+        out = Downdate.by(sketch, rows[part], weights[part])
+        values, vectors = downdated_pairs(gram, whole, out.roots)
+        left = values / out.left, vectors
+        if factor is not None:
+            distances = factor.distances(out, left)
+        else:  # the first part says how all are shrunk
+            matrix = DenseCovariance((gram - out.roots.T @ out.roots) / out.left)
+            shrunk = shrink(matrix, left, out.left, sketch.n_rows - len(part))
+            distances = shrunk.matrix.distances(out.rows, -out.shift)
+            if part is parts[0] and len(parts) > 1 and FEW * len(part) <= len(gram):
+                factor = ShiftedFactor.made(gram, shrunk, out.left)
+        yield with_residuals(distances, out.rows, -out.shift, vectors, counts)
+
+
+def _by_sketches(
+    sketch: FrequentDirections,
+    rows: Any,
+    weights: Floats,
+    parts: list[NDArray[np.intp]],
+    counts: list[int],
+    shrink: Shrink,
+) -> Iterator[Floats]:
+    """Yield the measures of each part by a sketch of the others: each half of the parts learns the other half first."""
+    if len(parts) > 1:
+        half = len(parts) // 2
+        for mine, others in ((parts[:half], parts[half:]), (parts[half:], parts[:half])):
+            outside = np.concatenate(others)
+            yield from _by_sketches(
+                sketch.copy().update(rows[outside], weights[outside]), rows, weights, mine, counts, shrink
+            )
+        return
+    total = sketch.total_weight
+    matrix = empirical_covariance(sketch, total)
+    pairs = leading_pairs(sketch, matrix, total)
+    mean = np.zeros(rows.shape[1]) if sketch.mean is None else sketch.mean
+    model = RowModel(shrink(matrix, pairs, total, sketch.n_rows), pairs[1], mean)
+    yield model.measures(rows[parts[0]], counts)
+
+
+def _by_span(sketch: FrequentDirections, rows: Any, weights: Floats, counts: list[int], shrink: Shrink) -> Floats:
+    """Measure rows that are taken out of a sketch in the span of its directions."""
+    out, total = Downdate.by(sketch, rows, weights), sketch.total_weight
+    whole: Any = empirical_covariance(sketch, total)
+    along = out.roots @ whole.vectors.T
+    values, turn = np.linalg.eigh(np.diag(total * whole.values) - along.T @ along)
+    values = np.maximum(values[::-1], 0.0) / out.left
+    trace = max(total * whole.trace - float(np.einsum("ij,ij->", out.roots, out.roots)), 0.0) / out.left
+    matrix = SpikedCovariance.pooled(
+        values, turn.T[::-1] @ whole.vectors, certain=values, trace=trace, rounding=least_trace(sketch, trace)
+    )
+    shrunk = shrink(matrix, (matrix.values, matrix.vectors), out.left, sketch.n_rows - len(rows))
+    return RowModel(shrunk, matrix.vectors, -out.shift).measures(out.rows, counts)
