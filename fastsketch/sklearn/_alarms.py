@@ -25,7 +25,7 @@ from fastsketch.sklearn._gaussian import (
 from fastsketch.sklearn._kept_rows import KeptRows
 from fastsketch.sklearn._left_out import Pairs, RowModel
 from fastsketch.sklearn._missing import FILLS, filled
-from fastsketch.sklearn._moments import FourthMoment
+from fastsketch.sklearn._moments import FourthMoment, check_squares
 from fastsketch.sklearn._outliers import Threshold, counts_for, set_threshold
 
 # Sum of the squares of all rows around their mean: beyond it their matrix leaves the range of numbers.
@@ -80,10 +80,7 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
         if more is None:
             before, d = self.sketch_.squared_norm, X.shape[1]
             more = FourthMoment(self.location_, np.zeros(d), np.zeros(d), np.zeros(3)).after(X, weights)
-        if not before + more.sums[1] <= MOST_SQUARES:
-            raise ValueError(
-                f"the squares of the rows, weighted, must not sum up to more than {MOST_SQUARES:g}: scale the rows down"
-            )
+        check_squares(before + more.sums[1], MOST_SQUARES)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

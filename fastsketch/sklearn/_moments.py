@@ -28,6 +28,23 @@ def squared_lengths(rows: Any) -> Floats:
     return squared(rows) @ np.ones(rows.shape[1])
 
 
+def check_squares(total: float, most: float) -> None:
+    """Raise ValueError if the squares of all rows, weighted, sum up to more than `most`, where products overflow."""
+    if not total <= most:
+        raise ValueError(
+            f"the squares of the rows, weighted, must not sum up to more than {most:g}: scale the rows down"
+        )
+
+
+def most_squares(rows: Any, weights: Floats | None) -> float:
+    """Return the sum of all squares, times the largest weight, of rows as an array or CSR; inf where it overflows."""
+    entries = rows.ravel(order="K") if isinstance(rows, np.ndarray) else rows.data
+    squares = float(np.vdot(entries, entries))
+    if not np.isfinite(squares) and entries.dtype != np.float64:
+        squares = float(np.einsum("i,i->", entries, entries, dtype=np.float64))
+    return squares if weights is None else squares * float(weights.max(initial=0.0))
+
+
 @dataclass(eq=False)
 class FeatureVariance:
     """Running population variance per feature, summed in float64 around the mean of the first batch."""
@@ -41,6 +58,11 @@ class FeatureVariance:
     def from_sums(cls, weight: float, mean: Floats, squares: Floats) -> Self:
         """Return the variance of rows whose weighted mean and sums of squares around it, (d,) each, are known."""
         return cls(weight, mean.copy(), np.zeros(len(mean)), squares.copy())
+
+    @property
+    def squares(self) -> float:
+        """Return the sum of all squares around the mean of the first batch."""
+        return float(self._square.sum()) if self.weight else 0.0
 
     def update(self, rows: Any, weights: Floats | None = None) -> None:
         """Take a batch in, array or CSR (n, d), with weights (n,)."""

@@ -26,7 +26,7 @@ from fastsketch.sketching._rows_again import Readable
 from fastsketch.sketching._whole import RowProducts, WholePass, column_products, sparse_pairs
 from fastsketch.sklearn._estimator import Arrays, as_far_source, estimator
 from fastsketch.sklearn._kept_rows import MOST_ROWS, KeptRows
-from fastsketch.sklearn._moments import FeatureVariance
+from fastsketch.sklearn._moments import FeatureVariance, check_squares, most_squares
 from fastsketch.sklearn._principal_components import (
     ComponentsReadOut,
     PrincipalComponents,
@@ -47,6 +47,7 @@ SOLVER_OF = {"rows": "rows", "columns": "exact", "pairs": "arpack"}
 # Rows of the sketch where the number of components is not known beforehand.
 SIZE_OF_SHARE = 128
 MOST = float(np.finfo(np.float64).max)
+MOST_SQUARES = 1e306  # of all rows together
 
 
 @estimator
@@ -148,12 +149,13 @@ class SketchedPCA(PrincipalComponents, IncrementalPCA):
     def fit(self, X: Batch, y: Any = None, *, sample_weight: ArrayLike | None = None) -> Self:
         """Forget everything and learn from X, array or sparse (n_samples, n_features), or a source of rows.
 
-        sample_weight (n_samples,), finite and nonnegative, counts rows: 2 is the row twice. A source (``fs.open_rows``,
-        a data set of HDF5, ...) is read in chunks, again for the passes that "auto" makes, and takes no weights.
+        sample_weight (n_samples,), finite and nonnegative, counts rows. A source (``fs.open_rows``, ...) is read in
+        chunks, again for the passes of "auto", and takes no weights. ValueError where squares sum up beyond 1e306.
         """
         if sample_weight is None and (source := as_far_source(X)) is not None:
             return self._fit_source(source)
         rows, weights = self._checked_all(X, sample_weight)
+        check_squares(most_squares(rows, weights), MOST_SQUARES)
         wanted, size = self._asked(_counted(rows, weights), rows.shape[1])
         if not isinstance(wanted, int) and rows.shape[0] < 2:
             raise ValueError(f"n_components={wanted} needs at least two rows to have a variance, got {rows.shape[0]}")
@@ -204,6 +206,8 @@ class SketchedPCA(PrincipalComponents, IncrementalPCA):
             self._check_parameters()
         rows: Any = self._checked(X, reset=first) if check_input else X
         weights = as_weights(sample_weight, rows.shape[0])
+        before = 0.0 if first or self._variance is None else self._variance.squares
+        check_squares(before + most_squares(rows, weights), MOST_SQUARES)
         if first:
             wanted, size = self._asked(_counted(rows, weights), rows.shape[1])
             sketch = self._new_sketch(size, self._in_stream(rows, wanted, size), rows.dtype)

@@ -170,6 +170,22 @@ def test_any_magnitude(monkeypatch, way, scale):
     assert np.allclose(scaled.singular_values_, plain.singular_values_ * scale, rtol=1e-7, atol=0)
 
 
+@pytest.mark.parametrize("solver", ["auto", "gram", "svd", "exact"])
+@pytest.mark.parametrize("matrix", [np.asarray, np.asfortranarray, sparse.csr_array])
+def test_rows_whose_squares_overflow_are_refused(solver, matrix):
+    model = SketchedPCA(3, solver=solver).partial_fit(X[:60])
+    before = model.explained_variance_
+    refused = pytest.raises(ValueError, match=r"squares of the rows, weighted, must not sum up to more than 1e\+306")
+    for call in (model.partial_fit, model.fit):
+        for rows, weights in ((1e160 * X, None), (X, np.full(len(X), 1e306))):
+            with refused:
+                call(matrix(rows), sample_weight=weights)
+    with refused:
+        SketchedPCA(3, solver=solver).partial_fit(matrix(1e151 * X)).partial_fit(matrix(3e152 * X))
+    assert model.n_samples_seen_ == 60 and np.array_equal(model.explained_variance_, before)
+    assert not np.isinf(SketchedPCA(3, solver=solver).fit(matrix((1e15 * X).astype(np.float32))).singular_values_).any()
+
+
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(
     "rows", [np.ones((6, 5)), np.zeros((6, 5)), np.eye(5)[[0, 0, 1, 1]], X[:1], 1e8 + X[:6] * 1e-3]
