@@ -29,7 +29,7 @@ def change(args: Namespace) -> None:
     if sum(asked.values()) != 1:
         raise ValueError(f"index takes one of {', '.join(asked)}")
     if not args.inputs:
-        for flag in ("model", "ids", "keep_rows", "metric"):
+        for flag in ("model", "ids", "keep_rows", "metric", "partitions"):
             if getattr(args, flag) is not None:
                 raise ValueError(f"--{flag.replace('_', '-')} goes with rows to add: INPUT")
     (_add if args.inputs else _remove if args.remove is not None else _reencode)(args)
@@ -76,8 +76,12 @@ def _made(args: Namespace) -> fs.CodeIndex:
         raise ValueError(f"{args.index} is there, and no index")
     if not folder.absolute().parent.is_dir():
         raise ValueError(f"the folder of the index does not exist: {folder.parent}")
-    rows = None if args.keep_rows == "none" else args.keep_rows
-    return fs.CodeIndex(load_model(args.model, Coder, NO_CODER), rows=rows, metric=args.metric or "euclidean")
+    rows, cells = (None if value == "none" else value for value in (args.keep_rows, args.partitions))
+    partitions: Any = int(cells) if cells and cells.isdecimal() else cells
+    if isinstance(partitions, str) and partitions != "auto":
+        raise ValueError(f"--partitions must be none, auto or a number of cells, got {cells}")
+    model = load_model(args.model, Coder, NO_CODER)
+    return fs.CodeIndex(model, rows=rows, metric=args.metric or "euclidean", partitions=partitions)
 
 
 def _renewed(args: Namespace) -> fs.CodeIndex:
@@ -85,6 +89,7 @@ def _renewed(args: Namespace) -> fs.CodeIndex:
     for flag, given, there in (
         ("--keep-rows", args.keep_rows, index.rows or "none"),
         ("--metric", args.metric, index.metric),
+        ("--partitions", args.partitions, str(index.partitions or "none")),
     ):
         if given is not None and given != there:
             raise ValueError(f"{flag} is settled when an index is made: that of {args.index} is {there}")

@@ -28,6 +28,8 @@ def search(args: Namespace) -> None:
             options["allow"] = read_ids(args.allow)
         if args.rescore is not None:
             options["rescore"] = False if args.rescore == "none" else matrix(args.rescore)
+        if args.probes is not None:
+            options["probes"] = args.probes
         model = load_model(args.where, Coder | CodeIndex, NO_CODER)
         if isinstance(model, CodeIndex):
             _search_index(args, out, model, options)
@@ -38,6 +40,8 @@ def search(args: Namespace) -> None:
 def _search_codes(args: Namespace, out: Output, model: Coder, options: dict[str, Any]) -> None:
     if args.codes is None:
         raise ValueError(f"{args.where} is a model: --codes CODES.npy says among which codes it searches")
+    if args.probes is not None:
+        raise ValueError(f"--probes is for an index in cells: {args.where} is a model")
     codes = matrix(args.codes, np.uint8)
     options["metric"] = args.metric or "euclidean"
     if options.get("rescore") is False:

@@ -218,6 +218,9 @@ def _index(parser: Parser) -> None:
         help="of a new index: the rows, too, to rescore by (default none)",
     )
     parser.add_argument("--metric", metavar=METRICS, help="of a new index: what is near (default euclidean)")
+    parser.add_argument(
+        "--partitions", metavar="{none,auto,N}", help="of a new index: cells of near rows (default none)"
+    )
     parser.add_argument("--remove", metavar="IDS", help="remove rows: their ids between commas, .npy, or text")
     parser.add_argument(
         "--reencode",
@@ -254,6 +257,9 @@ def _search(parser: Parser) -> None:
     parser.add_argument("-k", type=int, default=10, metavar="K", help="neighbours of a query (default 10)")
     parser.add_argument(
         "--oversample", type=float, default=4.0, metavar="C", help="rescore C times K candidates (default 4)"
+    )
+    parser.add_argument(
+        "--probes", type=int, metavar="N", help="cells of an index to look at (default: 99%% are found)"
     )
     parser.add_argument("--allow", metavar="IDS", help="find only these ids: .npy, or text with a line for each")
     output(parser, "FOUND.npz", "arrays 'indices' and 'distances'", default=None)

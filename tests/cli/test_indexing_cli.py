@@ -104,6 +104,18 @@ def test_an_index_of_hashes(run):
     assert answer["metric"] == "hamming" and isinstance(answer["distances"][0][0], int)
 
 
+def test_an_index_in_cells(run):
+    for folder, cells in (("whole", "none"), ("cut", "8")):
+        run("index", folder, "rows.npy", "--model", "q.fsk", "--partitions", cells)
+    assert fs.CodeIndex.load("cut").partitions == 8
+    run("index", "cut", "--remove", "3", "--json")
+    run("index", "whole", "--remove", "3")
+    flags = ("queries.npy", "-k", 3)
+    assert found(run, "cut", *flags, "--probes", 8)["indices"] == found(run, "whole", *flags)["indices"]
+    assert len(found(run, "cut", *flags)["indices"][0]) == 3
+    assert "probes must be at most the 8 cells" in run("search", "cut", *flags, "--probes", 9, status=2).err
+
+
 def test_choices_shown_are_those_of_the_classes():
     (kept,) = (action for action in parser_of("index")._actions if action.dest == "keep_rows")
     assert kept.metavar == f"{{{','.join(one or 'none' for one in _index.KEPT)}}}"
@@ -146,6 +158,18 @@ def test_bad_input_leaves_the_index_as_it_was(run, tmp_path):
         (("index", "i", "rows.npy", "--ids", "old.npy"), "in the index already"),
         (("index", "i", "rows.npy", "--keep-rows", "float16"), "--keep-rows is settled when an index is made"),
         (("index", "i", "rows.npy", "--metric", "cosine"), "that of i is euclidean"),
+        (
+            ("index", "i", "rows.npy", "--partitions", "auto"),
+            "--partitions is settled when an index is made: that of i",
+        ),
+        (("index", "new", "rows.npy", "--model", "q.fsk", "--partitions", "few"), "none, auto or a number of cells"),
+        (("index", "new", "rows.npy", "--model", "q.fsk", "--partitions", "1"), "partitions must be at least 2"),
+        (("index", "i", "--remove", "3", "--partitions", "4"), "--partitions goes with rows to add"),
+        (
+            ("search", "q.fsk", "queries.npy", "--codes", "few.npy", "--probes", "2"),
+            "--probes is for an index in cells",
+        ),
+        (("search", "i", "queries.npy", "--probes", 4), "probes is for an index that was made with partitions"),
         (("index", "i"), "index takes one of INPUT, --remove, --reencode"),
         (("index", "i", "rows.npy", "--remove", "3"), "index takes one of"),
         (("index", "i", "--remove", "3", "--metric", "cosine"), "--metric goes with rows to add"),
