@@ -8,29 +8,34 @@ from bench_tools import few, least, rival, seconds, table
 
 N_BYTES, K, CANDIDATES, N_QUERIES = 16, 10, 100, 300
 PROBES = (4, 16, 64)
+KINDS = {
+    "CodeIndex": {},
+    "CodeIndex in cells": {"partitions": "auto"},
+    "CodeIndex in cells, rows kept": {"partitions": "auto", "rows": "float16"},
+}
 
 
 def ours(rows, queries):
-    """Yield (name, probes, search(k), bytes a row, seconds to build) of an index without cells and one with."""
+    """Yield (name, probes, search(k), bytes a row, seconds to build) without cells, with, and with rows to rescore."""
     model = fs.SketchQuantizer(N_BYTES).update(rows)
-    plain, cut = fs.CodeIndex(model), fs.CodeIndex(model, partitions="auto")
-    added = seconds(lambda: plain.add(rows))
-    cut.add(rows)
-    built = added + seconds(cut.compact)
-    print(cut.facts()["cells"], flush=True)
-    yield "CodeIndex", "-", lambda k: plain.search(queries, k)[1], plain.facts()["n_bytes"] / len(rows), added
-    for probes in (None, *PROBES):
-        shown = "default" if probes is None else probes
-        size = cut.facts()["n_bytes"] / len(rows)
-        yield "CodeIndex in cells", shown, lambda k, p=probes: cut.search(queries, k, probes=p)[1], size, built
+    for name, options in KINDS.items():
+        index = fs.CodeIndex(model, **options)
+        built = seconds(lambda index=index: index.add(rows))
+        if index.partitions is not None:
+            built += seconds(index.compact)
+            print(index.facts()["cells"], flush=True)
+        size = index.facts()["n_bytes"] / len(rows)
+        for probes in ("-",) if index.partitions is None else ("default", *PROBES):
+            asked = {"probes": probes} if isinstance(probes, int) else {}
+            yield name, probes, lambda k, i=index, a=asked: i.search(queries, k, **a)[1], size, built
 
 
-def theirs(faiss, rows, queries, graphs):
+def theirs(faiss, rows, queries):
     """Yield the same of faiss's lists of as many bytes, of the rows as bytes, and of its graph of the rows."""
     cells = isqrt(len(rows))
     kinds = [f"IVF{cells},SQ8", f"IVF{cells},PQ{N_BYTES}", f"OPQ{N_BYTES},IVF{cells},PQ{N_BYTES}"]
     # codebooks and graphs take minutes of whatever rows: the tiny form has the first kind alone
-    for kind in (kinds + ["HNSW32"] * graphs)[: few(len(kinds) + 1, 1)]:
+    for kind in [*kinds, "HNSW32"][: few(len(kinds) + 1, 1)]:
         index = faiss.index_factory(rows.shape[1], kind)
 
         def build(index=index):
@@ -61,13 +66,13 @@ def cells(args):
     for name, (rows, queries, _) in sets.items():
         queries = queries[:N_QUERIES]
         near = nearest(queries, rows, K)
-        ways = list(ours(rows, queries)) + (list(theirs(faiss, rows, queries, args.quick)) if faiss else [])
+        ways = list(ours(rows, queries)) + (list(theirs(faiss, rows, queries)) if faiss else [])
         whole = ways[0][2](K)
         with fs.thread_limit(1):
             ms = least({i: lambda search=way[2]: search(K) for i, way in enumerate(ways)}, 7)
         for i, (way, probes, search, size, built) in enumerate(ways):
             found, candidates = search(K), search(CANDIDATES)
-            of_all = f"{share(found, whole, K, K):.4f}" if way.startswith("CodeIndex") else "-"
+            of_all = f"{share(found, whole, K, K):.4f}" if way in ("CodeIndex", "CodeIndex in cells") else "-"
             recalls = [f"{share(found, near, K, K):.3f}", f"{share(candidates, near, K, CANDIDATES):.3f}"]
             out.append([name, way, probes, f"{ms[i] / len(queries) * 1e3:.3f}", *recalls, of_all])
             out[-1] += [f"{size:.0f}", f"{built:.1f}"]

@@ -324,6 +324,19 @@ PICTURED = {
         Bars("ml-1m-users", ("method",), ("s, fit",), ours="Sketched", across=2, log=True, axis="seconds to fit",
              where={"method": RECOMMENDERS}),
     ],
+    "catalogues": [
+        Bars("gowalla", ("method",), ("NDCG@20",), ours="SketchedEASE, as", across=2, axis="NDCG@20", title="Gowalla"),
+        Bars("epinions", ("method",), ("NDCG@20, +- over 2 splits",), ours="SketchedEASE, as", across=2, axis="NDCG@20",
+             title="Epinions"),
+    ],
+    "arpack": [
+        Bars("main", ("set",), ("fit, s", "arpack, s"), log=True, where={"k": ("10",)}, axis="seconds of the processor",
+             title="Ten principal components"),
+    ],
+    "cells": [
+        Bars("main", ("way", "cells looked at"), ("ms a query",), each="rows", log=True, across=2, ours="CodeIndex",
+             axis="ms of the processor a query"),
+    ],
     "memory": [Bars("main", ("GB of file",), ("MB before", "MB above"), axis="MB",
                title="A file of so many GB, l = 128")],
     "cold": [Bars("main", ("command",), ("min ms",), ours="fastsketch", axis="milliseconds, fresh processes",

@@ -40,6 +40,7 @@ COMMANDS = {
     "figures.adversary": "FD, RFD, iSVD and IncrementalPCA where truncation fails, and where it wins",
     "tracked": "Tracked FD: estimates, lost variance and certificate against beta, beside FD and PFD",
     "components": "SketchedPCA against IncrementalPCA and PCA: variances, time, memory; an extra pass, audits, targets",
+    "arpack": "where PCA('arpack') is as exact as SketchedPCA().fit and faster; flat noise of 6,000 x 6,000",
     "tolerance": "the l that a precision ends with and what it costs, beside the smallest l and knowing it",
     "groups": "a sketch for each of 1,000 groups beside one of all rows; 100,000 groups: memory, to disk",
     "sources": "4 GB as .npy, 40 Parquet files, HDF5, Zarr: open_rows beside plain readers, a sketch behind it",

@@ -130,7 +130,7 @@ class ShiftedFactor:
 
     @classmethod
     def made(cls, gram: Floats, shrunk: ShrunkCovariance, left: float) -> "ShiftedFactor | None":
-        """Factor for matrices of weight `left`, shrunk as `shrunk` is; None if what is taken out would cancel."""
+        """Return the factor for matrices of weight `left`, shrunk as `shrunk` is; None if taking out would cancel."""
         from scipy.linalg import LinAlgError, cholesky
         from scipy.linalg.lapack import dpocon
 

@@ -13,7 +13,7 @@ FULL = [path for path in RESULTS if "." not in path.stem]
 WITHOUT = {  # commands without a stored result, and why
     "levels": "a check that needs a machine to itself: it fails, and writes nothing, where others take its time",
     "classes": "asv keeps what these measure",
-    "catalogues": "not measured yet: a quarter of an hour of a processor",
+    "arpack": "not measured yet",
     "links": "not measured yet",
     "cells": "not measured yet since results are kept",
     "many": "not measured yet since results are kept",
