@@ -14,6 +14,9 @@ from fastsketch.data.files import _checks as checks
 # Rows shifted at a time: small enough to stay in the cache at a thousand columns.
 ROWS_IN_CACHE = 256
 
+# Sum of the squares of all rows from which on products overflow; batches below the other are no step towards it.
+MOST_SQUARES, SOON_MOST = 1e306, 1e290
+
 Floats = NDArray[np.float64]
 
 
@@ -34,15 +37,6 @@ def check_squares(total: float, most: float) -> None:
         raise ValueError(
             f"the squares of the rows, weighted, must not sum up to more than {most:g}: scale the rows down"
         )
-
-
-def most_squares(rows: Any, weights: Floats | None) -> float:
-    """Return the sum of all squares, times the largest weight, of rows as an array or CSR; inf where it overflows."""
-    entries = rows.ravel(order="K") if isinstance(rows, np.ndarray) else rows.data
-    squares = float(np.vdot(entries, entries))
-    if not np.isfinite(squares) and entries.dtype != np.float64:
-        squares = float(np.einsum("i,i->", entries, entries, dtype=np.float64))
-    return squares if weights is None else squares * float(weights.max(initial=0.0))
 
 
 @dataclass(eq=False)
@@ -114,6 +108,21 @@ class FeatureVariance:
             return self._sum
         mean = self._sum / self.weight
         return np.maximum(self._square / self.weight - mean * mean, 0.0)
+
+
+def check_batch(rows: Any, weights: Floats | None, before: FeatureVariance | None) -> None:
+    """Raise ValueError if the squares of rows, an array or CSR, and of those learned before leave the range of numbers.
+
+    Weighted by the largest weight, and around zero: up to a few digits of the largest number, that may be more.
+    """
+    entries = rows.ravel(order="K") if isinstance(rows, np.ndarray) else rows.data
+    squares = float(np.vdot(entries, entries))
+    if squares == np.inf and entries.dtype != np.float64:
+        squares = float(np.einsum("i,i->", entries, entries, dtype=np.float64))
+    if weights is not None:
+        squares *= float(weights.max(initial=0.0))
+    if not squares <= SOON_MOST:
+        check_squares(squares + (0.0 if before is None else before.squares), MOST_SQUARES)
 
 
 @dataclass(eq=False)

@@ -26,7 +26,7 @@ from fastsketch.sketching._rows_again import Readable
 from fastsketch.sketching._whole import RowProducts, WholePass, column_products, sparse_pairs
 from fastsketch.sklearn._estimator import Arrays, as_far_source, estimator
 from fastsketch.sklearn._kept_rows import MOST_ROWS, KeptRows
-from fastsketch.sklearn._moments import FeatureVariance, check_squares, most_squares
+from fastsketch.sklearn._moments import FeatureVariance, check_batch
 from fastsketch.sklearn._principal_components import (
     ComponentsReadOut,
     PrincipalComponents,
@@ -47,7 +47,6 @@ SOLVER_OF = {"rows": "rows", "columns": "exact", "pairs": "arpack"}
 # Rows of the sketch where the number of components is not known beforehand.
 SIZE_OF_SHARE = 128
 MOST = float(np.finfo(np.float64).max)
-MOST_SQUARES = 1e306  # of all rows together
 
 
 @estimator
@@ -155,7 +154,7 @@ class SketchedPCA(PrincipalComponents, IncrementalPCA):
         if sample_weight is None and (source := as_far_source(X)) is not None:
             return self._fit_source(source)
         rows, weights = self._checked_all(X, sample_weight)
-        check_squares(most_squares(rows, weights), MOST_SQUARES)
+        check_batch(rows, weights, None)
         wanted, size = self._asked(_counted(rows, weights), rows.shape[1])
         if not isinstance(wanted, int) and rows.shape[0] < 2:
             raise ValueError(f"n_components={wanted} needs at least two rows to have a variance, got {rows.shape[0]}")
@@ -206,8 +205,7 @@ class SketchedPCA(PrincipalComponents, IncrementalPCA):
             self._check_parameters()
         rows: Any = self._checked(X, reset=first) if check_input else X
         weights = as_weights(sample_weight, rows.shape[0])
-        before = 0.0 if first or self._variance is None else self._variance.squares
-        check_squares(before + most_squares(rows, weights), MOST_SQUARES)
+        check_batch(rows, weights, None if first else self._variance)
         if first:
             wanted, size = self._asked(_counted(rows, weights), rows.shape[1])
             sketch = self._new_sketch(size, self._in_stream(rows, wanted, size), rows.dtype)
