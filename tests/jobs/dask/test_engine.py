@@ -158,7 +158,7 @@ def test_a_model_that_is_mapped_is_sent_once_and_outlives_its_worker(tmp_path, c
 def test_a_long_model_is_sent_once_and_outlives_its_worker(files, tmp_path, monkeypatch, cluster):
     monkeypatch.setattr(_engine, "SENT_WITH_TASKS", 0)
     test_a_model_that_is_mapped_is_sent_once_and_outlives_its_worker(tmp_path, cluster)
-    for model in MODELS[:2]:
+    for model in (MODELS[0], MODELS[3]):
         found = fs.run(model, files, engine="dask", scheduler=cluster)
         assert same_state(found, fs.run(model, files, workers=1))
 
