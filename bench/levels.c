@@ -63,8 +63,8 @@ static double *xd, *yd, *zd, *wd, *vd;
 static float *xs, *ys, *zs, *ws;
 static int32_t *ints, *more;
 static int64_t *longs, *starts;
-static uint32_t *rows32, *columns32;
-static uint8_t *bytes;
+static uint32_t *rows32, *columns32, *scales;
+static uint8_t *bytes, *steps; /* steps, scales: of a scan */
 static uint64_t *words, *tile;
 static char *text;
 static ptrdiff_t A, B, C; /* sizes of the case that runs */
@@ -108,8 +108,6 @@ static void distances(void) { fs_hamming_distances(A, words, B, C, bytes, tile, 
 enum { KEPT = 10 };
 static fs_scan_query *asked;
 static fs_offer *held;
-static uint8_t *steps;
-static uint32_t *scales;
 static void scan_codes(void)
 {
     const fs_scan_layout layout = {C, C / 2 + 2, 1, 1, 19, 19, 1.0f, 1.0f};
@@ -445,8 +443,7 @@ static int any_looks_slower(void)
 static double one_call(void (*run)(void))
 {
     int calls = 0;
-    run();
-    const double start = now();
+    const double start = (run(), now());
     do
         run(), calls++;
     while (now() - start < 1e-3);
@@ -498,7 +495,6 @@ int main(int n, char **arguments)
         puts("");
         fflush(stdout);
     }
-    if (slower)
-        printf("%d times a level is slower than the one below it\n", slower);
+    printf("%d times a level is slower than the one below it\n", slower);
     return slower != 0;
 }
