@@ -1,6 +1,7 @@
 """The parameters and the state of a sketch, and how a file holds them."""
 
-from typing import Any
+from copy import deepcopy
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -141,6 +142,14 @@ class SketchModel(MergeableModel, abstract=True):
     def n_features(self) -> int | None:
         """Return the number d of columns; None before the first batch."""
         return None if self._engine is None else self._engine.n_features
+
+    def _copied(self) -> Self:
+        other = type(self)(**self.parameters)
+        other.notes, other._feature_names = deepcopy(self.notes), self._feature_names
+        if self._engine is not None:
+            certain = [None if array is None else array.copy() for array in (self._certain_high, self._estimates)]
+            other._replace(self._engine.clone(), self._regained, *certain)
+        return other
 
     # -- files -----------------------------------------------------------------------------------------------------
     @property

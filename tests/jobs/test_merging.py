@@ -117,6 +117,21 @@ def test_merge_is_pure_and_ordered():
     assert same_state(alone, models[0])
 
 
+@pytest.mark.parametrize(("n", "fan_in", "copies"), [(1, 2, 1), (2, 2, 1), (9, 2, 4), (9, 4, 2), (10, 9, 1)])
+def test_only_leaves_that_others_go_into_are_copied(n, fan_in, copies):
+    copied = []
+
+    class Noted(tasks.Count):
+        def copy(self):
+            copied.append(self.n)
+            return Noted(self.n)
+
+    models = [Noted(2**number) for number in range(n)]
+    assert fs.merge(models, fan_in).n == 2**n - 1
+    assert [model.n for model in models] == [2**number for number in range(n)]
+    assert len(copied) == copies
+
+
 @pytest.mark.parametrize(
     ("call", "error", "match"),
     [

@@ -5,8 +5,8 @@ import pytest
 from scipy import sparse
 
 import fastsketch as fs
-from fastsketch.sketching._engines import _exact_engine
-from tests.helpers import DTYPES, METHODS, tol
+from fastsketch.sketching._engines import _combine, _exact_engine
+from tests.helpers import DTYPES, METHODS, same_state, tol
 
 D = 9
 RNG = np.random.default_rng(0)
@@ -21,6 +21,19 @@ ENGINES = {
     "mapped": (DENSE, {"compressor": fs.Compressor("srht", rows_out=3, block_rows=4)}),
 }
 LEVELS = range(8)  # none, each of the first buffer, each after a shrink
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("parameters", [{}, {"method": "pfd"}, {"buffer_size": 2}, {"solver": "svd"}])
+def test_a_sketch_at_rest_is_merged_as_a_clone_would_be(monkeypatch, parameters, dtype):
+    parts = [2.0**n * RNG.standard_normal((n, D)) for n in (1, 2, 3, 5, 9, 16)]
+    sketches = [fs.FrequentDirections(4, **{"solver": "gram", **parameters, "dtype": dtype}).update(x) for x in parts]
+    before = [sketch.to_bytes() for sketch in sketches]
+    merged = [one.copy().merge(two) for one in sketches for two in sketches]
+    assert [sketch.to_bytes() for sketch in sketches] == before
+    monkeypatch.setattr(_combine, "_at_rest", lambda mine, theirs: False)
+    expected = [one.copy().merge(two) for one in sketches for two in sketches]
+    assert all(same_state(one, two) for one, two in zip(merged, expected, strict=True))
 
 
 @pytest.mark.covering(2)
