@@ -1,8 +1,8 @@
 """Where PCA("arpack") is as exact as SketchedPCA().fit and faster: every set of `components`, and flat noise.
 
 What is asked of both is k components of rows in memory; SketchedPCA also keeps what streams and merges go on from, and
-intervals. Each fit has a process of its own; seconds are of the processor, ways in turn. Flat noise of 6,000 x 6,000 is
-measured once, with IncrementalPCA and PCA as it comes beside.
+intervals. Each fit has a process of its own; seconds are of the processor, ways in turn. ``noise`` has flat noise of
+6,000 x 6,000, once, with IncrementalPCA and PCA as it comes beside.
 """
 
 import numpy as np
@@ -46,7 +46,7 @@ def measured(rows, ways, repeats):
 
 
 def arpack(args):
-    """Two tables: all sets, ours and arpack; flat noise of 6,000 x 6,000, all ways."""
+    """Seconds and worst errors on all sets, ours and arpack."""
     lines = []
     names = QUICK[: few(len(QUICK), 1)] if args.quick else SETS
     for name in names:
@@ -62,8 +62,11 @@ def arpack(args):
             print(*lines[-1], flush=True)
     head = ["set", "rows", "k", "fit, s", "worst error", "arpack, s", "its worst error", "times its seconds"]
     table(lines, [*head, "arpack as exact and faster"], "main", runs="median of 3 in turn")
+
+
+def noise(args):
+    """Seconds and worst errors of all ways on flat noise."""
     side = few(600 if args.quick else 6000, 200)
-    noise = np.random.default_rng(0).standard_normal((side, side))
-    results = measured(noise, WAYS, 1)
+    results = measured(np.random.default_rng(0).standard_normal((side, side)), WAYS, 1)
     lines = [[k, way, f"{seconds:.3g}", f"{error:.1e}"] for (k, way), (seconds, error) in results.items()]
-    table(lines, ["k", "way", "s", "worst error"], "noise", runs=1, note=f"Flat noise, {side:,} x {side:,}.")
+    table(lines, ["k", "way", "s", "worst error"], runs=1, note=f"Flat noise, {side:,} x {side:,}.")
