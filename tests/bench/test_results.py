@@ -16,7 +16,6 @@ WITHOUT = {  # commands without a stored result, and why
     "arpack": "not measured yet",
     "noise": "not measured yet: decompositions of 6,000 x 6,000",
     "links": "not measured yet",
-    "cells": "not measured yet since results are kept",
     "many": "not measured yet since results are kept",
     "paths": "not measured yet since results are kept",
     "windows": "not measured yet since results are kept",
