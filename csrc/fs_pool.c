@@ -23,8 +23,10 @@ void fs_blas_alone(int enter)
 
 ptrdiff_t fs_pool_parts(double work, double least)
 {
-    const double parts = work / least;
-    return parts < 2 ? 1 : parts > FS_PARTS ? FS_PARTS : (ptrdiff_t)parts;
+    ptrdiff_t parts = work < 2 * least ? 1 : 2;
+    while (parts > 1 && parts < FS_PARTS && work >= 1.5 * (double)parts * least)
+        parts *= 2;
+    return parts;
 }
 
 ptrdiff_t fs_pool_from(ptrdiff_t n, ptrdiff_t n_parts, ptrdiff_t part, ptrdiff_t step)

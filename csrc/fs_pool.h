@@ -16,8 +16,8 @@ typedef void (*fs_part)(void *context, ptrdiff_t part, void *scratch);
  * threads have `bytes` each of the pool's. */
 void fs_pool_run(ptrdiff_t n_parts, fs_part part, void *context, void *scratch, size_t bytes);
 
-/* How many parts for a job of so much work, each of at least `least`, at most FS_PARTS: a number that depends on
- * nothing else. */
+/* How many parts for a job of so much work, each of about `least` or more, at most FS_PARTS: a number that depends on
+ * nothing else, and a power of two: two, four or eight threads are then done with even parts at the same time. */
 enum { FS_PARTS = 16 };
 ptrdiff_t fs_pool_parts(double work, double least);
 

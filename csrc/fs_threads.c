@@ -75,11 +75,17 @@ static double own_seconds(void)
 /* How long a thread looks before it sleeps: the work between two jobs of a shrink takes about as long. */
 static const double LOOK = 5e-4;
 
+/* Seconds beyond its time alone from which on a job was late; jobs that are done alone then. A worker that has lost its
+ * core comes back after some milliseconds, ten jobs and more: tries cost little if most of them are successes. */
+static const double LATE = 2e-4;
+enum { FIRST_REST = 8, MOST_REST = 512 };
+
 static struct {
     mutex lock;
     condition wake, done, spare; /* spare: of workers beyond the number that is wanted now */
     int wanted, cores, started;
-    int taken; /* by a caller */
+    int taken;                /* by a caller */
+    int alone_for, last_rest; /* jobs that callers do alone, and how many these were the last time */
     /* the job, `number` of it; seats: workers that may still join; inside: those that have */
     int number, seats, inside;
     ptrdiff_t n_parts, next;
@@ -116,24 +122,26 @@ static int write_word(int *word, int value)
     return value;
 }
 
-/* Parts until there are none, with the lock held at the beginning and at the end. */
-static void take_parts(void *scratch)
+/* Parts until there are none, with the lock held at the beginning and at the end; returns how many. */
+static ptrdiff_t take_parts(void *scratch)
 {
-    while (pool.next < pool.n_parts) {
+    ptrdiff_t taken = 0;
+    for (; pool.next < pool.n_parts; taken++) {
         const ptrdiff_t i = pool.next++;
         unlock(&pool.lock);
         pool.part(pool.context, i, scratch);
         lock(&pool.lock);
     }
+    return taken;
 }
 
 /* Look at a word for a moment, without the lock, until it is not `as_is`. */
-static void look(int *word, int as_is)
+static void look(int *word, int as_is, double moment)
 {
     double until;
     if (pool.wanted > pool.cores)
         return;
-    until = seconds() + LOOK;
+    until = seconds() + moment;
     do
         for (int i = 0; i < 32; i++) {
             if (PEEK(*word) != as_is)
@@ -184,7 +192,7 @@ static void serve(int index)
                 continue;
             }
             unlock(&pool.lock);
-            look(&pool.number, seen);
+            look(&pool.number, seen, LOOK);
             lock(&pool.lock);
             if (pool.number == seen)
                 wait_for(&pool.wake, &pool.lock);
@@ -245,6 +253,7 @@ static void forked(void)
     pool.wake = pool.done = pool.spare = fresh_condition;
     pool.started = pool.taken = pool.seats = pool.inside = 0;
     pool.n_parts = pool.next = 0;
+    pool.alone_for = pool.last_rest = 0;
     if (pool.alone)
         pool.left_alone = 1; /* here BLAS may not be called: fs_threads_settle */
     pool.alone = 0;
@@ -263,26 +272,48 @@ fs_rehearsal fs_threads_rehearse(int cores)
 
 static void rehearse(ptrdiff_t n_parts, fs_part part, void *context, void *scratch)
 {
-    double sum = 0, longest = 0;
+    double free_at[FS_PARTS] = {0}, sum = 0, last = 0; /* when each core has done its parts */
+    const int cores = rehearsal.cores < FS_PARTS ? rehearsal.cores : FS_PARTS;
     busy = 1; /* what is within a part is part of it */
     for (ptrdiff_t i = 0; i < n_parts; i++) {
         const double begun = own_seconds();
         part(context, i, scratch);
         const double taken = own_seconds() - begun;
+        int first = 0;
+        for (int core = 1; core < cores; core++)
+            first = free_at[core] < free_at[first] ? core : first;
+        free_at[first] += taken;
+        last = free_at[first] > last ? free_at[first] : last;
         sum += taken;
-        longest = taken > longest ? taken : longest;
     }
     busy = 0;
     rehearsal.jobs += sum;
-    rehearsal.on_cores += longest > sum / rehearsal.cores ? longest : sum / rehearsal.cores;
+    rehearsal.on_cores += last;
+}
+
+/* After a job of which this thread did `taken` parts in `mine` seconds of `whole`: where all parts alone would have
+ * been done sooner, other processes have the cores, and the next jobs are done alone. Twice as many each time. */
+static void rest_if_late(ptrdiff_t taken, double mine, double whole)
+{
+    if (!taken)
+        return;
+    if (whole < LATE + 1.1 * mine * (double)pool.n_parts / (double)taken)
+        pool.last_rest = 0;
+    else
+        pool.last_rest = pool.last_rest ? (pool.last_rest < MOST_REST ? 2 * pool.last_rest : MOST_REST) : FIRST_REST;
+    pool.alone_for = pool.last_rest;
 }
 
 static void run(ptrdiff_t n_parts, fs_part part, void *context, void *scratch, size_t bytes)
 {
     int helpers = 0;
+    double begun, mine;
+    ptrdiff_t taken;
     if (!busy && n_parts > 1) {
         lock(&pool.lock);
-        if (!pool.taken && pool.wanted > 1) {
+        if (!pool.taken && pool.wanted > 1 && pool.alone_for > 0)
+            pool.alone_for--;
+        else if (!pool.taken && pool.wanted > 1) {
             helpers = (ptrdiff_t)pool.wanted < n_parts ? pool.wanted - 1 : (int)n_parts - 1;
             while (pool.started < helpers && start())
                 pool.started++;
@@ -311,17 +342,22 @@ static void run(ptrdiff_t n_parts, fs_part part, void *context, void *scratch, s
     write_word(&pool.number, (int)((unsigned)pool.number + 1));
     wake_all(&pool.wake);
     busy = 1;
-    take_parts(scratch);
+    begun = seconds();
+    taken = take_parts(scratch);
+    mine = seconds() - begun;
     busy = 0;
     pool.seats = 0; /* who comes now comes too late */
     while (pool.inside > 0) {
         const int seen = pool.inside;
         unlock(&pool.lock);
-        look(&pool.inside, seen);
+        /* Parts are even: a worker that runs is done within one more. One that does not run comes to this core as soon
+         * as the thread here sleeps. */
+        look(&pool.inside, seen, taken && 2 * mine < LOOK * (double)taken ? 2 * mine / (double)taken : LOOK);
         lock(&pool.lock);
         if (pool.inside == seen)
             wait_for(&pool.done, &pool.lock);
     }
+    rest_if_late(taken, mine, seconds() - begun);
     pool.taken = 0;
     unlock(&pool.lock);
 }
@@ -372,6 +408,7 @@ void fs_threads_set(int n)
 {
     lock(&pool.lock);
     pool.wanted = n < 1 ? 1 : n;
+    pool.alone_for = pool.last_rest = 0;
     wake_all(&pool.spare);
     unlock(&pool.lock);
 }

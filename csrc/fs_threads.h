@@ -18,8 +18,8 @@ void fs_threads_set_cores(int n);
 int fs_threads_started(void);
 
 /* What jobs would take on more cores than there are, for benches: from fs_threads_rehearse(n >= 1) on, jobs that one
- * thread does alone are timed, part by part, by its own CPU time. `jobs` is their sum; `on_cores` what they take at
- * least on n cores, each the longest of its parts or the n-th of their sum. fs_threads_rehearse(0) ends it. */
+ * thread does alone are timed, part by part, by its own CPU time. `jobs` is their sum; `on_cores` what they take on n
+ * cores (at most FS_PARTS), each of which takes the next part when it is free. fs_threads_rehearse(0) ends it. */
 typedef struct {
     int cores;
     double jobs, on_cores;

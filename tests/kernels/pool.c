@@ -13,6 +13,7 @@
 #if !defined(_WIN32)
 #include <pthread.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 #endif
 
@@ -101,6 +102,45 @@ static void *caller(void *unused)
     return NULL;
 }
 
+/* Parts of half a millisecond, which take any other thread twenty times as long: as if it had lost its core. */
+struct lag {
+    pthread_t caller;
+    pthread_mutex_t lock;
+    int elsewhere;
+};
+
+static void part_that_lags(void *context, ptrdiff_t part, void *scratch)
+{
+    struct lag *lag = context;
+    const int here = pthread_equal(pthread_self(), lag->caller);
+    const struct timespec length = {0, here ? 500000 : 10000000};
+    (void)part;
+    (void)scratch;
+    nanosleep(&length, NULL);
+    if (!here) {
+        pthread_mutex_lock(&lag->lock);
+        lag->elsewhere++;
+        pthread_mutex_unlock(&lag->lock);
+    }
+}
+
+static void late_workers(void)
+{
+    struct lag lag = {pthread_self(), PTHREAD_MUTEX_INITIALIZER, 0};
+    fs_threads_set(2);
+    for (int i = 0; i < 100 && !lag.elsewhere; i++)
+        fs_pool_run(4, part_that_lags, &lag, NULL, 0);
+    check(lag.elsewhere > 0, "a worker takes parts");
+    lag.elsewhere = 0;
+    for (int i = 0; i < 8; i++)
+        fs_pool_run(4, part_that_lags, &lag, NULL, 0);
+    check(lag.elsewhere == 0, "jobs after one that was late are done alone");
+    for (int i = 0; i < 100 && !lag.elsewhere; i++)
+        fs_pool_run(4, part_that_lags, &lag, NULL, 0);
+    check(lag.elsewhere > 0, "and then a worker is tried again");
+    fs_threads_set(2);
+}
+
 static int status_of(pid_t child)
 {
     int status = 1;
@@ -134,6 +174,7 @@ int main(void)
     check(blas_threads == 5, "as it was asked to be meanwhile");
 
 #if !defined(_WIN32)
+    late_workers();
     pthread_t callers[4];
     for (int i = 0; i < 4; i++)
         check(pthread_create(&callers[i], NULL, caller, NULL) == 0, "thread");

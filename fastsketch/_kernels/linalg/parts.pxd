@@ -10,11 +10,8 @@ cdef enum:
 
 
 cdef inline Py_ssize_t parts_of(double work) noexcept nogil:
-    # how many, for the work of so many entries: a power of two, or two threads would wait for one
-    cdef Py_ssize_t most = fs_pool_parts(work, ENTRIES), parts = 1
-    while 2 * parts <= most:
-        parts *= 2
-    return parts
+    # how many, for the work of so many entries
+    return fs_pool_parts(work, ENTRIES)
 
 
 cdef inline Py_ssize_t parts_of_sums(Py_ssize_t entries, Py_ssize_t sums) noexcept nogil:

@@ -52,10 +52,17 @@ cdef struct Outer:
     void* total
 
 
+cdef Py_ssize_t even_parts(double work, Py_ssize_t most) noexcept nogil:
+    """Parts of a product, at most so many: a power of two."""
+    cdef Py_ssize_t parts = fs_pool_parts(work, LEAST)
+    while parts > most:
+        parts //= 2
+    return parts
+
+
 cdef Py_ssize_t column_parts(Py_ssize_t m, Py_ssize_t d) noexcept nogil:
     """Parts of the columns of an m x d buffer; their matrices take half of its memory at most."""
-    cdef Py_ssize_t parts = fs_pool_parts(0.5 * m * m * d, LEAST)
-    return min(parts, GRAM_PARTS, 1 + d // (2 * m))
+    return even_parts(0.5 * m * m * d, min(GRAM_PARTS, 1 + d // (2 * m)))
 
 
 cdef Py_ssize_t partials_size(Py_ssize_t m, Py_ssize_t d) noexcept nogil:
@@ -180,7 +187,7 @@ cdef void rotate_rows(Py_ssize_t m, Py_ssize_t r, Py_ssize_t d, real* f, const r
     cdef Py_ssize_t part, i
     job.m, job.r, job.d, job.f, job.w, job.square = m, r, d, f, w, square
     job.panels = fs_panel_pays(m, sizeof(real))
-    job.n_parts = min(fs_pool_parts(<double> m * r * d, LEAST), (d + STEP - 1) // STEP)
+    job.n_parts = even_parts(<double> m * r * d, (d + STEP - 1) // STEP)
     if job.panels:
         job.n_pack = min(n_pack, panel_pack[real](m, NULL))
     else:
