@@ -24,6 +24,7 @@ READING: dict[str, tuple[str, Any]] = {
     "max_memory": ("fastsketch.sketching.sketch_groups", 1e9),
     "folder": ("fastsketch.sketching.sketch_groups", None),
 }
+ITEM_ROWS = "rows of the sketch, at least 2 (default 256)"
 TEXT, TABLES = ("n_features", "zero_based"), ("header", "separator", "decimal")
 
 
@@ -346,3 +347,28 @@ def checkpointed(parser: Parser) -> None:
         help="go on from the checkpoint of the same command: only what is left is learned",
     )
     progress(parser)
+
+
+def events_columns(parser: Parser) -> None:
+    """Declare the flag that names the columns of users, items and values."""
+    parser.add_argument(
+        "--columns",
+        type=listed,
+        metavar="A,B[,C]",
+        help="names or numbers (from 0) of the columns of users, items and values (default: the first; the third only "
+        "if it is there and not that of times)",
+    )
+
+
+def events(parser: Parser) -> None:
+    """Declare how events are read, and what is learned from them."""
+    parser.add_argument(
+        "--relevant",
+        type=float,
+        metavar="X",
+        help="values from X on count as 1, lower ones as seen and no more (4 for five stars)",
+    )
+    parser.add_argument("--binary", action="store_true", help="every event counts 1, whatever its value, however often")
+    events_columns(parser)
+    parameter(parser, "sketch_size", "-l", metavar="L", help=ITEM_ROWS)
+    parser.add_argument("-r", "--rank", type=int, metavar="R", help="of ratings (default 10, or that of the model)")

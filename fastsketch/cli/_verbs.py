@@ -5,12 +5,15 @@ written here; a test holds choices and defaults against the declarations of the 
 """
 
 from fastsketch.cli._flags import (
+    ITEM_ROWS,
     TABLES,
     TEXT,
     VERBS,
     Parser,
     as_column,
     checkpointed,
+    events,
+    events_columns,
     in_parts,
     listed,
     output,
@@ -25,7 +28,6 @@ from fastsketch.cli._flags import (
 __all__ = ["VERBS"]
 
 METRICS = "{euclidean,inner_product,cosine,hamming}"
-ITEM_ROWS = "rows of the sketch, at least 2 (default 256)"
 LOSSES = "square,logistic,squared_hinge,huber,absolute"
 
 
@@ -363,7 +365,7 @@ def _complete(parser: Parser) -> None:
     fastsketch complete ratings.csv -r 2 -o ratings.fsk
     """
     parser.add_argument("ratings", metavar="RATINGS.csv")
-    _events_columns(parser)
+    events_columns(parser)
     output(parser, "MODEL.fsk", "file for the model and the ids")
     parameter(
         parser,
@@ -435,7 +437,7 @@ def _recommend(parser: Parser) -> None:
     parser.add_argument(
         "--model", dest="kind", choices=("item", "ratings", "popularity"), help="what is learned (default item)"
     )
-    _events(parser)
+    events(parser)
     settings(parser, "SketchedEASE", "LowRankModel", reading=TABLES)
 
 
@@ -469,33 +471,8 @@ def _evaluate(parser: Parser) -> None:
         help="name or number (from 0) of the column of times, numbers or ISO dates (of --split time, default 3; with "
         "it leave-one-out holds out the newest)",
     )
-    _events(parser)
+    events(parser)
     settings(parser, "SketchedEASE", reading=TABLES)
-
-
-def _events_columns(parser: Parser) -> None:
-    """Declare the flag that names the columns of users, items and values."""
-    parser.add_argument(
-        "--columns",
-        type=listed,
-        metavar="A,B[,C]",
-        help="names or numbers (from 0) of the columns of users, items and values (default: the first; the third only "
-        "if it is there and not that of times)",
-    )
-
-
-def _events(parser: Parser) -> None:
-    """Declare how events are read, and what is learned from them."""
-    parser.add_argument(
-        "--relevant",
-        type=float,
-        metavar="X",
-        help="values from X on count as 1, lower ones as seen and no more (4 for five stars)",
-    )
-    parser.add_argument("--binary", action="store_true", help="every event counts 1, whatever its value, however often")
-    _events_columns(parser)
-    parameter(parser, "sketch_size", "-l", metavar="L", help=ITEM_ROWS)
-    parser.add_argument("-r", "--rank", type=int, metavar="R", help="of ratings (default 10, or that of the model)")
 
 
 # -- the rest ----------------------------------------------------------------------------------------------------------
