@@ -82,9 +82,10 @@ def nearness(centred: Array, z: Array, spread: Array) -> Nearness:
         stop = min(start + BLOCK, n)
         distances = square + square[start:stop, np.newaxis] - 2.0 * (z[start:stop] @ z.T)
         distances[np.arange(stop - start), np.arange(start, stop)] = np.inf
-        nearest = np.argpartition(distances, NEAR - 1, axis=1)[:, :NEAR]
-        reach[start:stop] = np.take_along_axis(distances, nearest, axis=1).max(axis=1)
-        near[start:stop] = nearest[: max(0, len(near) - start)]
+        if start < len(near):
+            near[start:stop] = np.argpartition(distances, NEAR - 1, axis=1)[: len(near) - start, :NEAR]
+        distances.partition(NEAR - 1, axis=1)
+        reach[start:stop] = distances[:, NEAR - 1]
     n2 = np.einsum("ij,ij->i", centred, centred)
     weight = _weights(np.maximum(reach, 0.0), n2)
     one, two = np.repeat(np.arange(len(near)), NEAR), near.ravel()
