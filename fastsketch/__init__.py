@@ -26,6 +26,7 @@ _HOME = {
     "AdaptiveSubgradient": "fastsketch.online",
     "LowRankModel": "fastsketch.lowrank",
     "SketchedEASE": "fastsketch.recommending",
+    "SketchedRidge": "fastsketch.ridge",
     "Window": "fastsketch.streams",
     "compare": "fastsketch.streams",
     "open_rows": "fastsketch.data",
@@ -39,7 +40,18 @@ _HOME = {
     "thread_limit": "fastsketch._core.threads",
     "show_config": "fastsketch._show_config",
 }
-_ROOMS = ("data", "jobs", "lowrank", "neighbours", "online", "recommending", "reference", "sketching", "streams")
+_ROOMS = (
+    "data",
+    "jobs",
+    "lowrank",
+    "neighbours",
+    "online",
+    "recommending",
+    "reference",
+    "ridge",
+    "sketching",
+    "streams",
+)
 
 __all__ = [*_HOME, *_ROOMS, "__version__"]  # pyright: ignore[reportUnsupportedDunderAll]  __init__.pyi has them
 

@@ -17,6 +17,7 @@ from fastsketch.neighbours import hamming_topk as hamming_topk
 from fastsketch.online import AdaptiveSubgradient as AdaptiveSubgradient
 from fastsketch.online import SketchedNewton as SketchedNewton
 from fastsketch.recommending import SketchedEASE as SketchedEASE
+from fastsketch.ridge import SketchedRidge as SketchedRidge
 from fastsketch.sketching import Compressor as Compressor
 from fastsketch.sketching import FrequentDirections as FrequentDirections
 from fastsketch.sketching import GroupSketches as GroupSketches
@@ -32,6 +33,7 @@ from . import neighbours as neighbours
 from . import online as online
 from . import recommending as recommending
 from . import reference as reference
+from . import ridge as ridge
 from . import sketching as sketching
 from . import streams as streams
 
@@ -48,6 +50,7 @@ __all__ = [
     "SketchQuantizer",
     "SketchedEASE",
     "SketchedNewton",
+    "SketchedRidge",
     "StateError",
     "Window",
     "__version__",
@@ -67,6 +70,7 @@ __all__ = [
     "open_rows",
     "recommending",
     "reference",
+    "ridge",
     "run",
     "show_config",
     "sketch_groups",

@@ -18,7 +18,7 @@ FLOORS = [
     {"_core"},
     {"data"},
     {"_frame"},
-    {"sketching", "online", "lowrank", "torch"},
+    {"sketching", "online", "lowrank", "ridge", "torch"},
     {"neighbours", "recommending", "streams"},
     {"jobs", "sklearn", "reference"},
     {"cli", "_show_config", "__main__", ""},

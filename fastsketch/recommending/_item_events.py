@@ -18,9 +18,8 @@ from fastsketch._core.validation import Rows, as_rows, as_subset, in_place, is_s
 from fastsketch.data.names._id_map import IdMap, as_id_map, taken
 from fastsketch.data.names._triples import Triples, as_triples, pair_of, placed
 from fastsketch.recommending.ranking._splits import owners
+from fastsketch.ridge._held_out import undone
 
-# Powers of a decay are undone up to this factor.
-MOST_UNDONE = 1e12
 # Positive entries of each dtype lie between 1 / these and these: their products must not leave its range.
 MOST = {4: 1e30, 8: 1e140}
 
@@ -103,11 +102,6 @@ def column_squares(
         entries = slice(events.indptr[start], events.indptr[stop])
         np.add.at(out, events.indices[entries], of_entries[entries])
     return out
-
-
-def undone(decay: float) -> int:
-    """Return the number of rows over which powers of a decay are undone."""
-    return max(1, int(np.log(MOST_UNDONE) / -np.log(decay))) if decay < 1.0 else 2**62
 
 
 def decayed(decay: float, n_rows: int) -> float:

@@ -18,8 +18,6 @@ from fastsketch.data.files import _checks as checks
 from fastsketch.data.names._events import ColumnNames
 from fastsketch.data.names._id_map import IdMap, array_names, arrays_of, no_ids, own_ids, read_ids
 from fastsketch.data.names._triples import Table, as_triples
-from fastsketch.recommending import _held_out as held_out
-from fastsketch.recommending._held_out import HeldOut
 from fastsketch.recommending._item_events import (
     ITEM_IDS,
     MOST,
@@ -29,7 +27,6 @@ from fastsketch.recommending._item_events import (
     ids_of_matrix,
     row_squares,
     rows_of_table,
-    undone,
 )
 from fastsketch.recommending._item_weights import (
     FIRST,
@@ -41,9 +38,12 @@ from fastsketch.recommending._item_weights import (
     climb,
     item_weights,
     read,
+    split_items,
     try_all,
 )
 from fastsketch.recommending._neighbours import KeptUsers, walks_over
+from fastsketch.ridge import _held_out as held_out
+from fastsketch.ridge._held_out import HeldOut
 from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._moved_columns import with_columns
 
@@ -314,7 +314,7 @@ class ItemLearner(MergeableModel, abstract=True):
                 sketch.update(users.rows, users.weight)
             return
         # a sketch of its own, whose decay their weights undo: a merge ages nothing
-        step = undone(self.decay)
+        step = held_out.undone(self.decay)
         for start in range(0, len(users), step):
             part = users.chosen(slice(start, start + step))
             powers = self.decay ** -np.arange(len(part) - 1.0, -1.0, -1.0)
@@ -368,7 +368,7 @@ class ItemLearner(MergeableModel, abstract=True):
             return without
         rest = held.chosen(slice(n, None))
         gram = self._gram_model(np.where(known, others, 0.0), rest)
-        trial = Trial(gram, *held_out.split_items(users, HIDDEN), np.flatnonzero(known).astype(np.int32))
+        trial = Trial(gram, *split_items(users, HIDDEN), np.flatnonzero(known).astype(np.int32))
         path = None
         if ridge is None:
             path = climb(trial, float(others[known].mean()))
@@ -383,7 +383,7 @@ class ItemLearner(MergeableModel, abstract=True):
         """Choose the ridge on these users, from a path or from those given."""
         squares = self._known_squares()
         open_items = np.flatnonzero(squares > 0).astype(np.int32)
-        trial = Trial(self._gram_model(squares, self._known_held()), *held_out.split_items(users, HIDDEN), open_items)
+        trial = Trial(self._gram_model(squares, self._known_held()), *split_items(users, HIDDEN), open_items)
         return climb(trial, _usual_ridge(squares) / FIRST) if ridges is None else try_all(trial, ridges)
 
     def _gram_model(self, squares: NDArray[np.float64], users: HeldOut) -> GramModel:

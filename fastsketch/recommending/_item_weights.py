@@ -26,26 +26,15 @@ from fastsketch._kernels.recommending import items as kernel
 from fastsketch.recommending._item_events import entries
 from fastsketch.recommending._neighbours import Walks
 from fastsketch.recommending.ranking import ndcg_at
-from fastsketch.recommending.ranking._splits import owners
+from fastsketch.recommending.ranking._splits import Split, first_of_rows, owners, parted
+from fastsketch.ridge._gram_model import LEAST_SHARE, GramModel, Matrix, gram_of, inner_of, quadratic, scaled_diagonal
+from fastsketch.ridge._held_out import HeldOut, mixed
+from fastsketch.ridge._path import STEP, climbed, error_of, is_as_good
 from fastsketch.sketching._by_feature import reads_by_feature
 from fastsketch.sketching._engines import AnyEngine, SparseEngine, by_column
 
+
 # -- a model of X'X ----------------------------------------------------------------------------------------------------
-Matrix = NDArray[np.float64]
-
-# Items at a time, whose products are summed up in double: a block of them stays in the second cache.
-BLOCK = 1024
-
-
-class GramModel(NamedTuple):
-    """Model of X'X in stored units: one of them is `unit` squared units of the rows."""
-
-    z: NDArray[Any]  # (items, t)
-    root: Matrix  # (t, r), Q = root root'
-    lost: Matrix  # (items,)
-    unit: float
-
-
 def read(engine: AnyEngine, squares: Matrix) -> GramModel:
     """Read a clone of an engine, which is used up; `squares` (items,) of all columns, in units of the rows."""
     shrinkage = engine.shrinkage
@@ -78,32 +67,7 @@ def item_matrix(engine: AnyEngine) -> NDArray[Any]:
     return out
 
 
-def gram_of(z: NDArray[Any], diagonal: Matrix | None = None) -> Matrix:
-    """Compute Z' diag(1 / diagonal) Z (t, t) in double."""
-    out = np.zeros((z.shape[1], z.shape[1]))
-    by = None if diagonal is None else (1.0 / diagonal).astype(z.dtype)
-    for start in range(0, len(z), BLOCK):
-        part = slice(start, start + BLOCK)
-        here = z[part]
-        # G += Z' diag(1 / D) Z
-        out += here.T @ (here if by is None else here * by[part, np.newaxis])
-    return (out + out.T) / 2
-
-
-def quadratic(z: NDArray[Any], turn: NDArray[Any], *, squared: bool = False) -> Matrix:
-    """Compute Z_j' turn Z_j of every item (items,), or (`squared`) |Z_j' turn|^2."""
-    out = np.empty(len(z))
-    for start in range(0, len(z), BLOCK):
-        own = z[start : start + BLOCK]
-        turned = own @ turn
-        out[start : start + BLOCK] = np.einsum("ij,ij->i", turned, turned if squared else own)
-    return out
-
-
 # -- item weights ------------------------------------------------------------------------------------------------------
-# Of D over its mean, and of h: what is smaller is rounding.
-LEAST_SHARE = 1e-12
-
 # Scores that are held at a time.
 DENSE = 1 << 23
 
@@ -192,32 +156,18 @@ def item_weights(gram: GramModel, ridge: float) -> ItemWeights:
     Two passes over Z, 4 items t^2 flops: what the sketch has lost differs from item to item, and with it D.
     """
     z, root = gram.z, gram.root
-    d = gram.lost + ridge / gram.unit
-    # D over its mean: so nothing leaves the range of float32
-    level = float(d.mean())
-    d = np.maximum(d / level, LEAST_SHARE)
+    d, level = scaled_diagonal(gram.lost + ridge / gram.unit)
     inner = (inner_of(gram_of(z, d) / level, root) / level).astype(z.dtype)
     h = 1.0 - quadratic(z, inner) / d
     return ItemWeights(z, inner, (1.0 / d).astype(z.dtype), (1.0 / np.maximum(h, LEAST_SHARE)).astype(z.dtype))
 
 
-def inner_of(products: Matrix, root: Matrix) -> Matrix:
-    """Compute M = (Q^-1 + G)^-1 for Q = root root'."""
-    # root (I + root' G root)^-1 root'
-    turned = root.T @ products @ root
-    turned[np.diag_indices_from(turned)] += 1.0
-    half = np.linalg.solve(np.linalg.cholesky((turned + turned.T) / 2), root.T)
-    return half.T @ half
-
-
 # -- a ridge chosen on users that the sketch has not seen: part of their items is shown --------------------------------
 # Share of a user's items that is hidden, and the depth of the list in which they are looked for.
 HIDDEN, DEPTH = 0.2, 20
-# Ridges in units of the mean sum of squares of a column: where a path begins, its step, and how far it may go.
-FIRST, STEP, LEAST, MOST = 3.0, 10.0**0.5, 1e-3, 1e6
+# Ridges in units of the mean sum of squares of a column: where a path begins, and how far it may go.
+FIRST, LEAST, MOST = 3.0, 1e-3, 1e6
 
-# Standard errors of a difference that the middle of the path is given before another ridge is taken.
-SLACK = 0.5
 # Weights of walks beside those of the sketch: none where few users share items that others do not, far more than one
 # where catalogues are sparse.
 WALK_WEIGHTS = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
@@ -278,6 +228,14 @@ class Trial(NamedTuple):
         return next(weight for weight, values in zip(WALK_WEIGHTS, every, strict=True) if is_as_good(best - values))
 
 
+def split_items(held: HeldOut, share: float) -> Split:
+    """Split into (shown, hidden) CSR: of every user a share of the items, at least one and not all, is hidden."""
+    rows, owner = held.rows, owners(held.rows)
+    lot = mixed(rows.indices.astype(np.uint64) ^ held.key[owner])
+    length = np.diff(rows.indptr)
+    return parted(rows, first_of_rows(rows, lot, np.clip(np.rint(share * length), 1, length - 1)))
+
+
 def try_all(trial: Trial, ridges: Sequence[float]) -> RidgePath:
     """Choose the best of these ridges; of equal ones the largest."""
     tried = [(float(ridge), trial.scores(float(ridge))) for ridge in sorted(ridges)]
@@ -291,28 +249,10 @@ def climb(trial: Trial, unit: float) -> RidgePath:
     A few hundred users know the best ridge only roughly: of those that are worse than the best by no more than SLACK
     standard errors of the difference, the nearest to the middle is taken.
     """
-    tried = {step: trial.scores(FIRST * unit * STEP**step) for step in (-1, 0, 1)}
-    while True:
-        best = max(tried, key=lambda step: (tried[step].mean(), step))
-        ahead = best - 1 if best == min(tried) else best + 1 if best == max(tried) else None
-        if ahead is None or not LEAST <= FIRST * STEP**ahead <= MOST:
-            break
-        tried[ahead] = trial.scores(FIRST * unit * STEP**ahead)
-    steps = sorted(tried)
-    behind = {step: tried[best] - tried[step] for step in steps}
-    good = [step for step in steps if is_as_good(behind[step])]
+    tried, good = climbed(lambda step: trial.scores(FIRST * unit * STEP**step), LEAST / FIRST, MOST / FIRST)
     chosen = min(good, key=lambda step: (abs(step), -step))
+    steps = sorted(tried)
     return _path([(FIRST * unit * STEP**step, tried[step]) for step in steps], steps.index(chosen))
-
-
-def is_as_good(behind: NDArray[np.float64]) -> bool:
-    """Return whether users lose no more by a choice than a few hundred of them can tell."""
-    return behind.mean() <= SLACK * error_of(behind)
-
-
-def error_of(values: NDArray[np.float64]) -> float:
-    """Return the standard error of the mean of independent values."""
-    return float(values.std()) / max(1, len(values) - 1) ** 0.5
 
 
 def _path(tried: list[tuple[float, NDArray[np.float64]]], chosen: int) -> RidgePath:

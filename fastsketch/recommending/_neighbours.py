@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch._kernels.recommending import items as kernel
-from fastsketch.recommending._held_out import HeldOut, joined
 from fastsketch.recommending._item_events import entries, row_squares
 from fastsketch.recommending.ranking._splits import owners
+from fastsketch.ridge._held_out import HeldOut, joined
 
 # Scores are divided by the popularity of their item to this power (RP3beta): of 0 to 0.3 about the best on validation
 # parts of Epinions and Slashdot.

@@ -11,12 +11,12 @@ from numpy.typing import ArrayLike, NDArray
 from fastsketch._core.validation import Rows, as_flag, as_integer, as_numbers
 from fastsketch._kernels.guard import changes, reads
 from fastsketch.data.names._triples import Table
-from fastsketch.recommending import _held_out as held_out
 from fastsketch.recommending._best_items import Explanation, Limits, Recommendations, explained, recommend, similar
-from fastsketch.recommending._held_out import HeldOut
 from fastsketch.recommending._item_events import events_of, items_of, left_out, named
 from fastsketch.recommending._item_learning import MOST_RIDGE, ItemLearner
 from fastsketch.recommending._item_weights import RidgePath
+from fastsketch.ridge import _held_out as held_out
+from fastsketch.ridge._held_out import HeldOut
 
 
 class SketchedEASE(ItemLearner):

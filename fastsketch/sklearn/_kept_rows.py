@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fastsketch._core.validation import is_sparse
 from fastsketch.data.files import _checks as checks
-from fastsketch.recommending._held_out import mixed
+from fastsketch.ridge._held_out import mixed
 
 # Most rows of a sample: the share of new rows beyond a threshold of 1% is within 1.5 times that in 97% of cases with
 # 3,000 exchangeable rows, and in 99% with these.

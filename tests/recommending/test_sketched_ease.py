@@ -8,8 +8,8 @@ from scipy import sparse
 import fastsketch as fs
 from fastsketch import reference
 from fastsketch.data.files import _state as state_files
-from fastsketch.recommending import _held_out as held_out
 from fastsketch.recommending import _item_weights
+from fastsketch.ridge import _held_out as held_out
 from tests.helpers import same_state, tol
 from tests.reliability import states
 
@@ -248,7 +248,7 @@ def test_scores_of_a_path_are_ndcg_at_20_of_the_hidden_items():
     path = fs.SketchedEASE(ITEMS + 2, dtype="float64").update(rows).select_ridge(others, ridges)
     able = np.flatnonzero(np.diff(others.indptr) >= 2)
     held = held_out.HeldOut(others[able], np.ones(len(able)), held_out.keys_of(others, 0, 0)[able], able)
-    shown, hidden = held_out.split_items(held, 0.2)
+    shown, hidden = _item_weights.split_items(held, 0.2)
     gains = 1 / np.log2(np.arange(2, 22))
     ideal = np.cumsum(gains)[np.minimum(np.diff(hidden.indptr), 20) - 1]
     for ridge, score, error in zip(ridges, path.scores, path.standard_errors, strict=True):
@@ -263,7 +263,7 @@ def test_hidden_items_are_a_fifth_and_never_all():
     rows = users()
     rows = rows[np.diff(rows.indptr) >= 2]
     held = held_out.HeldOut(rows, np.ones(rows.shape[0]), held_out.keys_of(rows, 0, 0), np.arange(rows.shape[0]))
-    shown, hidden = held_out.split_items(held, 0.2)
+    shown, hidden = _item_weights.split_items(held, 0.2)
     assert ((shown + hidden) != rows).nnz == 0 and shown.nnz + hidden.nnz == rows.nnz
     number = np.diff(hidden.indptr)
     assert number.min() >= 1 and np.diff(shown.indptr).min() >= 1
@@ -274,7 +274,7 @@ def test_every_item_is_as_likely_to_be_hidden():
     n, items = 4000, 16
     rows = sparse.csr_array(np.ones((n, items)))
     held = held_out.HeldOut(rows, np.ones(n), held_out.keys_of(rows, 0, 0), np.arange(n))
-    hidden = held_out.split_items(held, 0.25)[1].toarray()
+    hidden = _item_weights.split_items(held, 0.25)[1].toarray()
     often = hidden.mean(axis=0)  # 0.25, with a deviation of 0.007
     assert (abs(often - 0.25) < 0.035).all()
     together = hidden.T @ hidden / n  # two of one user: 0.25 * 3 / 15

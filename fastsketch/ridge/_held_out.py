@@ -1,8 +1,8 @@
-"""A uniform sample of users that is kept out of the sketch, so that a ridge can be chosen on them.
+"""A uniform sample of rows that is kept out of the sketch, so that a ridge can be chosen on them.
 
-Every user that holds at least two items has a key, a function of the seed, its place in the stream and its items; those
-of the least keys are held out. So the choice depends on neither batches nor the order of merges, and two parts of a
-stream with the same seed choose apart.
+Every row that may be held out (of users those with two items at least) has a key, a function of the seed, its place in
+the stream and what it holds; those of the least keys are held out. So the choice depends on neither batches nor the
+order of merges, and two parts of a stream with the same seed choose apart.
 """
 
 import heapq
@@ -15,19 +15,20 @@ from numpy.typing import NDArray
 
 from fastsketch._core.random import Key, raw_numbers
 from fastsketch.data.files import _checks as checks
-from fastsketch.recommending.ranking._splits import Split, first_of_rows, owners, parted
 
 Keys = NDArray[np.uint64]
 
 # Random numbers are drawn for this many places at a time, and rows are looked at for this many.
 BLOCK = 4096
+# Powers of a decay are undone up to this factor.
+MOST_UNDONE = 1e12
 
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:
-    """Users in the order of their keys; no array ever changes."""
+    """Rows (users) in the order of their keys; no array ever changes."""
 
-    rows: Any  # CSR (r, items)
+    rows: Any  # CSR (r, items), of a regression with the targets as its last columns
     weight: NDArray[np.float64]  # (r,) when they came, faded since
     key: Keys  # (r,) ascending
     came: NDArray[np.int64]  # (r,) number of the row in the stream; of those of a merge that of the last before it
@@ -87,16 +88,40 @@ def offer(
     from scipy.sparse import vstack
 
     k, r = int(rows.shape[0]), len(held)
-    key = keys_of(rows, first, seed)
-    able = (np.diff(rows.indptr) >= 2) & (weight > 0)
+    key, length = keys_of(rows, first, seed), np.diff(rows.indptr)
     # sources of what the sketch gets at each place: a held user, r + a row, or -1
-    given: NDArray[np.int64] = np.where((np.diff(rows.indptr) > 0) | (decay < 1.0), r + np.arange(k), -1)
+    given: NDArray[np.int64] = np.where((length > 0) | (decay < 1.0), r + np.arange(k), -1)
+    kept = exchange(held.key, key, (length >= 2) & (weight > 0), size=size, given=given)
+    if (given == r + np.arange(k)).all():
+        return held, HeldOut(rows, weight, key, first + np.arange(k))
+    every: Any = vstack([held.rows, rows, empty_rows(rows.shape[1], rows.dtype)], format="csr")
+    came = np.concatenate([held.came, first + np.arange(k), [0]])
+    weights = np.concatenate([held.weight, weight, [1.0]])
+    at = np.flatnonzero((given >= 0) | (decay < 1.0))
+    source = np.where(given[at] >= 0, given[at], r + k)
+    age = np.where(source == r + k, 0, first + at - came[source])
+    keys = np.concatenate([held.key, key, np.zeros(1, np.uint64)])
+    left = HeldOut(every[kept], weights[kept], keys[kept], came[kept])
+    return left, HeldOut(every[source], weights[source] * decay**age, keys[source], first + at)
+
+
+def exchange(
+    held: Keys, key: Keys, able: NDArray[np.bool_], *, size: int, given: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Return the sources of the reservoir (at most size,) in the order of their keys: a place in it, or r + a row.
+
+    `held`: the r keys of the reservoir before; `able`: rows that may be held out. `given` (k,), sources of what the
+    sketch gets in the place of each row, becomes that which leaves the reservoir for it, -1 where nothing does.
+    """
+    k, r = len(key), len(held)
     if r >= size:
-        able &= key < held.key[-1] if size else False
-    # the largest key first; where no key of a batch is smaller, which soon is so of most, there is nothing to sort
-    heap = [(~value, place) for place, value in enumerate(held.key.tolist())] if able.any() else []
+        able = able & (key < held[-1] if size else False)
+    if not able.any():
+        return np.arange(r)
+    # the largest key first
+    heap = [(~value, place) for place, value in enumerate(held.tolist())]
     heapq.heapify(heap)
-    for start in range(0, k, BLOCK) if able.any() else ():
+    for start in range(0, k, BLOCK):
         part = np.flatnonzero(able[start : start + BLOCK]) + start
         if len(heap) >= size:
             part = part[key[part] < ~heap[0][0]]
@@ -107,19 +132,17 @@ def offer(
                 given[i] = -1
             elif entry > heap[0]:
                 given[i] = heapq.heappushpop(heap, entry)[1]
-    if (given == r + np.arange(k)).all():
-        return held, HeldOut(rows, weight, key, first + np.arange(k))
-    kept = np.array([place for _, place in heap] or range(r), np.int64)
-    every: Any = vstack([held.rows, rows, empty_rows(rows.shape[1], rows.dtype)], format="csr")
-    came = np.concatenate([held.came, first + np.arange(k), [0]])
-    weights = np.concatenate([held.weight, weight, [1.0]])
-    at = np.flatnonzero((given >= 0) | (decay < 1.0))
-    source = np.where(given[at] >= 0, given[at], r + k)
-    age = np.where(source == r + k, 0, first + at - came[source])
-    keys = np.concatenate([held.key, key, np.zeros(1, np.uint64)])
-    kept = kept[np.argsort(keys[kept], kind="stable")]
-    left = HeldOut(every[kept], weights[kept], keys[kept], came[kept])
-    return left, HeldOut(every[source], weights[source] * decay**age, keys[source], first + at)
+    kept = np.array([place for _, place in heap], np.int64)
+    return kept[np.argsort(np.concatenate([held, key])[kept], kind="stable")]
+
+
+def concatenated(parts: Sequence[HeldOut]) -> HeldOut:
+    """Return all rows of some parts, one after the other."""
+    from scipy.sparse import vstack
+
+    rows: Any = vstack([part.rows for part in parts], format="csr")
+    weight, key, came = (np.concatenate([getattr(part, name) for part in parts]) for name in ("weight", "key", "came"))
+    return HeldOut(rows, weight, key, came)
 
 
 def joined(parts: Sequence[HeldOut]) -> HeldOut:
@@ -127,24 +150,31 @@ def joined(parts: Sequence[HeldOut]) -> HeldOut:
 
     The same items in the same place of two streams have the same key: then it is by their values and weights.
     """
-    from scipy.sparse import vstack
+    every = concatenated(parts)
+    values = _sums(every.rows, mixed(every.rows.data.astype(np.float64).view(np.uint64) ^ _names(every.rows)))
+    return every.chosen(np.lexsort((every.weight, values, every.key)))
 
-    rows: Any = vstack([part.rows for part in parts], format="csr")
-    weight, key, came = (np.concatenate([getattr(part, name) for part in parts]) for name in ("weight", "key", "came"))
-    values = _sums(rows, mixed(rows.data.astype(np.float64).view(np.uint64) ^ _names(rows)))
-    return HeldOut(rows, weight, key, came).chosen(np.lexsort((weight, values, key)))
+
+def undone(decay: float) -> int:
+    """Return the number of rows over which powers of a decay are undone."""
+    return max(1, int(np.log(MOST_UNDONE) / -np.log(decay))) if decay < 1.0 else 2**62
 
 
 # -- keys --------------------------------------------------------------------------------------------------------------
 def keys_of(rows: Any, first: int, seed: int) -> Keys:
     """Return the keys (k,) of CSR rows that are `first`, `first` + 1, ... of their stream."""
-    k = rows.shape[0]
+    return numbered(_sums(rows, _names(rows)), first, seed)
+
+
+def numbered(content: Keys, first: int, seed: int) -> Keys:
+    """Return the keys (k,) of rows `first`, `first` + 1, ... of a stream, by a number for what each holds."""
+    k = len(content)
     if k == 0:
         return np.empty(0, np.uint64)
     blocks = range(first // BLOCK, (first + k - 1) // BLOCK + 1)
     drawn = np.concatenate([raw_numbers(seed, Key.HELD_OUT, block, 0, BLOCK) for block in blocks])
     skipped = first - blocks[0] * BLOCK
-    return drawn[skipped : skipped + k] ^ mixed(_sums(rows, _names(rows)))
+    return drawn[skipped : skipped + k] ^ mixed(content)
 
 
 def _names(rows: Any) -> Keys:
@@ -167,15 +197,6 @@ def mixed(values: Keys) -> Keys:
     out = (out ^ (out >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     out = (out ^ (out >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return out ^ (out >> np.uint64(31))
-
-
-# -- shown and hidden --------------------------------------------------------------------------------------------------
-def split_items(held: HeldOut, share: float) -> Split:
-    """Split into (shown, hidden) CSR: of every user a share of the items, at least one and not all, is hidden."""
-    rows, owner = held.rows, owners(held.rows)
-    lot = mixed(rows.indices.astype(np.uint64) ^ held.key[owner])
-    length = np.diff(rows.indptr)
-    return parted(rows, first_of_rows(rows, lot, np.clip(np.rint(share * length), 1, length - 1)))
 
 
 # -- state -------------------------------------------------------------------------------------------------------------
@@ -202,7 +223,10 @@ def from_arrays(arrays: checks.Arrays, n_items: int, prefix: str) -> HeldOut:
 def validate(
     arrays: checks.Arrays, prefix: str, n_items: int, *, size: int, fewest: int, n_rows: int, dtype: np.dtype[Any]
 ) -> None:
-    """Raise ValueError unless these could be users of n_rows rows, `size` at most, each of `fewest` items or more."""
+    """Raise ValueError unless these could be users of n_rows rows, `size` at most, each of `fewest` items or more.
+
+    With `fewest` 0 they are rows of any numbers.
+    """
     of_indptr, of_indices, of_data, of_weight, of_key, of_came = names_of(prefix)
     key = checks.array_of(arrays, of_key, arrays[of_key].shape[:1], np.uint64)
     r, stored = len(key), len(arrays[of_data])
@@ -214,7 +238,7 @@ def validate(
     if r and not 0 <= came.min() <= came.max() < n_rows:
         raise ValueError(f"array '{of_came}' must lie in [0, {n_rows}), got {came.min()} and {came.max()}")
     data = checks.finite(arrays, of_data, (stored,), dtype)
-    if stored and data.min() <= 0:
+    if stored and fewest and data.min() <= 0:
         raise ValueError(f"array '{of_data}' must be positive, got {data.min()}")
     indptr = checks.array_of(arrays, of_indptr, (r + 1,), np.int64)
     indices = checks.array_of(arrays, of_indices, (stored,), np.int32)

@@ -1,0 +1,94 @@
+"""Models of X'X, and systems that they solve: the sum itself, or rows of a sketch and what these lack of the diagonal.
+
+A sketch stands for Z Q Z' + diag(lost). Z (d, t) are its rows, one row for each column; Q takes the level of what was
+lost from every eigenvalue; lost_j puts back on the diagonal what is then missing of the sum of squares of column j,
+which is known exactly, or of all columns the same.
+
+(Z Q Z' + D)^-1 with D = diag(lost) + a penalty is D^-1 - D^-1 Z M Z' D^-1, M = (Q^-1 + Z' D^-1 Z)^-1: nothing larger
+than Z is needed.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+
+Matrix = NDArray[np.float64]
+
+# Columns at a time, whose products are summed up in double: a block of them stays in the second cache.
+BLOCK = 1024
+# Of D over its mean, and of h: what is smaller is rounding.
+LEAST_SHARE = 1e-12
+
+
+class GramSum(NamedTuple):
+    """X'X itself, (d, d)."""
+
+    gram: Matrix
+
+    def solve(self, penalty: Matrix, right: Matrix) -> Matrix:
+        """Solve (X'X + diag(penalty)) W = right (d, c); of the solutions of a singular system the shortest."""
+        system = self.gram.copy()
+        system[np.diag_indices_from(system)] += penalty
+        try:
+            return cho_solve(cho_factor(system, lower=True, check_finite=False), right, check_finite=False)
+        except LinAlgError:
+            return np.linalg.pinv(self.gram + np.diag(penalty), rcond=1e-12, hermitian=True) @ right
+
+
+class GramModel(NamedTuple):
+    """Model of X'X in stored units: one of them is `unit` squared units of the rows."""
+
+    z: NDArray[Any]  # (d, t)
+    root: Matrix  # (t, r), Q = root root'
+    lost: Matrix  # (d,)
+    unit: float
+
+    def solve(self, penalty: Matrix, right: Matrix) -> Matrix:
+        """Solve (Z Q Z' + diag(lost + penalty)) W = right (d, c), in squared units of the rows."""
+        diagonal, level = scaled_diagonal(self.lost + penalty / self.unit)
+        # M of the system over its level
+        inner = inner_of(gram_of(self.z, diagonal) / level, self.root) / level
+        over = right / diagonal[:, np.newaxis]
+        over -= (self.z @ (inner @ (self.z.T @ over))) / diagonal[:, np.newaxis]
+        return over / (level * self.unit)
+
+
+def scaled_diagonal(diagonal: Matrix) -> tuple[Matrix, float]:
+    """Return (D over its mean, this mean): so nothing leaves the range of float32, nor is anything zero."""
+    level = float(diagonal.mean())
+    if not level > 0:
+        level = float(np.finfo(np.float64).tiny)
+    return np.maximum(diagonal / level, LEAST_SHARE), level
+
+
+def gram_of(z: NDArray[Any], diagonal: Matrix | None = None) -> Matrix:
+    """Compute Z' diag(1 / diagonal) Z (t, t) in double."""
+    out = np.zeros((z.shape[1], z.shape[1]))
+    by = None if diagonal is None else (1.0 / diagonal).astype(z.dtype)
+    for start in range(0, len(z), BLOCK):
+        part = slice(start, start + BLOCK)
+        here = z[part]
+        # G += Z' diag(1 / D) Z
+        out += here.T @ (here if by is None else here * by[part, np.newaxis])
+    return (out + out.T) / 2
+
+
+def quadratic(z: NDArray[Any], turn: NDArray[Any], *, squared: bool = False) -> Matrix:
+    """Compute Z_j' turn Z_j of every column (d,), or (`squared`) |Z_j' turn|^2."""
+    out = np.empty(len(z))
+    for start in range(0, len(z), BLOCK):
+        own = z[start : start + BLOCK]
+        turned = own @ turn
+        out[start : start + BLOCK] = np.einsum("ij,ij->i", turned, turned if squared else own)
+    return out
+
+
+def inner_of(products: Matrix, root: Matrix) -> Matrix:
+    """Compute M = (Q^-1 + G)^-1 for Q = root root'."""
+    # root (I + root' G root)^-1 root'
+    turned = root.T @ products @ root
+    turned[np.diag_indices_from(turned)] += 1.0
+    half = np.linalg.solve(np.linalg.cholesky((turned + turned.T) / 2), root.T)
+    return half.T @ half

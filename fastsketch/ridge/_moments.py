@@ -1,0 +1,136 @@
+"""Weighted means, squares and cross products of rows and targets, which add up and are taken away again.
+
+Products are of deviations from the means of the same rows, so that digits that all rows share cost none of the answer.
+Sparse rows stay sparse: X'W(Y - nu) is the same as (X - mu)'W(Y - nu).
+"""
+
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastsketch._core.validation import in_place, is_sparse
+from fastsketch._kernels.linalg.products import product
+from fastsketch._kernels.sketching.csr_products import rows_times, turned_rows_times
+
+Matrix = NDArray[np.float64]
+
+
+def times(rows: Any, right: Matrix) -> Matrix:
+    """Compute X B (n, c) of rows X (n, d), array or CSR, and B (d, c)."""
+    right = np.ascontiguousarray(right)
+    if is_sparse(rows):
+        return rows_times(*_entries(rows), right)
+    return product(np.ascontiguousarray(rows, np.float64), right)
+
+
+def turned_times(rows: Any, right: Matrix) -> Matrix:
+    """Compute X'B (d, c) of rows X (n, d), array or CSR, and B (n, c)."""
+    right = np.ascontiguousarray(right)
+    if is_sparse(rows):
+        return turned_rows_times(*_entries(rows), right, rows.shape[1])
+    return product(np.ascontiguousarray(rows, np.float64), right, turned=True)
+
+
+def _entries(rows: Any) -> tuple[Any, ...]:
+    return in_place(rows.indptr, np.int64), in_place(rows.indices, np.int32), in_place(rows.data, np.float64)
+
+
+class Moments(NamedTuple):
+    """Sums over rows x (d,) and targets y (c,) of weight w, of deviations from the means, or from 0 if not centred."""
+
+    weight: float
+    mean: Matrix  # (d,) mu
+    target_mean: Matrix  # (c,) nu
+    squares: Matrix  # (d,) sum w (x - mu)^2
+    target_squares: Matrix  # (c,) sum w (y - nu)^2
+    cross: Matrix  # (d, c) sum w (x - mu)(y - nu)'
+
+    @classmethod
+    def of(cls, rows: Any, targets: Matrix, weights: Matrix, *, center: bool) -> Self:
+        """Compute the moments of rows (n, d), array or CSR, with targets (n, c) and weights (n,)."""
+        total = float(weights.sum())
+        mean, target_mean = np.zeros(rows.shape[1]), np.zeros(targets.shape[1])
+        if center and total > 0:
+            mean, target_mean = turned_times(rows, weights[:, np.newaxis])[:, 0] / total, weights @ targets / total
+            targets = targets - target_mean
+        if is_sparse(rows):
+            entry_weights = np.repeat(weights, np.diff(rows.indptr))
+            squares = np.bincount(rows.indices, entry_weights * rows.data.astype(np.float64) ** 2, rows.shape[1])
+            squares = np.maximum(squares - total * mean * mean, 0.0)
+        else:
+            rows = rows - mean
+            squares = weights @ (rows * rows)
+        weighted = weights[:, np.newaxis] * targets
+        return cls(
+            total,
+            mean,
+            target_mean,
+            squares,
+            np.einsum("ij,ij->j", weighted, targets),
+            turned_times(rows, weighted),
+        )
+
+    def plus(self, other: Self) -> Self:
+        """Return the moments of the rows of both."""
+        total = self.weight + other.weight
+        if total == 0:
+            return self
+        share = other.weight / total
+        step, target_step = other.mean - self.mean, other.target_mean - self.target_mean
+        return type(self)(
+            total,
+            self.mean + share * step,
+            self.target_mean + share * target_step,
+            *self._beside(other, step, target_step, self.weight * share, 1.0),
+        )
+
+    def without(self, other: Self) -> Self:
+        """Return the moments of these rows but for those of `other`, which are some of them."""
+        total = self.weight - other.weight
+        if not total > 0:
+            raise ValueError("there are no rows but those that are held out")
+        share = other.weight / total
+        step, target_step = other.mean - self.mean, other.target_mean - self.target_mean
+        return type(self)(
+            total,
+            self.mean - share * step,
+            self.target_mean - share * target_step,
+            *self._beside(other, step, target_step, -self.weight * share, -1.0),
+        )
+
+    def _beside(self, other: Self, step: Matrix, target_step: Matrix, weight: float, sign: float) -> Any:
+        """Return the three sums with those of `other` and the product of the steps between means."""
+        cross = np.outer(step, weight * target_step)
+        cross += self.cross
+        cross += sign * other.cross
+        squares = self.squares + sign * other.squares + weight * step * step
+        target_squares = self.target_squares + sign * other.target_squares + weight * target_step * target_step
+        return np.maximum(squares, 0.0), np.maximum(target_squares, 0.0), cross
+
+    def is_finite(self) -> bool:
+        """Return whether all sums are numbers."""
+        return bool(np.isfinite(self.weight)) and all(np.isfinite(array).all() for array in self[1:])
+
+    def faded(self, factor: float) -> Self:
+        """Return the moments with all weights times a factor."""
+        return self._replace(
+            weight=self.weight * factor,
+            squares=self.squares * factor,
+            target_squares=self.target_squares * factor,
+            cross=self.cross * factor,
+        )
+
+
+def gram_without(gram: Matrix, whole: Moments, rows: Any, weights: Matrix, others: Moments) -> Matrix:
+    """Return X'WX (d, d) about the mean of all rows but some, of `gram` about that of all, whose moments are `whole`.
+
+    `others`: the moments of the rows that are left out.
+    """
+    # H - sum w (x - mu)(x - mu)' - W' (mu' - mu)(mu' - mu)', mu' the mean of the rest
+    deviations = (rows.toarray() if is_sparse(rows) else rows) - whole.mean
+    deviations *= np.sqrt(weights)[:, np.newaxis]
+    rest = whole.weight - others.weight
+    moved = others.weight / rest * (others.mean - whole.mean) * np.sqrt(rest)
+    stacked = np.vstack([deviations, moved])
+    return gram - product(stacked, stacked, turned=True)

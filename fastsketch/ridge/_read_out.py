@@ -1,0 +1,179 @@
+"""Coefficients out of moments and a sketch: tail and ridge chosen on rows held out, and how far predictions are off."""
+
+# pyright: reportPrivateUsage=false
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastsketch.ridge._gram_model import GramModel, GramSum, Matrix
+from fastsketch.ridge._moments import Moments, times
+from fastsketch.ridge._path import STEP, climbed, error_of, is_as_good
+from fastsketch.sketching import FrequentDirections
+from fastsketch.sketching._engines import by_column
+
+# How far a path may go from the mean squared length of a row, where it begins.
+LEAST, MOST = 1e-14, 1e6
+# Share of the error that a step of a path gains at least, or it is the last.
+GAIN = 1e-4
+
+
+class RidgePath(NamedTuple):
+    """Ridges that were tried, with the error of each on rows that the sketch had not seen.
+
+    Attributes
+    ----------
+    ridge : float
+        The one that is taken: the largest that loses no more to the best than half a standard error of the difference.
+    ridges : ndarray (p,)
+        Ascending, in squared units of the weighted rows.
+    errors : ndarray (p,)
+        Mean over rows and targets of the squared error over the target's variance: 1 - R2, about.
+    standard_errors : ndarray (p,)
+        Of these means. The difference of two of them is far better known, as both are of the same rows.
+    n_rows : int
+    tail : {"diagonal", "trace", None}
+        What stands for the part of X'X that the sketch has lost; None if it has lost nothing.
+    """
+
+    ridge: float
+    ridges: Matrix
+    errors: Matrix
+    standard_errors: Matrix
+    n_rows: int
+    tail: str | None
+
+
+class Coefficients(NamedTuple):
+    """Coefficients (d, c) and intercepts (c,)."""
+
+    coef: Matrix
+    intercept: Matrix
+
+    def predict(self, rows: Any) -> Matrix:
+        """Compute X W + b (n, c)."""
+        return times(rows, self.coef) + self.intercept
+
+
+class Rows(NamedTuple):
+    """Rows held out, with their targets."""
+
+    x: Any  # array or CSR (n, d)
+    y: Matrix  # (n, c)
+    weight: Matrix  # (n,)
+
+
+class Problem(NamedTuple):
+    """Normal equations (A + diag(penalty)) W = Z of some rows, A by the name of the tail."""
+
+    grams: dict[str | None, GramSum | GramModel]
+    moments: Moments
+    scaled: bool
+
+    def penalty(self) -> Matrix:
+        """Return what one unit of ridge adds to the diagonal: 1, or the variance of the column."""
+        if not self.scaled:
+            return np.ones(len(self.moments.mean))
+        variance = self.moments.squares / self.moments.weight
+        return np.where(variance > 0, variance, 1.0)
+
+    def coefficients(self, tail: str | None, ridge: float, rank: int | None = None) -> Coefficients:
+        """Solve at a ridge."""
+        moments = self.moments
+        gram, penalty = self.grams[tail], ridge * self.penalty()
+        coef = gram.solve(penalty, moments.cross)
+        if rank is not None and rank < min(coef.shape):
+            coef = reduced(coef, moments.cross, rank, lambda right: gram.solve(penalty, right))
+        return Coefficients(coef, moments.target_mean - moments.mean @ coef)
+
+    def errors(self, fit: Coefficients, rows: Rows) -> Matrix:
+        """Compute the mean over targets of the squared error over the variance, of every row (n,), weighted."""
+        variance = self.moments.target_squares / self.moments.weight
+        by = np.where(variance > 0, 1.0 / np.maximum(variance, np.finfo(float).tiny), 0.0)
+        squares = (rows.y - fit.predict(rows.x)) ** 2 @ by / max(1, np.count_nonzero(by))
+        return squares * (rows.weight / rows.weight.mean())
+
+
+def grams_of(sketch: FrequentDirections, squares: Matrix, tails: tuple[str, ...]) -> dict[str | None, Any]:
+    """Return models of X'X of the rows in a sketch, whose columns have these sums of squares, by their tail."""
+    reading = sketch._read()
+    z = by_column(sketch._seen_engine(), reading.vt.astype(np.float64)).T * reading.s.astype(np.float64)
+    z = np.ascontiguousarray(z)
+    lost = np.maximum(squares - np.einsum("ij,ij->i", z, z), 0.0)
+    seen = squares > 0
+    flat = np.where(seen, lost.sum() / max(1, np.count_nonzero(seen)), 0.0)
+    root = np.eye(z.shape[1])
+    known = {"diagonal": GramModel(z, root, lost, 1.0), "trace": GramModel(z, root, flat, 1.0)}
+    return {tail: known[tail] for tail in tails}
+
+
+def chosen(problem: Problem, rows: Rows, first: float, rank: int | None, given: float | None = None) -> RidgePath:
+    """Choose tail and ridge by their errors on rows that the problem has not seen; paths begin at the ridge `first`.
+
+    A ridge that is given is all that is tried.
+
+    The first tail is taken unless another one is better by more than the rows can tell.
+    """
+    best: tuple[RidgePath, NDArray[np.float64]] | None = None
+    first = first if given is None else given
+    for tail in problem.grams:
+
+        def scores(step: int, tail: str | None = tail) -> Matrix:
+            return -problem.errors(problem.coefficients(tail, first * STEP**step, rank), rows)
+
+        if given is None:
+            tried, good = climbed(scores, LEAST, MOST, gain=GAIN)
+        else:
+            tried, good = {0: scores(0)}, [0]
+        top = max(tried.values(), key=lambda values: values.mean())
+        if best is not None and is_as_good(top - best[1]):
+            continue
+        steps = sorted(tried)
+        ridges, errors = first * STEP ** np.array(steps, float), np.array([-tried[step].mean() for step in steps])
+        standard_errors = np.array([error_of(tried[step]) for step in steps])
+        best = RidgePath(first * STEP ** max(good), ridges, errors, standard_errors, len(rows.y), tail), top
+    assert best is not None
+    return best[0]
+
+
+def reduced(coef: Matrix, cross: Matrix, rank: int, solve: Callable[[Matrix], Matrix]) -> Matrix:
+    """Return the best coefficients of a rank: projected on the leading eigenvectors of Z'(A + ridge)^-1 Z.
+
+    Of more targets than columns they are Q U, Z' = Q R and U the eigenvectors of R (A + ridge)^-1 R'.
+    """
+    d, c = coef.shape
+    if c <= d:
+        leading = _leading(coef.T @ cross, rank)
+        return (coef @ leading) @ leading.T
+    basis, triangle = np.linalg.qr(cross.T)
+    leading = basis @ _leading(triangle @ solve(np.ascontiguousarray(triangle.T)), rank)
+    return (coef @ leading) @ leading.T
+
+
+def _leading(matrix: Matrix, rank: int) -> Matrix:
+    """Return the leading eigenvectors as columns."""
+    return np.linalg.eigh((matrix + matrix.T) / 2)[1][:, ::-1][:, :rank]
+
+
+def quantile(residuals: Matrix, weights: Matrix, coverage: float) -> Matrix:
+    """Return, of each column of residuals (m, c), the split-conformal quantile of their sizes (c,).
+
+    That of weight `coverage` among the rows and one more of their mean weight, which may be of any size.
+
+    Raises
+    ------
+    ValueError
+        If there are too few rows for this coverage.
+    """
+    m, sizes = len(residuals), np.abs(residuals)
+    if m < 1 or coverage > m / (m + 1):
+        raise ValueError(
+            f"coverage={coverage:g} needs the residuals of {int(np.ceil(coverage / (1 - coverage)))} rows that chose "
+            f"nothing, and there are {m}: learn more rows, or raise reservoir_size"
+        )
+    order = np.argsort(sizes, axis=0, kind="stable")
+    reached = np.cumsum(weights[order], axis=0) / (weights.sum() * (1 + 1 / m))
+    place = np.minimum((reached < coverage * (1 - 1e-12)).sum(axis=0), m - 1)
+    return np.take_along_axis(sizes, np.take_along_axis(order, place[np.newaxis], 0), 0)[0]

@@ -1,0 +1,407 @@
+"""The learning part of a ridge regression: a sketch of the rows, moments of rows and targets, a reservoir."""
+
+# pyright: reportPrivateUsage=false
+
+from typing import Any, Literal, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from fastsketch._core.validation import as_real, as_rows, as_weights, check_finite, is_sparse
+from fastsketch._frame.batches import Batch, agreed, as_source, names_of
+from fastsketch._frame.model import Arrays, MergeableModel
+from fastsketch._frame.parameters import choice, flag, float_dtype, integer, real, seed
+from fastsketch._kernels.guard import changes
+from fastsketch.data.files import _checks as checks
+from fastsketch.data.sources import Source, naming
+from fastsketch.ridge import _held_out as held_out
+from fastsketch.ridge._held_out import HeldOut, Keys
+from fastsketch.ridge._moments import Moments
+from fastsketch.sketching import FrequentDirections
+
+# Of the names of arrays.
+OF_SKETCH, HELD = "sketch_", "held"
+# What an update changes.
+LEARNED = ("_n", "_moments", "_held", "_last", "_sketch", "_flat")
+MOST_RIDGE = 1e300
+DOUBLE = np.dtype(np.float64)
+
+
+class RidgeLearner(MergeableModel, abstract=True):
+    """Learning part of a ridge regression, from one pass over rows and targets."""
+
+    sketch_size: int = integer(default=128, at_least=2, kw_only=False)
+    ridge: float | None = real(default=None, high=MOST_RIDGE)
+    rank: int | None = integer(default=None, at_least=1)
+    tail: Literal["auto", "diagonal", "trace"] = choice(("auto", "diagonal", "trace"), default="auto")
+    scale: bool = flag(default=False)
+    fit_intercept: bool = flag(default=True)
+    method: Literal["rfd", "tfd", "isvd"] = choice(("rfd", "tfd", "isvd"), default="rfd")
+    reservoir_size: int = integer(default=2000)
+    max_memory: int = integer(default=1 << 28)
+    decay: float = real(default=1.0, high=1.0, low_open=True)
+    dtype: DTypeLike | None = float_dtype(default=None)
+    seed: int = seed(default=0)
+
+    def _begin(self) -> None:
+        self._sketch: FrequentDirections | None = None  # of all rows if it is exact, else of those that are not held
+        self._n = 0
+        self._moments: Moments | None = None  # of all rows, with the weights that they have now
+        self._held: HeldOut | None = None
+        self._flat = True  # targets are vectors
+        self._last: Any = None
+
+    def _empty_sketch(self, n_features: int) -> FrequentDirections:
+        exact = self._sums(n_features)
+        return FrequentDirections(
+            self.sketch_size,
+            method=self.method,
+            solver="exact" if exact else "gram",
+            center=self.fit_intercept,
+            decay=self.decay,
+            dtype=DOUBLE if exact or self.dtype is None else self.dtype,
+        )
+
+    def _sums(self, n_features: int) -> bool:
+        """Return whether X'X is kept as it is."""
+        return 8 * n_features * n_features <= self.max_memory
+
+    @property
+    def n_rows(self) -> int:
+        """Return the number of rows seen."""
+        return self._n
+
+    @property
+    def n_features(self) -> int | None:
+        """Return the number d of columns; None before the first batch."""
+        return None if self._moments is None else len(self._moments.mean)
+
+    @property
+    def n_targets(self) -> int | None:
+        """Return the number c of targets; None before the first batch."""
+        return None if self._moments is None else len(self._moments.target_mean)
+
+    @property
+    def is_exact(self) -> bool | None:
+        """Return whether the answer is that of all rows in memory, but for rounding; None before the first batch."""
+        return None if self.n_features is None else self._sums(self.n_features)
+
+    @property
+    def total_weight(self) -> float:
+        """Return the sum of the (decayed) weights of all rows."""
+        return 0.0 if self._moments is None else self._moments.weight
+
+    # -- learning --------------------------------------------------------------------------------------------------
+    @changes
+    def update(self, rows: Batch, targets: ArrayLike | None = None, *, sample_weight: ArrayLike | None = None) -> Self:
+        """Add rows with their targets.
+
+        Parameters
+        ----------
+        rows : array_like (n, d) or (d,), or scipy.sparse (n, d), table, or source
+            Real and finite. Sparse rows are never made dense as a whole. Tables and sources (``fs.open_rows``) are read
+            in chunks, and learned from whole or not at all.
+        targets : array_like (n,) or (n, c), optional
+            Real and finite, of the first batch's form. They may be left out where a source has them beside its rows
+            (``beside`` of ``fs.open_rows``, labels of svmlight text that are numbers).
+        sample_weight : array_like (n,) or float, optional
+            Finite, >= 0: the squared error of a row counts so many times.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        TypeError, ValueError
+            For rows, targets or weights that cannot serve, naming the row, or for more coefficients than `max_memory`
+            holds. The model is then as it was before the call.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.standard_normal((500, 5))
+        >>> model = fs.SketchedRidge().update(X[:300], X[:300] @ [3.0, 0.0, -2.0, 0.0, 1.0])
+        >>> model.update(X[300:], X[300:] @ [3.0, 0.0, -2.0, 0.0, 1.0]).n_rows
+        500
+        """
+        source = as_source(rows)
+        if source is None:
+            if targets is None:
+                raise TypeError("targets must be given with rows in memory: one for each row")
+            with self._named(names_of(rows), "rows"):
+                self._learn(rows, targets, sample_weight)
+            return self
+        return self._learn_source(source, targets, sample_weight)
+
+    def _learn_source(self, source: Source, targets: Any, sample_weight: Any) -> Self:
+        """Learn from a source by a copy, which takes the place of the state at the end."""
+        work, beside = self._copied(), targets is None
+        if beside and source.beside is None and not source.labelled:
+            raise TypeError(f"targets must be given: no column lies beside the rows of {source.name}")
+        work._feature_names = agreed(source.feature_names, self._feature_names, source.name)
+        row, values = 0, None if beside else np.asarray(targets)
+        weights = None if sample_weight is None else np.asarray(sample_weight)
+        for part in source.chunks_beside() if beside else source.chunks():
+            stop = row + part[0].shape[0]
+            own = part[1] if values is None else values[row:stop]
+            with naming(source, row):
+                work._learn(part[0], own, weights if weights is None or weights.ndim == 0 else weights[row:stop])
+            row = stop
+        for name, given in (("targets", values), ("sample_weight", weights)):
+            if given is not None and given.ndim and len(given) != row:
+                raise ValueError(f"{name} must have one entry for each of the {row} rows, got {len(given)}")
+        # in one step: an interrupt finds the state before or the state after
+        vars(self).update({name: value for name, value in vars(work).items() if name not in ("notes", "_guard")})
+        return self
+
+    def _learn(self, rows: Any, targets: Any, sample_weight: Any) -> None:
+        x = as_rows(rows, self.n_features)
+        n, d = x.shape
+        check_finite(x)
+        y, flat = self._as_targets(targets, n, d)
+        given = as_weights(sample_weight, n)
+        weights = np.ones(n) if given is None else given
+        ages = np.arange(n - 1.0, -1.0, -1.0)
+        with np.errstate(over="ignore", invalid="ignore"):
+            moments = Moments.of(x, y, weights * self.decay**ages, center=self.fit_intercept)
+            if self._moments is not None:
+                moments = self._moments.faded(self.decay**n).plus(moments)
+            if not moments.is_finite():
+                raise ValueError("the squares of these rows or targets leave the range of numbers: divide them")
+        sketch = self._empty_sketch(d) if self._sketch is None else self._sketch
+        held = held_out.empty(d + y.shape[1], DOUBLE) if self._held is None else self._held
+        held, x, weights = self._hold_out(held, x, y, weights, exact=self._sums(d))
+        before, learned = [(name, getattr(self, name)) for name in LEARNED], sketch.n_rows + x.shape[0]
+        try:
+            # first of all, so that nothing is left to be done when the sketch has learned
+            self._n, self._moments, self._held, self._last = self._n + n, moments, held, None
+            self._sketch, self._flat = sketch, flat
+            if x.shape[0]:
+                sketch.update(x, weights)
+        except BaseException:
+            if sketch.n_rows != learned:  # it has refused them, or was interrupted
+                for name, value in before:
+                    setattr(self, name, value)
+            raise
+
+    def _as_targets(self, targets: Any, n: int, d: int) -> tuple[NDArray[np.float64], bool]:
+        """Return the targets (n, c), and whether they came as a vector."""
+        if is_sparse(targets) or isinstance(targets, np.ma.MaskedArray):
+            raise TypeError(f"targets must be an array of numbers, got a {type(targets).__name__}")
+        y: NDArray[Any] = np.asarray(targets)
+        if y.dtype.kind not in "fiub":
+            raise TypeError(f"targets must hold real numbers, got dtype {y.dtype}")
+        y = y[np.newaxis] if y.ndim == 0 and n == 1 else y
+        if y.ndim not in (1, 2) or len(y) != n or (y.ndim == 2 and not y.shape[1]):
+            raise ValueError(f"targets must have one entry, or one row, for each of the {n} rows, got shape {y.shape}")
+        flat = y.ndim == 1
+        y = np.ascontiguousarray(y.reshape(n, -1), np.float64)
+        c = y.shape[1]
+        if self._moments is not None and (flat, c) != (self._flat, self.n_targets):
+            before = "one number" if self._flat else f"{self.n_targets} targets"
+            raise ValueError(f"targets must have {before} a row as the rows before, got {'one' if flat else c}")
+        if (need := 8 * c * d) > self.max_memory:
+            raise ValueError(
+                f"{d:,} columns for {c:,} targets take {need:,} bytes, more than max_memory={self.max_memory:,}: raise "
+                "it, or learn fewer targets at a time"
+            )
+        wrong = ~np.isfinite(y)
+        if wrong.any():
+            row, target = (int(place) for place in np.argwhere(wrong)[0])
+            where = "" if flat else f" for target {target}"
+            raise ValueError(f"targets must be finite: row {row} holds {y[row, target]}{where}")
+        return y, flat
+
+    def _hold_out(
+        self, held: HeldOut, x: Any, y: NDArray[np.float64], weights: NDArray[np.float64], *, exact: bool
+    ) -> tuple[HeldOut, Any, NDArray[np.float64]]:
+        """Return (reservoir, rows for the sketch, their weights): all of them if it is exact."""
+        k, r = len(weights), len(held)
+        given: NDArray[np.int64] = r + np.arange(k)
+        key = held_out.numbered(_content(y), self._n, self.seed)
+        kept = held_out.exchange(held.key, key, weights > 0, size=self.reservoir_size, given=given)
+        if np.array_equal(given, r + np.arange(k)):
+            return held, x, weights
+        coming = kept[kept >= r] - r
+        places = np.argsort(np.argsort(kept >= r, kind="stable"), kind="stable")  # of kept in (stayed, coming)
+        entered = HeldOut(_beside(x[coming], y[coming]), weights[coming], key[coming], self._n + coming)
+        left = held_out.concatenated([held.chosen(kept[kept < r]), entered]).chosen(places)
+        if exact:
+            return left, x, weights
+        # the place of a row that came into the reservoir has that which left it, or, where rows age, nothing
+        at = np.flatnonzero((given >= 0) | (self.decay < 1.0))
+        source = given[at]
+        old = np.flatnonzero((source >= 0) & (source < r))
+        out = x[np.where(source >= r, source - r, at)]
+        out_weights = np.where(source >= r, weights[np.maximum(source - r, 0)], 0.0)
+        if len(old):
+            rows = held.rows[source[old]][:, : x.shape[1]]
+            age = self._n + at[old] - held.came[source[old]]
+            out_weights[old] = held.weight[source[old]] * self.decay**age
+            out = _with_rows(out, old, rows)
+        return left, out, out_weights
+
+    @changes
+    def fade(self, factor: float) -> Self:
+        """Multiply the weight of everything seen so far by a factor in (0, 1]: decay per batch, or per day.
+
+        Parameters
+        ----------
+        factor : float
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> X = np.random.default_rng(0).standard_normal((500, 5))
+        >>> model = fs.SketchedRidge().update(X, X[:, 0])
+        >>> model.fade(0.5).total_weight
+        250.0
+        """
+        factor = as_real(factor, "factor", 0.0, 1.0, low_open=True)
+        if self._moments is None or self._held is None or self._sketch is None:
+            return self
+        moments, held, engine = self._moments.faded(factor), self._held.faded(factor), self._sketch._engine
+        try:
+            self._sketch.fade(factor)
+        finally:
+            if engine is None or self._sketch._engine is not engine:
+                self._moments, self._held, self._last = moments, held, None
+        return self
+
+    # -- merging ---------------------------------------------------------------------------------------------------
+    def _in_order(self) -> str | None:
+        return None if self.decay == 1.0 else f"with decay={self.decay:g} a row counts by those that come after it"
+
+    def _state_bytes(self, n_features: int) -> int:
+        return self._empty_sketch(n_features)._state_bytes(n_features)
+
+    def _merge(self, other: Self) -> None:
+        mine, theirs = self._known(), other._known()
+        if (self._flat, self.n_targets) != (other._flat, other.n_targets):
+            raise ValueError(f"other has n_targets={other.n_targets}, this model has {self.n_targets} in another form")
+        n = self._n + other._n
+        rows = held_out.joined([model._known_held(came=n - 1) for model in (self, other)])
+        held, rest = rows.chosen(slice(0, self.reservoir_size)), rows.chosen(slice(self.reservoir_size, None))
+        sketch = mine.sketch.copy().merge(theirs.sketch)
+        if not self.is_exact:
+            self._eat(sketch, rest)
+        moments = mine.moments.plus(theirs.moments)
+        self._sketch, self._n, self._moments, self._held, self._last = sketch, n, moments, held, None
+
+    def _eat(self, sketch: FrequentDirections, held: HeldOut) -> None:
+        """Give a sketch rows of the past, at the weights that they have now."""
+        if not len(held):
+            return
+        rows = as_natural(held.rows[:, : self.n_features])
+        # a sketch of its own, whose decay their weights undo: a merge ages nothing
+        step = held_out.undone(self.decay)
+        for start in range(0, len(held), step):
+            weight = held.weight[start : start + step]
+            powers = self.decay ** -np.arange(len(weight) - 1.0, -1.0, -1.0)
+            part = rows[start : start + step]
+            if self.decay == 1.0:
+                sketch.update(part, weight)
+            else:
+                sketch.merge(self._empty_sketch(rows.shape[1]).update(part, weight * powers))
+
+    def _known(self) -> "Known":
+        if self._moments is None or self._sketch is None or self._held is None:
+            raise ValueError("the model has seen no rows: call update first")
+        return Known(self._sketch, self._moments)
+
+    def _known_held(self, *, came: int | None = None) -> HeldOut:
+        """Return the rows held out with the weights that they have now, once rows have been seen."""
+        assert self._held is not None
+        return self._held.aged(self.decay, self._n, came=came)
+
+    # -- files -----------------------------------------------------------------------------------------------------
+    def _state(self) -> tuple[dict[str, Any], Arrays]:
+        if self._moments is None or self._sketch is None or self._held is None:
+            return {"n_rows": 0}, {}
+        about, arrays = self._sketch._state()
+        of_sketch = {OF_SKETCH + name: array for name, array in arrays.items()}
+        weight, *sums = self._moments
+        of_sums = dict(zip(Moments._fields[1:], sums, strict=True))
+        state = {"n_rows": self._n, "weight": weight, "flat": self._flat, "sketch": about}
+        return state, {**of_sums, **held_out.arrays_of(self._held, HELD), **of_sketch}
+
+    def _validate(self, state: dict[str, Any], arrays: Arrays) -> None:
+        n = checks.as_count(state["n_rows"], "n_rows")
+        if not arrays:
+            checks.number_within(n, "n_rows", 0, 0)
+            return
+        own = {name: array for name, array in arrays.items() if not name.startswith(OF_SKETCH)}
+        checks.only(own, *Moments._fields[1:], *held_out.names_of(HELD))
+        d, c = arrays["mean"].size, arrays["target_mean"].size
+        checks.number_within(d, "columns", 1, checks.MOST_COLUMNS)
+        checks.number_within(c, "targets", 1, 1 if state["flat"] is True else max(1, self.max_memory // (8 * d)))
+        if state["flat"] not in (True, False):
+            raise ValueError(f"flat must be True or False, got {state['flat']!r}")
+        as_real(state["weight"], "weight", 0.0, MOST_RIDGE)
+        for name, shape in (("mean", (d,)), ("target_mean", (c,)), ("cross", (d, c))):
+            checks.finite(own, name, shape)
+        for name, size in (("squares", d), ("target_squares", c)):
+            checks.not_negative(own, name, (size,))
+        about = state["sketch"]["engine"]
+        if about is not None and about["n_features"] != d:
+            raise ValueError(f"its sketch has {about['n_features']} columns, its means have {d}")
+        held_out.validate(own, HELD, d + c, size=self.reservoir_size, fewest=0, n_rows=n, dtype=DOUBLE)
+        self._empty_sketch(d)._validate(state["sketch"], _of_sketch(arrays))
+
+    def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
+        self._begin()
+        self._n = state["n_rows"]
+        if arrays:
+            self._flat = state["flat"]
+            self._moments = Moments(state["weight"], *(arrays[name] for name in Moments._fields[1:]))
+            d, c = self._moments.cross.shape
+            self._held = held_out.from_arrays(arrays, d + c, HELD)
+            self._sketch = self._empty_sketch(d)
+            self._sketch._restore(state["sketch"], _of_sketch(arrays))
+
+
+class Known(NamedTuple):
+    """State of a model that has seen rows."""
+
+    sketch: FrequentDirections
+    moments: Moments
+
+
+def as_natural(rows: Any) -> Any:
+    """Return CSR rows as an array if they are mostly full."""
+    return rows.toarray() if rows.nnz > DENSE_ABOVE * rows.shape[0] * rows.shape[1] else rows
+
+
+# Share of nonzeros above which rows are kept and multiplied as arrays.
+DENSE_ABOVE = 0.3
+
+
+def _content(targets: NDArray[np.float64]) -> Keys:
+    """Return a number (n,) for the targets of each row."""
+    return held_out.mixed(np.ascontiguousarray(targets + 0.0).view(np.uint64)).sum(axis=1, dtype=np.uint64)
+
+
+def _beside(rows: Any, targets: NDArray[np.float64]) -> Any:
+    """Return rows and targets as CSR (n, d + c) in double."""
+    from scipy.sparse import csr_array, hstack
+
+    return hstack([csr_array(rows, dtype=np.float64), csr_array(targets)], format="csr")
+
+
+def _with_rows(rows: Any, places: NDArray[np.int64], others: Any) -> Any:
+    """Return rows (n, d), array or CSR, with other CSR rows at some places."""
+    if not is_sparse(rows):
+        out = rows.astype(np.float64)
+        out[places] = others.toarray()
+        return out
+    from scipy.sparse import vstack
+
+    source = np.arange(rows.shape[0])
+    source[places] = rows.shape[0] + np.arange(len(places))
+    return vstack([rows, others], format="csr")[source]
+
+
+def _of_sketch(arrays: Arrays) -> Arrays:
+    return {name.removeprefix(OF_SKETCH): array for name, array in arrays.items() if name.startswith(OF_SKETCH)}

@@ -1,0 +1,356 @@
+"""Ridge regression from one pass over rows and targets."""
+
+# pyright: reportPrivateUsage=false
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastsketch._core.threads import one_blas_thread
+from fastsketch._core.validation import Rows as Readable
+from fastsketch._core.validation import as_real, as_rows, check_finite
+from fastsketch._kernels.guard import reads
+from fastsketch.ridge._gram_model import GramSum
+from fastsketch.ridge._held_out import HeldOut
+from fastsketch.ridge._moments import Moments, gram_without
+from fastsketch.ridge._read_out import Coefficients, Problem, RidgePath, Rows, chosen, grams_of, quantile
+from fastsketch.ridge._ridge_learning import MOST_RIDGE, RidgeLearner, as_natural
+
+# Rows on which a ridge is chosen: a fifth of all at most, half of them for the choice; none if that is fewer than this.
+FEWEST, ONE_OF = 20, 5
+
+
+class PredictionInterval(NamedTuple):
+    """Ends of intervals, of the shape of predictions."""
+
+    lower: NDArray[np.float64]
+    upper: NDArray[np.float64]
+
+
+class FittedRidge(NamedTuple):
+    """What was last read out."""
+
+    fit: Coefficients
+    ridge: float
+    tail: str | None
+    path: RidgePath | None
+
+
+class SketchedRidge(RidgeLearner):
+    """Ridge regression from one pass over rows and targets, with a ridge that is chosen on rows held out.
+
+    Coefficients W (d x c) minimise the weighted sum of |y - x W - b|^2 over rows plus ridge |W|^2. X'Y is kept as it
+    is, X'X as it is where d is small, else as a sketch of at most l rows and what these lack of the diagonal. So one
+    state has the answer at every ridge, and merges.
+
+    Parameters
+    ----------
+    sketch_size : int, default 128
+        l >= 2, rows of the sketch, of rows too wide for an exact sum.
+    ridge : float >= 0, optional
+        In squared units of the weighted rows, as ``alpha`` of scikit-learn's Ridge. If it is not given, it is chosen at
+        the first read-out on half of the rows in the reservoir, a fifth of all rows at most: the largest whose error is
+        within half a standard error of the difference to the best. With fewer than 100 rows it is the mean squared
+        length of a row.
+    rank : int, optional
+        Of the coefficients: reduced-rank regression, for targets that have much in common.
+    tail : {"auto", "diagonal", "trace"}, default "auto"
+        What stands for the part of X'X that a sketch has lost: what each column lacks of its sum of squares; the mean
+        of that for all columns; the one that the held-out rows prefer.
+    scale : bool, default False
+        Whether the ridge counts in variances of the columns, as if each had been divided by its standard deviation.
+    fit_intercept : bool, default True
+        Whether there is an intercept, which the ridge does not shrink: rows and targets are centred, sparse ones too.
+    method : {"rfd", "tfd", "isvd"}, default "rfd"
+        Of the sketch: see FrequentDirections.
+    reservoir_size : int, default 2000
+        Most rows that are kept as they are, a uniform sample: half of them choose the ridge, half measure how far
+        predictions are off. All are learned from in the end.
+    max_memory : int, default 268_435_456
+        Bytes up to which X'X is kept as it is (8 d^2), and beyond which targets are refused (8 d c).
+    decay : float in (0, 1], default 1.0
+        Every new row multiplies the weight of all earlier rows by this. See also ``fade``.
+    dtype : float32 or float64, optional
+        Of the sketch: float64 if not given. All else is float64.
+    seed : int, default 0
+        Of the rows in the reservoir.
+
+    Attributes
+    ----------
+    n_rows, n_features, n_targets : int
+        Rows seen, columns d and targets c; None before the first batch.
+    notes : dict
+        Anything that json can write; saved with the state.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a parameter is out of range; the message names it.
+
+    Notes
+    -----
+    An update costs what it costs in FrequentDirections, and 2 n c flops for each entry of a row. Memory: (l + b) d or
+    d^2, 2 d c and the reservoir.
+
+    Examples
+    --------
+    >>> import numpy as np, fastsketch as fs
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((1000, 5))
+    >>> y = X @ [3.0, 0.0, -2.0, 0.0, 1.0] + 0.1 * rng.standard_normal(1000)
+    >>> model = fs.SketchedRidge().update(X, y)
+    >>> model.coef().round(1) + 0.0
+    array([ 3.,  0., -2.,  0.,  1.])
+    """
+
+    def _begin(self) -> None:
+        super()._begin()
+        self._at: dict[float, Coefficients] = {}
+        self._residuals: tuple[Any, Any] | None = None
+
+    # -- answers ---------------------------------------------------------------------------------------------------
+    @reads
+    def predict(self, rows: Readable, *, ridge: float | None = None) -> NDArray[np.float64]:
+        """Predict the targets of rows, (n,) or (n, c) float64.
+
+        Parameters
+        ----------
+        rows : array_like (n, d) or (d,), or scipy.sparse (n, d)
+        ridge : float >= 0, optional
+            In place of the ridge in use.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If rows do not fit, or the model has seen none.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> X = np.random.default_rng(0).standard_normal((500, 5))
+        >>> model = fs.SketchedRidge().update(X, X[:, :2])
+        >>> model.predict(X[:1]).shape, bool(np.allclose(model.predict(X, ridge=0.0), X[:, :2]))
+        ((1, 2), True)
+        """
+        fit = self._coefficients(ridge)
+        return self._shaped(fit.predict(self._as_read(rows)))
+
+    @reads
+    def predict_interval(self, rows: Readable, *, coverage: float = 0.9) -> PredictionInterval:
+        """Return intervals that hold the targets of new rows with a probability of `coverage`, each by itself.
+
+        As wide for every row: split-conformal quantiles of what predictions were off for rows that were held out and
+        have chosen neither tail nor ridge. Rows to come must be like those seen (exchangeable).
+
+        Parameters
+        ----------
+        rows : array_like (n, d) or (d,), or scipy.sparse (n, d)
+        coverage : float in (0, 1), default 0.9
+
+        Returns
+        -------
+        PredictionInterval
+            ``lower`` and ``upper``, of the shape of ``predict``.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If rows do not fit, or too few were held out for this coverage.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.standard_normal((2000, 5))
+        >>> y = X[:, 0] + rng.standard_normal(2000)
+        >>> lower, upper = fs.SketchedRidge().update(X[:1000], y[:1000]).predict_interval(X[1000:])
+        >>> bool(0.86 < np.mean((lower <= y[1000:]) & (y[1000:] <= upper)) < 0.94)
+        True
+        """
+        coverage = as_real(coverage, "coverage", 0.0, 1.0, low_open=True, high_open=True)
+        middle = self._coefficients(None).predict(self._as_read(rows))
+        half = quantile(*self._known_residuals(), coverage)
+        return PredictionInterval(self._shaped(middle - half), self._shaped(middle + half))
+
+    @reads
+    def coef(self, ridge: float | None = None) -> NDArray[np.float64]:
+        """Return the coefficients, (d,) or (c, d) float64, of the columns as they came.
+
+        Parameters
+        ----------
+        ridge : float >= 0, optional
+            In place of the ridge in use.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> X = np.random.default_rng(0).standard_normal((500, 3))
+        >>> model = fs.SketchedRidge().update(X, X @ [1.0, 0.0, -2.0])
+        >>> (model.coef(ridge=0.0).round(6) + 0.0).tolist()
+        [1.0, 0.0, -2.0]
+        """
+        coef = self._coefficients(ridge).coef.T
+        return coef[0].copy() if self._flat else coef.copy()
+
+    @reads
+    def intercept(self, ridge: float | None = None) -> Any:
+        """Return the intercept, a float or (c,) float64.
+
+        Parameters
+        ----------
+        ridge : float >= 0, optional
+            In place of the ridge in use.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> X = np.random.default_rng(0).standard_normal((500, 3))
+        >>> round(fs.SketchedRidge().update(X, X @ [1.0, 0.0, -2.0] + 7.0).intercept(ridge=0.0), 6)
+        7.0
+        """
+        intercept = self._coefficients(ridge).intercept
+        return float(intercept[0]) if self._flat else intercept.copy()
+
+    @reads
+    def score_path(self) -> RidgePath:
+        """Return the ridges that were tried, and the error of each on rows that were held out.
+
+        Returns
+        -------
+        RidgePath
+            ``ridge`` (taken), ``ridges``, ``errors``, ``standard_errors`` (p,), ``n_rows`` and ``tail``.
+
+        Raises
+        ------
+        ValueError
+            If there was nothing to choose, or the model has seen too few rows to hold some out.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.standard_normal((1000, 5))
+        >>> path = fs.SketchedRidge().update(X, X[:, 0] + rng.standard_normal(1000)).score_path()
+        >>> path.n_rows, path.ridge in path.ridges
+        (100, True)
+        """
+        path = self._fitted().path
+        if path is None:
+            why = "ridge is given" if self.ridge is not None else f"{self._n} rows are too few to hold some out"
+            raise ValueError(f"no ridge has been tried: {why}")
+        return path
+
+    def _as_read(self, rows: Any) -> Any:
+        self._known()
+        self._require_columns(rows)
+        x = as_rows(rows, self.n_features)
+        check_finite(x)
+        return x
+
+    def _shaped(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        return values[:, 0] if self._flat else values
+
+    # -- reading out -----------------------------------------------------------------------------------------------
+    def _coefficients(self, ridge: float | None) -> Coefficients:
+        fitted = self._fitted()
+        if ridge is None:
+            return fitted.fit
+        ridge = as_real(ridge, "ridge", 0.0, MOST_RIDGE)
+        return self._solved(fitted.tail, ridge)
+
+    @one_blas_thread
+    def _solved(self, tail: str | None, ridge: float) -> Coefficients:
+        return self._problem(None, (tail,)).coefficients(tail, ridge, self.rank)
+
+    def _fitted(self) -> FittedRidge:
+        if self._last is None:
+            self._known()
+            self._last, self._residuals = self._read_out(), None
+        return self._last
+
+    @one_blas_thread
+    def _read_out(self) -> FittedRidge:
+        tails = self._tails()
+        ridge, path = self.ridge, None
+        choose, calibrate = self._halves()
+        if len(choose) and (ridge is None or len(tails) > 1):
+            problem = self._problem(slice(0, len(choose) + len(calibrate)), tails)
+            path = chosen(problem, self._rows_of(choose), self._first_ridge(problem), self.rank, ridge)
+            tails, ridge = (path.tail,), path.ridge
+        whole = self._problem(None, tails[:1])
+        if ridge is None:
+            ridge = self._first_ridge(whole)
+        return FittedRidge(whole.coefficients(tails[0], ridge, self.rank), ridge, tails[0], path)
+
+    def _tails(self) -> tuple[str | None, ...]:
+        if self.is_exact:
+            return (None,)
+        return ("diagonal", "trace") if self.tail == "auto" else (self.tail,)
+
+    def _first_ridge(self, problem: Problem) -> float:
+        """Return the mean squared length of a row: the ridge of as much noise as there is signal."""
+        rows = self._n if self.decay == 1.0 else min(self._n, 1.0 / (1.0 - self.decay))
+        length = float((problem.moments.squares / problem.penalty()).sum()) / rows
+        return length if length > 0 else 1.0
+
+    def _halves(self) -> tuple[HeldOut, HeldOut]:
+        """Return rows to choose on, and rows that choose nothing."""
+        held = self._known_held()
+        n = min(len(held), self._n // ONE_OF)
+        n = 0 if n < FEWEST else n
+        return held.chosen(slice(0, n // 2)), held.chosen(slice(n // 2, n))
+
+    def _rows_of(self, held: HeldOut) -> Rows:
+        d = self.n_features or 0
+        return Rows(as_natural(held.rows[:, :d]), held.rows[:, d:].toarray(), held.weight)
+
+    def _problem(self, left_out: slice | None, tails: tuple[str | None, ...]) -> Problem:
+        """Return the normal equations of all rows but some of those held out."""
+        sketch, moments = self._known()
+        held = self._known_held()
+        out = held.chosen(slice(0, 0) if left_out is None else left_out)
+        rows = self._rows_of(out)
+        others = Moments.of(*rows, center=self.fit_intercept) if len(out) else None
+        rest = moments if others is None else moments.without(others)
+        if self.is_exact:
+            gram = sketch.gram()
+            if others is not None:
+                gram = gram_without(gram, moments, rows.x, rows.weight, others)
+            return Problem({None: GramSum(gram)}, rest, self.scale)
+        sketch = sketch.copy()
+        inside = np.ones(len(held), bool)
+        if left_out is not None:
+            inside[left_out] = False
+        self._eat(sketch, held.chosen(np.flatnonzero(inside)))
+        return Problem(grams_of(sketch, rest.squares, tails), rest, self.scale)
+
+    def _known_residuals(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return residuals (m, c) of rows that chose nothing, and their weights."""
+        fitted = self._fitted()
+        if self._residuals is None:
+            self._residuals = self._calibrated(fitted)
+        return self._residuals
+
+    @one_blas_thread
+    def _calibrated(self, fitted: FittedRidge) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        choose, calibrate = self._halves()
+        if not len(calibrate):
+            return np.zeros((0, self.n_targets or 1)), np.zeros(0)
+        problem = self._problem(slice(len(choose), len(choose) + len(calibrate)), (fitted.tail,))
+        rows = self._rows_of(calibrate)
+        fit = problem.coefficients(fitted.tail, fitted.ridge, self.rank)
+        return rows.y - fit.predict(rows.x), rows.weight
+
+    # -- facts -----------------------------------------------------------------------------------------------------
+    def _resolved(self) -> dict[str, Any]:
+        if self._last is None:
+            return {}
+        return {"ridge": self._last.ridge, "tail": self._last.tail or self.tail}
+
+    def _facts(self) -> dict[str, Any]:
+        if self._moments is None:
+            return {}
+        fitted = self._fitted()
+        out = {"n_targets": self.n_targets, "is_exact": self.is_exact, "ridge": fitted.ridge, "tail": fitted.tail}
+        return out if fitted.path is None else {**out, "ridge_path": fitted.path._asdict()}
