@@ -8,6 +8,7 @@ which is known exactly, or of all columns the same.
 than Z is needed.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +16,8 @@ from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 Matrix = NDArray[np.float64]
+# Right-hand sides (d, c) to solutions.
+Solver = Callable[[Matrix], Matrix]
 
 # Columns at a time, whose products are summed up in double: a block of them stays in the second cache.
 BLOCK = 1024
@@ -27,14 +30,16 @@ class GramSum(NamedTuple):
 
     gram: Matrix
 
-    def solve(self, penalty: Matrix, right: Matrix) -> Matrix:
-        """Solve (X'X + diag(penalty)) W = right (d, c); of the solutions of a singular system the shortest."""
+    def solver(self, penalty: Matrix) -> Solver:
+        """Return what solves (X'X + diag(penalty)) W = Z (d, c); of the solutions of a singular system the shortest."""
         system = self.gram.copy()
         system[np.diag_indices_from(system)] += penalty
         try:
-            return cho_solve(cho_factor(system, lower=True, check_finite=False), right, check_finite=False)
+            factor = cho_factor(system, lower=True, check_finite=False)
         except LinAlgError:
-            return np.linalg.pinv(self.gram + np.diag(penalty), rcond=1e-12, hermitian=True) @ right
+            inverse = np.linalg.pinv(system, rcond=1e-12, hermitian=True)
+            return lambda right: inverse @ right
+        return lambda right: cho_solve(factor, right, check_finite=False)
 
 
 class GramModel(NamedTuple):
@@ -45,14 +50,21 @@ class GramModel(NamedTuple):
     lost: Matrix  # (d,)
     unit: float
 
-    def solve(self, penalty: Matrix, right: Matrix) -> Matrix:
-        """Solve (Z Q Z' + diag(lost + penalty)) W = right (d, c), in squared units of the rows."""
+    def solver(self, penalty: Matrix) -> Solver:
+        """Return what solves (Z Q Z' + diag(lost + penalty)) W = right (d, c), in squared units of the rows."""
         diagonal, level = scaled_diagonal(self.lost + penalty / self.unit)
         # M of the system over its level
         inner = inner_of(gram_of(self.z, diagonal) / level, self.root) / level
-        over = right / diagonal[:, np.newaxis]
-        over -= (self.z @ (inner @ (self.z.T @ over))) / diagonal[:, np.newaxis]
-        return over / (level * self.unit)
+        by = diagonal[:, np.newaxis]
+
+        def solve(right: Matrix) -> Matrix:
+            # D^-1 - D^-1 Z M Z' D^-1
+            out = right / by
+            out -= (self.z @ (inner @ (self.z.T @ out))) / by
+            out /= level * self.unit
+            return out
+
+        return solve
 
 
 def scaled_diagonal(diagonal: Matrix) -> tuple[Matrix, float]:

@@ -122,15 +122,26 @@ class Moments(NamedTuple):
         )
 
 
-def gram_without(gram: Matrix, whole: Moments, rows: Any, weights: Matrix, others: Moments) -> Matrix:
-    """Return X'WX (d, d) about the mean of all rows but some, of `gram` about that of all, whose moments are `whole`.
+class LeftOut:
+    """What rows that are left out take from X'X about the mean of all: with its own mean the rest has H - this.
 
-    `others`: the moments of the rows that are left out.
+    sum w (x - mu)(x - mu)' of those rows, and W' (mu' - mu)(mu' - mu)' of the rest, whose mean is mu'.
     """
-    # H - sum w (x - mu)(x - mu)' - W' (mu' - mu)(mu' - mu)', mu' the mean of the rest
-    deviations = (rows.toarray() if is_sparse(rows) else rows) - whole.mean
-    deviations *= np.sqrt(weights)[:, np.newaxis]
-    rest = whole.weight - others.weight
-    moved = others.weight / rest * (others.mean - whole.mean) * np.sqrt(rest)
-    stacked = np.vstack([deviations, moved])
-    return gram - product(stacked, stacked, turned=True)
+
+    def __init__(self, whole: Moments, rest: Moments, rows: Any, weights: Matrix) -> None:
+        self._rows, self._weights, self._mean = rows, weights[:, np.newaxis], whole.mean
+        self._moved = np.sqrt(rest.weight) * (rest.mean - whole.mean)
+
+    def times(self, right: Matrix) -> Matrix:
+        """Compute the product with vectors (d, c)."""
+        of_rows = self._weights * (times(self._rows, right) - self._mean @ right)
+        out = turned_times(self._rows, of_rows)
+        out -= np.outer(self._mean, of_rows.sum(axis=0))
+        out += np.outer(self._moved, self._moved @ right)
+        return out
+
+    def gram(self) -> Matrix:
+        """Compute the matrix itself, (d, d)."""
+        deviations = (self._rows.toarray() if is_sparse(self._rows) else self._rows) - self._mean
+        stacked = np.vstack([np.sqrt(self._weights) * deviations, self._moved])
+        return product(stacked, stacked, turned=True)

@@ -2,13 +2,12 @@
 
 # pyright: reportPrivateUsage=false
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch.ridge._gram_model import GramModel, GramSum, Matrix
+from fastsketch.ridge._gram_model import GramModel, GramSum, Matrix, Solver
 from fastsketch.ridge._moments import Moments, times
 from fastsketch.ridge._path import STEP, climbed, error_of, is_as_good
 from fastsketch.sketching import FrequentDirections
@@ -73,20 +72,16 @@ class Problem(NamedTuple):
     scaled: bool
 
     def penalty(self) -> Matrix:
-        """Return what one unit of ridge adds to the diagonal: 1, or the variance of the column."""
-        if not self.scaled:
-            return np.ones(len(self.moments.mean))
-        variance = self.moments.squares / self.moments.weight
-        return np.where(variance > 0, variance, 1.0)
+        """Return what one unit of ridge adds to the diagonal."""
+        return penalty_of(self.moments, scaled=self.scaled)
+
+    def solver(self, tail: str | None, ridge: float) -> Solver:
+        """Return what solves the equations at a ridge for any right-hand sides."""
+        return self.grams[tail].solver(ridge * self.penalty())
 
     def coefficients(self, tail: str | None, ridge: float, rank: int | None = None) -> Coefficients:
         """Solve at a ridge."""
-        moments = self.moments
-        gram, penalty = self.grams[tail], ridge * self.penalty()
-        coef = gram.solve(penalty, moments.cross)
-        if rank is not None and rank < min(coef.shape):
-            coef = reduced(coef, moments.cross, rank, lambda right: gram.solve(penalty, right))
-        return Coefficients(coef, moments.target_mean - moments.mean @ coef)
+        return completed(self.solver(tail, ridge)(self.moments.cross), self.moments, rank)
 
     def errors(self, fit: Coefficients, rows: Rows) -> Matrix:
         """Compute the mean over targets of the squared error over the variance, of every row (n,), weighted."""
@@ -94,6 +89,18 @@ class Problem(NamedTuple):
         by = np.where(variance > 0, 1.0 / np.maximum(variance, np.finfo(float).tiny), 0.0)
         squares = (rows.y - fit.predict(rows.x)) ** 2 @ by / max(1, np.count_nonzero(by))
         return squares * (rows.weight / rows.weight.mean())
+
+
+def penalty_of(moments: Moments, *, scaled: bool) -> Matrix:
+    """Return what one unit of ridge adds to the diagonal (d,): 1, or the variance of the column."""
+    variance = moments.squares / moments.weight if scaled else np.ones(len(moments.mean))
+    return np.where(variance > 0, variance, 1.0)
+
+
+def completed(coef: Matrix, moments: Moments, rank: int | None) -> Coefficients:
+    """Return coefficients that solve the equations, of a rank, with their intercepts."""
+    coef = coef if rank is None else reduced(coef, moments.cross, rank)
+    return Coefficients(coef, moments.target_mean - moments.mean @ coef)
 
 
 def grams_of(sketch: FrequentDirections, squares: Matrix, tails: tuple[str, ...]) -> dict[str | None, Any]:
@@ -138,17 +145,18 @@ def chosen(problem: Problem, rows: Rows, first: float, rank: int | None, given: 
     return best[0]
 
 
-def reduced(coef: Matrix, cross: Matrix, rank: int, solve: Callable[[Matrix], Matrix]) -> Matrix:
-    """Return the best coefficients of a rank: projected on the leading eigenvectors of Z'(A + ridge)^-1 Z.
+def reduced(coef: Matrix, cross: Matrix, rank: int) -> Matrix:
+    """Return the best coefficients of a rank: W projected on the leading eigenvectors of W'Z.
 
-    Of more targets than columns they are Q U, Z' = Q R and U the eigenvectors of R (A + ridge)^-1 R'.
+    Of more targets than columns these are Q U, with Z' = Q R and U the eigenvectors of R (W Q).
     """
-    d, c = coef.shape
-    if c <= d:
+    if rank >= min(coef.shape):
+        return coef
+    if coef.shape[1] > len(coef):
+        basis, triangle = np.linalg.qr(cross.T)
+        leading = basis @ _leading(triangle @ (coef @ basis), rank)
+    else:
         leading = _leading(coef.T @ cross, rank)
-        return (coef @ leading) @ leading.T
-    basis, triangle = np.linalg.qr(cross.T)
-    leading = basis @ _leading(triangle @ solve(np.ascontiguousarray(triangle.T)), rank)
     return (coef @ leading) @ leading.T
 
 

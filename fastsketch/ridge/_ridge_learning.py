@@ -17,12 +17,14 @@ from fastsketch.data.sources import Source, naming
 from fastsketch.ridge import _held_out as held_out
 from fastsketch.ridge._held_out import HeldOut, Keys
 from fastsketch.ridge._moments import Moments
+from fastsketch.ridge._refining import ConjugateGradients
 from fastsketch.sketching import FrequentDirections
 
 # Of the names of arrays.
 OF_SKETCH, HELD = "sketch_", "held"
+OF_STEPS = ("solution", "residual", "direction", "product")  # of conjugate gradients
 # What an update changes.
-LEARNED = ("_n", "_moments", "_held", "_last", "_sketch", "_flat")
+LEARNED = ("_n", "_moments", "_held", "_refined", "_last", "_sketch", "_flat")
 MOST_RIDGE = 1e300
 DOUBLE = np.dtype(np.float64)
 
@@ -49,7 +51,9 @@ class RidgeLearner(MergeableModel, abstract=True):
         self._moments: Moments | None = None  # of all rows, with the weights that they have now
         self._held: HeldOut | None = None
         self._flat = True  # targets are vectors
+        self._refined: ConjugateGradients | None = None
         self._last: Any = None
+        self._residuals: Any = None
 
     def _empty_sketch(self, n_features: int) -> FrequentDirections:
         exact = self._sums(n_features)
@@ -176,8 +180,8 @@ class RidgeLearner(MergeableModel, abstract=True):
         before, learned = [(name, getattr(self, name)) for name in LEARNED], sketch.n_rows + x.shape[0]
         try:
             # first of all, so that nothing is left to be done when the sketch has learned
-            self._n, self._moments, self._held, self._last = self._n + n, moments, held, None
-            self._sketch, self._flat = sketch, flat
+            self._n, self._moments, self._held, self._refined = self._n + n, moments, held, None
+            self._sketch, self._flat, self._last = sketch, flat, None
             if x.shape[0]:
                 sketch.update(x, weights)
         except BaseException:
@@ -267,7 +271,7 @@ class RidgeLearner(MergeableModel, abstract=True):
             self._sketch.fade(factor)
         finally:
             if engine is None or self._sketch._engine is not engine:
-                self._moments, self._held, self._last = moments, held, None
+                self._moments, self._held, self._refined, self._last = moments, held, None, None
         return self
 
     # -- merging ---------------------------------------------------------------------------------------------------
@@ -288,7 +292,8 @@ class RidgeLearner(MergeableModel, abstract=True):
         if not self.is_exact:
             self._eat(sketch, rest)
         moments = mine.moments.plus(theirs.moments)
-        self._sketch, self._n, self._moments, self._held, self._last = sketch, n, moments, held, None
+        self._sketch, self._n, self._moments, self._held = sketch, n, moments, held
+        self._refined = self._last = None
 
     def _eat(self, sketch: FrequentDirections, held: HeldOut) -> None:
         """Give a sketch rows of the past, at the weights that they have now."""
@@ -325,7 +330,11 @@ class RidgeLearner(MergeableModel, abstract=True):
         weight, *sums = self._moments
         of_sums = dict(zip(Moments._fields[1:], sums, strict=True))
         state = {"n_rows": self._n, "weight": weight, "flat": self._flat, "sketch": about}
-        return state, {**of_sums, **held_out.arrays_of(self._held, HELD), **of_sketch}
+        arrays = {**of_sums, **held_out.arrays_of(self._held, HELD), **of_sketch}
+        if self._refined is None:
+            return state, arrays
+        *steps, passes = self._refined
+        return {**state, "passes": passes}, {**arrays, **dict(zip(OF_STEPS, steps, strict=True))}
 
     def _validate(self, state: dict[str, Any], arrays: Arrays) -> None:
         n = checks.as_count(state["n_rows"], "n_rows")
@@ -333,7 +342,8 @@ class RidgeLearner(MergeableModel, abstract=True):
             checks.number_within(n, "n_rows", 0, 0)
             return
         own = {name: array for name, array in arrays.items() if not name.startswith(OF_SKETCH)}
-        checks.only(own, *Moments._fields[1:], *held_out.names_of(HELD))
+        steps = OF_STEPS if "passes" in state else ()
+        checks.only(own, *Moments._fields[1:], *held_out.names_of(HELD), *steps)
         d, c = arrays["mean"].size, arrays["target_mean"].size
         checks.number_within(d, "columns", 1, checks.MOST_COLUMNS)
         checks.number_within(c, "targets", 1, 1 if state["flat"] is True else max(1, self.max_memory // (8 * d)))
@@ -344,6 +354,10 @@ class RidgeLearner(MergeableModel, abstract=True):
             checks.finite(own, name, shape)
         for name, size in (("squares", d), ("target_squares", c)):
             checks.not_negative(own, name, (size,))
+        if steps:
+            checks.as_count(state["passes"], "passes")
+        for name in steps:
+            checks.finite(own, name, (2 * c,) if name == steps[-1] else (d, 2 * c))
         about = state["sketch"]["engine"]
         if about is not None and about["n_features"] != d:
             raise ValueError(f"its sketch has {about['n_features']} columns, its means have {d}")
@@ -360,6 +374,8 @@ class RidgeLearner(MergeableModel, abstract=True):
             self._held = held_out.from_arrays(arrays, d + c, HELD)
             self._sketch = self._empty_sketch(d)
             self._sketch._restore(state["sketch"], _of_sketch(arrays))
+            if "passes" in state:
+                self._refined = ConjugateGradients(*(arrays[name] for name in OF_STEPS), state["passes"])
 
 
 class Known(NamedTuple):

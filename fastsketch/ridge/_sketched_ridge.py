@@ -5,17 +5,30 @@
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._core.threads import one_blas_thread
 from fastsketch._core.validation import Rows as Readable
-from fastsketch._core.validation import as_real, as_rows, check_finite
-from fastsketch._kernels.guard import reads
-from fastsketch.ridge._gram_model import GramSum
+from fastsketch._core.validation import as_integer, as_real, as_rows, check_finite
+from fastsketch._kernels.guard import changes, reads
+from fastsketch.ridge._gram_model import GramSum, Matrix
 from fastsketch.ridge._held_out import HeldOut
-from fastsketch.ridge._moments import Moments, gram_without
-from fastsketch.ridge._read_out import Coefficients, Problem, RidgePath, Rows, chosen, grams_of, quantile
-from fastsketch.ridge._ridge_learning import MOST_RIDGE, RidgeLearner, as_natural
+from fastsketch.ridge._moments import LeftOut, Moments
+from fastsketch.ridge._read_out import (
+    Coefficients,
+    Problem,
+    RidgePath,
+    Rows,
+    chosen,
+    completed,
+    grams_of,
+    penalty_of,
+    quantile,
+)
+from fastsketch.ridge._refining import ConjugateGradients, Refinement
+from fastsketch.ridge._ridge_learning import DOUBLE, MOST_RIDGE, RidgeLearner, as_natural
+from fastsketch.sketching._rows_again import Readable as Source
+from fastsketch.sketching._rows_again import RowsAgain, StoredForm
 
 # Rows on which a ridge is chosen: a fifth of all at most, half of them for the choice; none if that is fewer than this.
 FEWEST, ONE_OF = 20, 5
@@ -103,11 +116,6 @@ class SketchedRidge(RidgeLearner):
     >>> model.coef().round(1) + 0.0
     array([ 3.,  0., -2.,  0.,  1.])
     """
-
-    def _begin(self) -> None:
-        super()._begin()
-        self._at: dict[float, Coefficients] = {}
-        self._residuals: tuple[Any, Any] | None = None
 
     # -- answers ---------------------------------------------------------------------------------------------------
     @reads
@@ -265,18 +273,21 @@ class SketchedRidge(RidgeLearner):
 
     def _fitted(self) -> FittedRidge:
         if self._last is None:
-            self._known()
-            self._last, self._residuals = self._read_out(), None
+            moments, fitted = self._known().moments, self._read_out()
+            if self._refined is not None:
+                coef = self._refined.solution[:, : self.n_targets]
+                fitted = fitted._replace(fit=completed(coef, moments, self.rank))
+            self._last, self._residuals = fitted, None
         return self._last
 
     @one_blas_thread
     def _read_out(self) -> FittedRidge:
         tails = self._tails()
-        ridge, path = self.ridge, None
-        choose, calibrate = self._halves()
-        if len(choose) and (ridge is None or len(tails) > 1):
-            problem = self._problem(slice(0, len(choose) + len(calibrate)), tails)
-            path = chosen(problem, self._rows_of(choose), self._first_ridge(problem), self.rank, ridge)
+        ridge, path, choosing = self.ridge, None, self._choosing()
+        if choosing.stop and (ridge is None or len(tails) > 1):
+            problem = self._problem(slice(0, self._calibrating().stop), tails)
+            rows = self._rows_of(self._known_held().chosen(choosing))
+            path = chosen(problem, rows, self._first_ridge(problem), self.rank, ridge)
             tails, ridge = (path.tail,), path.ridge
         whole = self._problem(None, tails[:1])
         if ridge is None:
@@ -294,12 +305,15 @@ class SketchedRidge(RidgeLearner):
         length = float((problem.moments.squares / problem.penalty()).sum()) / rows
         return length if length > 0 else 1.0
 
-    def _halves(self) -> tuple[HeldOut, HeldOut]:
-        """Return rows to choose on, and rows that choose nothing."""
-        held = self._known_held()
-        n = min(len(held), self._n // ONE_OF)
-        n = 0 if n < FEWEST else n
-        return held.chosen(slice(0, n // 2)), held.chosen(slice(n // 2, n))
+    def _choosing(self) -> slice:
+        """Return which of the rows held out choose: half of a fifth of all rows at most."""
+        n = min(len(self._known_held()), self._n // ONE_OF)
+        return slice(0, n // 2 if n >= FEWEST else 0)
+
+    def _calibrating(self) -> slice:
+        """Return which of the rows held out choose nothing, as many."""
+        n = self._choosing().stop
+        return slice(n, 2 * n)
 
     def _rows_of(self, held: HeldOut) -> Rows:
         d = self.n_features or 0
@@ -309,21 +323,23 @@ class SketchedRidge(RidgeLearner):
         """Return the normal equations of all rows but some of those held out."""
         sketch, moments = self._known()
         held = self._known_held()
-        out = held.chosen(slice(0, 0) if left_out is None else left_out)
-        rows = self._rows_of(out)
-        others = Moments.of(*rows, center=self.fit_intercept) if len(out) else None
-        rest = moments if others is None else moments.without(others)
+        rest, out = self._rest(slice(0, 0) if left_out is None else left_out)
         if self.is_exact:
             gram = sketch.gram()
-            if others is not None:
-                gram = gram_without(gram, moments, rows.x, rows.weight, others)
-            return Problem({None: GramSum(gram)}, rest, self.scale)
-        sketch = sketch.copy()
+            return Problem({None: GramSum(gram if left_out is None else gram - out.gram())}, rest, self.scale)
         inside = np.ones(len(held), bool)
-        if left_out is not None:
-            inside[left_out] = False
+        inside[slice(0, 0) if left_out is None else left_out] = False
+        sketch = sketch.copy()
         self._eat(sketch, held.chosen(np.flatnonzero(inside)))
         return Problem(grams_of(sketch, rest.squares, tails), rest, self.scale)
+
+    def _rest(self, left_out: slice) -> tuple[Moments, LeftOut]:
+        """Return the moments of all rows but some of those held out, and what these take from X'X."""
+        moments, rows = self._known().moments, self._rows_of(self._known_held().chosen(left_out))
+        rest = moments
+        if len(rows.weight):
+            rest = moments.without(Moments.of(*rows, center=self.fit_intercept))
+        return rest, LeftOut(moments, rest, rows.x, rows.weight)
 
     def _known_residuals(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return residuals (m, c) of rows that chose nothing, and their weights."""
@@ -334,13 +350,106 @@ class SketchedRidge(RidgeLearner):
 
     @one_blas_thread
     def _calibrated(self, fitted: FittedRidge) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        choose, calibrate = self._halves()
-        if not len(calibrate):
-            return np.zeros((0, self.n_targets or 1)), np.zeros(0)
-        problem = self._problem(slice(len(choose), len(choose) + len(calibrate)), (fitted.tail,))
-        rows = self._rows_of(calibrate)
-        fit = problem.coefficients(fitted.tail, fitted.ridge, self.rank)
+        left_out = self._calibrating()
+        rows = self._rows_of(self._known_held().chosen(left_out))
+        if not len(rows.weight):
+            return rows.y, rows.weight
+        if self._refined is None:
+            fit = self._problem(left_out, (fitted.tail,)).coefficients(fitted.tail, fitted.ridge, self.rank)
+        else:
+            coef = np.ascontiguousarray(self._refined.solution[:, self.n_targets :])
+            fit = completed(coef, self._rest(left_out)[0], self.rank)
         return rows.y - fit.predict(rows.x), rows.weight
+
+    # -- reading the rows again ------------------------------------------------------------------------------------
+    @changes
+    def refine(
+        self, rows: Source, *, sample_weight: ArrayLike | None = None, passes: int = 10, tolerance: float = 1e-6
+    ) -> Refinement:
+        """Come nearer to the coefficients of all rows in memory, by reading these again.
+
+        Conjugate gradients on the normal equations, all targets together, with the sketch as their preconditioner. The
+        ridge stays; predictions, coefficients and intervals are those of the refined coefficients until more is
+        learned. A later call goes on where this one ends.
+
+        Parameters
+        ----------
+        rows : array_like (n, d), scipy.sparse (n, d), table, source, or file names
+            All rows that ``update`` has had; targets are known.
+        sample_weight : array_like (n,) or float, optional
+            The weights that they had.
+        passes : int, default 10
+            Over the rows, at most.
+        tolerance : float in (0, 1), default 1e-6
+            Of the residual of each target over ||X'Y||: no pass follows where all are below.
+
+        Returns
+        -------
+        Refinement
+            ``passes`` since the last update, ``residual``, ``bound`` and ``converged``.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If these are not the rows that the model has seen, by their number and squares, or it decays. The model is
+            then as it was before the call.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.standard_normal((1000, 300)) * 0.98 ** np.arange(300)
+        >>> y = X[:, :9].sum(axis=1) + rng.standard_normal(1000)
+        >>> model = fs.SketchedRidge(32, ridge=10.0, max_memory=100_000).update(X, y)  # no exact sum
+        >>> result = model.refine(X, passes=20)
+        >>> exact = np.linalg.solve((X - X.mean(0)).T @ X + 10.0 * np.eye(300), (X - X.mean(0)).T @ y)
+        >>> result.converged, bool(np.allclose(model.coef(), exact, atol=1e-5))
+        (True, True)
+        """
+        passes, tolerance = as_integer(passes, "passes", 1), as_real(tolerance, "tolerance", 0.0, 1.0, low_open=True)
+        if self.decay != 1.0:
+            raise ValueError(f"refine needs a model without decay, got decay={self.decay:g}: give weights to the rows")
+        fitted, moments = self._fitted(), self._known().moments
+        view = StoredForm(len(moments.mean), DOUBLE, moments.mean, 1.0)
+        again = RowsAgain(rows, view, sample_weight, feature_names=self._feature_names)
+        refined = self._refine(fitted, again, passes, tolerance)
+        self._refined, self._last, self._residuals = refined, None, None
+        lengths = np.linalg.norm(refined.residual[:, : self.n_targets], axis=0)
+        relative = lengths / np.maximum(np.linalg.norm(moments.cross, axis=0), np.finfo(float).tiny)
+        with np.errstate(divide="ignore"):
+            least = fitted.ridge * float(penalty_of(moments, scaled=self.scale).min())
+            bound = lengths / np.sqrt(least) if least else np.full(len(lengths), np.inf)
+        return Refinement(refined.passes, relative, bound, bool((relative <= tolerance).all()))
+
+    @one_blas_thread
+    def _refine(self, fitted: FittedRidge, again: RowsAgain, passes: int, tolerance: float) -> ConjugateGradients:
+        moments, left_out = self._known().moments, self._calibrating()
+        rest, out = self._rest(left_out)
+        problem = self._problem(None, (fitted.tail,))
+        solve, penalty = problem.solver(fitted.tail, fitted.ridge), fitted.ridge * problem.penalty()[:, np.newaxis]
+        c, allowed, first = len(moments.target_mean), 1e-6 * moments.squares.sum(), True
+
+        def multiply(right: Matrix) -> Matrix:
+            nonlocal first
+            read = again.multiply(right)
+            if first and (read.n_rows != self._n or abs(read.squared_norm - moments.squares.sum()) > allowed):
+                raise ValueError(
+                    f"refine has read {read.n_rows} rows of squared norm {read.squared_norm:.9g}, the model has seen "
+                    f"{self._n} of {moments.squares.sum():.9g}: these are not the same rows with their weights"
+                )
+            first, image = False, read.product + penalty * right
+            image[:, c:] -= out.times(np.ascontiguousarray(right[:, c:]))  # of the rows that measure residuals
+            return image
+
+        # the second half are the coefficients of all rows but those that measure how far predictions are off
+        right = np.hstack([moments.cross, rest.cross])
+        lengths = np.maximum(np.linalg.norm(right, axis=0), np.finfo(float).tiny)
+        state = ConjugateGradients.start(right, solve) if self._refined is None else self._refined
+        for _ in range(passes):
+            if (np.linalg.norm(state.residual, axis=0) <= tolerance * lengths).all():
+                break
+            state = state.step(multiply, solve)
+        return state
 
     # -- facts -----------------------------------------------------------------------------------------------------
     def _resolved(self) -> dict[str, Any]:
