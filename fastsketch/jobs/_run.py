@@ -5,9 +5,8 @@
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
-from inspect import signature
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
@@ -46,7 +45,7 @@ def run(
     model: M,
     source: Any,
     *,
-    target: str | int | None = None,
+    target: str | int | Sequence[str | int] | None = None,
     workers: int | str = "auto",
     engine: EngineName = "processes",
     scheduler: Any = None,
@@ -68,10 +67,10 @@ def run(
         A template that has seen no rows: its parameters and its notes count, and it is not changed.
     source : source, or whatever ``fs.open_rows`` takes
         Rows; an iterator, a pipe and all else whose rows come once are read here, in one part.
-    target : str or int, optional
-        For a learner (``SketchedNewton``, ``AdaptiveSubgradient``) the column that it is to predict, by name or
-        position: ``beside`` of ``fs.open_rows``. Words are labels, unless those of the first rows are numbers. Labels
-        of svmlight text need no name.
+    target : str or int, or list of these, optional
+        For a model that predicts (``SketchedNewton``, ``SketchedRidge``) the column that it is to predict, by name or
+        position, for a ``SketchedRidge`` also several: ``beside`` of ``fs.open_rows``. Words are labels, unless those
+        of the first rows are numbers. Labels of svmlight text need no name.
     workers : int or "auto", default "auto"
         Tasks that run at the same time, at least 1. "auto": as many as CPUs (by affinity and the quota of a container),
         memory, number of parts and the size of the job have use for. One worker is this process.
@@ -196,7 +195,7 @@ class Learning:
             instead = ": its fit takes all rows, fastsketch.jobs.dask.fit their partitions" if whole else ""
             raise TypeError(f"model must be a model that learns by update, got {kind}{instead}")
         self.why_in_order: str | None = template._in_order()
-        self.learns_targets = self.why_in_order is not None and "targets" in signature(update).parameters
+        self.learns_targets = _parts.learns_targets(template)
         if self.learns_targets and source.beside is None and not source.labelled:
             raise TypeError(f"a {kind} learns from rows with targets: target names the column that holds them")
         if labelled and not self.learns_targets:
@@ -344,7 +343,7 @@ class Learning:
         reporter.model = model
         rows_kept, due = model.n_rows, time.perf_counter() + SECONDS
         every = every or (EXAMPLES_AT_A_TIME if self.learns_targets else 0)
-        pieces = _parts.learned(model, source, model.n_rows, targets=self.learns_targets, step=every)
+        pieces = _parts.learned(model, source, model.n_rows, step=every)
         try:
             with blas_limit(), contextlib.closing(pieces):
                 for count, position in pieces:

@@ -17,6 +17,7 @@ from fastsketch.sketching._engines import by_column
 LEAST, MOST = 1e-14, 1e6
 # Share of the error that a step of a path gains at least, or it is the last.
 GAIN = 1e-4
+TINY = float(np.finfo(np.float64).tiny)
 
 
 class RidgePath(NamedTuple):
@@ -86,14 +87,14 @@ class Problem(NamedTuple):
     def errors(self, fit: Coefficients, rows: Rows) -> Matrix:
         """Compute the mean over targets of the squared error over the variance, of every row (n,), weighted."""
         variance = self.moments.target_squares / self.moments.weight
-        by = np.where(variance > 0, 1.0 / np.maximum(variance, np.finfo(float).tiny), 0.0)
+        by = np.where(variance > 0, 1.0 / np.maximum(variance, TINY), 0.0)
         squares = (rows.y - fit.predict(rows.x)) ** 2 @ by / max(1, np.count_nonzero(by))
         return squares * (rows.weight / rows.weight.mean())
 
 
 def penalty_of(moments: Moments, *, scaled: bool) -> Matrix:
     """Return what one unit of ridge adds to the diagonal (d,): 1, or the variance of the column."""
-    variance = moments.squares / moments.weight if scaled else np.ones(len(moments.mean))
+    variance = moments.squares / max(moments.weight, TINY) if scaled else np.ones(len(moments.mean))
     return np.where(variance > 0, variance, 1.0)
 
 
@@ -177,9 +178,10 @@ def quantile(residuals: Matrix, weights: Matrix, coverage: float) -> Matrix:
     """
     m, sizes = len(residuals), np.abs(residuals)
     if m < 1 or coverage > m / (m + 1):
+        least = int(np.ceil(coverage / (1 - coverage) - 1e-9))
         raise ValueError(
-            f"coverage={coverage:g} needs the residuals of {int(np.ceil(coverage / (1 - coverage)))} rows that chose "
-            f"nothing, and there are {m}: learn more rows, or raise reservoir_size"
+            f"coverage={coverage:g} needs the residuals of {least} rows that chose nothing, and there are {m}: learn more "
+            "rows, or raise reservoir_size"
         )
     order = np.argsort(sizes, axis=0, kind="stable")
     reached = np.cumsum(weights[order], axis=0) / (weights.sum() * (1 + 1 / m))

@@ -2,6 +2,7 @@
 
 # pyright: reportPrivateUsage=false
 
+import contextlib
 from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
@@ -19,10 +20,13 @@ from fastsketch.ridge._held_out import HeldOut, Keys
 from fastsketch.ridge._moments import Moments
 from fastsketch.ridge._refining import ConjugateGradients
 from fastsketch.sketching import FrequentDirections
+from fastsketch.sketching._whole import column_products
 
 # Of the names of arrays.
 OF_SKETCH, HELD = "sketch_", "held"
 OF_STEPS = ("solution", "residual", "direction", "product")  # of conjugate gradients
+# Sparse rows of a batch from which on X'X is made of products of nonzeros: fewer cost less than a copy of the sum.
+MANY = 256
 # What an update changes.
 LEARNED = ("_n", "_moments", "_held", "_refined", "_last", "_sketch", "_flat")
 MOST_RIDGE = 1e300
@@ -39,6 +43,7 @@ class RidgeLearner(MergeableModel, abstract=True):
     scale: bool = flag(default=False)
     fit_intercept: bool = flag(default=True)
     method: Literal["rfd", "tfd", "isvd"] = choice(("rfd", "tfd", "isvd"), default="rfd")
+    solver: Literal["auto", "gram", "exact"] = choice(("auto", "gram", "exact"), default="auto")
     reservoir_size: int = integer(default=2000)
     max_memory: int = integer(default=1 << 28)
     decay: float = real(default=1.0, high=1.0, low_open=True)
@@ -68,7 +73,7 @@ class RidgeLearner(MergeableModel, abstract=True):
 
     def _sums(self, n_features: int) -> bool:
         """Return whether X'X is kept as it is."""
-        return 8 * n_features * n_features <= self.max_memory
+        return self.solver == "exact" or (self.solver == "auto" and 8 * n_features * n_features <= self.max_memory)
 
     @property
     def n_rows(self) -> int:
@@ -176,32 +181,43 @@ class RidgeLearner(MergeableModel, abstract=True):
                 raise ValueError("the squares of these rows or targets leave the range of numbers: divide them")
         sketch = self._empty_sketch(d) if self._sketch is None else self._sketch
         held = held_out.empty(d + y.shape[1], DOUBLE) if self._held is None else self._held
-        held, x, weights = self._hold_out(held, x, y, weights, exact=self._sums(d))
-        before, learned = [(name, getattr(self, name)) for name in LEARNED], sketch.n_rows + x.shape[0]
+        exact = self._sums(d)
+        held, x, weights = self._hold_out(held, x, y, weights, exact=exact)
+        if exact and is_sparse(x) and n >= MANY and self.decay == 1.0:
+            sketch, x = self._with_products(sketch, x, weights), x[:0]
+        learned = {"_n": self._n + n, "_moments": moments, "_held": held, "_sketch": sketch, "_flat": flat}
+        before, n_rows = {name: getattr(self, name) for name in LEARNED}, sketch.n_rows
         try:
-            # first of all, so that nothing is left to be done when the sketch has learned
-            self._n, self._moments, self._held, self._refined = self._n + n, moments, held, None
-            self._sketch, self._flat, self._last = sketch, flat, None
+            # first of all, and in one step, so that nothing is left to be done when the sketch has learned
+            vars(self).update(learned, _refined=None, _last=None)
             if x.shape[0]:
                 sketch.update(x, weights)
         except BaseException:
-            if sketch.n_rows != learned:  # it has refused them, or was interrupted
-                for name, value in before:
-                    setattr(self, name, value)
+            if x.shape[0] and sketch.n_rows == n_rows:  # it has refused them, or was interrupted
+                vars(self).update(before)
             raise
+
+    def _with_products(self, sketch: FrequentDirections, rows: Any, weights: NDArray[np.float64]) -> FrequentDirections:
+        """Return the exact sum with that of sparse rows, which products of their nonzeros give."""
+        block = self._empty_sketch(rows.shape[1])
+        block._begin_with(column_products(rows, weights, block._setting).engine)
+        return sketch.copy().merge(block)
 
     def _as_targets(self, targets: Any, n: int, d: int) -> tuple[NDArray[np.float64], bool]:
         """Return the targets (n, c), and whether they came as a vector."""
         if is_sparse(targets) or isinstance(targets, np.ma.MaskedArray):
             raise TypeError(f"targets must be an array of numbers, got a {type(targets).__name__}")
         y: NDArray[Any] = np.asarray(targets)
+        if y.dtype == object:  # words of text
+            with contextlib.suppress(TypeError, ValueError):
+                y = y.astype(np.float64)
         if y.dtype.kind not in "fiub":
             raise TypeError(f"targets must hold real numbers, got dtype {y.dtype}")
         y = y[np.newaxis] if y.ndim == 0 and n == 1 else y
         if y.ndim not in (1, 2) or len(y) != n or (y.ndim == 2 and not y.shape[1]):
             raise ValueError(f"targets must have one entry, or one row, for each of the {n} rows, got shape {y.shape}")
         flat = y.ndim == 1
-        y = np.ascontiguousarray(y.reshape(n, -1), np.float64)
+        y = np.ascontiguousarray(y[:, np.newaxis] if flat else y, np.float64)
         c = y.shape[1]
         if self._moments is not None and (flat, c) != (self._flat, self.n_targets):
             before = "one number" if self._flat else f"{self.n_targets} targets"
@@ -239,12 +255,11 @@ class RidgeLearner(MergeableModel, abstract=True):
         source = given[at]
         old = np.flatnonzero((source >= 0) & (source < r))
         out = x[np.where(source >= r, source - r, at)]
-        out_weights = np.where(source >= r, weights[np.maximum(source - r, 0)], 0.0)
         if len(old):
-            rows = held.rows[source[old]][:, : x.shape[1]]
-            age = self._n + at[old] - held.came[source[old]]
-            out_weights[old] = held.weight[source[old]] * self.decay**age
-            out = _with_rows(out, old, rows)
+            out = _with_rows(out, old, held.rows[source[old]][:, : x.shape[1]])
+        came = np.concatenate([held.came, self._n + np.arange(k)])
+        out_weights = np.concatenate([held.weight, weights])[source] * self.decay ** (self._n + at - came[source])
+        out_weights[source < 0] = 0.0
         return left, out, out_weights
 
     @changes

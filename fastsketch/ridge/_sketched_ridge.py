@@ -15,6 +15,7 @@ from fastsketch.ridge._gram_model import GramSum, Matrix
 from fastsketch.ridge._held_out import HeldOut
 from fastsketch.ridge._moments import LeftOut, Moments
 from fastsketch.ridge._read_out import (
+    TINY,
     Coefficients,
     Problem,
     RidgePath,
@@ -77,11 +78,13 @@ class SketchedRidge(RidgeLearner):
         Whether there is an intercept, which the ridge does not shrink: rows and targets are centred, sparse ones too.
     method : {"rfd", "tfd", "isvd"}, default "rfd"
         Of the sketch: see FrequentDirections.
+    solver : {"auto", "gram", "exact"}, default "auto"
+        Whether X'X is kept as it is ("exact") or as a sketch ("gram"): "auto" keeps it where it fits in `max_memory`.
     reservoir_size : int, default 2000
         Most rows that are kept as they are, a uniform sample: half of them choose the ridge, half measure how far
         predictions are off. All are learned from in the end.
     max_memory : int, default 268_435_456
-        Bytes up to which X'X is kept as it is (8 d^2), and beyond which targets are refused (8 d c).
+        Bytes of X'X (8 d^2) up to which it is kept as it is, and of X'Y (8 d c) beyond which targets are refused.
     decay : float in (0, 1], default 1.0
         Every new row multiplies the weight of all earlier rows by this. See also ``fade``.
     dtype : float32 or float64, optional
@@ -301,8 +304,8 @@ class SketchedRidge(RidgeLearner):
 
     def _first_ridge(self, problem: Problem) -> float:
         """Return the mean squared length of a row: the ridge of as much noise as there is signal."""
-        rows = self._n if self.decay == 1.0 else min(self._n, 1.0 / (1.0 - self.decay))
-        length = float((problem.moments.squares / problem.penalty()).sum()) / rows
+        moments = problem.moments
+        length = float((moments.squares / problem.penalty()).sum()) / max(moments.weight, TINY)
         return length if length > 0 else 1.0
 
     def _choosing(self) -> slice:
@@ -415,7 +418,7 @@ class SketchedRidge(RidgeLearner):
         refined = self._refine(fitted, again, passes, tolerance)
         self._refined, self._last, self._residuals = refined, None, None
         lengths = np.linalg.norm(refined.residual[:, : self.n_targets], axis=0)
-        relative = lengths / np.maximum(np.linalg.norm(moments.cross, axis=0), np.finfo(float).tiny)
+        relative = lengths / np.maximum(np.linalg.norm(moments.cross, axis=0), TINY)
         with np.errstate(divide="ignore"):
             least = fitted.ridge * float(penalty_of(moments, scaled=self.scale).min())
             bound = lengths / np.sqrt(least) if least else np.full(len(lengths), np.inf)
@@ -443,7 +446,7 @@ class SketchedRidge(RidgeLearner):
 
         # the second half are the coefficients of all rows but those that measure how far predictions are off
         right = np.hstack([moments.cross, rest.cross])
-        lengths = np.maximum(np.linalg.norm(right, axis=0), np.finfo(float).tiny)
+        lengths = np.maximum(np.linalg.norm(right, axis=0), TINY)
         state = ConjugateGradients.start(right, solve) if self._refined is None else self._refined
         for _ in range(passes):
             if (np.linalg.norm(state.residual, axis=0) <= tolerance * lengths).all():
@@ -455,7 +458,7 @@ class SketchedRidge(RidgeLearner):
     def _resolved(self) -> dict[str, Any]:
         if self._last is None:
             return {}
-        return {"ridge": self._last.ridge, "tail": self._last.tail or self.tail}
+        return {"ridge": self._last.ridge, "tail": self._last.tail}
 
     def _facts(self) -> dict[str, Any]:
         if self._moments is None:

@@ -1,10 +1,10 @@
-"""A column that is read beside the rows, which then lack it: the key of a group, of any type that its format has.
+"""Columns that are read beside the rows, which then lack them: the key of a group, of any type, or targets.
 
-A format that reads columns of its own (text, tables) takes the column out itself where Options.beside names one, and
-gives it by ``read_beside``; of others, whose columns are all numbers, it is taken out of the rows here.
+A format that reads columns of its own (text, tables) takes a column out itself where Options.beside names one, and
+gives it by ``read_beside``; of others, whose columns are all numbers, it is taken out of the rows here, as are several.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -13,34 +13,35 @@ from numpy.typing import NDArray
 from fastsketch._core.validation import is_sparse
 from fastsketch.data.sources._column_names import positions
 from fastsketch.data.sources._select import Derived
-from fastsketch.data.sources._source import Source
+from fastsketch.data.sources._source import Beside, Source
 
 
-def set_apart(source: Source, column: str | int) -> Source:
-    """Return a source with this column beside its rows."""
+def set_apart(source: Source, columns: Beside) -> Source:
+    """Return a source with this column, or these, beside its rows."""
     if source.beside is not None:
-        if source.beside != column:
+        if source.beside != columns:
             raise ValueError(f"beside: {source.name} has been opened with {source.beside!r} beside its rows")
         return source
-    place = positions(source, [column], "beside")[0]
-    if source.n_features < 2:
-        raise ValueError(f"{source.name} has no column but {column!r}")
-    return Apart(source, column, place)
+    places = positions(source, columns if isinstance(columns, tuple) else [columns], "beside")
+    if source.n_features <= len(set(places)):
+        raise ValueError(f"{source.name} has no column but {columns!r}")
+    return Apart(source, columns, places)
 
 
 class Apart(Derived):
-    """The rows of a source without one of their columns."""
+    """The rows of a source without some of their columns."""
 
-    def __init__(self, source: Source, column: str | int, place: int) -> None:
+    def __init__(self, source: Source, columns: Beside, places: Sequence[int]) -> None:
         super().__init__(source)
-        self.beside, self._place = column, place
-        self.n_features -= 1
+        self.beside, self._places = columns, list(places)
+        self._others = np.delete(np.arange(source.n_features), self._places)
+        self.n_features = len(self._others)
         names = source.feature_names
-        self.feature_names = None if names is None else (*names[:place], *names[place + 1 :])
+        self.feature_names = None if names is None else tuple(names[k] for k in self._others)
 
     def like(self, source: Source) -> Source:
         """See Derived."""
-        return Apart(source, self.beside or 0, self._place)
+        return Apart(source, self.beside or 0, self._places)
 
     def read(self, start_row: int = 0) -> Iterator[tuple[Any, int]]:
         """See Source."""
@@ -49,18 +50,17 @@ class Apart(Derived):
 
     def read_beside(self, start_row: int = 0) -> Iterator[tuple[Any, NDArray[Any], int]]:
         """See Source."""
-        k, last = self._place, self.n_features
+        others, first, d = self._others, int(self._others[0]), self.n_features
         for rows, position in self._of.read(start_row):
-            if is_sparse(rows):
-                others = np.delete(np.arange(last + 1), k)
-                sparse = cast("Any", rows)
-                yield sparse[:, others], sparse[:, [k]].toarray()[:, 0], position
-                continue
-            dense = cast("NDArray[Any]", rows)
+            table = cast("Any", rows)
+            values = table[:, self._places]
+            values = values.toarray() if is_sparse(table) else values
             # at either end nothing need be copied
-            left = dense[:, 1:] if k == 0 else dense[:, :last] if k == last else np.delete(dense, k, axis=1)
-            yield left, dense[:, k].copy(), position
+            together = int(others[-1]) - first == d - 1 and not is_sparse(table)
+            left = table[:, first : first + d] if together else table[:, others]
+            yield left, values if isinstance(self.beside, tuple) else values[:, 0].copy(), position
 
     def identity(self) -> dict[str, Any]:
         """See Source."""
-        return {**self._of.identity(), "beside": self._place}
+        several = isinstance(self.beside, tuple)
+        return {**self._of.identity(), "beside": self._places if several else self._places[0]}

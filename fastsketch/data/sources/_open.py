@@ -25,7 +25,7 @@ from fastsketch.data.sources._npy_source import open_memmap
 from fastsketch.data.sources._paths import comes_once, files_of, is_name
 from fastsketch.data.sources._select import chosen, picked
 from fastsketch.data.sources._sliced import SlicedSource, has_slices
-from fastsketch.data.sources._source import Source
+from fastsketch.data.sources._source import Beside, Source
 from fastsketch.data.sources._streams import open_stream
 
 
@@ -41,7 +41,7 @@ def open_rows(
     header: bool | None = None,
     separator: str | None = None,
     decimal: str = ".",
-    beside: str | int | None = None,
+    beside: str | int | Sequence[str | int] | None = None,
     max_unpacked: int | None = None,
 ) -> Source:
     """Return rows from wherever they are, as a source that is read a chunk at a time.
@@ -80,8 +80,9 @@ def open_rows(
         them.
     decimal : {".", ","}, default "."
         The decimal point of a table of text.
-    beside : str or int, optional
-        A column that is read beside the rows, of any type, and is none of theirs: see ``Source.chunks_beside``.
+    beside : str or int, or list of these, optional
+        A column that is read beside the rows, of any type, and is none of theirs: see ``Source.chunks_beside``. Several
+        hold numbers.
     max_unpacked : int, optional
         Bytes that a compressed file may unpack to whose matrix is held as a whole (.npz, .mtx.gz), and that one row of
         HDF5 or Zarr may take. By default 16 MiB and 32 times the length of the file: more is an error.
@@ -116,6 +117,11 @@ def open_rows(
     if n_features is not None:
         n_features = as_integer(n_features, "n_features", 1, MOST_FEATURES + 1)
     numeric = isinstance(columns, str) and columns == "numeric"
+    apart: Beside | None = None
+    if beside is not None:
+        several = isinstance(beside, list | tuple)
+        named = _as_columns(beside if several else (cast("str | int", beside),), "beside")
+        apart = named if several else named[0]
     options = Options(
         columns=None if columns is None or numeric else _as_columns(columns),
         numeric=numeric,
@@ -125,26 +131,26 @@ def open_rows(
         key=key,
         dialect=as_dialect(header, separator, decimal),
         max_unpacked=None if max_unpacked is None else as_integer(max_unpacked, "max_unpacked", 1),
-        beside=beside if beside is None or isinstance(beside, str) else as_integer(beside, "beside", -MOST_FEATURES),
+        beside=apart if isinstance(apart, str | int) else None,
     )
     if fill is not None:
         fill = as_real(fill, "fill", -float("inf"), float("inf"))
     source = _opened(x, options)
-    if options.beside is not None:
-        source = set_apart(source, options.beside)
+    if apart is not None:
+        source = set_apart(source, apart)
     # a table takes its columns where it is opened: others may hold no numbers, and one may hold several a row
     columns = None if source.taken is not None and source.taken == options.columns else options.columns
     return chosen(source, columns=columns, dtype=options.dtype, fill=fill)
 
 
-def _as_columns(columns: str | Sequence[str | int]) -> tuple[str | int, ...]:
+def _as_columns(columns: str | Sequence[str | int], name: str = "columns") -> tuple[str | int, ...]:
     if isinstance(columns, str):
         return (columns,)
     out: list[str | int] = []
     for column in columns:
-        out.append(column if isinstance(column, str) else as_integer(column, "columns", -MOST_FEATURES))
+        out.append(column if isinstance(column, str) else as_integer(column, name, -MOST_FEATURES))
     if not out:
-        raise ValueError("columns must name a column")
+        raise ValueError(f"{name} must name a column")
     return tuple(out)
 
 

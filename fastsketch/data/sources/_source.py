@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
     _Rows: TypeAlias = "NDArray[Any] | csr_array[Any]"
 
+# A column, or several, by name or position.
+Beside: TypeAlias = str | int | tuple[str | int, ...]
+
 # One chunk read at a time: long enough that a read costs nothing beside the work on it, small beside any memory.
 CHUNK_BYTES = 8 << 20
 
@@ -116,15 +119,17 @@ class Source(ABC):
 
     # The columns as they were asked for, of a format that takes them where it is opened.
     taken: tuple[str | int, ...] | None = None
-    # The column, by name or position, that lies beside the rows, which lack it: the key of a group, a target.
-    beside: str | int | None = None
+    # The column, by name or position, that lies beside the rows, which lack it: the key of a group, a target; several
+    # as a tuple.
+    beside: "Beside | None" = None
     # Whether labels lie beside the rows that are no column: of svmlight text.
     labelled: bool = False
 
     def read_beside(self, start_row: int = 0) -> "Iterator[tuple[_Rows, NDArray[Any], int]]":
         """Yield (rows, values, position) with the values (n,) of the column beside the rows; otherwise like ``read``.
 
-        Numbers, strings, or objects; what is missing is None or NaN. ValueError if no column lies beside the rows.
+        Numbers, strings, or objects; what is missing is None or NaN. Of several columns numbers (n, k). ValueError if
+        no column lies beside the rows.
 
         Parameters
         ----------
