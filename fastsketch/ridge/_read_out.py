@@ -5,7 +5,6 @@
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastsketch.ridge._gram_model import GramModel, GramSum, Matrix, Solver
 from fastsketch.ridge._moments import Moments, times
@@ -17,6 +16,8 @@ from fastsketch.sketching._engines import by_column
 LEAST, MOST = 1e-14, 1e6
 # Share of the error that a step of a path gains at least, or it is the last.
 GAIN = 1e-4
+# Share of the squares that a sketch may lose by rounding.
+LOST = 1e-9
 TINY = float(np.finfo(np.float64).tiny)
 
 
@@ -30,7 +31,7 @@ class RidgePath(NamedTuple):
     ridges : ndarray (p,)
         Ascending, in squared units of the weighted rows.
     errors : ndarray (p,)
-        Mean over rows and targets of the squared error over the target's variance: 1 - R2, about.
+        Mean over rows and targets of the squared error over the target's variance, 1 - R2 about; or the error rate.
     standard_errors : ndarray (p,)
         Of these means. The difference of two of them is far better known, as both are of the same rows.
     n_rows : int
@@ -84,12 +85,40 @@ class Problem(NamedTuple):
         """Solve at a ridge."""
         return completed(self.solver(tail, ridge)(self.moments.cross), self.moments, rank)
 
-    def errors(self, fit: Coefficients, rows: Rows) -> Matrix:
-        """Compute the mean over targets of the squared error over the variance, of every row (n,), weighted."""
-        variance = self.moments.target_squares / self.moments.weight
-        by = np.where(variance > 0, 1.0 / np.maximum(variance, TINY), 0.0)
-        squares = (rows.y - fit.predict(rows.x)) ** 2 @ by / max(1, np.count_nonzero(by))
-        return squares * (rows.weight / rows.weight.mean())
+    def fitted(self, tail: str | None, ridge: float, rank: int | None, rows: Rows) -> tuple[Coefficients, float]:
+        """Solve at a ridge: (coefficients, the factor on them that rows which the problem has not seen want).
+
+        A sketch lacks some of X'X, and X'Y does not: what it gives is too long. Where nothing is lost the factor is 1.
+        """
+        fit, gram = self.coefficients(tail, ridge, rank), self.grams[tail]
+        if isinstance(gram, GramSum) or gram.lost.sum() <= LOST * self.moments.squares.sum():
+            return fit, 1.0
+        predicted, wanted = fit.predict(rows.x) - self.moments.target_mean, rows.y - self.moments.target_mean
+        by = rows.weight[:, np.newaxis] * self.shares()
+        above, below = float((by * predicted * wanted).sum()), float((by * predicted * predicted).sum())
+        factor = above / below if above > 0 and below > 0 else 1.0
+        return stretched(fit, factor, self.moments), factor
+
+    def shares(self) -> Matrix:
+        """Return what a squared error counts for each target (c,): 1 / (variance c), nothing if that is 0."""
+        variance = self.moments.target_squares / max(self.moments.weight, TINY)
+        return np.where(variance > 0, 1.0 / np.maximum(variance, TINY), 0.0) / max(1, np.count_nonzero(variance))
+
+
+def errors_of(predicted: Matrix, rows: Rows, shares: Matrix, scoring: str) -> Matrix:
+    """Compute the error of every row (n,), weighted: of numbers, or of labels that are -1 and 1."""
+    if scoring == "squared_error":
+        errors = (rows.y - predicted) ** 2 @ shares
+    elif rows.y.shape[1] == 1:
+        errors = np.not_equal(rows.y > 0, predicted > 0)[:, 0].astype(np.float64)
+    else:
+        errors = np.not_equal(rows.y.argmax(axis=1), predicted.argmax(axis=1)).astype(np.float64)
+    return errors * (rows.weight / rows.weight.mean())
+
+
+def stretched(fit: Coefficients, factor: float, moments: Moments) -> Coefficients:
+    """Return coefficients times a factor, with their intercepts."""
+    return completed(factor * fit.coef, moments, None)
 
 
 def penalty_of(moments: Moments, *, scaled: bool) -> Matrix:
@@ -117,19 +146,22 @@ def grams_of(sketch: FrequentDirections, squares: Matrix, tails: tuple[str, ...]
     return {tail: known[tail] for tail in tails}
 
 
-def chosen(problem: Problem, rows: Rows, first: float, rank: int | None, given: float | None = None) -> RidgePath:
+def chosen(
+    problem: Problem, rows: Rows, first: float, *, rank: int | None, scoring: str, given: float | None = None
+) -> RidgePath:
     """Choose tail and ridge by their errors on rows that the problem has not seen; paths begin at the ridge `first`.
 
-    A ridge that is given is all that is tried.
-
-    The first tail is taken unless another one is better by more than the rows can tell.
+    A ridge that is given is all that is tried. The first tail is taken unless another one is better by more than the
+    rows can tell.
     """
-    best: tuple[RidgePath, NDArray[np.float64]] | None = None
+    best: tuple[RidgePath, Matrix] | None = None
     first = first if given is None else given
+    shares = problem.shares()
     for tail in problem.grams:
 
         def scores(step: int, tail: str | None = tail) -> Matrix:
-            return -problem.errors(problem.coefficients(tail, first * STEP**step, rank), rows)
+            fit, _ = problem.fitted(tail, first * STEP**step, rank, rows)
+            return -errors_of(fit.predict(rows.x), rows, shares, scoring)
 
         if given is None:
             tried, good = climbed(scores, LEAST, MOST, gain=GAIN)
@@ -180,8 +212,8 @@ def quantile(residuals: Matrix, weights: Matrix, coverage: float) -> Matrix:
     if m < 1 or coverage > m / (m + 1):
         least = int(np.ceil(coverage / (1 - coverage) - 1e-9))
         raise ValueError(
-            f"coverage={coverage:g} needs the residuals of {least} rows that chose nothing, and there are {m}: learn more "
-            "rows, or raise reservoir_size"
+            f"coverage={coverage:g} needs the residuals of {least} rows that chose nothing, and there are {m}: learn "
+            "more rows, or raise reservoir_size"
         )
     order = np.argsort(sizes, axis=0, kind="stable")
     reached = np.cumsum(weights[order], axis=0) / (weights.sum() * (1 + 1 / m))

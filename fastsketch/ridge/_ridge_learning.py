@@ -43,6 +43,7 @@ class RidgeLearner(MergeableModel, abstract=True):
     scale: bool = flag(default=False)
     fit_intercept: bool = flag(default=True)
     method: Literal["rfd", "tfd", "isvd"] = choice(("rfd", "tfd", "isvd"), default="rfd")
+    scoring: Literal["squared_error", "error_rate"] = choice(("squared_error", "error_rate"), default="squared_error")
     solver: Literal["auto", "gram", "exact"] = choice(("auto", "gram", "exact"), default="auto")
     reservoir_size: int = integer(default=2000)
     max_memory: int = integer(default=1 << 28)

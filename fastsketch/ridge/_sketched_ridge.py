@@ -25,6 +25,7 @@ from fastsketch.ridge._read_out import (
     grams_of,
     penalty_of,
     quantile,
+    stretched,
 )
 from fastsketch.ridge._refining import ConjugateGradients, Refinement
 from fastsketch.ridge._ridge_learning import DOUBLE, MOST_RIDGE, RidgeLearner, as_natural
@@ -48,6 +49,7 @@ class FittedRidge(NamedTuple):
     fit: Coefficients
     ridge: float
     tail: str | None
+    factor: float  # on the coefficients that the sketch gives
     path: RidgePath | None
 
 
@@ -78,6 +80,9 @@ class SketchedRidge(RidgeLearner):
         Whether there is an intercept, which the ridge does not shrink: rows and targets are centred, sparse ones too.
     method : {"rfd", "tfd", "isvd"}, default "rfd"
         Of the sketch: see FrequentDirections.
+    scoring : {"squared_error", "error_rate"}, default "squared_error"
+        By which error tail and ridge are chosen: that of numbers, over the variance of each target; or that of labels,
+        -1 and 1: the sign of one target, the largest of many.
     solver : {"auto", "gram", "exact"}, default "auto"
         Whether X'X is kept as it is ("exact") or as a sketch ("gram"): "auto" keeps it where it fits in `max_memory`.
     reservoir_size : int, default 2000
@@ -272,7 +277,15 @@ class SketchedRidge(RidgeLearner):
 
     @one_blas_thread
     def _solved(self, tail: str | None, ridge: float) -> Coefficients:
-        return self._problem(None, (tail,)).coefficients(tail, ridge, self.rank)
+        whole = self._problem(None, (tail,))
+        return stretched(whole.coefficients(tail, ridge, self.rank), self._factor(tail, ridge), whole.moments)
+
+    def _factor(self, tail: str | None, ridge: float) -> float:
+        """Return what rows that choose have coefficients multiplied by."""
+        if tail is None or not self._choosing().stop:
+            return 1.0
+        problem = self._problem(slice(0, self._calibrating().stop), (tail,))
+        return problem.fitted(tail, ridge, self.rank, self._rows_of(self._known_held().chosen(self._choosing())))[1]
 
     def _fitted(self) -> FittedRidge:
         if self._last is None:
@@ -290,12 +303,14 @@ class SketchedRidge(RidgeLearner):
         if choosing.stop and (ridge is None or len(tails) > 1):
             problem = self._problem(slice(0, self._calibrating().stop), tails)
             rows = self._rows_of(self._known_held().chosen(choosing))
-            path = chosen(problem, rows, self._first_ridge(problem), self.rank, ridge)
+            first = self._first_ridge(problem)
+            path = chosen(problem, rows, first, rank=self.rank, scoring=self.scoring, given=ridge)
             tails, ridge = (path.tail,), path.ridge
-        whole = self._problem(None, tails[:1])
-        if ridge is None:
-            ridge = self._first_ridge(whole)
-        return FittedRidge(whole.coefficients(tails[0], ridge, self.rank), ridge, tails[0], path)
+        tail, whole = tails[0], self._problem(None, tails[:1])
+        ridge = self._first_ridge(whole) if ridge is None else ridge
+        factor = self._factor(tail, ridge)
+        fit = stretched(whole.coefficients(tail, ridge, self.rank), factor, whole.moments)
+        return FittedRidge(fit, ridge, tail, factor, path)
 
     def _tails(self) -> tuple[str | None, ...]:
         if self.is_exact:
@@ -358,7 +373,9 @@ class SketchedRidge(RidgeLearner):
         if not len(rows.weight):
             return rows.y, rows.weight
         if self._refined is None:
-            fit = self._problem(left_out, (fitted.tail,)).coefficients(fitted.tail, fitted.ridge, self.rank)
+            problem = self._problem(left_out, (fitted.tail,))
+            fit = problem.coefficients(fitted.tail, fitted.ridge, self.rank)
+            fit = stretched(fit, fitted.factor, problem.moments)
         else:
             coef = np.ascontiguousarray(self._refined.solution[:, self.n_targets :])
             fit = completed(coef, self._rest(left_out)[0], self.rank)
