@@ -40,6 +40,8 @@ NAMES = (
     "completion-low-rank-by-ids",
     "ease-chosen-decayed",
     "ease-by-ids",
+    "ridge-csr",
+    "ridge-two-decayed",
     "window-sketch",
     "window-hash",
 )
@@ -54,6 +56,7 @@ SAID = {
     "online": lambda m, reads: [reads["coef"](m), reads["scores"](m)],
     "completion": lambda m, reads: [reads["predict"](m)],
     "ease": lambda m, reads: [reads["scores"](m)],
+    "ridge": lambda m, reads: [reads["predict"](m), m.coef(2.0)],
     "window": lambda m, reads: [next(iter(reads.values()))(m)],
 }
 

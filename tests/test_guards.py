@@ -68,6 +68,7 @@ def arguments(specimen, model):
         "explain": lambda m: m.explain(rows[[0]], 1),
         "select_ridge": lambda m: m.select_ridge(rows),
         "predict_block": lambda m: m.predict_block([0]),
+        "predict_interval": lambda m: m.predict_interval(rows),
         **{
             name: (lambda m, name=name: getattr(m, name)(*pair if isinstance(m, LowRankAnswers) else [rows]))
             for name in ("decision_function", "predict", "predict_proba")
@@ -115,6 +116,7 @@ def refused(error):
 FREE = {"n_rows", "n_features", "parameters", "resolved", "total_weight", "alpha", "load"}
 FREE_OF = {
     fs.SketchedEASE: {"item_ids"},
+    fs.SketchedRidge: {"n_targets", "is_exact"},
     fs.GroupSketches: {"keys", "values", "items"},  # views, which read when they are read
     LowRankAnswers: {
         "row_ids",

@@ -111,8 +111,14 @@ class SketchedRidge(RidgeLearner):
 
     Notes
     -----
-    An update costs what it costs in FrequentDirections, and 2 n c flops for each entry of a row. Memory: (l + b) d or
-    d^2, 2 d c and the reservoir.
+    An update costs what it costs in FrequentDirections, and 2 c flops for each entry of a row. Memory: (l + b) d or
+    d^2, 2 d c and the reservoir. A read-out takes a factor of d x d, or 2 d l^2 flops, for each of the five or so ridges
+    that are tried.
+
+    Models of different rows merge. Which rows the reservoir holds depends on `seed`, on each row's place in its stream
+    and on its targets: neither on batches nor on the order of merges. Answers do by rounding alone, and by what a
+    sketch loses. Where it has lost something coefficients are multiplied by one factor, which the rows that choose the
+    ridge want: X'Y is whole and X'X is not.
 
     Examples
     --------

@@ -257,6 +257,28 @@ def _ease(name, **parameters):
     return Specimen(f"ease-{name}", lambda: fs.SketchedEASE(5, **parameters), rows=event_rows, reads=_EASE_READS)
 
 
+_RIDGE_READS = {
+    "coef": lambda m: m.coef() if m.n_rows else None,
+    "intercept": lambda m: m.intercept(2.0) if m.n_rows else None,
+    "predict": lambda m: m.predict(dense_rows(9, 5)) if m.n_rows else None,
+}
+
+
+def _learn_twice(model, rows, **more):
+    """Two targets."""
+    return model.update(rows, np.column_stack([signs(rows), numbers_of(rows, 5)]), **more)
+
+
+def _ridge(name, learn=_learn_labelled, rows=dense_rows, **parameters):
+    return Specimen(
+        f"ridge-{name}",
+        lambda: fs.SketchedRidge(5, reservoir_size=10, **parameters),
+        learn=learn,
+        rows=rows,
+        reads=_RIDGE_READS,
+    )
+
+
 _WINDOW_READS = {
     "sketch": lambda m: m.model.sketch() if m.n_rows else None,
     "error_bound": lambda m: m.model.error_bound if m.n_rows else None,
@@ -372,6 +394,10 @@ SPECIMENS = (
     _ease("fixed", ridge=1.0),
     _ease("chosen-decayed", decay=0.99, reservoir_size=10),
     _ease("rfd-float64", method="rfd", dtype="float64", activity_power=0.0),
+    _ridge("exact-decayed", decay=0.99),
+    _ridge("csr", solver="gram", rows=scarce_rows),
+    _ridge("two-decayed", _learn_twice, solver="gram", rank=1, tail="trace", decay=0.99),
+    _ridge("float32-scaled", _learn_twice, solver="gram", scale=True, fit_intercept=False, dtype="float32"),
     Specimen(
         "ease-by-ids",
         lambda: fs.SketchedEASE(5, ridge=1.0),
