@@ -112,8 +112,8 @@ class SketchedRidge(RidgeLearner):
     Notes
     -----
     An update costs what it costs in FrequentDirections, and 2 c flops for each entry of a row. Memory: (l + b) d or
-    d^2, 2 d c and the reservoir. A read-out takes a factor of d x d, or 2 d l^2 flops, for each of the five or so ridges
-    that are tried.
+    d^2, 2 d c and the reservoir. A read-out takes a factor of d x d, or 2 d l^2 flops, for each ridge of five or so
+    that it tries.
 
     Models of different rows merge. Which rows the reservoir holds depends on `seed`, on each row's place in its stream
     and on its targets: neither on batches nor on the order of merges. Answers do by rounding alone, and by what a
