@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from fastsketch._core.threads import one_blas_thread
 from fastsketch._core.validation import as_integer, as_real, as_weights
 from fastsketch._frame.batches import Batch
-from fastsketch._frame.model import Arrays, MergeableModel
+from fastsketch._frame.model import Arrays
 from fastsketch._frame.parameters import choice, float_dtype, integer, real, seed
 from fastsketch._kernels.guard import changes
 from fastsketch.data.files import _checks as checks
@@ -43,6 +43,7 @@ from fastsketch.recommending._item_weights import (
 )
 from fastsketch.recommending._neighbours import KeptUsers, walks_over
 from fastsketch.ridge import _held_out as held_out
+from fastsketch.ridge._held_learner import HELD, OF_SKETCH, HeldOutLearner
 from fastsketch.ridge._held_out import HeldOut
 from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._moved_columns import with_columns
@@ -52,10 +53,8 @@ FEWEST, ONE_OF = 20, 5  # fewer than 100 users choose none
 # As of the parameter.
 MOST_RIDGE = 1e300
 
-# Of the names of arrays.
-OF_SKETCH, HELD, KEPT = "sketch_", "held", "kept"
-# What an update changes.
-LEARNED = ("_n", "_squares", "_held", "_kept", "_last", "_sketch", "_ids", "_feature_names")
+# Of the names of arrays of users kept beside the sketch.
+KEPT = "kept"
 
 
 class FittedItems(NamedTuple):
@@ -67,7 +66,7 @@ class FittedItems(NamedTuple):
     walk_weight: float
 
 
-class ItemLearner(MergeableModel, abstract=True):
+class ItemLearner(HeldOutLearner, abstract=True):
     """Learning part of an item model, from one pass over users' rows."""
 
     sketch_size: int = integer(default=256, at_least=2, kw_only=False)
@@ -81,17 +80,16 @@ class ItemLearner(MergeableModel, abstract=True):
     dtype: DTypeLike | None = float_dtype(default=None)
     seed: int = seed(default=0)
 
+    LEARNED = (*HeldOutLearner.LEARNED, "_squares", "_kept", "_ids")
+
     def _begin(self) -> None:
-        self._sketch = self._empty_sketch()
-        self._n = 0
+        super()._begin()
         self._squares: NDArray[np.float64] | None = None  # of the columns, as ``column_squares`` adds them up
-        self._held: HeldOut | None = None
         self._kept = KeptUsers()
         self._selected: float | None = None
-        self._last: FittedItems | None = None
         self._ids: IdMap | None = None
 
-    def _empty_sketch(self) -> FrequentDirections:
+    def _empty_sketch(self, n_features: int) -> FrequentDirections:
         return FrequentDirections(
             self.sketch_size, method=self.method, solver="gram", decay=self.decay, dtype=self._dtype
         )
@@ -99,11 +97,6 @@ class ItemLearner(MergeableModel, abstract=True):
     @property
     def _dtype(self) -> np.dtype[Any]:
         return np.dtype(np.float32 if self.dtype is None else self.dtype)
-
-    @property
-    def n_rows(self) -> int:
-        """Return the number of rows seen, empty ones included."""
-        return self._n
 
     @property
     def n_features(self) -> int | None:
@@ -193,30 +186,19 @@ class ItemLearner(MergeableModel, abstract=True):
         held = held_out.empty(n_items, self._dtype) if now._held is None else now._held
         size = self.reservoir_size if self.ridge is None else 0
         held, users = held_out.offer(held, events, weights, size=size, first=self._n, seed=self.seed, decay=self.decay)
-        kept, learned = now._kept.with_users(users, self._most_kept), sketch.n_rows + len(users)
-        before = [(name, getattr(self, name)) for name in LEARNED]
-        try:
-            # first of all, so that nothing is left to be done when the sketch has learned
-            self._n, self._squares, self._held, self._kept, self._last = self._n + k, squares, held, kept, None
-            self._sketch, self._ids = sketch, ids
-            self._drop_names(n_items)
-            if len(users):
-                sketch.update(users.rows, users.weight)
-        except BaseException:
-            if sketch.n_rows != learned:  # it has refused them, or was interrupted
-                for name, value in before:
-                    setattr(self, name, value)
-            raise
+        names = self._feature_names if self._has_names(n_items) else None
+        learned = {"_n": self._n + k, "_squares": squares, "_held": held, "_sketch": sketch, "_ids": ids}
+        learned |= {"_kept": now._kept.with_users(users, self._most_kept), "_feature_names": names}
+        self._settle(learned, users.rows, users.weight)
 
     @property
     def _most_kept(self) -> int:
         """Return the most events of the users kept: none where nothing would choose what they count."""
         return self.kept_events if self.ridge is None and self.reservoir_size else 0
 
-    def _drop_names(self, n_items: int) -> None:
-        """Drop the names of items if some have come by their ids, without names."""
-        if self._feature_names is not None and len(self._feature_names) != n_items:
-            self._feature_names = None
+    def _has_names(self, n_items: int) -> bool:
+        """Return whether the items have names: not if some have come by their ids, without."""
+        return self._feature_names is not None and len(self._feature_names) == n_items
 
     def _row_weights(self, events: Any, given: NDArray[np.float64] | None) -> NDArray[np.float64]:
         squares = row_squares(events)
@@ -233,43 +215,11 @@ class ItemLearner(MergeableModel, abstract=True):
             raise ValueError(f"sample_weight leaves the range of {self._dtype}: row {row} has {given[row]:g}")
         return weights
 
-    @changes
-    def fade(self, factor: float) -> Self:
-        """Multiply the weight of everything seen so far by a factor in (0, 1]: decay per batch, or per day.
-
-        Parameters
-        ----------
-        factor : float
-
-        Examples
-        --------
-        >>> import fastsketch as fs
-        >>> drinks = [["tea", "coffee"], ["tea", "milk"], ["coffee", "milk"]]
-        >>> tools = [["saw", "drill"], ["saw", "nails"], ["drill", "nails"]]
-        >>> model = fs.SketchedEASE(4).update({user: (drinks + tools)[user % 6] for user in range(60)})
-        >>> before = model.popularity
-        >>> bool((model.fade(0.5).popularity == before / 2).all())
-        True
-        """
-        factor = as_real(factor, "factor", 0.0, 1.0, low_open=True)
-        if self._squares is None or self._held is None:
-            return self
-        squares, held, engine = self._squares * factor, self._held.faded(factor), self._sketch._engine
-        kept = self._kept.each(lambda users: users.faded(factor))
-        try:
-            self._sketch.fade(factor)
-        finally:
-            if engine is None or self._sketch._engine is not engine:
-                self._squares, self._held, self._kept, self._last = squares, held, kept, None
-        return self
+    def _faded(self, factor: float) -> dict[str, Any]:
+        assert self._squares is not None
+        return {"_squares": self._squares * factor, "_kept": self._kept.each(lambda users: users.faded(factor))}
 
     # -- merging ---------------------------------------------------------------------------------------------------
-    def _in_order(self) -> str | None:
-        return self._sketch._in_order()
-
-    def _state_bytes(self, n_features: int) -> int:
-        return self._sketch._state_bytes(n_features)
-
     def _must_agree(self) -> dict[str, Any]:
         return {**super()._must_agree(), "dtype": self._dtype}
 
@@ -283,19 +233,16 @@ class ItemLearner(MergeableModel, abstract=True):
         if ids is not None and other._ids is not None and ids != other._ids:
             ids, places = ids.extended(other._ids, "items")
             mine, theirs = self._placed(np.arange(self.n_features or 0), len(ids)), other._placed(places, len(ids))
-        n = self._n + other._n
-        squares = (mine._known_squares() + theirs._known_squares()) / decayed(self.decay, n)
-        users = held_out.joined([model._known_held(came=n - 1) for model in (mine, theirs)])
-        held, rest = users.chosen(slice(0, self.reservoir_size)), users.chosen(slice(self.reservoir_size, None))
-        sketch = mine._sketch.copy().merge(theirs._sketch)
-        self._eat(sketch, rest)
+        joined, rest = mine._joined(theirs)
+        self._eat(joined["_sketch"], rest)
+        n = joined["_n"]
         kept = KeptUsers(limit=min(self._kept.limit, other._kept.limit))
         for part in (*mine._known_kept(came=n - 1), *theirs._known_kept(came=n - 1), rest):
             kept = kept.with_users(part, self._most_kept)
+        squares = (mine._known_squares() + theirs._known_squares()) / decayed(self.decay, n)
         selected = self._selected if self._selected == other._selected else None
-        self._sketch, self._n, self._squares, self._held, self._kept = sketch, n, squares, held, kept
-        self._selected, self._last, self._ids = selected, None, ids
-        self._drop_names(len(squares))
+        names = self._feature_names if self._has_names(len(squares)) else None
+        vars(self).update(joined, _squares=squares, _kept=kept, _selected=selected, _ids=ids, _feature_names=names)
 
     def _placed(self, places: NDArray[np.int64], width: int) -> Self:
         """Return a model of the same rows with its items at other places, without ids."""
@@ -307,29 +254,11 @@ class ItemLearner(MergeableModel, abstract=True):
             out._kept = self._kept.each(lambda users: users.with_items(places, width))
         return out
 
-    def _eat(self, sketch: FrequentDirections, users: HeldOut) -> None:
-        """Give a sketch users of the past, at the weights that they have now."""
-        if self.decay == 1.0:
-            if len(users):
-                sketch.update(users.rows, users.weight)
-            return
-        # a sketch of its own, whose decay their weights undo: a merge ages nothing
-        step = held_out.undone(self.decay)
-        for start in range(0, len(users), step):
-            part = users.chosen(slice(start, start + step))
-            powers = self.decay ** -np.arange(len(part) - 1.0, -1.0, -1.0)
-            sketch.merge(self._empty_sketch().update(part.rows, part.weight * powers))
-
     # -- item weights ----------------------------------------------------------------------------------------------
     def _known_squares(self) -> NDArray[np.float64]:
         if self._squares is None:
             raise ValueError("the model has seen no rows: call update first")
         return self._squares * decayed(self.decay, self._n)
-
-    def _known_held(self, *, came: int | None = None) -> HeldOut:
-        """Return the users held out with the weights that they have now, once rows have been seen."""
-        assert self._held is not None
-        return self._held.aged(self.decay, self._n, came=came)
 
     def _known_kept(self, *, came: int | None = None) -> tuple[HeldOut, ...]:
         """Return the users kept beside the sketch, in parts, with the weights that they have now."""
@@ -408,13 +337,11 @@ class ItemLearner(MergeableModel, abstract=True):
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         if self._squares is None or self._held is None:
             return {"n_rows": 0}, {}
-        about, arrays = self._sketch._state()
-        of_sketch = {OF_SKETCH + name: array for name, array in arrays.items()}
         kept = self._kept.cut(self._most_kept)
         users = kept.parts[0] if kept.parts else held_out.empty(len(self._squares), self._dtype)
+        about, of_held, of_sketch = self._held_state()
         state = {"n_rows": self._n, "selected_ridge": self._selected, "sketch": about, "kept_limit": kept.limit}
-        of_users = {**held_out.arrays_of(self._held, HELD), **held_out.arrays_of(users, KEPT)}
-        arrays = {"squares": self._squares, **of_users, **of_sketch}
+        arrays = {"squares": self._squares, **of_held, **held_out.arrays_of(users, KEPT), **of_sketch}
         if self._ids is None:
             return state, arrays
         return {**state, "ids": self._ids.kind}, {**arrays, **arrays_of(self._ids, ITEM_IDS)}
@@ -431,19 +358,15 @@ class ItemLearner(MergeableModel, abstract=True):
         d = arrays["squares"].size
         checks.number_within(d, "items", 1, checks.MOST_COLUMNS)
         checks.not_negative(rest, "squares", (d,))
-        about = state["sketch"]["engine"]
-        if about is not None and about["n_features"] != d:
-            raise ValueError(f"its sketch has {about['n_features']} columns, its counts have {d}")
         if state["selected_ridge"] is not None:
             as_real(state["selected_ridge"], "selected_ridge", 0.0, MOST_RIDGE, low_open=True)
         size = self.reservoir_size if self.ridge is None else 0
-        held_out.validate(own, HELD, d, size=size, fewest=2, n_rows=n, dtype=self._dtype)
+        self._validate_held(state, rest, d, width=d, size=size, fewest=2, dtype=self._dtype)
         held_out.validate(own, KEPT, d, size=n, fewest=1, n_rows=n, dtype=self._dtype)
         checks.number_within(len(own[f"{KEPT}_data"]), "events kept", 0, self._most_kept)
         limit, key = as_integer(state["kept_limit"], "kept_limit", 0, 2**64), own[f"{KEPT}_key"]
         if len(key) and int(key[-1]) >= limit:
             raise ValueError(f"the users kept have a key of {key[-1]}, not below the limit {limit}")
-        self._empty_sketch()._validate(state["sketch"], _of_sketch(rest))
         self._ids = read_ids(arrays, ITEM_IDS, state["ids"]) if "ids" in state else None
         if self._ids is not None and len(self._ids) != d:
             raise ValueError(f"there are {len(self._ids)} ids of {d} items")
@@ -451,21 +374,15 @@ class ItemLearner(MergeableModel, abstract=True):
     def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
         ids = self._ids  # those that have been validated
         self._begin()
-        self._n = state["n_rows"]
         if arrays:
             self._ids = own_ids(arrays, ITEM_IDS, state["ids"]) if "ids" in state and ids is None else ids
             self._squares, self._selected = arrays["squares"], state["selected_ridge"]
-            self._held = held_out.from_arrays(arrays, len(arrays["squares"]), HELD)
+            self._restore_held(state, arrays, len(arrays["squares"]), width=len(arrays["squares"]))
             kept = held_out.from_arrays(arrays, len(arrays["squares"]), KEPT)
             self._kept = KeptUsers((kept,) if len(kept) else (), state["kept_limit"])
-            self._sketch._restore(state["sketch"], _of_sketch(arrays))
 
     def _keep_in_memory(self, other: Self) -> None:
         other._ids = self._ids
-
-
-def _of_sketch(arrays: Arrays) -> Arrays:
-    return {name.removeprefix(OF_SKETCH): array for name, array in arrays.items() if name.startswith(OF_SKETCH)}
 
 
 def _usual_ridge(squares: NDArray[np.float64]) -> float:

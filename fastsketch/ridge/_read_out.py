@@ -8,7 +8,7 @@ import numpy as np
 
 from fastsketch.ridge._gram_model import GramModel, GramSum, Matrix, Solver
 from fastsketch.ridge._moments import Moments, times
-from fastsketch.ridge._path import STEP, climbed, error_of, is_as_good
+from fastsketch.ridge._path import STEP, climbed, error_of
 from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._engines import by_column
 
@@ -31,12 +31,10 @@ class RidgePath(NamedTuple):
     ridges : ndarray (p,)
         Ascending, in squared units of the weighted rows.
     errors : ndarray (p,)
-        Mean over rows and targets of the squared error over the target's variance, 1 - R2 about; or the error rate.
+        Mean over rows and targets of the squared error over the target's variance: 1 - R2, about.
     standard_errors : ndarray (p,)
         Of these means. The difference of two of them is far better known, as both are of the same rows.
     n_rows : int
-    tail : {"diagonal", "trace", None}
-        What stands for the part of X'X that the sketch has lost; None if it has lost nothing.
     """
 
     ridge: float
@@ -44,7 +42,6 @@ class RidgePath(NamedTuple):
     errors: Matrix
     standard_errors: Matrix
     n_rows: int
-    tail: str | None
 
 
 class Coefficients(NamedTuple):
@@ -67,30 +64,26 @@ class Rows(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """Normal equations (A + diag(penalty)) W = Z of some rows, A by the name of the tail."""
+    """Normal equations (A + ridge diag(penalty)) W = Z of some rows."""
 
-    grams: dict[str | None, GramSum | GramModel]
+    gram: GramSum | GramModel  # A
     moments: Moments
     scaled: bool
 
-    def penalty(self) -> Matrix:
-        """Return what one unit of ridge adds to the diagonal."""
-        return penalty_of(self.moments, scaled=self.scaled)
-
-    def solver(self, tail: str | None, ridge: float) -> Solver:
+    def solver(self, ridge: float) -> Solver:
         """Return what solves the equations at a ridge for any right-hand sides."""
-        return self.grams[tail].solver(ridge * self.penalty())
+        return self.gram.solver(ridge * penalty_of(self.moments, scaled=self.scaled))
 
-    def coefficients(self, tail: str | None, ridge: float, rank: int | None = None) -> Coefficients:
+    def coefficients(self, ridge: float, rank: int | None = None) -> Coefficients:
         """Solve at a ridge."""
-        return completed(self.solver(tail, ridge)(self.moments.cross), self.moments, rank)
+        return completed(self.solver(ridge)(self.moments.cross), self.moments, rank)
 
-    def fitted(self, tail: str | None, ridge: float, rank: int | None, rows: Rows) -> tuple[Coefficients, float]:
+    def fitted(self, ridge: float, rank: int | None, rows: Rows) -> tuple[Coefficients, float]:
         """Solve at a ridge: (coefficients, the factor on them that rows which the problem has not seen want).
 
         A sketch lacks some of X'X, and X'Y does not: what it gives is too long. Where nothing is lost the factor is 1.
         """
-        fit, gram = self.coefficients(tail, ridge, rank), self.grams[tail]
+        fit, gram = self.coefficients(ridge, rank), self.gram
         if isinstance(gram, GramSum) or gram.lost.sum() <= LOST * self.moments.squares.sum():
             return fit, 1.0
         predicted, wanted = fit.predict(rows.x) - self.moments.target_mean, rows.y - self.moments.target_mean
@@ -103,17 +96,6 @@ class Problem(NamedTuple):
         """Return what a squared error counts for each target (c,): 1 / (variance c), nothing if that is 0."""
         variance = self.moments.target_squares / max(self.moments.weight, TINY)
         return np.where(variance > 0, 1.0 / np.maximum(variance, TINY), 0.0) / max(1, np.count_nonzero(variance))
-
-
-def errors_of(predicted: Matrix, rows: Rows, shares: Matrix, scoring: str) -> Matrix:
-    """Compute the error of every row (n,), weighted: of numbers, or of labels that are -1 and 1."""
-    if scoring == "squared_error":
-        errors = (rows.y - predicted) ** 2 @ shares
-    elif rows.y.shape[1] == 1:
-        errors = np.not_equal(rows.y > 0, predicted > 0)[:, 0].astype(np.float64)
-    else:
-        errors = np.not_equal(rows.y.argmax(axis=1), predicted.argmax(axis=1)).astype(np.float64)
-    return errors * (rows.weight / rows.weight.mean())
 
 
 def stretched(fit: Coefficients, factor: float, moments: Moments) -> Coefficients:
@@ -133,49 +115,29 @@ def completed(coef: Matrix, moments: Moments, rank: int | None) -> Coefficients:
     return Coefficients(coef, moments.target_mean - moments.mean @ coef)
 
 
-def grams_of(sketch: FrequentDirections, squares: Matrix, tails: tuple[str, ...]) -> dict[str | None, Any]:
-    """Return models of X'X of the rows in a sketch, whose columns have these sums of squares, by their tail."""
+def gram_of_sketch(sketch: FrequentDirections, squares: Matrix, tail: str) -> GramModel:
+    """Return a model of X'X of the rows in a sketch, whose columns have these sums of squares."""
     reading = sketch._read()
     z = by_column(sketch._seen_engine(), reading.vt.astype(np.float64)).T * reading.s.astype(np.float64)
-    z = np.ascontiguousarray(z)
     lost = np.maximum(squares - np.einsum("ij,ij->i", z, z), 0.0)
-    seen = squares > 0
-    flat = np.where(seen, lost.sum() / max(1, np.count_nonzero(seen)), 0.0)
-    root = np.eye(z.shape[1])
-    known = {"diagonal": GramModel(z, root, lost, 1.0), "trace": GramModel(z, root, flat, 1.0)}
-    return {tail: known[tail] for tail in tails}
+    if tail == "trace":
+        lost = np.where(squares > 0, lost.sum() / max(1, np.count_nonzero(squares)), 0.0)
+    return GramModel(np.ascontiguousarray(z), np.eye(z.shape[1]), lost, 1.0)
 
 
-def chosen(
-    problem: Problem, rows: Rows, first: float, *, rank: int | None, scoring: str, given: float | None = None
-) -> RidgePath:
-    """Choose tail and ridge by their errors on rows that the problem has not seen; paths begin at the ridge `first`.
+def chosen(problem: Problem, rows: Rows, first: float, rank: int | None) -> RidgePath:
+    """Choose the ridge by its error on rows that the problem has not seen; the path begins at the ridge `first`."""
+    shares, counts = problem.shares(), rows.weight / rows.weight.mean()
 
-    A ridge that is given is all that is tried. The first tail is taken unless another one is better by more than the
-    rows can tell.
-    """
-    best: tuple[RidgePath, Matrix] | None = None
-    first = first if given is None else given
-    shares = problem.shares()
-    for tail in problem.grams:
+    def scores(step: int) -> Matrix:
+        fit, _ = problem.fitted(first * STEP**step, rank, rows)
+        return -((rows.y - fit.predict(rows.x)) ** 2 @ shares) * counts
 
-        def scores(step: int, tail: str | None = tail) -> Matrix:
-            fit, _ = problem.fitted(tail, first * STEP**step, rank, rows)
-            return -errors_of(fit.predict(rows.x), rows, shares, scoring)
-
-        if given is None:
-            tried, good = climbed(scores, LEAST, MOST, gain=GAIN)
-        else:
-            tried, good = {0: scores(0)}, [0]
-        top = max(tried.values(), key=lambda values: values.mean())
-        if best is not None and is_as_good(top - best[1]):
-            continue
-        steps = sorted(tried)
-        ridges, errors = first * STEP ** np.array(steps, float), np.array([-tried[step].mean() for step in steps])
-        standard_errors = np.array([error_of(tried[step]) for step in steps])
-        best = RidgePath(first * STEP ** max(good), ridges, errors, standard_errors, len(rows.y), tail), top
-    assert best is not None
-    return best[0]
+    tried, good = climbed(scores, LEAST, MOST, gain=GAIN)
+    steps = sorted(tried)
+    errors, standard_errors = (np.array([of(-tried[step]) for step in steps]) for of in (np.mean, error_of))
+    ridges = first * STEP ** np.array(steps, float)
+    return RidgePath(first * STEP ** max(good), ridges, errors, standard_errors, len(rows.y))
 
 
 def reduced(coef: Matrix, cross: Matrix, rank: int) -> Matrix:

@@ -3,19 +3,20 @@
 # pyright: reportPrivateUsage=false
 
 import contextlib
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from fastsketch._core.validation import as_real, as_rows, as_weights, check_finite, is_sparse
 from fastsketch._frame.batches import Batch, agreed, as_source, names_of
-from fastsketch._frame.model import Arrays, MergeableModel
+from fastsketch._frame.model import Arrays
 from fastsketch._frame.parameters import choice, flag, float_dtype, integer, real, seed
 from fastsketch._kernels.guard import changes
 from fastsketch.data.files import _checks as checks
 from fastsketch.data.sources import Source, naming
 from fastsketch.ridge import _held_out as held_out
+from fastsketch.ridge._held_learner import HELD, OF_SKETCH, HeldOutLearner
 from fastsketch.ridge._held_out import HeldOut, Keys
 from fastsketch.ridge._moments import Moments
 from fastsketch.ridge._refining import ConjugateGradients
@@ -23,27 +24,23 @@ from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._whole import column_products
 
 # Of the names of arrays.
-OF_SKETCH, HELD = "sketch_", "held"
 OF_STEPS = ("solution", "residual", "direction", "product")  # of conjugate gradients
 # Sparse rows of a batch from which on X'X is made of products of nonzeros: fewer cost less than a copy of the sum.
 MANY = 256
-# What an update changes.
-LEARNED = ("_n", "_moments", "_held", "_refined", "_last", "_sketch", "_flat")
 MOST_RIDGE = 1e300
 DOUBLE = np.dtype(np.float64)
 
 
-class RidgeLearner(MergeableModel, abstract=True):
+class RidgeLearner(HeldOutLearner, abstract=True):
     """Learning part of a ridge regression, from one pass over rows and targets."""
 
     sketch_size: int = integer(default=128, at_least=2, kw_only=False)
     ridge: float | None = real(default=None, high=MOST_RIDGE)
     rank: int | None = integer(default=None, at_least=1)
-    tail: Literal["auto", "diagonal", "trace"] = choice(("auto", "diagonal", "trace"), default="auto")
+    tail: Literal["diagonal", "trace"] = choice(("diagonal", "trace"), default="diagonal")
     scale: bool = flag(default=False)
     fit_intercept: bool = flag(default=True)
     method: Literal["rfd", "tfd", "isvd"] = choice(("rfd", "tfd", "isvd"), default="rfd")
-    scoring: Literal["squared_error", "error_rate"] = choice(("squared_error", "error_rate"), default="squared_error")
     solver: Literal["auto", "gram", "exact"] = choice(("auto", "gram", "exact"), default="auto")
     reservoir_size: int = integer(default=2000)
     max_memory: int = integer(default=1 << 28)
@@ -51,14 +48,13 @@ class RidgeLearner(MergeableModel, abstract=True):
     dtype: DTypeLike | None = float_dtype(default=None)
     seed: int = seed(default=0)
 
+    LEARNED = (*HeldOutLearner.LEARNED, "_moments", "_refined", "_flat")
+
     def _begin(self) -> None:
-        self._sketch: FrequentDirections | None = None  # of all rows if it is exact, else of those that are not held
-        self._n = 0
+        super()._begin()  # an exact sum is of all rows, a sketch of those that are not held
         self._moments: Moments | None = None  # of all rows, with the weights that they have now
-        self._held: HeldOut | None = None
         self._flat = True  # targets are vectors
         self._refined: ConjugateGradients | None = None
-        self._last: Any = None
         self._residuals: Any = None
 
     def _empty_sketch(self, n_features: int) -> FrequentDirections:
@@ -75,11 +71,6 @@ class RidgeLearner(MergeableModel, abstract=True):
     def _sums(self, n_features: int) -> bool:
         """Return whether X'X is kept as it is."""
         return self.solver == "exact" or (self.solver == "auto" and 8 * n_features * n_features <= self.max_memory)
-
-    @property
-    def n_rows(self) -> int:
-        """Return the number of rows seen."""
-        return self._n
 
     @property
     def n_features(self) -> int | None:
@@ -180,23 +171,14 @@ class RidgeLearner(MergeableModel, abstract=True):
                 moments = self._moments.faded(self.decay**n).plus(moments)
             if not moments.is_finite():
                 raise ValueError("the squares of these rows or targets leave the range of numbers: divide them")
-        sketch = self._empty_sketch(d) if self._sketch is None else self._sketch
+        sketch = self._empty_sketch(d) if self._moments is None else self._sketch
         held = held_out.empty(d + y.shape[1], DOUBLE) if self._held is None else self._held
         exact = self._sums(d)
         held, x, weights = self._hold_out(held, x, y, weights, exact=exact)
         if exact and is_sparse(x) and n >= MANY and self.decay == 1.0:
             sketch, x = self._with_products(sketch, x, weights), x[:0]
         learned = {"_n": self._n + n, "_moments": moments, "_held": held, "_sketch": sketch, "_flat": flat}
-        before, n_rows = {name: getattr(self, name) for name in LEARNED}, sketch.n_rows
-        try:
-            # first of all, and in one step, so that nothing is left to be done when the sketch has learned
-            vars(self).update(learned, _refined=None, _last=None)
-            if x.shape[0]:
-                sketch.update(x, weights)
-        except BaseException:
-            if x.shape[0] and sketch.n_rows == n_rows:  # it has refused them, or was interrupted
-                vars(self).update(before)
-            raise
+        self._settle({**learned, "_refined": None}, x, weights)
 
     def _with_products(self, sketch: FrequentDirections, rows: Any, weights: NDArray[np.float64]) -> FrequentDirections:
         """Return the exact sum with that of sparse rows, which products of their nonzeros give."""
@@ -263,90 +245,33 @@ class RidgeLearner(MergeableModel, abstract=True):
         out_weights[source < 0] = 0.0
         return left, out, out_weights
 
-    @changes
-    def fade(self, factor: float) -> Self:
-        """Multiply the weight of everything seen so far by a factor in (0, 1]: decay per batch, or per day.
+    def _faded(self, factor: float) -> dict[str, Any]:
+        return {"_moments": self._known().faded(factor), "_refined": None}
 
-        Parameters
-        ----------
-        factor : float
-
-        Examples
-        --------
-        >>> import numpy as np, fastsketch as fs
-        >>> X = np.random.default_rng(0).standard_normal((500, 5))
-        >>> model = fs.SketchedRidge().update(X, X[:, 0])
-        >>> model.fade(0.5).total_weight
-        250.0
-        """
-        factor = as_real(factor, "factor", 0.0, 1.0, low_open=True)
-        if self._moments is None or self._held is None or self._sketch is None:
-            return self
-        moments, held, engine = self._moments.faded(factor), self._held.faded(factor), self._sketch._engine
-        try:
-            self._sketch.fade(factor)
-        finally:
-            if engine is None or self._sketch._engine is not engine:
-                self._moments, self._held, self._refined, self._last = moments, held, None, None
-        return self
-
-    # -- merging ---------------------------------------------------------------------------------------------------
-    def _in_order(self) -> str | None:
-        return None if self.decay == 1.0 else f"with decay={self.decay:g} a row counts by those that come after it"
-
-    def _state_bytes(self, n_features: int) -> int:
-        return self._empty_sketch(n_features)._state_bytes(n_features)
+    def _rows_held(self, held: HeldOut) -> Any:
+        return as_natural(held.rows[:, : self.n_features])
 
     def _merge(self, other: Self) -> None:
-        mine, theirs = self._known(), other._known()
         if (self._flat, self.n_targets) != (other._flat, other.n_targets):
             raise ValueError(f"other has n_targets={other.n_targets}, this model has {self.n_targets} in another form")
-        n = self._n + other._n
-        rows = held_out.joined([model._known_held(came=n - 1) for model in (self, other)])
-        held, rest = rows.chosen(slice(0, self.reservoir_size)), rows.chosen(slice(self.reservoir_size, None))
-        sketch = mine.sketch.copy().merge(theirs.sketch)
+        joined, rest = self._joined(other)
         if not self.is_exact:
-            self._eat(sketch, rest)
-        moments = mine.moments.plus(theirs.moments)
-        self._sketch, self._n, self._moments, self._held = sketch, n, moments, held
-        self._refined = self._last = None
+            self._eat(joined["_sketch"], rest)
+        vars(self).update(joined, _moments=self._known().plus(other._known()), _refined=None)
 
-    def _eat(self, sketch: FrequentDirections, held: HeldOut) -> None:
-        """Give a sketch rows of the past, at the weights that they have now."""
-        if not len(held):
-            return
-        rows = as_natural(held.rows[:, : self.n_features])
-        # a sketch of its own, whose decay their weights undo: a merge ages nothing
-        step = held_out.undone(self.decay)
-        for start in range(0, len(held), step):
-            weight = held.weight[start : start + step]
-            powers = self.decay ** -np.arange(len(weight) - 1.0, -1.0, -1.0)
-            part = rows[start : start + step]
-            if self.decay == 1.0:
-                sketch.update(part, weight)
-            else:
-                sketch.merge(self._empty_sketch(rows.shape[1]).update(part, weight * powers))
-
-    def _known(self) -> "Known":
-        if self._moments is None or self._sketch is None or self._held is None:
+    def _known(self) -> Moments:
+        if self._moments is None:
             raise ValueError("the model has seen no rows: call update first")
-        return Known(self._sketch, self._moments)
-
-    def _known_held(self, *, came: int | None = None) -> HeldOut:
-        """Return the rows held out with the weights that they have now, once rows have been seen."""
-        assert self._held is not None
-        return self._held.aged(self.decay, self._n, came=came)
+        return self._moments
 
     # -- files -----------------------------------------------------------------------------------------------------
     def _state(self) -> tuple[dict[str, Any], Arrays]:
-        if self._moments is None or self._sketch is None or self._held is None:
+        if self._moments is None:
             return {"n_rows": 0}, {}
-        about, arrays = self._sketch._state()
-        of_sketch = {OF_SKETCH + name: array for name, array in arrays.items()}
         weight, *sums = self._moments
-        of_sums = dict(zip(Moments._fields[1:], sums, strict=True))
+        about, of_held, of_sketch = self._held_state()
         state = {"n_rows": self._n, "weight": weight, "flat": self._flat, "sketch": about}
-        arrays = {**of_sums, **held_out.arrays_of(self._held, HELD), **of_sketch}
+        arrays = {**dict(zip(Moments._fields[1:], sums, strict=True)), **of_held, **of_sketch}
         if self._refined is None:
             return state, arrays
         *steps, passes = self._refined
@@ -374,31 +299,17 @@ class RidgeLearner(MergeableModel, abstract=True):
             checks.as_count(state["passes"], "passes")
         for name in steps:
             checks.finite(own, name, (2 * c,) if name == steps[-1] else (d, 2 * c))
-        about = state["sketch"]["engine"]
-        if about is not None and about["n_features"] != d:
-            raise ValueError(f"its sketch has {about['n_features']} columns, its means have {d}")
-        held_out.validate(own, HELD, d + c, size=self.reservoir_size, fewest=0, n_rows=n, dtype=DOUBLE)
-        self._empty_sketch(d)._validate(state["sketch"], _of_sketch(arrays))
+        self._validate_held(state, arrays, d, width=d + c, size=self.reservoir_size, fewest=0, dtype=DOUBLE)
 
     def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
         self._begin()
-        self._n = state["n_rows"]
         if arrays:
             self._flat = state["flat"]
             self._moments = Moments(state["weight"], *(arrays[name] for name in Moments._fields[1:]))
             d, c = self._moments.cross.shape
-            self._held = held_out.from_arrays(arrays, d + c, HELD)
-            self._sketch = self._empty_sketch(d)
-            self._sketch._restore(state["sketch"], _of_sketch(arrays))
+            self._restore_held(state, arrays, d, width=d + c)
             if "passes" in state:
                 self._refined = ConjugateGradients(*(arrays[name] for name in OF_STEPS), state["passes"])
-
-
-class Known(NamedTuple):
-    """State of a model that has seen rows."""
-
-    sketch: FrequentDirections
-    moments: Moments
 
 
 def as_natural(rows: Any) -> Any:
@@ -433,7 +344,3 @@ def _with_rows(rows: Any, places: NDArray[np.int64], others: Any) -> Any:
     source = np.arange(rows.shape[0])
     source[places] = rows.shape[0] + np.arange(len(places))
     return vstack([rows, others], format="csr")[source]
-
-
-def _of_sketch(arrays: Arrays) -> Arrays:
-    return {name.removeprefix(OF_SKETCH): array for name, array in arrays.items() if name.startswith(OF_SKETCH)}

@@ -12,7 +12,6 @@ from fastsketch._core.validation import Rows as Readable
 from fastsketch._core.validation import as_integer, as_real, as_rows, check_finite
 from fastsketch._kernels.guard import changes, reads
 from fastsketch.ridge._gram_model import GramSum, Matrix
-from fastsketch.ridge._held_out import HeldOut
 from fastsketch.ridge._moments import LeftOut, Moments
 from fastsketch.ridge._read_out import (
     TINY,
@@ -22,13 +21,13 @@ from fastsketch.ridge._read_out import (
     Rows,
     chosen,
     completed,
-    grams_of,
+    gram_of_sketch,
     penalty_of,
     quantile,
     stretched,
 )
 from fastsketch.ridge._refining import ConjugateGradients, Refinement
-from fastsketch.ridge._ridge_learning import DOUBLE, MOST_RIDGE, RidgeLearner, as_natural
+from fastsketch.ridge._ridge_learning import DOUBLE, MOST_RIDGE, RidgeLearner
 from fastsketch.sketching._rows_again import Readable as Source
 from fastsketch.sketching._rows_again import RowsAgain, StoredForm
 
@@ -48,7 +47,6 @@ class FittedRidge(NamedTuple):
 
     fit: Coefficients
     ridge: float
-    tail: str | None
     factor: float  # on the coefficients that the sketch gives
     path: RidgePath | None
 
@@ -71,18 +69,15 @@ class SketchedRidge(RidgeLearner):
         length of a row.
     rank : int, optional
         Of the coefficients: reduced-rank regression, for targets that have much in common.
-    tail : {"auto", "diagonal", "trace"}, default "auto"
-        What stands for the part of X'X that a sketch has lost: what each column lacks of its sum of squares; the mean
-        of that for all columns; the one that the held-out rows prefer.
+    tail : {"diagonal", "trace"}, default "diagonal"
+        What stands for the part of X'X that a sketch has lost: what each column lacks of its sum of squares, or the
+        mean of that for all columns.
     scale : bool, default False
         Whether the ridge counts in variances of the columns, as if each had been divided by its standard deviation.
     fit_intercept : bool, default True
         Whether there is an intercept, which the ridge does not shrink: rows and targets are centred, sparse ones too.
     method : {"rfd", "tfd", "isvd"}, default "rfd"
         Of the sketch: see FrequentDirections.
-    scoring : {"squared_error", "error_rate"}, default "squared_error"
-        By which error tail and ridge are chosen: that of numbers, over the variance of each target; or that of labels,
-        -1 and 1: the sign of one target, the largest of many.
     solver : {"auto", "gram", "exact"}, default "auto"
         Whether X'X is kept as it is ("exact") or as a sketch ("gram"): "auto" keeps it where it fits in `max_memory`.
     reservoir_size : int, default 2000
@@ -241,12 +236,12 @@ class SketchedRidge(RidgeLearner):
         Returns
         -------
         RidgePath
-            ``ridge`` (taken), ``ridges``, ``errors``, ``standard_errors`` (p,), ``n_rows`` and ``tail``.
+            ``ridge`` (taken), ``ridges``, ``errors``, ``standard_errors`` (p,) and ``n_rows``.
 
         Raises
         ------
         ValueError
-            If there was nothing to choose, or the model has seen too few rows to hold some out.
+            If the ridge is given, or the model has seen too few rows to hold some out.
 
         Examples
         --------
@@ -279,23 +274,23 @@ class SketchedRidge(RidgeLearner):
         if ridge is None:
             return fitted.fit
         ridge = as_real(ridge, "ridge", 0.0, MOST_RIDGE)
-        return self._solved(fitted.tail, ridge)
+        return self._solved(ridge)
 
     @one_blas_thread
-    def _solved(self, tail: str | None, ridge: float) -> Coefficients:
-        whole = self._problem(None, (tail,))
-        return stretched(whole.coefficients(tail, ridge, self.rank), self._factor(tail, ridge), whole.moments)
+    def _solved(self, ridge: float) -> Coefficients:
+        whole = self._problem(slice(0, 0))
+        return stretched(whole.coefficients(ridge, self.rank), self._factor(ridge), whole.moments)
 
-    def _factor(self, tail: str | None, ridge: float) -> float:
+    def _factor(self, ridge: float) -> float:
         """Return what rows that choose have coefficients multiplied by."""
-        if tail is None or not self._choosing().stop:
+        if self.is_exact or not self._choosing().stop:
             return 1.0
-        problem = self._problem(slice(0, self._calibrating().stop), (tail,))
-        return problem.fitted(tail, ridge, self.rank, self._rows_of(self._known_held().chosen(self._choosing())))[1]
+        problem = self._problem(slice(0, self._calibrating().stop))
+        return problem.fitted(ridge, self.rank, self._rows_of(self._choosing()))[1]
 
     def _fitted(self) -> FittedRidge:
         if self._last is None:
-            moments, fitted = self._known().moments, self._read_out()
+            moments, fitted = self._known(), self._read_out()
             if self._refined is not None:
                 coef = self._refined.solution[:, : self.n_targets]
                 fitted = fitted._replace(fit=completed(coef, moments, self.rank))
@@ -304,29 +299,21 @@ class SketchedRidge(RidgeLearner):
 
     @one_blas_thread
     def _read_out(self) -> FittedRidge:
-        tails = self._tails()
         ridge, path, choosing = self.ridge, None, self._choosing()
-        if choosing.stop and (ridge is None or len(tails) > 1):
-            problem = self._problem(slice(0, self._calibrating().stop), tails)
-            rows = self._rows_of(self._known_held().chosen(choosing))
-            first = self._first_ridge(problem)
-            path = chosen(problem, rows, first, rank=self.rank, scoring=self.scoring, given=ridge)
-            tails, ridge = (path.tail,), path.ridge
-        tail, whole = tails[0], self._problem(None, tails[:1])
+        if ridge is None and choosing.stop:
+            problem = self._problem(slice(0, self._calibrating().stop))
+            path = chosen(problem, self._rows_of(choosing), self._first_ridge(problem), self.rank)
+            ridge = path.ridge
+        whole = self._problem(slice(0, 0))
         ridge = self._first_ridge(whole) if ridge is None else ridge
-        factor = self._factor(tail, ridge)
-        fit = stretched(whole.coefficients(tail, ridge, self.rank), factor, whole.moments)
-        return FittedRidge(fit, ridge, tail, factor, path)
-
-    def _tails(self) -> tuple[str | None, ...]:
-        if self.is_exact:
-            return (None,)
-        return ("diagonal", "trace") if self.tail == "auto" else (self.tail,)
+        factor = self._factor(ridge)
+        fit = stretched(whole.coefficients(ridge, self.rank), factor, whole.moments)
+        return FittedRidge(fit, ridge, factor, path)
 
     def _first_ridge(self, problem: Problem) -> float:
         """Return the mean squared length of a row: the ridge of as much noise as there is signal."""
         moments = problem.moments
-        length = float((moments.squares / problem.penalty()).sum()) / max(moments.weight, TINY)
+        length = float((moments.squares / penalty_of(moments, scaled=self.scale)).sum()) / max(moments.weight, TINY)
         return length if length > 0 else 1.0
 
     def _choosing(self) -> slice:
@@ -339,27 +326,24 @@ class SketchedRidge(RidgeLearner):
         n = self._choosing().stop
         return slice(n, 2 * n)
 
-    def _rows_of(self, held: HeldOut) -> Rows:
-        d = self.n_features or 0
-        return Rows(as_natural(held.rows[:, :d]), held.rows[:, d:].toarray(), held.weight)
+    def _rows_of(self, which: slice) -> Rows:
+        """Return some of the rows held out."""
+        held, d = self._known_held().chosen(which), self.n_features or 0
+        return Rows(self._rows_held(held), held.rows[:, d:].toarray(), held.weight)
 
-    def _problem(self, left_out: slice | None, tails: tuple[str | None, ...]) -> Problem:
+    def _problem(self, left_out: slice) -> Problem:
         """Return the normal equations of all rows but some of those held out."""
-        sketch, moments = self._known()
-        held = self._known_held()
-        rest, out = self._rest(slice(0, 0) if left_out is None else left_out)
+        rest, out = self._rest(left_out)
         if self.is_exact:
-            gram = sketch.gram()
-            return Problem({None: GramSum(gram if left_out is None else gram - out.gram())}, rest, self.scale)
-        inside = np.ones(len(held), bool)
-        inside[slice(0, 0) if left_out is None else left_out] = False
-        sketch = sketch.copy()
-        self._eat(sketch, held.chosen(np.flatnonzero(inside)))
-        return Problem(grams_of(sketch, rest.squares, tails), rest, self.scale)
+            gram = self._sketch.gram()
+            return Problem(GramSum(gram - out.gram() if left_out.stop else gram), rest, self.scale)
+        held = self._known_held()
+        sketch = self._eat(self._sketch.copy(), held.chosen(np.delete(np.arange(len(held)), left_out)))
+        return Problem(gram_of_sketch(sketch, rest.squares, self.tail), rest, self.scale)
 
     def _rest(self, left_out: slice) -> tuple[Moments, LeftOut]:
         """Return the moments of all rows but some of those held out, and what these take from X'X."""
-        moments, rows = self._known().moments, self._rows_of(self._known_held().chosen(left_out))
+        moments, rows = self._known(), self._rows_of(left_out)
         rest = moments
         if len(rows.weight):
             rest = moments.without(Moments.of(*rows, center=self.fit_intercept))
@@ -375,12 +359,12 @@ class SketchedRidge(RidgeLearner):
     @one_blas_thread
     def _calibrated(self, fitted: FittedRidge) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         left_out = self._calibrating()
-        rows = self._rows_of(self._known_held().chosen(left_out))
+        rows = self._rows_of(left_out)
         if not len(rows.weight):
             return rows.y, rows.weight
         if self._refined is None:
-            problem = self._problem(left_out, (fitted.tail,))
-            fit = problem.coefficients(fitted.tail, fitted.ridge, self.rank)
+            problem = self._problem(left_out)
+            fit = problem.coefficients(fitted.ridge, self.rank)
             fit = stretched(fit, fitted.factor, problem.moments)
         else:
             coef = np.ascontiguousarray(self._refined.solution[:, self.n_targets :])
@@ -435,7 +419,7 @@ class SketchedRidge(RidgeLearner):
         passes, tolerance = as_integer(passes, "passes", 1), as_real(tolerance, "tolerance", 0.0, 1.0, low_open=True)
         if self.decay != 1.0:
             raise ValueError(f"refine needs a model without decay, got decay={self.decay:g}: give weights to the rows")
-        fitted, moments = self._fitted(), self._known().moments
+        fitted, moments = self._fitted(), self._known()
         view = StoredForm(len(moments.mean), DOUBLE, moments.mean, 1.0)
         again = RowsAgain(rows, view, sample_weight, feature_names=self._feature_names)
         refined = self._refine(fitted, again, passes, tolerance)
@@ -449,10 +433,10 @@ class SketchedRidge(RidgeLearner):
 
     @one_blas_thread
     def _refine(self, fitted: FittedRidge, again: RowsAgain, passes: int, tolerance: float) -> ConjugateGradients:
-        moments, left_out = self._known().moments, self._calibrating()
+        moments, left_out = self._known(), self._calibrating()
         rest, out = self._rest(left_out)
-        problem = self._problem(None, (fitted.tail,))
-        solve, penalty = problem.solver(fitted.tail, fitted.ridge), fitted.ridge * problem.penalty()[:, np.newaxis]
+        solve = self._problem(slice(0, 0)).solver(fitted.ridge)
+        penalty = fitted.ridge * penalty_of(moments, scaled=self.scale)[:, np.newaxis]
         c, allowed, first = len(moments.target_mean), 1e-6 * moments.squares.sum(), True
 
         def multiply(right: Matrix) -> Matrix:
@@ -479,13 +463,11 @@ class SketchedRidge(RidgeLearner):
 
     # -- facts -----------------------------------------------------------------------------------------------------
     def _resolved(self) -> dict[str, Any]:
-        if self._last is None:
-            return {}
-        return {"ridge": self._last.ridge, "tail": self._last.tail}
+        return {} if self._last is None else {"ridge": self._last.ridge}
 
     def _facts(self) -> dict[str, Any]:
         if self._moments is None:
             return {}
         fitted = self._fitted()
-        out = {"n_targets": self.n_targets, "is_exact": self.is_exact, "ridge": fitted.ridge, "tail": fitted.tail}
+        out = {"n_targets": self.n_targets, "is_exact": self.is_exact, "ridge": fitted.ridge}
         return out if fitted.path is None else {**out, "ridge_path": fitted.path._asdict()}

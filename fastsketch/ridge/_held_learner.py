@@ -1,0 +1,156 @@
+"""What models share that sketch rows and hold some of them out: all or nothing, fading, merges, the state of both."""
+
+# pyright: reportPrivateUsage=false
+
+from typing import Any, Self
+
+import numpy as np
+
+from fastsketch._core.validation import as_real
+from fastsketch._frame.model import Arrays, MergeableModel
+from fastsketch._kernels.guard import changes
+from fastsketch.ridge import _held_out as held_out
+from fastsketch.ridge._held_out import HeldOut
+from fastsketch.sketching import FrequentDirections
+
+# Of the names of arrays.
+OF_SKETCH, HELD = "sketch_", "held"
+
+
+class HeldOutLearner(MergeableModel, abstract=True):
+    """A sketch of rows and a reservoir of some that it has not seen, on which a ridge is chosen."""
+
+    # parameters, which subclasses declare
+    decay: float
+    reservoir_size: int
+    seed: int
+
+    # What an update changes: whatever a subclass has learned beside these.
+    LEARNED = ("_n", "_sketch", "_held", "_last", "_feature_names")
+
+    def _begin(self) -> None:
+        self._n = 0
+        self._sketch = self._empty_sketch(0)
+        self._held: HeldOut | None = None
+        self._last: Any = None  # what was last read out
+
+    # -- what a subclass defines -----------------------------------------------------------------------------------
+    def _empty_sketch(self, n_features: int) -> FrequentDirections:
+        """Return a sketch that has seen no rows."""
+        raise NotImplementedError
+
+    def _faded(self, factor: float) -> dict[str, Any]:
+        """Return attributes whose sums have faded, by name."""
+        raise NotImplementedError
+
+    def _rows_held(self, held: HeldOut) -> Any:
+        """Return rows held out as the sketch takes them."""
+        return held.rows
+
+    # -- learning --------------------------------------------------------------------------------------------------
+    @property
+    def n_rows(self) -> int:
+        """Return the number of rows seen, empty ones included."""
+        return self._n
+
+    def _settle(self, learned: dict[str, Any], rows: Any, weights: Any) -> None:
+        """Take what has been learned, and give the sketch among it rows: all of it or nothing."""
+        sketch: FrequentDirections = learned["_sketch"]
+        before, n_rows = {name: getattr(self, name) for name in self.LEARNED}, sketch.n_rows
+        try:
+            # first of all, and in one step, so that nothing is left to be done when the sketch has learned
+            vars(self).update(learned, _last=None)
+            if rows.shape[0]:
+                sketch.update(rows, weights)
+        except BaseException:
+            if rows.shape[0] and sketch.n_rows == n_rows:  # it has refused them, or was interrupted
+                vars(self).update(before)
+            raise
+
+    @changes
+    def fade(self, factor: float) -> Self:
+        """Multiply the weight of everything seen so far by a factor in (0, 1]: decay per batch, or per day.
+
+        Parameters
+        ----------
+        factor : float
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> X = np.random.default_rng(0).standard_normal((500, 5))
+        >>> model = fs.SketchedRidge().update(X, X[:, 0])
+        >>> model.fade(0.5).total_weight
+        250.0
+        """
+        factor = as_real(factor, "factor", 0.0, 1.0, low_open=True)
+        if self._held is None:
+            return self
+        faded, engine = {"_held": self._held.faded(factor), **self._faded(factor)}, self._sketch._engine
+        try:
+            self._sketch.fade(factor)
+        finally:
+            if engine is None or self._sketch._engine is not engine:
+                vars(self).update(faded, _last=None)
+        return self
+
+    def _eat(self, sketch: FrequentDirections, held: HeldOut) -> FrequentDirections:
+        """Give a sketch rows of the past, at the weights that they have now."""
+        rows = self._rows_held(held)
+        if self.decay == 1.0:
+            return sketch.update(rows, held.weight) if len(held) else sketch
+        # a sketch of its own, whose decay their weights undo: a merge ages nothing
+        step = held_out.undone(self.decay)
+        for start in range(0, len(held), step):
+            part, weight = rows[start : start + step], held.weight[start : start + step]
+            powers = self.decay ** -np.arange(len(weight) - 1.0, -1.0, -1.0)
+            sketch.merge(self._empty_sketch(part.shape[1]).update(part, weight * powers))
+        return sketch
+
+    # -- merging ---------------------------------------------------------------------------------------------------
+    def _in_order(self) -> str | None:
+        return self._empty_sketch(0)._in_order()
+
+    def _state_bytes(self, n_features: int) -> int:
+        return self._empty_sketch(n_features)._state_bytes(n_features)
+
+    def _known_held(self, *, came: int | None = None) -> HeldOut:
+        """Return the rows held out with the weights that they have now, once rows have been seen."""
+        assert self._held is not None
+        return self._held.aged(self.decay, self._n, came=came)
+
+    def _joined(self, other: Self) -> tuple[dict[str, Any], HeldOut]:
+        """Return attributes that know the rows of both by name, and those that leave the reservoir for the sketch."""
+        n = self._n + other._n
+        rows = held_out.joined([model._known_held(came=n - 1) for model in (self, other)])
+        held, rest = rows.chosen(slice(0, self.reservoir_size)), rows.chosen(slice(self.reservoir_size, None))
+        sketch = self._sketch.copy().merge(other._sketch)
+        return {"_n": n, "_sketch": sketch, "_held": held, "_last": None}, rest
+
+    # -- files -----------------------------------------------------------------------------------------------------
+    def _held_state(self) -> tuple[Any, Arrays, Arrays]:
+        """Return the state of the sketch, arrays of the reservoir and of the sketch, once rows have been seen."""
+        assert self._held is not None
+        about, arrays = self._sketch._state()
+        of_sketch = {OF_SKETCH + name: array for name, array in arrays.items()}
+        return about, held_out.arrays_of(self._held, HELD), of_sketch
+
+    def _validate_held(
+        self, state: dict[str, Any], arrays: Arrays, d: int, *, width: int, size: int, fewest: int, dtype: Any
+    ) -> None:
+        """Raise ValueError unless these could be a sketch of d columns and a reservoir of rows of this width."""
+        about = state["sketch"]["engine"]
+        if about is not None and about["n_features"] != d:
+            raise ValueError(f"its sketch has {about['n_features']} columns, its sums have {d}")
+        n_rows = state["n_rows"]
+        held_out.validate(arrays, HELD, width, size=size, fewest=fewest, n_rows=n_rows, dtype=np.dtype(dtype))
+        self._empty_sketch(d)._validate(state["sketch"], _of_sketch(arrays))
+
+    def _restore_held(self, state: dict[str, Any], arrays: Arrays, d: int, *, width: int) -> None:
+        self._n, self._sketch = state["n_rows"], self._empty_sketch(d)
+        self._held = held_out.from_arrays(arrays, width, HELD)
+        self._sketch._restore(state["sketch"], _of_sketch(arrays))
+
+
+def _of_sketch(arrays: Arrays) -> Arrays:
+    return {name.removeprefix(OF_SKETCH): array for name, array in arrays.items() if name.startswith(OF_SKETCH)}
