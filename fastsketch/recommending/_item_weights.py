@@ -29,7 +29,7 @@ from fastsketch.recommending.ranking import ndcg_at
 from fastsketch.recommending.ranking._splits import Split, first_of_rows, owners, parted
 from fastsketch.ridge._gram_model import LEAST_SHARE, GramModel, Matrix, gram_of, inner_of, quadratic, scaled_diagonal
 from fastsketch.ridge._held_out import HeldOut, mixed
-from fastsketch.ridge._path import STEP, climbed, error_of, is_as_good
+from fastsketch.ridge._path import STEP, as_good, climbed, error_of, is_as_good
 from fastsketch.sketching._by_feature import reads_by_feature
 from fastsketch.sketching._engines import AnyEngine, SparseEngine, by_column
 
@@ -249,8 +249,8 @@ def climb(trial: Trial, unit: float) -> RidgePath:
     A few hundred users know the best ridge only roughly: of those that are worse than the best by no more than SLACK
     standard errors of the difference, the nearest to the middle is taken.
     """
-    tried, good = climbed(lambda step: trial.scores(FIRST * unit * STEP**step), LEAST / FIRST, MOST / FIRST)
-    chosen = min(good, key=lambda step: (abs(step), -step))
+    tried = climbed(lambda step: trial.scores(FIRST * unit * STEP**step), LEAST / FIRST, MOST / FIRST)
+    chosen = min(as_good(tried), key=lambda step: (abs(step), -step))
     steps = sorted(tried)
     return _path([(FIRST * unit * STEP**step, tried[step]) for step in steps], steps.index(chosen))
 

@@ -16,33 +16,30 @@ STEP = 10.0**0.5
 SLACK = 0.5
 
 
-def climbed(
-    scores: Callable[[int], Values], least: float, most: float, *, gain: float = 0.0
-) -> tuple[dict[int, Values], list[int]]:
-    """Search from step 0 in the direction of better scores until they are worse again: (tried, as good as the best).
+def climbed(scores: Callable[[float], Values], least: float, most: float, *, gain: float = 0.0) -> dict[float, Values]:
+    """Search from step 0 in the direction of better scores until they are worse again, and return what was tried.
 
     `scores` gives those of every row (k,) at STEP**step times the first ridge, which stays in [least, most]. With
     `gain` the search ends where a step gains less than this share of the score.
     """
-    tried = {step: scores(step) for step in (-1, 0, 1)}
+    tried = {step: scores(step) for step in (-1.0, 0.0, 1.0)}
     while True:
         best = best_step(tried)
         ahead = best - 1 if best == min(tried) else best + 1 if best == max(tried) else None
         if ahead is None or not least <= STEP**ahead <= most:
-            break
+            return tried
         level = tried[best].mean()
         if gain and level - tried[2 * best - ahead].mean() <= gain * abs(level):
-            break
+            return tried
         tried[ahead] = scores(ahead)
-    return tried, as_good(tried)
 
 
-def best_step(tried: dict[int, Values]) -> int:
+def best_step(tried: dict[float, Values]) -> float:
     """Return the step of the best mean score, of equal ones the largest."""
     return max(tried, key=lambda step: (tried[step].mean(), step))
 
 
-def as_good(tried: dict[int, Values]) -> list[int]:
+def as_good(tried: dict[float, Values]) -> list[float]:
     """Return the steps that lose no more to the best than rows can tell."""
     best = tried[best_step(tried)]
     return [step for step in sorted(tried) if is_as_good(best - tried[step])]

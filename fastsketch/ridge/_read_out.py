@@ -2,13 +2,13 @@
 
 # pyright: reportPrivateUsage=false
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from fastsketch.ridge._gram_model import GramModel, GramSum, Matrix, Solver
 from fastsketch.ridge._moments import Moments, times
-from fastsketch.ridge._path import STEP, climbed, error_of
+from fastsketch.ridge._path import STEP, best_step, climbed, error_of
 from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._engines import by_column
 
@@ -27,11 +27,11 @@ class RidgePath(NamedTuple):
     Attributes
     ----------
     ridge : float
-        The one that is taken: the largest that loses no more to the best than half a standard error of the difference.
+        The one that is taken: that of the least error.
     ridges : ndarray (p,)
         Ascending, in squared units of the weighted rows.
     errors : ndarray (p,)
-        Mean over rows and targets of the squared error over the target's variance: 1 - R2, about.
+        Mean over rows and targets of the squared error over the target's variance, 1 - R2 about; or the squared hinge.
     standard_errors : ndarray (p,)
         Of these means. The difference of two of them is far better known, as both are of the same rows.
     n_rows : int
@@ -62,6 +62,10 @@ class Rows(NamedTuple):
     y: Matrix  # (n, c)
     weight: Matrix  # (n,)
 
+    def first(self, n: int) -> Self:
+        """Return the first n of them."""
+        return type(self)(*(array[:n] for array in self))
+
 
 class Problem(NamedTuple):
     """Normal equations (A + ridge diag(penalty)) W = Z of some rows."""
@@ -78,29 +82,31 @@ class Problem(NamedTuple):
         """Solve at a ridge."""
         return completed(self.solver(ridge)(self.moments.cross), self.moments, rank)
 
-    def fitted(self, ridge: float, rank: int | None, rows: Rows) -> tuple[Coefficients, float]:
-        """Solve at a ridge: (coefficients, the factor on them that rows which the problem has not seen want).
+    def factor(self, predicted: Matrix, rows: Rows) -> float:
+        """Return the factor on coefficients that rows which the problem has not seen want.
 
         A sketch lacks some of X'X, and X'Y does not: what it gives is too long. Where nothing is lost the factor is 1.
         """
-        fit, gram = self.coefficients(ridge, rank), self.gram
-        if isinstance(gram, GramSum) or gram.lost.sum() <= LOST * self.moments.squares.sum():
-            return fit, 1.0
-        predicted, wanted = fit.predict(rows.x) - self.moments.target_mean, rows.y - self.moments.target_mean
+        if isinstance(self.gram, GramSum) or self.gram.lost.sum() <= LOST * self.moments.squares.sum():
+            return 1.0
+        predicted, wanted = predicted - self.moments.target_mean, rows.y - self.moments.target_mean
         by = rows.weight[:, np.newaxis] * self.shares()
         above, below = float((by * predicted * wanted).sum()), float((by * predicted * predicted).sum())
-        factor = above / below if above > 0 and below > 0 else 1.0
-        return stretched(fit, factor, self.moments), factor
+        return above / below if above > 0 and below > 0 else 1.0
+
+    def errors(self, predicted: Matrix, rows: Rows, scoring: str) -> Matrix:
+        """Compute the error of predictions for every row (n,), weighted; squared ones at the factor that rows want."""
+        if scoring == "squared_hinge":
+            errors = (np.maximum(1.0 - rows.y * predicted, 0.0) ** 2).mean(axis=1)
+        else:
+            mean = self.moments.target_mean
+            errors = (rows.y - mean - self.factor(predicted, rows) * (predicted - mean)) ** 2 @ self.shares()
+        return errors * (rows.weight / rows.weight.mean())
 
     def shares(self) -> Matrix:
         """Return what a squared error counts for each target (c,): 1 / (variance c), nothing if that is 0."""
         variance = self.moments.target_squares / max(self.moments.weight, TINY)
         return np.where(variance > 0, 1.0 / np.maximum(variance, TINY), 0.0) / max(1, np.count_nonzero(variance))
-
-
-def stretched(fit: Coefficients, factor: float, moments: Moments) -> Coefficients:
-    """Return coefficients times a factor, with their intercepts."""
-    return completed(factor * fit.coef, moments, None)
 
 
 def penalty_of(moments: Moments, *, scaled: bool) -> Matrix:
@@ -125,19 +131,27 @@ def gram_of_sketch(sketch: FrequentDirections, squares: Matrix, tail: str) -> Gr
     return GramModel(np.ascontiguousarray(z), np.eye(z.shape[1]), lost, 1.0)
 
 
-def chosen(problem: Problem, rows: Rows, first: float, rank: int | None) -> RidgePath:
-    """Choose the ridge by its error on rows that the problem has not seen; the path begins at the ridge `first`."""
-    shares, counts = problem.shares(), rows.weight / rows.weight.mean()
+def chosen(problem: Problem, rows: Rows, first: float, *, rank: int | None, scoring: str) -> tuple[RidgePath, float]:
+    """Choose the ridge by its error on rows that the problem has not seen: (its path, what the first half chooses).
 
-    def scores(step: int) -> Matrix:
-        fit, _ = problem.fitted(first * STEP**step, rank, rows)
-        return -((rows.y - fit.predict(rows.x)) ** 2 @ shares) * counts
+    The path begins at the ridge `first`.
+    """
+    of_half: dict[float, Matrix] = {}
+    half = rows.first(len(rows.y) // 2)
 
-    tried, good = climbed(scores, LEAST, MOST, gain=GAIN)
+    def scores(step: float) -> Matrix:
+        predicted = problem.coefficients(first * STEP**step, rank).predict(rows.x)
+        of_half[step] = -problem.errors(predicted[: len(half.y)], half, scoring)
+        return -problem.errors(predicted, rows, scoring)
+
+    tried = climbed(scores, LEAST, MOST, gain=GAIN)
+    best = best_step(tried)
+    tried |= {step: scores(step) for step in (best - 0.5, best + 0.5)}
     steps = sorted(tried)
     errors, standard_errors = (np.array([of(-tried[step]) for step in steps]) for of in (np.mean, error_of))
-    ridges = first * STEP ** np.array(steps, float)
-    return RidgePath(first * STEP ** max(good), ridges, errors, standard_errors, len(rows.y))
+    ridges = first * STEP ** np.array(steps)
+    path = RidgePath(first * STEP ** best_step(tried), ridges, errors, standard_errors, len(rows.y))
+    return path, first * STEP ** best_step(of_half)
 
 
 def reduced(coef: Matrix, cross: Matrix, rank: int) -> Matrix:

@@ -41,6 +41,9 @@ class RidgeLearner(HeldOutLearner, abstract=True):
     scale: bool = flag(default=False)
     fit_intercept: bool = flag(default=True)
     method: Literal["rfd", "tfd", "isvd"] = choice(("rfd", "tfd", "isvd"), default="rfd")
+    scoring: Literal["squared_error", "squared_hinge"] = choice(
+        ("squared_error", "squared_hinge"), default="squared_error"
+    )
     solver: Literal["auto", "gram", "exact"] = choice(("auto", "gram", "exact"), default="auto")
     reservoir_size: int = integer(default=2000)
     max_memory: int = integer(default=1 << 28)
@@ -210,6 +213,8 @@ class RidgeLearner(HeldOutLearner, abstract=True):
                 f"{d:,} columns for {c:,} targets take {need:,} bytes, more than max_memory={self.max_memory:,}: raise "
                 "it, or learn fewer targets at a time"
             )
+        if self.scoring == "squared_hinge" and not np.isin(y, (-1.0, 1.0)).all():
+            raise ValueError("targets must be -1 and 1 with scoring='squared_hinge'")
         wrong = ~np.isfinite(y)
         if wrong.any():
             row, target = (int(place) for place in np.argwhere(wrong)[0])

@@ -24,7 +24,6 @@ from fastsketch.ridge._read_out import (
     gram_of_sketch,
     penalty_of,
     quantile,
-    stretched,
 )
 from fastsketch.ridge._refining import ConjugateGradients, Refinement
 from fastsketch.ridge._ridge_learning import DOUBLE, MOST_RIDGE, RidgeLearner
@@ -47,8 +46,8 @@ class FittedRidge(NamedTuple):
 
     fit: Coefficients
     ridge: float
-    factor: float  # on the coefficients that the sketch gives
     path: RidgePath | None
+    ridge_apart: float  # that rows have chosen which measure no residuals
 
 
 class SketchedRidge(RidgeLearner):
@@ -64,9 +63,8 @@ class SketchedRidge(RidgeLearner):
         l >= 2, rows of the sketch, of rows too wide for an exact sum.
     ridge : float >= 0, optional
         In squared units of the weighted rows, as ``alpha`` of scikit-learn's Ridge. If it is not given, it is chosen at
-        the first read-out on half of the rows in the reservoir, a fifth of all rows at most: the largest whose error is
-        within half a standard error of the difference to the best. With fewer than 100 rows it is the mean squared
-        length of a row.
+        the first read-out by its error on the rows in the reservoir, a fifth of all rows at most. With fewer than 100
+        rows it is the mean squared length of a row.
     rank : int, optional
         Of the coefficients: reduced-rank regression, for targets that have much in common.
     tail : {"diagonal", "trace"}, default "diagonal"
@@ -78,11 +76,14 @@ class SketchedRidge(RidgeLearner):
         Whether there is an intercept, which the ridge does not shrink: rows and targets are centred, sparse ones too.
     method : {"rfd", "tfd", "isvd"}, default "rfd"
         Of the sketch: see FrequentDirections.
+    scoring : {"squared_error", "squared_hinge"}, default "squared_error"
+        By which error the ridge is chosen: the squared one, over the variance of each target; or, of labels that are -1
+        and 1, the squared hinge, which counts nothing beyond the label.
     solver : {"auto", "gram", "exact"}, default "auto"
         Whether X'X is kept as it is ("exact") or as a sketch ("gram"): "auto" keeps it where it fits in `max_memory`.
     reservoir_size : int, default 2000
-        Most rows that are kept as they are, a uniform sample: half of them choose the ridge, half measure how far
-        predictions are off. All are learned from in the end.
+        Most rows that are kept as they are, a uniform sample. They choose the ridge, and are learned from in the end.
+        How far predictions are off half of them measure, by a fit without them at the ridge that the others choose.
     max_memory : int, default 268_435_456
         Bytes of X'X (8 d^2) up to which it is kept as it is, and of X'Y (8 d c) beyond which targets are refused.
     decay : float in (0, 1], default 1.0
@@ -113,7 +114,7 @@ class SketchedRidge(RidgeLearner):
     Models of different rows merge. Which rows the reservoir holds depends on `seed`, on each row's place in its stream
     and on its targets: neither on batches nor on the order of merges. Answers do by rounding alone, and by what a
     sketch loses. Where it has lost something coefficients are multiplied by one factor, which the rows that choose the
-    ridge want: X'Y is whole and X'X is not.
+    ridge want: X'Y is whole and X'X is not. (With "squared_hinge" they are not: labels need no length.)
 
     Examples
     --------
@@ -157,8 +158,8 @@ class SketchedRidge(RidgeLearner):
     def predict_interval(self, rows: Readable, *, coverage: float = 0.9) -> PredictionInterval:
         """Return intervals that hold the targets of new rows with a probability of `coverage`, each by itself.
 
-        As wide for every row: split-conformal quantiles of what predictions were off for rows that were held out and
-        have chosen neither tail nor ridge. Rows to come must be like those seen (exchangeable).
+        As wide for every row: split-conformal quantiles of what predictions are off for rows held out, of coefficients
+        that have not seen them and whose ridge others have chosen. Rows to come must be like those seen (exchangeable).
 
         Parameters
         ----------
@@ -277,16 +278,15 @@ class SketchedRidge(RidgeLearner):
         return self._solved(ridge)
 
     @one_blas_thread
-    def _solved(self, ridge: float) -> Coefficients:
-        whole = self._problem(slice(0, 0))
-        return stretched(whole.coefficients(ridge, self.rank), self._factor(ridge), whole.moments)
-
-    def _factor(self, ridge: float) -> float:
-        """Return what rows that choose have coefficients multiplied by."""
-        if self.is_exact or not self._choosing().stop:
-            return 1.0
-        problem = self._problem(slice(0, self._calibrating().stop))
-        return problem.fitted(ridge, self.rank, self._rows_of(self._choosing()))[1]
+    def _solved(self, ridge: float, *, measured: bool = False, trial: Problem | None = None) -> Coefficients:
+        """Solve at a ridge, of all rows, or without those that measure residuals; `trial`: without all held out."""
+        measuring, whole = self._measuring(), self._problem(self._measuring() if measured else slice(0, 0))
+        fit, n = whole.coefficients(ridge, self.rank), measuring.start if measured else measuring.stop
+        if self.is_exact or not n or self.scoring == "squared_hinge":
+            return fit
+        trial, rows = trial or self._problem(slice(0, measuring.stop)), self._rows_of(slice(0, n))
+        factor = trial.factor(trial.coefficients(ridge, self.rank).predict(rows.x), rows)
+        return completed(factor * fit.coef, whole.moments, None)
 
     def _fitted(self) -> FittedRidge:
         if self._last is None:
@@ -299,32 +299,25 @@ class SketchedRidge(RidgeLearner):
 
     @one_blas_thread
     def _read_out(self) -> FittedRidge:
-        ridge, path, choosing = self.ridge, None, self._choosing()
-        if ridge is None and choosing.stop:
-            problem = self._problem(slice(0, self._calibrating().stop))
-            path = chosen(problem, self._rows_of(choosing), self._first_ridge(problem), self.rank)
+        ridge, path, trial, n = self.ridge, None, None, self._measuring().stop
+        apart = ridge
+        if ridge is None and n:
+            trial, rows = self._problem(slice(0, n)), self._rows_of(slice(0, n))
+            first = self._first_ridge(trial.moments)
+            path, apart = chosen(trial, rows, first, rank=self.rank, scoring=self.scoring)
             ridge = path.ridge
-        whole = self._problem(slice(0, 0))
-        ridge = self._first_ridge(whole) if ridge is None else ridge
-        factor = self._factor(ridge)
-        fit = stretched(whole.coefficients(ridge, self.rank), factor, whole.moments)
-        return FittedRidge(fit, ridge, factor, path)
+        ridge = self._first_ridge(self._known()) if ridge is None else ridge
+        return FittedRidge(self._solved(ridge, trial=trial), ridge, path, ridge if apart is None else apart)
 
-    def _first_ridge(self, problem: Problem) -> float:
+    def _first_ridge(self, moments: Moments) -> float:
         """Return the mean squared length of a row: the ridge of as much noise as there is signal."""
-        moments = problem.moments
         length = float((moments.squares / penalty_of(moments, scaled=self.scale)).sum()) / max(moments.weight, TINY)
         return length if length > 0 else 1.0
 
-    def _choosing(self) -> slice:
-        """Return which of the rows held out choose: half of a fifth of all rows at most."""
-        n = min(len(self._known_held()), self._n // ONE_OF)
-        return slice(0, n // 2 if n >= FEWEST else 0)
-
-    def _calibrating(self) -> slice:
-        """Return which of the rows held out choose nothing, as many."""
-        n = self._choosing().stop
-        return slice(n, 2 * n)
+    def _measuring(self) -> slice:
+        """Return which of the rows held out measure residuals: the second half of those that choose."""
+        n = min(len(self._known_held()), self._n // ONE_OF) // 2
+        return slice(n, 2 * n) if 2 * n >= FEWEST else slice(0, 0)
 
     def _rows_of(self, which: slice) -> Rows:
         """Return some of the rows held out."""
@@ -353,22 +346,19 @@ class SketchedRidge(RidgeLearner):
         """Return residuals (m, c) of rows that chose nothing, and their weights."""
         fitted = self._fitted()
         if self._residuals is None:
-            self._residuals = self._calibrated(fitted)
+            self._residuals = self._measured(fitted)
         return self._residuals
 
-    @one_blas_thread
-    def _calibrated(self, fitted: FittedRidge) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        left_out = self._calibrating()
-        rows = self._rows_of(left_out)
+    def _measured(self, fitted: FittedRidge) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        measuring = self._measuring()
+        rows = self._rows_of(measuring)
         if not len(rows.weight):
             return rows.y, rows.weight
         if self._refined is None:
-            problem = self._problem(left_out)
-            fit = problem.coefficients(fitted.ridge, self.rank)
-            fit = stretched(fit, fitted.factor, problem.moments)
+            fit = self._solved(fitted.ridge_apart, measured=True)
         else:
             coef = np.ascontiguousarray(self._refined.solution[:, self.n_targets :])
-            fit = completed(coef, self._rest(left_out)[0], self.rank)
+            fit = completed(coef, self._rest(measuring)[0], self.rank)
         return rows.y - fit.predict(rows.x), rows.weight
 
     # -- reading the rows again ------------------------------------------------------------------------------------
@@ -433,11 +423,11 @@ class SketchedRidge(RidgeLearner):
 
     @one_blas_thread
     def _refine(self, fitted: FittedRidge, again: RowsAgain, passes: int, tolerance: float) -> ConjugateGradients:
-        moments, left_out = self._known(), self._calibrating()
-        rest, out = self._rest(left_out)
+        moments = self._known()
+        rest, out = self._rest(self._measuring())
         solve = self._problem(slice(0, 0)).solver(fitted.ridge)
-        penalty = fitted.ridge * penalty_of(moments, scaled=self.scale)[:, np.newaxis]
         c, allowed, first = len(moments.target_mean), 1e-6 * moments.squares.sum(), True
+        penalty = np.outer(penalty_of(moments, scaled=self.scale), np.repeat([fitted.ridge, fitted.ridge_apart], c))
 
         def multiply(right: Matrix) -> Matrix:
             nonlocal first

@@ -163,16 +163,14 @@ def test_the_path_is_of_rows_that_the_fit_has_not_seen():
     w = w + 0.5
     model = learned(fs.SketchedRidge(), x, y, w)
     path = model.score_path()
-    choosing, out = model._choosing(), slice(0, model._calibrating().stop)
-    came = model._held.came
-    rest = np.delete(np.arange(400), came[out])
-    mine = came[choosing]
+    mine = model._held.came[: model._measuring().stop]
+    rest = np.delete(np.arange(400), mine)
     variance = np.diag(normal_equations(y[rest], y[rest], w[rest])[0]) / w[rest].sum()
     for strength, error in zip(path.ridges, path.errors, strict=True):
         coef, intercept = ridge(x[rest], y[rest], w[rest], strength)
         squares = ((y[mine] - x[mine] @ coef - intercept) ** 2 / variance).mean(axis=1)
         assert np.average(squares, weights=w[mine]) == pytest.approx(error, rel=1e-8)
-    assert path.n_rows == 40 and path.ridge in path.ridges
+    assert path.n_rows == 80 and path.ridge in path.ridges
     assert model.resolved["ridge"] == path.ridge == model.facts()["ridge"]
     assert (path.standard_errors > 0).all()
 
@@ -250,7 +248,7 @@ def test_refining_reaches_the_coefficients_of_all_rows(density):
     assert np.array_equal(again.coef(), model.coef())
     assert np.allclose(whole.coef(), model.coef(), rtol=0, atol=1e-12)
     # residuals are of rows that the coefficients have not seen
-    came = model._held.came[model._calibrating()]
+    came = model._held.came[model._measuring()]
     rest = np.delete(np.arange(400), came)
     coef, intercept = ridge(x[rest], y[rest], w[rest], 3.0)
     expected = y[came] - x[came] @ coef - intercept
