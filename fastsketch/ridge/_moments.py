@@ -15,6 +15,9 @@ from fastsketch._kernels.sketching.csr_products import rows_times, turned_rows_t
 
 Matrix = NDArray[np.float64]
 
+# Of the weight that rows have together: what is left of less is rounding.
+LEAST_SHARE = 1e-12
+
 
 def times(rows: Any, right: Matrix) -> Matrix:
     """Compute X B (n, c) of rows X (n, d), array or CSR, and B (d, c)."""
@@ -74,39 +77,26 @@ class Moments(NamedTuple):
     def plus(self, other: Self) -> Self:
         """Return the moments of the rows of both."""
         total = self.weight + other.weight
-        if total == 0:
+        if total <= LEAST_SHARE * self.weight:
             return self
         share = other.weight / total
         step, target_step = other.mean - self.mean, other.target_mean - self.target_mean
+        weight = self.weight * share
+        cross = np.outer(step, weight * target_step)
+        cross += self.cross
+        cross += other.cross
         return type(self)(
             total,
             self.mean + share * step,
             self.target_mean + share * target_step,
-            *self._beside(other, step, target_step, self.weight * share, 1.0),
+            np.maximum(self.squares + other.squares + weight * step * step, 0.0),
+            np.maximum(self.target_squares + other.target_squares + weight * target_step * target_step, 0.0),
+            cross,
         )
 
     def without(self, other: Self) -> Self:
-        """Return the moments of these rows but for those of `other`, which are some of them."""
-        total = self.weight - other.weight
-        if not total > 0:
-            raise ValueError("there are no rows but those that are held out")
-        share = other.weight / total
-        step, target_step = other.mean - self.mean, other.target_mean - self.target_mean
-        return type(self)(
-            total,
-            self.mean - share * step,
-            self.target_mean - share * target_step,
-            *self._beside(other, step, target_step, -self.weight * share, -1.0),
-        )
-
-    def _beside(self, other: Self, step: Matrix, target_step: Matrix, weight: float, sign: float) -> Any:
-        """Return the three sums with those of `other` and the product of the steps between means."""
-        cross = np.outer(step, weight * target_step)
-        cross += self.cross
-        cross += sign * other.cross
-        squares = self.squares + sign * other.squares + weight * step * step
-        target_squares = self.target_squares + sign * other.target_squares + weight * target_step * target_step
-        return np.maximum(squares, 0.0), np.maximum(target_squares, 0.0), cross
+        """Return the moments of these rows but for those of `other`, some of them; of all if that leaves no weight."""
+        return self.plus(other.faded(-1.0))
 
     def is_finite(self) -> bool:
         """Return whether all sums are numbers."""
@@ -139,9 +129,3 @@ class LeftOut:
         out -= np.outer(self._mean, of_rows.sum(axis=0))
         out += np.outer(self._moved, self._moved @ right)
         return out
-
-    def gram(self) -> Matrix:
-        """Compute the matrix itself, (d, d)."""
-        deviations = (self._rows.toarray() if is_sparse(self._rows) else self._rows) - self._mean
-        stacked = np.vstack([np.sqrt(self._weights) * deviations, self._moved])
-        return product(stacked, stacked, turned=True)

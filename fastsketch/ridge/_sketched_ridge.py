@@ -251,7 +251,7 @@ class SketchedRidge(RidgeLearner):
         >>> X = rng.standard_normal((1000, 5))
         >>> path = fs.SketchedRidge().update(X, X[:, 0] + rng.standard_normal(1000)).score_path()
         >>> path.n_rows, path.ridge in path.ridges
-        (100, True)
+        (200, True)
         """
         path = self._fitted().path
         if path is None:
@@ -329,7 +329,7 @@ class SketchedRidge(RidgeLearner):
         rest, out = self._rest(left_out)
         if self.is_exact:
             gram = self._sketch.gram()
-            return Problem(GramSum(gram - out.gram() if left_out.stop else gram), rest, self.scale)
+            return Problem(GramSum(gram - out.times(np.eye(len(gram))) if left_out.stop else gram), rest, self.scale)
         held = self._known_held()
         sketch = self._eat(self._sketch.copy(), held.chosen(np.delete(np.arange(len(held)), left_out)))
         return Problem(gram_of_sketch(sketch, rest.squares, self.tail), rest, self.scale)
@@ -366,7 +366,7 @@ class SketchedRidge(RidgeLearner):
     def refine(
         self, rows: Source, *, sample_weight: ArrayLike | None = None, passes: int = 10, tolerance: float = 1e-6
     ) -> Refinement:
-        """Come nearer to the coefficients of all rows in memory, by reading these again.
+        """Refine the coefficients: come nearer to those of all rows in memory, by reading these again.
 
         Conjugate gradients on the normal equations, all targets together, with the sketch as their preconditioner. The
         ridge stays; predictions, coefficients and intervals are those of the refined coefficients until more is

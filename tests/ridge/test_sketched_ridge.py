@@ -127,7 +127,6 @@ def test_moments_add_up_and_are_taken_away_again():
         assert np.allclose(left, right, rtol=1e-9)
     taken = LeftOut(whole, whole.without(parts[1]), x[100:], w[100:])
     rest = normal_equations(x[:100], y[:100], w[:100])[0]
-    assert np.allclose(h - taken.gram(), rest, rtol=1e-9, atol=1e-8)
     assert np.allclose(h - taken.times(np.eye(D)), rest, rtol=1e-9, atol=1e-8)
 
 
