@@ -28,7 +28,7 @@ MOST_UNDONE = 1e12
 class HeldOut:
     """Rows (users) in the order of their keys; no array ever changes."""
 
-    rows: Any  # CSR (r, items), of a regression with the targets as its last columns
+    rows: Any  # CSR (r, items), of a regression with the targets as its last columns; dense ones as r arrays, objects
     weight: NDArray[np.float64]  # (r,) when they came, faded since
     key: Keys  # (r,) ascending
     came: NDArray[np.int64]  # (r,) number of the row in the stream; of those of a merge that of the last before it
@@ -137,12 +137,33 @@ def exchange(
 
 
 def concatenated(parts: Sequence[HeldOut]) -> HeldOut:
-    """Return all rows of some parts, one after the other."""
+    """Return all rows of some parts, one after the other: dense ones apart, where all are, else CSR."""
     from scipy.sparse import vstack
 
-    rows: Any = vstack([part.rows for part in parts], format="csr")
-    weight, key, came = (np.concatenate([getattr(part, name) for part in parts]) for name in ("weight", "key", "came"))
+    some = [part for part in parts if len(part)] or parts[:1]
+    apart = all(part.rows.dtype == object for part in some)
+    rows: Any = np.concatenate([p.rows for p in some]) if apart else vstack([csr_of(p) for p in some], format="csr")
+    weight, key, came = (np.concatenate([getattr(part, name) for part in some]) for name in ("weight", "key", "came"))
     return HeldOut(rows, weight, key, came)
+
+
+def csr_of(held: HeldOut) -> Any:
+    """Return the rows as CSR, of dense ones every entry."""
+    from scipy.sparse import csr_array
+
+    if held.rows.dtype != object:
+        return held.rows
+    rows = np.vstack(held.rows)
+    r, width = rows.shape
+    indptr, indices = width * np.arange(r + 1), np.tile(np.arange(width, dtype=np.int32), r)
+    return csr_array((rows.ravel(), indices, indptr), shape=rows.shape)
+
+
+def apart(rows: NDArray[np.float64]) -> NDArray[Any]:
+    """Return dense rows (r, d) as r arrays of their own, which leave and enter without a copy of the others."""
+    out = np.empty(len(rows), object)
+    out[:] = [row.copy() for row in rows]
+    return out
 
 
 def joined(parts: Sequence[HeldOut]) -> HeldOut:
@@ -151,7 +172,8 @@ def joined(parts: Sequence[HeldOut]) -> HeldOut:
     The same items in the same place of two streams have the same key: then it is by their values and weights.
     """
     every = concatenated(parts)
-    values = _sums(every.rows, mixed(every.rows.data.astype(np.float64).view(np.uint64) ^ _names(every.rows)))
+    rows = csr_of(every) if len(every) else every.rows
+    values = _sums(rows, mixed(rows.data.astype(np.float64).view(np.uint64) ^ _names(rows)))
     return every.chosen(np.lexsort((every.weight, values, every.key)))
 
 
@@ -207,8 +229,9 @@ def names_of(prefix: str) -> list[str]:
 
 def arrays_of(held: HeldOut, prefix: str) -> dict[str, NDArray[Any]]:
     """Return the arrays of users by name, for a file."""
-    indptr, indices = held.rows.indptr.astype(np.int64), held.rows.indices.astype(np.int32)
-    arrays = indptr, indices, held.rows.data, held.weight, held.key, held.came
+    rows = csr_of(held)
+    indptr, indices = rows.indptr.astype(np.int64), rows.indices.astype(np.int32)
+    arrays = indptr, indices, rows.data, held.weight, held.key, held.came
     return dict(zip(names_of(prefix), arrays, strict=True))
 
 

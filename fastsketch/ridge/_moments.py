@@ -10,10 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch._core.validation import in_place, is_sparse
-from fastsketch._kernels.linalg.products import product
+from fastsketch._kernels.linalg.products import product, settled
 from fastsketch._kernels.sketching.csr_products import rows_times, turned_rows_times
+from fastsketch.sketching._plain_rows import plain_rows
 
 Matrix = NDArray[np.float64]
+FLOAT64 = np.dtype(np.float64)
 
 # Of the weight that rows have together: what is left of less is rounding.
 LEAST_SHARE = 1e-12
@@ -60,19 +62,13 @@ class Moments(NamedTuple):
         if is_sparse(rows):
             entry_weights = np.repeat(weights, np.diff(rows.indptr))
             squares = np.bincount(rows.indices, entry_weights * rows.data.astype(np.float64) ** 2, rows.shape[1])
-            squares = np.maximum(squares - total * mean * mean, 0.0)
+            squares, weighted = np.maximum(squares - total * mean * mean, 0.0), weights[:, np.newaxis] * targets
         else:
-            rows = rows - mean
-            squares = weights @ (rows * rows)
-        weighted = weights[:, np.newaxis] * targets
-        return cls(
-            total,
-            mean,
-            target_mean,
-            squares,
-            np.einsum("ij,ij->j", weighted, targets),
-            turned_times(rows, weighted),
-        )
+            root = np.sqrt(weights)
+            rows, weighted = settled(plain_rows(rows, FLOAT64), mean, root, 1.0)[0], root[:, np.newaxis] * targets
+            squares = np.einsum("ij,ij->j", rows, rows)
+        target_squares = weights @ (targets * targets)
+        return cls(total, mean, target_mean, squares, target_squares, turned_times(rows, weighted))
 
     def plus(self, other: Self) -> Self:
         """Return the moments of the rows of both."""

@@ -3,6 +3,7 @@
 # pyright: reportPrivateUsage=false
 
 import contextlib
+from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -244,7 +245,7 @@ class RidgeLearner(HeldOutLearner, abstract=True):
         old = np.flatnonzero((source >= 0) & (source < r))
         out = x[np.where(source >= r, source - r, at)]
         if len(old):
-            out = _with_rows(out, old, held.rows[source[old]][:, : x.shape[1]])
+            out = _with_rows(out, old, self._rows_held(held.chosen(source[old])))
         came = np.concatenate([held.came, self._n + np.arange(k)])
         out_weights = np.concatenate([held.weight, weights])[source] * self.decay ** (self._n + at - came[source])
         out_weights[source < 0] = 0.0
@@ -254,7 +255,16 @@ class RidgeLearner(HeldOutLearner, abstract=True):
         return {"_moments": self._known().faded(factor), "_refined": None}
 
     def _rows_held(self, held: HeldOut) -> Any:
-        return as_natural(held.rows[:, : self.n_features])
+        return self._split(held)[0]
+
+    def _split(self, held: HeldOut) -> tuple[Any, NDArray[np.float64]]:
+        """Return rows held out, an array if they are mostly full, and their targets."""
+        d, c = self._known().cross.shape
+        if held.rows.dtype == object:
+            every = np.vstack(held.rows) if len(held) else np.zeros((0, d + c))
+            return np.ascontiguousarray(every[:, :d]), every[:, d:]
+        rows, targets = held.rows[:, :d], held.rows[:, d:].toarray()
+        return rows.toarray() if rows.nnz > DENSE_ABOVE * len(held) * d else rows, targets
 
     def _merge(self, other: Self) -> None:
         if (self._flat, self.n_targets) != (other._flat, other.n_targets):
@@ -313,16 +323,14 @@ class RidgeLearner(HeldOutLearner, abstract=True):
             self._moments = Moments(state["weight"], *(arrays[name] for name in Moments._fields[1:]))
             d, c = self._moments.cross.shape
             self._restore_held(state, arrays, d, width=d + c)
+            held = self._held
+            if held is not None and len(held) and held.n_events == len(held) * (d + c):  # dense rows, as they were
+                self._held = replace(held, rows=held_out.apart(held.rows.toarray()))
             if "passes" in state:
                 self._refined = ConjugateGradients(*(arrays[name] for name in OF_STEPS), state["passes"])
 
 
-def as_natural(rows: Any) -> Any:
-    """Return CSR rows as an array if they are mostly full."""
-    return rows.toarray() if rows.nnz > DENSE_ABOVE * rows.shape[0] * rows.shape[1] else rows
-
-
-# Share of nonzeros above which rows are kept and multiplied as arrays.
+# Share of nonzeros above which rows held out are multiplied as arrays.
 DENSE_ABOVE = 0.3
 
 
@@ -332,20 +340,22 @@ def _content(targets: NDArray[np.float64]) -> Keys:
 
 
 def _beside(rows: Any, targets: NDArray[np.float64]) -> Any:
-    """Return rows and targets as CSR (n, d + c) in double."""
+    """Return rows and targets (n, d + c) in double, as rows held out are kept."""
+    if not is_sparse(rows):
+        return held_out.apart(np.hstack([rows, targets]))
     from scipy.sparse import csr_array, hstack
 
     return hstack([csr_array(rows, dtype=np.float64), csr_array(targets)], format="csr")
 
 
 def _with_rows(rows: Any, places: NDArray[np.int64], others: Any) -> Any:
-    """Return rows (n, d), array or CSR, with other CSR rows at some places."""
+    """Return rows (n, d), array or CSR, which may be overwritten, with others at some places."""
     if not is_sparse(rows):
-        out = rows.astype(np.float64)
-        out[places] = others.toarray()
+        out = rows.astype(np.float64, copy=False)
+        out[places] = others.toarray() if is_sparse(others) else others
         return out
-    from scipy.sparse import vstack
+    from scipy.sparse import csr_array, vstack
 
     source = np.arange(rows.shape[0])
     source[places] = rows.shape[0] + np.arange(len(places))
-    return vstack([rows, others], format="csr")[source]
+    return vstack([rows, csr_array(others)], format="csr")[source]

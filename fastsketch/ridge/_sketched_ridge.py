@@ -321,8 +321,8 @@ class SketchedRidge(RidgeLearner):
 
     def _rows_of(self, which: slice) -> Rows:
         """Return some of the rows held out."""
-        held, d = self._known_held().chosen(which), self.n_features or 0
-        return Rows(self._rows_held(held), held.rows[:, d:].toarray(), held.weight)
+        held = self._known_held().chosen(which)
+        return Rows(*self._split(held), held.weight)
 
     def _problem(self, left_out: slice) -> Problem:
         """Return the normal equations of all rows but some of those held out."""
