@@ -121,13 +121,11 @@ def completed(coef: Matrix, moments: Moments, rank: int | None) -> Coefficients:
     return Coefficients(coef, moments.target_mean - moments.mean @ coef)
 
 
-def gram_of_sketch(sketch: FrequentDirections, squares: Matrix, tail: str) -> GramModel:
+def gram_of_sketch(sketch: FrequentDirections, squares: Matrix) -> GramModel:
     """Return a model of X'X of the rows in a sketch, whose columns have these sums of squares."""
     reading = sketch._read()
     z = by_column(sketch._seen_engine(), reading.vt.astype(np.float64)).T * reading.s.astype(np.float64)
     lost = np.maximum(squares - np.einsum("ij,ij->i", z, z), 0.0)
-    if tail == "trace":
-        lost = np.where(squares > 0, lost.sum() / max(1, np.count_nonzero(squares)), 0.0)
     return GramModel(np.ascontiguousarray(z), np.eye(z.shape[1]), lost, 1.0)
 
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from fastsketch._core.validation import as_real, as_rows, as_weights, check_finite, is_sparse
+from fastsketch._core.validation import as_flag, as_real, as_rows, as_weights, check_finite, is_sparse
 from fastsketch._frame.batches import Batch, agreed, as_source, names_of
 from fastsketch._frame.model import Arrays
 from fastsketch._frame.parameters import choice, flag, float_dtype, integer, real, seed
@@ -38,7 +38,6 @@ class RidgeLearner(HeldOutLearner, abstract=True):
     sketch_size: int = integer(default=128, at_least=2, kw_only=False)
     ridge: float | None = real(default=None, high=MOST_RIDGE)
     rank: int | None = integer(default=None, at_least=1)
-    tail: Literal["diagonal", "trace"] = choice(("diagonal", "trace"), default="diagonal")
     scale: bool = flag(default=False)
     fit_intercept: bool = flag(default=True)
     method: Literal["rfd", "tfd", "isvd"] = choice(("rfd", "tfd", "isvd"), default="rfd")
@@ -287,33 +286,30 @@ class RidgeLearner(HeldOutLearner, abstract=True):
         about, of_held, of_sketch = self._held_state()
         state = {"n_rows": self._n, "weight": weight, "flat": self._flat, "sketch": about}
         arrays = {**dict(zip(Moments._fields[1:], sums, strict=True)), **of_held, **of_sketch}
-        if self._refined is None:
-            return state, arrays
-        *steps, passes = self._refined
-        return {**state, "passes": passes}, {**arrays, **dict(zip(OF_STEPS, steps, strict=True))}
+        if self._refined is not None:
+            *steps, state["passes"] = self._refined
+            arrays |= dict(zip(OF_STEPS, steps, strict=True))
+        return state, arrays
 
     def _validate(self, state: dict[str, Any], arrays: Arrays) -> None:
         n = checks.as_count(state["n_rows"], "n_rows")
         if not arrays:
             checks.number_within(n, "n_rows", 0, 0)
             return
-        own = {name: array for name, array in arrays.items() if not name.startswith(OF_SKETCH)}
-        steps = OF_STEPS if "passes" in state else ()
-        checks.only(own, *Moments._fields[1:], *held_out.names_of(HELD), *steps)
-        d, c = arrays["mean"].size, arrays["target_mean"].size
+        steps = OF_STEPS if checks.as_count(state.get("passes", 0), "passes") else ()
+        own = [name for name in arrays if not name.startswith(OF_SKETCH)]
+        checks.only(dict.fromkeys(own, arrays["mean"]), *Moments._fields[1:], *held_out.names_of(HELD), *steps)
+        d, c, flat = arrays["mean"].size, arrays["target_mean"].size, state["flat"]
         checks.number_within(d, "columns", 1, checks.MOST_COLUMNS)
-        checks.number_within(c, "targets", 1, 1 if state["flat"] is True else max(1, self.max_memory // (8 * d)))
-        if state["flat"] not in (True, False):
-            raise ValueError(f"flat must be True or False, got {state['flat']!r}")
+        checks.number_within(c, "targets", 1, 1 if as_flag(flat, "flat") else max(1, self.max_memory // (8 * d)))
         as_real(state["weight"], "weight", 0.0, MOST_RIDGE)
-        for name, shape in (("mean", (d,)), ("target_mean", (c,)), ("cross", (d, c))):
-            checks.finite(own, name, shape)
-        for name, size in (("squares", d), ("target_squares", c)):
-            checks.not_negative(own, name, (size,))
-        if steps:
-            checks.as_count(state["passes"], "passes")
-        for name in steps:
-            checks.finite(own, name, (2 * c,) if name == steps[-1] else (d, 2 * c))
+        shapes = {"mean": (d,), "target_mean": (c,), "cross": (d, c), "squares": (d,), "target_squares": (c,)}
+        for name, shape in {
+            **shapes,
+            **dict.fromkeys(steps[:-1], (d, 2 * c)),
+            **dict.fromkeys(steps[-1:], (2 * c,)),
+        }.items():
+            (checks.not_negative if "squares" in name else checks.finite)(arrays, name, shape)
         self._validate_held(state, arrays, d, width=d + c, size=self.reservoir_size, fewest=0, dtype=DOUBLE)
 
     def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:

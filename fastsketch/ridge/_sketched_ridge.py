@@ -67,9 +67,6 @@ class SketchedRidge(RidgeLearner):
         rows it is the mean squared length of a row.
     rank : int, optional
         Of the coefficients: reduced-rank regression, for targets that have much in common.
-    tail : {"diagonal", "trace"}, default "diagonal"
-        What stands for the part of X'X that a sketch has lost: what each column lacks of its sum of squares, or the
-        mean of that for all columns.
     scale : bool, default False
         Whether the ridge counts in variances of the columns, as if each had been divided by its standard deviation.
     fit_intercept : bool, default True
@@ -332,7 +329,7 @@ class SketchedRidge(RidgeLearner):
             return Problem(GramSum(gram - out.times(np.eye(len(gram))) if left_out.stop else gram), rest, self.scale)
         held = self._known_held()
         sketch = self._eat(self._sketch.copy(), held.chosen(np.delete(np.arange(len(held)), left_out)))
-        return Problem(gram_of_sketch(sketch, rest.squares, self.tail), rest, self.scale)
+        return Problem(gram_of_sketch(sketch, rest.squares), rest, self.scale)
 
     def _rest(self, left_out: slice) -> tuple[Moments, LeftOut]:
         """Return the moments of all rows but some of those held out, and what these take from X'X."""

@@ -396,7 +396,7 @@ SPECIMENS = (
     _ease("rfd-float64", method="rfd", dtype="float64", activity_power=0.0),
     _ridge("exact-decayed", decay=0.99),
     _ridge("csr", solver="gram", rows=scarce_rows),
-    _ridge("two-decayed", _learn_twice, solver="gram", rank=1, tail="trace", decay=0.99),
+    _ridge("two-decayed", _learn_twice, solver="gram", rank=1, decay=0.99),
     _ridge("float32-scaled", _learn_twice, solver="gram", scale=True, fit_intercept=False, dtype="float32"),
     Specimen(
         "ease-by-ids",
