@@ -155,8 +155,8 @@ def csr_of(held: HeldOut) -> Any:
         return held.rows
     rows = np.vstack(held.rows)
     r, width = rows.shape
-    indptr, indices = width * np.arange(r + 1), np.tile(np.arange(width, dtype=np.int32), r)
-    return csr_array((rows.ravel(), indices, indptr), shape=rows.shape)
+    indptr: NDArray[np.int64] = width * np.arange(r + 1)
+    return csr_array((rows.ravel(), np.tile(np.arange(width, dtype=np.int32), r), indptr), shape=rows.shape)
 
 
 def apart(rows: NDArray[np.float64]) -> NDArray[Any]:

@@ -37,7 +37,7 @@ def turned_times(rows: Any, right: Matrix) -> Matrix:
     return product(np.ascontiguousarray(rows, np.float64), right, turned=True)
 
 
-def _entries(rows: Any) -> tuple[Any, ...]:
+def _entries(rows: Any) -> tuple[Any, Any, Any]:
     return in_place(rows.indptr, np.int64), in_place(rows.indices, np.int32), in_place(rows.data, np.float64)
 
 
@@ -116,12 +116,12 @@ class LeftOut:
 
     def __init__(self, whole: Moments, rest: Moments, rows: Any, weights: Matrix) -> None:
         self._rows, self._weights, self._mean = rows, weights[:, np.newaxis], whole.mean
-        self._moved = np.sqrt(rest.weight) * (rest.mean - whole.mean)
+        self._moved: Matrix = rest.weight**0.5 * (rest.mean - whole.mean)
 
     def times(self, right: Matrix) -> Matrix:
         """Compute the product with vectors (d, c)."""
         of_rows = self._weights * (times(self._rows, right) - self._mean @ right)
         out = turned_times(self._rows, of_rows)
-        out -= np.outer(self._mean, of_rows.sum(axis=0))
-        out += np.outer(self._moved, self._moved @ right)
+        out -= self._mean[:, np.newaxis] * of_rows.sum(axis=0)
+        out += self._moved[:, np.newaxis] * (self._moved @ right)
         return out

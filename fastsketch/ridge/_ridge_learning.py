@@ -191,8 +191,9 @@ class RidgeLearner(HeldOutLearner, abstract=True):
 
     def _as_targets(self, targets: Any, n: int, d: int) -> tuple[NDArray[np.float64], bool]:
         """Return the targets (n, c), and whether they came as a vector."""
-        if is_sparse(targets) or isinstance(targets, np.ma.MaskedArray):
-            raise TypeError(f"targets must be an array of numbers, got a {type(targets).__name__}")
+        kind = type(targets)
+        if is_sparse(targets) or issubclass(kind, np.ma.MaskedArray):
+            raise TypeError(f"targets must be an array of numbers, got a {kind.__name__}")
         y: NDArray[Any] = np.asarray(targets)
         if y.dtype == object:  # words of text
             with contextlib.suppress(TypeError, ValueError):
@@ -323,7 +324,8 @@ class RidgeLearner(HeldOutLearner, abstract=True):
             if held is not None and len(held) and held.n_events == len(held) * (d + c):  # dense rows, as they were
                 self._held = replace(held, rows=held_out.apart(held.rows.toarray()))
             if "passes" in state:
-                self._refined = ConjugateGradients(*(arrays[name] for name in OF_STEPS), state["passes"])
+                solution, residual, direction, products = (arrays[name] for name in OF_STEPS)
+                self._refined = ConjugateGradients(solution, residual, direction, products, state["passes"])
 
 
 # Share of nonzeros above which rows held out are multiplied as arrays.
@@ -352,6 +354,6 @@ def _with_rows(rows: Any, places: NDArray[np.int64], others: Any) -> Any:
         return out
     from scipy.sparse import csr_array, vstack
 
-    source = np.arange(rows.shape[0])
+    source: NDArray[np.int64] = np.arange(int(rows.shape[0]))
     source[places] = rows.shape[0] + np.arange(len(places))
     return vstack([rows, csr_array(others)], format="csr")[source]

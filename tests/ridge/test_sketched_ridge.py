@@ -398,4 +398,5 @@ def test_nothing_warns():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model = fs.SketchedRidge(6, max_memory=SMALL).update(sparse.csr_array(x), y)
-        model.predict(sparse.csr_array(x[:1])), model.facts()
+        assert model.predict(sparse.csr_array(x[:1])).shape == (1, 3)
+        assert model.facts()["n_targets"] == 3
