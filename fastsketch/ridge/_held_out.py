@@ -155,7 +155,7 @@ def csr_of(held: HeldOut) -> Any:
         return held.rows
     rows = np.vstack(held.rows)
     r, width = rows.shape
-    indptr: NDArray[np.int64] = width * np.arange(r + 1)
+    indptr: Any = np.arange(0, width * r + 1, width)
     return csr_array((rows.ravel(), np.tile(np.arange(width, dtype=np.int32), r), indptr), shape=rows.shape)
 
 

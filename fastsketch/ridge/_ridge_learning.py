@@ -191,7 +191,7 @@ class RidgeLearner(HeldOutLearner, abstract=True):
 
     def _as_targets(self, targets: Any, n: int, d: int) -> tuple[NDArray[np.float64], bool]:
         """Return the targets (n, c), and whether they came as a vector."""
-        kind = type(targets)
+        kind: type = type(targets)
         if is_sparse(targets) or issubclass(kind, np.ma.MaskedArray):
             raise TypeError(f"targets must be an array of numbers, got a {kind.__name__}")
         y: NDArray[Any] = np.asarray(targets)
