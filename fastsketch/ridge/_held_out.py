@@ -153,9 +153,9 @@ def csr_of(held: HeldOut) -> Any:
 
     if held.rows.dtype != object:
         return held.rows
-    rows = np.vstack(held.rows)
-    r, width = rows.shape
-    indptr: Any = np.arange(0, width * r + 1, width)
+    rows: NDArray[np.float64] = np.vstack(held.rows)
+    r, width = len(held), int(rows.shape[1])
+    indptr = np.arange(0, width * r + 1, width)
     return csr_array((rows.ravel(), np.tile(np.arange(width, dtype=np.int32), r), indptr), shape=rows.shape)
 
 

@@ -191,9 +191,9 @@ class RidgeLearner(HeldOutLearner, abstract=True):
 
     def _as_targets(self, targets: Any, n: int, d: int) -> tuple[NDArray[np.float64], bool]:
         """Return the targets (n, c), and whether they came as a vector."""
-        kind: type = type(targets)
-        if is_sparse(targets) or issubclass(kind, np.ma.MaskedArray):
-            raise TypeError(f"targets must be an array of numbers, got a {kind.__name__}")
+        masked = isinstance(targets, np.ma.MaskedArray)
+        if is_sparse(targets) or masked:
+            raise TypeError(f"targets must be an array of numbers, got {'a masked' if masked else 'a sparse'} one")
         y: NDArray[Any] = np.asarray(targets)
         if y.dtype == object:  # words of text
             with contextlib.suppress(TypeError, ValueError):
