@@ -25,6 +25,7 @@ ESTIMATORS = {
     "AdaptiveSubgradient": ("AdaptiveSubgradientClassifier", "AdaptiveSubgradientRegressor"),
     "LowRankModel": ("LowRankCompleter", "LowRankFactors"),
     "SketchedEASE": ("EASERecommender",),
+    "SketchedRidge": ("SketchedRidge", "SketchedRidgeClassifier"),
 }
 COMMANDS = {
     "FrequentDirections": "sketch",

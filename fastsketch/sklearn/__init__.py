@@ -1,4 +1,4 @@
-"""scikit-learn estimators on the sketches, hashes, online learners, low-rank and item models (extra: sklearn)."""
+"""scikit-learn estimators on the sketches, hashes, learners, ridges, low-rank and item models (extra: sklearn)."""
 
 from fastsketch.sklearn._coders import SketchCoder, SketchHasher
 from fastsketch.sklearn._completer import LowRankCompleter, LowRankFactors
@@ -9,6 +9,7 @@ from fastsketch.sklearn._online import (
     SketchedNewtonRegressor,
 )
 from fastsketch.sklearn._recommender import EASERecommender
+from fastsketch.sklearn._ridge import SketchedRidge, SketchedRidgeClassifier
 from fastsketch.sklearn._sketched_covariance import SketchedCovariance
 from fastsketch.sklearn._sketched_pca import SketchedPCA
 
@@ -24,4 +25,6 @@ __all__ = [
     "SketchedNewtonClassifier",
     "SketchedNewtonRegressor",
     "SketchedPCA",
+    "SketchedRidge",
+    "SketchedRidgeClassifier",
 ]

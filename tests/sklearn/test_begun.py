@@ -17,6 +17,8 @@ from fastsketch.sklearn import (
     SketchedNewtonClassifier,
     SketchedNewtonRegressor,
     SketchedPCA,
+    SketchedRidge,
+    SketchedRidgeClassifier,
     SketchHasher,
 )
 from tests.broken import BROKEN, whole
@@ -30,6 +32,8 @@ FREE = {
     SketchHasher: {"output": "bits", "n_neighbors": 4, "oversample": 2.0, "keep_rows": False},
     SketchCoder: {"n_neighbors": 4, "oversample": 2.0, "keep_rows": False},
     EASERecommender: {},
+    SketchedRidge: {},
+    SketchedRidgeClassifier: {},
     AdaptiveSubgradientClassifier: {"epochs": 3, "shuffle": False, "random_state": 7},
     AdaptiveSubgradientRegressor: {"epochs": 4, "shuffle": False, "random_state": 7},
     SketchedNewtonClassifier: {"epochs": 3, "shuffle": False, "random_state": 7},
@@ -41,6 +45,8 @@ BY_CLASS = {
     SketchHasher: {"method": "fd"},
     SketchCoder: {"method": "fd"},
     EASERecommender: {"method": "rfd"},
+    SketchedRidge: {"method": "tfd", "scoring": "squared_hinge", "solver": "gram"},
+    SketchedRidgeClassifier: {"method": "tfd", "scoring": "squared_error", "solver": "gram"},
     SketchedNewtonClassifier: {"method": "fd"},
     SketchedNewtonRegressor: {"method": "fd", "loss": "huber"},
     AdaptiveSubgradientRegressor: {"loss": "huber"},

@@ -1,0 +1,299 @@
+"""Ridge regression from one pass as scikit-learn has it: targets, several of them, and labels."""
+
+# scikit-learn has no types.
+# pyright: basic
+
+from dataclasses import KW_ONLY
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.random import RandomState
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin
+from sklearn.utils.class_weight import compute_sample_weight
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight
+
+from fastsketch._core.validation import Rows
+from fastsketch.online._labels import ClassWeight
+from fastsketch.ridge import SketchedRidge as RidgeModel
+from fastsketch.sklearn._estimator import Arrays, MergingEstimator, checked, estimator, seed_of
+
+Floats = NDArray[np.float64]
+
+
+@estimator
+class RidgeEstimator(MergingEstimator):
+    """Estimator of a ridge regression: the parameters of targets and labels."""
+
+    _MODEL: ClassVar = "model_"
+    _KIND: ClassVar = RidgeModel
+    # what a subclass says of y to scikit-learn's checks
+    _OF_TARGETS: ClassVar[dict[str, Any]] = {}
+
+    sketch_size: int = 128
+    _: KW_ONLY
+    ridge: float | None = None
+    rank: int | None = None
+    scale: bool = False
+    fit_intercept: bool = True
+    method: Literal["rfd", "tfd", "isvd"] = "rfd"
+    scoring: Literal["squared_error", "squared_hinge"] = "squared_error"
+    solver: Literal["auto", "gram", "exact"] = "auto"
+    reservoir_size: int = 2000
+    max_memory: int = 1 << 28
+    decay: float = 1.0
+    random_state: int | RandomState | None = 0
+
+    def _template(self, n_rows: int | None, n_features: int, dtype: Any) -> RidgeModel:
+        shared = {name: value for name, value in self.get_params(deep=False).items() if name in self._KIND._declared}
+        return RidgeModel(**shared, seed=seed_of(self.random_state))
+
+    def _checked_both(self, X: Any, y: Any, *, first: bool) -> tuple[Any, Any]:
+        rows, targets = checked(self, X, y=y, reset=first, dtype=[np.float64, np.float32], **self._OF_TARGETS)
+        return rows, targets[:, 0] if targets.ndim == 2 and targets.shape[1] == 1 else targets
+
+    def _learn(self, model: RidgeModel, rows: Any, targets: Any, sample_weight: Any) -> Self:
+        """Let a model learn from checked rows, and keep it."""
+        first = model.n_features is None
+        if sample_weight is not None:
+            sample_weight = _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
+        if first:
+            self._name_features(model)
+        self.model_ = model.update(rows, targets, sample_weight=sample_weight)
+        if first:
+            self._fix_parameters()
+        return self
+
+    def _answer(self, X: Any) -> Floats:
+        return self._learner.predict(self._checked(X, reset=False))
+
+    @property
+    def coef_(self) -> Floats:
+        """Return the coefficients: (n_features,), or a row for each target; of two classes (1, n_features)."""
+        return self._learner.coef()
+
+    @property
+    def intercept_(self) -> Any:
+        """Return the constant terms: a float for one target, else an array; of classes always an array."""
+        return self._learner.intercept()
+
+    @property
+    def ridge_(self) -> float:
+        """Return the ridge in use: the one that was given, or was chosen."""
+        return self._learner.facts()["ridge"]
+
+
+@estimator
+class SketchedRidge(MultiOutputMixin, RegressorMixin, RidgeEstimator):
+    """Ridge regression learned in one pass, with a ridge that is chosen on rows held out.
+
+    Parameters
+    ----------
+    sketch_size, ridge, rank, scale, fit_intercept, method, scoring, solver, reservoir_size, max_memory, decay
+        Those of fastsketch.SketchedRidge, with its defaults: ``ridge`` is the ``alpha`` of scikit-learn's Ridge.
+    random_state : int, RandomState or None, default 0
+        An integer is the seed of the model.
+
+    Attributes
+    ----------
+    coef_ : ndarray (n_features,) or (n_targets, n_features)
+    intercept_ : float or ndarray (n_targets,)
+    ridge_ : float
+        In use: the one that was given, or was chosen.
+    model_ : fastsketch.SketchedRidge
+        With everything else: predict_interval, score_path, refine.
+    n_features_in_, n_samples_seen_ : int
+
+    Raises
+    ------
+    TypeError, ValueError
+        From ``fit`` and ``partial_fit``, if a parameter is out of range.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastsketch.sklearn import SketchedRidge
+    >>> X = np.random.default_rng(0).standard_normal((1000, 20))
+    >>> Y = X @ np.random.default_rng(1).standard_normal((20, 3)) + 0.5
+    >>> model = SketchedRidge()
+    >>> for rows, targets in zip(np.array_split(X, 4), np.array_split(Y, 4)):
+    ...     model = model.partial_fit(rows, targets)
+    >>> model.coef_.shape, bool(model.score(X, Y) > 0.99)
+    ((3, 20), True)
+    """
+
+    _OF_TARGETS: ClassVar = {"y_numeric": True, "multi_output": True}
+
+    def fit(self, X: Rows, y: ArrayLike, *, sample_weight: ArrayLike | None = None) -> Self:
+        """Forget everything and learn from X, array or sparse (n_samples, n_features), with targets y.
+
+        y is (n_samples,) or (n_samples, n_targets); sample_weight (n_samples,), nonnegative, multiplies squared errors.
+        """
+        rows, targets = self._checked_both(X, y, first=True)
+        return self._learn(self._template(None, rows.shape[1], None), rows, targets, sample_weight)
+
+    def partial_fit(self, X: Rows, y: ArrayLike, *, sample_weight: ArrayLike | None = None) -> Self:
+        """Learn from one more batch of any size.
+
+        Parameters
+        ----------
+        X : array_like or sparse (n_samples, n_features)
+        y : array_like (n_samples,) or (n_samples, n_targets)
+            Targets.
+        sample_weight : array_like (n_samples,), optional
+            Nonnegative.
+        """
+        first = not hasattr(self, "model_")
+        self._check_parameters()
+        rows, targets = self._checked_both(X, y, first=first)
+        return self._learn(self._model_for(rows), rows, targets, sample_weight)
+
+    def predict(self, X: Rows) -> Floats:
+        """Predict the targets, (n_samples,) or (n_samples, n_targets).
+
+        Parameters
+        ----------
+        X : array_like or sparse (n_samples, n_features)
+        """
+        return self._answer(X)
+
+
+@estimator
+class SketchedRidgeClassifier(ClassifierMixin, RidgeEstimator):
+    """Classifier by the ridge regression of -1 and 1, one pass; of more than two classes one target for each.
+
+    Parameters
+    ----------
+    sketch_size, ridge, rank, scale, fit_intercept, method, scoring, solver, reservoir_size, max_memory, decay
+        Those of fastsketch.SketchedRidge, with its defaults but for scoring="squared_hinge": ``ridge`` is the ``alpha``
+        of scikit-learn's RidgeClassifier.
+    class_weight : None, "balanced" or {label: weight}
+        "balanced": n / (n_classes n_c) of the labels of y, in ``fit`` alone.
+    random_state : int, RandomState or None, default 0
+        An integer is the seed of the model.
+
+    Attributes
+    ----------
+    classes_ : ndarray
+    coef_ : ndarray (1, n_features) for two classes, else (n_classes, n_features)
+    intercept_ : ndarray (1,) or (n_classes,)
+    ridge_ : float
+        In use: the one that was given, or was chosen.
+    model_ : fastsketch.SketchedRidge
+        Of the targets -1 and 1.
+    n_features_in_, n_samples_seen_ : int
+
+    Raises
+    ------
+    TypeError, ValueError
+        From ``fit`` and ``partial_fit``, if a parameter is out of range.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fastsketch.sklearn import SketchedRidgeClassifier
+    >>> X = np.random.default_rng(0).standard_normal((500, 20))
+    >>> y = np.where(X[:, 0] > 0.1, "yes", "no")
+    >>> bool(SketchedRidgeClassifier().fit(X, y).score(X, y) > 0.9)
+    True
+    """
+
+    _: KW_ONLY
+    scoring: Literal["squared_error", "squared_hinge"] = "squared_hinge"
+    class_weight: ClassWeight = None
+
+    def fit(self, X: Rows, y: ArrayLike, *, sample_weight: ArrayLike | None = None) -> Self:
+        """Forget everything and learn from X, array or sparse (n_samples, n_features), with labels y (n_samples,).
+
+        sample_weight (n_samples,), nonnegative, multiplies squared errors, beside class_weight.
+        """
+        rows, labels = self._checked_both(X, y, first=True)
+        check_classification_targets(labels)
+        return self._learn_labels(self._template(None, rows.shape[1], None), rows, labels, labels, sample_weight)
+
+    def partial_fit(
+        self, X: Rows, y: ArrayLike, *, classes: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+    ) -> Self:
+        """Learn from one more batch; the first call needs all ``classes``.
+
+        Parameters
+        ----------
+        X : array_like or sparse (n_samples, n_features)
+        y : array_like (n_samples,)
+            Labels.
+        classes : array_like, optional
+            All labels that may come.
+        sample_weight : array_like (n_samples,), optional
+            Nonnegative.
+        """
+        first = not hasattr(self, "model_")
+        if isinstance(self.class_weight, str):
+            raise ValueError(f"class_weight={self.class_weight!r} is of fit: give partial_fit a weight for each label")
+        if first and classes is None:
+            raise ValueError("classes must be given in the first call of partial_fit")
+        if not first and classes is not None and not np.array_equal(np.unique(classes), self.classes_):
+            raise ValueError(f"classes must be those of the first call, {self.classes_}, got {classes}")
+        self._check_parameters()
+        rows, labels = self._checked_both(X, y, first=first)
+        known = classes if first else self.classes_
+        return self._learn_labels(self._model_for(rows), rows, labels, known, sample_weight)
+
+    def _learn_labels(self, model: RidgeModel, rows: Any, labels: Any, known: Any, sample_weight: Any) -> Self:
+        classes = np.unique(known)
+        if len(classes) < 2:
+            raise ValueError(f"y must hold at least two classes, got one class: {classes}")
+        strange = ~np.isin(labels, classes)
+        if strange.any():
+            raise ValueError(f"y must hold the classes {classes}, got {labels[strange][0]!r}")
+        if self.class_weight is not None:
+            own = compute_sample_weight(self.class_weight, labels)
+            sample_weight = own if sample_weight is None else own * _check_sample_weight(sample_weight, rows)
+        targets = np.where(labels[:, None] == (classes[1:] if len(classes) == 2 else classes), 1.0, -1.0)
+        with self._whole_or_as_before():
+            self.classes_ = classes
+            return self._learn(model, rows, targets, sample_weight)
+
+    # -- files, merges, models from elsewhere ----------------------------------------------------------------------
+    def _job(self, source: Any) -> Any:
+        raise TypeError("a job learns fs.SketchedRidge of targets -1 and 1: from_model makes a classifier of it")
+
+    def _own(self) -> Arrays:
+        return {"classes": self.classes_}
+
+    def _own_with(self, other: Any) -> Arrays:
+        if not np.array_equal(self.classes_, other.classes_):
+            raise ValueError(f"other has the classes {other.classes_}, this estimator {self.classes_}")
+        return self._own()
+
+    def _restore_own(self, arrays: Arrays) -> None:
+        n = self.model_.n_targets or 0
+        self.classes_ = arrays.get("classes", np.array([-1.0, 1.0]) if n == 1 else np.arange(n))
+        if len(np.unique(self.classes_)) != max(n, 2):
+            raise ValueError(f"{n} targets do not fit {len(self.classes_)} classes")
+
+    @classmethod
+    def _revived(cls, parameters: dict[str, Any]) -> dict[str, Any]:
+        weights = parameters.get("class_weight")  # a dict whose labels are no strings comes back as pairs
+        return {**parameters, "class_weight": dict(weights)} if isinstance(weights, list) else parameters
+
+    # -- answers ---------------------------------------------------------------------------------------------------
+    def decision_function(self, X: Rows) -> Floats:
+        """Compute signed scores: (n_samples,) for two classes, else (n_samples, n_classes).
+
+        Parameters
+        ----------
+        X : array_like or sparse (n_samples, n_features)
+        """
+        scores = self._answer(X)
+        return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    def predict(self, X: Rows) -> NDArray[Any]:
+        """Predict the class of the largest score for every row.
+
+        Parameters
+        ----------
+        X : array_like or sparse (n_samples, n_features)
+        """
+        scores = self.decision_function(X)
+        return self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)]

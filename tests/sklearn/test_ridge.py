@@ -1,0 +1,118 @@
+"""SketchedRidge and SketchedRidgeClassifier against scikit-learn's Ridge and RidgeClassifier, and its checks."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+pytest.importorskip("sklearn")
+from sklearn.linear_model import Ridge, RidgeClassifier  # noqa: E402
+from sklearn.model_selection import GridSearchCV  # noqa: E402
+from sklearn.pipeline import make_pipeline  # noqa: E402
+from sklearn.preprocessing import StandardScaler  # noqa: E402
+from sklearn.utils.estimator_checks import parametrize_with_checks  # noqa: E402
+
+import fastsketch as fs  # noqa: E402
+from fastsketch.sklearn import SketchedRidge, SketchedRidgeClassifier  # noqa: E402
+
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((400, 12)) * np.geomspace(3.0, 0.3, 12) + 1.0
+Y = X @ RNG.standard_normal((12, 3)) + RNG.standard_normal((400, 3)) + 5.0
+LABELS = np.array(["a", "b", "c"])[Y.argmax(axis=1)]
+
+
+NOT_WITH_A_SKETCH = {
+    name: "three rows of a sketch are few: repeated ones leave others"
+    for name in ("check_sample_weight_equivalence_on_dense_data", "check_sample_weight_equivalence_on_sparse_data")
+}
+
+
+@parametrize_with_checks(
+    [SketchedRidge(3, solver="gram"), SketchedRidgeClassifier(ridge=1.0)],
+    expected_failed_checks=lambda estimator: NOT_WITH_A_SKETCH if estimator.solver == "gram" else {},
+)
+def test_estimator_check(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("rows", [X, sparse.csr_array(X)], ids=["dense", "sparse"])
+@pytest.mark.parametrize("targets", [Y, Y[:, 0]], ids=["many", "one"])
+def test_few_columns_have_the_coefficients_of_ridge(rows, targets):
+    weights = RNG.random(400)
+    ours = SketchedRidge(ridge=2.5).fit(rows, targets, sample_weight=weights)
+    theirs = Ridge(2.5).fit(X, targets, sample_weight=weights)
+    assert ours.coef_.shape == theirs.coef_.shape and np.allclose(ours.coef_, theirs.coef_)
+    assert np.shape(ours.intercept_) == np.shape(theirs.intercept_) and np.allclose(ours.intercept_, theirs.intercept_)
+    assert np.allclose(ours.predict(rows), theirs.predict(X))
+    assert ours.ridge_ == 2.5 and ours.n_samples_seen_ == 400
+
+
+@pytest.mark.parametrize("class_weight", [None, "balanced", {"a": 3.0, "b": 1.0, "c": 0.5}])
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_labels_are_targets_of_ridge_classifier(class_weight, n_classes):
+    chosen = np.isin(LABELS, ["a", "b", "c"][:n_classes])
+    rows, labels, weights = X[chosen], LABELS[chosen], RNG.random(400)[chosen]
+    if isinstance(class_weight, dict):
+        class_weight = {label: class_weight[label] for label in np.unique(labels)}
+    ours = SketchedRidgeClassifier(ridge=2.5, class_weight=class_weight).fit(rows, labels, sample_weight=weights)
+    theirs = RidgeClassifier(2.5, class_weight=class_weight).fit(rows, labels, sample_weight=weights)
+    assert np.allclose(ours.coef_, theirs.coef_) and np.allclose(ours.intercept_, theirs.intercept_)
+    assert np.allclose(ours.decision_function(rows), theirs.decision_function(rows))
+    assert np.array_equal(ours.predict(rows), theirs.predict(rows))
+
+
+def test_batches_are_the_whole():
+    whole = SketchedRidge(ridge=1.0).fit(X, Y)
+    parts = SketchedRidge(ridge=1.0)
+    for at in range(0, 400, 90):
+        parts.partial_fit(X[at : at + 90], Y[at : at + 90])
+    assert np.allclose(parts.coef_, whole.coef_)
+    classifier = SketchedRidgeClassifier(ridge=1.0).partial_fit(X[:5], LABELS[:5], classes=["a", "b", "c"])
+    classifier.partial_fit(X[5:], LABELS[5:], classes=["c", "b", "a"])
+    assert np.allclose(classifier.coef_, SketchedRidgeClassifier(ridge=1.0).fit(X, LABELS).coef_)
+
+
+def test_a_pipeline_in_a_search():
+    search = GridSearchCV(
+        make_pipeline(StandardScaler(), SketchedRidge()), {"sketchedridge__ridge": [1.0, 1e6]}, cv=3
+    ).fit(X, Y)
+    assert search.best_params_ == {"sketchedridge__ridge": 1.0}
+    assert search.predict(X).shape == Y.shape and search.score(X, Y) > 0.5
+
+
+def test_what_a_classifier_refuses():
+    begun = SketchedRidgeClassifier().partial_fit(X, LABELS, classes=["a", "b", "c"])
+    before = begun.model_.to_bytes()
+    for labels, more, message in (
+        (LABELS, {"classes": ["a", "b"]}, "classes must be those of the first call"),
+        (np.where(LABELS == "a", "z", LABELS), {}, "y must hold the classes .* got .*z"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            begun.partial_fit(X, labels, **more)
+    with pytest.raises(ValueError, match="classes must be given"):
+        SketchedRidgeClassifier().partial_fit(X, LABELS)
+    with pytest.raises(ValueError, match="class_weight='balanced' is of fit"):
+        SketchedRidgeClassifier(class_weight="balanced").partial_fit(X, LABELS, classes=["a", "b", "c"])
+    with pytest.raises(ValueError, match="at least two classes, got one class"):
+        SketchedRidgeClassifier().fit(X, LABELS[:1].repeat(400))
+    assert begun.model_.to_bytes() == before
+    with pytest.raises(ValueError, match="other has the classes"):
+        begun.merge(SketchedRidgeClassifier().fit(X, np.char.add(LABELS, "!")))
+    with pytest.raises(TypeError, match="from_model"):
+        fs.run(SketchedRidgeClassifier(), np.column_stack([X, Y[:, 0] > 0]), target=-1)
+
+
+def test_a_classifier_keeps_its_labels(tmp_path):
+    weights = {"a": 2.0, "b": 1.0, "c": 1.0}
+    whole = SketchedRidgeClassifier(class_weight=weights).fit(X, LABELS)
+    whole.save(tmp_path / "c.fsk")
+    other = SketchedRidgeClassifier.load(tmp_path / "c.fsk")
+    assert other.class_weight == weights and np.array_equal(other.predict(X), whole.predict(X))
+    parts = [
+        SketchedRidgeClassifier(ridge=1.0).partial_fit(rows, labels, classes=["a", "b", "c"])
+        for rows, labels in ((X[:150], LABELS[:150]), (X[150:], LABELS[150:]))
+    ]
+    merged = parts[0].merge(parts[1])
+    assert np.allclose(merged.coef_, SketchedRidgeClassifier(ridge=1.0).fit(X, LABELS).coef_)
+    model = fs.SketchedRidge(ridge=1.0).update(X, np.where(LABELS == "a", 1.0, -1.0)[:, None])
+    assert set(SketchedRidgeClassifier.from_model(model).predict(X)) == {-1.0, 1.0}
+    assert set(SketchedRidgeClassifier.from_model(parts[1].model_).predict(X)) == {0, 1, 2}
