@@ -20,6 +20,7 @@ from fastsketch.jobs._mapping import check_names, in_parts, length
 from fastsketch.jobs._parts import JobNode
 from fastsketch.jobs._progress import Reporter
 from fastsketch.lowrank import LowRankModel
+from fastsketch.ridge import SketchedRidge
 
 # Rows whose answers are formed at a time, whatever the number of labels.
 ROWS_AT_A_TIME = 4096
@@ -30,7 +31,7 @@ MOST_SHOWN = 20
 # -- predict -----------------------------------------------------------------------------------------------------------
 def predict(args: Namespace) -> None:
     """Write labels, values, probabilities or scores of rows, or say how good they are; of pairs by a low-rank model."""
-    models = LowRankModel | LinearLearner
+    models = LowRankModel | LinearLearner | SketchedRidge
     model: Any = load_model(args.model, models, ": models of 'learn' and 'complete' predict")
     if isinstance(model, LowRankModel):
         _lowrank.predict(args, model)
@@ -48,11 +49,13 @@ def predict(args: Namespace) -> None:
     answer_rows(args, method, rows_as_learned(model, args, labelled=False), ".csv", heads)
 
 
-def _asked(what: str, model: LinearLearner) -> tuple[list[str], Callable[[Any], NDArray[Any]]]:
+def _asked(what: str, model: LinearLearner | SketchedRidge) -> tuple[list[str], Callable[[Any], NDArray[Any]]]:
     """Return (names of the columns, none for labels and values; the method that gives them)."""
-    names = [] if model.classes is None else list(map(shown, model.classes))
     if what == "labels":
         return [], model.predict
+    if isinstance(model, SketchedRidge):
+        raise ValueError(f"--what {what}: the model is a ridge regression, and predicts real values")
+    names = [] if model.classes is None else list(map(shown, model.classes))
     if what == "scores":
         return names if len(names) > 2 else ["score"], model.decision_function
     if not names:
@@ -61,7 +64,7 @@ def _asked(what: str, model: LinearLearner) -> tuple[list[str], Callable[[Any], 
 
 
 # -- metrics -----------------------------------------------------------------------------------------------------------
-def _measure(args: Namespace, model: LinearLearner) -> None:
+def _measure(args: Namespace, model: LinearLearner | SketchedRidge) -> None:
     """Print how good a learned model is on labelled rows."""
     if args.output != "-" or args.resume:
         raise ValueError("--what metrics is printed: there is no output to write, nor to go on with")
@@ -87,7 +90,7 @@ def _show(confusion: dict[str, dict[str, int]], out: Output) -> None:
         out.say(f"{name:>{width}}" + "".join(f"{n:>{width},}" for n in line.values()))
 
 
-def scored(args: Namespace, model: LinearLearner, out: Output) -> dict[str, Any]:
+def scored(args: Namespace, model: LinearLearner | SketchedRidge, out: Output) -> dict[str, Any]:
     """Return how good a model is on the labelled rows of args.inputs."""
     source, job, scorer = rows_as_learned(model, args, labelled=True), job_of(args, out), scorer_of(model)
     require_labels(source)
@@ -104,7 +107,7 @@ def scored(args: Namespace, model: LinearLearner, out: Output) -> dict[str, Any]
     return scorer.facts()
 
 
-def score_part(model: LinearLearner, part: Source) -> tuple[int, Any]:
+def score_part(model: LinearLearner | SketchedRidge, part: Source) -> tuple[int, Any]:
     """Return (rows of a part, counts of how good the answers for them are)."""
     scorer, total = scorer_of(model), 0
     for source in part.each():

@@ -18,6 +18,7 @@ from fastsketch.data.sources import Source, comes_once, open_rows
 from fastsketch.data.sources._identity import of_file
 from fastsketch.data.sources._joined import joined
 from fastsketch.data.sources._source import Place
+from fastsketch.ridge import SketchedRidge
 
 TABLES = (".csv", ".tsv", *PARQUET, *ARROW)
 COMPRESSED = (".gz", ".bz2", ".xz")
@@ -106,6 +107,8 @@ def rows_to_learn(args: Namespace) -> tuple[Source, dict[str, Any]]:
 def rows_as_learned(model: Any, args: Namespace, *, labelled: bool) -> Source:
     """Return the rows of args.inputs as a model has learned them; `labelled`: with labels, by --target if given."""
     target = getattr(args, "target", None)
+    if isinstance(model, SketchedRidge):
+        return rows_with_targets(args, model, labelled=labelled)
     if "table" in model.notes:
         schema, dialect = schema_in(model.notes)
         dialect |= {name: getattr(args, name) for name in DIALECT if getattr(args, name) is not None}
@@ -115,6 +118,22 @@ def rows_as_learned(model: Any, args: Namespace, *, labelled: bool) -> Source:
     if any(map(is_table, args.inputs)):
         raise ValueError(f"{args.inputs[0]} is a table, and the model was learned from svmlight text")
     return _text(args, model.n_features or MOST_FEATURES)
+
+
+def rows_with_targets(args: Namespace, model: Any = None, *, labelled: bool = True) -> Source:
+    """Return the rows of args.inputs, all of numbers, with real targets beside them; for a model its columns."""
+    target = getattr(args, "target", None)
+    if model is None:
+        columns, width = args.numeric, args.n_features
+    else:
+        columns, width = model.feature_names, model.n_features
+        target = model.notes.get("target") if target is None else target
+    how: dict[str, Any] = {"n_features": width}
+    if target is not None or any(map(is_table, args.inputs)):
+        if labelled and target is None:
+            raise ValueError(f"{args.inputs[0]} is a table: --target names the column of targets")
+        how = {"columns": columns and list(map(as_column, columns)), "beside": target if labelled else None}
+    return open_rows(list(args.inputs), **how, **dialect_of(args), zero_based=args.zero_based)
 
 
 def require_labels(source: Source) -> None:

@@ -10,15 +10,19 @@ from fastsketch._core.validation import as_integer
 from fastsketch.cli._answering import scored
 from fastsketch.cli._flags import flag_of, parameters_of
 from fastsketch.cli._in_parts import learn_rows, refuse_streams
-from fastsketch.cli._labelled import is_table, require_labels, rows_to_learn
-from fastsketch.cli._output import output_of
+from fastsketch.cli._labelled import is_table, require_labels, rows_to_learn, rows_with_targets
+from fastsketch.cli._output import Output, output_of
 from fastsketch.cli._scoring import LinearLearner
 from fastsketch.data.files._input import InputFile
 from fastsketch.data.sources import open_rows
 from fastsketch.online import AdaptiveSubgradient, SketchedNewton
+from fastsketch.ridge import SketchedRidge
 
 # Defaults with --regression: those of the regressors in fastsketch.sklearn. A test compares both.
 REGRESSION: dict[str, Any] = {"loss": "square"}
+
+# The method that is no online learner.
+RIDGE = "ridge"
 
 # Parameters that hold labels.
 OF_LABELS = ("classes", "class_weight")
@@ -31,6 +35,9 @@ def learn_online(args: Namespace) -> None:
     """Learn from labelled rows: progressive loss, what `score` says on test rows, a model file."""
     as_integer(args.every, "--every", 0)
     refuse_streams(args)
+    if args.settings.get("method") == RIDGE:
+        learn_ridge(args)
+        return
     source, notes = rows_to_learn(args)
     model = make_model(args, numbers=notes.get("table", {}).get("label_kind", "numeric") == "numeric")
     if args.test and is_table(args.test):  # whether it is there is to be known before the work is done
@@ -49,11 +56,34 @@ def learn_online(args: Namespace) -> None:
         model, facts = learn_rows(args, model, out, source, notes=notes, every=every, seen=seen)
         if args.regression:
             facts.pop("error_rate", None)
-        if args.test:
-            about = Namespace(**{**vars(args), "inputs": [args.test], "target": None})
-            measured = scored(about, model, out)
-            facts |= {f"test_{name}": value for name, value in measured.items() if args.json or name != "confusion"}
-        out.report(facts)
+        out.report(facts | tested(args, model, out))
+
+
+def learn_ridge(args: Namespace) -> None:
+    """Learn a ridge regression of real targets: in parts, and with what `score` says on test rows."""
+    refused = [name for name in ("categorical", "ignore") if getattr(args, name) is not None]
+    if refused or args.missing != "feature" or args.every:
+        name = refused[0] if refused else "every" if args.every else "missing"
+        raise ValueError(f"{flag_of(args, name)} does not belong to --method {RIDGE}, whose columns are all numbers")
+    settings = {name: text for name, text in args.settings.items() if name != "method"}
+    model = SketchedRidge(**parameters_of(Namespace(**{**vars(args), "settings": settings}), SketchedRidge))
+    source = rows_with_targets(args)
+    require_labels(source)
+    with output_of(args) as out:
+        model, facts = learn_rows(
+            args, model, out, source, notes={"target": args.target} if args.target is not None else {}
+        )
+        if not args.json:
+            facts.pop("ridge_path", None)
+        out.report(facts | tested(args, model, out))
+
+
+def tested(args: Namespace, model: LinearLearner | SketchedRidge, out: Output) -> dict[str, Any]:
+    """Return what `score` says on the rows of --test, if there are any."""
+    if not args.test:
+        return {}
+    measured = scored(Namespace(**{**vars(args), "inputs": [args.test], "target": None}), model, out)
+    return {f"test_{name}": value for name, value in measured.items() if args.json or name != "confusion"}
 
 
 def make_model(args: Namespace, *, numbers: bool = True) -> LinearLearner:
@@ -73,7 +103,7 @@ def make_model(args: Namespace, *, numbers: bool = True) -> LinearLearner:
     cls = SketchedNewton if method is None or method in newton else AdaptiveSubgradient
     known = inspect.signature(cls).parameters
     if method is not None and method not in (*newton, *adaptive):
-        raise ValueError(f"--method must be one of {', '.join((*newton, *adaptive))}, got {method!r}")
+        raise ValueError(f"--method must be one of {', '.join((*newton, *adaptive, RIDGE))}, got {method!r}")
     for name in parameters:
         if name not in known:
             raise ValueError(f"{flag_of(args, name)} does not belong to --method {method or known['method'].default}")

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch.online import AdaptiveSubgradient, SketchedNewton
+from fastsketch.ridge import SketchedRidge
 
 LinearLearner = SketchedNewton | AdaptiveSubgradient
 Floats = NDArray[np.float64]
@@ -76,7 +77,7 @@ class Labels:
 class Targets:
     """Real targets held against the answers of a regression."""
 
-    def __init__(self, model: LinearLearner) -> None:
+    def __init__(self, model: LinearLearner | SketchedRidge) -> None:
         self._model = model
         self._count, self._absolute, self._squares = 0, 0.0, 0.0
         self._mean, self._spread = 0.0, 0.0  # of the targets: mean, and sum of squares around it
@@ -86,6 +87,7 @@ class Targets:
         n = len(targets)
         if n == 0:
             return
+        targets = np.asarray(targets, np.float64)  # a table of text gives words
         errors = self._model.predict(rows) - targets
         mean = float(targets.mean())
         spread = float(((targets - mean) ** 2).sum())
@@ -118,9 +120,9 @@ class Targets:
         }
 
 
-def scorer_of(model: LinearLearner) -> Labels | Targets:
+def scorer_of(model: LinearLearner | SketchedRidge) -> Labels | Targets:
     """Return what measures the answers of this model."""
-    return Targets(model) if model.classes is None else Labels(model)
+    return Targets(model) if isinstance(model, SketchedRidge) or model.classes is None else Labels(model)
 
 
 def shown(label: Any) -> str:

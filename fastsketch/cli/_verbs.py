@@ -275,10 +275,13 @@ def _learn(parser: Parser) -> None:
     """Learn a linear model from svmlight text or tables, csv (.gz, .bz2, .xz too; - is the standard input) or Parquet,
     by sketched online Newton steps, or by adaptive subgradients: each example is predicted, then learned. Labels may be
     any text or numbers, as many as there are; 'predict' takes the model. Shuffle a file that is sorted by label first.
+    --method ridge learns real targets from columns of numbers, by a ridge regression whose penalty is chosen on rows
+    held out.
 
     Examples
     --------
     fastsketch learn customers.csv --target bought -o model.fsk
+    fastsketch learn houses.csv --target price --method ridge -o model.fsk
     """
     parser.add_argument("inputs", nargs="+", metavar="TRAIN", help="svmlight text, or csv or Parquet with --target")
     output(parser, "MODEL.fsk", "file for the model", default=None)
@@ -299,7 +302,7 @@ def _learn(parser: Parser) -> None:
         "method",
         metavar="METHOD",
         help="Newton steps, without a step size: rfd, fd, pfd; adaptive subgradients: ada_ffd, ada_fd, ada_full, "
-        "ada_diag, fd_son, ogd, adam (default rfd)",
+        "ada_diag, fd_son, ogd, adam; real targets in one pass: ridge (default rfd)",
     )
     text = "m, at least 2: the sketch has up to 2 m rows and shrinks to m - 1 (default 20)"
     parameter(parser, "sketch_size", "-l", metavar="L", help=text)
@@ -316,7 +319,7 @@ def _learn(parser: Parser) -> None:
         metavar="WEIGHTS",
         help="balanced: rare labels weigh more; or A=X,B=Y,...: the weight of each (default: all weigh the same)",
     )
-    settings(parser, "SketchedNewton", "AdaptiveSubgradient", reading=(*TEXT, *TABLES, "missing"))
+    settings(parser, "SketchedNewton", "AdaptiveSubgradient", "SketchedRidge", reading=(*TEXT, *TABLES, "missing"))
     checkpointed(parser)
 
 

@@ -201,3 +201,55 @@ def test_bad_input(folder):
 def test_none_by_name(folder):
     run("learn", "train.svm", "--set", "constraint=none", "-o", "m.fsk", cwd=folder)
     assert fs.load(folder / "m.fsk").constraint is None
+
+
+def test_a_ridge_regression_of_text_and_tables(folder):
+    with np.load(folder / "truth.npz") as truth:
+        rows = truth["rows"]
+    targets = np.round(rows @ np.arange(12) + 3.0, 3)
+    write(folder / "train.svm", rows[:600], targets[:600])
+    table = np.column_stack([targets, rows])
+    names = ",".join(["price", *(f"c{column}" for column in range(12))])
+    for name, part in (("train.csv", table[:600]), ("test.csv", table[600:])):
+        np.savetxt(folder / name, part, "%.17g", ",", header=names, comments="")
+    ridge = ("--method", "ridge", "--set", "ridge=0.5")
+    model = fs.SketchedRidge(ridge=0.5).update(rows[:600], targets[:600])
+    expected = model.predict(rows[600:])
+    run("learn", "train.svm", *ridge, "-o", "text.fsk", cwd=folder)
+    done = run(
+        *("learn", "train.csv", "--target", "price", *ridge, "--test", "test.csv", "-o", "table.fsk", "--json"),
+        cwd=folder,
+    )
+    assert json.loads(done.stdout)["test_root_mean_squared_error"] == pytest.approx(
+        np.sqrt(np.mean((expected - targets[600:]) ** 2))
+    )
+    for name in ("text.fsk", "table.fsk"):
+        assert np.allclose(fs.load(folder / name).coef(), model.coef())
+    run("predict", "table.fsk", "test.csv", "-o", "out.npy", cwd=folder)
+    assert np.allclose(np.load(folder / "out.npy"), expected)
+    measured = run("predict", "text.fsk", "test.csv", "--what", "metrics", "--target", "price", "--json", cwd=folder)
+    assert json.loads(measured.stdout)["r2"] > 0.99
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["train.csv"], "train.csv is a table: --target names the column of targets"),
+        (["train.csv", "--target", "word"], "targets must hold real numbers"),
+        (["train.csv", "--target", "price"], "word"),
+        (["train.svm", "--class-weight", "balanced"], "SketchedRidge has no parameter 'class_weight'"),
+        (["train.svm", "--every", 5], "--every does not belong to --method ridge"),
+        (["train.csv", "--target", "price", "--ignore", "word"], "--ignore does not belong to --method ridge"),
+        (["train.svm", "--set", "ridge=-1"], "ridge must lie in"),
+    ],
+)
+def test_what_a_ridge_regression_refuses(folder, flags, message):
+    (folder / "train.csv").write_text("price,word\n1,a\n2,b\n")
+    done = run("learn", *flags, "--method", "ridge", cwd=folder, status=2)
+    assert message in done.stderr and "Traceback" not in done.stderr
+
+
+def test_probabilities_of_a_ridge_regression(folder):
+    run("learn", "train.svm", "--method", "ridge", "-o", "m.fsk", cwd=folder)
+    done = run("predict", "m.fsk", "test.svm", "--what", "probabilities", cwd=folder, status=2)
+    assert "predicts real values" in done.stderr
