@@ -233,6 +233,11 @@ PICTURED = {
              "search, 100 queries, 40 rescored from the file, ms a query")}, axis="as named",
              title="An index of a million rows"),
     ],
+    "ridge": [
+        Bars("loss", ("set",), ("Ridge, all rows in memory", "SketchedRidge()", "SketchedRidge(), refined",
+             "SGD, tuned", "components, Ridge", "hashing, Ridge", "SketchedNewton()"),
+             axis="wrong labels, or 1 - R2", title="Ridge regression in one pass"),
+    ],
     "learners": [
         Bars("accuracy", ("set",), ("SketchedNewton()", "AdaptiveSubgradient()", "SGD, average=True", "Vowpal Wabbit",
              "river", "ceiling"), axis="accuracy of one pass, %", least=40, title="Rows as they come, one pass"),

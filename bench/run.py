@@ -73,6 +73,7 @@ COMMANDS = {
     "alphas": "accuracy of the Newton learners over the grid of alpha0, five splits (RFD paper, Table 2, Figures 3, 4)",
     "online": "one pass over a9a: Newton learners against scikit-learn, Vowpal Wabbit and river",
     "learners": "accuracy, log loss, seconds of one pass on fifteen sets: ours, other libraries', ceilings",
+    "ridge": "SketchedRidge on eight sets beside exact Ridge, SGD, components, hashing: loss, intervals, passes",
     "order": "labels that come in runs: how often a model warns, and accuracy of rows shuffled, in runs, sorted",
     "many": "examples/s of ten, 26 and 20 classes, one thread and two, beside two classes",
     "online.errors": "error against alpha0 and online error curves (RFD paper, Figures 3 to 11), table and picture",
@@ -115,12 +116,13 @@ PARTS = {
         "sources": "names of sets",
         "codes": "'ours', 'peers' or a part of a name",
         "learners": "'ours', 'peers' or a part of a label (then --keep for all)",
+        "ridge": "'ours', 'rivals' or a part of a name (then --keep for all)",
     },
-    "--sets": dict.fromkeys(("codes", "learners", "order", "catalogues"), "names of sets"),
+    "--sets": dict.fromkeys(("codes", "learners", "order", "catalogues", "ridge"), "names of sets"),
     "--bytes": {"codes": "totals of bytes"},
     "--rows": {"sources": "their number, of 1,024 float32 numbers"},
 }
-KEEP = ("codes", "learners", "order")
+KEEP = ("codes", "learners", "order", "ridge")
 
 
 def parser():

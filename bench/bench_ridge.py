@@ -1,0 +1,151 @@
+"""Ridge regression in one pass beside its rivals: losses over five splits, seconds, memory, intervals, passes.
+
+What was measured so far is kept in ridge.partial.json of --out: --only ours, rivals or a part of a name measures that
+again and keeps the rest; --keep then writes the whole.
+"""
+
+import json
+
+import numpy as np
+
+import bench_tools
+import fastsketch as fs
+import store
+from bench_ridge_peers import COVERAGES, LEARNERS, conjugate_gradients, learned
+from bench_ridge_sets import SETS, SPLITS, loss, task_of
+from bench_tools import seconds, table
+
+RIDGE, OURS = "Ridge, all rows in memory", "SketchedRidge()"
+RIVALS = [name for name in LEARNERS if not name.startswith(OURS)]
+TINY = ("a9a",)
+REFINED = ("farm-ads", "news20", "MNIST features", "ml-1m")
+
+
+def ridge(args):
+    """Losses of every learner on every set, differences to the exact ridge, coverage of intervals, passes of refine."""
+    file = store.partial(args)
+    kept = json.loads(file.read_text()) if file.exists() else {}
+    names = args.sets.split(",") if args.sets else TINY if bench_tools.tiny else SETS
+    splits = 1 if args.quick else SPLITS
+    for name in names:
+        for seed in range(splits):
+            task = task_of(name, seed)
+            if task is None:
+                break
+            wanted = [learner for learner in LEARNERS if _wanted(learner, args.only)]
+            for learner in wanted:
+                done = kept.setdefault(name, {}).setdefault(learner, {})
+                if not (args.keep and str(seed) in done):
+                    done[str(seed)] = one(learner, task)
+                    print(name, seed, learner, done[str(seed)] and done[str(seed)]["loss"], flush=True)
+                    file.write_text(json.dumps(kept, indent=1) + "\n")
+            if seed == 0 and name in REFINED and OURS in wanted and not (args.keep and "passes" in kept[name]):
+                kept[name]["passes"] = passes(task)
+                file.write_text(json.dumps(kept, indent=1) + "\n")
+    tables({name: kept[name] for name in SETS if kept.get(name)}, splits)
+
+
+def tables(kept, splits):
+    """Tables of what was measured; the words about runs name the sets where some learners had fewer splits."""
+    counts = {name: min(len(done[other]) for other in LEARNERS if other in done) for name, done in kept.items()}
+    fewer = ", ".join(f"{name} from {n}" for name, n in counts.items() if n < splits)
+    runs = f"{splits} splits" + (f" ({fewer})" if fewer else "")
+    for measure, digits, words in (
+        ("loss", 4, "mean +- standard deviation"),
+        ("seconds", 2, "median"),
+        ("megabytes", 1, "median"),
+    ):
+        lines = [
+            [name, *(cell(values(done, other, measure), digits) for other in LEARNERS)] for name, done in kept.items()
+        ]
+        table(lines, ["set", *LEARNERS], measure, runs=f"{runs}, {words}")
+    differences(kept, f"{runs}, mean +- standard error of paired differences")
+    intervals(kept, runs)
+    columns = ["set", "ridge", "passes, plain", "passes, by the sketch", "of plain"]
+    table([[name, *done["passes"]] for name, done in kept.items() if "passes" in done], columns, "passes", runs=1)
+
+
+def _wanted(learner, only):
+    return (
+        not only
+        or only == "rivals"
+        and learner in RIVALS
+        or only == "ours"
+        and learner not in RIVALS
+        or only in learner
+    )
+
+
+def one(learner, task):
+    """{measure: value} of a learner on a task, None where it cannot; {"failed": why} where a package is absent."""
+    answer = []
+    try:
+        spent = seconds(lambda: answer.append(learned(learner, task)))
+    except ImportError as error:
+        return {"failed": f"absent: {error.name}", "loss": None}
+    if answer[0] is None:
+        return None
+    predicted, megabytes, chosen, *covered = answer[0]
+    measured = {"loss": loss(task, predicted), "seconds": round(spent, 3), "megabytes": round(megabytes, 2)}
+    return measured | {"chosen": chosen} | ({"covered": covered[0]} if covered else {})
+
+
+def passes(task):
+    """Cells of the passes to a residual of 1e-6: CG by itself, and preconditioned by the sketch."""
+    model = fs.SketchedRidge(solver="gram").update(task.x, task.y)
+    strength = model.facts()["ridge"]
+    plain = conjugate_gradients(task.x, task.y, strength, 1e-6)[2]
+    mine = model.refine(task.x, passes=1000, tolerance=1e-6).passes
+    return [f"{strength:.3g}", plain, mine, f"{mine / plain:.2f}"]
+
+
+# -- tables ------------------------------------------------------------------------------------------------------------
+def values(done, learner, measure):
+    """(splits,) of one measure, or None where a split has none."""
+    splits = list(done.get(learner, {}).values())
+    whole = splits and all(split and split.get(measure) is not None for split in splits)
+    return np.array([split[measure] for split in splits]) if whole else None
+
+
+def cell(measured, digits):
+    if measured is None:
+        return ""
+    if digits < 4:
+        return f"{np.median(measured):.{digits}f}"
+    return f"{measured.mean():.4f}" + (f" +- {measured.std():.4f}" if len(measured) > 1 else "")
+
+
+def difference(mine, theirs):
+    """Mean and standard error of the paired differences, as text."""
+    if mine is None or theirs is None:
+        return ""
+    n = min(len(mine), len(theirs))  # where fewer splits are there
+    gap = mine[:n] - theirs[:n]
+    spread = f" +- {gap.std(ddof=1) / np.sqrt(n):.4f}" if n > 1 else ""
+    return f"{gap.mean():+.4f}{spread}"
+
+
+def differences(kept, runs):
+    """Losses of ours less those of each of the others: below zero ours is better."""
+    lines = []
+    for name, done in kept.items():
+        mine = values(done, OURS, "loss")
+        if mine is not None:
+            lines.append(
+                [name, *(difference(mine, values(done, other, "loss")) for other in LEARNERS if other != OURS)]
+            )
+    table(lines, ["set", *(other for other in LEARNERS if other != OURS)], "differences", runs=runs)
+
+
+def intervals(kept, runs):
+    """Shares of test targets within their intervals: the mean, and of single targets and splits the least and most."""
+    lines = []
+    for learner in LEARNERS:
+        for name, done in kept.items():
+            splits = [split["covered"] for split in done.get(learner, {}).values() if split and "covered" in split]
+            if splits:
+                shares = [np.array([split[str(coverage)] for split in splits]) for coverage in COVERAGES]
+                cells = [f"{100 * s.mean():.1f} ({100 * s.min():.1f} to {100 * s.max():.1f})" for s in shares]
+                lines.append([name, learner, *cells])
+    columns = ["set", "model", *(f"{100 * coverage:.0f}%" for coverage in COVERAGES)]
+    table(lines, columns, "coverage", runs=f"{runs}, mean (least to most of targets and splits)")
