@@ -9,7 +9,7 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 from fastsketch.cli._parser import parser_of, top_parser
-from fastsketch.cli._verbs import VERBS
+from fastsketch.cli._verbs_of_events import VERBS
 
 # argparse wraps at the width of a terminal, which a build does not have
 WIDTH = "74"

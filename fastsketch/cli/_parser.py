@@ -9,7 +9,7 @@ from typing import Any
 
 from fastsketch.cli._flags import Parser, common
 from fastsketch.cli._signals import held
-from fastsketch.cli._verbs import VERBS
+from fastsketch.cli._verbs_of_events import VERBS
 
 
 class _Version(argparse.Action):

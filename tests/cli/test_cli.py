@@ -19,7 +19,7 @@ from fastsketch._frame.model import Model
 from fastsketch._frame.parameters import parameter
 from fastsketch.cli import main
 from fastsketch.cli._parser import parse, parser_of
-from fastsketch.cli._verbs import VERBS
+from fastsketch.cli._verbs_of_events import VERBS
 from tests.broken import BROKEN
 from tests.helpers import IN_SMALL_PARTS
 

@@ -15,7 +15,7 @@ from scipy import sparse
 import fastsketch as fs
 from fastsketch.cli import main
 from fastsketch.cli._parser import parser_of
-from fastsketch.cli._verbs import VERBS
+from fastsketch.cli._verbs_of_events import VERBS
 from tests.helpers import command as run_here
 
 # What takes minutes, or needs other packages.
