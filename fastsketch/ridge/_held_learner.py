@@ -2,7 +2,7 @@
 
 # pyright: reportPrivateUsage=false
 
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -26,7 +26,7 @@ class HeldOutLearner(MergeableModel, abstract=True):
     seed: int
 
     # What an update changes: whatever a subclass has learned beside these.
-    LEARNED = ("_n", "_sketch", "_held", "_last", "_feature_names")
+    LEARNED: ClassVar[tuple[str, ...]] = ("_n", "_sketch", "_held", "_last", "_feature_names")
 
     def _begin(self) -> None:
         self._n = 0

@@ -61,7 +61,8 @@ class Moments(NamedTuple):
             targets = targets - target_mean
         if is_sparse(rows):
             entry_weights = np.repeat(weights, np.diff(rows.indptr))
-            squares = np.bincount(rows.indices, entry_weights * rows.data.astype(np.float64) ** 2, rows.shape[1])
+            entries = entry_weights * rows.data.astype(np.float64) ** 2
+            squares: Matrix = np.bincount(rows.indices, entries, rows.shape[1]).astype(np.float64, copy=False)
             squares, weighted = np.maximum(squares - total * mean * mean, 0.0), weights[:, np.newaxis] * targets
         else:
             root = np.sqrt(weights)

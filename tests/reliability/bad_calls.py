@@ -332,7 +332,8 @@ def _learned(cls):
     if cls.__name__ in ("SketchedNewton", "AdaptiveSubgradient"):
         return cls(3, loss="logistic").update(dense(), dense()[:, 0])
     if cls.__module__.startswith("fastsketch.sklearn"):
-        out = cls(**({"loss": "logistic"} if "Classifier" in cls.__name__ else {}))
+        of_labels = "Classifier" in cls.__name__ and "loss" in inspect.signature(cls).parameters
+        out = cls(**({"loss": "logistic"} if of_labels else {}))
         return out.fit(abs(whole()) if "EASE" in cls.__name__ else whole(), dense()[:, 0])
     return next(s for s in SPECIMENS if type(s.make()) is cls).learned()
 

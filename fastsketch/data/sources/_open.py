@@ -119,9 +119,10 @@ def open_rows(
     numeric = isinstance(columns, str) and columns == "numeric"
     apart: Beside | None = None
     if beside is not None:
-        several = isinstance(beside, list | tuple)
-        named = _as_columns(beside if several else (cast("str | int", beside),), "beside")
-        apart = named if several else named[0]
+        if isinstance(beside, list | tuple):
+            apart = _as_columns(cast("Sequence[str | int]", beside), "beside")
+        else:
+            (apart,) = _as_columns((cast("str | int", beside),), "beside")
     options = Options(
         columns=None if columns is None or numeric else _as_columns(columns),
         numeric=numeric,
