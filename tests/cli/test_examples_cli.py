@@ -52,6 +52,8 @@ def write_inputs():
     )
     names = ["alice", "bob", *(f"user{k}" for k in range(28))]
     some = [(name, f"item{k}", 1 + (k + j) % 5) for j, name in enumerate(names) for k in range(12) if (k * 7 + j) % 3]
+    houses = "\n".join(f"{rooms},{age},{100 * rooms - age}" for rooms, age in rng.integers(1, 40, (60, 2)))
+    Path("houses.csv").write_text(f"rooms,age,price\n{houses}\n")
     Path("ratings.csv").write_text("user,item,rating\n" + "".join(f"{u},{i},{r}\n" for u, i, r in some))
     sparse.save_npz("events.npz", sparse.csr_array((rng.random((80, 12)) < 0.3).astype(np.float32)))
 
