@@ -275,7 +275,7 @@ def _learn(parser: Parser) -> None:
     Examples
     --------
     fastsketch learn customers.csv --target bought -o model.fsk
-    fastsketch learn houses.csv --target price --method ridge -o model.fsk
+    fastsketch learn houses.csv --target price --method ridge -o prices.fsk
     """
     parser.add_argument("inputs", nargs="+", metavar="TRAIN", help="svmlight text, or csv or Parquet with --target")
     output(parser, "MODEL.fsk", "file for the model", default=None)
