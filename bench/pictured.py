@@ -340,7 +340,7 @@ PICTURED = {
     ],
     "cells": [
         Bars("main", ("way", "cells looked at"), ("ms a query",), each="rows", log=True, across=2, ours="CodeIndex",
-             axis="ms of the processor a query"),
+             axis="ms a query"),
     ],
     "memory": [Bars("main", ("GB of file",), ("MB before", "MB above"), axis="MB",
                title="A file of so many GB, l = 128")],
