@@ -13,7 +13,6 @@ FULL = [path for path in RESULTS if "." not in path.stem]
 WITHOUT = {  # commands without a stored result, and why
     "levels": "a check that needs a machine to itself: it fails, and writes nothing, where others take its time",
     "classes": "asv keeps what these measure",
-    "arpack": "not measured yet",
     "noise": "not measured yet: decompositions of 6,000 x 6,000",
     "links": "not measured yet",
     "many": "not measured yet since results are kept",

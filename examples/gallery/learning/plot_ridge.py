@@ -14,10 +14,10 @@ from sklearn.datasets import load_diabetes
 
 import fastsketch as fs
 
-data = load_diabetes(scaled=False)
+X, y = load_diabetes(scaled=False, return_X_y=True)
 order = np.random.default_rng(0).permutation(442)
 parts = np.array_split(order, 17)
-names = data.feature_names
+names = ("age", "sex", "bmi", "bp", "s1", "s2", "s3", "s4", "s5", "s6")
 
 # %%
 # A model of each part, and one of all
@@ -27,7 +27,7 @@ names = data.feature_names
 # rows would have learned. Of 442 rows a fifth is held out and chooses the ridge; in the end the coefficients are
 # learned from all.
 
-models = [fs.SketchedRidge(scale=True, seed=5).update(data.data[at], data.target[at]) for at in parts]
+models = [fs.SketchedRidge(scale=True, seed=5).update(X[at], y[at]) for at in parts]
 whole = fs.merge(models)
 path = whole.score_path()
 print(f"ridge {path.ridge:.0f}, chosen on {path.n_rows} rows")
@@ -39,7 +39,7 @@ print(f"ridge {path.ridge:.0f}, chosen on {path.n_rows} rows")
 # A state without one part is a merge of the others: 17 of these say how much each coefficient depends on who was
 # asked (the jackknife), at the chosen ridge, and at none.
 
-spread = data.data.std(axis=0)
+spread = np.std(X, axis=0)
 found = {}
 for ridge in (0.0, path.ridge):
     others = [fs.merge([model for model in models if model is not left]).coef(ridge) * spread for left in models]
