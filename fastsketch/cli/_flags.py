@@ -281,6 +281,15 @@ def as_column(text: str) -> str | int:
         return text
 
 
+class OneColumn(argparse.Action):
+    """Store a column; a second one is refused, where argparse would forget the first."""
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: Namespace, values: Any, flag: Any = None) -> None:
+        if getattr(namespace, self.dest) is not None:
+            parser.error(f"{flag} names one column: several targets are learned by fs.run(..., target=[...])")
+        setattr(namespace, self.dest, values)
+
+
 def _how(text: str) -> bool | str:
     if text not in (LINE, "json"):
         raise argparse.ArgumentTypeError(f"must stand alone, or be json, got {text}")

@@ -7,6 +7,7 @@ written here; a test holds choices and defaults against the declarations of the 
 from fastsketch.cli._flags import (
     TABLES,
     TEXT,
+    OneColumn,
     Parser,
     as_column,
     checkpointed,
@@ -287,7 +288,9 @@ def _learn(parser: Parser) -> None:
         "--every", type=int, default=0, metavar="N", help="print loss, accuracy and more every N examples"
     )
     tables = parser.add_argument_group("tables (columns by name, or number from 0)")
-    tables.add_argument("--target", type=as_column, metavar="COLUMN", help="the column of labels")
+    tables.add_argument(
+        "--target", type=as_column, action=OneColumn, metavar="COLUMN", help="the column of labels, or of values"
+    )
     tables.add_argument("--categorical", type=listed, metavar="A,B,...", help="columns whose values are words")
     tables.add_argument("--numeric", type=listed, metavar="A,B,...", help="columns whose values are numbers")
     tables.add_argument("--ignore", type=listed, metavar="A,B,...", help="columns that are not read")

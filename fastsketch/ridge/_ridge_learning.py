@@ -143,9 +143,17 @@ class RidgeLearner(HeldOutLearner, abstract=True):
         """Learn from a source by a copy, which takes the place of the state at the end."""
         work, beside = self._copied(), targets is None
         if beside and source.beside is None and not source.labelled:
-            raise TypeError(f"targets must be given: no column lies beside the rows of {source.name}")
+            raise TypeError(
+                f"targets must be given: no column lies beside the rows of {source.name}; "
+                "open_rows(..., beside=COLUMNS) puts some there, and so does fs.run(..., target=COLUMNS)"
+            )
         work._feature_names = agreed(source.feature_names, self._feature_names, source.name)
         row, values = 0, None if beside else np.asarray(targets)
+        if values is not None and values.ndim == 0:
+            raise TypeError(
+                f"targets must be numbers, one for each row, got {targets!r}: columns of a source are targets by "
+                "open_rows(..., beside=COLUMNS)"
+            )
         weights = None if sample_weight is None else np.asarray(sample_weight)
         for part in source.chunks_beside() if beside else source.chunks():
             stop = row + part[0].shape[0]
