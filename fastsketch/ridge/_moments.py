@@ -19,6 +19,8 @@ FLOAT64 = np.dtype(np.float64)
 
 # Of the weight that rows have together: what is left of less is rounding.
 LEAST_SHARE = 1e-12
+# Of a mean: what deviations are no larger than this, on average, are rounding.
+ROUNDING = 64 * float(np.finfo(np.float64).eps)
 
 
 def times(rows: Any, right: Matrix) -> Matrix:
@@ -61,9 +63,13 @@ class Moments(NamedTuple):
             targets = targets - target_mean
         if is_sparse(rows):
             entry_weights = np.repeat(weights, np.diff(rows.indptr))
-            entries = entry_weights * rows.data.astype(np.float64) ** 2
-            squares: Matrix = np.bincount(rows.indices, entries, rows.shape[1]).astype(np.float64, copy=False)
-            squares, weighted = np.maximum(squares - total * mean * mean, 0.0), weights[:, np.newaxis] * targets
+            # about the mean, entry by entry, and of zeros all at once: no difference of large sums
+            apart = entry_weights * (rows.data - mean[rows.indices]) ** 2
+            squares: Matrix = np.bincount(rows.indices, apart, rows.shape[1]).astype(np.float64, copy=False)
+            stored = np.bincount(rows.indices, entry_weights, rows.shape[1])
+            has_zeros = np.bincount(rows.indices, minlength=rows.shape[1]) < rows.shape[0]
+            squares = squares + np.where(has_zeros, np.maximum(total - stored, 0.0), 0.0) * mean * mean
+            weighted = weights[:, np.newaxis] * targets
         else:
             root = np.sqrt(weights)
             rows, weighted = settled(plain_rows(rows, FLOAT64), mean, root, 1.0)[0], root[:, np.newaxis] * targets
@@ -95,6 +101,16 @@ class Moments(NamedTuple):
         """Return the moments of these rows but for those of `other`, some of them; of all if that leaves no weight."""
         return self.plus(other.faded(-1.0))
 
+    @property
+    def variance(self) -> Matrix:
+        """Return that of each column (d,), 0 where no more than the rounding of the mean is left."""
+        return _variance(self.squares, self.mean, self.weight)
+
+    @property
+    def target_variance(self) -> Matrix:
+        """Return that of each target (c,), as `variance`."""
+        return _variance(self.target_squares, self.target_mean, self.weight)
+
     def is_finite(self) -> bool:
         """Return whether all sums are numbers."""
         return bool(np.isfinite(self.weight)) and all(np.isfinite(array).all() for array in self[1:])
@@ -107,6 +123,11 @@ class Moments(NamedTuple):
             target_squares=self.target_squares * factor,
             cross=self.cross * factor,
         )
+
+
+def _variance(squares: Matrix, mean: Matrix, weight: float) -> Matrix:
+    variance = squares / max(weight, float(np.finfo(np.float64).tiny))
+    return np.where(variance > (ROUNDING * mean) ** 2, variance, 0.0)
 
 
 class LeftOut:

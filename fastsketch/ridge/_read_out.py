@@ -16,8 +16,10 @@ from fastsketch.sketching._engines import by_column
 LEAST, MOST = 1e-14, 1e6
 # Share of the error that a step of a path gains at least, or it is the last.
 GAIN = 1e-4
-# Share of the squares that a sketch may lose by rounding.
-LOST = 1e-9
+# Share of the squares that a sketch may lose by rounding, in double and single precision.
+LOST, LOST_SINGLE = 1e-9, 1e-6
+# As many rows of one weight say how long coefficients should be.
+FEW_ROWS = 10.0
 TINY = float(np.finfo(np.float64).tiny)
 
 
@@ -76,7 +78,10 @@ class Problem(NamedTuple):
 
     def solver(self, ridge: float) -> Solver:
         """Return what solves the equations at a ridge for any right-hand sides."""
-        return self.gram.solver(ridge * penalty_of(self.moments, scaled=self.scaled))
+        penalty = ridge * penalty_of(self.moments, scaled=self.scaled)
+        if isinstance(self.gram, GramModel):  # what is divided by is more than rounding
+            penalty = np.maximum(penalty, LOST * self.moments.squares - self.gram.lost)
+        return self.gram.solver(penalty)
 
     def coefficients(self, ridge: float, rank: int | None = None) -> Coefficients:
         """Solve at a ridge."""
@@ -88,6 +93,8 @@ class Problem(NamedTuple):
         A sketch lacks some of X'X, and X'Y does not: what it gives is too long. Where nothing is lost the factor is 1.
         """
         if isinstance(self.gram, GramSum) or self.gram.lost.sum() <= LOST * self.moments.squares.sum():
+            return 1.0
+        if rows.weight.sum() < FEW_ROWS * rows.weight.max(initial=0.0):
             return 1.0
         predicted, wanted = predicted - self.moments.target_mean, rows.y - self.moments.target_mean
         by = rows.weight[:, np.newaxis] * self.shares()
@@ -105,13 +112,13 @@ class Problem(NamedTuple):
 
     def shares(self) -> Matrix:
         """Return what a squared error counts for each target (c,): 1 / (variance c), nothing if that is 0."""
-        variance = self.moments.target_squares / max(self.moments.weight, TINY)
+        variance = self.moments.target_variance
         return np.where(variance > 0, 1.0 / np.maximum(variance, TINY), 0.0) / max(1, np.count_nonzero(variance))
 
 
 def penalty_of(moments: Moments, *, scaled: bool) -> Matrix:
     """Return what one unit of ridge adds to the diagonal (d,): 1, or the variance of the column."""
-    variance = moments.squares / max(moments.weight, TINY) if scaled else np.ones(len(moments.mean))
+    variance = moments.variance if scaled else np.ones(len(moments.mean))
     return np.where(variance > 0, variance, 1.0)
 
 
@@ -126,6 +133,8 @@ def gram_of_sketch(sketch: FrequentDirections, squares: Matrix) -> GramModel:
     reading = sketch._read()
     z = by_column(sketch._seen_engine(), reading.vt.astype(np.float64)).T * reading.s.astype(np.float64)
     lost = np.maximum(squares - np.einsum("ij,ij->i", z, z), 0.0)
+    if lost.sum() <= (LOST if reading.vt.dtype == np.float64 else LOST_SINGLE) * squares.sum():
+        lost = np.zeros_like(lost)
     return GramModel(np.ascontiguousarray(z), np.eye(z.shape[1]), lost, 1.0)
 
 
@@ -175,21 +184,23 @@ def _leading(matrix: Matrix, rank: int) -> Matrix:
 def quantile(residuals: Matrix, weights: Matrix, coverage: float) -> Matrix:
     """Return, of each column of residuals (m, c), the split-conformal quantile of their sizes (c,).
 
-    That of weight `coverage` among the rows and one more of their mean weight, which may be of any size.
+    That of weight `coverage` among the rows and one more of their largest weight, which may be of any size.
 
     Raises
     ------
     ValueError
         If there are too few rows for this coverage.
     """
-    m, sizes = len(residuals), np.abs(residuals)
-    if m < 1 or coverage > m / (m + 1):
+    sizes, top = np.abs(residuals), float(weights.max(initial=0.0))
+    # in rows of the largest weight, which a new one may have
+    m = float(weights.sum()) / top if top > 0 else 0.0
+    if coverage > m / (m + 1) * (1 + 1e-12):
         least = int(np.ceil(coverage / (1 - coverage) - 1e-9))
         raise ValueError(
-            f"coverage={coverage:g} needs the residuals of {least} rows that chose nothing, and there are {m}: learn "
-            "more rows, or raise reservoir_size"
+            f"coverage={coverage:g} needs the residuals of {least} rows that chose nothing, and there are {m:.3g}, a "
+            "tenth of all rows, by weight: learn more rows, or raise reservoir_size"
         )
     order = np.argsort(sizes, axis=0, kind="stable")
     reached = np.cumsum(weights[order], axis=0) / (weights.sum() * (1 + 1 / m))
-    place = np.minimum((reached < coverage * (1 - 1e-12)).sum(axis=0), m - 1)
+    place = np.minimum((reached < coverage * (1 - 1e-12)).sum(axis=0), len(sizes) - 1)
     return np.take_along_axis(sizes, np.take_along_axis(order, place[np.newaxis], 0), 0)[0]

@@ -400,3 +400,44 @@ def test_nothing_warns():
         model = fs.SketchedRidge(6, max_memory=SMALL).update(sparse.csr_array(x), y)
         assert model.predict(sparse.csr_array(x[:1])).shape == (1, 3)
         assert model.facts()["n_targets"] == 3
+
+
+def test_constant_columns_and_targets_of_any_size_count_nothing():
+    x, y, _ = examples()
+    constant = np.column_stack([x, np.full(len(x), 1.1)])
+    for rows in (constant, sparse.csr_array(constant)):
+        model = fs.SketchedRidge(scale=True, ridge=1.0, decay=0.999)
+        for start in range(0, len(x), 167):
+            model.update(rows[start : start + 167], y[start : start + 167])
+        assert np.abs(model.coef()[:, -1]).max() < 1e-9
+    both = np.column_stack([x[:, 0], np.full(len(x), 1 / 3)])
+    assert (
+        fs.SketchedRidge().update(x, both).score_path().ridge
+        < 1e-6 * fs.SketchedRidge().update(x, y).score_path().ridge
+    )
+
+
+def test_a_sketch_that_loses_nothing_needs_no_ridge():
+    x, y, _ = examples()
+    one, exact = (fs.SketchedRidge(2 * D, ridge=0.0, solver=solver).update(x, y) for solver in ("gram", "exact"))
+    assert np.allclose(one.coef(), exact.coef(), rtol=1e-5, atol=1e-6)
+
+
+def test_sparse_rows_far_from_zero_are_scaled_as_dense_ones():
+    x, y, _ = examples()
+    one, two = (
+        fs.SketchedRidge(ridge=1.0, scale=True).update(rows, y) for rows in (x + 1e6, sparse.csr_array(x + 1e6))
+    )
+    assert np.allclose(one.coef(), two.coef(), rtol=1e-6, atol=1e-6)
+
+
+def test_intervals_where_new_rows_weigh_most_are_wide_or_refused():
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((1000, 5))
+    y = x.sum(axis=1) + rng.standard_normal(1000)
+    with pytest.raises(ValueError, match="rows that chose nothing, and there are 1.*by weight"):
+        fs.SketchedRidge(ridge=1.0, decay=0.9).update(x, y).predict_interval(x, coverage=0.9)
+    narrow, wide = (
+        fs.SketchedRidge(ridge=1.0, decay=decay).update(x, y).predict_interval(x[:1]) for decay in (1.0, 0.995)
+    )
+    assert (wide.upper - wide.lower).item() > (narrow.upper - narrow.lower).item()
