@@ -53,9 +53,9 @@ class FittedRidge(NamedTuple):
 class SketchedRidge(RidgeLearner):
     """Ridge regression from one pass over rows and targets, with a ridge that is chosen on rows held out.
 
-    Coefficients W (d x c) minimise the weighted sum of |y - x W - b|^2 over rows plus ridge |W|^2. X'Y is kept as it
-    is, X'X as it is where d is small, else as a sketch of at most l rows and what these lack of the diagonal. So one
-    state has the answer at every ridge, and merges.
+    Coefficients W (d x c) minimise the weighted squares of y - x W - b, summed over rows, plus ridge times those of W.
+    X'Y is kept as it is, X'X as it is where d is small, else as a sketch of at most l rows and what these lack of the
+    diagonal. So one state has the answer at every ridge, and merges.
 
     Parameters
     ----------
