@@ -1,4 +1,4 @@
-"""ADA-FD and ADA-FFD as torch optimisers: a sketched H for each chosen tensor, AdaGrad's diagonal for the others."""
+"""Optimisers for torch by ADA-FD and ADA-FFD: a sketched H for each chosen tensor, AdaGrad's diagonal for others."""
 
 import math
 from collections.abc import Callable
@@ -35,10 +35,10 @@ class _SketchedOptimizer(Optimizer):
     def __init__(
         self,
         params: ParamsT,
-        lr: float | Tensor = 0.01,
+        lr: float | Tensor = 0.005,
         *,
         sketch_size: int = 20,
-        delta: float = 1.0,
+        delta: float | None = None,
         eps: float = 1e-8,
         weight_decay: float = 0.0,
         maximize: bool = False,
@@ -164,14 +164,18 @@ class _SketchedOptimizer(Optimizer):
             return
         else:
             sketch = cast(_sketch.TensorSketch, state)
+            if group["delta"] is None:  # in units of the tensor's first gradient that is not zero
+                delta, factor = state.setdefault("first_length", math.sqrt(square)), math.sqrt(p.numel())
+            else:
+                delta, factor = group["delta"], 1.0
             size = (sketch["turn"].shape[1] // 2) if self._EVERY_ROUND else group["sketch_size"]
-            move = _sketch.direction(
+            move = factor * _sketch.direction(
                 sketch,
                 g,
                 square=square,
                 sketch_size=size,
                 every_round=self._EVERY_ROUND,
-                delta=group["delta"],
+                delta=delta,
             )
         p.sub_((float(group["lr"]) * move).reshape(p.shape).to(p.dtype))
 
@@ -204,7 +208,8 @@ def _check(group: dict[str, Any]) -> None:
     as_real(float(lr) if isinstance(lr, Tensor) else lr, "lr", 0.0, 1e300)
     as_integer(group["sketch_size"], "sketch_size", 2)
     as_integer(group["max_elements"], "max_elements", 0)
-    as_real(group["delta"], "delta", 0.0, 1e300, low_open=True)
+    if group["delta"] is not None:
+        as_real(group["delta"], "delta", 0.0, 1e300, low_open=True)
     as_real(group["eps"], "eps", 0.0, 1e300, low_open=True)
     as_real(group["weight_decay"], "weight_decay", 0.0, 1e300)
     if not (isinstance(sketched, bool) or sketched == "auto"):
@@ -219,12 +224,16 @@ class AdaFFD(_SketchedOptimizer):
     ----------
     params : iterable
         Tensors, named tensors, or groups with options of their own.
-    lr : float, default 0.01
-        Learning rate.
+    lr : float, default 0.005
+        Learning rate: with the default delta the root of the mean square of the elements of a step, at most, as for
+        AdaGrad and Adam; with a delta of your own the paper's eta.
     sketch_size : int, default 20
         tau >= 2.
-    delta : float, default 1.0
-        Multiple of the identity in H.
+    delta : float, optional
+        Multiple of the identity in H, in the units of gradients. None: the length of the tensor's first gradient that
+        is not zero, and a step is (lr times the root of the number of its elements) H^-1 g. The paper's is 1, for
+        gradients of about that length: where they are shorter, H is hardly more than the identity, and steps are those
+        of gradient descent.
     eps : float, default 1e-8
         The same for tensors with a diagonal H.
     weight_decay : float, default 0.0
@@ -242,6 +251,10 @@ class AdaFFD(_SketchedOptimizer):
 
     Notes
     -----
+    These are the paper's algorithms, to repeat its experiments and to measure them on problems of your own. Networks
+    are better trained by torch's own optimizers: with the defaults AdaFFD is about level with AdaGrad's, and has 2 tau
+    times the weights as state, where Adam has twice them.
+
     A tensor of d elements holds 2 tau d elements of state; a step costs two passes over them and O(tau^3), every
     tau-th or so O(tau^2 d). ``memory_estimate()`` has the bytes before the first step. The state of half-precision
     parameters is float32, all that is small float64 on the CPU: a step waits for one small transfer a tensor.
@@ -256,7 +269,7 @@ class AdaFFD(_SketchedOptimizer):
     >>> from fastsketch.torch import AdaFFD
     >>> _ = torch.manual_seed(0)
     >>> model = torch.nn.Linear(20, 3)
-    >>> optimizer = AdaFFD(model.parameters(), lr=1.0)
+    >>> optimizer = AdaFFD(model.parameters(), lr=0.05)
     >>> x, y = torch.randn(64, 20), torch.randint(3, (64,))
     >>> for _ in range(20):
     ...     optimizer.zero_grad()
@@ -294,7 +307,7 @@ class AdaFD(_SketchedOptimizer):
     >>> from fastsketch.torch import AdaFD
     >>> _ = torch.manual_seed(0)
     >>> model = torch.nn.Linear(20, 3)
-    >>> optimizer = AdaFD(model.parameters(), lr=1.0, sketch_size=5)
+    >>> optimizer = AdaFD(model.parameters(), lr=0.05, sketch_size=5)
     >>> [(state["kind"], state["shape"]) for state in optimizer.memory_estimate()]
     [('sketch', (3, 20)), ('diagonal', (3,))]
     >>> x, y = torch.randn(64, 20), torch.randint(3, (64,))

@@ -50,11 +50,11 @@ def test_the_papers_algorithms(kind, rank):
     call = reference.adaptive_frequent_directions if kind is AdaFD else reference.adaptive_fast_frequent_directions
     beta, losses = call(d, n, subgradient=subgradient, sketch_size=5, learning_rate=0.3, delta=1.0)
     w = torch.zeros(4, 6, dtype=torch.float64, requires_grad=True)
-    ours = run(kind([w], lr=0.3, sketch_size=5, sketched=True), w, rows, y)
+    ours = run(kind([w], lr=0.3, delta=1.0, sketch_size=5, sketched=True), w, rows, y)
     assert np.abs(w.detach().numpy().reshape(-1) - beta).max() <= 1e-9 * np.abs(beta).max()
     assert np.allclose(ours, losses, rtol=1e-7, atol=1e-9)
     single = torch.zeros(24, requires_grad=True)
-    ours = run(kind([single], lr=0.3, sketch_size=5, sketched=True), single, rows, y)
+    ours = run(kind([single], lr=0.3, delta=1.0, sketch_size=5, sketched=True), single, rows, y)
     assert abs(ours.sum() - losses.sum()) < 0.02 * losses.sum()
 
 
@@ -167,6 +167,27 @@ def test_maximize_and_weight_decay():
     optimizer.step()
     # g = 0.1 w alone: H^-1 g = g / (delta + |g|)
     assert torch.allclose(w, torch.full((3, 3), 1 - 0.5 * 0.1 / 1.3, dtype=torch.float64))
+
+
+@BOTH
+def test_the_defaults_learn_in_any_units_of_the_gradient(kind):
+    """The defaults lower the loss to less than a third in 60 steps; the loss times 1,000 has the same steps."""
+    model, scaled = network(torch.float64), network(torch.float64)
+    data = list(batches(1, torch.float64)) * 60
+    optimizer, of_scaled = kind(model.parameters(), eps=1e-14), kind(scaled.parameters(), eps=1e-14)
+    model[0].bias.grad = torch.zeros_like(model[0].bias)
+    optimizer.step()  # a gradient of zero gives no unit
+    losses = []
+    for x, y in data:
+        for net, steps, factor in ((model, optimizer, 1), (scaled, of_scaled, 1000)):
+            steps.zero_grad()
+            loss = torch.nn.functional.cross_entropy(net(x), y)
+            (factor * loss).backward()
+            steps.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.3 * losses[0]
+    for a, b in zip(model.parameters(), scaled.parameters(), strict=True):
+        assert torch.allclose(a, b, rtol=1e-6, atol=1e-9)
 
 
 def test_memory_and_the_choice_of_tensors():

@@ -48,7 +48,7 @@ def trained(optimizer, rate, seed):
 
 candidates = {
     "Adam": (torch.optim.Adam, (0.003, 0.01, 0.03)),
-    "AdaFFD": (AdaFFD, (0.3, 1.0, 3.0)),
+    "AdaFFD": (AdaFFD, (0.003, 0.01, 0.03)),
 }
 curves = {}
 for name, (optimizer, rates) in candidates.items():
