@@ -1,18 +1,16 @@
 """Optimisers for torch by ADA-FD and ADA-FFD: a sketched H for each chosen tensor, AdaGrad's diagonal for others."""
 
 import math
-from collections.abc import Callable
-from typing import Any, ClassVar, Literal, TypedDict, cast, overload
+from typing import Any, ClassVar, Literal, TypedDict, cast
 
 import torch
 from torch import Tensor
-from torch.optim import Optimizer
 from torch.optim.optimizer import ParamsT
 
 from fastsketch._core.validation import as_integer, as_real
 from fastsketch._frame.keywords import named_keywords
-from fastsketch._kernels.guard import Guard, changes
 from fastsketch.torch import _sketch
+from fastsketch.torch._base import GuardedOptimizer, check_shared, compute_dtype, tensors
 
 # Elements of one tensor's sketch above which "auto" takes the diagonal: 256 MB of float32.
 MAX_ELEMENTS = 2**26
@@ -27,10 +25,11 @@ class Estimate(TypedDict):
     bytes: int
 
 
-class _SketchedOptimizer(Optimizer):
+class _SketchedOptimizer(GuardedOptimizer):
     """Base of both optimisers; a subclass says whether the sketch shrinks in every round."""
 
     _EVERY_ROUND: ClassVar[bool]
+    _ON_CPU = _sketch.ON_CPU
 
     def __init__(
         self,
@@ -45,7 +44,6 @@ class _SketchedOptimizer(Optimizer):
         sketched: Literal["auto"] | bool = "auto",
         max_elements: int = MAX_ELEMENTS,
     ) -> None:
-        self._guard = Guard()
         super().__init__(
             params,
             {
@@ -60,22 +58,12 @@ class _SketchedOptimizer(Optimizer):
             },
         )
 
-    def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add parameters with options of their own; ValueError or TypeError name what is wrong with one.
-
-        Parameters
-        ----------
-        param_group : dict
-            "params", and options by their names.
-        """
-        _check({**self.defaults, **param_group})
-        if "params" not in param_group:
-            raise ValueError(f"param_group must hold 'params', got {', '.join(map(repr, param_group))}")
-        super().add_param_group(param_group)
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        self._guard = Guard()
+    def _check(self, group: dict[str, Any]) -> None:
+        check_shared(group)
+        as_integer(group["sketch_size"], "sketch_size", 2)
+        as_integer(group["max_elements"], "max_elements", 0)
+        if group["delta"] is not None:
+            as_real(group["delta"], "delta", 0.0, 1e300, low_open=True)
 
     def _is_sketched(self, group: dict[str, Any], p: Tensor) -> bool:
         if group["sketched"] != "auto":
@@ -93,7 +81,7 @@ class _SketchedOptimizer(Optimizer):
         """
         out: list[Estimate] = []
         for i, group in enumerate(self.param_groups):
-            for p in _tensors(group):
+            for p in tensors(group):
                 state = self._begin(group, p, torch.device("meta"))
                 size = sum(value.nbytes for value in state.values() if isinstance(value, Tensor))
                 kind: Literal["sketch", "diagonal"] = "diagonal" if "squares" in state else "sketch"
@@ -103,55 +91,19 @@ class _SketchedOptimizer(Optimizer):
     def _begin(self, group: dict[str, Any], p: Tensor, device: torch.device) -> dict[str, Any]:
         """Return the state of a parameter before its first gradient."""
         if not self._is_sketched(group, p):
-            return {"squares": torch.zeros(p.numel(), dtype=_sketch.compute_dtype(p.dtype), device=device)}
+            return {"squares": torch.zeros(p.numel(), dtype=compute_dtype(p.dtype), device=device)}
         every = self._EVERY_ROUND
         return {**_sketch.start(p.numel(), group["sketch_size"], every_round=every, dtype=p.dtype, device=device)}
 
-    @overload
-    def step(self, closure: None = None) -> None: ...
-    @overload
-    def step(self, closure: Callable[[], float]) -> float: ...
-    @changes
-    @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:
-        """Make one step; return what `closure`, which computes the loss and its gradients, returns.
-
-        Raises
-        ------
-        FloatingPointError
-            If a gradient holds a NaN or an infinity: no parameter and no sketch has then been changed.
-        RuntimeError
-            For sparse or complex gradients, likewise; if another thread is in a step of this optimiser.
-        """
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
-        jobs: list[tuple[dict[str, Any], Tensor, Tensor, float]] = []
-        for group in self.param_groups:
-            jobs += [(group, p, *self._gradient(group, p, p.grad)) for p in _tensors(group) if p.grad is not None]
-        for group, p, g, square in jobs:
-            self._move(p, g, group=group, square=square)
-        return loss
-
-    def _gradient(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> tuple[Tensor, float]:
+    def _prepare(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> tuple[Tensor, float]:
         """Return the gradient (numel,) in the dtype of the state, and its squared length."""
-        if grad.is_sparse or p.is_complex():
-            raise RuntimeError(f"{type(self).__name__} takes dense, real gradients only")
-        g = grad.detach().reshape(-1).to(_sketch.compute_dtype(p.dtype))
-        if group["maximize"]:
-            g = -g
+        g = self._gradient(group, p, grad).reshape(-1)
         if group["weight_decay"]:
             g = g + group["weight_decay"] * p.detach().reshape(-1).to(g.dtype)
-        wide = torch.float64 if g.device.type == "cpu" else None
-        square = float(_sketch.UNTYPED.linalg.vector_norm(g, dtype=wide)) ** 2
-        if not math.isfinite(square):
-            raise FloatingPointError(
-                f"the gradient of a parameter of shape {tuple(p.shape)} is not finite; nothing has been changed"
-            )
-        return g, square
+        return g, self._squared_length(p, g)
 
-    def _move(self, p: Tensor, g: Tensor, *, group: dict[str, Any], square: float) -> None:
+    def _move(self, group: dict[str, Any], p: Tensor, prepared: tuple[Tensor, float]) -> None:
+        g, square = prepared
         state: dict[str, Any] = self.state[p]
         if not state:
             state.update(self._begin(group, p, p.device), step=0)
@@ -178,42 +130,6 @@ class _SketchedOptimizer(Optimizer):
                 delta=delta,
             )
         p.sub_((float(group["lr"]) * move).reshape(p.shape).to(p.dtype))
-
-    @changes
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Load as torch does, but keep every tensor in the dtype it was saved in: training goes on with the same bits.
-
-        Raises TypeError for what no ``state_dict()`` has returned, ValueError for that of other parameters.
-        """
-        if not (hasattr(state_dict, "get") and state_dict.get("param_groups") and "state" in state_dict):
-            raise TypeError(f"state_dict must be what state_dict() returned, got {type(state_dict).__name__}")
-        super().load_state_dict(state_dict)
-        # torch casts the state to the dtype of the parameter: put what was saved in its place
-        ids = [i for group in state_dict["param_groups"] for i in group["params"]]
-        params = [p for group in self.param_groups for p in _tensors(group)]
-        for i, p in zip(ids, params, strict=True):
-            for name, value in state_dict["state"].get(i, {}).items():
-                if isinstance(value, Tensor):
-                    home = "cpu" if name in _sketch.ON_CPU else p.device
-                    self.state[p][name] = value.detach().to(home, copy=True)
-
-
-def _tensors(group: dict[str, Any]) -> list[Tensor]:
-    return group["params"]
-
-
-def _check(group: dict[str, Any]) -> None:
-    """Raise TypeError or ValueError naming an option of a group that is out of range."""
-    lr, sketched = group["lr"], group["sketched"]
-    as_real(float(lr) if isinstance(lr, Tensor) else lr, "lr", 0.0, 1e300)
-    as_integer(group["sketch_size"], "sketch_size", 2)
-    as_integer(group["max_elements"], "max_elements", 0)
-    if group["delta"] is not None:
-        as_real(group["delta"], "delta", 0.0, 1e300, low_open=True)
-    as_real(group["eps"], "eps", 0.0, 1e300, low_open=True)
-    as_real(group["weight_decay"], "weight_decay", 0.0, 1e300)
-    if not (isinstance(sketched, bool) or sketched == "auto"):
-        raise ValueError(f"sketched must be True, False or 'auto', got {sketched!r}")
 
 
 @named_keywords

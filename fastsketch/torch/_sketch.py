@@ -1,6 +1,6 @@
 """Sketch of one tensor's gradients: rows on the tensor's device, everything small in float64 on the CPU."""
 
-from typing import Any, TypedDict
+from typing import TypedDict
 
 import numpy as np
 import torch
@@ -9,6 +9,7 @@ from torch import Tensor
 
 from fastsketch._kernels.online.numbers import EVERY_ROUND, WHEN_FULL
 from fastsketch._kernels.online.turning import CLEAR_SHARE, NEW_SHARE, SmallSpace
+from fastsketch.torch._base import UNTYPED, compute_dtype
 
 Floats = NDArray[np.float64]
 
@@ -16,8 +17,6 @@ Floats = NDArray[np.float64]
 # orthogonality grows with the inverse. Below NEW of its length nothing is new.
 CLEAR = {torch.float64: CLEAR_SHARE, torch.float32: 1e-2}
 NEW = {torch.float64: NEW_SHARE, torch.float32: 1e-5}
-# torch, for the functions that it declares without types.
-UNTYPED: Any = torch
 ON_CPU = ("turn", "lam", "gram")
 
 
@@ -31,11 +30,6 @@ class TensorSketch(TypedDict):
     rank: int  # directions: the used rows of turn
     n_rows: int  # used rows of `rows`
     turns: int  # since the last polish
-
-
-def compute_dtype(dtype: torch.dtype) -> torch.dtype:
-    """Return float64 for float64 tensors, float32 for all others."""
-    return torch.float64 if dtype == torch.float64 else torch.float32
 
 
 def shapes(numel: int, sketch_size: int, *, every_round: bool) -> tuple[int, int]:

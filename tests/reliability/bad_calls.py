@@ -20,7 +20,6 @@ import traceback
 import typing
 import warnings
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -154,7 +153,6 @@ GOOD = {
     # torch
     "params": lambda: [_tensor()],
     "param_group": lambda: {"params": [_tensor()]},
-    "state_dict": lambda: _learned(import_module("fastsketch.torch").AdaFFD).state_dict(),
     # the reference
     "d": lambda: 6,
     "gram": lambda: np.eye(D),
@@ -252,6 +250,8 @@ def _by_call(name, parameter):
         return path
     if parameter == "path" and name.endswith("save"):
         return _file(".fsk")
+    if parameter == "state_dict":
+        return _learned(_class(name)).state_dict()
     if parameter == "source":
         of = _class(name) if name.split(".")[-1] == "load" and name != "fastsketch.load" else fs.FrequentDirections
         return io.BytesIO(_learned(of).to_bytes())
