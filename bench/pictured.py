@@ -297,6 +297,10 @@ PICTURED = {
     ],
     "cnn": [Bars("main", ("optimizer",), ("test accuracy, %",), ours="AdaF", least=80, axis="test accuracy, %",
             title="A small network on 6,000 images")],
+    "optimizers": [
+        Bars(name, ("optimizer",), ("loss at 0.001", "loss at 0.003", "loss at 0.01"), axis="test loss", title=title)
+        for name, title in (("net", "Pixels"), ("transformer", "Bytes"))
+    ],
     "ratings": [
         Bars("main", ("method",), ("RMSE",), each="set", ours="LowRank", across=2, least=0.85, axis="RMSE, stars"),
     ],

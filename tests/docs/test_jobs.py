@@ -25,4 +25,4 @@ def test_a_page_answers_its_question(path):
 
 
 def test_every_job_has_a_page():
-    assert len(PAGES) == 9
+    assert len(PAGES) == 10
