@@ -168,8 +168,8 @@ class AdaFFD(_SketchedOptimizer):
     Notes
     -----
     These are the paper's algorithms, to repeat its experiments and to measure them on problems of your own. Networks
-    are better trained by torch's own optimizers: with the defaults AdaFFD is about level with AdaGrad's, and has 2 tau
-    times the weights as state, where Adam has twice them.
+    are better trained by SketchedSOAP or torch's own optimizers: with the defaults AdaFFD is about level with AdaGrad,
+    and has 2 tau times the weights as state, where Adam has twice them.
 
     A tensor of d elements holds 2 tau d elements of state; a step costs two passes over them and O(tau^3), every
     tau-th or so O(tau^2 d). ``memory_estimate()`` has the bytes before the first step. The state of half-precision
