@@ -28,6 +28,7 @@ _HOME = {
     "SketchedEASE": "fastsketch.recommending",
     "SketchedRidge": "fastsketch.ridge",
     "Window": "fastsketch.streams",
+    "DriftMonitor": "fastsketch.streams",
     "compare": "fastsketch.streams",
     "open_rows": "fastsketch.data",
     "run": "fastsketch.jobs",

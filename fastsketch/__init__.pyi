@@ -23,6 +23,7 @@ from fastsketch.sketching import FrequentDirections as FrequentDirections
 from fastsketch.sketching import GroupSketches as GroupSketches
 from fastsketch.sketching import RobustFrequentDirections as RobustFrequentDirections
 from fastsketch.sketching import sketch_groups as sketch_groups
+from fastsketch.streams import DriftMonitor as DriftMonitor
 from fastsketch.streams import Window as Window
 from fastsketch.streams import compare as compare
 
@@ -42,6 +43,7 @@ __all__ = [
     "AdaptiveSubgradient",
     "CodeIndex",
     "Compressor",
+    "DriftMonitor",
     "FrequentDirections",
     "GroupSketches",
     "LowRankModel",

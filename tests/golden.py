@@ -44,6 +44,7 @@ NAMES = (
     "ridge-two-decayed",
     "window-sketch",
     "window-hash",
+    "monitor",
 )
 ZOO = {specimen.name: specimen for specimen in SPECIMENS if specimen.name in NAMES}
 # Figures that follow the last bits of a state smoothly, by the first word of a name.
@@ -58,6 +59,7 @@ SAID = {
     "ease": lambda m, reads: [reads["scores"](m)],
     "ridge": lambda m, reads: [reads["predict"](m), m.coef(2.0)],
     "window": lambda m, reads: [next(iter(reads.values()))(m)],
+    "monitor": lambda m, reads: [m.evidence if m.armed else 0.0, [alarm.row for alarm in m.alarms]],
 }
 
 

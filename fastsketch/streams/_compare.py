@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Iterable, Sequence
 from functools import reduce
 from itertools import zip_longest
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, Self, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -147,17 +147,18 @@ class Comparison(NamedTuple):
         return "\n".join(lines)
 
 
-class Side(NamedTuple):
-    """One of two sketches: S - under I <= A'A <= S + over I, all divided by the sum of the weights."""
+class Moments(NamedTuple):
+    """S, what a sketch knows of A'A divided by the sum of the weights."""
 
-    weight: float
     gram: Matrix | None  # S (d, d) of an exact sketch
     rows: Matrix | None  # of others B (r, d), S = B'B
-    under: float
-    over: float
-    trace: float
-    vt: Matrix  # (r, d) leading directions
-    mean: Matrix | None
+
+    @classmethod
+    def of(cls, sketch: FrequentDirections) -> Self:
+        """Return the moments of a sketch that has seen rows."""
+        if sketch._is_exact():
+            return cls(sketch.gram() / sketch.total_weight, None)
+        return cls(None, sketch.sketch().astype(np.float64) / np.sqrt(sketch.total_weight))
 
     def within(self, basis: Matrix | None) -> Matrix:
         """Return Q S Q' for an orthonormal basis Q (q, d), None for all of the space."""
@@ -176,10 +177,22 @@ class Side(NamedTuple):
         assert self.rows is not None
         return (self.rows**2).sum(axis=0)
 
+
+class Side(NamedTuple):
+    """One of two sketches: S - under I <= A'A <= S + over I, all divided by the sum of the weights."""
+
+    weight: float
+    moments: Moments
+    under: float
+    over: float
+    trace: float
+    vt: Matrix  # (r, d) leading directions
+    mean: Matrix | None
+
     def share_outside(self, vt: Matrix) -> tuple[float, float]:
         """Return the least and most share of the trace outside orthonormal directions (k, d)."""
         # trace(V S V')
-        held = float(np.trace(self.within(vt)))
+        held = float(np.trace(self.moments.within(vt)))
         least, most = held - len(vt) * self.under, held + len(vt) * self.over
         inside = np.clip([most / self.trace, least / self.trace] if self.trace else [1.0, 1.0], 0.0, 1.0)
         return float(1.0 - inside[0]), float(1.0 - inside[1])
@@ -195,12 +208,12 @@ def _side_of(sketch: FrequentDirections, name: str) -> Side:
     spectrum = sketch._overview(None if exact else 1)
     error = spectrum.rounding
     if exact:
-        gram, rows, vt, over, under = sketch.gram() / weight, None, spectrum.spectrum.vectors, 0.0, 0.0
+        vt, over, under = spectrum.spectrum.vectors, 0.0, 0.0
     else:
-        b = sketch.sketch().astype(np.float64)
-        gram, rows, vt, over = None, b / np.sqrt(weight), sketch.components.astype(np.float64), sketch.shrinkage
+        vt, over = sketch.components.astype(np.float64), sketch.shrinkage
         under = sketch.shrinkage if sketch._method.compensates else 0.0
-    return Side(weight, gram, rows, (under + error) / weight, (over + error) / weight, trace / weight, vt, mean)
+    moments = Moments.of(sketch)
+    return Side(weight, moments, (under + error) / weight, (over + error) / weight, trace / weight, vt, mean)
 
 
 @one_blas_thread
@@ -265,7 +278,7 @@ def compare(a: Compared, b: Compared, *, n: int = 5, permutations: int = 999, se
         raise ValueError(f"a and b hold rows whose squares add up to {mass:.1g}, at most {MOST_MASS:g}: scale the rows")
     below, above = old.over + new.under, new.over + old.under
     basis = _joint_basis(old, new)
-    s, t = old.within(basis), new.within(basis)
+    s, t = old.moments.within(basis), new.moments.within(basis)
     size = ROUNDING * float(np.finfo(float).eps) * float(np.trace(s) + np.trace(t))
     values, turn = np.linalg.eigh(t - s)
     best = np.argsort(-np.abs(values), kind="stable")[:n]
@@ -273,7 +286,7 @@ def compare(a: Compared, b: Compared, *, n: int = 5, permutations: int = 999, se
     chance = chances = None
     if all(blocks) and _are_alike(blocks):
         chance, chances = _chances(blocks, _pooled(one, two, blocks), len(values), permutations, seed)
-    columns = new.variances() - old.variances()
+    columns = new.moments.variances() - old.moments.variances()
     k = min(n, len(old.vt), len(new.vt))
     cosines = np.linalg.svd(old.vt[:k] @ new.vt[:k].T, compute_uv=False)
     return Comparison(
@@ -342,7 +355,7 @@ def _pooled(one: FrequentDirections, two: FrequentDirections, blocks: Sequence[l
     """
     if one._is_exact() and two._is_exact():
         moments = sum(
-            (side.weight * side.within(None) for side in (_side_of(one, "a"), _side_of(two, "b"))), np.zeros(1)
+            (side.weight * side.moments.within(None) for side in (_side_of(one, "a"), _side_of(two, "b"))), np.zeros(1)
         )
         return np.linalg.eigh(moments)[1][:, ::-1][:, :MOST_DIRECTIONS].T
     in_turn = [block for pair in zip_longest(*blocks) for block in pair if block is not None]
@@ -352,7 +365,7 @@ def _pooled(one: FrequentDirections, two: FrequentDirections, blocks: Sequence[l
 def _joint_basis(old: Side, new: Side) -> Matrix | None:
     """Return an orthonormal basis of the rows of both sketches, or None where it is as well to take the whole space."""
     d = old.vt.shape[1]
-    if old.gram is not None or new.gram is not None or len(old.vt) + len(new.vt) >= d:
+    if old.moments.gram is not None or new.moments.gram is not None or len(old.vt) + len(new.vt) >= d:
         return None
     return np.linalg.qr(np.vstack([old.vt, new.vt]).T)[0].T
 
@@ -369,7 +382,7 @@ def _chances(
     weights = np.array([side.weight for side in sides])
     used = weights >= np.median(weights) / 2
     sides, after, weights = [side for side, take in zip(sides, used, strict=True) if take], after[used], weights[used]
-    sums = np.array([side.weight * side.within(leading) for side in sides])
+    sums = np.array([side.weight * side.moments.within(leading) for side in sides])
     means = np.zeros((len(sides), len(leading)))
     if sides[0].mean is not None:  # about the mean of each arrangement's side
         means = np.array([side.mean for side in sides], np.float64) @ leading.T

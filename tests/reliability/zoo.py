@@ -299,7 +299,18 @@ def _window_hash():
     return fs.Window(fs.SketchHash(4, block_rows=4), 4, every="1h", keep_blocks=True)
 
 
+def _monitor():
+    return fs.DriftMonitor(every=2, reference=10, run_length=10)
+
+
+_MONITOR_READS = {
+    "evidence": lambda m: m.evidence if m.armed else None,
+    "alarms": lambda m: m.alarms,
+    "sides": lambda m: [side.sketch() for side in m.sides] if m.alarms else None,
+}
+
 SPECIMENS = (
+    Specimen("monitor", _monitor, reads=_MONITOR_READS),
     Specimen("window-sketch", _window_sketch, reads=_WINDOW_READS),
     Specimen(
         "window-hash",
