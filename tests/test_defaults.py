@@ -36,6 +36,7 @@ COMMANDS = {
     "AdaptiveSubgradient": "learn",
     "LowRankModel": "complete",
     "SketchedEASE": "items",
+    "DriftMonitor": "watch",
 }
 REQUIRED = inspect.Parameter.empty
 ABSENT, SAME = "–", "="

@@ -2,9 +2,9 @@
 
 Exit status 0: done; 2: wrong usage, or an input or output that cannot be used (one line says which and why); 130, 143,
 129: interrupted by Ctrl-C, SIGTERM, SIGHUP (one line says what has been saved); 141: the reader of the standard output
-has gone, and the output is no file (if it is one, it has been saved: 0). 1: the rows of an audit are not those of the
-sketch (the report is complete); or, with a traceback, an error of the library itself. Warnings change no status: each
-is one line on standard error.
+has gone, and the output is no file (if it is one, it has been saved: 0). 3: watch has seen a change. 1: the rows of an
+audit are not those of the sketch (the report is complete); or, with a traceback, an error of the library itself.
+Warnings change no status: each is one line on standard error.
 """
 
 import contextlib

@@ -91,6 +91,28 @@ def _audit(parser: Parser) -> None:
     progress(parser)
 
 
+@verb("watch", "_watching.watch", help="print an alarm when the rows that come in are no longer as they were")
+def _watch(parser: Parser) -> None:
+    """Print a line of JSON for every change of a stream: where it began, what said it, and which columns carry it. The
+    first blocks of rows are the reference, after an alarm the next ones. Reads the same files as 'sketch', and lines of
+    a pipe as they come. Exit status 3 if there was an alarm, 0 if not. With --output a later call goes on where this
+    one ended.
+
+    Examples
+    --------
+    fastsketch watch rows.npy --every 100
+    tail -n +1 -f sensors.csv | fastsketch watch - -o sensors.fsk
+    """
+    parser.add_argument("inputs", nargs="+", metavar="INPUT")
+    text = "file for the monitor, which goes on from it if it is there"
+    output(parser, "MONITOR.fsk", text, default=None)
+    parameter(parser, "every", metavar="N", help="rows of a block, many more than rows remember (default 250)")
+    parameter(parser, "reference", metavar="N", help="blocks of the reference, at least 10 (default 40)")
+    text = "blocks from an alarm to the next false one, on average, at least (default 10000)"
+    parameter(parser, "run_length", metavar="N", help=text)
+    rows(parser, "DriftMonitor")
+
+
 @verb("merge", "_commands.merge", help="merge models of the same parameters into one")
 def _merge(parser: Parser) -> None:
     """Merge models of one kind and of the same parameters into one: sketches, hashes of different parts, or item

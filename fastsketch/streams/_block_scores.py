@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch.sketching import FrequentDirections
-from fastsketch.streams._compare import Moments
+from fastsketch.streams._compare import Moments, whitening
 from fastsketch.streams._evidence import Floats
 from fastsketch.streams._sliding_merge import joined
 
@@ -21,7 +21,7 @@ SCORES = ("columns", "means", "directions")
 MOST_DIRECTIONS = 16
 MOMENTS = ("mean", "variance", "direction")
 # Columns that an alarm names, and of the largest deviation (or part of a direction) the least share that they have.
-MOST_CARRIED, LEAST_SHARE = 5, 0.4
+MOST_CARRIED, LEAST_SHARE = 5, 0.3
 # A change is told by moments of columns unless that of a direction is so many times as unusual.
 PLAINER = 1.25
 # Of the variance of a feature over the reference, the share of the mean over all of its kind that is added: columns
@@ -65,17 +65,16 @@ class Usual(NamedTuple):
         if SCORES[which] != "directions" or inside.max(initial=0.0) < PLAINER * z[:columns].max():
             best = _largest(z[: d if SCORES[which] == "means" else columns])
             return [(int(f) % d, MOMENTS[f // d], float(self.location[f]), float(now[f])) for f in best]
-        v = directions_of(self.sketch)
-        pair = int(np.argmax(inside))
-        i, j = (int(index[pair]) for index in np.triu_indices(len(v)))
-        # variance moves from v_i - v_j to v_i + v_j where their covariance grows
-        direction = v[i] if i == j else (v[i] + np.sign(now[means + pair] - self.location[means + pair]) * v[j])
-        direction /= np.linalg.norm(direction)
-        before, after = (
-            float(Moments.of(sketch).within(direction[np.newaxis])[0, 0])
-            for sketch in (self.sketch, reduce(joined, blocks))
-        )
-        return [(int(column), MOMENTS[2], before, after) for column in _largest(np.abs(direction))]
+        v, sides = directions_of(self.sketch), (self.sketch, reduce(joined, blocks))
+        before, after = (Moments.of(sketch).within(v) for sketch in sides)
+        # u with the largest change of u'Su in units of u'Su before
+        white = whitening(before)
+        values, vectors = np.linalg.eigh(white @ (after - before) @ white.T)
+        u = vectors[:, np.argmax(np.abs(values))] @ white
+        u /= np.linalg.norm(u)
+        return [
+            (int(column), MOMENTS[2], float(u @ before @ u), float(u @ after @ u)) for column in _largest(np.abs(u @ v))
+        ]
 
 
 def _largest(sizes: Floats) -> NDArray[np.intp]:

@@ -399,7 +399,7 @@ def _chances(
 
     differences = moments_of(arrangements) - moments_of(1.0 - arrangements)
     changes = np.sort(np.abs(np.linalg.eigvalsh(differences)), axis=1)[:, ::-1]
-    white = _whitening(sums.sum(axis=0))
+    white = whitening(sums.sum(axis=0))
     shares = np.abs(np.linalg.eigvalsh(white @ differences @ white.T)).max(axis=1, initial=0.0)
     largest = np.sort(changes[:, 0])
     each = _share_as_large(largest, changes[0, :n])
@@ -412,7 +412,7 @@ def _share_as_large(ascending: Matrix, values: Matrix) -> Matrix:
     return 1.0 - np.searchsorted(ascending, values * (1.0 - 1e-9)) / len(ascending)
 
 
-def _whitening(moments: Matrix) -> Matrix:
+def whitening(moments: Matrix) -> Matrix:
     """Return W (r, q) with W moments W' = I, for what is more than rounding of the largest."""
     values, vectors = np.linalg.eigh(moments)
     held = values > ROUNDING * float(np.finfo(np.float32).eps) * values[-1]

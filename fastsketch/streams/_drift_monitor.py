@@ -194,7 +194,13 @@ class DriftMonitor(Model):
     @reads
     def alarms(self) -> tuple[Alarm, ...]:
         """Return the alarms since the beginning, in order."""
-        return self._past.alarms
+        names = self._feature_names
+        if names is None:
+            return self._past.alarms
+        return tuple(
+            alarm._replace(columns=tuple(item._replace(column=names[int(item.column)]) for item in alarm.columns))
+            for alarm in self._past.alarms
+        )
 
     @property
     @reads
@@ -331,10 +337,7 @@ class DriftMonitor(Model):
         begin = likeliest_begin(past.scores[:, which])
         changed = past.recent[begin - len(past.scores) :]
         first = past.start + self.every * (self.reference + begin)
-        columns = tuple(
-            Carried(column if self._feature_names is None else self._feature_names[column], *change)
-            for column, *change in past.usual.carrying(changed, which)
-        )
+        columns = tuple(Carried(*change) for change in past.usual.carrying(changed, which))
         alarm = Alarm(past.n_rows, first, SCORES[which], columns)
         sides = past.usual.sketch, reduce(joined, changed)
         return Past(past.n_rows, past.n_rows, alarms=(*past.alarms, alarm), sides=sides)
@@ -393,8 +396,7 @@ class DriftMonitor(Model):
             checks.number_within(as_integer(begin, "begin", 0), "begin", 0, as_integer(row, "row", 1, n + 1))
             as_choice(score, "score", SCORES)
             for column, what, before, after in columns:
-                if not isinstance(column, str):
-                    as_integer(column, "column", 0, d)
+                as_integer(column, "column", 0, d)
                 as_choice(what, "what", MOMENTS)
                 checks.as_figure(before, "before"), checks.as_figure(after, "after")
         names = [f"block{k}" for k in range(sum(sizes))]

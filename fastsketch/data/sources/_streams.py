@@ -97,6 +97,11 @@ class Stream(io.RawIOBase):
         taken, self._head = self._head[:size], self._head[size:]
         return taken + self._text.read(size - len(taken)) if len(taken) < size else taken
 
+    def read_some(self, size: int) -> bytes:
+        """Return some of the next bytes, as many as are there; none at the end alone."""
+        taken, self._head = self._head[:size], self._head[size:]
+        return taken or self._text.read_some(size)
+
     def readinto(self, buffer: Any, /) -> int:
         """Fill a buffer with the next bytes, and return how many they are."""
         with memoryview(buffer).cast("B") as view:
