@@ -56,11 +56,11 @@ def watch(args: Namespace) -> int:
         else:
             monitor = DriftMonitor(**parameters)
         source = rows_in(args, monitor.n_features, monitor.feature_names)
-        text = source
+        text: Any = source
         while isinstance(text, Derived):
             text = text._of
         if isinstance(text, TextSource) and text._stream is not None:
-            text._stream = AsItComes(text._stream)
+            vars(text)["_stream"] = AsItComes(text._stream)
         first, before = 0, len(monitor.alarms)
         monitor._name_columns(source)
         try:

@@ -369,10 +369,13 @@ class DriftMonitor(Model):
     def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
         blocks = iter([from_bytes(arrays[f"block{k}"].tobytes()) for k in range(sum(state["sizes"]))])
         (self._filling,), learning, whole, recent, sides = (tuple(islice(blocks, size)) for size in state["sizes"])
-        usual = Usual(*whole, arrays["location"], arrays["scale"]) if whole else None
-        tables = {name: arrays[name] for name in ("scores", "evidence")} if whole else {}
-        alarms = tuple(Alarm(*alarm[:3], tuple(Carried(*item) for item in alarm[3])) for alarm in state["alarms"])
-        counts = {name: state[name] for name in ("n_rows", "start")}
+        usual = Usual(whole[0], arrays["location"], arrays["scale"]) if whole else None
+        tables: dict[str, Any] = {name: arrays[name] for name in ("scores", "evidence")} if whole else {}
+        alarms = tuple(
+            Alarm(row, first, score, tuple(Carried(column, what, old, new) for column, what, old, new in columns))
+            for row, first, score, columns in state["alarms"]
+        )
+        counts: dict[str, Any] = {name: state[name] for name in ("n_rows", "start")}
         self._past = Past(**counts, learning=learning, usual=usual, **tables, recent=recent, alarms=alarms, sides=sides)
         self._d, self._dtype = state["n_features"], None if state["dtype"] is None else np.dtype(state["dtype"])
         self._sparse = state["sparse"]
@@ -398,7 +401,8 @@ class DriftMonitor(Model):
             for column, what, before, after in columns:
                 as_integer(column, "column", 0, d)
                 as_choice(what, "what", MOMENTS)
-                checks.as_figure(before, "before"), checks.as_figure(after, "after")
+                checks.as_figure(before, "before")
+                checks.as_figure(after, "after")
         names = [f"block{k}" for k in range(sum(sizes))]
         checks.only(arrays, *names, *(TABLES if armed else ()))
         blocks = [
