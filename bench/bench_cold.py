@@ -34,7 +34,7 @@ MODELS = {
     "LSH": "baselines.LSH(4).update(X).encode(X)",
     "PCAHash": "baselines.PCAHash(4).update(X).encode(X)",
     "ITQ": "baselines.ITQ(4).update(X).encode(X)",
-    "SGH": "baselines.SGH(4).update(X).encode(X)",
+    "SGH": "baselines.SGH(4, n_bases=30).update(X).encode(X)",
     **{f"SketchedNewton {m}": f"fs.SketchedNewton(8, method={m!r}{a}).update(X, y)" for m, a in NEWTON.items()},
     **{
         f"SketchedNewton {m}, CSR": CSR + f"fs.SketchedNewton(8, method={m!r}{a}).update(X, y)"
