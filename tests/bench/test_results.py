@@ -41,7 +41,6 @@ TRANSCRIBED = {
     "lowdask",
     "ranking",
     "ratings",
-    "refinement",
     "regression",
     "rounds",
     "samples",
