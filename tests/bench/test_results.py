@@ -28,14 +28,10 @@ WITHOUT = {  # commands without a stored result, and why
 TRANSCRIBED = {
     "classification",
     "cnn",
-    "codedrift",
-    "codeindex",
     "codes",
     "components",
     "covariance",
     "errors",
-    "groups",
-    "items",
     "jobs",
     "learners",
     "lowdask",
@@ -47,7 +43,6 @@ TRANSCRIBED = {
     "signs",
     "sources",
     "stars",
-    "ten_million",
     "threads",
 }
 EACH, ALL = 60_000, 3_000_000  # bytes of pictures
