@@ -30,7 +30,6 @@ TRANSCRIBED = {
     "cnn",
     "codes",
     "components",
-    "covariance",
     "errors",
     "jobs",
     "learners",
