@@ -17,7 +17,6 @@ WITHOUT = {  # commands without a stored result, and why
     "links": "not measured yet",
     "optimizers": "not measured yet",
     "windows": "not measured yet since results are kept",
-    "changes": "not measured yet since results are kept",
     "processors": "not measured yet since results are kept",
     "lowrank_defaults": "its tables are in docs/defaults.md, of before results were kept",
     "ease": "its tables are in docs/benchmarks/recommending.md, of before results were kept",
