@@ -15,7 +15,6 @@ WITHOUT = {  # commands without a stored result, and why
     "classes": "asv keeps what these measure",
     "noise": "not measured yet: decompositions of 6,000 x 6,000",
     "optimizers": "not measured yet",
-    "processors": "not measured yet since results are kept",
     "lowrank_defaults": "its tables are in docs/defaults.md, of before results were kept",
     "ease": "its tables are in docs/benchmarks/recommending.md, of before results were kept",
 }
