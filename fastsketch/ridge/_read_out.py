@@ -16,10 +16,10 @@ from fastsketch.sketching._engines import by_column
 LEAST, MOST = 1e-14, 1e6
 # Share of the error that a step of a path gains at least, or it is the last.
 GAIN = 1e-4
-# Share of the squares that a sketch may lose by rounding, in double and single precision.
-LOST, LOST_SINGLE = 1e-9, 1e-6
-# As many rows of one weight say how long coefficients should be.
-FEW_ROWS = 10.0
+# Share of the squares that a sketch may lose by rounding.
+LOST = 1e-9
+# Rows of the largest weights that count the same in a choice, or decay would leave it to the latest one or two.
+FEWEST = 20
 TINY = float(np.finfo(np.float64).tiny)
 
 
@@ -68,6 +68,14 @@ class Rows(NamedTuple):
         """Return the first n of them."""
         return type(self)(*(array[:n] for array in self))
 
+    def counted(self) -> Matrix:
+        """Return what each row counts in a choice (n,), 1 on average: by weight, but the largest FEWEST the same."""
+        if len(self.weight) <= FEWEST:
+            return np.ones(len(self.weight))
+        top = np.partition(self.weight, -FEWEST)[-FEWEST]
+        counts = np.minimum(self.weight, top) / top if top > 0 else np.ones(len(self.weight))
+        return counts / counts.mean()
+
 
 class Problem(NamedTuple):
     """Normal equations (A + ridge diag(penalty)) W = Z of some rows."""
@@ -80,7 +88,7 @@ class Problem(NamedTuple):
         """Return what solves the equations at a ridge for any right-hand sides."""
         penalty = ridge * penalty_of(self.moments, scaled=self.scaled)
         if isinstance(self.gram, GramModel):  # what is divided by is more than rounding
-            penalty = np.maximum(penalty, LOST * self.moments.squares - self.gram.lost)
+            penalty = np.maximum(penalty, LOST * self.moments.squares - self.gram.lost * self.gram.unit)
         return self.gram.solver(penalty)
 
     def coefficients(self, ridge: float, rank: int | None = None) -> Coefficients:
@@ -92,12 +100,10 @@ class Problem(NamedTuple):
 
         A sketch lacks some of X'X, and X'Y does not: what it gives is too long. Where nothing is lost the factor is 1.
         """
-        if isinstance(self.gram, GramSum) or self.gram.lost.sum() <= LOST * self.moments.squares.sum():
-            return 1.0
-        if rows.weight.sum() < FEW_ROWS * rows.weight.max(initial=0.0):
+        if isinstance(self.gram, GramSum) or not self.gram.lost.any():
             return 1.0
         predicted, wanted = predicted - self.moments.target_mean, rows.y - self.moments.target_mean
-        by = rows.weight[:, np.newaxis] * self.shares()
+        by = rows.counted()[:, np.newaxis] * self.shares()
         above, below = float((by * predicted * wanted).sum()), float((by * predicted * predicted).sum())
         return above / below if above > 0 and below > 0 else 1.0
 
@@ -108,7 +114,7 @@ class Problem(NamedTuple):
         else:
             mean = self.moments.target_mean
             errors = (rows.y - mean - self.factor(predicted, rows) * (predicted - mean)) ** 2 @ self.shares()
-        return errors * (rows.weight / rows.weight.mean())
+        return errors * rows.counted()
 
     def shares(self) -> Matrix:
         """Return what a squared error counts for each target (c,): 1 / (variance c), nothing if that is 0."""
@@ -131,11 +137,15 @@ def completed(coef: Matrix, moments: Moments, rank: int | None) -> Coefficients:
 def gram_of_sketch(sketch: FrequentDirections, squares: Matrix) -> GramModel:
     """Return a model of X'X of the rows in a sketch, whose columns have these sums of squares."""
     reading = sketch._read()
-    z = by_column(sketch._seen_engine(), reading.vt.astype(np.float64)).T * reading.s.astype(np.float64)
+    z = by_column(sketch._seen_engine(), reading.vt).T * reading.s
+    # in a power of two, so that no product leaves the range of numbers
+    unit = np.ldexp(1.0, int(np.frexp(np.abs(z).max(initial=0.0))[1]))
+    z /= unit
+    squares = squares / unit / unit
     lost = np.maximum(squares - np.einsum("ij,ij->i", z, z), 0.0)
-    if lost.sum() <= (LOST if reading.vt.dtype == np.float64 else LOST_SINGLE) * squares.sum():
+    if lost.sum() <= LOST * squares.sum():
         lost = np.zeros_like(lost)
-    return GramModel(np.ascontiguousarray(z), np.eye(z.shape[1]), lost, 1.0)
+    return GramModel(np.ascontiguousarray(z), np.eye(z.shape[1]), lost, float(unit * unit))
 
 
 def chosen(problem: Problem, rows: Rows, first: float, *, rank: int | None, scoring: str) -> tuple[RidgePath, float]:
@@ -181,10 +191,11 @@ def _leading(matrix: Matrix, rank: int) -> Matrix:
     return np.linalg.eigh((matrix + matrix.T) / 2)[1][:, ::-1][:, :rank]
 
 
-def quantile(residuals: Matrix, weights: Matrix, coverage: float) -> Matrix:
+def quantile(residuals: Matrix, weights: Matrix, coverage: float, *, aged: bool = False) -> Matrix:
     """Return, of each column of residuals (m, c), the split-conformal quantile of their sizes (c,).
 
-    That of weight `coverage` among the rows and one more of their largest weight, which may be of any size.
+    That of weight `coverage` among the rows and one more, which may be of any size. It weighs as much as a row that is
+    drawn in proportion to the weights does on average; where rows have `aged`, as much as the heaviest.
 
     Raises
     ------
@@ -192,8 +203,9 @@ def quantile(residuals: Matrix, weights: Matrix, coverage: float) -> Matrix:
         If there are too few rows for this coverage.
     """
     sizes, top = np.abs(residuals), float(weights.max(initial=0.0))
-    # in rows of the largest weight, which a new one may have
-    m = float(weights.sum()) / top if top > 0 else 0.0
+    weights = weights / top if top > 0 else weights
+    # in rows of the weight of a new one (without age: Kish's effective number of rows)
+    m = float(weights.sum() if aged else weights.sum() ** 2 / (weights @ weights)) if top > 0 else 0.0
     if coverage > m / (m + 1) * (1 + 1e-12):
         least = int(np.ceil(coverage / (1 - coverage) - 1e-9))
         raise ValueError(

@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, DTypeLike, NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._core.validation import as_flag, as_real, as_rows, as_weights, check_finite, is_sparse
 from fastsketch._frame.batches import Batch, agreed, as_source, names_of
 from fastsketch._frame.model import Arrays
-from fastsketch._frame.parameters import choice, flag, float_dtype, integer, real, seed
+from fastsketch._frame.parameters import choice, flag, integer, real, seed
 from fastsketch._kernels.guard import changes
 from fastsketch.data.files import _checks as checks
 from fastsketch.data.sources import Source, naming
@@ -29,18 +29,19 @@ OF_STEPS = ("solution", "residual", "direction", "product")  # of conjugate grad
 # Sparse rows of a batch from which on X'X is made of products of nonzeros: fewer cost less than a copy of the sum.
 MANY = 256
 MOST_RIDGE = 1e300
+# Numbers whose squares lose digits, if there are no larger ones.
+SMALLEST = 1e-145
 DOUBLE = np.dtype(np.float64)
 
 
 class RidgeLearner(HeldOutLearner, abstract=True):
     """Learning part of a ridge regression, from one pass over rows and targets."""
 
-    sketch_size: int = integer(default=128, at_least=2, kw_only=False)
+    sketch_size: int = integer(default=128, at_least=2, below=1 << 16, kw_only=False)
     ridge: float | None = real(default=None, high=MOST_RIDGE)
     rank: int | None = integer(default=None, at_least=1)
     scale: bool = flag(default=False)
     fit_intercept: bool = flag(default=True)
-    method: Literal["rfd", "tfd", "isvd"] = choice(("rfd", "tfd", "isvd"), default="rfd")
     scoring: Literal["squared_error", "squared_hinge"] = choice(
         ("squared_error", "squared_hinge"), default="squared_error"
     )
@@ -48,7 +49,6 @@ class RidgeLearner(HeldOutLearner, abstract=True):
     reservoir_size: int = integer(default=2000)
     max_memory: int = integer(default=1 << 28)
     decay: float = real(default=1.0, high=1.0, low_open=True)
-    dtype: DTypeLike | None = float_dtype(default=None)
     seed: int = seed(default=0)
 
     LEARNED = (*HeldOutLearner.LEARNED, "_moments", "_refined", "_flat")
@@ -61,14 +61,12 @@ class RidgeLearner(HeldOutLearner, abstract=True):
         self._residuals: Any = None
 
     def _empty_sketch(self, n_features: int) -> FrequentDirections:
-        exact = self._sums(n_features)
         return FrequentDirections(
             self.sketch_size,
-            method=self.method,
-            solver="exact" if exact else "gram",
+            solver="exact" if self._sums(n_features) else "gram",
             center=self.fit_intercept,
             decay=self.decay,
-            dtype=DOUBLE if exact or self.dtype is None else self.dtype,
+            dtype=DOUBLE,
         )
 
     def _sums(self, n_features: int) -> bool:
@@ -182,6 +180,9 @@ class RidgeLearner(HeldOutLearner, abstract=True):
                 moments = self._moments.faded(self.decay**n).plus(moments)
             if not moments.is_finite():
                 raise ValueError("the squares of these rows or targets leave the range of numbers: divide them")
+            for squares, values in ((moments.squares, x.data if is_sparse(x) else x), (moments.target_squares, y)):
+                if squares.max() < SMALLEST**2 and 0 < np.abs(values).max(initial=0.0) < SMALLEST:
+                    raise ValueError("the squares of these rows or targets leave the range of numbers: multiply them")
         sketch = self._empty_sketch(d) if self._moments is None else self._sketch
         held = held_out.empty(d + y.shape[1], DOUBLE) if self._held is None else self._held
         exact = self._sums(d)
@@ -202,7 +203,10 @@ class RidgeLearner(HeldOutLearner, abstract=True):
         masked = isinstance(targets, np.ma.MaskedArray)
         if is_sparse(targets) or masked:
             raise TypeError(f"targets must be an array of numbers, got {'a masked' if masked else 'a sparse'} one")
-        y: NDArray[Any] = np.asarray(targets)
+        try:
+            y: NDArray[Any] = np.asarray(targets)
+        except ValueError as error:
+            raise ValueError(f"targets must be a rectangular array of numbers: {error}") from None
         if y.dtype == object:  # words of text
             with contextlib.suppress(TypeError, ValueError):
                 y = y.astype(np.float64)
@@ -255,7 +259,8 @@ class RidgeLearner(HeldOutLearner, abstract=True):
         if len(old):
             out = _with_rows(out, old, self._rows_held(held.chosen(source[old])))
         came = np.concatenate([held.came, self._n + np.arange(k)])
-        out_weights = np.concatenate([held.weight, weights])[source] * self.decay ** (self._n + at - came[source])
+        age = np.where(source < 0, 0, self._n + at - came[source])
+        out_weights = np.concatenate([held.weight, weights])[source] * self.decay**age
         out_weights[source < 0] = 0.0
         return left, out, out_weights
 

@@ -14,6 +14,7 @@ from fastsketch._kernels.guard import changes, reads
 from fastsketch.ridge._gram_model import GramSum, Matrix
 from fastsketch.ridge._moments import LeftOut, Moments
 from fastsketch.ridge._read_out import (
+    FEWEST,
     TINY,
     Coefficients,
     Problem,
@@ -25,13 +26,13 @@ from fastsketch.ridge._read_out import (
     penalty_of,
     quantile,
 )
-from fastsketch.ridge._refining import ConjugateGradients, Refinement
+from fastsketch.ridge._refining import ConjugateGradients, MeasuredForm, Refinement, column_lengths
 from fastsketch.ridge._ridge_learning import DOUBLE, MOST_RIDGE, RidgeLearner
 from fastsketch.sketching._rows_again import Readable as Source
-from fastsketch.sketching._rows_again import RowsAgain, StoredForm
+from fastsketch.sketching._rows_again import RowsAgain
 
-# Rows on which a ridge is chosen: a fifth of all at most, half of them for the choice; none if that is fewer than this.
-FEWEST, ONE_OF = 20, 5
+# Rows on which a ridge is chosen: one of so many at most, half of them for the choice; none if that is below FEWEST.
+ONE_OF = 5
 
 
 class PredictionInterval(NamedTuple):
@@ -60,7 +61,7 @@ class SketchedRidge(RidgeLearner):
     Parameters
     ----------
     sketch_size : int, default 128
-        l >= 2, rows of the sketch, of rows too wide for an exact sum.
+        l in [2, 2**16), rows of the sketch, of rows too wide for an exact sum.
     ridge : float >= 0, optional
         In squared units of the weighted rows, as ``alpha`` of scikit-learn's Ridge. If it is not given, it is chosen at
         the first read-out by its error on the rows in the reservoir, a fifth of all rows at most. With fewer than 100
@@ -71,8 +72,6 @@ class SketchedRidge(RidgeLearner):
         Whether the ridge counts in variances of the columns, as if each had been divided by its standard deviation.
     fit_intercept : bool, default True
         Whether there is an intercept, which the ridge does not shrink: rows and targets are centred, sparse ones too.
-    method : {"rfd", "tfd", "isvd"}, default "rfd"
-        Of the sketch: see FrequentDirections.
     scoring : {"squared_error", "squared_hinge"}, default "squared_error"
         By which error the ridge is chosen: the squared one, over the variance of each target; or, of labels that are -1
         and 1, the squared hinge, which counts nothing beyond the label.
@@ -85,8 +84,6 @@ class SketchedRidge(RidgeLearner):
         Bytes of X'X (8 d^2) up to which it is kept as it is, and of X'Y (8 d c) beyond which targets are refused.
     decay : float in (0, 1], default 1.0
         Every new row multiplies the weight of all earlier rows by this. See also ``fade``.
-    dtype : float32 or float64, optional
-        Of the sketch: float64 if not given. All else is float64.
     seed : int, default 0
         Of the rows in the reservoir.
 
@@ -156,7 +153,9 @@ class SketchedRidge(RidgeLearner):
         """Return intervals that hold the targets of new rows with a probability of `coverage`, each by itself.
 
         As wide for every row: split-conformal quantiles of what predictions are off for rows held out, of coefficients
-        that have not seen them and whose ridge others have chosen. Rows to come must be like those seen (exchangeable).
+        that have not seen them and whose ridge others have chosen. Rows to come must be like those seen (exchangeable):
+        of weights other than 1 like rows drawn from them in proportion to their weights. A tenth of all rows measure;
+        by weights they count as Kish's effective number, (sum w)^2 / sum w^2, or with decay as sum over largest.
 
         Parameters
         ----------
@@ -185,7 +184,7 @@ class SketchedRidge(RidgeLearner):
         """
         coverage = as_real(coverage, "coverage", 0.0, 1.0, low_open=True, high_open=True)
         middle = self._coefficients(None).predict(self._as_read(rows))
-        half = quantile(*self._known_residuals(), coverage)
+        half = quantile(*self._known_residuals(), coverage, aged=self.decay < 1.0)
         return PredictionInterval(self._shaped(middle - half), self._shaped(middle + half))
 
     @reads
@@ -254,7 +253,7 @@ class SketchedRidge(RidgeLearner):
         if path is None:
             why = "ridge is given" if self.ridge is not None else f"{self._n} rows are too few to hold some out"
             raise ValueError(f"no ridge has been tried: {why}")
-        return path
+        return RidgePath(path.ridge, *(array.copy() for array in path[1:-1]), path.n_rows)
 
     def _as_read(self, rows: Any) -> Any:
         self._known()
@@ -269,9 +268,8 @@ class SketchedRidge(RidgeLearner):
     # -- reading out -----------------------------------------------------------------------------------------------
     def _coefficients(self, ridge: float | None) -> Coefficients:
         fitted = self._fitted()
-        if ridge is None:
+        if ridge is None or as_real(ridge, "ridge", 0.0, MOST_RIDGE) == fitted.ridge:
             return fitted.fit
-        ridge = as_real(ridge, "ridge", 0.0, MOST_RIDGE)
         return self._solved(ridge)
 
     @one_blas_thread
@@ -286,6 +284,8 @@ class SketchedRidge(RidgeLearner):
         return completed(factor * fit.coef, whole.moments, None)
 
     def _fitted(self) -> FittedRidge:
+        if not self._n:
+            raise ValueError("the model has seen no rows: call update first")
         if self._last is None:
             moments, fitted = self._known(), self._read_out()
             if self._refined is not None:
@@ -372,11 +372,11 @@ class SketchedRidge(RidgeLearner):
         Parameters
         ----------
         rows : array_like (n, d), scipy.sparse (n, d), table, source, or file names
-            All rows that ``update`` has had; targets are known.
+            All rows that ``update`` has had, in any order; targets are known.
         sample_weight : array_like (n,) or float, optional
             The weights that they had.
         passes : int, default 10
-            Over the rows, at most.
+            Over the rows, at most. One at least is made, and compares the rows with those seen.
         tolerance : float in (0, 1), default 1e-6
             Of the residual of each target over ||X'Y||: no pass follows where all are below.
 
@@ -388,8 +388,8 @@ class SketchedRidge(RidgeLearner):
         Raises
         ------
         TypeError, ValueError
-            If these are not the rows that the model has seen, by their number and squares, or it decays. The model is
-            then as it was before the call.
+            If these are not the rows that the model has seen, by their number and by the mean and the squares of each
+            column, or it decays. The model is then as it was before the call.
 
         Examples
         --------
@@ -407,45 +407,45 @@ class SketchedRidge(RidgeLearner):
         if self.decay != 1.0:
             raise ValueError(f"refine needs a model without decay, got decay={self.decay:g}: give weights to the rows")
         fitted, moments = self._fitted(), self._known()
-        view = StoredForm(len(moments.mean), DOUBLE, moments.mean, 1.0)
+        view = MeasuredForm(len(moments.mean), DOUBLE, moments.mean, 1.0, self.fit_intercept, [moments.faded(0.0)])
         again = RowsAgain(rows, view, sample_weight, feature_names=self._feature_names)
-        refined = self._refine(fitted, again, passes, tolerance)
+        refined = self._refine(fitted, again, view, passes, tolerance)
         self._refined, self._last, self._residuals = refined, None, None
-        lengths = np.linalg.norm(refined.residual[:, : self.n_targets], axis=0)
-        relative = lengths / np.maximum(np.linalg.norm(moments.cross, axis=0), TINY)
+        lengths = column_lengths(refined.residual[:, : self.n_targets])
+        relative = lengths / np.maximum(column_lengths(moments.cross), TINY)
         with np.errstate(divide="ignore"):
             least = fitted.ridge * float(penalty_of(moments, scaled=self.scale).min())
             bound = lengths / np.sqrt(least) if least else np.full(len(lengths), np.inf)
         return Refinement(refined.passes, relative, bound, bool((relative <= tolerance).all()))
 
     @one_blas_thread
-    def _refine(self, fitted: FittedRidge, again: RowsAgain, passes: int, tolerance: float) -> ConjugateGradients:
+    def _refine(
+        self, fitted: FittedRidge, again: RowsAgain, view: MeasuredForm, passes: int, tolerance: float
+    ) -> ConjugateGradients:
         moments = self._known()
         rest, out = self._rest(self._measuring())
         solve = self._problem(slice(0, 0)).solver(fitted.ridge)
-        c, allowed, first = len(moments.target_mean), 1e-6 * moments.squares.sum(), True
+        c = len(moments.target_mean)
         penalty = np.outer(penalty_of(moments, scaled=self.scale), np.repeat([fitted.ridge, fitted.ridge_apart], c))
 
         def multiply(right: Matrix) -> Matrix:
-            nonlocal first
             read = again.multiply(right)
-            if first and (read.n_rows != self._n or abs(read.squared_norm - moments.squares.sum()) > allowed):
-                raise ValueError(
-                    f"refine has read {read.n_rows} rows of squared norm {read.squared_norm:.9g}, the model has seen "
-                    f"{self._n} of {moments.squares.sum():.9g}: these are not the same rows with their weights"
-                )
-            first, image = False, read.product + penalty * right
+            view.require(moments, self._n, read.n_rows)
+            image = read.product + penalty * right
             image[:, c:] -= out.times(np.ascontiguousarray(right[:, c:]))  # of the rows that measure residuals
             return image
 
         # the second half are the coefficients of all rows but those that measure how far predictions are off
         right = np.hstack([moments.cross, rest.cross])
-        lengths = np.maximum(np.linalg.norm(right, axis=0), TINY)
+        lengths = np.maximum(column_lengths(right), TINY)
         state = ConjugateGradients.start(right, solve) if self._refined is None else self._refined
-        for _ in range(passes):
-            if (np.linalg.norm(state.residual, axis=0) <= tolerance * lengths).all():
+        for made in range(passes):
+            if (column_lengths(state.residual) > tolerance * lengths).any():
+                state = state.step(multiply, solve)
+            elif made:
                 break
-            state = state.step(multiply, solve)
+            else:  # there is nothing to refine: what is left is computed anew, of the rows
+                state = state._replace(residual=right - multiply(state.solution), passes=state.passes + 1)
         return state
 
     # -- facts -----------------------------------------------------------------------------------------------------
@@ -453,7 +453,7 @@ class SketchedRidge(RidgeLearner):
         return {} if self._last is None else {"ridge": self._last.ridge}
 
     def _facts(self) -> dict[str, Any]:
-        if self._moments is None:
+        if not self._n:
             return {}
         fitted = self._fitted()
         out = {"n_targets": self.n_targets, "is_exact": self.is_exact, "ridge": fitted.ridge}

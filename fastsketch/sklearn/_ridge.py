@@ -10,12 +10,12 @@ import numpy as np
 from numpy.random import RandomState
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin
-from sklearn.utils.class_weight import compute_sample_weight
+from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight
 
 from fastsketch._core.validation import Rows
-from fastsketch.online._labels import ClassWeight
+from fastsketch.online._labels import ClassWeight, as_class_weight
 from fastsketch.ridge import SketchedRidge as RidgeModel
 from fastsketch.sklearn._estimator import Arrays, MergingEstimator, checked, estimator, seed_of
 
@@ -37,7 +37,6 @@ class RidgeEstimator(MergingEstimator):
     rank: int | None = None
     scale: bool = False
     fit_intercept: bool = True
-    method: Literal["rfd", "tfd", "isvd"] = "rfd"
     scoring: Literal["squared_error", "squared_hinge"] = "squared_error"
     solver: Literal["auto", "gram", "exact"] = "auto"
     reservoir_size: int = 2000
@@ -49,20 +48,23 @@ class RidgeEstimator(MergingEstimator):
         shared = {name: value for name, value in self.get_params(deep=False).items() if name in self._KIND._declared}
         return RidgeModel(**shared, seed=seed_of(self.random_state))
 
-    def _checked_both(self, X: Any, y: Any, *, first: bool) -> tuple[Any, Any]:
-        rows, targets = checked(self, X, y=y, reset=first, dtype=[np.float64, np.float32], **self._OF_TARGETS)
-        return rows, targets[:, 0] if targets.ndim == 2 and targets.shape[1] == 1 else targets
+    def _as_targets(self, y: Any, weights: Any) -> tuple[Any, Any]:
+        """Return checked y as targets, and their weights."""
+        return y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y, weights
 
-    def _learn(self, model: RidgeModel, rows: Any, targets: Any, sample_weight: Any) -> Self:
-        """Let a model learn from checked rows, and keep it."""
-        first = model.n_features is None
-        if sample_weight is not None:
-            sample_weight = _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
-        if first:
-            self._name_features(model)
-        self.model_ = model.update(rows, targets, sample_weight=sample_weight)
-        if first:
-            self._fix_parameters()
+    def _learn(self, X: Any, y: Any, sample_weight: Any, *, anew: bool) -> Self:
+        """Learn from rows, anew or after those before: all of it, or the estimator stays as it was."""
+        with self._whole_or_as_before():
+            first = anew or not hasattr(self, "model_")
+            rows, y = checked(self, X, y=y, reset=first, dtype=[np.float64, np.float32], **self._OF_TARGETS)
+            if sample_weight is not None:
+                sample_weight = _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
+            targets, weights = self._as_targets(y, sample_weight)
+            model = self._template(*rows.shape, None) if first else self.model_
+            if first:
+                self._name_features(model)
+                self._fix_parameters()
+            self.model_ = model.update(rows, targets, sample_weight=weights)
         return self
 
     def _answer(self, X: Any) -> Floats:
@@ -90,7 +92,7 @@ class SketchedRidge(MultiOutputMixin, RegressorMixin, RidgeEstimator):
 
     Parameters
     ----------
-    sketch_size, ridge, rank, scale, fit_intercept, method, scoring, solver, reservoir_size, max_memory, decay
+    sketch_size, ridge, rank, scale, fit_intercept, scoring, solver, reservoir_size, max_memory, decay
         Those of fastsketch.SketchedRidge, with its defaults: ``ridge`` is the ``alpha`` of scikit-learn's Ridge.
     random_state : int, RandomState or None, default 0
         An integer is the seed of the model.
@@ -130,8 +132,7 @@ class SketchedRidge(MultiOutputMixin, RegressorMixin, RidgeEstimator):
 
         y is (n_samples,) or (n_samples, n_targets); sample_weight (n_samples,), nonnegative, multiplies squared errors.
         """
-        rows, targets = self._checked_both(X, y, first=True)
-        return self._learn(self._template(None, rows.shape[1], None), rows, targets, sample_weight)
+        return self._learn(X, y, sample_weight, anew=True)
 
     def partial_fit(self, X: Rows, y: ArrayLike, *, sample_weight: ArrayLike | None = None) -> Self:
         """Learn from one more batch of any size.
@@ -144,10 +145,8 @@ class SketchedRidge(MultiOutputMixin, RegressorMixin, RidgeEstimator):
         sample_weight : array_like (n_samples,), optional
             Nonnegative.
         """
-        first = not hasattr(self, "model_")
         self._check_parameters()
-        rows, targets = self._checked_both(X, y, first=first)
-        return self._learn(self._model_for(rows), rows, targets, sample_weight)
+        return self._learn(X, y, sample_weight, anew=False)
 
     def predict(self, X: Rows) -> Floats:
         """Predict the targets, (n_samples,) or (n_samples, n_targets).
@@ -159,13 +158,23 @@ class SketchedRidge(MultiOutputMixin, RegressorMixin, RidgeEstimator):
         return self._answer(X)
 
 
+def _different(labels: Any, name: str) -> NDArray[Any]:
+    """Return the different labels, sorted; TypeError for numbers beside strings."""
+    if getattr(labels, "dtype", None) in (None, object):  # where NumPy would make strings of numbers
+        try:
+            np.unique(np.asarray(labels, object))
+        except TypeError:
+            raise TypeError(f"{name} must hold labels of one kind, numbers or strings") from None
+    return np.unique(np.asarray(labels))
+
+
 @estimator
 class SketchedRidgeClassifier(ClassifierMixin, RidgeEstimator):
     """Classifier by the ridge regression of -1 and 1, one pass; of more than two classes one target for each.
 
     Parameters
     ----------
-    sketch_size, ridge, rank, scale, fit_intercept, method, scoring, solver, reservoir_size, max_memory, decay
+    sketch_size, ridge, rank, scale, fit_intercept, scoring, solver, reservoir_size, max_memory, decay
         Those of fastsketch.SketchedRidge, with its defaults but for scoring="squared_hinge": ``ridge`` is the ``alpha``
         of scikit-learn's RidgeClassifier.
     class_weight : None, "balanced" or {label: weight}
@@ -208,9 +217,9 @@ class SketchedRidgeClassifier(ClassifierMixin, RidgeEstimator):
 
         sample_weight (n_samples,), nonnegative, multiplies squared errors, beside class_weight.
         """
-        rows, labels = self._checked_both(X, y, first=True)
-        check_classification_targets(labels)
-        return self._learn_labels(self._template(None, rows.shape[1], None), rows, labels, labels, sample_weight)
+        with self._whole_or_as_before():
+            self.classes_ = _different(y, "y")
+            return self._learn(X, y, sample_weight, anew=True)
 
     def partial_fit(
         self, X: Rows, y: ArrayLike, *, classes: ArrayLike | None = None, sample_weight: ArrayLike | None = None
@@ -228,31 +237,31 @@ class SketchedRidgeClassifier(ClassifierMixin, RidgeEstimator):
             Nonnegative.
         """
         first = not hasattr(self, "model_")
-        if isinstance(self.class_weight, str):
-            raise ValueError(f"class_weight={self.class_weight!r} is of fit: give partial_fit a weight for each label")
+        if self.class_weight == "balanced":
+            raise ValueError("class_weight='balanced' is of fit: give partial_fit a weight for each label")
         if first and classes is None:
             raise ValueError("classes must be given in the first call of partial_fit")
-        if not first and classes is not None and not np.array_equal(np.unique(classes), self.classes_):
+        known = self.classes_ if classes is None else _different(classes, "classes")
+        if not first and not np.array_equal(known, self.classes_):
             raise ValueError(f"classes must be those of the first call, {self.classes_}, got {classes}")
         self._check_parameters()
-        rows, labels = self._checked_both(X, y, first=first)
-        known = classes if first else self.classes_
-        return self._learn_labels(self._model_for(rows), rows, labels, known, sample_weight)
+        with self._whole_or_as_before():
+            self.classes_ = known
+            return self._learn(X, y, sample_weight, anew=False)
 
-    def _learn_labels(self, model: RidgeModel, rows: Any, labels: Any, known: Any, sample_weight: Any) -> Self:
-        classes = np.unique(known)
+    def _as_targets(self, y: Any, weights: Any) -> tuple[Any, Any]:
+        check_classification_targets(y)
+        classes = self.classes_
         if len(classes) < 2:
             raise ValueError(f"y must hold at least two classes, got one class: {classes}")
-        strange = ~np.isin(labels, classes)
+        strange = ~np.isin(y, classes)
         if strange.any():
-            raise ValueError(f"y must hold the classes {classes}, got {labels[strange][0]!r}")
+            raise ValueError(f"y must hold the classes {classes}, got {y[strange][0]!r}")
         if self.class_weight is not None:
-            own = compute_sample_weight(self.class_weight, labels)
-            sample_weight = own if sample_weight is None else own * _check_sample_weight(sample_weight, rows)
-        targets = np.where(labels[:, None] == (classes[1:] if len(classes) == 2 else classes), 1.0, -1.0)
-        with self._whole_or_as_before():
-            self.classes_ = classes
-            return self._learn(model, rows, targets, sample_weight)
+            by_class = compute_class_weight(as_class_weight(self.class_weight, "class_weight"), classes=classes, y=y)
+            own = by_class[np.searchsorted(classes, y)]
+            weights = own if weights is None else own * weights
+        return np.where(y[:, None] == (classes[1:] if len(classes) == 2 else classes), 1.0, -1.0), weights
 
     # -- files, merges, models from elsewhere ----------------------------------------------------------------------
     def _job(self, source: Any) -> Any:

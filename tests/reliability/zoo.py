@@ -408,7 +408,7 @@ SPECIMENS = (
     _ridge("exact-decayed", decay=0.99),
     _ridge("csr", solver="gram", rows=scarce_rows),
     _ridge("two-decayed", _learn_twice, solver="gram", rank=1, decay=0.99),
-    _ridge("float32-scaled", _learn_twice, solver="gram", scale=True, fit_intercept=False, dtype="float32"),
+    _ridge("scaled", _learn_twice, solver="gram", scale=True, fit_intercept=False),
     Specimen(
         "ease-by-ids",
         lambda: fs.SketchedEASE(5, ridge=1.0),

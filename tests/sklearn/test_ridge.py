@@ -116,3 +116,62 @@ def test_a_classifier_keeps_its_labels(tmp_path):
     model = fs.SketchedRidge(ridge=1.0).update(X, np.where(LABELS == "a", 1.0, -1.0)[:, None])
     assert set(SketchedRidgeClassifier.from_model(model).predict(X)) == {-1.0, 1.0}
     assert set(SketchedRidgeClassifier.from_model(parts[1].model_).predict(X)) == {0, 1, 2}
+
+
+def fitted_state(estimator):
+    """Return all that a fit leaves, the model by its bytes."""
+    state = {name: value for name, value in vars(estimator).items() if name not in ("_entered", "model_")}
+    return {**state, "model_": estimator.model_.to_bytes()}
+
+
+REFUSED = {
+    "one class": lambda: (SketchedRidgeClassifier(), LABELS[:1].repeat(300), {}),
+    "kinds of labels": lambda: (SketchedRidgeClassifier(), np.array([1, "a", 2] * 100, object), {}),
+    "a weight of no class": lambda: (SketchedRidgeClassifier(class_weight={"z": 1.0}), LABELS[:300], {}),
+    "weights": lambda: (SketchedRidge(), Y[:300], {"sample_weight": -np.ones(300)}),
+    "a target": lambda: (SketchedRidge(), np.where(np.arange(300) == 7, np.inf, Y[:300, 0]), {}),
+    "a target too large": lambda: (SketchedRidge(), Y[:300] * 1e200, {}),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_refused_fit_leaves_the_estimator_as_it_was(name):
+    estimator, y, more = REFUSED[name]()
+    parameters = estimator.get_params()
+    estimator.set_params(**type(estimator)().get_params()).fit(X, LABELS if hasattr(estimator, "class_weight") else Y)
+    before = fitted_state(estimator)
+    estimator.set_params(**parameters)
+    with pytest.raises((TypeError, ValueError)):
+        estimator.fit(X[:300, :5], y, **more)
+    after = fitted_state(estimator)
+    assert after.pop("model_") == before.pop("model_")
+    assert all(np.all(after[key] == before[key]) for key in before.keys() - parameters.keys())
+
+
+def test_weights_of_classes_in_batches_of_one_class():
+    weights = {"a": 3.0, "b": 1.0, "c": 0.5}
+    order = np.argsort(LABELS, kind="stable")
+    whole = RidgeClassifier(2.5, class_weight=weights).fit(X, LABELS)
+    parts = SketchedRidgeClassifier(ridge=2.5, class_weight=weights)
+    for label in "abc":
+        own = order[LABELS[order] == label]
+        parts.partial_fit(X[own], LABELS[own], classes=["a", "b", "c"])
+    assert np.allclose(parts.coef_, whole.coef_)
+    some = SketchedRidgeClassifier(ridge=2.5, class_weight={"a": 3.0})  # what is not named weighs 1
+    some.partial_fit(X[LABELS == "b"], LABELS[LABELS == "b"], classes=["a", "b", "c"])
+    assert some.model_.total_weight == (LABELS == "b").sum()
+
+
+@pytest.mark.parametrize("class_weight", [-2, "x", {"a": -1.0}, [3]])
+def test_class_weight_is_checked_by_its_name(class_weight):
+    for learn in (lambda c: c.fit(X, LABELS), lambda c: c.partial_fit(X, LABELS, classes=["a", "b", "c"])):
+        with pytest.raises((TypeError, ValueError), match="class_weight"):
+            learn(SketchedRidgeClassifier(class_weight=class_weight))
+
+
+@pytest.mark.parametrize("labels", [[1, "a"] * 200, np.array([1, "a"] * 200, object)])
+def test_labels_of_two_kinds_are_refused(labels):
+    with pytest.raises(TypeError, match="y must hold labels of one kind"):
+        SketchedRidgeClassifier().fit(X, labels)
+    with pytest.raises(TypeError, match="classes must hold labels of one kind"):
+        SketchedRidgeClassifier().partial_fit(X, [1, 2] * 200, classes=[1, "a"])
