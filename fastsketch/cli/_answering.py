@@ -3,8 +3,10 @@
 import time
 from argparse import Namespace
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch.cli import _lowrank
@@ -51,16 +53,29 @@ def predict(args: Namespace) -> None:
 
 def _asked(what: str, model: LinearLearner | SketchedRidge) -> tuple[list[str], Callable[[Any], NDArray[Any]]]:
     """Return (names of the columns, none for labels and values; the method that gives them)."""
+    if isinstance(model, SketchedRidge):
+        target = model.notes.get("target")
+        heads = [name for name in (target if isinstance(target, list) else [target]) if isinstance(name, str)]
+        if what == "labels":
+            return heads, model.predict
+        if what == "intervals":
+            return [f"{name} {end}" for end in ("lower", "upper") for name in heads], partial(ends, model)
+        raise ValueError(f"--what {what}: the model is a ridge regression, and predicts real values")
     if what == "labels":
         return [], model.predict
-    if isinstance(model, SketchedRidge):
-        raise ValueError(f"--what {what}: the model is a ridge regression, and predicts real values")
+    if what == "intervals":
+        raise ValueError("--what intervals is of --method ridge, which holds rows out to measure residuals on")
     names = [] if model.classes is None else list(map(shown, model.classes))
     if what == "scores":
         return names if len(names) > 2 else ["score"], model.decision_function
     if not names:
         raise ValueError(f"--what probabilities: the model predicts real values (its loss is {model.loss!r})")
     return names, model.predict_proba
+
+
+def ends(model: SketchedRidge, rows: Any) -> NDArray[Any]:
+    """Return the lower, then the upper ends of intervals for rows."""
+    return np.column_stack(model.predict_interval(rows))
 
 
 # -- metrics -----------------------------------------------------------------------------------------------------------

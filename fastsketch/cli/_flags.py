@@ -46,9 +46,11 @@ class Parser(argparse.ArgumentParser):
         self.models: tuple[str, ...] = ()
         self.settable: tuple[str, ...] = ()
         self.actions: dict[str, argparse.Action] = {}
+        self.texts: Sequence[str] = ()
 
     def arguments(self, texts: Sequence[str]) -> Namespace:
         """Return the arguments in these texts; what --set says of reading is among them, of models in ``settings``."""
+        self.texts = texts
         args = self.parse_intermixed_args(_with_values(texts))
         given: dict[str, str] = {**vars(args).pop("settings", {})}
         try:
@@ -91,13 +93,19 @@ class Parser(argparse.ArgumentParser):
         return f"{unknown_keyword('--set', name, known)}; --set help lists them"
 
     # -- what --set help lists ----------------------------------------------------------------------------------
-    def _documents(self) -> dict[str, dict[str, str]]:
-        """Return {whose they are: {name: what its documentation says}} of all that --set takes."""
+    def _documents(self, method: str = "") -> dict[str, dict[str, str]]:
+        """Return {whose they are: {name: what its documentation says}} of all that --set takes with a method.
+
+        With one that no model has, what models take that have none.
+        """
         from fastsketch._frame.parameters import described
 
         documents: dict[str, dict[str, str]] = {}
-        for model in self.models:
-            cls = _public(f"fastsketch.{model}")
+        classes = {model: _public(f"fastsketch.{model}") for model in self.models}
+        named = {model: f'"{method}"' in described(cls).get("method", "") for model, cls in classes.items()}
+        for model, cls in classes.items():
+            if method and not (named[model] if any(named.values()) else "method" not in cls._declared):
+                continue
             texts, names = described(cls), [str(name) for name, item in cls._declared.items() if not item.fixed]
             documents[f"of {model}"] = {name: texts.get(name, name) for name in names}
         for name in self.settable:
@@ -106,10 +114,11 @@ class Parser(argparse.ArgumentParser):
         return documents
 
     def listed(self) -> str:
-        """Return all that --set takes, with its documentation."""
+        """Return all that --set takes, with its documentation; of a method that has been chosen, what goes with it."""
+        _, _, method = " ".join(self.texts).replace("--method=", "--method ").partition("--method ")
         return "\n\n".join(
             "\n".join([f"parameters {whose}:", *dict.fromkeys(texts.values())])
-            for whose, texts in self._documents().items()
+            for whose, texts in self._documents(method.partition(" ")[0]).items()
         )
 
 
@@ -286,7 +295,7 @@ class OneColumn(argparse.Action):
 
     def __call__(self, parser: argparse.ArgumentParser, namespace: Namespace, values: Any, flag: Any = None) -> None:
         if getattr(namespace, self.dest) is not None:
-            parser.error(f"{flag} names one column: several targets are learned by fs.run(..., target=[...])")
+            parser.error(f"{flag} stands once: several targets, of --method ridge, are {flag} A,B")
         setattr(namespace, self.dest, values)
 
 

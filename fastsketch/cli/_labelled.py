@@ -8,13 +8,14 @@ from typing import Any, cast
 from numpy.typing import NDArray
 
 from fastsketch._frame.parameters import TRUTH
-from fastsketch.cli._flags import as_column, flag_of
+from fastsketch.cli._flags import as_column, flag_of, listed
 from fastsketch.cli._reading import dialect_of
 from fastsketch.data.files import SourceError, StateError
 from fastsketch.data.files._svmlight import MOST_FEATURES
 from fastsketch.data.names import TableRows
 from fastsketch.data.names._cells import ARROW, PARQUET
 from fastsketch.data.sources import Source, comes_once, open_rows
+from fastsketch.data.sources._column_names import positions
 from fastsketch.data.sources._identity import of_file
 from fastsketch.data.sources._joined import joined
 from fastsketch.data.sources._source import Place
@@ -122,18 +123,48 @@ def rows_as_learned(model: Any, args: Namespace, *, labelled: bool) -> Source:
 
 def rows_with_targets(args: Namespace, model: Any = None, *, labelled: bool = True) -> Source:
     """Return the rows of args.inputs, all of numbers, with real targets beside them; for a model its columns."""
-    target = getattr(args, "target", None)
+    target, inputs = getattr(args, "target", None), list(args.inputs)
+    notes: dict[str, Any] = {} if model is None else model.notes
+    target = notes.get("target") if target is None else targets_in(target)
+    how: dict[str, Any] = {**dialect_of(args), "zero_based": args.zero_based}
+    if target is None and not any(map(is_table, inputs)):
+        return open_rows(inputs, **how, n_features=args.n_features if model is None else model.n_features)
+    if labelled and target is None:
+        raise ValueError(f"{inputs[0]} is a table: --target names the column of targets")
+    how |= {"fill": args.fill if model is None else notes.get("fill"), "beside": target if labelled else None}
     if model is None:
-        columns, width = args.numeric, args.n_features
-    else:
-        columns, width = model.feature_names, model.n_features
-        target = model.notes.get("target") if target is None else target
-    how: dict[str, Any] = {"n_features": width}
-    if target is not None or any(map(is_table, args.inputs)):
-        if labelled and target is None:
-            raise ValueError(f"{args.inputs[0]} is a table: --target names the column of targets")
-        how = {"columns": columns and list(map(as_column, columns)), "beside": target if labelled else None}
-    return open_rows(list(args.inputs), **how, **dialect_of(args), zero_based=args.zero_based)
+        return open_rows(inputs, **how, columns=columns_to_learn(args))
+    if model.feature_names is not None:
+        return open_rows(inputs, **how, columns=list(model.feature_names))
+    columns: Any = notes.get("columns")
+    if not labelled:  # the rows may have their targets, or lack them
+        table = None if comes_once(inputs[0]) else open_rows(inputs, **how)
+        if table is None or table.n_features == model.n_features:
+            return table or open_rows(inputs, **how)
+        apart = positions(table, target if isinstance(target, list) else [target], "--target")
+        rest = [k for k in range(table.n_features) if k not in apart]
+        columns = rest if columns is None else [rest[k] for k in columns if k < len(rest)]
+    return open_rows(inputs, **how, columns=columns)
+
+
+def targets_in(target: str | int) -> Any:
+    """Return the column of a target, or the list of several between commas."""
+    names = [as_column(name) for name in listed(target)] if isinstance(target, str) else [target]
+    return names if len(names) > 1 else names[0]
+
+
+def columns_to_learn(args: Namespace) -> list[str | int] | None:
+    """Return the columns of --numeric, or all but those of --ignore, as open_rows counts them beside the target."""
+    numeric = None if args.numeric is None else list(map(as_column, args.numeric))
+    if args.ignore is None and all(isinstance(name, str) for name in numeric or ()):
+        return numeric
+    if comes_once(args.inputs[0]):
+        raise ValueError(f"{args.inputs[0]} is read once: --numeric names the columns that are read")
+    table, target = open_rows(args.inputs[0], **dialect_of(args)), targets_in(args.target)
+    apart = positions(table, target if isinstance(target, list) else [target], "--target")
+    ignored = positions(table, list(map(as_column, args.ignore or ())), "--ignore")
+    read = range(table.n_features) if numeric is None else positions(table, numeric, "--numeric")
+    return [k - sum(other < k for other in apart) for k in read if k not in {*apart, *ignored}]
 
 
 def require_labels(source: Source) -> None:

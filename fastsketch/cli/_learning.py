@@ -2,6 +2,8 @@
 
 import inspect
 from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast, get_args
 
@@ -10,9 +12,17 @@ from fastsketch._core.validation import as_integer
 from fastsketch.cli._answering import scored
 from fastsketch.cli._flags import flag_of, parameters_of
 from fastsketch.cli._in_parts import learn_rows, refuse_streams
-from fastsketch.cli._labelled import is_table, require_labels, rows_to_learn, rows_with_targets
+from fastsketch.cli._labelled import (
+    columns_to_learn,
+    is_table,
+    require_labels,
+    rows_to_learn,
+    rows_with_targets,
+    targets_in,
+)
 from fastsketch.cli._output import Output, output_of
 from fastsketch.cli._scoring import LinearLearner
+from fastsketch.data.files import SourceError
 from fastsketch.data.files._input import InputFile
 from fastsketch.data.sources import open_rows
 from fastsketch.online import AdaptiveSubgradient, SketchedNewton
@@ -38,6 +48,8 @@ def learn_online(args: Namespace) -> None:
     if args.settings.get("method") == RIDGE:
         learn_ridge(args)
         return
+    if args.fill is not None:
+        raise ValueError(f"--fill is of --method {RIDGE}: other methods learn a missing number as such")
     source, notes = rows_to_learn(args)
     model = make_model(args, numbers=notes.get("table", {}).get("label_kind", "numeric") == "numeric")
     if args.test and is_table(args.test):  # whether it is there is to be known before the work is done
@@ -61,21 +73,33 @@ def learn_online(args: Namespace) -> None:
 
 def learn_ridge(args: Namespace) -> None:
     """Learn a ridge regression of real targets: in parts, and with what `score` says on test rows."""
-    refused = [name for name in ("categorical", "ignore") if getattr(args, name) is not None]
-    if refused or args.missing != "feature" or args.every:
-        name = refused[0] if refused else "every" if args.every else "missing"
-        raise ValueError(f"{flag_of(args, name)} does not belong to --method {RIDGE}, whose columns are all numbers")
+    for name, usual in (("categorical", None), ("every", 0), ("missing", "feature")):
+        if getattr(args, name) != usual:
+            advice = ": columns are numbers, --ignore A,B leaves others out, and --fill X fills in what is missing"
+            raise ValueError(f"{flag_of(args, name)} does not belong to --method {RIDGE}{advice}")
     settings = {name: text for name, text in args.settings.items() if name != "method"}
     model = SketchedRidge(**parameters_of(Namespace(**{**vars(args), "settings": settings}), SketchedRidge))
+    notes: dict[str, Any] = {}
+    if args.target is not None:
+        notes = {"target": targets_in(args.target), "columns": columns_to_learn(args), "fill": args.fill}
     source = rows_with_targets(args)
     require_labels(source)
-    with output_of(args) as out:
-        model, facts = learn_rows(
-            args, model, out, source, notes={"target": args.target} if args.target is not None else {}
-        )
+    with output_of(args) as out, as_flags():
+        model, facts = learn_rows(args, model, out, source, notes=notes)
         if not args.json:
             facts.pop("ridge_path", None)
         out.report(facts | tested(args, model, out))
+
+
+@contextmanager
+def as_flags() -> Iterator[None]:
+    """Let errors about columns name the flags of `learn`."""
+    try:
+        yield
+    except SourceError as error:
+        message = str(error).replace("--columns", "--numeric or --ignore")
+        hint = " (--ignore A,B leaves columns out)" if "no finite decimal" in message and "--" not in message else ""
+        raise SourceError(message + hint) from None
 
 
 def tested(args: Namespace, model: LinearLearner | SketchedRidge, out: Output) -> dict[str, Any]:

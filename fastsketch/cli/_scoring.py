@@ -79,8 +79,9 @@ class Targets:
 
     def __init__(self, model: LinearLearner | SketchedRidge) -> None:
         self._model = model
-        self._count, self._absolute, self._squares = 0, 0.0, 0.0
-        self._mean, self._spread = 0.0, 0.0  # of the targets: mean, and sum of squares around it
+        self._count = 0
+        # of the targets, of each of several: mean, and sum of squares around it
+        self._absolute = self._squares = self._mean = self._spread = np.float64(0.0)
 
     def add(self, rows: Any, targets: Floats) -> None:
         """Hold the predictions for some rows against their targets."""
@@ -88,10 +89,9 @@ class Targets:
         if n == 0:
             return
         targets = np.asarray(targets, np.float64)  # a table of text gives words
-        errors = self._model.predict(rows) - targets
-        mean = float(targets.mean())
-        spread = float(((targets - mean) ** 2).sum())
-        self.join((n, float(np.abs(errors).sum()), float(errors @ errors), mean, spread))
+        errors, mean = self._model.predict(rows) - targets, targets.mean(axis=0)
+        squares = (errors**2).sum(axis=0), ((targets - mean) ** 2).sum(axis=0)
+        self.join((n, np.abs(errors).sum(axis=0), squares[0], mean, squares[1]))
 
     def counts(self) -> Any:
         """See Labels."""
@@ -110,13 +110,17 @@ class Targets:
         self._count = both
 
     def facts(self) -> dict[str, Any]:
-        """Return examples, mean_absolute_error, root_mean_squared_error, r2 (None where the targets do not vary)."""
-        n = max(self._count, 1)
+        """Return examples, mean_absolute_error, root_mean_squared_error, r2 (None where the targets do not vary).
+
+        Of several targets their means.
+        """
+        n, varied = max(self._count, 1), np.atleast_1d(self._spread) > 0
+        r2 = 1.0 - np.atleast_1d(self._squares)[varied] / np.atleast_1d(self._spread)[varied]
         return {
             "examples": self._count,
-            "mean_absolute_error": self._absolute / n,
-            "root_mean_squared_error": (self._squares / n) ** 0.5,
-            "r2": 1.0 - self._squares / self._spread if self._spread > 0 else None,
+            "mean_absolute_error": float(np.mean(self._absolute / n)),
+            "root_mean_squared_error": float(np.mean((self._squares / n) ** 0.5)),
+            "r2": float(r2.mean()) if varied.any() else None,
         }
 
 

@@ -311,11 +311,17 @@ def _learn(parser: Parser) -> None:
     )
     tables = parser.add_argument_group("tables (columns by name, or number from 0)")
     tables.add_argument(
-        "--target", type=as_column, action=OneColumn, metavar="COLUMN", help="the column of labels, or of values"
+        "--target",
+        type=as_column,
+        action=OneColumn,
+        metavar="COLUMN",
+        help="the column of labels, or of values; of --method ridge several: A,B",
     )
     tables.add_argument("--categorical", type=listed, metavar="A,B,...", help="columns whose values are words")
     tables.add_argument("--numeric", type=listed, metavar="A,B,...", help="columns whose values are numbers")
     tables.add_argument("--ignore", type=listed, metavar="A,B,...", help="columns that are not read")
+    text = "with --method ridge: number in the place of what is missing"
+    tables.add_argument("--fill", type=float, metavar="X", help=text)
     parameter(
         parser,
         "method",
@@ -359,10 +365,11 @@ def _predict(parser: Parser) -> None:
     parser.add_argument("inputs", nargs="+", metavar="ROWS", help="rows as for 'learn'; pairs as for 'complete'")
     parser.add_argument(
         "--what",
-        choices=("labels", "probabilities", "scores", "metrics"),
+        choices=("labels", "probabilities", "scores", "intervals", "metrics"),
         default="labels",
         help="labels or values; a column for each label, with a header, and of pairs the probability of +1; raw "
-        "scores; or what the labels of the rows say of them (default labels)",
+        "scores; the ends of intervals that hold nine targets of ten, of --method ridge; or what the labels of the "
+        "rows say of them (default labels)",
     )
     parser.add_argument(
         "--target",

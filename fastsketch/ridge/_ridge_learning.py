@@ -2,7 +2,6 @@
 
 # pyright: reportPrivateUsage=false
 
-import contextlib
 from dataclasses import replace
 from typing import Any, Literal, Self
 
@@ -207,9 +206,7 @@ class RidgeLearner(HeldOutLearner, abstract=True):
             y: NDArray[Any] = np.asarray(targets)
         except ValueError as error:
             raise ValueError(f"targets must be a rectangular array of numbers: {error}") from None
-        if y.dtype == object:  # words of text
-            with contextlib.suppress(TypeError, ValueError):
-                y = y.astype(np.float64)
+        y = _numbers(y) if y.dtype.kind in "OU" else y  # words of text
         if y.dtype.kind not in "fiub":
             raise TypeError(f"targets must hold real numbers, got dtype {y.dtype}")
         y = y[np.newaxis] if y.ndim == 0 and n == 1 else y
@@ -343,6 +340,17 @@ class RidgeLearner(HeldOutLearner, abstract=True):
 
 # Share of nonzeros above which rows held out are multiplied as arrays.
 DENSE_ABOVE = 0.3
+
+
+def _numbers(words: NDArray[Any]) -> NDArray[np.float64]:
+    """Return numbers out of words or objects; ValueError names the first row that holds none."""
+    for place, word in np.ndenumerate(words):
+        try:
+            float(word)
+        except (TypeError, ValueError):
+            row = place[0] if place else 0
+            raise ValueError(f"targets must hold real numbers: row {row} holds {str(word)!r}") from None
+    return words.astype(np.float64)
 
 
 def _content(targets: NDArray[np.float64]) -> Keys:

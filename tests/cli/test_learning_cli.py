@@ -235,18 +235,90 @@ def test_a_ridge_regression_of_text_and_tables(folder):
     ("flags", "message"),
     [
         (["train.csv"], "train.csv is a table: --target names the column of targets"),
-        (["train.csv", "--target", "word"], "targets must hold real numbers"),
+        (["train.csv", "--target", "word"], "train.csv, line 2: targets must hold real numbers: row 0 holds 'a'"),
+        (["gap.csv", "--target", "price"], "gap.csv, line 3, row 1: the target is missing"),
+        (["gap.csv", "--target", "size"], "--numeric or --ignore), or give a number in its place (fill=, --fill)"),
+        (["train.csv", "--target", "price"], "(--ignore A,B leaves columns out)"),
         (["train.csv", "--target", "price"], "word"),
         (["train.svm", "--class-weight", "balanced"], "SketchedRidge has no parameter 'class_weight'"),
         (["train.svm", "--every", 5], "--every does not belong to --method ridge"),
-        (["train.csv", "--target", "price", "--ignore", "word"], "--ignore does not belong to --method ridge"),
+        (["train.csv", "--target", "price", "--set", "missing=refuse"], "--set missing does not belong to --method ri"),
+        (["train.csv", "--target", "price", "--categorical", "word"], "--ignore A,B leaves others out, and --fill X"),
+        (["train.csv", "--target", "price", "--ignore", "none"], "--ignore: train.csv has no column 'none'"),
+        (["train.csv", "--target", "price", "--target", "word"], "--target stands once: several targets, of --method"),
         (["train.svm", "--set", "ridge=-1"], "ridge must lie in"),
     ],
 )
 def test_what_a_ridge_regression_refuses(folder, flags, message):
     (folder / "train.csv").write_text("price,word\n1,a\n2,b\n")
+    (folder / "gap.csv").write_text("price,size\n1,2\n,3\n4,5\n")
     done = run("learn", *flags, "--method", "ridge", cwd=folder, status=2)
     assert message in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.fixture
+def houses(folder):
+    """Write tables with a column of words and a gap, with names or not, and of numbers; return these (400, 4)."""
+    rng = np.random.default_rng(0)
+    table = rng.standard_normal((400, 4))
+    table[:, 2] += 3 * table[:, 0]
+    table = np.round(table, 3)
+    lines = [f"h{k}," + ",".join(f"{value:g}" for value in row) for k, row in enumerate(table)]
+    lines[7] = lines[7].replace(f",{table[7, 1]:g},", ",,", 1)
+    (folder / "houses.csv").write_text("\n".join(["id,size,age,price,rent", *lines]) + "\n")
+    (folder / "bare.csv").write_text("\n".join(lines) + "\n")
+    table[7, 1] = 0.5
+    np.savetxt(folder / "numbers.csv", table, "%g", ",", header="size,age,price,rent", comments="")
+    return table
+
+
+def test_columns_are_left_out_and_filled_in(folder, houses):
+    expected = fs.SketchedRidge(ridge=1.0).update(houses[:, :2], houses[:, 2])
+    how = ("--method", "ridge", "--set", "ridge=1", "--fill", 0.5)
+    for name, target, ignored, head in (
+        ("houses.csv", "price", "id,rent", "header=yes"),
+        ("bare.csv", 3, "0,4", "header=no"),
+    ):
+        run("learn", name, "--target", target, "--ignore", ignored, *how, "--set", head, "-o", "m.fsk", cwd=folder)
+        assert np.allclose(fs.load(folder / "m.fsk").coef(), expected.coef())
+        run("predict", "m.fsk", name, "--set", head, "-o", "out.csv", cwd=folder)
+        lines = (folder / "out.csv").read_text().splitlines()
+        assert lines[:-400] == (["price"] if head == "header=yes" else [])
+        assert np.allclose(np.array(lines[-400:], float), expected.predict(houses[:, :2]), atol=1e-6)
+        measured = run("predict", "m.fsk", name, "--set", head, "--what", "metrics", "--json", cwd=folder)
+        assert json.loads(measured.stdout)["examples"] == 400
+    done = run("learn", "houses.csv", "--target", "price", "--fill", 1, cwd=folder, status=2)
+    assert "--fill is of --method ridge" in done.stderr
+
+
+def test_several_targets_and_their_intervals(folder, houses):
+    run("learn", "numbers.csv", "--target", "price,rent", "--method", "ridge", "-o", "m.fsk", cwd=folder)
+    expected = fs.SketchedRidge().update(houses[:, :2], houses[:, 2:])
+    assert np.allclose(fs.load(folder / "m.fsk").coef(), expected.coef())
+    for what, head, answers in (
+        ("labels", "price,rent", expected.predict(houses[:, :2])),
+        ("intervals", "price lower,rent lower,price upper,rent upper", expected.predict_interval(houses[:, :2])),
+    ):
+        run("predict", "m.fsk", "numbers.csv", "--what", what, "-o", "out.csv", cwd=folder)
+        assert (folder / "out.csv").read_text().startswith(head + "\n")
+        written = np.loadtxt(folder / "out.csv", delimiter=",", skiprows=1)
+        assert np.allclose(written, np.hstack(answers) if what == "intervals" else answers, atol=1e-5)
+    measured = json.loads(run("predict", "m.fsk", "numbers.csv", "--what", "metrics", "--json", cwd=folder).stdout)
+    off = houses[:, 2:] - expected.predict(houses[:, :2])
+    assert measured["mean_absolute_error"] == pytest.approx(np.abs(off).mean())
+    assert measured["r2"] == pytest.approx((1 - (off**2).mean(axis=0) / houses[:, 2:].var(axis=0)).mean())
+
+
+def test_the_list_of_parameters_is_that_of_the_method(folder):
+    for flags, model, other in (
+        (("--method", "ridge"), "SketchedRidge", "SketchedNewton"),
+        (("--method=ada_ffd",), "AdaptiveSubgradient", "SketchedRidge"),
+        (("--method", "fd"), "SketchedNewton", "AdaptiveSubgradient"),
+    ):
+        text = run("learn", "--set", "help", *flags, cwd=folder).stdout
+        assert f"parameters of {model}:" in text and other + ":" not in text and "of reading" in text
+    text = run("learn", "--set", "help", cwd=folder).stdout
+    assert all(f"of {model}:" in text for model in ("SketchedRidge", "SketchedNewton", "AdaptiveSubgradient"))
 
 
 def test_probabilities_of_a_ridge_regression(folder):

@@ -318,7 +318,7 @@ BAD = {
     "an infinity in rows": (lambda x, y: (put(x, (3, 4), np.inf), y), ValueError, "row 3 .* column 4"),
     "another width of targets": (lambda x, y: (x, y[:, :2]), ValueError, "3 targets a row as the rows before, got 2"),
     "a vector in place of a matrix": (lambda x, y: (x, y[:, 0]), ValueError, "3 targets a row .* got one"),
-    "words": (lambda x, y: (x, np.full(len(x), "a")), TypeError, "real numbers"),
+    "a word": (lambda x, y: (x, put(y.astype(str), (9, 1), "abc")), ValueError, "real numbers: row 9 holds 'abc'"),
     "complex numbers": (lambda x, y: (x, y * 1j), TypeError, "real numbers"),
     "sparse targets": (lambda x, y: (x, sparse.csr_array(y)), TypeError, "array of numbers"),
     "masked targets": (lambda x, y: (x, np.ma.masked_array(y)), TypeError, "array of numbers"),
