@@ -11,8 +11,9 @@ import numpy as np
 import bench_tools
 import fastsketch as fs
 import store
+from bench_learner_sets import SPLITS
 from bench_ridge_peers import COVERAGES, LEARNERS, conjugate_gradients, learned
-from bench_ridge_sets import SETS, SPLITS, loss, task_of
+from bench_ridge_sets import SETS, loss, task_of
 from bench_tools import seconds, table
 
 RIDGE, OURS = "Ridge, all rows in memory", "SketchedRidge()"

@@ -13,10 +13,9 @@ from scipy import sparse
 
 import bench_data
 import bench_learner_sets
+from bench_learner_sets import SHARE
 from bench_lowrank_sets import ratings_of
 from bench_tools import few
-
-SPLITS, SHARE = 5, 0.7
 
 
 class Rows(NamedTuple):

@@ -256,7 +256,6 @@ class SketchedRidge(RidgeLearner):
         return RidgePath(path.ridge, *(array.copy() for array in path[1:-1]), path.n_rows)
 
     def _as_read(self, rows: Any) -> Any:
-        self._known()
         self._require_columns(rows)
         x = as_rows(rows, self.n_features)
         check_finite(x)

@@ -129,7 +129,8 @@ class ModelEstimator(BaseEstimator):
     @classmethod
     def _revived(cls, parameters: dict[str, Any]) -> dict[str, Any]:
         """Return parameters as they were before json wrote them."""
-        return parameters
+        weights = parameters.get("class_weight")  # a dict whose labels are no strings comes back as pairs
+        return {**parameters, "class_weight": dict(weights)} if isinstance(weights, list) else parameters
 
     # -- shared ----------------------------------------------------------------------------------------------------
     def _fix_parameters(self) -> None:

@@ -187,11 +187,6 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
             raise ValueError("the model must have seen labels of two classes at least")
         self.classes_ = classes
 
-    @classmethod
-    def _revived(cls, parameters: dict[str, Any]) -> dict[str, Any]:
-        weights = parameters.get("class_weight")  # a dict whose labels are no strings comes back as pairs
-        return {**parameters, "class_weight": dict(weights)} if isinstance(weights, list) else parameters
-
     def _begin(self, classes: NDArray[Any], class_weight: ClassWeight) -> LinearModel:
         if len(classes) < 2:
             raise ValueError(f"y must hold at least two classes, got one class: {classes}")

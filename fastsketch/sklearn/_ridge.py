@@ -281,11 +281,6 @@ class SketchedRidgeClassifier(ClassifierMixin, RidgeEstimator):
         if len(np.unique(self.classes_)) != max(n, 2):
             raise ValueError(f"{n} targets do not fit {len(self.classes_)} classes")
 
-    @classmethod
-    def _revived(cls, parameters: dict[str, Any]) -> dict[str, Any]:
-        weights = parameters.get("class_weight")  # a dict whose labels are no strings comes back as pairs
-        return {**parameters, "class_weight": dict(weights)} if isinstance(weights, list) else parameters
-
     # -- answers ---------------------------------------------------------------------------------------------------
     def decision_function(self, X: Rows) -> Floats:
         """Compute signed scores: (n_samples,) for two classes, else (n_samples, n_classes).
