@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch.cli import _lowrank
-from fastsketch.cli._labelled import require_labels, rows_as_learned
+from fastsketch.cli._labelled import as_list, require_labels, rows_as_learned
 from fastsketch.cli._output import Output, output_of
 from fastsketch.cli._reading import load_model
 from fastsketch.cli._row_by_row import answer_rows, job_of
@@ -55,7 +55,7 @@ def _asked(what: str, model: LinearLearner | SketchedRidge) -> tuple[list[str], 
     """Return (names of the columns, none for labels and values; the method that gives them)."""
     if isinstance(model, SketchedRidge):
         target = model.notes.get("target")
-        heads = [name for name in (target if isinstance(target, list) else [target]) if isinstance(name, str)]
+        heads = [name for name in as_list(target) if isinstance(name, str)]
         if what == "labels":
             return heads, model.predict
         if what == "intervals":

@@ -141,7 +141,7 @@ def rows_with_targets(args: Namespace, model: Any = None, *, labelled: bool = Tr
         table = None if comes_once(inputs[0]) else open_rows(inputs, **how)
         if table is None or table.n_features == model.n_features:
             return table or open_rows(inputs, **how)
-        apart = positions(table, target if isinstance(target, list) else [target], "--target")
+        apart = positions(table, as_list(target), "--target")
         rest = [k for k in range(table.n_features) if k not in apart]
         columns = rest if columns is None else [rest[k] for k in columns if k < len(rest)]
     return open_rows(inputs, **how, columns=columns)
@@ -153,6 +153,11 @@ def targets_in(target: str | int) -> Any:
     return names if len(names) > 1 else names[0]
 
 
+def as_list(target: Any) -> list[str | int]:
+    """Return the columns of one target, or of several."""
+    return cast("list[str | int]", target) if isinstance(target, list) else [target]
+
+
 def columns_to_learn(args: Namespace) -> list[str | int] | None:
     """Return the columns of --numeric, or all but those of --ignore, as open_rows counts them beside the target."""
     numeric = None if args.numeric is None else list(map(as_column, args.numeric))
@@ -161,7 +166,7 @@ def columns_to_learn(args: Namespace) -> list[str | int] | None:
     if comes_once(args.inputs[0]):
         raise ValueError(f"{args.inputs[0]} is read once: --numeric names the columns that are read")
     table, target = open_rows(args.inputs[0], **dialect_of(args)), targets_in(args.target)
-    apart = positions(table, target if isinstance(target, list) else [target], "--target")
+    apart = positions(table, as_list(target), "--target")
     ignored = positions(table, list(map(as_column, args.ignore or ())), "--ignore")
     read = range(table.n_features) if numeric is None else positions(table, numeric, "--numeric")
     return [k - sum(other < k for other in apart) for k in read if k not in {*apart, *ignored}]

@@ -2,7 +2,7 @@
 
 import inspect
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast, get_args
@@ -92,7 +92,7 @@ def learn_ridge(args: Namespace) -> None:
 
 
 @contextmanager
-def as_flags() -> Iterator[None]:
+def as_flags() -> Generator[None]:
     """Let errors about columns name the flags of `learn`."""
     try:
         yield

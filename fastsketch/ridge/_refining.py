@@ -73,7 +73,7 @@ class MeasuredForm(StoredForm):
 
     def multiply(self, rows: Any, weights: Matrix | None, q: Matrix, *, offset: int = 0) -> Product:
         """Return the product of ``StoredForm``, of a block of rows that is measured too."""
-        out, n = super().multiply(rows, weights, q, offset=offset), rows.shape[0]
+        out, n = super().multiply(rows, weights, q, offset=offset), int(rows.shape[0])
         if self.measured:
             block = Moments.of(rows, np.zeros((n, 1)), np.ones(n) if weights is None else weights, center=self.center)
             self.measured[0] = self.measured[0].plus(block)

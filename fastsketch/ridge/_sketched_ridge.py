@@ -253,7 +253,8 @@ class SketchedRidge(RidgeLearner):
         if path is None:
             why = "ridge is given" if self.ridge is not None else f"{self._n} rows are too few to hold some out"
             raise ValueError(f"no ridge has been tried: {why}")
-        return RidgePath(path.ridge, *(array.copy() for array in path[1:-1]), path.n_rows)
+        own = {name: getattr(path, name).copy() for name in ("ridges", "errors", "standard_errors")}
+        return path._replace(**own)
 
     def _as_read(self, rows: Any) -> Any:
         self._require_columns(rows)

@@ -60,7 +60,7 @@ class RidgeEstimator(MergingEstimator):
             if sample_weight is not None:
                 sample_weight = _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
             targets, weights = self._as_targets(y, sample_weight)
-            model = self._template(*rows.shape, None) if first else self.model_
+            model = self._template(rows.shape[0], rows.shape[1], None) if first else self.model_
             if first:
                 self._name_features(model)
                 self._fix_parameters()
