@@ -13,7 +13,7 @@ to be, and which member to listen to. Its rounds are in _kernels/online/readout.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,7 @@ from fastsketch._kernels.online import readout
 from fastsketch._kernels.online.numbers import BEFORE, DIAGONAL, SEEN, THEIRS
 from fastsketch.data.files import _checks as checks
 from fastsketch.online._adaptive_state import AdaptiveSetting, DiagonalState, start_diagonal
+from fastsketch.online._decay_mix import DecayMix
 from fastsketch.online._state_arrays import (
     OF_LOSSES,
     Arrays,
@@ -166,6 +167,11 @@ def start_beside(loss: str, decay: float, n_slots: int, sparse: bool, zeros: Zer
     return start_diagonal(setting, DELTA_BESIDE, d=n_slots, sparse=sparse, zeros=zeros)
 
 
+def pace_name(number: int) -> str:
+    """Return what the names of arrays begin with in states of the decay of this number."""
+    return f"decay{number}." if number else ""
+
+
 # -- the states --------------------------------------------------------------------------------------------------------
 def n_states(n_classes: int) -> int:
     """Return how many states a number of classes needs."""
@@ -207,6 +213,15 @@ class States(Generic[S]):
     beside: list[LearnedState] = field(default_factory=list[LearnedState])  # a second learner of each, or none
     readout: ReadOut | Blend | None = None  # what is made of the scores
     counted: Tally = field(default_factory=lambda: Tally(np.zeros(TALLIES)))
+    decay: float = 1.0
+    # with decay="auto": states of the same classes that forget faster, and what makes one score of all
+    faster: list["States[S]"] = field(default_factory=list["States[S]"])
+    mix: DecayMix | None = None
+
+    @property
+    def paces(self) -> list["States[S]"]:
+        """Return these states and those that forget faster."""
+        return [self, *self.faster]
 
     def parts(self) -> Iterator[tuple[str, Arrays]]:
         """Return everything in a file, each with what its names begin with."""
@@ -217,6 +232,11 @@ class States(Generic[S]):
         for learners, name in both:
             for k, state in enumerate(learners):
                 yield f"{k}.{name}", state
+        if self.mix is not None:
+            yield "", self.mix
+        for number, states in enumerate(self.faster, 1):
+            for prefix, part in states.parts():
+                yield pace_name(number) + prefix, part
 
     def copied(self) -> "States[S]":
         """Return a copy with arrays of its own."""
@@ -226,12 +246,15 @@ class States(Generic[S]):
             [state.copied() for state in self.beside],
             None if self.readout is None else self.readout.copied(),
             self.counted.copied(),
+            self.decay,
+            [states.copied() for states in self.faster],
+            None if self.mix is None else self.mix.copied(),
         )
 
-    def anew(self, begin: Callable[[], tuple[S, LearnedState | None]]) -> "States[S]":
+    def anew(self, begin: Callable[[float], tuple[S, LearnedState | None]]) -> "States[S]":
         """Return states of the same classes that have learned nothing."""
-        held, beside = zip(*(begin() for _ in self.held), strict=True)
-        new = States(list(held), list(self.signs), [state for state in beside if state is not None])
+        held, beside = zip(*(begin(self.decay) for _ in self.held), strict=True)
+        new = States(list(held), list(self.signs), [one for one in beside if one is not None], decay=self.decay)
         if isinstance(self.readout, Blend):
             new.readout = Blend(np.zeros(2), self.readout.decay)
         elif self.readout is not None:
@@ -251,15 +274,19 @@ class States(Generic[S]):
             state.count[SEEN] = max(state.n_slots, other.n_slots)
 
     def all(self) -> list[LearnedState]:
-        """Return all learners."""
-        return [*self.held, *self.beside]
+        """Return all learners: of each pace those held, then those beside."""
+        if not self.faster:
+            return [*self.held, *self.beside]
+        held: list[LearnedState] = [state for states in self.paces for state in states.held]
+        return [*held, *(state for states in self.paces for state in states.beside)]
 
     def fade(self, factor: float) -> None:
         """Multiply the weight of earlier rows by `factor`, also in the read-out."""
         for state in self.all():
             state.fade(factor)
-        if self.readout is not None:
-            self.readout.fade(factor)
+        for states in self.paces:
+            if states.readout is not None:
+                states.readout.fade(factor)
 
     @property
     def n_members(self) -> int:
@@ -272,7 +299,7 @@ class States(Generic[S]):
         own, shared, past_rows, past_loss, past_mistakes = self.counted.tally.tolist()
         if len(self.held) > 1:
             loss = sum(state.totals()[1] for state in self.held) - shared
-        if len(self.held) > 1 or self.readout is not None:
+        if len(self.held) > 1 or self.readout is not None or self.mix is not None:
             mistakes = int(own)
         return rows + int(past_rows), loss + past_loss, mistakes + int(past_mistakes)
 
@@ -280,8 +307,10 @@ class States(Generic[S]):
         """Return scores or coefficients (k, n) of the states as those of their classes; zeros stay without a sign."""
         return values * np.array(self.signs)[:, None] + 0.0
 
-    def add_class(self, begin: Callable[[], tuple[S, LearnedState | None]]) -> None:
+    def add_class(self, begin: Callable[[float], tuple[S, LearnedState | None]]) -> None:
         """Add a class: the third, or one more."""
+        for states in self.faster:
+            states.add_class(begin)
         if len(self.held) == 1:
             _, loss, mistakes = self.held[0].totals()
             self.counted.tally[SHARED] = loss
@@ -292,7 +321,7 @@ class States(Generic[S]):
             self.signs.append(-self.signs[0])
             if self.readout is not None:  # of two scores that mirror each other it knows the difference alone
                 self.readout = start_readout(self.n_members, 3, decay=self.readout.decay)
-        state, beside = begin()
+        state, beside = begin(self.decay)
         self.held.append(state)
         if beside is not None:
             self.beside.append(beside)
@@ -309,67 +338,93 @@ class States(Generic[S]):
         return np.where(numbers == np.arange(len(signs))[:, None], signs, -signs)
 
     def unread(self, targets: Floats) -> Floats:
-        """Return the scores (members, k, n) of rows that nobody has learned from yet: NaN."""
-        if targets.size == 1:  # sooner
+        """Return the scores (members, paces k, n) of rows that nobody has learned from yet: NaN."""
+        if targets.size == 1 and not self.faster:  # sooner
             return UNREAD[: 2 if self.beside else 1].copy()
-        return np.full((2 if self.beside else 1, *targets.shape), np.nan)
+        return np.full((2 if self.beside else 1, len(self.paces) * len(targets), targets.shape[1]), np.nan)
 
     def following(self) -> Changing:
         """Return what is no state's, and changes when the states have learned."""
-        if self.readout is None:
+        if self.readout is None and self.mix is None:
             return [] if len(self.held) == 1 else [(self.counted.tally, ...)]
-        return [(self.counted.tally, ...), *((array, ...) for array in self.readout.arrays())]
+        arrays = [] if self.mix is None else self.mix.arrays()
+        for states in self.paces:
+            arrays += [] if states.readout is None else states.readout.arrays()
+        return [(self.counted.tally, ...), *((array, ...) for array in arrays)]
 
     def learn(self, batch: RowBatch, targets: Floats, sample_weight: Floats, scores: Floats) -> None:
-        """Learn from targets (k, n), and fill in the scores (members, k, n), each from before its row was learned from.
+        """Learn from targets (k, n), and fill in the scores (members, paces k, n), each from before its row.
 
         Unlearned says which row was refused. The learners beside come first: they are quickly put back.
         """
-        n = len(sample_weight)
-        if self.beside and n:
-            type(self.beside[0]).learn(self.beside, batch, targets, sample_weight, scores[1])
-        if n > 1 or (n and (not self.beside or all(map(isfinite, scores[1].ravel().tolist())))):
-            type(self.held[0]).learn(self.held, batch, targets, sample_weight, scores[0])
+        n, held, beside = len(sample_weight), self.held, self.beside
+        if self.faster:
+            learners, at = self.all(), len(self.paces) * len(held)
+            held, beside = cast(list[S], learners[:at]), learners[at:]
+            targets = np.tile(targets, (len(self.paces), 1))
+        if beside and n:
+            type(beside[0]).learn(beside, batch, targets, sample_weight, scores[1])
+        if n > 1 or (n and (not beside or all(map(isfinite, scores[1].ravel().tolist())))):
+            type(held[0]).learn(held, batch, targets, sample_weight, scores[0])
         if not all(map(isfinite, scores[..., -1:].ravel().tolist())):
             refused: NDArray[np.bool_] = ~np.asarray(np.isfinite(scores).all(axis=0))  # (k, n)
             row = int(refused.any(axis=0).argmax())
-            raise Unlearned(row, self.held[int(refused[:, row].argmax())])
+            raise Unlearned(row, held[int(refused[:, row].argmax())])
 
     def read_out(
         self, scores: Floats, targets: Floats, sample_weight: Floats, numbers: Counts, *, is_new: bool = False
     ) -> Floats:
-        """Return scores (k, n) made of those of the members (members, k, n), which the read-out learns from.
+        """Return scores (k, n) made of those of the members (members, paces k, n), which the read-outs learn from.
 
         Rows whose class (n,) has not the largest score are mistakes; is_new: nobody could have said that of row 0.
         """
-        if len(self.held) > 1:
-            out = scores[0]
-            if self.readout is not None:
+        if self.mix is None:
+            out = self._read_alone(scores, targets, sample_weight)
+        else:
+            k, n = targets.shape
+            sides = scores.reshape(len(scores), len(self.paces), k, n)
+            each = [one._read_alone(sides[:, g], targets, sample_weight) for g, one in enumerate(self.paces)]
+            if k == 1:
+                out = self.mix.learn(np.array(each), targets[0], sample_weight)
+            else:
                 signs = np.array(self.signs)[:, None]
-                out = self.readout.learn(scores * signs, (targets * signs).argmax(axis=0), sample_weight) * signs
+                answers = (targets * signs).argmax(axis=0)
+                out = self.mix.learn(np.array(each) * signs, answers, sample_weight) * signs
+        if len(self.held) > 1:
             self.counted.tally[MISTAKES] += len(numbers) - np.count_nonzero(self.right(out, numbers, is_new=is_new))
             return out
-        if self.readout is None:
-            return scores[0]
-        if isinstance(self.readout, Blend):
-            out = self.readout.learn(scores[:, 0], targets[0], sample_weight)[None, :]
-        else:
-            out = self.readout.learn(scores, targets[0], sample_weight)
+        if self.readout is None and self.mix is None:
+            return out
         if out.size == 1:  # many times as fast
             self.counted.tally[MISTAKES] += out.item() * targets.item() <= 0
         else:
             self.counted.tally[MISTAKES] += np.count_nonzero(out * targets <= 0)
         return out
 
-    def combined(self, coefs: Floats) -> Floats:
-        """Return w of the states (k, d) from those of all learners (members k, d)."""
+    def _read_alone(self, scores: Floats, targets: Floats, sample_weight: Floats) -> Floats:
+        """Return the scores (k, n) that the read-out of this pace makes of those of its members (members, k, n)."""
         if self.readout is None:
-            return coefs
-        return self.readout.combined(coefs.reshape(self.n_members, len(self.held), coefs.shape[-1]))
+            return scores[0]
+        if len(self.held) > 1:
+            signs = np.array(self.signs)[:, None]
+            return self.readout.learn(scores * signs, (targets * signs).argmax(axis=0), sample_weight) * signs
+        if isinstance(self.readout, Blend):
+            return self.readout.learn(scores[:, 0], targets[0], sample_weight)[None, :]
+        return self.readout.learn(scores, targets[0], sample_weight)
+
+    def combined(self, coefs: Floats) -> Floats:
+        """Return w of the states (k, d) from those of all learners (members paces k, d)."""
+        sides = coefs.reshape(self.n_members, len(self.paces), len(self.held), coefs.shape[-1])
+        each = [
+            sides[0, g] if one.readout is None else one.readout.combined(sides[:, g])
+            for g, one in enumerate(self.paces)
+        ]
+        return each[0] if self.mix is None else self.mix.combined(np.stack(each))
 
     def intercepts(self) -> Floats:
         """Return the constant terms of the scores of all states, (k, 1)."""
-        value = self.readout.intercept(self.n_members) if isinstance(self.readout, ReadOut) else 0.0
+        each = [one.readout.intercept(one.n_members) if isinstance(one.readout, ReadOut) else 0.0 for one in self.paces]
+        value = each[0] if self.mix is None else float(self.mix.combined(np.array(each)))
         return np.full((len(self.held), 1), value)
 
     def right(self, scores: Floats, numbers: Counts, *, is_new: bool) -> NDArray[np.bool_]:

@@ -207,7 +207,7 @@ class Kept(Generic[S]):
         And whether the only state is not among it: it learns from one row in whole or not at all.
         """
         states = self.states
-        alone, in_whole = len(states.held) == 1, False
+        alone, in_whole = len(states.held) == 1 and not states.faster, False
         out = self.inputs.changing(batch)
         for state in states.all():
             changed = state.changing(batch, n, alone=alone and state is states.held[0])
@@ -222,7 +222,7 @@ class Kept(Generic[S]):
         examples: Examples,
         *,
         new: NewClasses = NOTHING_NEW,
-        begin: Callable[[], tuple[S, LearnedState | None]],
+        begin: Callable[[float], tuple[S, LearnedState | None]],
     ) -> Floats:
         """Learn from rows; return their scores in the order of classes, each from before its row was learned from.
 
@@ -234,7 +234,8 @@ class Kept(Generic[S]):
         known = len(labels.known)
         cuts = [row for i, row in enumerate(new.rows) if n_states(known + i + 1) > 1]
         if known == 0 and new.rows:
-            self.states.signs[0] = first_sign(new.labels[0])
+            for states in self.states.paces:
+                states.signs[0] = first_sign(new.labels[0])
         stops = [*cuts, n]
         scores: list[Floats] = []
         if not cuts or cuts[0] > 0:
@@ -250,7 +251,7 @@ class Kept(Generic[S]):
     def _part(
         self,
         examples: Examples,
-        begin: Callable[[], tuple[S, LearnedState | None]],
+        begin: Callable[[float], tuple[S, LearnedState | None]],
         *,
         first: int,
         stop: int,
@@ -283,7 +284,7 @@ class Kept(Generic[S]):
         self,
         watch: DriftWatch,
         examples: Examples,
-        begin: Callable[[], tuple[S, LearnedState | None]],
+        begin: Callable[[float], tuple[S, LearnedState | None]],
         *,
         is_new: bool,
     ) -> Floats:
@@ -316,7 +317,7 @@ class Kept(Generic[S]):
             first = stop
         return np.concatenate(parts, axis=1) if parts else np.empty((len(self.states.held), 0))
 
-    def _decide(self, watch: DriftWatch, begin: Callable[[], tuple[S, LearnedState | None]]) -> None:
+    def _decide(self, watch: DriftWatch, begin: Callable[[float], tuple[S, LearnedState | None]]) -> None:
         what = watch.decide(self.later is not None, self.states.totals()[0])
         if what == "begin":
             self.later = self.states.anew(begin)

@@ -19,7 +19,6 @@ from fastsketch._core.validation import (
     as_flag,
     as_numbers,
     as_real,
-    as_vector,
     as_weights,
     is_sparse,
 )
@@ -27,10 +26,10 @@ from fastsketch._frame.batches import is_table, names_of
 from fastsketch._frame.model import Arrays, Model
 from fastsketch._frame.parameters import choice, flag, integer, parameter, real
 from fastsketch._kernels.guard import changes
-from fastsketch._kernels.online.numbers import BEFORE, THEIRS
 from fastsketch.data.files import _checks as checks
 from fastsketch.data.names._columns import MOST_BITS
-from fastsketch.online._class_states import Blend, States, Unlearned, n_states, start_beside, start_readout
+from fastsketch.online._class_states import Blend, States, Unlearned, n_states, pace_name, start_beside, start_readout
+from fastsketch.online._decay_mix import DECAYS, as_decay, check_auto, start_mix
 from fastsketch.online._errors import DriftWatch, Metrics, start_metrics, start_watch
 from fastsketch.online._kept import LATER, Examples, Kept, by_prefix
 from fastsketch.online._labels import (
@@ -65,7 +64,7 @@ class OnlineLearner(Model, Generic[S], abstract=True):
     loss_scale: float = real(default=1.0, low_open=True)
     classes: Any = parameter(as_classes, default=None, reads="_known_classes")
     class_weight: ClassWeight = parameter(as_class_weight, default=None)
-    decay: float = real(default=1.0, high=1.0, low_open=True)
+    decay: float | Literal["auto"] = parameter(as_decay, default=1.0)
     drift: Literal["restart"] | None = choice(("restart", None), default=None)
     open_columns: bool = flag(default=False)
     hash_bits: int | None = integer(default=None, at_least=1, below=MOST_BITS + 1)
@@ -82,6 +81,8 @@ class OnlineLearner(Model, Generic[S], abstract=True):
             raise ValueError("blend needs calibrate: the scores of both learners are weighed as they are calibrated")
         if self.blend and not self._may_blend():
             raise ValueError(f"blend: what it adds is the model itself with method={self._values.method!r}")
+        if self.decay == "auto":
+            check_auto(self.drift, of_labels=LOSSES[self.loss].targets == "label", calibrate=self.calibrate)
         if LOSSES[self.loss].targets == "label":
             return
         for name in ("classes", "class_weight"):
@@ -93,7 +94,9 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         """Return whether there is a form for sparse rows."""
         return True
 
-    def _start(self, d: int, sparse: bool, zeros: Zeros = np.zeros, slots: int | None = None) -> S:
+    def _start(
+        self, d: int, sparse: bool, zeros: Zeros = np.zeros, slots: int | None = None, *, decay: float = 1.0
+    ) -> S:
         """Return the state before the first row; with zeros=outline, one of the same shapes that takes no memory.
 
         d: columns that there may be; slots: of sparse rows, how many the arrays have room for, d if not given.
@@ -154,14 +157,18 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         return None if labels is None else labels.classes()
 
     def _metrics(self, zeros: Zeros = np.zeros) -> Metrics:
-        return start_metrics(self.loss, self.decay, zeros, calibrated=self._calibrates())
+        return start_metrics(self.loss, self._decays()[0], zeros, calibrated=self._calibrates())
+
+    def _decays(self) -> tuple[float, ...]:
+        """Return the decay of each of the states that learn side by side."""
+        return DECAYS if self.decay == "auto" else (self.decay,)
 
     def _watch(self) -> DriftWatch | None:
         return None if self.drift is None else start_watch()
 
     def _in_time_order(self) -> bool:
         """Return whether rows are known to come in an order that is to be followed."""
-        return self.decay < 1.0 or self.drift is not None
+        return self.decay != 1.0 or self.drift is not None
 
     def _calibrates(self) -> bool:
         return self.calibrate and LOSSES[self.loss].targets == "label"
@@ -327,9 +334,9 @@ class OnlineLearner(Model, Generic[S], abstract=True):
             states, None if labels is None else labels.copied(), columns, inputs, self._metrics(), self._watch()
         )
 
-    def _new_states(self, columns: ColumnSlots, sparse: bool) -> tuple[S, LearnedState | None]:
+    def _new_states(self, columns: ColumnSlots, sparse: bool, decay: float) -> tuple[S, LearnedState | None]:
         """Return a state that has learned nothing, and the learner to blend it with if there is to be one."""
-        states = self._begun(columns, sparse, [1.0], lambda _: columns.first_room())
+        states = self._begun_at(decay, columns, sparse, [1.0], lambda _: columns.first_room())
         return states.held[0], states.beside[0] if states.beside else None
 
     def _begun(
@@ -341,18 +348,38 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         zeros: Zeros = np.zeros,
     ) -> States[S]:
         """Return states that have learned nothing; slots: of sparse rows, how many each has, by its name in a file."""
-        most, n = columns.most + self.fit_intercept, range(len(signs))
-        states = States([self._start(most, sparse, zeros, slots(f"{k}.") if sparse else None) for k in n], list(signs))
-        if self._blends():
-            room = [slots(f"{k}.beside.") if sparse else most for k in n]
-            states.beside = [start_beside(self.loss, self.decay, size, sparse, zeros) for size in room]
-        if self._calibrates():
-            states.readout = start_readout(states.n_members, len(n), zeros, decay=self.decay)
-        elif states.beside:
-            states.readout = Blend(zeros(2), self.decay)
+        paces = [
+            self._begun_at(decay, columns, sparse, signs, lambda name, g=g: slots(pace_name(g) + name), zeros)
+            for g, decay in enumerate(self._decays())
+        ]
+        states = paces[0]
+        if len(paces) > 1:
+            states.faster, states.mix = paces[1:], start_mix(zeros, of_labels=LOSSES[self.loss].targets == "label")
         return states
 
-    # -- fading, and regret ----------------------------------------------------------------------------------------
+    def _begun_at(
+        self,
+        decay: float,
+        columns: ColumnSlots,
+        sparse: bool,
+        signs: Sequence[float],
+        slots: Callable[[str], int],
+        zeros: Zeros = np.zeros,
+    ) -> States[S]:
+        """Return such states of one decay."""
+        most, n = columns.most + self.fit_intercept, range(len(signs))
+        held = [self._start(most, sparse, zeros, slots(f"{k}.") if sparse else None, decay=decay) for k in n]
+        states = States(held, list(signs), decay=decay)
+        if self._blends():
+            room = [slots(f"{k}.beside.") if sparse else most for k in n]
+            states.beside = [start_beside(self.loss, decay, size, sparse, zeros) for size in room]
+        if self._calibrates():
+            states.readout = start_readout(states.n_members, len(n), zeros, decay=decay)
+        elif states.beside:
+            states.readout = Blend(zeros(2), decay)
+        return states
+
+    # -- fading ---------------------------------------------------------------------------------------------------
     @changes
     def fade(self, factor: float) -> Self:
         """Let what came before count a factor in (0, 1] of what it did in H and in the read-out: ``decay`` by hand.
@@ -379,52 +406,6 @@ class OnlineLearner(Model, Generic[S], abstract=True):
             for states in filter(None, (kept.states, kept.later)):
                 states.fade(factor)
             self._kept = kept
-        return self
-
-    @changes
-    def compare_with(self, comparator: ArrayLike) -> Self:
-        """Measure regret against these fixed coefficients from here on.
-
-        Parameters
-        ----------
-        comparator : array_like (d,)
-            Of two classes, those whose positive scores mean the last in order.
-
-        Returns
-        -------
-        self
-            ``progress["regret"]`` is the model's loss minus theirs, on the rows that follow.
-
-        Raises
-        ------
-        ValueError
-            If it is no finite vector of the width of the rows, or there are more than two classes.
-
-        Examples
-        --------
-        >>> import numpy as np, fastsketch as fs
-        >>> rng = np.random.default_rng(0)
-        >>> X = rng.standard_normal((1000, 5))
-        >>> y = np.where(X @ [3.0, 0.0, -2.0, 0.0, 1.0] > 0, "yes", "no")
-        >>> model = fs.SketchedNewton(classes=["no", "yes"]).compare_with([3.0, 0.0, -2.0, 0.0, 1.0]).update(X, y)
-        >>> progress = model.progress
-        >>> progress["regret"] < progress["cumulative_loss"]
-        True
-        """
-        if self._names.is_open and self._kept is not None:
-            raise ValueError("comparator: it is a vector for numbered columns, and this model learns from names")
-        fixed = as_vector(comparator, self.n_features or len(np.atleast_1d(np.asarray(comparator))), "comparator")
-        if fixed.ndim != 1:
-            raise ValueError(f"comparator must be a vector, got shape {fixed.shape}")
-        labels = self._labels()
-        if labels is not None and n_states(len(labels.known)) > 1:
-            raise ValueError(f"comparator: one vector is for two classes, and there are {len(labels.known)}")
-        if self._kept is not None:
-            kept = self._kept.copied()
-            scalar = kept.states.held[0].scalar
-            scalar[THEIRS], scalar[BEFORE] = 0.0, kept.states.totals()[1]
-            self._kept = kept
-        self._comparator = fixed.astype(np.float64)
         return self
 
     # -- files -----------------------------------------------------------------------------------------------------

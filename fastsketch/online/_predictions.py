@@ -1,21 +1,23 @@
 """Answers of an online linear model: scores, predictions, probabilities, weights of features, progress."""
 
 from collections.abc import Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, Self, TypeVar, cast
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._core.losses import LOSSES, expected
 from fastsketch._core.validation import (
     as_integer,
+    as_vector,
 )
 from fastsketch._frame.batches import FeatureNames
 from fastsketch._kernels.features.columns import INTERCEPT
-from fastsketch._kernels.guard import reads
+from fastsketch._kernels.guard import changes, reads
 from fastsketch._kernels.online.numbers import BEFORE, THEIRS
 from fastsketch.data.names import Vocabulary
-from fastsketch.online._class_states import Unlearned, probabilities
+from fastsketch.online._class_states import Unlearned, n_states, probabilities
+from fastsketch.online._decay_mix import DriftFigures
 from fastsketch.online._errors import MetricFigures
 from fastsketch.online._kept import Kept
 from fastsketch.online._labels import (
@@ -54,6 +56,7 @@ class OnlineProgress(MetricFigures):
     mean_loss: float
     error_rate: float
     regret: float | None
+    drift: DriftFigures | None
 
 
 class OnlineLinear(OnlineLearner[S], abstract=True):
@@ -291,10 +294,56 @@ class OnlineLinear(OnlineLearner[S], abstract=True):
         return weighed(1) if len(labels) <= 2 else {one: weighed(number) for number, one in enumerate(labels)}
 
     # -- how it has done -------------------------------------------------------------------------------------------
+    @changes
+    def compare_with(self, comparator: ArrayLike) -> Self:
+        """Measure regret against these fixed coefficients from here on.
+
+        Parameters
+        ----------
+        comparator : array_like (d,)
+            Of two classes, those whose positive scores mean the last in order.
+
+        Returns
+        -------
+        self
+            ``progress["regret"]`` is the model's loss minus theirs, on the rows that follow.
+
+        Raises
+        ------
+        ValueError
+            If it is no finite vector of the width of the rows, or there are more than two classes.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.standard_normal((1000, 5))
+        >>> y = np.where(X @ [3.0, 0.0, -2.0, 0.0, 1.0] > 0, "yes", "no")
+        >>> model = fs.SketchedNewton(classes=["no", "yes"]).compare_with([3.0, 0.0, -2.0, 0.0, 1.0]).update(X, y)
+        >>> progress = model.progress
+        >>> progress["regret"] < progress["cumulative_loss"]
+        True
+        """
+        if self._names.is_open and self._kept is not None:
+            raise ValueError("comparator: it is a vector for numbered columns, and this model learns from names")
+        fixed = as_vector(comparator, self.n_features or len(np.atleast_1d(np.asarray(comparator))), "comparator")
+        if fixed.ndim != 1:
+            raise ValueError(f"comparator must be a vector, got shape {fixed.shape}")
+        labels = self._labels()
+        if labels is not None and n_states(len(labels.known)) > 1:
+            raise ValueError(f"comparator: one vector is for two classes, and there are {len(labels.known)}")
+        if self._kept is not None:
+            kept = self._kept.copied()
+            scalar = kept.states.held[0].scalar
+            scalar[THEIRS], scalar[BEFORE] = 0.0, kept.states.totals()[1]
+            self._kept = kept
+        self._comparator = fixed.astype(np.float64)
+        return self
+
     @property
     @reads
     def progress(self) -> OnlineProgress:
-        """Return n_rows, cumulative_loss, mean_loss, error_rate, regret (None without a comparator) and metrics.
+        """Return n_rows, cumulative_loss, mean_loss, error_rate, regret (None without a comparator), drift and metrics.
 
         error_rate is that of the signs of scores and targets; of more than two classes, of the largest score. With
         more than two classes the loss of a row is the sum of those of each class against the rest.
@@ -302,7 +351,10 @@ class OnlineLinear(OnlineLearner[S], abstract=True):
         The others count each row with its sample_weight, and decay^age: of labels log_loss (of probabilities clipped
         to [2^-52, 1 - 2^-52]), accuracy (of the prediction, 1 - error_rate without weights and decay) and, for two
         classes, auc (of scores cut to seven significant bits, which leaves it right to 2e-4); of real targets
-        mean_absolute_error and root_mean_squared_error. None is what does not belong to the loss.
+        mean_absolute_error and root_mean_squared_error. None is what does not belong to the loss. With decay="auto",
+        drift is a dict of half_life, in rows, of the learner of the largest weight (None: it forgets nothing), that
+        weight, and gain: by how much its loss was lower than that of the one that forgets nothing, in nats a row,
+        about the last thousand rows.
 
         Examples
         --------
@@ -326,6 +378,7 @@ class OnlineLinear(OnlineLearner[S], abstract=True):
             "mean_loss": loss / max(n_rows, 1),
             "error_rate": mistakes / max(n_rows, 1),
             "regret": regret,
+            "drift": None if kept is None or kept.states.mix is None else kept.states.mix.figures(),
             **(self._metrics() if kept is None else kept.metrics).figures(),
         }
 

@@ -59,6 +59,9 @@ class SketchedNewtonClassifier(LinearClassifier, NewtonEstimator):
         with those of a diagonal learner.
     class_weight : None, "balanced" or {label: weight}
         "balanced": n / (n_classes n_c) of the labels of y in ``fit``, of those so far in ``partial_fit``.
+    decay : float in (0, 1] or "auto", default 1.0
+        Of the model: what every row leaves of the weight of those before it; "auto" finds it out as rows come. Below 1,
+        or "auto", rows are learned from in the order in which they come, which is to be that of time.
     epochs : int, default 1
         Passes of ``fit``; ``partial_fit`` makes one.
     shuffle : bool, default True
@@ -103,6 +106,8 @@ class SketchedNewtonRegressor(LinearRegressor, NewtonEstimator):
     loss : {"square", "huber", "absolute"}, default "square"
     blend : bool, optional
         Whether scores are blended with those of a diagonal learner, as the model does for loss="square".
+    decay : float in (0, 1] or "auto", default 1.0
+        As for SketchedNewtonClassifier.
     epochs : int, default 1
     shuffle, random_state
         Whether ``fit`` learns in a random order, and its seed, as for the classifier.
@@ -145,6 +150,9 @@ class AdaptiveSubgradientClassifier(LinearClassifier, AdaptiveEstimator):
         with those of a diagonal learner.
     class_weight : None, "balanced" or {label: weight}
         "balanced": n / (n_classes n_c) of the labels of y in ``fit``, of those so far in ``partial_fit``.
+    decay : float in (0, 1] or "auto", default 1.0
+        Of the model: what every row leaves of the weight of those before it; "auto" finds it out as rows come. Below 1,
+        or "auto", rows are learned from in the order in which they come, which is to be that of time.
     epochs : int, default 1
         Passes of ``fit``; ``partial_fit`` makes one.
     shuffle : bool, default True
@@ -189,6 +197,8 @@ class AdaptiveSubgradientRegressor(LinearRegressor, AdaptiveEstimator):
     loss : {"square", "huber", "absolute"}, default "square"
     blend : bool, optional
         Whether scores are blended with those of a diagonal learner, as the model does for loss="square".
+    decay : float in (0, 1] or "auto", default 1.0
+        As for SketchedNewtonClassifier.
     epochs : int, default 1
     shuffle, random_state
         Whether ``fit`` learns in a random order, and its seed, as for the classifier.

@@ -40,6 +40,7 @@ class LinearEstimator(ModelEstimator):
     fit_intercept: bool = True
     scale: Scale = "moments"
     blend: bool | None = None
+    decay: float | Literal["auto"] = 1.0
     epochs: int = 1
     shuffle: bool = True
     random_state: int | RandomState | None = 0
@@ -87,7 +88,7 @@ class LinearEstimator(ModelEstimator):
         weights, n = sample_weight, X.shape[0]
         if weights is not None:
             weights = _check_sample_weight(weights, X, dtype=np.float64, ensure_non_negative=True)
-        shuffled = whole and as_flag(self.shuffle, "shuffle")
+        shuffled = whole and as_flag(self.shuffle, "shuffle") and model.decay == 1.0
         seed = seed_of(self.random_state) if shuffled else 0
         for epoch in range(as_integer(self.epochs, "epochs", 1) if whole else 1):
             if not shuffled:
@@ -125,7 +126,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
     def fit(self, X: Rows, y: ArrayLike, *, sample_weight: ArrayLike | None = None) -> Self:
         """Forget everything and learn from X, array or sparse (n_samples, n_features), with labels y.
 
-        In a shuffled order (``shuffle``), a new one for each epoch.
+        In a shuffled order (``shuffle``), a new one for each epoch; as they come with ``decay`` below 1 or "auto".
         sample_weight (n_samples,), nonnegative, multiplies the losses: not quite the same as repeating examples.
         class_weight="balanced" counts the labels of y.
         """

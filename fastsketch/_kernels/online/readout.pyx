@@ -9,10 +9,10 @@ contradicts a sure model moves it by a bounded amount. Every row leaves `decay` 
 Of real targets there are two members a and b, and the score is a + share (b - a): the share, within [0, 1], of least
 squares in the rows so far. Nothing in it depends on the scale of the targets or on what is added to them.
 
-The arrays are those of fastsketch.online._class_states.ReadOut.
+The arrays are those of fastsketch.online._class_states.ReadOut, and of _decay_mix.DecayMix.
 """
 
-from libc.math cimport exp, sqrt
+from libc.math cimport exp, log, log1p, sqrt
 
 from fastsketch._kernels.brief cimport is_brief
 from fastsketch._kernels.losses cimport finite
@@ -214,3 +214,80 @@ cdef void learn(Py_ssize_t p, Py_ssize_t k, Py_ssize_t n, const double* members,
         rounds_of_two(p, n, members, numbers, sample_weight, decay, w, h, scores)
     else:
         rounds_of_more(p, k, n, members, numbers, sample_weight, decay, w, h, chances, scores)
+
+
+# -- learners that forget at different rates ---------------------------------------------------------------------------
+cdef inline double loss_of(Py_ssize_t k, Py_ssize_t n, const double* scores, double answer) noexcept nogil:
+    """Return the log loss of scores k, n apart: of one state -log(1 / (1 + exp(-z))) for an answer above 0."""
+    cdef Py_ssize_t c
+    cdef double z, top = near(scores[0]), total = 0
+    if k == 1:
+        z = -top if answer > 0 else top
+        return log1p(exp(z)) if z < 0 else z + log1p(exp(-z))
+    for c in range(1, k):
+        top = max(top, near(scores[c * n]))
+    for c in range(k):
+        total += exp(near(scores[c * n]) - top)
+    return log(total) + top - near(scores[<Py_ssize_t> answer * n])
+
+
+cdef void rounds_of_decays(Py_ssize_t m, Py_ssize_t k, Py_ssize_t n, const double* scores, const double* answers,
+                           const double* sample_weight, const double* first, double share, bint of_labels,
+                           double* weights, double* losses, double* out) noexcept nogil:
+    cdef Py_ssize_t i, c, g
+    cdef double[MOST] loss
+    cdef double gap, least, total, weight, square = 1
+    for i in range(n):
+        for c in range(k):
+            out[c * n + i] = 0
+            for g in range(m):
+                out[c * n + i] += weights[g] * scores[(g * k + c) * n + i]
+        weight = min(sample_weight[i], HEAVY)
+        if weight == 0:
+            continue
+        losses[m] = min(losses[m] + 1, 1 / share)
+        if not of_labels:
+            gap = answers[i] - out[i]
+            square, losses[m + 1] = losses[m + 1], losses[m + 1] + (gap * gap - losses[m + 1]) / losses[m]
+            if not finite(losses[m + 1]):
+                losses[m + 1] = square
+            if square == 0:
+                continue
+        least = HEAVY
+        for g in range(m):
+            if of_labels:
+                loss[g] = loss_of(k, n, &scores[g * k * n + i], answers[i])
+            else:
+                gap = answers[i] - scores[g * n + i]
+                loss[g] = log1p(gap * gap / square)
+            if not loss[g] < FAR:
+                loss[g] = FAR
+            losses[g] += (loss[g] - losses[g]) / losses[m]
+            least = min(least, loss[g])
+        total = 0
+        for g in range(m):
+            weights[g] *= exp(-weight * (loss[g] - least))
+            total += weights[g]
+        for g in range(m):
+            weights[g] = (1 - share) * (weights[g] / total) + share * first[g]
+
+
+def mix_decays(const double[:, :, ::1] scores, const double[::1] answers, const double[::1] sample_weight,
+               double[::1] weights, double[::1] losses, double[:, ::1] out, const double[::1] first, double share,
+               bint of_labels):
+    """Make one score of those of m learners for every row, then weigh the learners by their losses on it.
+
+    scores (m, k, n): each from before its row was learned from; answers (n,): above 0 or not with one state for two
+    classes, else the number of the class, or a real target; weights (m,) and losses (m + 2,), changed; out (k, n):
+    overwritten; first (m,): the weights in the beginning, of which each row deals out `share` anew.
+    """
+    cdef Py_ssize_t m = scores.shape[0], k = scores.shape[1], n = scores.shape[2]
+    if n == 0:
+        return
+    if is_brief(n, 16 * k * m):
+        rounds_of_decays(m, k, n, &scores[0, 0, 0], &answers[0], &sample_weight[0], &first[0], share, of_labels,
+                         &weights[0], &losses[0], &out[0, 0])
+        return
+    with nogil:
+        rounds_of_decays(m, k, n, &scores[0, 0, 0], &answers[0], &sample_weight[0], &first[0], share, of_labels,
+                         &weights[0], &losses[0], &out[0, 0])

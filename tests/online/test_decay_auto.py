@@ -1,0 +1,172 @@
+"""decay="auto": learners of three half-lives, weighed as the fixed share says, against it in NumPy."""
+
+import io
+
+import numpy as np
+import pytest
+from scipy import sparse
+from scipy.special import expit, log_softmax
+
+import fastsketch as fs
+from fastsketch.online._decay_mix import DECAYS, FIRST_WEIGHTS, SHARE
+from fastsketch.sklearn import SketchedNewtonClassifier
+from tests.helpers import same_state
+
+MODELS = (fs.SketchedNewton, fs.AdaptiveSubgradient)
+
+
+def moving(n=1200, d=6, n_classes=2, seed=0):
+    """Draw rows and labels whose truth is another one in the second half."""
+    rng = np.random.default_rng(seed)
+    rows = rng.standard_normal((n, d)) * (rng.random((n, d)) < 0.5)
+    first, second = rng.standard_normal((2, d, n_classes))
+    scores = np.where(np.arange(n)[:, None] < n // 2, rows @ first, rows @ second)
+    return rows, scores.argmax(axis=1)
+
+
+def fixed_share(scores, losses_of):
+    """Mix scores (g, n, ...) by weights that follow the losses losses_of(i, mixed score) (g,); return both."""
+    weights, out = FIRST_WEIGHTS.copy(), np.empty(scores.shape[1:])
+    for i in range(scores.shape[1]):
+        out[i] = np.tensordot(weights, scores[:, i], 1)
+        losses = losses_of(i, out[i])
+        if losses is not None:
+            weights = weights * np.exp(losses.min() - losses)
+            weights = (1 - SHARE) * weights / weights.sum() + SHARE * FIRST_WEIGHTS
+    return out, weights
+
+
+@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("as_sparse", [False, True])
+def test_labels_as_stated(kind, n_classes, as_sparse):
+    rows, y = moving(n_classes=n_classes)
+    x, classes = sparse.csr_array(rows) if as_sparse else rows, list(range(n_classes))
+    scores = np.stack([kind(classes=classes, decay=g).update(x, y).last_scores for g in DECAYS])
+
+    def log_losses(i, _):
+        if n_classes == 2:
+            return np.logaddexp(0, np.where(y[i] == 1, -1, 1) * scores[:, i])
+        return -log_softmax(scores[:, i], axis=1)[:, y[i]]
+
+    expected, weights = fixed_share(scores, log_losses)
+    model = kind(classes=classes, decay="auto").update(x, y)
+    np.testing.assert_allclose(model.last_scores, expected, rtol=0, atol=1e-9)
+    drift = model.progress["drift"]
+    half_lives = [None, *(np.log(0.5) / np.log(g) for g in DECAYS[1:])]
+    assert drift["half_life"] == half_lives[weights.argmax()] and np.isclose(drift["weight"], weights.max())
+    if not as_sparse:  # the mean is as linear as the learners
+        w = np.atleast_2d(model.coef)
+        shown = rows[:9] @ w.T + np.atleast_1d(model.intercept)
+        assert np.allclose(np.squeeze(shown), model.decision_function(x[:9]), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("loss", ["square", "huber", "absolute"])
+def test_real_targets_as_stated(loss):
+    rows, _ = moving()
+    w = np.random.default_rng(1).standard_normal((2, rows.shape[1]))
+    y = np.concatenate([rows[:600] @ w[0], 100 + rows[600:] @ w[1]])
+    scores = np.stack([fs.SketchedNewton(loss=loss, decay=g).update(rows, y).last_scores for g in DECAYS])
+    squares = [0.0, 0.0]  # mean of the last thousand, rows
+
+    def losses(i, mixed):
+        mean, count = squares
+        squares[1] = min(count + 1, 1 / SHARE)
+        squares[0] += ((y[i] - mixed) ** 2 - mean) / squares[1]
+        return np.log1p((y[i] - scores[:, i]) ** 2 / mean) if mean else None
+
+    expected, _ = fixed_share(scores, losses)
+    model = fs.SketchedNewton(loss=loss, decay="auto").update(rows, y)
+    np.testing.assert_allclose(model.last_scores, expected, rtol=1e-7, atol=1e-7 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("as_sparse", [False, True])
+def test_any_batches_and_files_give_the_same_bits(kind, as_sparse):
+    rows, y = moving(500, n_classes=4)
+    y[:200] %= 2  # the others come late
+    x = sparse.csr_array(rows) if as_sparse else rows
+    whole = kind(decay="auto").update(x, y)
+    for size in (1, 64):
+        some = kind(decay="auto")
+        for i in range(0, 500, size):
+            some.update(x[i : i + size], y[i : i + size])
+            if i == 3 * size:
+                some = fs.load(io.BytesIO(some.to_bytes()))
+        assert same_state(whole, some)
+        assert np.array_equal(whole.predict_proba(rows[:9]), some.predict_proba(rows[:9]))
+
+
+def test_weights_of_rows():
+    """A row of weight 0 changes no weight of a learner, a heavy one more than others; nothing overflows."""
+    rows, y = moving(300)
+    weights = np.where(np.arange(300) < 150, 1.0, 0.0)
+    model = fs.SketchedNewton(decay="auto").update(rows, y, sample_weight=weights)
+    before = model._kept.states.mix.decay_weights.copy()
+    model.update(rows[:5], y[:5], sample_weight=0.0)
+    assert np.array_equal(before, model._kept.states.mix.decay_weights)
+    model.update(rows[:5], 1 - y[:5], sample_weight=1e6)
+    after = model._kept.states.mix.decay_weights
+    assert np.isclose(after.sum(), 1) and after.min() >= SHARE * FIRST_WEIGHTS.min() * 0.999
+
+
+@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("n", [1, 40])
+def test_refused_rows_leave_no_trace(kind, n):
+    rows, y = moving(300)
+    given = (
+        {"loss": "square", "scale": None, "curvature": "gradient"}
+        if kind is fs.SketchedNewton
+        else {"loss": "square", "scale": None}
+    )
+    model = kind(decay="auto", **given).update(rows, y)
+    before = model.to_bytes()
+    wild = rows[:n].copy()
+    wild[-1] = 1e200
+    with pytest.raises((FloatingPointError, ValueError)):
+        model.update(wild, np.full(n, 1e200))
+    assert model.to_bytes() == before
+    assert np.isfinite(model.update(rows, y).last_scores).all()
+
+
+def test_follows_a_stream_that_moves_and_rests_where_it_does_not():
+    rng = np.random.default_rng(2)
+    rows = rng.standard_normal((6000, 5))
+    truth = np.repeat(rng.standard_normal((30, 5)) * 2, 200, axis=0)
+    moves = rng.random(6000) < expit((rows * truth).sum(axis=1))
+    rests = rng.random(6000) < expit(rows @ truth[0])
+    for y, lead in ((moves, True), (rests, False)):
+        model, plain = (fs.SketchedNewton(decay=decay).update(rows, y) for decay in ("auto", 1.0))
+        gain = plain.progress["log_loss"] - model.progress["log_loss"]
+        assert (model.progress["drift"]["half_life"] is not None) == lead
+        assert gain > (0.1 if lead else -0.001)
+    assert plain.progress["drift"] is None
+
+
+def test_bad_parameters():
+    with pytest.raises(ValueError, match="decay must be one of 'auto', got 'fast'"):
+        fs.SketchedNewton(decay="fast")
+    with pytest.raises(ValueError, match="drift='restart' goes with a number as decay"):
+        fs.SketchedNewton(decay="auto", drift="restart")
+    with pytest.raises(ValueError, match="decay='auto' needs calibrate"):
+        fs.AdaptiveSubgradient(decay="auto", calibrate=False)
+    with pytest.raises(ValueError, match="decay must be 1 with alpha0=0"):
+        fs.SketchedNewton(decay="auto", alpha0=0.0)
+    with pytest.raises(ValueError, match="decay must be 1 with method='adam'"):
+        fs.AdaptiveSubgradient(decay="auto", method="adam")
+
+
+def test_damaged_weights_are_refused():
+    model = fs.SketchedNewton(decay="auto").update(*moving(50))
+    for weights in ([0.5, 0.5, 0.0], [0.5, 0.5, 0.5]):
+        other = model.copy()
+        other._kept.states.mix.decay_weights[:] = weights
+        with pytest.raises(ValueError, match="decay_weights"):
+            fs.load(io.BytesIO(other.to_bytes()))
+
+
+def test_estimators_follow_the_order_of_rows():
+    rows, y = moving()
+    for decay in ("auto", 0.99):
+        estimator = SketchedNewtonClassifier(decay=decay).fit(rows, y)
+        assert same_state(estimator.model_, fs.SketchedNewton(classes=[0, 1], decay=decay).update(rows, y))
