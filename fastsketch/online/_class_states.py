@@ -347,9 +347,10 @@ class States(Generic[S]):
         """Return what is no state's, and changes when the states have learned."""
         if self.readout is None and self.mix is None:
             return [] if len(self.held) == 1 else [(self.counted.tally, ...)]
-        arrays = [] if self.mix is None else self.mix.arrays()
-        for states in self.paces:
-            arrays += [] if states.readout is None else states.readout.arrays()
+        arrays = [] if self.readout is None else self.readout.arrays()
+        if self.mix is not None:
+            arrays += self.mix.arrays()
+            arrays += [array for one in self.faster if one.readout is not None for array in one.readout.arrays()]
         return [(self.counted.tally, ...), *((array, ...) for array in arrays)]
 
     def learn(self, batch: RowBatch, targets: Floats, sample_weight: Floats, scores: Floats) -> None:
@@ -403,14 +404,15 @@ class States(Generic[S]):
 
     def _read_alone(self, scores: Floats, targets: Floats, sample_weight: Floats) -> Floats:
         """Return the scores (k, n) that the read-out of this pace makes of those of its members (members, k, n)."""
-        if self.readout is None:
+        readout = self.readout
+        if readout is None:
             return scores[0]
         if len(self.held) > 1:
             signs = np.array(self.signs)[:, None]
-            return self.readout.learn(scores * signs, (targets * signs).argmax(axis=0), sample_weight) * signs
-        if isinstance(self.readout, Blend):
-            return self.readout.learn(scores[:, 0], targets[0], sample_weight)[None, :]
-        return self.readout.learn(scores, targets[0], sample_weight)
+            return readout.learn(scores * signs, (targets * signs).argmax(axis=0), sample_weight) * signs
+        if isinstance(readout, Blend):
+            return readout.learn(scores[:, 0], targets[0], sample_weight)[None, :]
+        return readout.learn(scores, targets[0], sample_weight)
 
     def combined(self, coefs: Floats) -> Floats:
         """Return w of the states (k, d) from those of all learners (members paces k, d)."""

@@ -208,7 +208,7 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         -----
         UserWarning
             Once, if the labels come in runs, as in a file sorted by label: shuffle the rows. Not with ``decay`` below 1
-            or ``drift``.
+            or "auto", or ``drift``.
 
         Notes
         -----

@@ -111,3 +111,12 @@ def test_documentation_of_each_parameter():
     assert texts["rank"].startswith("rank : int, default 10\n    Largest rank")
     assert texts["max_inner_rank"] == texts["inner_criterion"]  # documented together
     assert "Attributes" not in "".join(described(fs.FrequentDirections).values())
+
+
+def test_a_number_or_a_word(run):
+    run("learn", "t.csv", "--target", "group", "--set", "decay=auto", "-o", "auto.fsk")
+    assert fs.load("auto.fsk").decay == "auto"
+    run("learn", "t.csv", "--target", "group", "--set", "decay=0.99", "-o", "number.fsk")
+    assert fs.load("number.fsk").decay == 0.99
+    error = run("learn", "t.csv", "--target", "group", "--set", "decay=fast", "-o", "x.fsk", status=2).err
+    assert "--set decay must be a number, got 'fast'" in error
