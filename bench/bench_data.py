@@ -143,3 +143,12 @@ def signed_links(name):
     with gzip.open(path, "rt") as file:
         parts = [line.replace(",", " ").split()[:3] for line in islice(file, few(10**9, 1500)) if line[0] != "#"]
     return np.array([[int(part) for part in line] for line in parts if len(line) == 3])
+
+
+def elec():
+    """Return (rows (45312, 6), labels 0 and 1) of the New South Wales electricity market, in the order of time."""
+    path = located("elec", "elec/elec.csv.gz", "the electricity market of Harries (1999)")
+    if path is None:
+        return None
+    table = np.loadtxt(path, delimiter=",", skiprows=1)
+    return table[:, :-1], table[:, -1].astype(int)

@@ -80,6 +80,7 @@ COMMANDS = {
     "online.cost": "time of an online round against d, nonzeros and sketch size, with exponents",
     "width": "examples/s of wide sparse rows by width and by columns that occur, beside SGDClassifier; memory",
     "drift": "streams whose truth moves: forgetting and restarts beside gradient steps of a constant length",
+    "drift.drifting": "decay='auto' on a market row by row, and on test rows of sets that stand still",
     "windows": "windows of blocks beside decay, an exact window and IncrementalPCA: jumps, slow drift, seasons; cost",
     "windows.changes": "comparisons of sketches beside tests of every column: false alarms, power on four changes",
     "adaptive.regression": "regret of adaptive subgradients on synthetic data (ADA-FD section 5.2, Figures 1 to 4)",
