@@ -100,8 +100,9 @@ class AdaptiveSubgradient(OnlineLinear[LearnedState]):
         H are. For mirror descent with a sketch, the whole G or its diagonal (without a penalty). See also ``fade``.
         "auto": learners of decay 1, 0.999 and 0.98 side by side, and the score their mean by weights that follow their
         losses on rows not yet learned from (a fixed share; of real targets log(1 + r^2 / mean r^2)); the metrics then
-        count all rows alike, and ``progress["drift"]`` says which half-life leads. It takes three times the time and
-        memory, needs calibrate for labels, and no drift.
+        count all rows alike, and ``progress["drift"]`` says which half-life leads; cumulative_loss and mean_loss are
+        those of the learner that forgets nothing. It takes three times the time and memory, needs calibrate for labels,
+        and no drift.
     drift : {None, "restart"}, default None
         "restart": ADWIN watches the errors of the predictions. At a warning a second learner begins; it takes over when
         a rise of errors is certain and it has erred less since. ``restarts`` has the numbers of the rows.

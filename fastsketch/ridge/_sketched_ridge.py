@@ -307,8 +307,12 @@ class SketchedRidge(RidgeLearner):
         return FittedRidge(self._solved(ridge, trial=trial), ridge, path, ridge if apart is None else apart)
 
     def _first_ridge(self, moments: Moments) -> float:
-        """Return the mean squared length of a row: the ridge of as much noise as there is signal."""
+        """Return the mean squared length of a row, as it is weighted: the ridge of as much noise as there is signal."""
         length = float((moments.squares / penalty_of(moments, scaled=self.scale)).sum()) / max(moments.weight, TINY)
+        weights = self._known_held().weight
+        most = float(weights.max(initial=0.0))
+        if most > 0:  # of what a unit of weight has: sum(w^2) / sum(w)
+            length *= float((weights / most) @ weights) / float((weights / most).sum())
         return length if length > 0 else 1.0
 
     def _measuring(self) -> slice:

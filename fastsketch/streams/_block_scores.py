@@ -62,7 +62,7 @@ class Usual(NamedTuple):
         now, (columns, means) = np.mean([self.features(block) for block in blocks], axis=0), self.ends()
         z, d = np.abs(self.deviations(now)), columns // 2
         inside = z[means:-1]  # the last one is the variance outside, of whatever columns it is
-        if SCORES[which] != "directions" or inside.max(initial=0.0) < PLAINER * z[:columns].max():
+        if SCORES[which] != "directions" or inside.max(initial=0.0) <= PLAINER * z[:columns].max():
             best = _largest(z[: d if SCORES[which] == "means" else columns])
             return [(int(f) % d, MOMENTS[f // d], float(self.location[f]), float(now[f])) for f in best]
         v, sides = directions_of(self.sketch), (self.sketch, reduce(joined, blocks))
@@ -80,7 +80,7 @@ class Usual(NamedTuple):
 def _largest(sizes: Floats) -> NDArray[np.intp]:
     """Return the places of the largest, in descending order."""
     best = np.argsort(-sizes, kind="stable")[:MOST_CARRIED]
-    return best[sizes[best] >= LEAST_SHARE * sizes[best[0]]]
+    return best[(sizes[best] >= LEAST_SHARE * sizes[best[0]]) & (sizes[best] > 0)]
 
 
 def directions_of(sketch: FrequentDirections) -> Floats:

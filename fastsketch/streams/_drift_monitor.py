@@ -25,6 +25,9 @@ from fastsketch.streams._sliding_merge import joined
 TABLES = ("scores", "evidence", "location", "scale")
 # Latest blocks that are kept to say what an alarm is about.
 MOST_RECENT = 8
+# Covariances of blocks are squared in turn when they are ranked.
+LARGEST_ENTRY = 1e150
+MANY = 2**40
 
 
 class Carried(NamedTuple):
@@ -100,6 +103,11 @@ class Past(NamedTuple):
     sides: tuple[FrequentDirections, ...] = ()  # reference and changed rows of the latest alarm
 
 
+def _dtype_of(rows: Any) -> np.dtype[Any]:
+    """Return the dtype of the sketches of such rows."""
+    return np.dtype(np.float32 if rows.dtype in (np.float16, np.float32) else np.float64)
+
+
 class DriftMonitor(Model):
     """Say when a stream is no longer as it was, and which columns carry the change, at a stated rate of false alarms.
 
@@ -112,7 +120,8 @@ class DriftMonitor(Model):
     every : int, default 250
         Rows of a block, at least 2: many times as many as rows remember.
     reference : int, default 40
-        Blocks of the reference, at least 10. Changes are seen well once as many again have been scored.
+        Blocks of the reference, at least 10. Changes are seen well once as many again have been scored; one that comes
+        within the first of them, also after an alarm or ``rearm``, may never be: it becomes what is usual.
     run_length : int, default 10,000
         Average run length: blocks from an alarm to the next false one, on average, at least. The chance of a false
         alarm within n blocks is n / run_length at most.
@@ -164,9 +173,9 @@ class DriftMonitor(Model):
     (15000, 3, 'variance')
     """
 
-    every: int = integer(default=250, at_least=2)
-    reference: int = integer(default=40, at_least=10)
-    run_length: int = integer(default=10_000, at_least=10)
+    every: int = integer(default=250, at_least=2, below=MANY)
+    reference: int = integer(default=40, at_least=10, below=MANY)
+    run_length: int = integer(default=10_000, at_least=10, below=MANY)
     sketch_size: int = integer(default=32, at_least=2)
     seed: int = seed()
 
@@ -277,6 +286,9 @@ class DriftMonitor(Model):
 
     def _update(self, rows: Any, sample_weight: Any) -> None:
         checked: Any = as_rows(rows, self._d)
+        values = checked.data if sparse.issparse(checked) else checked
+        if values.size and LARGEST_ENTRY < max(float(values.max()), -float(values.min())) < np.inf:
+            raise ValueError(f"rows have entries beyond {LARGEST_ENTRY:g}, their squares leave the range: scale them")
         if self._d is not None:
             checked = checked if checked.dtype == self._dtype else checked.astype(self._dtype)
             if sparse.issparse(checked) != self._sparse:
@@ -291,7 +303,7 @@ class DriftMonitor(Model):
                 filling.update(checked[start:stop])
                 if filling.n_rows == self.every:
                     past, filling = self._closed(past, filling), self._empty_block()
-            kind = {"_d": checked.shape[1], "_dtype": checked.dtype, "_sparse": sparse.issparse(checked)}
+            kind = {"_d": checked.shape[1], "_dtype": _dtype_of(checked), "_sparse": sparse.issparse(checked)}
             vars(self).update({"_past": past, "_filling": filling, **kind})
 
     @changes

@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 from scipy import sparse
 
 import fastsketch as fs
@@ -11,6 +12,20 @@ from tests.ridge.test_sketched_ridge import SMALL, D, examples, normal_equations
 
 
 # -- rows that weigh more than others ------------------------------------------------------------------------------
+@pytest.mark.parametrize("solver", ["exact", "gram"])
+@pytest.mark.parametrize("n", [50, 1000])
+@pytest.mark.parametrize("unit", [1e-12, 1e-6, 1e6, 1e12])
+def test_the_unit_of_weights_changes_the_chosen_ridge_and_no_coefficient(solver, n, unit):
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((n, 6))
+    y = x[:, :3].sum(axis=1) + rng.standard_normal(n)
+    one = fs.SketchedRidge(4, solver=solver).update(x, y)
+    same, faded = fs.SketchedRidge(4, solver=solver).update(x, y, sample_weight=unit), one.copy().fade(min(unit, 1.0))
+    for model, factor in ((same, unit), (faded, min(unit, 1.0))):
+        assert_allclose(model.coef(), one.coef(), rtol=1e-9)
+        assert_allclose(model.facts()["ridge"], one.facts()["ridge"] * factor, rtol=1e-9)
+
+
 @pytest.mark.parametrize("solver", ["exact", "gram"])
 def test_where_two_rows_count_a_ridge_is_still_chosen_on_twenty(solver):
     """Of decay .5 the latest row held out weighs more than all others: alone it would choose anything."""

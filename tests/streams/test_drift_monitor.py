@@ -207,3 +207,28 @@ def test_a_foreign_state_is_refused(name, value):
     with pytest.raises((ValueError, TypeError)):
         monitor._validate(state, {**arrays, "scale": 0 * arrays["scale"]})
     assert issubclass(StateError, ValueError)
+
+
+@pytest.mark.parametrize("dtype", [bool, np.int8, np.uint8, np.int64, np.float16, np.float32, np.longdouble])
+def test_first_rows_of_any_dtype_leave_later_ones_as_they_are(dtype):
+    rows = changed("mean", np.random.default_rng(2), 9_000, 6_000)
+    monitor = fs.DriftMonitor(every=50).update(np.zeros((1, rows.shape[1]), dtype))
+    monitor = fs.from_bytes(monitor.to_bytes()).update(rows)
+    assert [alarm.columns[0].column for alarm in monitor.alarms] == [3]
+
+
+def test_alarms_by_ties_alone_name_no_column():
+    monitor = fs.DriftMonitor(every=20, reference=10, run_length=100).update(np.zeros((8_000, 2)))
+    assert monitor.alarms and all(alarm.columns == () for alarm in monitor.alarms)
+
+
+def test_squares_beyond_the_range_are_refused():
+    rows = np.random.default_rng(0).standard_normal((60, 3))
+    monitor = fs.DriftMonitor(every=20, reference=10).update(rows)
+    before = monitor.to_bytes()
+    rows[50, 1] = -1e160
+    with pytest.raises(ValueError, match="squares leave the range"):
+        monitor.update(rows)
+    assert monitor.to_bytes() == before
+    with pytest.raises(ValueError, match="run_length must be below"):
+        fs.DriftMonitor(run_length=10**400)
