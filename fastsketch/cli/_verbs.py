@@ -101,7 +101,7 @@ def _watch(parser: Parser) -> None:
     Examples
     --------
     fastsketch watch rows.npy --every 100
-    tail -n +1 -f sensors.csv | fastsketch watch - -o sensors.fsk
+    cat houses.csv | fastsketch watch - -o houses.fsk
     """
     parser.add_argument("inputs", nargs="+", metavar="INPUT")
     text = "file for the monitor, which goes on from it if it is there"

@@ -348,10 +348,11 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         zeros: Zeros = np.zeros,
     ) -> States[S]:
         """Return states that have learned nothing; slots: of sparse rows, how many each has, by its name in a file."""
-        paces = [
-            self._begun_at(decay, columns, sparse, signs, lambda name, g=g: slots(pace_name(g) + name), zeros)
-            for g, decay in enumerate(self._decays())
-        ]
+
+        def begun(number: int, decay: float) -> States[S]:
+            return self._begun_at(decay, columns, sparse, signs, lambda name: slots(pace_name(number) + name), zeros)
+
+        paces = [begun(number, decay) for number, decay in enumerate(self._decays())]
         states = paces[0]
         if len(paces) > 1:
             states.faster, states.mix = paces[1:], start_mix(zeros, of_labels=LOSSES[self.loss].targets == "label")

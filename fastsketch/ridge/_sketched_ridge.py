@@ -365,7 +365,7 @@ class SketchedRidge(RidgeLearner):
     # -- reading the rows again ------------------------------------------------------------------------------------
     @changes
     def refine(
-        self, rows: Source, *, sample_weight: ArrayLike | None = None, passes: int = 10, tolerance: float = 1e-6
+        self, rows: Source, *, sample_weight: ArrayLike | None = None, passes: int = 20, tolerance: float = 1e-6
     ) -> Refinement:
         """Refine the coefficients: come nearer to those of all rows in memory, by reading these again.
 
@@ -379,7 +379,7 @@ class SketchedRidge(RidgeLearner):
             All rows that ``update`` has had, in any order; targets are known.
         sample_weight : array_like (n,) or float, optional
             The weights that they had.
-        passes : int, default 10
+        passes : int, default 20
             Over the rows, at most. One at least is made, and compares the rows with those seen.
         tolerance : float in (0, 1), default 1e-6
             Of the residual of each target over ||X'Y||: no pass follows where all are below.
@@ -402,7 +402,7 @@ class SketchedRidge(RidgeLearner):
         >>> X = rng.standard_normal((1000, 300)) * 0.98 ** np.arange(300)
         >>> y = X[:, :9].sum(axis=1) + rng.standard_normal(1000)
         >>> model = fs.SketchedRidge(32, ridge=10.0, max_memory=100_000).update(X, y)  # no exact sum
-        >>> result = model.refine(X, passes=20)
+        >>> result = model.refine(X)
         >>> exact = np.linalg.solve((X - X.mean(0)).T @ X + 10.0 * np.eye(300), (X - X.mean(0)).T @ y)
         >>> result.converged, bool(np.allclose(model.coef(), exact, atol=1e-5))
         (True, True)

@@ -60,11 +60,11 @@ class RidgeEstimator(MergingEstimator):
             if sample_weight is not None:
                 sample_weight = _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
             targets, weights = self._as_targets(y, sample_weight)
-            model = self._template(rows.shape[0], rows.shape[1], None) if first else self.model_
+            model: RidgeModel = self._template(rows.shape[0], rows.shape[1], None) if first else self.model_
             if first:
                 self._name_features(model)
                 self._fix_parameters()
-            self.model_ = model.update(rows, targets, sample_weight=weights)
+            self.model_: RidgeModel = model.update(rows, targets, sample_weight=weights)
         return self
 
     def _answer(self, X: Any) -> Floats:
@@ -243,7 +243,7 @@ class SketchedRidgeClassifier(ClassifierMixin, RidgeEstimator):
             raise ValueError("classes must be given in the first call of partial_fit")
         known = self.classes_ if classes is None else _different(classes, "classes")
         if not first and not np.array_equal(known, self.classes_):
-            raise ValueError(f"classes must be those of the first call, {self.classes_}, got {classes}")
+            raise ValueError(f"classes must be those of the first call, {self.classes_}, got {classes!r}")
         self._check_parameters()
         with self._whole_or_as_before():
             self.classes_ = known

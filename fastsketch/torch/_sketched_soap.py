@@ -66,12 +66,10 @@ class SketchedSOAP(GuardedOptimizer):
     TypeError, ValueError
         If a parameter is out of range.
 
-    See Also
-    --------
-    torch.optim.Muon : half the state, and with a rate that is searched the lower loss on a transformer.
-
     Notes
     -----
+    ``torch.optim.Muon`` holds half the state, and has the lower loss on a transformer where its rate is searched.
+
     State is 2 m n + 2 k (m + n) + k^2 numbers where Adam's is 2 m n; a step costs some 40 k m n operations, and every
     ``every``-th two QR factorisations of k + 8 columns. State is float32, for float64 parameters float64.
 
@@ -119,7 +117,13 @@ class SketchedSOAP(GuardedOptimizer):
         sketch_beta: float = 0.99,
         every: int = 10,
     ) -> None:
-        options = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "maximize": maximize}
+        options: dict[str, Any] = {
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "maximize": maximize,
+        }
         options |= {"sketched": sketched, "rank": rank, "sketch_beta": sketch_beta, "every": every}
         super().__init__(params, options)
 
@@ -217,7 +221,12 @@ def _started(group: dict[str, Any], p: Tensor, device: torch.device) -> dict[str
     if not _is_sketched(group, p):
         return {"step": 0, **{name: torch.zeros(p.numel(), **options) for name in ("momentum", "squares")}}
     m, n, k = len(p), p.numel() // len(p), group["rank"]
-    shapes = {"momentum": (m, n), "squares": (m, n), "left_squares": (k, n), "right_squares": (m, k)}
+    shapes: dict[str, tuple[int, ...]] = {
+        "momentum": (m, n),
+        "squares": (m, n),
+        "left_squares": (k, n),
+        "right_squares": (m, k),
+    }
     shapes |= {"both_squares": (k, k), "left_values": (k,), "right_values": (k,)}
     shapes |= {"left_lost": (), "right_lost": (), "seen": ()}
     state: dict[str, Any] = {name: torch.zeros(shape, **options) for name, shape in shapes.items()}
