@@ -1,5 +1,6 @@
 """Adam in the leading directions of both sides of a matrix, which Frequent Directions keeps, and in its elements."""
 
+import math
 from typing import Any, Literal, TypedDict, cast
 
 import torch
@@ -8,14 +9,13 @@ from torch.optim.optimizer import ParamsT
 
 from fastsketch._core.validation import as_integer, as_real
 from fastsketch._frame.keywords import named_keywords
-from fastsketch.torch._base import NOT_FINITE, GuardedOptimizer, check_shared, compute_dtype, tensors
+from fastsketch.torch._base import NOT_FINITE, UNTYPED, GuardedOptimizer, check_shared, compute_dtype, tensors
 from fastsketch.torch._side import EXTRA, sketched
 
 # With sketched="auto" tensors with a side longer than this many times the other are left to Adam: the rare words of a
 # head or an embedding are one direction together, and a step in it moves each word far less than Adam's own.
 MOST_ASPECT = 2
 LEFT = ("left_basis", "left_values", "left_lost")
-SQUARES = ("both_squares", "left_squares", "right_squares", "squares")
 RIGHT = ("right_basis", "right_values", "right_lost")
 
 
@@ -171,8 +171,9 @@ class SketchedSOAP(GuardedOptimizer):
         """Return the gradient in the dtype of the state."""
         g = self._gradient(group, p, grad)
         known: dict[str, Any] = self.state.get(p, {})
-        if known and known["momentum"].numel() != p.numel():
-            raise RuntimeError(f"a parameter has become one of shape {tuple(p.shape)}: its state is of another size")
+        if known and known["momentum"].shape != p.shape:
+            was = tuple(known["momentum"].shape)
+            raise RuntimeError(f"a parameter of shape {was} has become one of shape {tuple(p.shape)}")
         return g
 
     def _check_gradients(self, jobs: list[tuple[dict[str, Any], Tensor, Any]]) -> None:
@@ -187,24 +188,29 @@ class SketchedSOAP(GuardedOptimizer):
         if not state:
             state.update(_started(group, p, p.device))
         state["step"] += 1
-        g = prepared.reshape(state["momentum"].shape)
-        state["momentum"].lerp_(g, 1 - group["betas"][0])
+        state["momentum"].lerp_(prepared, 1 - group["betas"][0])
         if "seen" not in state:
-            move = _adam(group, state, "squares", g, state["momentum"])
+            move = _adam(group, state, prepared, state["momentum"])
         else:
+            g = prepared.reshape(len(p), -1)
             if (state["step"] - 1) % group["every"] == 0:
                 _turn(state, g, keep=group["sketch_beta"] ** group["every"])
             move = _rotated(group, state, g)
         lr = float(group["lr"])
-        p.mul_(1 - lr * group["weight_decay"]).sub_((lr * move).reshape(p.shape).to(p.dtype))
+        # p itself, but where it is of half precision: that is rounded once
+        weights = p.to(move.dtype)
+        weights.mul_(1 - lr * group["weight_decay"]).sub_(move.mul_(lr).reshape(p.shape))
+        if weights is not p:
+            p.copy_(weights)
 
 
 def _finite(numbers: list[Tensor]) -> list[bool]:
-    """Return whether each of some tensors of one element, on any devices, is finite."""
+    """Return whether each of some tensors of one element, on any devices, is finite; those without data are."""
     if not numbers:
         return []
-    device = numbers[0].device
-    together: Any = torch.stack([x.to(device, torch.float64) for x in numbers])
+    device = next((x.device for x in numbers if not x.is_meta), torch.device("cpu"))
+    wide: Any = {"dtype": torch.float64, "device": device}
+    together: Any = torch.stack([torch.zeros((), **wide) if x.is_meta else x.to(**wide) for x in numbers])
     return together.isfinite().tolist()
 
 
@@ -219,28 +225,23 @@ def _started(group: dict[str, Any], p: Tensor, device: torch.device) -> dict[str
     """Return the state of a parameter before its first gradient."""
     options: Any = {"dtype": compute_dtype(p.dtype), "device": device}
     if not _is_sketched(group, p):
-        return {"step": 0, **{name: torch.zeros(p.numel(), **options) for name in ("momentum", "squares")}}
+        return {"step": 0, **{name: torch.zeros(p.shape, **options) for name in ("momentum", "squares")}}
     m, n, k = len(p), p.numel() // len(p), group["rank"]
-    shapes: dict[str, tuple[int, ...]] = {
-        "momentum": (m, n),
-        "squares": (m, n),
-        "left_squares": (k, n),
-        "right_squares": (m, k),
-    }
-    shapes |= {"both_squares": (k, k), "left_values": (k,), "right_values": (k,)}
-    shapes |= {"left_lost": (), "right_lost": (), "seen": ()}
+    shapes: dict[str, tuple[int, ...]] = {"momentum": tuple(p.shape), "squares": (k + m, k + n)}
+    shapes |= {"left_values": (k,), "right_values": (k,), "left_lost": (), "right_lost": (), "seen": ()}
     state: dict[str, Any] = {name: torch.zeros(shape, **options) for name, shape in shapes.items()}
     bases = {"left_basis": torch.eye(m, k, **options), "right_basis": torch.eye(n, k, **options)}
     return {"step": 0, **state, **bases}
 
 
-def _adam(group: dict[str, Any], state: dict[str, Any], name: str, g: Tensor, momentum: Tensor) -> Tensor:
-    """Take g into mean squares by name; return Adam's step, of length 1 an element."""
+def _adam(group: dict[str, Any], state: dict[str, Any], g: Tensor, momentum: Tensor) -> Tensor:
+    """Take g into the mean squares; return Adam's step, of length 1 an element."""
     beta1, beta2 = group["betas"]
     t = state["step"]
-    squares = state[name]
-    squares.lerp_(g.square(), 1 - beta2)
-    return (momentum / (1 - beta1**t)) / ((squares / (1 - beta2**t)).sqrt() + group["eps"])
+    squares = cast(Tensor, state["squares"])
+    squares.mul_(beta2).addcmul_(g, g, value=1 - beta2)
+    root = squares.sqrt().div_(math.sqrt(1 - beta2**t)).add_(group["eps"])
+    return UNTYPED.div(momentum, root.mul_(1 - beta1**t), out=root)
 
 
 def _turn(state: dict[str, Any], g: Tensor, *, keep: float) -> None:
@@ -249,38 +250,39 @@ def _turn(state: dict[str, Any], g: Tensor, *, keep: float) -> None:
     A new direction has shares O o O of the old ones, O = U_old'U_new; what is left of it has the mean square of the
     elements, weighted by its squares.
     """
-    shares: list[tuple[Tensor, Tensor]] = []
-    for names, side in ((LEFT, g), (RIGHT, g.T)):
+    squares = cast(Tensor, state["squares"])
+    for names, side, by_row in ((LEFT, g, squares), (RIGHT, g.T, squares.T)):
         old, values, lost = (cast(Tensor, state[name]) for name in names)
         new = sketched(old, values, lost, side, keep=keep, step=state["step"])
         state.update(zip(names, new, strict=True))
+        k = len(values)
         kept = (old.T @ new[0]).square()
-        shares.append((kept, (1 - kept.sum(0)).clamp_min(0) * new[0].square()))
+        rest = (1 - kept.sum(0)).clamp_min(0) * new[0].square()
+        by_row[:k] = kept.T @ by_row[:k] + rest.T @ by_row[k:]
     state["seen"] = keep * state["seen"] + (1 - keep) * g.square().sum()
-    (from_left, to_left), (from_right, to_right) = shares
-    both, left, right, rest = (cast(Tensor, state[name]) for name in SQUARES)
-    left_of_right = from_left.T @ both + to_left.T @ right
-    new_left = from_left.T @ left + to_left.T @ rest
-    state["both_squares"] = left_of_right @ from_right + new_left @ to_right
-    state["left_squares"] = new_left
-    state["right_squares"] = right @ from_right + rest @ to_right
 
 
 def _rotated(group: dict[str, Any], state: dict[str, Any], g: Tensor) -> Tensor:
     """Return Adam's step in the directions of both sides and in the elements of what is left."""
-    u, v = state["left_basis"], state["right_basis"]
-    new, mean = _parts(g, u, v), _parts(state["momentum"], u, v)
-    both, left, right, rest = (
-        _adam(group, state, name, *pair) for name, pair in zip(SQUARES, zip(new, mean, strict=True), strict=True)
-    )
-    # the parts of U_L'G beside U_R, of G U_R beside U_L, and of G beside both
-    left, right = left - (left @ v) @ v.T, right - u @ (u.T @ right)
-    return u @ (both @ v.T + left) + right @ v.T + _parts(rest, u, v)[3]
+    u, v = cast(Tensor, state["left_basis"]), cast(Tensor, state["right_basis"])
+    k = u.shape[1]
+    step = _adam(group, state, _parts(g, u, v), _parts(state["momentum"].view(g.shape), u, v))
+    both, left, right, rest = step[:k, :k], step[:k, k:], step[k:, :k], step[k:, k:]
+    # U both V' + U left (I - V V') + (I - U U') right V' + (I - U U') rest (I - V V')
+    left = left - u.T @ rest
+    both = both - left @ v - u.T @ right
+    out = UNTYPED.addmm(rest, u, UNTYPED.addmm(left, both, v.T))
+    return out.addmm_(right - rest @ v, v.T)
 
 
-def _parts(g: Tensor, u: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return U'G V, and what is left of U'G, of G V and of G beside it."""
+def _parts(g: Tensor, u: Tensor, v: Tensor) -> Tensor:
+    """Return [[U'G V, what is left of U'G beside V], [that of G V beside U, that of G beside both]] (k + m, k + n)."""
+    k = u.shape[1]
+    out = g.new_empty(k + g.shape[0], k + g.shape[1])
     left, right = u.T @ g, g @ v
     both = left @ v
-    left, right = left - both @ v.T, right - u @ both
-    return both, left, right, g - u @ (left + both @ v.T) - right @ v.T
+    beside = right - u @ both
+    out[:k, :k], out[k:, :k] = both, beside
+    out[:k, k:] = left - both @ v.T
+    UNTYPED.addmm(UNTYPED.addmm(g, u, left, alpha=-1), beside, v.T, alpha=-1, out=out[k:, k:])
+    return out

@@ -247,10 +247,34 @@ def test_bad_gradients_change_nothing():
     p = torch.ones(20, 20, requires_grad=True)
     optimizer = SketchedSOAP([p], rank=RANK)
     run(optimizer, p, [np.ones((20, 20))])
-    p.data = torch.ones(10, 20)
-    p.grad = torch.ones(10, 20)
-    with pytest.raises(RuntimeError, match=r"one of shape \(10, 20\): its state is of another size"):
+    for shape in ((10, 20), (10, 40)):
+        p.data, p.grad = torch.ones(shape), torch.ones(shape)
+        with pytest.raises(RuntimeError, match=r"shape \(20, 20\) has become one of shape \(10, "):
+            optimizer.step()
+
+
+def test_state_and_products_are_on_the_device_of_each_parameter():
+    """Two devices in one optimizer; products of tensors on different ones would be refused by torch."""
+    here, there = (torch.ones(20, 24, device=device, requires_grad=True) for device in ("cpu", "meta"))
+    optimizer = SketchedSOAP([here, there], **SMALL)
+    for _ in range(12):
+        here.grad, there.grad = torch.ones(20, 24), torch.ones(20, 24, device="meta")
         optimizer.step()
+    for p in (here, there):
+        devices = {x.device for x in optimizer.state[p].values() if isinstance(x, torch.Tensor)}
+        assert devices == {p.device}
+    assert here.isfinite().all()
+
+
+def test_half_precision_is_rounded_once_a_step():
+    """A step of bfloat16 weights is that of their float32 values, rounded."""
+    half = torch.full((20, 24), 1.5, dtype=torch.bfloat16, requires_grad=True)
+    whole = torch.full((20, 24), 1.5, requires_grad=True)
+    row = torch.randn(20, 24, generator=torch.Generator().manual_seed(0)).bfloat16()
+    for p in (half, whole):
+        p.grad = row.to(p.dtype)
+        SketchedSOAP([p], lr=0.1, weight_decay=0.3, **SMALL).step()
+    assert torch.equal(half.detach(), whole.detach().bfloat16())
 
 
 def test_gradients_of_zero_and_of_low_rank_are_steps_of_numbers():
