@@ -2,7 +2,7 @@
 
 What is asked of both is k components of rows in memory; SketchedPCA also keeps what streams and merges go on from, and
 intervals. Each fit has a process of its own; seconds are of the processor, ways in turn. ``noise`` has flat noise of
-6,000 x 6,000, once, with IncrementalPCA and PCA as it comes beside.
+4,000 x 4,000, once, with IncrementalPCA and PCA as it comes beside.
 """
 
 import numpy as np
@@ -66,7 +66,7 @@ def arpack(args):
 
 def noise(args):
     """Seconds and worst errors of all ways on flat noise."""
-    side = few(600 if args.quick else 6000, 200)
+    side = few(600 if args.quick else 4000, 200)
     results = measured(np.random.default_rng(0).standard_normal((side, side)), WAYS, 1)
     lines = [[k, way, f"{seconds:.3g}", f"{error:.1e}"] for (k, way), (seconds, error) in results.items()]
     table(lines, ["k", "way", "s", "worst error"], runs=1, note=f"Flat noise, {side:,} x {side:,}.")

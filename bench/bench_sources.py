@@ -10,7 +10,7 @@ from bench_tools import few, fresh, table
 
 D = 1024
 SKETCH_SIZE = 64
-ROWS_OF_FILE = 26_215  # 40 files of 4 GB
+ROWS_OF_FILE = 26_215  # 10 files of 1 GB
 
 # A fresh process reads one set in one way: seconds, seconds of the CPU, rows, and peak memory above what imports take.
 ONE = """
@@ -115,8 +115,8 @@ def write_zarr(rows, path):
 
 
 def sources(args):
-    """4 GB of float32 (d = 1,024) as .npy, 40 Parquet files of columns or of lists, HDF5 and Zarr."""
-    n = args.rows or (few(1 << 16, 1 << 12) if args.quick else 1 << 20)
+    """1 GB of float32 (d = 1,024) as .npy, 10 Parquet files of columns or of lists, HDF5 and Zarr."""
+    n = args.rows or (few(1 << 16, 1 << 12) if args.quick else 1 << 18)
     repeats = few(2, 1) if args.quick else 3
     out = []
     with tempfile.TemporaryDirectory(dir=args.scratch) as home:

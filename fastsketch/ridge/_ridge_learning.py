@@ -145,7 +145,7 @@ class RidgeLearner(HeldOutLearner, abstract=True):
                 "open_rows(..., beside=COLUMNS) puts some there, and so does fs.run(..., target=COLUMNS)"
             )
         work._feature_names = agreed(source.feature_names, self._feature_names, source.name)
-        row, values = 0, None if beside else np.asarray(targets)
+        row, values = 0, None if beside else _as_array(targets)
         if values is not None and values.ndim == 0:
             raise TypeError(
                 f"targets must be numbers, one for each row, got {targets!r}: columns of a source are targets by "
@@ -202,10 +202,7 @@ class RidgeLearner(HeldOutLearner, abstract=True):
         masked = isinstance(targets, np.ma.MaskedArray)
         if is_sparse(targets) or masked:
             raise TypeError(f"targets must be an array of numbers, got {'a masked' if masked else 'a sparse'} one")
-        try:
-            y: NDArray[Any] = np.asarray(targets)
-        except ValueError as error:
-            raise ValueError(f"targets must be a rectangular array of numbers: {error}") from None
+        y = _as_array(targets)
         y = _numbers(y) if y.dtype.kind in "OU" else y  # words of text
         if y.dtype.kind not in "fiub":
             raise TypeError(f"targets must hold real numbers, got dtype {y.dtype}")
@@ -340,6 +337,13 @@ class RidgeLearner(HeldOutLearner, abstract=True):
 
 # Share of nonzeros above which rows held out are multiplied as arrays.
 DENSE_ABOVE = 0.3
+
+
+def _as_array(targets: Any) -> NDArray[Any]:
+    try:
+        return np.asarray(targets)
+    except ValueError as error:
+        raise ValueError(f"targets must be a rectangular array of numbers: {error}") from None
 
 
 def _numbers(words: NDArray[Any]) -> NDArray[np.float64]:

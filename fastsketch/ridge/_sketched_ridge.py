@@ -365,7 +365,13 @@ class SketchedRidge(RidgeLearner):
     # -- reading the rows again ------------------------------------------------------------------------------------
     @changes
     def refine(
-        self, rows: Source, *, sample_weight: ArrayLike | None = None, passes: int = 20, tolerance: float = 1e-6
+        self,
+        rows: Source,
+        targets: None = None,
+        *,
+        sample_weight: ArrayLike | None = None,
+        passes: int = 20,
+        tolerance: float = 1e-6,
     ) -> Refinement:
         """Refine the coefficients: come nearer to those of all rows in memory, by reading these again.
 
@@ -376,7 +382,9 @@ class SketchedRidge(RidgeLearner):
         Parameters
         ----------
         rows : array_like (n, d), scipy.sparse (n, d), table, source, or file names
-            All rows that ``update`` has had, in any order; targets are known.
+            All rows that ``update`` has had, in any order.
+        targets : None
+            The model has X'Y: targets are refused, so that nobody takes other ones for learned.
         sample_weight : array_like (n,) or float, optional
             The weights that they had.
         passes : int, default 20
@@ -407,6 +415,8 @@ class SketchedRidge(RidgeLearner):
         >>> result.converged, bool(np.allclose(model.coef(), exact, atol=1e-5))
         (True, True)
         """
+        if targets is not None:
+            raise TypeError("refine takes rows alone, refine(X): targets are known; weights are sample_weight=")
         passes, tolerance = as_integer(passes, "passes", 1), as_real(tolerance, "tolerance", 0.0, 1.0, low_open=True)
         if self.decay != 1.0:
             raise ValueError(f"refine needs a model without decay, got decay={self.decay:g}: give weights to the rows")

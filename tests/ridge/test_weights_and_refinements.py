@@ -141,6 +141,10 @@ def test_messages_name_what_is_wrong():
     x, y, _ = examples()
     with pytest.raises(ValueError, match="targets must be a rectangular array"):
         fs.SketchedRidge().update(x[:2], [[1.0, 2.0], [3.0]])
+    with pytest.raises(ValueError, match="targets must be a rectangular array"):
+        fs.SketchedRidge().update(fs.open_rows([x[:2]]), [[1.0, 2.0], [3.0]])
+    with pytest.raises(TypeError, match="refine takes rows alone"):
+        fs.SketchedRidge().update(x, y).refine(x, y)
     with pytest.raises(ValueError, match=r"sketch_size must be below 2\*\*16, got 1000000000000"):
         fs.SketchedRidge(10**12)
     empty = fs.SketchedRidge().update(x[:0], y[:0])
