@@ -64,7 +64,9 @@ def _ours(*, large):
     grid = {"learning_rate": (0.1, 0.3, 0.7), "bias_ridge": BIASES}
     yield Way("biases + EGLRL", **ranks(20, **GREEDY), grid=grid, once=large)
     yield Way("LowRankModel, as it comes", lambda x: swept(x, 10))
-    yield Way("biases + EGLRL + 4 sweeps", swept, {"rank": (5, 10, 20), "ridge": UNITS, "bias_ridge": BIASES}, once=large)
+    yield Way(
+        "biases + EGLRL + 4 sweeps", swept, {"rank": (5, 10, 20), "ridge": UNITS, "bias_ridge": BIASES}, once=large
+    )
 
 
 def _baselines(*, large):
