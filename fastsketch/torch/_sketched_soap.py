@@ -15,6 +15,10 @@ from fastsketch.torch._side import EXTRA, sketched
 # With sketched="auto" tensors with a side longer than this many times the other are left to Adam: the rare words of a
 # head or an embedding are one direction together, and a step in it moves each word far less than Adam's own.
 MOST_ASPECT = 2
+# A sketch knows a direction up to the root of its dtype's epsilon, since its matrix is a sum of squares: of a gradient of
+# low rank that much is left outside, and Adam would make steps of the usual length of it. So this many times that share
+# of the whole gradient, spread over all elements, is added to the root of each mean square.
+FLOOR = 4
 LEFT = ("left_basis", "left_values", "left_lost")
 RIGHT = ("right_basis", "right_values", "right_lost")
 
@@ -46,7 +50,8 @@ class SketchedSOAP(GuardedOptimizer):
     betas : tuple of two floats, default (0.9, 0.999)
         Shares of the mean and of the mean square of gradients that stay from step to step, as of Adam.
     eps : float, default 1e-8
-        Added to the root of the mean square.
+        Added to the root of the mean square of an element. Of a sketched tensor 4 sqrt(machine epsilon) of the root
+        mean square of all elements is added, too, since a sketch knows no direction better than that.
     weight_decay : float, default 0.01
         A step takes lr times this share off the parameters, apart from the gradient, as AdamW does.
     maximize : bool, default False
@@ -241,6 +246,9 @@ def _adam(group: dict[str, Any], state: dict[str, Any], g: Tensor, momentum: Ten
     squares = cast(Tensor, state["squares"])
     squares.mul_(beta2).addcmul_(g, g, value=1 - beta2)
     root = squares.sqrt().div_(math.sqrt(1 - beta2**t)).add_(group["eps"])
+    if "seen" in state:
+        share = FLOOR * math.sqrt(torch.finfo(root.dtype).eps / root.numel())
+        root.add_(UNTYPED.linalg.vector_norm(root), alpha=share)
     return UNTYPED.div(momentum, root.mul_(1 - beta1**t), out=root)
 
 
