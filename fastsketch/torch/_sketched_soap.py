@@ -16,8 +16,8 @@ from fastsketch.torch._side import EXTRA, sketched
 # head or an embedding are one direction together, and a step in it moves each word far less than Adam's own.
 MOST_ASPECT = 2
 # A sketch knows a direction up to the root of its dtype's epsilon, since its matrix is a sum of squares: so much of a
-# gradient of low rank is left outside, and Adam would make steps of the usual length of it. So this many times that share
-# of the whole gradient, spread over all elements, is added to the root of each mean square.
+# gradient of low rank is left outside, and Adam would make steps of the usual length of it. So this many times that
+# share of the whole gradient, spread over all elements, is added to the root of each mean square.
 FLOOR = 4
 LEFT = ("left_basis", "left_values", "left_lost")
 RIGHT = ("right_basis", "right_values", "right_lost")
