@@ -70,8 +70,12 @@ release-check:  ## all that must hold before a version is tagged; uploads nothin
 	$(PYTHON) tests/release.py
 bench: .venv/ready  ## the speed tables (bench/README.md)
 	$(PIP) install -q ".[bench]" && $(RUN) bench/run.py speed
+# Some of rfd, adafd, frosh, glrl; nothing is all of them.
+PAPERS ?=
+papers: .venv/ready  ## the experiments of the four papers into build/papers, for hours; a run that was stopped goes on: PAPERS="rfd glrl"
+	$(PIP) install -q ".[bench]" $(TORCH) && $(RUN) bench/papers.py $(PAPERS)
 asv: .venv/ready  ## every asv class once, with this tree's library; asv keeps what it knows of the machine in the home folder
 	$(PIP) install -q ".[bench]" && $(VENV)/asv machine --yes && $(VENV)/asv run --python=same --quick
 profile: .venv/ready  ## where the time inside a call goes, from Python to C and BLAS, with flame graphs in build/
 	$(PIP) install -q ".[bench]" && $(RUN) bench/run.py profile
-.PHONY: demo test test-long mutants release-check test-oldest reliability packages build lint style types stubs asan test-arm docs docs-quick fuzz bench asv profile
+.PHONY: demo test test-long mutants release-check test-oldest reliability packages build lint style types stubs asan test-arm docs docs-quick fuzz bench papers asv profile

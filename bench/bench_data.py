@@ -5,7 +5,9 @@ Checksums are those of MANIFEST.tsv. With ``--tiny`` a set is its first rows, an
 
 import gzip
 import hashlib
+import io
 import os
+import zipfile
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -14,7 +16,7 @@ import numpy as np
 from scipy import sparse
 
 import bench_tools
-from bench_tools import few
+from bench_tools import few, rival
 
 DATA = Path(os.environ.get("FASTSKETCH_DATA", bench_tools.ROOT.parent / "shared" / "data"))
 TINY_ROWS = 300
@@ -112,6 +114,21 @@ def sift5k():
     path = located("sift5k", "sift5k/sift-dataset-5k.tsv.gz", "the sample data of NGT")
     rows = None if path is None else np.loadtxt(path, dtype=np.float32, max_rows=few(5000, 1000))
     return None if rows is None else rows[:, :128]  # the last column is an id
+
+
+@cache
+def cifar10(part="train"):
+    """Return (images (n, 32, 32, 3) uint8, labels of ten classes) of a part of CIFAR-10, "train" or "test", as JPEG."""
+    path = located("cifar10", "cifar10/cifar10_jpeg.zip", "CIFAR-10 as JPEG files")
+    if path is None or rival("PIL") is None:
+        return None
+    from PIL import Image
+
+    with zipfile.ZipFile(path) as files:
+        names = [name for name in files.namelist() if name.startswith(f"{part}/") and name.endswith(".jpg")]
+        names = np.array(names)[some(len(names))]
+        images = np.array([np.asarray(Image.open(io.BytesIO(files.read(name))).convert("RGB")) for name in names])
+    return images, np.unique([name.split("/")[1] for name in names], return_inverse=True)[1]
 
 
 def dataset(name):

@@ -10,17 +10,25 @@ import numpy as np
 import bench_data
 import fastsketch as fs
 from bench_data import sift5k
+from bench_gist import cifar10_gist
 from bench_sample_rivals import UniformSample
-from bench_tools import few, interleaved, least, rival, seconds, table
+from bench_tools import few, interleaved, least, rival, seconds, spread, table
 from fastsketch.reference import baselines
 
 BITS = (32, 64, 128)
+# As many runs as the paper has, of the batch methods fewer: each has queries, seeds and an order of rows of its own.
+RUNS = 10
+SLOW, SLOW_RUNS = ("ITQ", "faiss ITQ", "SGH"), 3
+GIST = "CIFAR-10, GIST"
 
 
 def mnist():
     """All 70,000 images as rows of 784, float32 in [0, 1]; None if they are absent."""
     found = bench_data.mnist("all")
     return None if found is None else found[0] / np.float32(255)
+
+
+SETS = {"MNIST": mnist, GIST: cifar10_gist, "sift5k": sift5k}
 
 
 def average_precision(distances, relevant):
@@ -60,12 +68,12 @@ class FaissITQ:
         return np.packbits(self.transform.apply(np.ascontiguousarray(rows, np.float32)) > 0, axis=1, bitorder="little")
 
 
-def dfrosh(n_bits, rows, parts=5, rotation="random"):
+def dfrosh(n_bits, rows, parts=5, **options):
     """FROSH on five machines, here in turn: the model, seconds of the slowest part, seconds of the merge."""
     models, times = [], []
     for part, piece in enumerate(np.array_split(rows, parts)):
         start = time.process_time()
-        models.append(fs.SketchHash(n_bits, rotation=rotation, part=part).update(piece).seal())
+        models.append(fs.SketchHash(n_bits, **{"rotation": "random", **options}, part=part).update(piece).seal())
         times.append(time.process_time() - start)
     start = time.process_time()
     whole = models[0]
@@ -74,22 +82,29 @@ def dfrosh(n_bits, rows, parts=5, rotation="random"):
     return whole, max(times), time.process_time() - start
 
 
-def methods(n_bits, rows):
+def methods(n_bits, rows, seed):
     """{name: function that returns a trained model} of the comparison."""
+
+    def sketch(**options):
+        return lambda: fs.SketchHash(n_bits, seed=seed, **options).update(rows)
+
+    def sample(size, rotation):
+        return lambda: UniformSample(n_bits, size, rotation, seed).update(rows).seal()
+
     out = {
-        "LSH": lambda: baselines.LSH(n_bits).update(rows),
+        "LSH": lambda: baselines.LSH(n_bits, seed=seed).update(rows),
         "PCA": lambda: baselines.PCAHash(n_bits).update(rows),
-        "OSH": lambda: fs.SketchHash(n_bits, method="fd", rotation="random").update(rows),
-        "FROSH": lambda: fs.SketchHash(n_bits, rotation="random").update(rows),
-        "DFROSH(5)": lambda: dfrosh(n_bits, rows)[0],
-        "FROSH, no rotation": lambda: fs.SketchHash(n_bits, rotation=None).update(rows),
-        "FROSH, itq": lambda: fs.SketchHash(n_bits, rotation="itq").update(rows),
-        "exact, itq": lambda: fs.SketchHash(n_bits, method="exact", rotation="itq").update(rows),
-        "ITQ": lambda: baselines.ITQ(n_bits).update(rows),
-        "SGH": lambda: baselines.SGH(n_bits).update(rows),
-        "PCA of 1,000 rows": lambda: UniformSample(n_bits, 1000, "random").update(rows).seal(),
-        "PCA of 1,000 rows, itq": lambda: UniformSample(n_bits, 1000, "itq").update(rows).seal(),
-        "PCA of 2,000 rows, itq": lambda: UniformSample(n_bits, 2000, "itq").update(rows).seal(),
+        "OSH": sketch(method="fd", rotation="random"),
+        "FROSH": sketch(rotation="random"),
+        "DFROSH(5)": lambda: dfrosh(n_bits, rows, seed=seed)[0],
+        "FROSH, no rotation": sketch(rotation=None),
+        "FROSH, itq": sketch(rotation="itq"),
+        "exact, itq": sketch(method="exact", rotation="itq"),
+        "ITQ": lambda: baselines.ITQ(n_bits, seed=seed).update(rows),
+        "SGH": lambda: baselines.SGH(n_bits, seed=seed).update(rows),
+        "PCA of 1,000 rows": sample(1000, "random"),
+        "PCA of 1,000 rows, itq": sample(1000, "itq"),
+        "PCA of 2,000 rows, itq": sample(2000, "itq"),
     }
     if rival("faiss"):
         out["faiss ITQ"] = lambda: FaissITQ(n_bits).update(rows)
@@ -98,42 +113,40 @@ def methods(n_bits, rows):
 
 def retrieval(args):
     """MAP and precision-recall curves of every method (FROSH Figures 5 and 6)."""
-    sets = {"MNIST": mnist(), "sift5k": sift5k()}
-    curves, out = {}, []
-    for name, rows in sets.items():
+    bits, runs, n_queries = BITS[:1] if args.quick else BITS, 1 if args.quick else RUNS, few(100, 50)
+    out, lines = [], []
+    for name, make_rows in SETS.items():
+        rows = make_rows()
         if rows is None:
             continue
-        order = np.random.default_rng(0).permutation(len(rows))
-        n_queries = few((200 if args.quick else 1000) if name == "MNIST" else 500, 50)
-        queries, base = rows[order[:n_queries]], rows[order[n_queries:]]
-        relevant = neighbours(queries, base)
-        scores = {}
-        for n_bits in BITS[:1] if args.quick else BITS:
-            for method, make in methods(n_bits, base).items():
-                model = make()
-                codes, asked = model.encode(base), model.encode(queries)
-                found, curve = [], np.zeros((2, 40))
-                for start in range(0, n_queries, 100):
-                    part = slice(start, start + 100)
-                    ap, precision, recall = average_precision(fs.hamming_distances(asked[part], codes), relevant[part])
-                    found.append(ap)
-                    at = np.unique(np.geomspace(10, len(base) - 1, 40).astype(int))
-                    curve[:, : len(at)] += [recall[:, at].sum(axis=0), precision[:, at].sum(axis=0)]
-                scores.setdefault(method, []).append(float(np.concatenate(found).mean()))
-                if n_bits == 128:
-                    curves.setdefault(name, {})[method] = curve[:, : len(at)] / n_queries
-                print(f"{name} {n_bits} {method}: {scores[method][-1]:.3f}", flush=True)
-        out += [[name, method, *(f"{value:.3f}" for value in values)] for method, values in scores.items()]
-    bits = BITS[:1] if args.quick else BITS
-    table(out, ["set", "method", *(f"MAP, {b} bits" for b in bits)], "main", runs="1 split, 1 seed")
-    lines = [
-        [name, method, *(f"{value:.4f}" for value in point)]
-        for name, found in curves.items()
-        for method, curve in found.items()
-        for point in curve.T[::2]
-    ]
+        scores, curves = {}, {}
+        for run in range(runs):
+            order = np.random.default_rng(run).permutation(len(rows))
+            queries, base = rows[order[:n_queries]], rows[order[n_queries:]]
+            relevant = neighbours(queries, base)
+            at = np.unique(np.geomspace(10, len(base) - 1, 40).astype(int))
+            for n_bits in bits:
+                for method, make in methods(n_bits, base, run).items():
+                    if method in SLOW and run >= SLOW_RUNS:
+                        continue
+                    model = make()
+                    distances = fs.hamming_distances(model.encode(queries), model.encode(base))
+                    found, precision, recall = average_precision(distances, relevant)
+                    scores.setdefault((method, n_bits), []).append(float(found.mean()))
+                    if n_bits == BITS[-1]:
+                        curves.setdefault(method, []).append(
+                            [recall[:, at].mean(axis=0), precision[:, at].mean(axis=0)]
+                        )
+            print(name, run, {key: f"{values[-1]:.3f}" for key, values in scores.items()}, flush=True)
+        for method in dict.fromkeys(method for method, _ in scores):
+            out.append([name, method, *(spread(scores[method, n_bits], 3) for n_bits in bits)])
+        for method, found in curves.items():
+            lines += [[name, method, *(f"{v:.4f}" for v in point)] for point in np.mean(found, axis=0).T[::2]]
+    of = f"{runs} runs, of ITQ and SGH {min(runs, SLOW_RUNS)}"
+    columns = ["set", "method", *(f"MAP, {b} bits" for b in bits)]
+    table(out, columns, "main", runs=f"{of}, mean +- standard deviation")
     if lines:
-        table(lines, ["set", "method", "recall", "precision"], "curves", runs="1 split, 1 seed", note="128 bits.")
+        table(lines, ["set", "method", "recall", "precision"], "curves", runs=f"{of}, means", note="128 bits.")
 
 
 def mean_average_precision(model, queries, base, relevant):
@@ -145,95 +158,105 @@ def mean_average_precision(model, queries, base, relevant):
 
 
 def rounds(args):
-    """MAP after each tenth of MNIST (FROSH Figure 4), and how many bits of old codes an anchor keeps."""
-    rows = mnist()
-    if rows is None:
-        return
-    order = np.random.default_rng(0).permutation(len(rows))
-    queries, base = rows[order[: few(300, 50)]], rows[order[few(1000, 50) :]]
+    """MAP after each tenth of a set (FROSH Figure 4), and how many bits of old codes an anchor keeps."""
+    bits, runs = BITS[:1] if args.quick else BITS, 1 if args.quick else RUNS
+    out, moved = [], []
+    for name, make_rows in SETS.items():
+        rows = make_rows()
+        if rows is None or name == "sift5k":
+            continue
+        found = [_rounds(rows, bits, run, anchored=name == "MNIST") for run in range(runs)]
+        for key in found[0][0]:
+            values = np.array([scores[key] for scores, _ in found])
+            out.append([name, *key, *(spread(values[:, k], 3) for k in range(10))])
+        for key in found[0][1]:
+            free, held, kept = np.array([anchors[key] for _, anchors in found]).T
+            moved.append([*key, spread(100 * free, 1), spread(100 * held, 1), spread(kept, 3)])
+    of = f"{runs} runs, mean +- standard deviation"
+    table(out, ["set", "bits", "method", *(f"round {i}" for i in range(1, 11))], "main", runs=of)
+    columns = ["bits", "method", "bits changed since half the stream, %", "with an anchor there, %"]
+    table(moved, [*columns, "MAP with the anchor"], "anchor", runs=of, note="MNIST.")
+
+
+def _rounds(rows, bits, run, *, anchored):
+    """{(bits, method): MAP after each tenth}, {(bits, method): shares of bits that change, MAP with the anchor}."""
+    order = np.random.default_rng(run).permutation(len(rows))
+    queries, base = rows[order[: few(100, 50)]], rows[order[few(1000, 50) :]]
     relevant = neighbours(queries, base)
-    out, kept = [], []
-    for n_bits in BITS[:1] if args.quick else BITS:
+    scores, anchors = {}, {}
+    for n_bits in bits:
         models = {
-            "LSH": baselines.LSH(n_bits),
-            "OSH": fs.SketchHash(n_bits, method="fd", rotation="random"),
-            "FROSH": fs.SketchHash(n_bits, rotation="random"),
-            "FROSH, itq": fs.SketchHash(n_bits, rotation="itq"),
+            "LSH": baselines.LSH(n_bits, seed=run),
+            "OSH": fs.SketchHash(n_bits, method="fd", rotation="random", seed=run),
+            "FROSH": fs.SketchHash(n_bits, rotation="random", seed=run),
+            "FROSH, itq": fs.SketchHash(n_bits, rotation="itq", seed=run),
         }
-        scores = {name: [] for name in models}
+        held = {}
         for number, part in enumerate(np.array_split(base, 10), 1):
             for name, model in models.items():
                 model.update(part)
-                scores[name].append(mean_average_precision(model, queries, base, relevant))
-                if number == 5 and name != "LSH":
-                    old = model.encode(base)
-                    kept.append([n_bits, name, model, model.copy().anchor(), old])
-            for _, name, _, held, _ in (row for row in kept if row[0] == n_bits):
-                if number > 5 and models[name] is not held:
-                    held.update(part)
-        out += [[n_bits, name, *(f"{value:.3f}" for value in values)] for name, values in scores.items()]
-        print(n_bits, {name: values[-1] for name, values in scores.items()}, flush=True)
-    table(out, ["bits", "method", *(f"round {i}" for i in range(1, 11))], "main", runs="1 order, 1 seed")
-    moved = []
-    for n_bits, name, free, held, old in kept:
-        changed = [float(np.unpackbits(m.encode(base) ^ old, axis=1)[:, :n_bits].mean()) for m in (free, held)]
-        moved.append(
-            [
-                n_bits,
-                name,
-                *(f"{value:.1%}" for value in changed),
-                f"{mean_average_precision(held, queries, base, relevant):.3f}",
-            ]
-        )
-    columns = ["bits", "method", "bits changed since half the stream", "with an anchor there", "MAP with the anchor"]
-    table(moved, columns, "anchor", runs="1 order, 1 seed")
+                scores.setdefault((n_bits, name), []).append(mean_average_precision(model, queries, base, relevant))
+                if anchored and number == 5 and name != "LSH":
+                    held[name] = model.copy().anchor(), model.encode(base)
+                elif name in held:
+                    held[name][0].update(part)
+        for name, (model, old) in held.items():
+            changed = [np.unpackbits(m.encode(base) ^ old, axis=1)[:, :n_bits].mean() for m in (models[name], model)]
+            anchors[n_bits, name] = [*changed, mean_average_precision(model, queries, base, relevant)]
+        print(run, n_bits, {name: values[-1] for name, values in scores.items()}, flush=True)
+    return scores, anchors
 
 
 def training(args):
-    """Seconds to learn the hash functions (FROSH Table II), least and median: MNIST as float64, one thread."""
-    rows = mnist()
-    if rows is None:
-        return
-    rows = rows.astype(np.float64)
-    if args.quick:
-        rows = rows[:20_000]
-    out, base, bits = [], {}, BITS[: few(3, 1)]
-    for n_bits in bits:
+    """Seconds to learn the hash functions (FROSH Table II), least and median: rows as float64, one thread."""
+    bits, repeats, out = BITS[: few(3, 1)], 2 if args.quick else 5, []
+    for name, make_rows in SETS.items():
+        rows = make_rows()
+        if rows is None or name == "sift5k":
+            continue
+        rows = rows.astype(np.float64)[: 20_000 if args.quick else None]
+        times = {b: _trained(rows, b, repeats, sgh=not args.quick) for b in bits}
+        for method in times[bits[0]]:
+            cells = [times[b][method] for b in bits]
+            ratios = [times[b][method][0] / times[b]["FROSH"][0] for b in bits]
+            shown = (f"{low * 1e3:,.0f} ({middle * 1e3:,.0f})" for low, middle in cells)
+            out.append([name, method, *shown, *(f"{value:.1f}" for value in ratios)])
+    columns = ["set", "method", *(f"{b} bits, ms" for b in bits), *(f"{b} bits / FROSH" for b in bits)]
+    table(out, columns, "main", runs=f"least and (median) of {repeats} in turn; SGH 1, DFROSH 3")
 
-        def trained(method, size=None, n_bits=n_bits):
-            options = {"method": method, "sketch_size": size, "rotation": "random"}
-            return lambda: fs.SketchHash(n_bits, **options).update(rows).projection
 
-        # n_bits kept rows, as many as FROSH keeps, are the fewest that serve
-        runs = {
-            "OSH": trained("fd"),
-            "OSH, l / 2 kept rows": trained("fd", n_bits + 1),
-            "exact PCA": trained("exact"),
-            "FROSH": trained("srht"),
-            "countsketch": trained("countsketch"),
-            "sparse": trained("sparse"),
-            "gaussian": trained("gaussian"),
-            "FROSH, itq": lambda b=n_bits: fs.SketchHash(b, rotation="itq").update(rows).projection,
-            "numpy A'A + eigh": lambda b=n_bits: _plain_pca(rows, b),
-            "PCA of 1,000 rows": lambda b=n_bits: UniformSample(b, 1000, "random").update(rows).projection,
-            "PCA of 1,000 rows, itq": lambda b=n_bits: UniformSample(b, 1000, "itq").update(rows).projection,
-            "PCA of 2,000 rows": lambda b=n_bits: UniformSample(b, 2000, "random").update(rows).projection,
-            "PCA of 2,000 rows, itq": lambda b=n_bits: UniformSample(b, 2000, "itq").update(rows).projection,
-        }
-        times = interleaved(runs, 2 if args.quick else 5)
-        if not args.quick:
-            times["SGH"] = (seconds(lambda b=n_bits: baselines.SGH(b).update(rows)),) * 2
-        found = [sum(dfrosh(n_bits, rows)[1:]) for _ in range(few(3, 1))]
-        times["DFROSH(5): slowest part + merge"] = min(found), float(np.median(found))
-        base[n_bits] = times
-    names = list(base[bits[0]])
-    for name in names:
-        cells = [base[b][name] for b in bits]
-        ratios = [base[b][name][0] / base[b]["FROSH"][0] for b in bits]
-        shown = (f"{low * 1e3:,.0f} ({middle * 1e3:,.0f})" for low, middle in cells)
-        out.append([name, *shown, *(f"{value:.1f}" for value in ratios)])
-    columns = ["method", *(f"{b} bits, ms" for b in bits), *(f"{b} bits / FROSH" for b in bits)]
-    table(out, columns, "main", runs=f"least and (median) of {2 if args.quick else 5} in turn; SGH 1, DFROSH 3")
+def _trained(rows, n_bits, repeats, *, sgh):
+    """{method: (least, median) seconds} to learn the functions of so many bits."""
+
+    def trained(method, size=None):
+        options = {"method": method, "sketch_size": size, "rotation": "random"}
+        return lambda: fs.SketchHash(n_bits, **options).update(rows).projection
+
+    def sample(size, rotation):
+        return lambda: UniformSample(n_bits, size, rotation).update(rows).projection
+
+    # n_bits kept rows, as many as FROSH keeps, are the fewest that serve
+    runs = {
+        "OSH": trained("fd"),
+        "OSH, l / 2 kept rows": trained("fd", n_bits + 1),
+        "exact PCA": trained("exact"),
+        "FROSH": trained("srht"),
+        "countsketch": trained("countsketch"),
+        "sparse": trained("sparse"),
+        "gaussian": trained("gaussian"),
+        "FROSH, itq": lambda: fs.SketchHash(n_bits, rotation="itq").update(rows).projection,
+        "numpy A'A + eigh": lambda: _plain_pca(rows, n_bits),
+        "PCA of 1,000 rows": sample(1000, "random"),
+        "PCA of 1,000 rows, itq": sample(1000, "itq"),
+        "PCA of 2,000 rows": sample(2000, "random"),
+        "PCA of 2,000 rows, itq": sample(2000, "itq"),
+    }
+    times = interleaved(runs, repeats)
+    if sgh:
+        times["SGH"] = (seconds(lambda: baselines.SGH(n_bits).update(rows)),) * 2
+    found = [sum(dfrosh(n_bits, rows)[1:]) for _ in range(few(3, 1))]
+    times["DFROSH(5): slowest part + merge"] = min(found), float(np.median(found))
+    return times
 
 
 def _plain_pca(rows, r):

@@ -10,6 +10,7 @@ quotes:
     {{ a/b[x=1].s / a/b[x=2].s | .1f }}          numbers at the beginning of cells, + - * / ( ), a format
     {{ min(a/b[kind=c].s) }}                     or max: of all rows with such a cell, or of several references
     {{ picture speed "rows a second by size" }}
+    {{ hours frosh retrieval }}                  what the commands took together
 
 A ``where`` or a condition in brackets compares text; on the same column they are alternatives. A page that has single
 cells or a picture of another version ends with a line that says so.
@@ -133,6 +134,8 @@ def of_braces(text, target, results):
         return markdown_of(rest, results)
     if kind == "picture":
         return picture(rest, target, results)
+    if kind == "hours":
+        return f"{sum(results.record(name).get('seconds', 0) for name in rest.split()) / 3600:.1f}"
     expression, _, form = pieces(text, "|", 1)
     values, found = {}, []
 

@@ -1,0 +1,89 @@
+"""The experiments of the four papers, one after the other: ``make papers``, or ``python bench/papers.py [PAPER ...]``.
+
+What belongs to a paper stands on its page, docs/papers/PAPER.md, as `bench COMMAND`. Results are kept in a folder of
+their own; what is there, of this version of the library, is not measured again, so that a run that was stopped, killed
+or interrupted goes on where it was. A result of another version is named and measured anew. A set that is absent is
+named with its origin by the command that wants it, and the run goes on; so it does after a command that fails, which
+the last lines name.
+"""
+
+import argparse
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import run
+from pages import RESULTS, ROOT, version_of_library
+from store import read
+
+PAPERS = ("rfd", "adafd", "frosh", "glrl")
+
+
+def commands(papers=PAPERS):
+    """Return the commands that the pages name, each once, in their order."""
+    pages = [(ROOT / "docs" / "papers" / f"{paper}.md").read_text(encoding="utf-8") for paper in papers]
+    return list(dict.fromkeys(name for page in pages for name in re.findall(r"`bench (\w+)`", page)))
+
+
+def seconds(names):
+    """Return the seconds that the stored results of so many commands took, as far as they are known."""
+    records = [read(path) for path in (RESULTS / f"{name}.json" for name in names) if path.exists()]
+    return sum(record.get("seconds", 0) for record in records)
+
+
+def kept(name, folder):
+    """Return the version of the library that a result in the folder is of, or None."""
+    path = folder / f"{name}.json"
+    try:
+        return read(path)["fastsketch"] if path.exists() else None
+    except (ValueError, KeyError):  # not a result of ours, or one without a version: measured anew
+        return None
+
+
+def measured(name, folder):
+    """Run a command; return what there is to say of it, empty where its result is there."""
+    code = subprocess.run([sys.executable, ROOT / "bench" / "run.py", name, "--out", folder], check=False).returncode
+    if code:
+        return f"failed with exit status {code}"
+    return "" if (folder / f"{name}.json").exists() else "no result: what it needs is absent"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("papers", nargs="*", metavar="PAPER", help=f"some of {', '.join(PAPERS)}; all of them")
+    parser.add_argument("--out", type=Path, default=ROOT / "build" / "papers", help="folder for results")
+    parser.add_argument("--list", action="store_true", help="say what is left and how long it takes, and run nothing")
+    args = parser.parse_args()
+    unknown = set(args.papers) - set(PAPERS)
+    if unknown:
+        parser.error(f"no paper {', '.join(sorted(unknown))}: there are {', '.join(PAPERS)}")
+    args.out.mkdir(parents=True, exist_ok=True)
+    version, wanted, faults = version_of_library(), commands(args.papers or PAPERS), {}
+    found = {name: kept(name, args.out) for name in wanted}
+    left = [name for name in wanted if found[name] != version]
+    print(f"{len(wanted) - len(left)} of {len(wanted)} results are in {args.out}")
+    for name in left:
+        other = f"; there is one of version {found[name]}" if found[name] else ""
+        print(f"  {name}: {seconds([name]) / 60:.0f} min, last time{other}")
+    print(f"left: about {seconds(left) / 3600:.1f} h of one core", flush=True)
+    for name in [] if args.list else left:
+        print(f"\n== {name} ({run_of(name)})", flush=True)
+        try:
+            faults[name] = measured(name, args.out)
+        except KeyboardInterrupt:
+            print(f"\ninterrupted in {name}: the same command goes on there", file=sys.stderr)
+            return 130
+    missing = {name: why for name, why in faults.items() if why}
+    for name, why in missing.items():
+        print(f"{name}: {why}", file=sys.stderr)
+    return int(any("failed" in why for why in missing.values()))
+
+
+def run_of(name):
+    """Return what a command shows, as its help says."""
+    return next(text for key, text in run.COMMANDS.items() if key.rpartition(".")[2] == name)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

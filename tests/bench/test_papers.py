@@ -1,0 +1,87 @@
+"""`make papers`: it goes on where it stopped, measures anew what is of another version, and names what it could not."""
+
+import sys
+
+import papers
+import pytest
+
+import run
+import store
+
+NAMES = {key.rpartition(".")[2] for key in run.COMMANDS}
+
+
+@pytest.fixture
+def started(tmp_path, monkeypatch):
+    """A call of the command in a folder: (exit status, what was measured); `answers` says what a command ends with."""
+
+    def call(*words, answers=None):
+        done = []
+
+        def measured(name, folder):
+            done.append(name)
+            answer = (answers or {}).get(name, "")
+            if isinstance(answer, BaseException):
+                raise answer
+            if not answer:
+                keep(folder, name)
+            return answer
+
+        monkeypatch.setattr(papers, "measured", measured)
+        monkeypatch.setattr(sys, "argv", ["papers.py", *words, "--out", str(tmp_path)])
+        return papers.main(), done
+
+    return call
+
+
+def keep(folder, name, version=None):
+    with store.recording(name, {}, folder) as record:
+        store.add_table([["1"]], ["seconds"], None, 1, "")
+        record["fastsketch"] = version or record["fastsketch"]
+
+
+def test_pages_name_commands_that_are_there():
+    for paper in papers.PAPERS:
+        named = papers.commands([paper])
+        assert len(named) >= 3
+        assert set(named) <= NAMES
+    assert len(papers.commands()) == sum(len(papers.commands([paper])) for paper in papers.PAPERS)
+
+
+def test_an_interrupted_run_goes_on(started, tmp_path, capsys):
+    first, second, *others = papers.commands(["frosh"])
+    assert started("frosh", answers={second: KeyboardInterrupt()}) == (130, [first, second])
+    assert f"interrupted in {second}" in capsys.readouterr().err
+    keep(tmp_path, others[0], version="0.0.1")
+    assert started("frosh", "--list") == (0, [])
+    assert f"{others[0]}:" in capsys.readouterr().out
+    assert started("frosh") == (0, [second, *others])
+    assert "there is one of version 0.0.1" in capsys.readouterr().out
+    assert started("frosh") == (0, [])
+
+
+def test_a_torn_result_is_measured_anew(started, tmp_path):
+    first, *_ = papers.commands(["glrl"])
+    started("glrl")
+    (tmp_path / f"{first}.json").write_text('{"format": 1, "comm')
+    assert started("glrl") == (0, [first])
+
+
+def test_the_run_goes_on_after_a_fault(started, capsys):
+    first, second, *_ = wanted = papers.commands(["rfd"])
+    answers = {first: "failed with exit status 1", second: "no result: what it needs is absent"}
+    assert started("rfd", answers=answers) == (1, wanted)
+    assert f"{first}: failed with exit status 1" in capsys.readouterr().err
+    assert started("rfd", answers={second: answers[second]}) == (0, [first, second])
+    assert f"{second}: no result" in capsys.readouterr().err
+
+
+def test_an_unknown_paper(started, capsys):
+    with pytest.raises(SystemExit):
+        started("rdf")
+    assert "no paper rdf: there are rfd, adafd, frosh, glrl" in capsys.readouterr().err
+
+
+def test_a_command_whose_sets_are_absent_leaves_no_result(tmp_path, monkeypatch):
+    monkeypatch.setenv("FASTSKETCH_DATA", str(tmp_path / "none"))
+    assert papers.measured("links", tmp_path) == "no result: what it needs is absent"
