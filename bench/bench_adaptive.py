@@ -157,10 +157,9 @@ def _sizes(args):
     """Regret and time against tau (Figures 3 and 4)."""
     rows, y = stream(0)
     out = []
-    for tau in (20, 40, 60, 80)[: few(4, 1)] if args.quick else (20, 40, 60, 80, 120, 200, 250, 251):
-        for method in ("ada_ffd", "ada_fd", "radagrad", "fd_son"):
-            if tau > 80 and method in ("radagrad", "fd_son"):
-                continue
+    most = {"ada_ffd": 251, "ada_fd": 501, "ada_lr": 80, "radagrad": 80, "fd_son": 80}
+    for tau in (20, 40, 60, 80)[: few(4, 1)] if args.quick else (20, 40, 60, 80, 120, 200, 250, 251, 400, 501):
+        for method in (method for method, size in most.items() if tau <= size):
             start = time.process_time()
             searched = deltas(method, "mirror_descent") if tau == 20 else DELTAS
             grid = AdaptiveGrid(RATES, searched, sketch_size=tau, method=method).update(rows, y)
