@@ -191,12 +191,11 @@ PICTURED = {
         Bars("main", ("method",), ("MAP, 64 bits",), each="set", ours="FROSH", across=2, axis="MAP, 64 bits"),
     ],
     "rounds": [
-        Lines("main", label=("method",), spread_over=r"round (\d+)", each="bits", along="tenths of MNIST", axis="MAP",
-              title="bits:", across=3),
+        Lines("main", label=("method",), spread_over=r"round (\d+)", each="set", where={"bits": ("64",)},
+              along="tenths of the set", axis="MAP, 64 bits", across=2),
     ],
     "training": [
-        Bars("main", ("method",), ("32 bits, ms", "128 bits, ms"), log=True, axis="milliseconds",
-             title="Hash functions learned from 70,000 x 784"),
+        Bars("main", ("method",), ("32 bits, ms", "128 bits, ms"), each="set", across=2, log=True, axis="milliseconds"),
     ],
     "samples": [
         Bars("main", ("stream",), ("FROSH", "exact PCA", "2,000 rows", "2,000 by length"), axis="MAP of rare queries",
@@ -317,8 +316,8 @@ PICTURED = {
              where={"set": ("bitcoin-OTC",)}, axis="log loss of tests"),
     ],
     "links": [
-        Bars("main", ("method",), ("accuracy, %", "paper, %"), least=75, axis="%",
-             title="Slashdot at the paper's setting, rank 40"),
+        Bars("main", ("method",), ("accuracy, %", "paper, %"), each="set", across=2, least=75, axis="%",
+             title="rank 40:"),
     ],
     "paths": [
         Lines("curves", "s", ("value",), by=("method",), each="what", log="x", along="seconds", axis="on test entries",

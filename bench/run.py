@@ -88,7 +88,7 @@ COMMANDS = {
     "adaptive.cnn": "a small CNN on MNIST: AdaFFD, AdaFD against AdaGrad, Adam, SGD (ADA-FD section 5.4)",
     "optimizers": "two small networks by SketchedSOAP, AdamW, Muon and others: test loss at three rates each",
     "signs": "signed links, logistic loss (GLRL Table 2), settings chosen on training entries",
-    "links": "signed links at the paper's setting, rank 40 (GLRL Table 2): Slashdot",
+    "links": "signed links at the paper's setting, rank 40 (GLRL Table 2)",
     "refine.refinement": "steps of the refinement of coefficients, on signed links: objective and overfitting",
     "stars": "MovieLens, absolute loss (GLRL Table 4), with ADMM and Wiberg's algorithm on what they can",
     "paths": "accuracy against seconds, rank by rank (GLRL Figures 1 and 2), table and picture",
