@@ -6,7 +6,7 @@ import numpy as np
 from adaptive_grid import TOGETHER, AdaptiveGrid
 
 import fastsketch as fs
-from bench_data import matlab, mnist
+from bench_data import cifar10, matlab, mnist
 from bench_papers import PLAIN
 from bench_tools import few, seconds, spread, table
 from fastsketch import reference
@@ -401,3 +401,63 @@ def cnn(args):
         )
         print(*out[-1].values(), flush=True)
     table(out, name="main", runs=f"{seeds} seeds, mean +- standard deviation")
+
+
+# -- section 5.5 -----------------------------------------------------------------------------------------------------
+VGG19 = (64, 64, 0, 128, 128, 0, *(256,) * 4, 0, *(512,) * 4, 0, *(512,) * 4, 0)  # channels of convolutions, 0: halved
+
+
+def vgg19(args):
+    """Time and memory of section 5.5: a layer of ten on 2,048 numbers of a VGG19 that learns nothing, random weights.
+
+    The weights of ImageNet are not to be had, so nothing is said of losses; what a step costs does not depend on them.
+    """
+    import torch
+    from torch import nn
+
+    from fastsketch.torch import AdaFD, AdaFFD
+
+    torch.set_num_threads(1)
+    found = cifar10()
+    if found is None:
+        return
+    torch.manual_seed(0)
+    layers, width = [], 3
+    for channels in VGG19:
+        layers += [nn.MaxPool2d(2)] if not channels else [nn.Conv2d(width, channels, 3, padding=1), nn.ReLU()]
+        width = channels or width
+    frozen = nn.Sequential(*layers, nn.Flatten())
+    batches, size = few(3, 1), few(128, 2)
+    images = torch.tensor(found[0][: batches * size]).permute(0, 3, 1, 2).float() / 255
+    labels = torch.tensor(found[1][: batches * size])
+    images = nn.functional.interpolate(images, size=64, mode="bilinear")
+    start = time.process_time()
+    with torch.no_grad():
+        rows = torch.cat([frozen(part) for part in images.split(size)])
+    forward = (time.process_time() - start) / batches
+    makers = {
+        "AdaFFD": lambda p: AdaFFD(p, lr=0.01),
+        "AdaFD": lambda p: AdaFD(p, lr=0.01),
+        "AdaGrad": lambda p: torch.optim.Adagrad(p, lr=0.01),
+        "Adam": lambda p: torch.optim.Adam(p, lr=0.001),
+        "SGD": lambda p: torch.optim.SGD(p, lr=0.01),
+    }
+    out = []
+    for name, make in makers.items():
+        top = nn.Linear(rows.shape[1], 10)
+        optimizer, times = make(top.parameters()), []
+        for step in range(few(200, 3)):
+            part = slice(size * (step % batches), size * (step % batches + 1))
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(top(rows[part]), labels[part]).backward()
+            start = time.process_time()
+            optimizer.step()
+            times.append(time.process_time() - start)
+        states = [x for known in optimizer.state.values() for x in known.values() if hasattr(x, "nbytes")]
+        step = float(np.mean(times[len(times) // 2 :]))  # when the sketches are full
+        held = sum(x.nbytes for x in states) / 1e6
+        cells = [f"{1e3 * step:.2f}", f"{1 + step / forward:.4f}", f"{held:.1f}"]
+        out.append([name, *cells])
+    columns = ["optimizer", "ms a step", "of a batch that only goes forward, times", "MB of state"]
+    note = f"A batch of {size} goes forward in {forward:.1f} s; {rows.shape[1]} x 10 weights learn. Random weights."
+    table(out, columns, "main", runs=f"{len(times)} steps, mean of the second half", note=note)

@@ -296,6 +296,8 @@ PICTURED = {
     ],
     "cnn": [Bars("main", ("optimizer",), ("test accuracy, %",), ours="AdaF", least=80, axis="test accuracy, %",
             title="A small network on 6,000 images")],
+    "vgg19": [Bars("main", ("optimizer",), ("ms a step",), ours="AdaF", axis="milliseconds a step",
+              title="Ten classes on 2,048 numbers of VGG19")],
     "optimizers": [
         Bars(name, ("optimizer",), ("loss at 0.001", "loss at 0.003", "loss at 0.01"), axis="test loss", title=title)
         for name, title in (("net", "Pixels"), ("transformer", "Bytes"))
