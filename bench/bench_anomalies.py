@@ -19,6 +19,7 @@ from sklearn.metrics import roc_auc_score
 
 from bench_component_sets import patches
 from bench_data import matlab, mnist, sift5k, svmlight
+from bench_gist import cifar10_classes, cifar10_gist
 from bench_tools import few, table
 from fastsketch.sklearn import SketchedCovariance
 
@@ -128,6 +129,8 @@ def unseen():
         rows, letters = found
         # five letters are normal
         out["Isolet, five letters are normal"] = lambda run: one_of(rows, (letters - 1) // 5 == run)(1)
+    if (descriptors := cifar10_gist()) is not None:
+        out["CIFAR-10 (JPEG), GIST, one class is normal"] = one_of(descriptors, cifar10_classes())
     return out
 
 
@@ -241,6 +244,8 @@ def plain_sets():
     images = mnist()
     out |= {} if images is None else {"MNIST": images[0][:14_000] / 255.0}
     out |= {} if (descriptors := sift5k()) is None else {"sift5k": descriptors.astype(float)}
+    if (descriptors := cifar10_gist()) is not None:
+        out["CIFAR-10 (JPEG), GIST"] = descriptors[np.random.default_rng(0).permutation(len(descriptors))[:14_000]]
     out |= {"photographs": patches(0), "digits": load_digits().data, "breast cancer": load_breast_cancer().data}
     return out
 
@@ -248,7 +253,7 @@ def plain_sets():
 def alarms(*, quick):
     """Shares of new rows beyond the thresholds, after learning from 100, 500 and 3,000 rows of each set."""
     lines, within = [], {}
-    for name, rows in [*plain_sets().items()][-few(10, 2) :]:  # the last are there without files, too
+    for name, rows in [*plain_sets().items()][-few(11, 2) :]:  # the last are there without files, too
         for n in KEPT:
             if 1.3 * n > len(rows):
                 continue

@@ -29,6 +29,12 @@ def cifar10_gist():
     return np.concatenate([gist(grey[start : start + AT_ONCE]) for start in range(0, len(grey), AT_ONCE)])
 
 
+def cifar10_classes():
+    """Return the classes of these images, (60000,); None if they are absent."""
+    found = [cifar10(part) for part in ("train", "test")]
+    return None if None in found else np.concatenate([labels for _, labels in found])
+
+
 def gist(images):
     """Return the descriptors of grey images (n, 32, 32) in 0 to 255, (n, 512) float32: by scale, orientation, block."""
     border = [(0, 0), (BORDER, BORDER), (BORDER, BORDER)]
