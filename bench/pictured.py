@@ -249,6 +249,8 @@ PICTURED = {
         Bars("sets", ("set",), ("sorted",), by="learner", axis="accuracy after rows sorted by label, %",
              title="Rows sorted by label, one pass"),
     ],
+    "sorted_splits": [Bars("main", ("learner",), ("all",), by="shuffled by", axis="points of accuracy",
+                      title="Isolet sorted by label less shuffled, by fit")],
     "online": [
         Bars("main", ("method",), ("accuracy, %",), least=70, ours="Sketched", across=2, axis="accuracy, %",
              title="a9a"),

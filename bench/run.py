@@ -75,6 +75,7 @@ COMMANDS = {
     "learners": "accuracy, log loss, seconds of one pass on fifteen sets: ours, other libraries', ceilings",
     "ridge": "SketchedRidge on eight sets beside exact Ridge, SGD, components, hashing: loss, intervals, passes",
     "order": "labels that come in runs: how often a model warns, and accuracy of rows shuffled, in runs, sorted",
+    "order.sorted_splits": "Isolet sorted by label less shuffled, by fit: twenty splits",
     "many": "examples/s of ten, 26 and 20 classes, one thread and two, beside two classes",
     "online.errors": "error against alpha0 and online error curves (RFD paper, Figures 3 to 11), table and picture",
     "online.cost": "time of an online round against d, nonzeros and sketch size, with exponents",
