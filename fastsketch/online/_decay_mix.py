@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch._core.validation import as_choice, as_real
+from fastsketch._core.validation import as_real
 from fastsketch._kernels.online import readout
 from fastsketch.data.files import _checks as checks
 from fastsketch.online._state_arrays import Arrays, Counts, Floats, Zeros
@@ -46,7 +46,8 @@ class DriftFigures(TypedDict):
 def as_decay(value: Any, name: str) -> float | Literal["auto"]:
     """Return a number within (0, 1], or "auto"."""
     if isinstance(value, str):
-        as_choice(value, name, ("auto",))
+        if value != "auto":
+            raise ValueError(f"{name} must be a number in (0, 1] or 'auto', got {value!r}")
         return "auto"
     return as_real(value, name, 0.0, 1.0, low_open=True)
 

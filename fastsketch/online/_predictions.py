@@ -354,7 +354,7 @@ class OnlineLinear(OnlineLearner[S], abstract=True):
         mean_absolute_error and root_mean_squared_error. None is what does not belong to the loss. With decay="auto",
         drift is a dict of half_life, in rows, of the learner of the largest weight (None: it forgets nothing), that
         weight, and gain: by how much its loss was lower than that of the one that forgets nothing, in nats a row,
-        about the last thousand rows.
+        about the last thousand rows; cumulative_loss, mean_loss and regret are those of the one that forgets nothing.
 
         Examples
         --------

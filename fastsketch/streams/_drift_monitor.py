@@ -3,15 +3,16 @@
 # pyright: reportPrivateUsage=false
 # (a monitor is made of sketches, by the frame's hooks)
 
+from collections.abc import Mapping
 from functools import reduce
 from itertools import islice, pairwise
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 from scipy import sparse
 
 from fastsketch._core.validation import as_choice, as_flag, as_integer, as_rows
-from fastsketch._frame.batches import Batch
+from fastsketch._frame.batches import Batch, FeatureNames
 from fastsketch._frame.loading import from_bytes
 from fastsketch._frame.model import Arrays, Model
 from fastsketch._frame.parameters import integer, same, seed
@@ -28,6 +29,8 @@ MOST_RECENT = 8
 # Covariances of blocks are squared in turn when they are ranked.
 LARGEST_ENTRY = 1e150
 MANY = 2**40
+# Bytes of the sketches of the reference, at most.
+MOST_BYTES = 2**32
 
 
 class Carried(NamedTuple):
@@ -108,6 +111,19 @@ def _dtype_of(rows: Any) -> np.dtype[Any]:
     return np.dtype(np.float32 if rows.dtype in (np.float16, np.float32) else np.float64)
 
 
+def _with_names(rows: Any, names: FeatureNames | None) -> tuple[FeatureNames, list[list[Any]]] | None:
+    """Return the names and values of a dict {name: number} or a list of them; None of other rows."""
+    listed = cast("Any", [rows] if isinstance(rows, Mapping) else rows)
+    if not (isinstance(listed, list) and listed and isinstance(listed[0], Mapping)):
+        return None
+    dicts = cast("list[Any]", listed)
+    names = tuple(map(str, dicts[0])) if names is None else names
+    for place, row in enumerate(dicts):
+        if not isinstance(row, Mapping) or cast("Any", row).keys() != set(names):
+            raise ValueError(f"row {place} must be a dict of the same names as those before, all text, got {row!r}")
+    return names, [[row[name] for name in names] for row in dicts]
+
+
 class DriftMonitor(Model):
     """Say when a stream is no longer as it was, and which columns carry the change, at a stated rate of false alarms.
 
@@ -155,7 +171,7 @@ class DriftMonitor(Model):
     Rows that depend on the ones before are fine within a block; blocks that resemble the block before are not
     exchangeable. A season must be shorter than a block, or one of its own columns.
 
-    It holds at most ``reference`` sketches, then nine, and 24 bytes a block.
+    It holds at most ``reference`` sketches of ``sketch_size`` rows, then nine, and 24 bytes a block.
 
     References
     ----------
@@ -270,8 +286,8 @@ class DriftMonitor(Model):
 
         Parameters
         ----------
-        rows : array_like (n, d) or (d,), scipy.sparse (n, d), table, or source
-            The reference first. Of a column of numbers (n, 1).
+        rows : array_like (n, d) or (d,), scipy.sparse (n, d), table, dict {name: number}, list of dicts, or source
+            The reference first. Of a column of numbers (n, 1). Every dict has the same names, in any order.
 
         Returns
         -------
@@ -280,15 +296,27 @@ class DriftMonitor(Model):
         Raises
         ------
         TypeError, ValueError
-            For rows of another width, or that are not finite. The monitor is then as it was before the call.
+            For rows of another width, or that are not finite, or of so many columns that the sketches of the reference
+            would take more than 4 GiB. The monitor is then as it was before the call.
         """
-        return self._take_rows(rows)
+        if (found := _with_names(rows, self._feature_names)) is None:
+            return self._take_rows(rows)
+        with self._named(found[0], "rows"):
+            self._update(found[1], None)
+        return self
 
     def _update(self, rows: Any, sample_weight: Any) -> None:
         checked: Any = as_rows(rows, self._d)
         if checked.size and LARGEST_ENTRY < max(float(checked.max()), -float(checked.min())) < np.inf:
             raise ValueError(f"rows have entries beyond {LARGEST_ENTRY:g}, their squares leave the range: scale them")
-        if self._d is not None:
+        if self._d is None:
+            needed = self.reference * min(self.sketch_size, self.every) * checked.shape[1] * _dtype_of(checked).itemsize
+            if needed > MOST_BYTES:
+                raise ValueError(
+                    f"rows have {checked.shape[1]:,} columns: the sketches of the reference would take "
+                    f"{needed / 2**30:.1f} GiB; take a smaller sketch_size or reference, or fewer columns"
+                )
+        else:
             checked = checked if checked.dtype == self._dtype else checked.astype(self._dtype)
             if sparse.issparse(checked) != self._sparse:
                 checked = sparse.csr_array(checked) if self._sparse else checked.toarray()
@@ -406,6 +434,8 @@ class DriftMonitor(Model):
         if state["dtype"] not in ((None,) if d is None else ("float32", "float64")):
             raise ValueError(f"dtype must be that of the rows, got {state['dtype']!r}")
         as_flag(state["sparse"], "sparse")
+        if (rows := [alarm[0] for alarm in state["alarms"]]) != sorted(rows) or rows[-1:] > [state["start"]]:
+            raise ValueError("alarms must be in order, and the reference after the latest")
         for row, begin, score, columns in state["alarms"]:
             checks.number_within(as_integer(begin, "begin", 0), "begin", 0, as_integer(row, "row", 1, n + 1))
             as_choice(score, "score", SCORES)
@@ -421,9 +451,13 @@ class DriftMonitor(Model):
             for name in names
         ]
         whole = self.every * self.reference
-        most = [self.every - 1, *[self.every] * sizes[1], *[whole] * sizes[2], *[self.every] * sizes[3]]
-        for block, rows in zip(blocks, [*most, whole, MOST_RECENT * self.every], strict=False):
-            self._check_block(block, rows, d)
+        for k, block in enumerate(blocks):
+            least = most = whole if sizes[2] and k == 1 else self.every
+            if k == 0:
+                least, most = 0, self.every - 1
+            elif k >= len(blocks) - sizes[4]:  # reference and changed rows of the latest alarm
+                least, most = (whole, whole) if k == len(blocks) - 2 else (self.every, MOST_RECENT * self.every)
+            self._check_block(block, (least, most), d, state["dtype"])
         if armed:
             q = len(directions_of(blocks[1]))
             features = 2 * blocks[1].n_features + q + q * (q + 1) // 2 + 1
@@ -431,14 +465,16 @@ class DriftMonitor(Model):
             if not checks.not_negative(arrays, "scale", (features,)).all():
                 raise ValueError("scale must be positive")
             checks.not_negative(arrays, "scores", (scored, len(SCORES)))
-            checks.not_negative(arrays, "evidence", (len(SCORES), len(EXPONENTS)))
+            evidence = checks.not_negative(arrays, "evidence", (len(SCORES), len(EXPONENTS)))
+            if evidence.mean(axis=1).max() >= self._threshold or (evidence.any() and not scored):
+                raise ValueError(f"evidence must be that of {scored} blocks without an alarm")
 
-    def _check_block(self, block: Any, most_rows: int, d: int | None) -> None:
-        """Raise ValueError unless a model can be one of this monitor's blocks."""
+    def _check_block(self, block: Any, rows: tuple[int, int], d: int | None, dtype: str | None) -> None:
+        """Raise ValueError unless a model can be one of this monitor's blocks, of so many rows."""
         own = self._empty_block()
         if type(block) is not type(own) or not same(own.parameters, block.parameters):
             raise ValueError(f"a block must be a {own!r}, got {block!r}")
-        if block.n_rows > most_rows or block.n_features not in ((None, d) if most_rows < self.every else (d,)):
-            raise ValueError(
-                f"a block has {block.n_rows} rows of {block.n_features} columns, expected {most_rows} of {d}"
-            )
+        if not rows[0] <= block.n_rows <= rows[1] or block.n_rows % self.every and rows[0]:
+            raise ValueError(f"a block has {block.n_rows} rows, expected {rows[0]} to {rows[1]}")
+        if block.n_features != (d if block.n_rows else None) or (block.n_rows and block.resolved["dtype"] != dtype):
+            raise ValueError(f"a block has {block.n_features} columns, or another dtype: expected {d} of {dtype}")

@@ -153,8 +153,9 @@ def test_follows_a_stream_that_moves_and_rests_where_it_does_not(kind, moving):
 
 
 def test_bad_parameters():
-    with pytest.raises(ValueError, match="decay must be one of 'auto', got 'fast'"):
-        fs.SketchedNewton(decay="fast")
+    for wrong in ("fast", "Auto"):
+        with pytest.raises(ValueError, match=rf"decay must be a number in \(0, 1\] or 'auto', got '{wrong}'"):
+            fs.SketchedNewton(decay=wrong)
     with pytest.raises(ValueError, match="drift='restart' goes with a number as decay"):
         fs.SketchedNewton(decay="auto", drift="restart")
     with pytest.raises(ValueError, match="decay='auto' needs calibrate"):

@@ -209,6 +209,74 @@ def test_a_foreign_state_is_refused(name, value):
     assert issubclass(StateError, ValueError)
 
 
+def crafted_states():
+    """Yield (what, state, arrays) of a monitor that has alarmed and is armed anew, each with one thing wrong."""
+    rng = np.random.default_rng(0)
+    rows = np.vstack([rng.random((1200, 3)), 9 + rng.random((700, 3))])
+    monitor = fs.DriftMonitor(every=10, reference=10, run_length=100, sketch_size=4).update(rows)
+    assert monitor.alarms and monitor.armed
+    state, arrays = monitor._state()
+    monitor._validate(state, arrays)
+    n = sum(state["sizes"])
+
+    def of(n_rows, dtype=np.float64, d=3):
+        block = fs.FrequentDirections(4, method="tfd", center=True).update(rng.random((n_rows, d)).astype(dtype))
+        return np.frombuffer(block.to_bytes(), np.uint8)
+
+    for what, block, place in [
+        ("dtype", of(10, np.float32), 2),
+        ("rows", of(9), 2),
+        ("rows", of(11), 2),
+        ("rows", of(10), 1),
+        ("rows", of(99), n - 2),
+        ("rows", of(15), n - 1),
+        ("rows", of(90), n - 1),
+        ("columns", of(10, d=4), 2),
+        ("rows", of(10), 0),
+    ]:
+        yield what, state, {**arrays, f"block{place}": block}
+    yield "without an alarm", state, {**arrays, "evidence": np.full_like(arrays["evidence"], 300.0)}
+    yield "evidence", state, {**arrays, "evidence": arrays["evidence"][:2]}
+    yield "evidence", state, {**arrays, "evidence": arrays["evidence"].astype(np.float32)}
+    yield "scores", state, {**arrays, "scores": arrays["scores"][:-1]}
+    yield "location", state, {**arrays, "location": arrays["location"][:-1]}
+    alarm = state["alarms"][0]
+    yield "in order", {**state, "alarms": [[monitor.n_rows, *alarm[1:]]]}, arrays
+
+
+def test_crafted_states_are_refused():
+    monitor = fs.DriftMonitor(every=10, reference=10, run_length=100, sketch_size=4)
+    for what, state, arrays in crafted_states():
+        with pytest.raises((ValueError, TypeError), match=what):
+            monitor._validate(state, arrays)
+
+
+def test_dicts_are_rows_with_names():
+    rows = changed("mean", np.random.default_rng(2), 9_000, 6_000)[:, :4]
+    names = ["a", "b", "c", "d"]
+    dicts = [dict(zip(names, row, strict=True)) for row in rows.tolist()]
+    whole = fs.DriftMonitor(every=50).update(rows)
+    named = fs.DriftMonitor(every=50).update(dicts[0])
+    named.update([dict(reversed(row.items())) for row in dicts[1:]])  # in any order
+    assert named.feature_names == tuple(names)
+    assert [alarm[:3] for alarm in named.alarms] == [alarm[:3] for alarm in whole.alarms]
+    assert named.alarms[0].columns[0].column == "d"
+    before = named.to_bytes()
+    for wrong in ({"a": 1.0}, [dicts[0], {**dicts[0], "e": 1.0}], [dicts[0], 3], {**dicts[0], "a": "x"}):
+        with pytest.raises((ValueError, TypeError), match="row"):
+            named.update(wrong)
+    with pytest.raises(ValueError, match="all text"):
+        fs.DriftMonitor().update({1: 2.0})
+    assert named.to_bytes() == before
+
+
+def test_a_reference_beyond_the_memory_is_refused_with_its_size():
+    monitor = fs.DriftMonitor()
+    with pytest.raises(ValueError, match=r"4,000,000 columns: .* 38\.1 GiB"):
+        monitor.update(sparse.csr_array((1, 4_000_000)))
+    assert monitor.n_rows == 0 and monitor.n_features is None
+
+
 @pytest.mark.parametrize("dtype", [bool, np.int8, np.uint8, np.int64, np.float16, np.float32, np.longdouble])
 def test_first_rows_of_any_dtype_leave_later_ones_as_they_are(dtype):
     rows = changed("mean", np.random.default_rng(2), 9_000, 6_000)
