@@ -41,18 +41,23 @@ class SlidingMerge(NamedTuple):
         """Return all models in it, with None where no row came; some stand in several places."""
         return (*self.older, *self.before, self.whole, *self.chunk, self.prefix)
 
-    def pushed(self, block: Node) -> Self:
-        """Return the blocks with one more behind, and without the first where there were V."""
-        m = -(-self.n_blocks // 2)
-        chunk, prefix, before = (*self.chunk, block), joined(self.prefix, block), self.before
-        place = m - 1 - len(chunk)
-        if before and place >= 1:
-            before = (*before[:place], joined(before[place], before[place + 1]), *before[place + 1 :])
+    def pushed(self, *blocks: Node) -> Self:
+        """Return the blocks with more behind, and without as many of the first where there were V.
+
+        Any number costs at most two merges each, and time that is linear in V: a day without rows is 86,400 seconds.
+        """
+        m, filled = -(-self.n_blocks // 2), len(self.chunk)
+        now, later = blocks[: m - filled], blocks[m - filled :]
+        chunk, prefix, before = (*self.chunk, *now), reduce(joined, now, self.prefix), list(self.before)
+        if before:
+            for place in range(m - 2 - filled, max(m - 2 - len(chunk), 0), -1):
+                before[place] = joined(before[place], before[place + 1])
         if len(chunk) < m:
-            return self._replace(older=self.older[1:], before=before, chunk=chunk, prefix=prefix)
+            return self._replace(older=self.older[len(now) :], before=tuple(before), chunk=chunk, prefix=prefix)
         # of an odd V the first block of the older chunk is outside by now
         older = (self.whole, *before[1:])[2 * m - self.n_blocks :] if before else ()
-        return type(self)(self.n_blocks, older, chunk, prefix)
+        full = type(self)(self.n_blocks, older, chunk, prefix)
+        return full.pushed(*later) if later else full
 
     def merged(self) -> Node:
         """Return the model of the last V blocks, by at most two merges; None without rows."""
@@ -61,4 +66,4 @@ class SlidingMerge(NamedTuple):
     @classmethod
     def of(cls, n_blocks: int, blocks: Iterable[Node]) -> Self:
         """Return the last blocks of several."""
-        return reduce(cls.pushed, blocks, cls(n_blocks))
+        return cls(n_blocks).pushed(*blocks)

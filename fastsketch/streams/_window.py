@@ -7,7 +7,6 @@ import contextlib
 import re
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
-from functools import reduce
 from typing import Any, Self, cast
 
 import numpy as np
@@ -287,7 +286,7 @@ class Window(Model):
         if following - number >= self.blocks:  # all of them are older than the window
             closed = SlidingMerge(self.blocks - 1)
         else:
-            closed = reduce(SlidingMerge.pushed, [node, *[None] * (following - number - 1)], closed)
+            closed = closed.pushed(node, *[None] * (following - number - 1))
         if self.keep_blocks:
             oldest = following - self.blocks
             kept = tuple(item for item in (*kept, (number, node)) if item[0] > oldest and item[1] is not None)

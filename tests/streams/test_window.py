@@ -1,6 +1,8 @@
 """A window is the model of its latest blocks: their rows alone, their certificate, at a bounded cost, kept in files."""
 
 import datetime
+import time
+import zoneinfo
 
 import numpy as np
 import pytest
@@ -70,6 +72,23 @@ def test_blocks_without_rows_slide_too(n_blocks):
         sliding = sliding.pushed(blocks[-1])
         node = sliding.merged()
         assert (node.items if node else []) == [b.items[0] for b in blocks[-n_blocks:] if b]
+
+
+@pytest.mark.parametrize("n_blocks", range(1, 12))
+def test_blocks_pushed_together_are_as_one_after_the_other(n_blocks):
+    rng, number = np.random.default_rng(n_blocks), 0
+    one = many = SlidingMerge(n_blocks)
+    for _ in range(40):
+        blocks = []
+        for _ in range(int(rng.integers(1, n_blocks + 3))):
+            blocks.append(Count([number]) if rng.random() < 0.4 else None)
+            number += 1
+        for block in blocks:
+            one = one.pushed(block)
+        Count.merges = 0
+        many = many.pushed(*blocks)
+        assert Count.merges <= 2 * len(blocks)
+        assert [node and node.items for node in one.nodes] == [node and node.items for node in many.nodes]
 
 
 # -- rows ------------------------------------------------------------------------------------------------------------
@@ -358,6 +377,22 @@ def test_a_clock_that_is_set_back():
     assert timed().update(np.eye(3), by=[100, 50, 3599]).update(np.eye(3), by=[3, 2, 1]).model.n_rows == 6
 
 
+@pytest.mark.parametrize("day", ["2024-03-31", "2024-10-27"])
+def test_a_clock_that_jumps_at_daylight_saving(day):
+    """With its zone it is that of UTC: blocks are an hour long, whatever the clock on the wall says."""
+    try:
+        berlin = zoneinfo.ZoneInfo("Europe/Berlin")
+    except zoneinfo.ZoneInfoNotFoundError:
+        pytest.skip("no data of time zones")
+    first = datetime.datetime.fromisoformat(day).replace(tzinfo=berlin).astimezone(datetime.UTC)
+    moments = [first + datetime.timedelta(minutes=20 * k) for k in range(18)]
+    local = [moment.astimezone(berlin) for moment in moments]
+    assert len({moment.utcoffset() for moment in local}) == 2
+    window = timed(blocks=4).update(np.eye(18), by=local)
+    assert window.model.n_rows == 12
+    assert window.to_bytes() == timed(blocks=4).update(np.eye(18), by=moments).to_bytes()
+
+
 def test_time_that_passes_without_rows():
     window = timed(keep_blocks=True).update(np.eye(3), by=[0, 3600, 7200])
     assert window.model.n_rows == 3
@@ -365,6 +400,14 @@ def test_time_that_passes_without_rows():
     assert window.copy().update(np.eye(3)[:1], by=[4 * 3600]).model.n_rows == 2
     later = window.copy().update(np.eye(3)[:1], by=[1e11])  # thousands of years
     assert later.model.n_rows == 1 and len(later.block_models) == 1
+
+
+def test_a_day_of_seconds_without_rows_takes_no_time():
+    """Linear in their number: copies of all blocks for each of them took half a minute."""
+    window = fs.Window(sketch(), blocks=100_000, every="1s").update(np.eye(3), by=[0, 1, 2])
+    start = time.process_time()
+    assert window.update(np.eye(3), by=[86_400, 99_999, 100_001]).model.n_rows == 4
+    assert time.process_time() - start < 2
 
 
 # -- blocks that are kept ----------------------------------------------------------------------------------------------
