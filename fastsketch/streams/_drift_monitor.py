@@ -253,7 +253,8 @@ class DriftMonitor(Model):
     def sides(self) -> tuple[FrequentDirections, FrequentDirections]:
         """Return sketches of the reference and of the changed rows of the latest alarm, for ``fs.compare``.
 
-        The changed rows are those of at most 8 blocks.
+        The changed rows are those of at most 8 blocks. The comparison has no p-value: these rows were chosen because
+        they differ, so that chance would seem too small; how rare a false alarm is, ``run_length`` says.
 
         Raises
         ------
