@@ -435,7 +435,7 @@ class DriftMonitor(Model):
         if state["dtype"] not in ((None,) if d is None else ("float32", "float64")):
             raise ValueError(f"dtype must be that of the rows, got {state['dtype']!r}")
         as_flag(state["sparse"], "sparse")
-        if (rows := [alarm[0] for alarm in state["alarms"]]) != sorted(rows) or rows[-1:] > [state["start"]]:
+        if (ends := [alarm[0] for alarm in state["alarms"]]) != sorted(ends) or ends[-1:] > [state["start"]]:
             raise ValueError("alarms must be in order, and the reference after the latest")
         for row, begin, score, columns in state["alarms"]:
             checks.number_within(as_integer(begin, "begin", 0), "begin", 0, as_integer(row, "row", 1, n + 1))
@@ -451,14 +451,11 @@ class DriftMonitor(Model):
             from_bytes(checks.array_of(arrays, name, arrays[name].shape, np.dtype(np.uint8)).tobytes())
             for name in names
         ]
-        whole = self.every * self.reference
-        for k, block in enumerate(blocks):
-            least = most = whole if sizes[2] and k == 1 else self.every
-            if k == 0:
-                least, most = 0, self.every - 1
-            elif k >= len(blocks) - sizes[4]:  # reference and changed rows of the latest alarm
-                least, most = (whole, whole) if k == len(blocks) - 2 else (self.every, MOST_RECENT * self.every)
-            self._check_block(block, (least, most), d, state["dtype"])
+        one, whole = (self.every, self.every), (self.every * self.reference, self.every * self.reference)
+        of_groups = ((0, self.every - 1), one, whole, one)
+        limits = [rows for rows, size in zip(of_groups, sizes, strict=False) for _ in range(size)]
+        for block, rows in zip(blocks, [*limits, whole, (self.every, MOST_RECENT * self.every)], strict=False):
+            self._check_block(block, rows, d, state["dtype"])
         if armed:
             q = len(directions_of(blocks[1]))
             features = 2 * blocks[1].n_features + q + q * (q + 1) // 2 + 1
