@@ -54,7 +54,8 @@ class AdaptiveSubgradient(OnlineLinear[LearnedState]):
     scale : {"moments", None}, default "moments"
         "moments": dense features are centred and divided by their running standard deviations, and all rows by their
         running length; sparse ones are divided by the running root mean square of their nonzeros, the less the rarer
-        they are, and each row by its length. Each row joins the moments before it is scaled. None: as they come.
+        they are, and each row by its own length where its columns are rare, as in texts, by a running one where every
+        row has them, as in tables. Each row joins the moments before it is scaled. None: as they come.
     calibrate : bool, default True
         Whether scores of labels become log odds as the model learns: by a few weights, learned from scores that each
         row got before it was learned from. predict_proba is the logistic function of the score, or the softmax of the

@@ -77,7 +77,7 @@ class OnlineLinear(OnlineLearner[S], abstract=True):
         """Return w, (d,) float64; (n_classes, d) for more than two classes, in the order of ``classes``.
 
         On the scale of the features as they came, without the intercept. With scale="moments" sparse rows have their
-        scores w'x divided by the length that they have once scaled.
+        scores w'x divided by a length: nearly their own, once scaled, for texts, that of most rows for rows of tables.
         """
         w, kept = self._prepared_coef(), cast("Kept[S]", self._kept)
         w, _ = kept.inputs.for_features(w)

@@ -302,6 +302,10 @@ def products(rows: Csr, coef: Floats) -> Floats:
 # -- intercept and scaling ---------------------------------------------------------------------------------------------
 # What the column of the intercept holds: as long as a row that has been scaled.
 ONE = 1.0
+# Entry LONG of sparse rows that come from a file of before lengths had a mean: each goes on to be divided by its own.
+NO_MEAN = -1
+# Logarithm of a squared length, at most.
+MOST_LOG = 750.0
 
 
 @dataclass(slots=True)
@@ -373,11 +377,26 @@ class Inputs(Arrays):
         at = batch.indices if isinstance(batch, Csr) else ...
         return [(self.moments, (slice(None), at)), (self.moment_totals, ...)]
 
+    def saved(self, n_slots: int = 0) -> dict[str, NDArray[Any]]:
+        """Return the arrays by name, as they were in a file of before lengths had a mean."""
+        out = super(Inputs, self).saved(n_slots)
+        if self.moment_totals is not None and self.moment_totals[LONG] == NO_MEAN:
+            out["moment_totals"] = np.maximum(self.moment_totals, 0.0)
+        return out
+
+    def fill(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Put in the arrays that ``saved`` gave, once they have passed ``validate``."""
+        super(Inputs, self).fill(arrays)
+        totals, moments = self.moment_totals, self.moments
+        if self.sparse and moments is not None and totals is not None and totals[LONG] == 0 and moments[1].any():
+            self.moment_totals = totals.copy()
+            self.moment_totals[LONG] = NO_MEAN
+
     # -- coefficients as people see them ---------------------------------------------------------------------------
     def for_features(self, coef: Floats) -> tuple[Floats, Floats]:
         """Return (coefficients (..., slots or d) of the features as they came, constant terms (...)).
 
-        coef: of prepared rows. Sparse rows have their scores divided by the length that they have once scaled, the
+        coef: of prepared rows. Sparse rows have their scores divided as they are themselves (inputs.pyx), the
         intercept apart; its slot is left as it is.
         """
         out = coef if self.sparse or not self.intercept else coef[..., :-1]
@@ -398,9 +417,11 @@ class Inputs(Arrays):
         if self.moments is None:
             return
         moments = arrays["moments"]
-        totals = checks.not_negative(arrays, "moment_totals", (TOTALS,))
+        totals = checks.finite(arrays, "moment_totals", (TOTALS,))
         checks.number_within(totals[ROWS], "rows of the moments", rows, rows)
         checks.number_within(totals[LONG], "rows that have a length", 0, rows)
+        if not (abs(totals[LENGTHS]) <= MOST_LOG * totals[LONG] if self.sparse else totals[LENGTHS] >= 0):
+            raise ValueError(f"array 'moment_totals' must hold lengths of rows, got {totals[LENGTHS]}")
         if (moments[1] < 0).any() or (self.sparse and ((moments[0] < 0) | (moments[1] > rows)).any()):
             raise ValueError("array 'moments' must hold sums of squares and counts of rows")
 

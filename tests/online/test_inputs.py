@@ -49,7 +49,12 @@ def prepared(rows, *, intercept, scale, joining=None):
         root = np.sqrt((seen**2).sum(axis=0) / np.maximum(count, 1))
         size = np.where(count > 0, np.where(count > 0, root, 1.0) ** np.sqrt(count / len(seen)), 1.0)
         x[i] = x[i] / size
-        x[i] /= np.linalg.norm(x[i]) or 1.0
+        square = x[i] @ x[i]
+        if square:
+            share = (x[i] ** 2 @ count) / len(seen) / square
+            if i < joining:
+                lengths.append(np.log(square))
+            x[i] /= np.exp(((1 - share) * np.log(square) + share * np.mean(lengths)) / 2)
     if intercept:
         x = np.hstack([x, np.ones((n, 1))])
     return x if dense else sparse.csr_array(x)
@@ -84,7 +89,8 @@ def test_it_learns_from_prepared_rows(kind, form, options):
         if scale:
             count = (rows != 0).sum(axis=0)
             size = np.sqrt((rows**2).sum(axis=0) / np.maximum(count, 1)) ** np.sqrt(count / len(y))
-            lengths = np.sqrt(((more.toarray() / np.where(count > 0, size, 1.0)) ** 2).sum(axis=1))
+            squares = ((more.toarray() / np.where(count > 0, size, 1.0)) ** 2).sum(axis=1)
+            lengths = np.sqrt(squares / np.maximum((x.toarray()[:, :D] ** 2).sum(axis=1), 1e-300))
         expected = more @ w / np.where(lengths > 0, lengths, 1.0) + model.intercept
         assert np.allclose(expected, scores, rtol=1e-8, atol=1e-8)
 
@@ -172,6 +178,7 @@ def test_rows_of_zeros_and_columns_that_never_change():
         (lambda s, a: a["moments"].__setitem__((1, 0), np.nan), "must be finite"),
         (lambda s, a: a["moments"].__setitem__((1, 0), -1.0), "sums of squares"),
         (lambda s, a: a["moment_totals"].__setitem__(0, 7.0), "rows of the moments"),
+        (lambda s, a: a["moment_totals"].__setitem__(1, -1e6), "lengths of rows"),
     ],
 )
 @pytest.mark.parametrize("form", FORMS)
@@ -200,3 +207,21 @@ def test_files_of_strangers_are_checked(form, change, message):
 def test_bad_parameters_are_named(make, parameters, error, message):
     with pytest.raises(error, match=message):
         make(**parameters)
+
+
+def test_rows_of_tables_are_answered_linearly():
+    # ten numbers, half of them skewed, and a word: divided by their own lengths, rows lost what their numbers say
+    rng = np.random.default_rng(0)
+    numbers = 20 + 5 * rng.standard_normal((3000, 10))
+    numbers[:, ::2] = 10.0 ** rng.uniform(-1, 2, 5) * np.exp(0.16 * (numbers[:, ::2] - 20))
+    words = rng.integers(0, 12, 3000)
+    scaled = (numbers - numbers.mean(axis=0)) / numbers.std(axis=0)
+    y = 50 + 3 * scaled @ rng.standard_normal(10) + 2 * rng.standard_normal(12)[words] + 2 * rng.standard_normal(3000)
+    rows = [
+        {**{f"n{j}": v for j, v in enumerate(x.tolist())}, "word": f"w{k}"} for x, k in zip(numbers, words, strict=True)
+    ]
+    design = np.hstack([scaled, np.eye(12)[words]])
+    best = np.linalg.lstsq(design[:2000], y[:2000], rcond=None)[0]
+    off = fs.SketchedNewton(loss="square").update(rows[:2000], y[:2000]).predict(rows[2000:]) - y[2000:]
+    least = design[2000:] @ best - y[2000:]
+    assert np.sqrt(np.mean(off**2) / np.mean(least**2)) < 1.25

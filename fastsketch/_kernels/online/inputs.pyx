@@ -4,14 +4,17 @@ Sizes are running moments that each row joins before it is scaled, so that batch
 there is one, is the last entry of every row and has no moments.
 
     sparse  x / r^sqrt(q), r the root mean square of the column's nonzeros, q their share of the rows so far: a number
-            that every row has is scaled in full, a rare word hardly; then the row is divided by its length
+            that every row has is scaled in full, a rare word hardly; then the row is divided by L^(1 - s) M^s, L its
+            length, M the geometric mean of such lengths so far, s the mean of q over the row, weighed by squares: by
+            its own length if it is a text, of words that few others have; by that of all if it is the row of a table,
+            whose answers then stay linear in its numbers
             squares, counts (slots,)
     dense   (x - mean) / standard deviation, then divided by the root mean square length of rows so prepared
             means, spreads (d,): spreads the sums of squared distances from the mean
     totals  the entries below
 """
 
-from libc.math cimport pow, sqrt
+from libc.math cimport exp, log, pow, sqrt
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy
 
@@ -20,7 +23,8 @@ from fastsketch._kernels.losses cimport finite
 
 import numpy as np
 
-ROWS, LENGTHS, LONG, TOTALS = range(4)  # rows; the sum of their squared lengths once scaled; rows that have one; entries
+# rows; the sum of their squared lengths once scaled (of sparse rows of the logarithms of these); rows that have one; entries
+ROWS, LENGTHS, LONG, TOTALS = range(4)
 
 cdef enum:
     ROWS_ = 0
@@ -65,10 +69,10 @@ cdef Py_ssize_t sparse_loop(Py_ssize_t n, double* data, const int32_t* slots, co
                             bint joins) noexcept nogil:
     cdef Py_ssize_t i, p, end
     cdef int32_t j
-    cdef double x, length, rows = totals[ROWS_]
+    cdef double x, length, common, share, rows = totals[ROWS_]
     for i in range(n):
         end = indptr[i + 1] - tail
-        length = 0
+        length = common = 0
         if joins:
             rows += 1
             for p in range(indptr[i], end):
@@ -82,11 +86,19 @@ cdef Py_ssize_t sparse_loop(Py_ssize_t n, double* data, const int32_t* slots, co
                     return i
                 x /= size_of(squares[j], counts[j], rows)
                 data[p] = x
+                common += x * x * (counts[j] / rows)
             length += x * x
         if not finite(length):
             return i
         if length > 0:
-            length = sqrt(length)
+            share = common / length
+            if joins and totals[LONG_] >= 0:  # else of a file of before there was a mean: it goes on without
+                totals[LENGTHS_] += log(length)
+                totals[LONG_] += 1
+            if share > 0 and totals[LONG_] > 0:
+                length = exp(0.5 * ((1 - share) * log(length) + share * totals[LENGTHS_] / totals[LONG_]))
+            else:
+                length = sqrt(length)
             for p in range(indptr[i], end):
                 data[p] /= length
     if joins:
