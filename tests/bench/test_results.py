@@ -14,15 +14,12 @@ WITHOUT = {  # commands without a stored result, and why
     "levels": "a check that needs a machine to itself: it fails, and writes nothing, where others take its time",
     "classes": "asv keeps what these measure",
     "lowrank_defaults": "its tables are in docs/defaults.md, of before results were kept",
-    "ease": "its tables are in docs/benchmarks/recommending.md, of before results were kept",
 }
 # Results of before they were kept: the list only shrinks, nothing is transcribed again.
 TRANSCRIBED = {
     "codes",
-    "learners",
     "ranking",
     "regression",
-    "stars",
 }
 EACH, ALL = 60_000, 3_000_000  # bytes of pictures
 
