@@ -91,8 +91,8 @@ SETS = {
     "sift5k-1": lambda: sift5k(1),
     "sift5k-2": lambda: sift5k(2),
     "mnist": mnist,
-    "patches": patches,
-    "generated": generated,
+    "patches": lambda: patches(100_000),
+    "generated": lambda: generated(100_000),
 }
 QUICK = ("sift5k-0",)
 

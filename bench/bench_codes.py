@@ -11,7 +11,7 @@ import store
 from bench_code_peers import peers
 from bench_tools import few, rival, table
 
-BYTES = (8, 12, 16, 20, 24, 32, 48, 64)
+BYTES = (8, 16, 20, 32)
 # Rows of "PCA of sampled rows": everything is learned from these.
 SAMPLE = 1000
 # Rows that are encoded at a time.

@@ -211,7 +211,7 @@ PICTURED = {
     "codes": [
         Lines(name, label=("method",), spread_over=r"(\d+) bytes", along="bytes a row", axis="recall@10, raw",
               title=name, across=2, least=0, where={"method": CODES})
-        for name in ("sift5k", "mnist", "patches", "generated")
+        for name in ("sift5k-0", "mnist", "patches", "generated")
     ],
     "encoding": [
         Bars("main", ("d", "instructions"), ("SketchQuantizer", "PQ", "OPQ", "PCA, SQ4"), where={"bytes": ("16",)},
