@@ -120,6 +120,11 @@ PICTURED = {
         Bars("outliers", ("estimator",), ("beyond 1%, median of 5 seeds (range)",), each="d", mark=1, ours="auto|gram",
              axis="% of normal rows beyond the 1% threshold", title="few rows, d ="),
     ],
+    "alarms": [
+        Bars("delays", ("rows", "change"), ("DriftMonitor, as it comes", "DriftMonitor", "CUSUM of columns, directions",
+             "river ADWIN", "river PageHinkley", "river KSWIN"), title="Rows from a change to its alarm",
+             axis="median; no bar: no alarm in three of five streams"),
+    ],
     "sketch_defaults": [
         Bars("error-each", ("set", "l"), ("error of A'A, validation",), by="candidate", log=True, axis="relative error",
              title="The method of FrequentDirections"),

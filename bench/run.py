@@ -84,6 +84,7 @@ COMMANDS = {
     "drift.drifting": "decay='auto' on a market row by row, and on test rows of sets that stand still",
     "windows": "windows of blocks beside decay, an exact window and IncrementalPCA: jumps, slow drift, seasons; cost",
     "windows.changes": "comparisons of sketches beside tests of every column: false alarms, power on four changes",
+    "alarms": "alarms of DriftMonitor beside ADWIN, KSWIN, PageHinkley and a CUSUM at one rate of false alarms: delays",
     "adaptive.regression": "regret of adaptive subgradients on synthetic data (ADA-FD section 5.2, Figures 1 to 4)",
     "adaptive.classification": "online mistakes and accuracy on MNIST and Isolet (ADA-FD section 5.3)",
     "adaptive.cnn": "a small CNN on MNIST: AdaFFD, AdaFD against AdaGrad, Adam, SGD (ADA-FD section 5.4)",

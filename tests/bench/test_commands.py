@@ -24,6 +24,7 @@ SLOW += (
     "ease",
     "catalogues",
     "classes",
+    "alarms",
     "anomalies",
     "cells",
     "changes",
