@@ -3,7 +3,7 @@
 # pyright: reportPrivateUsage=false
 # (a monitor is made of sketches, by the frame's hooks)
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from itertools import islice, pairwise
 from typing import Any, NamedTuple, Self, cast
@@ -114,7 +114,7 @@ def _dtype_of(rows: Any) -> np.dtype[Any]:
 def _with_names(rows: Any, names: FeatureNames | None) -> tuple[FeatureNames, list[list[Any]]] | None:
     """Return the names and values of a dict {name: number} or a list of them; None of other rows."""
     listed = cast("Any", [rows] if isinstance(rows, Mapping) else rows)
-    if not (isinstance(listed, list) and listed and isinstance(listed[0], Mapping)):
+    if not (isinstance(listed, list | tuple) and listed and isinstance(listed[0], Mapping)):
         return None
     dicts = cast("list[Any]", listed)
     names = tuple(map(str, dicts[0])) if names is None else names
@@ -282,7 +282,7 @@ class DriftMonitor(Model):
 
     # -- rows --------------------------------------------------------------------------------------------------------
     @changes
-    def update(self, rows: Batch) -> Self:
+    def update(self, rows: Batch | Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> Self:
         """Add one row or many; ``alarms`` has those that they raise.
 
         Parameters
