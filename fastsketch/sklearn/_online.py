@@ -62,8 +62,11 @@ class SketchedNewtonClassifier(LinearClassifier, NewtonEstimator):
     decay : float in (0, 1] or "auto", default 1.0
         Of the model: what every row leaves of the weight of those before it; "auto" finds it out as rows come. Below 1,
         or "auto", rows are learned from in the order in which they come, which is to be that of time.
-    epochs : int, default 1
-        Passes of ``fit``; ``partial_fit`` makes one.
+    epochs : int or "auto", default "auto"
+        Passes of ``fit``; ``partial_fit`` makes one. "auto": one of 10,000 rows or more, and of rows that are not
+        shuffled; of fewer rows 1, 2, 3, 5 or 10, the next of these as long as rows that are held out are predicted
+        better by more than one standard error. Finding out takes the time of two passes at least; ``n_iter_`` counts
+        the rows of those that were made in the end.
     shuffle : bool, default True
         Whether ``fit`` learns from the rows in a random order, another in each epoch: files are often sorted by label,
         and a model of one pass forgets what came first. ``partial_fit`` learns in the order that rows come in.
@@ -108,7 +111,8 @@ class SketchedNewtonRegressor(LinearRegressor, NewtonEstimator):
         Whether scores are blended with those of a diagonal learner, as the model does for loss="square".
     decay : float in (0, 1] or "auto", default 1.0
         As for SketchedNewtonClassifier.
-    epochs : int, default 1
+    epochs : int or "auto", default "auto"
+        Passes of ``fit``, as for SketchedNewtonClassifier.
     shuffle, random_state
         Whether ``fit`` learns in a random order, and its seed, as for the classifier.
 
@@ -153,8 +157,11 @@ class AdaptiveSubgradientClassifier(LinearClassifier, AdaptiveEstimator):
     decay : float in (0, 1] or "auto", default 1.0
         Of the model: what every row leaves of the weight of those before it; "auto" finds it out as rows come. Below 1,
         or "auto", rows are learned from in the order in which they come, which is to be that of time.
-    epochs : int, default 1
-        Passes of ``fit``; ``partial_fit`` makes one.
+    epochs : int or "auto", default "auto"
+        Passes of ``fit``; ``partial_fit`` makes one. "auto": one of 10,000 rows or more, and of rows that are not
+        shuffled; of fewer rows 1, 2, 3, 5 or 10, the next of these as long as rows that are held out are predicted
+        better by more than one standard error. Finding out takes the time of two passes at least; ``n_iter_`` counts
+        the rows of those that were made in the end.
     shuffle : bool, default True
         Whether ``fit`` learns from the rows in a random order, another in each epoch: files are often sorted by label,
         and a model of one pass forgets what came first. ``partial_fit`` learns in the order that rows come in.
@@ -199,7 +206,8 @@ class AdaptiveSubgradientRegressor(LinearRegressor, AdaptiveEstimator):
         Whether scores are blended with those of a diagonal learner, as the model does for loss="square".
     decay : float in (0, 1] or "auto", default 1.0
         As for SketchedNewtonClassifier.
-    epochs : int, default 1
+    epochs : int or "auto", default "auto"
+        Passes of ``fit``, as for SketchedNewtonClassifier.
     shuffle, random_state
         Whether ``fit`` learns in a random order, and its seed, as for the classifier.
 

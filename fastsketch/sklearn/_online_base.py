@@ -3,6 +3,7 @@
 # scikit-learn has no types.
 # pyright: basic
 
+from collections.abc import Iterator
 from dataclasses import KW_ONLY
 from typing import Any, ClassVar, Literal, Self
 
@@ -20,12 +21,59 @@ from fastsketch._core.validation import Rows, as_flag, as_integer, is_sparse
 from fastsketch.online import AdaptiveSubgradient, SketchedNewton
 from fastsketch.online._labels import ClassWeight
 from fastsketch.sklearn._estimator import ModelEstimator, checked, estimator, seed_of
+from fastsketch.sklearn._passes import Learner, Places, chosen_passes
 
 LinearModel = SketchedNewton | AdaptiveSubgradient
 Floats = NDArray[np.float64]
 Scale = Literal["moments"] | None
 # Bytes of rows that are copied in their new order before they are learned from.
 COPIED = 1 << 23
+
+
+class _RowsInEpochs:
+    """Rows with targets that are learned from several times, each time in another order unless the seed is None."""
+
+    def __init__(self, X: Any, targets: Any, weights: Any, seed: int | None) -> None:
+        self.X, self.targets, self.weights, self.seed, self.n = X, targets, weights, seed, X.shape[0]
+        size = X.data.nbytes if is_sparse(X) else X.nbytes
+        self._some = max(1, COPIED * self.n // max(size, 1))
+
+    def learn(self, model: LinearModel, epoch: int, among: Places | None = None) -> None:
+        """Learn from all rows, or from those at the places `among`, once."""
+        if self.seed is None:
+            model.update(self.X, self.targets, sample_weight=self.weights)
+            return
+        order = np.argsort(raw_numbers(self.seed, Key.EPOCH, epoch, 0, self.n), kind="stable")
+        if among is not None:
+            order = order[np.isin(order, among)]
+        for at in self._blocks(order):
+            model.update(self.X[at], self.targets[at], sample_weight=None if self.weights is None else self.weights[at])
+
+    def learner(self, model: LinearModel) -> Learner:
+        """Return what `chosen_passes` asks for: a pass over some rows, and the losses of others."""
+
+        def losses(places: Places) -> Floats:
+            found = [losses_of(model, self.X[at], self.targets[at]) for at in self._blocks(places)]
+            return np.concatenate(found) * (1.0 if self.weights is None else self.weights[places])
+
+        return lambda epoch, places: self.learn(model, epoch, places), losses
+
+    def _blocks(self, places: Places) -> Iterator[Places]:
+        """Split places of rows into blocks of which a copy is small."""
+        for first in range(0, len(places), self._some):
+            yield places[first : first + self._some]
+
+
+def losses_of(model: LinearModel, X: Any, targets: Any) -> Floats:
+    """Return the loss of each row (n,): of a class against the rest summed over classes, of real targets as named."""
+    loss = LOSSES[model.loss]
+    if loss.targets == "real":
+        error = np.abs(model.predict(X) - targets)
+        return error**2 if model.loss == "square" else error
+    scores, classes = model.decision_function(X), np.asarray(model._known_classes())
+    if scores.ndim == 1:
+        scores, classes = scores[:, None], classes[1:]
+    return loss.value(scores, np.where(targets[:, None] == classes, 1.0, -1.0), 0.0).sum(axis=1)
 
 
 @estimator
@@ -41,7 +89,7 @@ class LinearEstimator(ModelEstimator):
     scale: Scale = "moments"
     blend: bool | None = None
     decay: float | Literal["auto"] = 1.0
-    epochs: int = 1
+    epochs: int | Literal["auto"] = "auto"
     shuffle: bool = True
     random_state: int | RandomState | None = 0
 
@@ -85,23 +133,30 @@ class LinearEstimator(ModelEstimator):
 
         whole: these are all rows, for as many epochs as there are to be, each in an order of its own.
         """
-        weights, n = sample_weight, X.shape[0]
+        weights = sample_weight
         if weights is not None:
             weights = _check_sample_weight(weights, X, dtype=np.float64, ensure_non_negative=True)
-        shuffled = whole and as_flag(self.shuffle, "shuffle") and model.decay == 1.0
-        seed = seed_of(self.random_state) if shuffled else 0
-        for epoch in range(as_integer(self.epochs, "epochs", 1) if whole else 1):
-            if not shuffled:
-                model.update(X, targets, sample_weight=weights)
-                continue
-            order = np.argsort(raw_numbers(seed, Key.EPOCH, epoch, 0, n), kind="stable")
-            size = X.data.nbytes if is_sparse(X) else X.nbytes
-            some = max(1, COPIED * n // max(size, 1))
-            for first in range(0, n, some):
-                at = order[first : first + some]
-                model.update(X[at], targets[at], sample_weight=None if weights is None else weights[at])
+        if not whole:
+            model.update(X, targets, sample_weight=weights)
+        else:
+            rows = _RowsInEpochs(X, targets, weights, self._order_seed(model))
+            for epoch in range(self._epochs(model, rows)):
+                rows.learn(model, epoch)
         self.model_ = model
         return self
+
+    def _order_seed(self, model: LinearModel) -> int | None:
+        """Return the seed of the orders of rows, None for that in which they came."""
+        shuffled = as_flag(self.shuffle, "shuffle") and model.decay == 1.0
+        return seed_of(self.random_state) if shuffled else None
+
+    def _epochs(self, model: LinearModel, rows: "_RowsInEpochs") -> int:
+        """Return the number of passes: as asked for, or for "auto" what held-out rows say; in the order of time one."""
+        if not isinstance(self.epochs, str):
+            return as_integer(self.epochs, "epochs", 1)
+        if self.epochs != "auto":
+            raise ValueError(f'epochs must be "auto" or an integer of at least 1, got {self.epochs!r}')
+        return 1 if rows.seed is None else chosen_passes(lambda: rows.learner(model.copy()), rows.n, rows.seed)
 
     def _split(self) -> tuple[Floats, Floats]:
         """Return (coefficients (k, n_features), intercepts (k,)), k = 1 but for more than two classes."""

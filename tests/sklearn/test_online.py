@@ -9,6 +9,7 @@ from scipy import sparse
 pytest.importorskip("sklearn")
 from sklearn.base import clone  # noqa: E402
 from sklearn.calibration import CalibratedClassifierCV  # noqa: E402
+from sklearn.datasets import load_iris  # noqa: E402
 from sklearn.linear_model import LinearRegression, LogisticRegression  # noqa: E402
 from sklearn.metrics import log_loss  # noqa: E402
 from sklearn.model_selection import GridSearchCV  # noqa: E402
@@ -25,6 +26,7 @@ from fastsketch.sklearn import (  # noqa: E402
     AdaptiveSubgradientRegressor,
     SketchedNewtonClassifier,
     SketchedNewtonRegressor,
+    _passes,
 )
 
 # of scikit-learn's own online learners as well
@@ -141,6 +143,7 @@ def test_bad_input():
         {"sketch_size": 1},
         {"loss": "x"},
         {"epochs": 0},
+        {"epochs": "ten"},
         {"method": "fd"},
         {"constraint": "x"},
     ):
@@ -304,3 +307,64 @@ def test_in_a_pipeline_calibrated_and_searched():
     assert log_loss(y, calibrated.predict_proba(X)) < 0.8 * np.log(3)
     search = GridSearchCV(SketchedNewtonClassifier(), {"sketch_size": [2, 10]}, cv=2, scoring="neg_log_loss").fit(X, y)
     assert search.best_params_["sketch_size"] in (2, 10)
+
+
+# -- how often rows are learned from -----------------------------------------------------------------------------------
+def test_few_rows_without_noise_are_learned_from_often():
+    """Iris: as many passes as held-out rows ask for, which are those of a fit that is told to make as many."""
+    X, y = load_iris(return_X_y=True)
+    for cls in (SketchedNewtonClassifier, AdaptiveSubgradientClassifier):
+        ours = cls().fit(X, y)
+        passes, rest = divmod(ours.n_iter_, len(y))
+        assert passes > 1 and rest == 0
+        assert log_loss(y, ours.predict_proba(X)) < 0.8 * log_loss(y, cls(epochs=1).fit(X, y).predict_proba(X))
+        assert np.array_equal(ours.coef_, cls(epochs=passes).fit(X, y).coef_)
+        assert np.array_equal(ours.coef_, cls().fit(X, y).coef_)
+
+
+@pytest.mark.parametrize("cls", ESTIMATORS)
+def test_noise_asks_for_one_pass(cls):
+    """Of ten sets of labels by chance at most four ask for a second: each does with a probability of 16%."""
+    asked = 0
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        X, y = rng.standard_normal((200, 4)), rng.choice([-1.0, 1.0], 200)
+        asked += cls().fit(X, y).n_iter_ > 200
+    assert asked <= 4
+    assert cls().fit(X[:19], y[:19]).n_iter_ == 19
+
+
+@pytest.mark.parametrize("cls", ESTIMATORS)
+def test_one_pass_where_there_is_no_choice(cls, monkeypatch):
+    """Many rows, and rows in the order of time."""
+    X, y = data(300)
+    y = np.where(y == "a", 1.0, -1.0)
+    clear = cls().fit(X, y).n_iter_
+    assert cls(shuffle=False).fit(X, y).n_iter_ == 300 and cls(decay=0.999).fit(X, y).n_iter_ == 300
+    monkeypatch.setattr(_passes, "ENOUGH", 300)
+    assert cls().fit(X, y).n_iter_ == 300
+    assert clear in (300, 600, 900, 1500, 3000)
+
+
+def test_passes_are_chosen_with_weights():
+    """Rows of weight zero do not count: what they would ask for is not heard."""
+    X, y = load_iris(return_X_y=True)
+    rng = np.random.default_rng(0)
+    noisy = np.concatenate([y, rng.permutation(y)])
+    weights = np.repeat([1.0, 0.0], len(y))
+    twice = np.concatenate([X, X])
+    heard = SketchedNewtonClassifier().fit(twice, noisy).n_iter_
+    assert SketchedNewtonClassifier().fit(twice, noisy, sample_weight=weights).n_iter_ > heard == len(twice)
+
+
+def test_a_step_needs_more_than_a_standard_error():
+    """Learners that gain .1 a pass on every row, or on the mean of rows that differ by 10."""
+    rng = np.random.default_rng(0)
+    for noise, passes in ((0.0, 10), (10.0, 1)):
+
+        def learner(noise=noise):
+            done = []
+            shift = noise * rng.standard_normal(400)
+            return lambda epoch, at: done.append(epoch), lambda at: 5 - 0.1 * len(done) + shift[at] * len(done)
+
+        assert _passes.chosen_passes(learner, 400, 0) == passes
