@@ -73,9 +73,12 @@ class Scores:
 
 
 def named(cls, *choices):
-    """{what differs from the defaults: function that makes the estimator or model}."""
+    """{what differs from the defaults: function that makes the estimator or model}; one pass unless it says more."""
+    once = {"epochs": 1} if hasattr(cls, "epochs") else {}
     return {
-        ", ".join([cls.__name__, *(f"{name}={value!r}" for name, value in options.items())]): partial(cls, **options)
+        ", ".join([cls.__name__, *(f"{name}={value!r}" for name, value in options.items())]): partial(
+            cls, **once | options
+        )
         for options in choices
     }
 

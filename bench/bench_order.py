@@ -29,9 +29,9 @@ ROWS = 4000  # of the training rows of a set, at most
 FEWER = {"news20": 1500, "MNIST": 1500, "Isolet": 1500}  # of many classes
 RUN = 1000
 WAYS = {
-    "SketchedNewtonClassifier, fit": lambda *a: SketchedNewtonClassifier().fit(*a),
+    "SketchedNewtonClassifier, fit": lambda *a: SketchedNewtonClassifier(epochs=1).fit(*a),
     "SketchedNewton, update": lambda *a: fs.SketchedNewton().update(*a),
-    "AdaptiveSubgradientClassifier, fit": lambda *a: AdaptiveSubgradientClassifier().fit(*a),
+    "AdaptiveSubgradientClassifier, fit": lambda *a: AdaptiveSubgradientClassifier(epochs=1).fit(*a),
     "AdaptiveSubgradient, update": lambda *a: fs.AdaptiveSubgradient().update(*a),
     "SGDClassifier(), fit": lambda *a: SGDClassifier(random_state=0).fit(*a),
     "SGDClassifier(), partial_fit": lambda x, y: SGDClassifier(random_state=0).partial_fit(x, y, classes=np.unique(y)),
@@ -69,7 +69,7 @@ def sorted_splits(args):
                 return
             at = orders(subset(task, few(FEWER["Isolet"], 200)).y, seed)
             for way, state in zip(found, (0, seed), strict=True):
-                learn = make(random_state=state).fit
+                learn = make(random_state=state, epochs=1).fit
                 found[way].append(100 * (accuracy(learn, task, at["sorted"]) - accuracy(learn, task, at["shuffled"])))
         for way, gaps in found.items():
             parts = [np.array(part) for part in (gaps[:SPLITS], gaps[SPLITS:], gaps)]

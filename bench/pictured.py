@@ -256,6 +256,9 @@ PICTURED = {
     ],
     "sorted_splits": [Bars("main", ("learner",), ("all",), by="shuffled by", axis="points of accuracy",
                       title="Isolet sorted by label less shuffled, by fit")],
+    "passes": [
+        Bars("main", ("learner",), ("wrong, %",), each="set", ours="Sketched|Adaptive", axis="wrong, %", across=2),
+    ],
     "online": [
         Bars("main", ("method",), ("accuracy, %",), least=70, ours="Sketched", across=2, axis="accuracy, %",
              title="a9a"),

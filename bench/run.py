@@ -76,6 +76,7 @@ COMMANDS = {
     "ridge": "SketchedRidge on eight sets beside exact Ridge, SGD, components, hashing: loss, intervals, passes",
     "order": "labels that come in runs: how often a model warns, and accuracy of rows shuffled, in runs, sorted",
     "order.sorted_splits": "Isolet sorted by label less shuffled, by fit: twenty splits",
+    "passes": "how often fit learns from few rows: one pass, what held-out rows choose, rivals; eight sets",
     "many": "examples/s of ten, 26 and 20 classes, one thread and two, beside two classes",
     "online.errors": "error against alpha0 and online error curves (RFD paper, Figures 3 to 11), table and picture",
     "online.cost": "time of an online round against d, nonzeros and sketch size, with exponents",
