@@ -109,7 +109,7 @@ def _projected_anew(d, sketch_size):
     return eigenpairs
 
 
-def _projected_once(d, sketch_size):
+def projected_once(d, sketch_size):
     low = np.zeros((d, sketch_size))
     projection = np.random.default_rng(0).standard_normal((sketch_size, d)) / np.sqrt(sketch_size)
 
@@ -122,4 +122,4 @@ def _projected_once(d, sketch_size):
     return eigenpairs
 
 
-TOGETHER = {"ada_full": _whole, "ada_lr": _projected_anew, "radagrad": _projected_once}
+TOGETHER = {"ada_full": _whole, "ada_lr": _projected_anew, "radagrad": projected_once}

@@ -1,4 +1,4 @@
-"""Adaptive subgradients: the ADA-FD paper's sections 5.2 (regression), 5.3 (classification) and 5.4 (a small CNN)."""
+"""Adaptive subgradients: the ADA-FD paper's sections 5.2 (regression) and 5.3 (classification)."""
 
 import time
 
@@ -6,10 +6,11 @@ import numpy as np
 from adaptive_grid import TOGETHER, AdaptiveGrid
 
 import fastsketch as fs
-from bench_data import cifar10, matlab, mnist
+from bench_data import matlab, mnist
 from bench_papers import PLAIN
 from bench_tools import few, seconds, spread, table
 from fastsketch import reference
+from store import Parts
 
 RATES = (1e-4, 1e-3, 1e-2, 0.1, 1.0)
 DELTAS = (1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0)
@@ -44,6 +45,15 @@ TARGETS = {
     ("ogd", "mirror_descent"): 1041,
     ("adam", "mirror_descent"): 909,
 }
+STREAMS = {"ada_full": 1, "ada_lr": 2}  # where five take minutes; --quick: one of each
+SIZES = {  # with a buffer of twice as many directions ADA-FFD never shrinks from 251 on, ADA-FD not from 501 on
+    "ada_ffd": (20, 40, 80, 120, 250, 251),
+    "ada_fd": (20, 40, 80, 120, 250, 501),
+    "ada_lr": (20, 40, 80),
+    "radagrad": (20, 40, 80),
+    "fd_son": (20, 40, 80),
+}
+EVERY = 500  # rounds between two points of a curve
 CASES = [
     (method, form)
     for form in ("mirror_descent", "dual_averaging")
@@ -69,55 +79,63 @@ def stream(seed, rounds=10_000):
 
 def regression(args):
     """Total regret (the best weights have none) with the best step sizes of the papers' grids; time of a round."""
-    seeds = range(1 if args.quick else 5)
-    out, by_eta, curves = [], {}, {}
+    parts, out, by_eta, curves = Parts(args), [], {}, {}
     for method, form in CASES[: few(99, 2)]:
-        losses, best, times = [], [], []
-        slow = method in ("ada_full", "ada_lr")
-        for seed in seeds if not slow else list(seeds)[:2]:
-            rows, y = stream(seed)
-            grid = AdaptiveGrid(RATES, deltas(method, form), sketch_size=20, method=method, form=form)
-            curve = []
-            for start in range(0, len(rows), 500):
-                grid.update(rows[start : start + 500], y[start : start + 500])
-                curve.append(grid.cumulative_loss)
-            losses.append(grid.cumulative_loss.min())
-            by_eta.setdefault((method, form), []).append(grid.cumulative_loss.min(axis=1))
-            best.append(grid.best())
-            if seed == 0:
-                i, j = np.unravel_index(np.argmin(curve[-1]), curve[-1].shape)
-                curves[method, form] = [0, *(part[i, j] for part in curve)]
-                options = {"method": method, "form": form, "learning_rate": best[0][0], "delta": best[0][1]}
-                times = _round(rows, y, 100 if slow else 3000, **options)
+        of_streams = [
+            parts.of(f"{method} {form} {seed}", _of_stream, method, form, seed)
+            for seed in range(1 if args.quick else STREAMS.get(method, 5))
+        ]
+        losses = np.array([found["losses"] for found in of_streams])
+        by_eta[method, form] = losses.min(axis=2).mean(axis=0)
+        first = of_streams[0]
+        curves[method, form] = first["curve"]
         out.append(
             {
                 "method": NAMES[method],
                 "form": form,
-                "regret": spread(losses, 0),
+                "streams": len(losses),
+                "regret": spread(losses.min(axis=(1, 2)), 0),
                 "target": TARGETS.get((method, form), ""),
-                "best learning rate": f"{best[0][0]:g}",
-                "delta": f"{best[0][1]:g}",
-                "us a round": f"{1e6 * times:.1f}",
+                "best learning rate": f"{first['best'][0]:g}",
+                "delta": f"{first['best'][1]:g}",
+                "us a round": f"{first['us']:.1f}",
             }
         )
         print(*out[-1].values(), flush=True)
-    streams = f"{len(seeds)} streams (ADA-FULL and ADA-LR: 2), mean +- standard deviation"
-    table(out, name="main", runs=streams)
+    table(out, name="main", runs="as many streams as the table says, mean +- standard deviation")
     table(
-        [[NAMES[m], f, *(f"{v:.0f}" for v in np.mean(v, axis=0))] for (m, f), v in by_eta.items()],
+        [[NAMES[m], f, *(f"{v:.0f}" for v in means)] for (m, f), means in by_eta.items()],
         ["method", "form", *(f"rate {rate:g}" for rate in RATES)],
         "rates",
-        runs=streams.replace("mean +- standard deviation", "means"),
+        runs="the same streams, means",
     )
     table(
-        [[500 * k, *(f"{curve[k]:.0f}" for curve in curves.values())] for k in range(len(rows) // 500 + 1)],
+        [[EVERY * k, *(f"{curve[k]:.0f}" for curve in curves.values())] for k in range(len(first["curve"]))],
         ["rounds", *(f"{NAMES[method]}, {form}" for method, form in curves)],
         "curves",
         runs=1,
         note="Regret of the stream with seed 0, best step sizes.",
     )
-    _speed()
-    _sizes(args)
+    columns = ["method", "us a round", "NumPy, us", "ratio"]
+    table(parts.of("NumPy", _speed), columns, "numpy", runs="the least of 3 (NumPy: of 2)")
+    _sizes(args, parts)
+
+
+def _of_stream(method, form, seed):
+    """Losses (rates, deltas) of one stream, the best point, its regret as rounds go by, microseconds a round."""
+    rows, y = stream(seed)
+    grid = AdaptiveGrid(RATES, deltas(method, form), sketch_size=20, method=method, form=form)
+    curve = []
+    for start in range(0, len(rows), EVERY):
+        grid.update(rows[start : start + EVERY], y[start : start + EVERY])
+        curve.append(grid.cumulative_loss)
+    losses, best = curve[-1], grid.best()
+    i, j = np.unravel_index(np.argmin(losses), losses.shape)
+    found = {"losses": losses.tolist(), "best": best, "curve": [0.0, *(float(part[i, j]) for part in curve)]}
+    if seed == 0:
+        options = {"method": method, "form": form, "learning_rate": best.learning_rate, "delta": best.delta}
+        found["us"] = 1e6 * _round(rows, y, 100 if method in ("ada_full", "ada_lr") else 3000, **options)
+    return found
 
 
 def _round(rows, y, n, tau=20, **options):
@@ -150,35 +168,39 @@ def _speed():
         ours = _round(rows, y, 100 if method == "ada_full" else 3000, method=method, learning_rate=0.01, delta=1.0)
         theirs = min(seconds(call) for _ in range(2)) / n
         out.append([NAMES[method], f"{1e6 * ours:.1f}", f"{1e6 * theirs:.0f}", f"{theirs / ours:.1f}"])
-    table(out, ["method", "us a round", "NumPy, us", "ratio"], "numpy", runs="the least of 3 (NumPy: of 2)")
+    return out
 
 
-def _sizes(args):
+def _sizes(args, parts):
     """Regret and time against tau (Figures 3 and 4)."""
-    rows, y = stream(0)
     out = []
-    most = {"ada_ffd": 251, "ada_fd": 501, "ada_lr": 80, "radagrad": 80, "fd_son": 80}
-    for tau in (20, 40, 60, 80)[: few(4, 1)] if args.quick else (20, 40, 60, 80, 120, 200, 250, 251, 400, 501):
-        for method in (method for method, size in most.items() if tau <= size):
-            start = time.process_time()
-            searched = deltas(method, "mirror_descent") if tau == 20 else DELTAS
-            grid = AdaptiveGrid(RATES, searched, sketch_size=tau, method=method).update(rows, y)
-            taken = time.process_time() - start
-            best = grid.best()
-            one = _round(rows, y, 1000, tau, method=method, learning_rate=best.learning_rate, delta=best.delta)
-            out.append(
-                {
-                    "tau": tau,
-                    "method": NAMES[method],
-                    "regret": f"{grid.cumulative_loss.min():.0f}",
-                    "best learning rate": f"{best.learning_rate:g}",
-                    "delta": f"{best.delta:g}",
-                    "us a round": f"{1e6 * one:.0f}",
-                    "s for the whole grid": f"{taken:.1f}",
-                }
-            )
+    for tau in sorted({tau for sizes in SIZES.values() for tau in sizes if tau <= 80 or not args.quick})[: few(9, 1)]:
+        for method in (method for method, sizes in SIZES.items() if tau in sizes):
+            out.append(parts.of(f"tau {tau} {method}", _of_size, tau, method))
             print(*out[-1].values(), flush=True)
-    table(out, name="tau", runs="1 stream; times of a round: the least of 3")
+    note = "Beyond tau = 80 the learning rate is 0.01, the best of the sketches up to there, and delta one of three."
+    table(out, name="tau", runs="1 stream; times of a round: the least of 3", note=note)
+
+
+def _of_size(tau, method):
+    """A line of the table of sizes."""
+    rows, y = stream(0)
+    start = time.process_time()
+    searched = deltas(method, "mirror_descent") if tau == 20 else DELTAS
+    points = (RATES, searched) if tau <= 80 else ((0.01,), (1e-4, 1e-2, 0.1))  # minutes for each
+    grid = AdaptiveGrid(*points, sketch_size=tau, method=method).update(rows, y)
+    taken = time.process_time() - start
+    best = grid.best()
+    one = _round(rows, y, 1000, tau, method=method, learning_rate=best.learning_rate, delta=best.delta)
+    return {
+        "tau": tau,
+        "method": NAMES[method],
+        "regret": f"{grid.cumulative_loss.min():.0f}",
+        "best learning rate": f"{best.learning_rate:g}",
+        "delta": f"{best.delta:g}",
+        "us a round": f"{1e6 * one:.0f}",
+        "s for the whole grid": f"{taken:.1f}",
+    }
 
 
 # -- section 5.3 -----------------------------------------------------------------------------------------------------
@@ -212,29 +234,17 @@ def classification(args):
         ("ogd", "mirror_descent"),
         ("adam", "mirror_descent"),
     ]
-    out = []
+    parts, out = Parts(args), []
     for name in ("Isolet",) if args.quick else ("Isolet", "MNIST"):
         found = _classes(name)
         if found is None:
             continue
-        x, y, test, truth = found
-        classes = np.unique(y)
         for method, form in cases[: few(99, 2)]:
-            some = classes[:: max(1, len(classes) // 3)]  # step sizes are chosen on three of the classes
-            some_rows = min(len(x), 2000)
-            best = min(
-                ((eta, delta) for eta in RATES for delta in deltas(method, form)),
-                key=lambda point: _mistakes(x[:some_rows], y[:some_rows], some, method, form, *point)[0],
-            )
-            results = []
-            for seed in range(1 if args.quick else _orders(name, method)):
-                order = np.random.default_rng(seed).permutation(len(x))
-                start = time.process_time()
-                mistakes, models = _mistakes(x[order], y[order], classes, method, form, *best)
-                taken = time.process_time() - start
-                scores = np.stack([test @ coef for coef in models], axis=1)
-                right = classes[scores.argmax(axis=1)] == truth
-                results.append((mistakes / len(classes), 100 * np.mean(right), taken))
+            best = parts.of(f"{name} {method} {form}", _steps, found, method, form)
+            results = [
+                parts.of(f"{name} {method} {form} {seed}", _of_order, found, method, form, best, seed)
+                for seed in range(1 if args.quick else _orders(name, method))
+            ]
             mistakes, right, taken = zip(*results, strict=True)
             out.append(
                 {
@@ -247,16 +257,39 @@ def classification(args):
                     "test accuracy, %": spread(right, 2),
                     "orders": len(results),
                     "s": f"{np.mean(taken):.1f}",
-                    "us a round": f"{1e6 * np.mean(taken) / len(x) / len(classes):.1f}",
+                    "us a round": f"{1e6 * np.mean(taken) / len(found[0]) / len(np.unique(found[1])):.1f}",
                 }
             )
             print(*out[-1].values(), flush=True)
     table(out, name="main", runs="as many orders of the rows as the table says, mean +- standard deviation")
 
 
+def _steps(found, method, form):
+    """Step sizes of the fewest mistakes on 2,000 rows, for three of the classes."""
+    x, y = (part[:2000] for part in found[:2])
+    classes = np.unique(found[1])
+    some = classes[:: max(1, len(classes) // 3)]
+    return min(
+        ((eta, delta) for eta in RATES for delta in deltas(method, form)),
+        key=lambda point: _mistakes(x, y, some, method, form, *point)[0],
+    )
+
+
+def _of_order(found, method, form, best, seed):
+    """Mistakes a class, test accuracy in %, seconds, of the rows in one order."""
+    x, y, test, truth = found
+    classes, order = np.unique(y), np.random.default_rng(seed).permutation(len(x))
+    start = time.process_time()
+    mistakes, models = _mistakes(x[order], y[order], classes, method, form, *best)
+    taken = time.process_time() - start
+    scores = np.stack([test @ coef for coef in models], axis=1)
+    right = classes[scores.argmax(axis=1)] == truth
+    return mistakes / len(classes), 100 * np.mean(right), taken
+
+
 def _orders(name, method):
     """How many orders: the paper's twenty, fewer of what takes minutes an order."""
-    return 2 if (name, method) == ("MNIST", "radagrad") else 10 if name == "MNIST" else 20
+    return 1 if (name, method) == ("MNIST", "radagrad") else 5 if name == "MNIST" else 20
 
 
 def _mistakes(x, y, classes, method, form, eta, delta):
@@ -297,167 +330,3 @@ def _radagrad(x, y, eta, delta):
     except np.linalg.LinAlgError:  # the steps have left the range of numbers
         return len(x), np.zeros(x.shape[1])
     return mistakes, coef
-
-
-# -- section 5.4 -----------------------------------------------------------------------------------------------------
-def cnn(args):
-    """The 4-layer CNN of section 5.4 on MNIST: training loss and test accuracy, sketches on the convolutions."""
-    import torch
-    from torch import nn
-
-    from fastsketch.torch import AdaFD, AdaFFD
-
-    torch.set_num_threads(1)
-    found = _classes("MNIST")
-    if found is None:
-        return
-    n, epochs, seeds = (few(2000, 128), 1, 1) if args.quick else (6000, 3, 2)
-    x, y, test, truth = found
-    x = torch.tensor(x[:n], dtype=torch.float32).reshape(-1, 1, 28, 28)
-    test = torch.tensor(test[:5000], dtype=torch.float32).reshape(-1, 1, 28, 28)
-    y, truth = torch.tensor(y[:n].astype(np.int64)), torch.tensor(truth[:5000].astype(np.int64))
-
-    def network():
-        return nn.Sequential(
-            nn.Conv2d(1, 32, 3),
-            nn.ReLU(),
-            nn.Conv2d(32, 64, 3),
-            nn.ReLU(),
-            nn.MaxPool2d(2),
-            nn.Dropout(0.25),
-            nn.Flatten(),
-            nn.Linear(64 * 144, 128),
-            nn.ReLU(),
-            nn.Dropout(0.5),
-            nn.Linear(128, 10),
-        )
-
-    def groups(model, point):
-        lr, delta = point
-        return [
-            {"params": [p for layer in (model[0], model[2]) for p in layer.parameters()], "lr": lr, "delta": delta},
-            {
-                "params": [p for layer in (model[7], model[10]) for p in layer.parameters()],
-                "sketched": False,
-                "lr": 0.01,
-            },
-        ]
-
-    makers = {
-        "AdaFFD": lambda model, lr: AdaFFD(groups(model, lr)),
-        "AdaFD": lambda model, lr: AdaFD(groups(model, lr)),
-        "AdaGrad": lambda model, lr: torch.optim.Adagrad(model.parameters(), lr=lr),
-        "Adam": lambda model, lr: torch.optim.Adam(model.parameters(), lr=lr),
-        "SGD": lambda model, lr: torch.optim.SGD(model.parameters(), lr=lr),
-    }
-
-    def run(make, lr, epochs, seed):
-        torch.manual_seed(seed)
-        model = network()
-        optimizer, losses, start = make(model, lr), [], time.process_time()
-        inside = 0.0
-        for _ in range(epochs):
-            model.train()
-            order, total = torch.randperm(n), 0.0
-            for part in order.split(128):
-                optimizer.zero_grad()
-                loss = nn.functional.cross_entropy(model(x[part]), y[part])
-                if not torch.isfinite(loss):
-                    return np.inf, 0.0, 0.0, 0.0
-                loss.backward()
-                before = time.process_time()
-                optimizer.step()
-                inside += time.process_time() - before
-                total += loss.item() * len(part)
-            losses.append(total / n)
-        taken = time.process_time() - start
-        model.eval()
-        with torch.no_grad():
-            right = sum(
-                int((model(t).argmax(1) == g).sum()) for t, g in zip(test.split(500), truth.split(500), strict=True)
-            )
-        return losses[-1], 100 * right / len(test), taken / epochs, 1e3 * inside / epochs / -(-n // 128)
-
-    out = []
-    for name, make in makers.items():
-        # the sketches' delta is searched too, coarsely: gradients are far shorter than the paper's delta = 1
-        points = [(lr, delta) for lr in (0.03, 0.1, 0.3) for delta in (1e-3, 1e-2, 0.1, 1.0)]
-        if not name.startswith("AdaF"):
-            points = (1e-3, 1e-2, 0.1, 1.0) if name == "SGD" else (1e-4, 1e-3, 1e-2, 0.1)
-        points = points[: few(99, 1)]
-        best = min(points, key=lambda point, make=make: run(make, point, 1, 0)[0])
-        results = np.array([run(make, best, epochs, seed + 1) for seed in range(seeds)])
-        loss, right, epoch, step = results.T
-        shown = f"{best:g}" if not isinstance(best, tuple) else f"{best[0]:g} (delta {best[1]:g})"
-        out.append(
-            {
-                "optimizer": name,
-                "lr": shown,
-                "training loss": spread(loss),
-                "test accuracy, %": spread(right, 2),
-                "s an epoch": f"{epoch.mean():.1f}",
-                "ms a step of the optimizer": f"{step.mean():.2f}",
-            }
-        )
-        print(*out[-1].values(), flush=True)
-    table(out, name="main", runs=f"{seeds} seeds, mean +- standard deviation")
-
-
-# -- section 5.5 -----------------------------------------------------------------------------------------------------
-VGG19 = (64, 64, 0, 128, 128, 0, *(256,) * 4, 0, *(512,) * 4, 0, *(512,) * 4, 0)  # channels of convolutions, 0: halved
-
-
-def vgg19(args):
-    """Time and memory of section 5.5: a layer of ten on 2,048 numbers of a VGG19 that learns nothing, random weights.
-
-    The weights of ImageNet are not to be had, so nothing is said of losses; what a step costs does not depend on them.
-    """
-    import torch
-    from torch import nn
-
-    from fastsketch.torch import AdaFD, AdaFFD
-
-    torch.set_num_threads(1)
-    found = cifar10()
-    if found is None:
-        return
-    torch.manual_seed(0)
-    layers, width = [], 3
-    for channels in VGG19:
-        layers += [nn.MaxPool2d(2)] if not channels else [nn.Conv2d(width, channels, 3, padding=1), nn.ReLU()]
-        width = channels or width
-    frozen = nn.Sequential(*layers, nn.Flatten())
-    batches, size = few(3, 1), few(128, 2)
-    images = torch.tensor(found[0][: batches * size]).permute(0, 3, 1, 2).float() / 255
-    labels = torch.tensor(found[1][: batches * size])
-    images = nn.functional.interpolate(images, size=64, mode="bilinear")
-    start = time.process_time()
-    with torch.no_grad():
-        rows = torch.cat([frozen(part) for part in images.split(size)])
-    forward = (time.process_time() - start) / batches
-    makers = {
-        "AdaFFD": lambda p: AdaFFD(p, lr=0.01),
-        "AdaFD": lambda p: AdaFD(p, lr=0.01),
-        "AdaGrad": lambda p: torch.optim.Adagrad(p, lr=0.01),
-        "Adam": lambda p: torch.optim.Adam(p, lr=0.001),
-        "SGD": lambda p: torch.optim.SGD(p, lr=0.01),
-    }
-    out = []
-    for name, make in makers.items():
-        top = nn.Linear(rows.shape[1], 10)
-        optimizer, times = make(top.parameters()), []
-        for step in range(few(200, 3)):
-            part = slice(size * (step % batches), size * (step % batches + 1))
-            optimizer.zero_grad()
-            nn.functional.cross_entropy(top(rows[part]), labels[part]).backward()
-            start = time.process_time()
-            optimizer.step()
-            times.append(time.process_time() - start)
-        states = [x for known in optimizer.state.values() for x in known.values() if hasattr(x, "nbytes")]
-        step = float(np.mean(times[len(times) // 2 :]))  # when the sketches are full
-        held = sum(x.nbytes for x in states) / 1e6
-        cells = [f"{1e3 * step:.2f}", f"{1 + step / forward:.4f}", f"{held:.1f}"]
-        out.append([name, *cells])
-    columns = ["optimizer", "ms a step", "of a batch that only goes forward, times", "MB of state"]
-    note = f"A batch of {size} goes forward in {forward:.1f} s; {rows.shape[1]} x 10 weights learn. Random weights."
-    table(out, columns, "main", runs=f"{len(times)} steps, mean of the second half", note=note)

@@ -1,12 +1,12 @@
 """GLRL Table 2 at the paper's setting: rank 40, 30 power iterations, 5 steps of refinement, no setting is chosen."""
 
-import time
-
 import numpy as np
 
 import fastsketch as fs
 from bench_lowrank_sets import links_of, matrix, tenths
 from bench_tools import few, spread, table
+from bench_tools import seconds as seconds_of
+from store import Parts
 
 PAPER = {  # %
     "Epinions": {"GLRL, no update": "92.4 +- 0.1", "GLRL": "93.6 +- 0.1", "EGLRL": "93.6 +- 0.1"},
@@ -26,29 +26,36 @@ def learners(rank):
     return models
 
 
+def one(found, split, method, ranks):
+    """Return the accuracy in % on the test links at these ranks, or of the whole model alone, and seconds to fit."""
+    train, test = split
+    signs, model = found[2], learners(ranks[-1])[method]
+    x, often = matrix(found, train), np.sign(signs[train].mean())
+    taken = seconds_of(lambda: model.fit(x))
+    most = model.history[-1]["rank"] if method in REFINE else None
+    line = []
+    for rank in ranks if method in REFINE else ranks[-1:]:
+        chosen = {} if most is None else {"rank": min(rank, most)}
+        z = model.decision_function(found[0][test], found[1][test], **chosen)
+        line.append(100 * np.mean(np.where(z > 0, 1, np.where(z < 0, -1, often)) == signs[test]))
+    return line, taken
+
+
 def links(args):
     """Accuracy on a tenth of the links at ranks up to 40, on the first tenth and on all ten."""
-    out, ranks = [], tuple(few(rank, 4) for rank in RANKS[:: few(1, 4)])
+    parts, out, ranks = Parts(args), [], tuple(few(rank, 4) for rank in RANKS[:: few(1, 4)])
     splits = 1 if args.quick else 10
     for name in PAPER:
         found = links_of(name)
         if found is None:
             continue
-        signs, right, seconds = found[2], {}, {}
-        for train, test in tenths(found, splits):
-            x, often = matrix(found, train), np.sign(signs[train].mean())
-            for method, model in learners(ranks[-1]).items():
-                start = time.process_time()
-                model.fit(x)
-                seconds.setdefault(method, []).append(time.process_time() - start)
-                most = model.history[-1]["rank"] if method in REFINE else None
-                line = []
-                for rank in ranks if method in REFINE else ranks[-1:]:
-                    chosen = {} if most is None else {"rank": min(rank, most)}
-                    z = model.decision_function(found[0][test], found[1][test], **chosen)
-                    line.append(100 * np.mean(np.where(z > 0, 1, np.where(z < 0, -1, often)) == signs[test]))
+        right, seconds = {}, {}
+        for fold, split in enumerate(tenths(found, splits)):
+            for method in learners(ranks[-1]):
+                line, taken = parts.of(f"{name} {fold} {method}", one, found, split, method, ranks)
                 right.setdefault(method, []).append(line)
-                print(name, method, *(f"{value:.2f}" for value in line), f"{seconds[method][-1]:.1f} s", flush=True)
+                seconds.setdefault(method, []).append(taken)
+                print(name, method, *(f"{value:.2f}" for value in line), f"{taken:.1f} s", flush=True)
         for method, lines in right.items():
             values = np.array(lines)
             low = [f"{v:.1f}" for v in values[:, :-1].mean(axis=0)] or [""] * (len(ranks) - 1)

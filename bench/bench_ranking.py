@@ -2,8 +2,8 @@
 
 Events are ratings of 4 and 5 stars as ones; sparse catalogues are in `bench_catalogues`. Kinds of splits:
 
-- random: a fifth of all ratings is held out, five seeds;
-- users: a part of the users is not trained on; four fifths of the events of each are shown, five seeds;
+- random: a fifth of all ratings is held out, by several seeds;
+- users: a part of the users is not trained on; four fifths of the events of each are shown, by several seeds;
 - time: the newest fifth of all ratings (ML-100K, which has time stamps), users with events before it;
 - last: the newest fifth of each user's ratings;
 - published: Gowalla's check-ins as LightGCN splits them, all users asked.
@@ -27,8 +27,9 @@ from bench_ranking_methods import METHODS, OURS, SIZES, TOP, WEIGHTED
 from bench_tools import table
 from fastsketch.recommending.ranking import ndcg_at, recall_at
 from fastsketch.recommending.ranking._splits import owners
+from store import Parts
 
-SPLITS = 5
+SPLITS = {"ML-100K": 3, "ML-1M": 2}
 ASKED = 4000  # users asked about at most, where there are more
 
 
@@ -234,29 +235,22 @@ def ranking(args):
     """NDCG@20, Recall@20, seconds, memory on MovieLens, everybody tuned on validation events."""
     plan = [("ML-100K", kind) for kind in ("random", "users", "time", "last")]
     plan += [("ML-1M", "random"), ("ML-1M", "users")]
-    starts = {}
+    starts, parts = {}, Parts(args)
     for name, kind in plan[:1] if args.quick else plan:
         entries = entries_of(name)
         if entries is not None:
-            part(name, kind, entries, 1 if args.quick or kind in ("time", "last") else SPLITS, starts)
+            splits = 1 if args.quick or kind in ("time", "last") else SPLITS[name]
+            chosen, lines = choose(name, kind, entries, METHODS, starts, parts)
+            tables(name, kind, entries, splits, lines, measure(name, kind, entries, splits, chosen, parts))
 
 
-def part(name, kind, entries, splits, starts):
-    """The tables of one set and kind of split; starts: what was chosen for another kind, where the search begins."""
-    chosen, lines = choose(name, kind, entries, METHODS, starts, several=splits > 1)
-    results = measure([split_of(entries, kind, seed) for seed in range(splits)], chosen)
-    tables(name, kind, entries, splits, lines, results)
-
-
-def choose(name, kind, entries, methods, starts, several=True):
+def choose(name, kind, entries, methods, starts, parts=None):
     """[(label, method, parameters)] to measure and the lines of the table of choices.
 
-    several: three validation splits where one is of few events, so that none of the choices is luck.
+    starts: what was chosen for another kind, where the search begins; parts: of a command that resumes.
     """
     train = split_of(entries, kind, 0).entries
-    many = 3 if several and name == "ML-100K" and kind in ("random", "users") else 1
-    inner = "random" if kind == "published" else kind
-    within = [split_of(train, inner, seed) for seed in range(100, 100 + many)]
+    within = [split_of(train, "random" if kind == "published" else kind, 100)]
     chosen, lines = [], []
     for method in methods:
         if name not in method.sets or kind not in method.kinds:
@@ -267,7 +261,8 @@ def choose(name, kind, entries, methods, starts, several=True):
         if method.asis is not None:
             chosen.append((f"{method.name}, as it comes", method, method.asis))
         if method.grids:
-            best, words = tuned(method, within, starts.get((name, method.name)))
+            how = method, within, starts.get((name, method.name))
+            best, words = parts.of(f"{name} {kind} {method.name}", tuned, *how) if parts else tuned(*how)
             starts[name, method.name] = best
             lines.append([method.name, *words])
             chosen.append((f"{method.name}, tuned" if method.asis is not None else method.name, method, best))
@@ -294,34 +289,37 @@ class Result(NamedTuple):
     recall: list
     fit: list  # seconds
     answer: list  # ms a user
-    bytes: int
+    bytes: list
 
 
-def measure(splits, chosen):
+def measure(name, kind, entries, splits, chosen, parts):
     """{label: Result}; everybody is fitted to a split before the next one."""
     results = {label: Result([], [], [], [], []) for label, _, _ in chosen}
-    for split in splits:
+    for seed in range(splits):
+        split = split_of(entries, kind, seed)
         for label, method, parameters in chosen:
-            result = results[label]
-            start = time.perf_counter()
-            fitted = method.fit(split, {}, **parameters)
-            result.fit.append(time.perf_counter() - start)
-            start = time.perf_counter()
-            items = fitted.recommend(split)
-            result.answer.append(1e3 * (time.perf_counter() - start) / len(items))
-            ndcg, recall = measured(split, items)
-            if not result.ndcg:
-                check_measures(split, items)
-            result.ndcg.append(ndcg)
-            result.recall.append(recall)
-            result.bytes.append(fitted.bytes)
-            print(f"{label}: {np.nanmean(ndcg):.4f} {result.fit[-1]:.2f} s", flush=True)
+            found = parts.of(f"{name} {kind} {seed} {label}", _fitted, split, method, parameters)
+            for held, one in zip(results[label], found, strict=True):
+                held.append(one)
+            print(f"{label}: {np.nanmean(found[0]):.4f} {found[2]:.2f} s", flush=True)
     return results
+
+
+def _fitted(split, method, parameters):
+    """NDCG and recall of all users, seconds of the processor to fit, milliseconds a user, bytes."""
+    start = time.process_time()
+    fitted = method.fit(split, {}, **parameters)
+    fit = time.process_time() - start
+    start = time.process_time()
+    items = fitted.recommend(split)
+    answer = 1e3 * (time.process_time() - start) / len(items)
+    check_measures(split, items)
+    return [*(values.round(6).tolist() for values in measured(split, items)), fit, answer, fitted.bytes]
 
 
 def _paired(one, other):
     """(mean, standard error) of the differences of users, over all splits."""
-    gap = np.concatenate([a - b for a, b in zip(one, other, strict=True)])
+    gap = np.concatenate([np.subtract(a, b) for a, b in zip(one, other, strict=True)])
     gap = gap[~np.isnan(gap)]
     splits = len(one)  # the same users in every split: errors as of one split's number of users
     return gap.mean(), gap.std(ddof=1) / np.sqrt(len(gap) / splits)

@@ -2,7 +2,7 @@
 
 What belongs to a paper stands on its page, docs/papers/PAPER.md, as `bench COMMAND`. Results are kept in a folder of
 their own; what is there, of this version of the library, is not measured again, so that a run that was stopped, killed
-or interrupted goes on where it was. A result of another version is named and measured anew. A set that is absent is
+or interrupted goes on where it was, within the longest commands too. A result of another version is named and measured anew. A set that is absent is
 named with its origin by the command that wants it, and the run goes on; so it does after a command that fails, which
 the last lines name.
 """
@@ -43,7 +43,9 @@ def kept(name, folder):
 
 def measured(name, folder):
     """Run a command; return what there is to say of it, empty where its result is there."""
-    code = subprocess.run([sys.executable, ROOT / "bench" / "run.py", name, "--out", folder], check=False).returncode
+    command = [sys.executable, ROOT / "bench" / "run.py", name, "--out", folder]
+    command += ["--keep"] if name in run.KEEP else []
+    code = subprocess.run(command, check=False).returncode
     if code:
         return f"failed with exit status {code}"
     return "" if (folder / f"{name}.json").exists() else "no result: what it needs is absent"

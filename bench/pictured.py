@@ -343,7 +343,7 @@ PICTURED = {
         Bars("main", ("fit",), ("seconds",), axis="seconds", title="Ten million entries, rank 10", ours="Dask"),
     ],
     "ranking": [
-        Bars("ml-1m-users", ("method",), ("NDCG@20, +- over 5 splits",), ours="Sketched", across=2, axis="NDCG@20",
+        Bars("ml-1m-users", ("method",), ("NDCG@20, +- over 2 splits",), ours="Sketched", across=2, axis="NDCG@20",
              where={"method": RECOMMENDERS}, title="ML-1M, users held out"),
         Bars("ml-1m-users", ("method",), ("s, fit",), ours="Sketched", across=2, log=True, axis="seconds to fit",
              where={"method": RECOMMENDERS}),

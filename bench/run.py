@@ -88,8 +88,8 @@ COMMANDS = {
     "alarms": "alarms of DriftMonitor beside ADWIN, KSWIN, PageHinkley and a CUSUM at one rate of false alarms: delays",
     "adaptive.regression": "regret of adaptive subgradients on synthetic data (ADA-FD section 5.2, Figures 1 to 4)",
     "adaptive.classification": "online mistakes and accuracy on MNIST and Isolet (ADA-FD section 5.3)",
-    "adaptive.cnn": "a small CNN on MNIST: AdaFFD, AdaFD against AdaGrad, Adam, SGD (ADA-FD section 5.4)",
-    "adaptive.vgg19": "time and memory of a layer on a frozen VGG19 of random weights (ADA-FD section 5.5)",
+    "networks.cnn": "a small CNN on MNIST: AdaFFD, AdaFD against AdaGrad, Adam, SGD (ADA-FD section 5.4)",
+    "networks.vgg19": "time and memory of a layer on a frozen VGG19 of random weights (ADA-FD section 5.5)",
     "optimizers": "two small networks by SketchedSOAP, AdamW, Muon and others: test loss at three rates each",
     "signs": "signed links, logistic loss (GLRL Table 2), settings chosen on training entries",
     "links": "signed links at the paper's setting, rank 40 (GLRL Table 2)",
@@ -128,7 +128,7 @@ PARTS = {
     "--bytes": {"codes": "totals of bytes"},
     "--rows": {"sources": "their number, of 1,024 float32 numbers"},
 }
-KEEP = ("codes", "learners", "order", "ridge")
+KEEP = ("codes", "learners", "order", "ridge", "regression", "classification", "cnn", "links", "ranking")
 
 
 def parser():

@@ -44,6 +44,35 @@ def partial(args):
     return args.out / file_of(args.command, {"quick": args.quick}).replace(".json", ".partial.json")
 
 
+class Parts:
+    """What the parts of a command measured, in a file that is written after each.
+
+    With --keep the parts that are there are not measured again, and their seconds count as the command's.
+    A file of another version of the library counts as none.
+    """
+
+    def __init__(self, args):
+        import fastsketch
+
+        self.path, self.version, self.known = partial(args), fastsketch.__version__, {}
+        with contextlib.suppress(FileNotFoundError, ValueError, KeyError, TypeError):  # absent or torn: measured anew
+            record = json.loads(self.path.read_text(encoding="utf-8")) if args.keep else {}
+            self.known = record["parts"] if record["fastsketch"] == self.version else {}
+
+    def of(self, name, measure, *arguments, **options):
+        """Return what `measure` returned, or would return now; it has to be made of lists, dicts, text and numbers."""
+        if name in self.known:
+            if _open:
+                _open[-1]["seconds"] += self.known[name]["seconds"]
+        else:
+            start = time.perf_counter()
+            result = json.loads(json.dumps(measure(*arguments, **options)))  # as the next call reads it
+            self.known[name] = {"seconds": round(time.perf_counter() - start, 1), "result": result}
+            with replacing(self.path) as begun:
+                begun.write_text(json.dumps({"fastsketch": self.version, "parts": self.known}), encoding="utf-8")
+        return self.known[name]["result"]
+
+
 @contextlib.contextmanager
 def recording(command, options, folder):
     """Keep the tables and timings of a command in a file of the folder when the block ends."""
@@ -51,14 +80,15 @@ def recording(command, options, folder):
     with tempfile.TemporaryFile(dir=folder):  # an hour of measuring is not to end with a folder that is read-only
         pass
     record = {"format": FORMAT, "command": command, "origin": "run", **circumstances()}
-    record |= {"options": {name: str(value) for name, value in sorted(options.items())}, "tables": [], "timings": []}
+    record |= {"options": {name: str(value) for name, value in sorted(options.items())}, "seconds": 0.0}
+    record |= {"tables": [], "timings": []}
     _open.append(record)
     start = time.perf_counter()
     try:
         yield record
     finally:
         _open.pop()
-    record["seconds"] = round(time.perf_counter() - start, 1)
+    record["seconds"] = round(record["seconds"] + time.perf_counter() - start, 1)
     if record["tables"]:
         write(record, Path(folder) / file_of(command, options))
 

@@ -1,6 +1,7 @@
 """`make papers`: it goes on where it stopped, measures anew what is of another version, and names what it could not."""
 
 import sys
+from types import SimpleNamespace
 
 import papers
 import pytest
@@ -74,6 +75,14 @@ def test_the_run_goes_on_after_a_fault(started, capsys):
     assert f"{first}: failed with exit status 1" in capsys.readouterr().err
     assert started("rfd", answers={second: answers[second]}) == (0, [first, second])
     assert f"{second}: no result" in capsys.readouterr().err
+
+
+def test_long_commands_go_on_within_themselves(tmp_path, monkeypatch):
+    lines = []
+    monkeypatch.setattr(papers.subprocess, "run", lambda line, **_: lines.append(line) or SimpleNamespace(returncode=1))
+    for name in ("links", "vgg19"):
+        assert papers.measured(name, tmp_path) == "failed with exit status 1"
+    assert [line[-1] == "--keep" for line in lines] == [True, False]
 
 
 def test_an_unknown_paper(started, capsys):

@@ -112,6 +112,44 @@ def test_results_of_a_part_are_kept_apart(tmp_path):
     assert store.partial(args) == tmp_path / "codes.partial.json"
 
 
+def parts(folder, *, stop=(), keep=True):
+    """A command of three parts: (its record or None, the parts that were measured)."""
+    done, args = [], types.SimpleNamespace(out=folder, command="links", quick=False, keep=keep)
+
+    def measured(name):
+        done.append(name)
+        if name in stop:
+            raise KeyboardInterrupt
+        return {"name": name, "loss": float("inf"), "pair": (1, 0.1)}
+
+    try:
+        with store.recording("links", vars(args), folder):
+            kept = store.Parts(args)
+            found = [kept.of(name, measured, name) for name in "abc"]
+            assert found == [{"name": name, "loss": float("inf"), "pair": [1, 0.1]} for name in "abc"]
+            store.add_table([["1"]], ["n"], "main", 1, "")
+    except KeyboardInterrupt:
+        return None, done
+    return store.read(folder / "links.json"), done
+
+
+def test_a_stopped_command_goes_on_at_its_parts(tmp_path):
+    assert parts(tmp_path, stop="b") == (None, ["a", "b"])
+    assert [file.name for file in tmp_path.iterdir()] == ["links.partial.json"]
+    known = json.loads((tmp_path / "links.partial.json").read_text())
+    known["parts"]["a"]["seconds"] = 1000.0
+    (tmp_path / "links.partial.json").write_text(json.dumps(known))
+    record, done = parts(tmp_path)
+    assert done == ["b", "c"] and 1000 <= record["seconds"] < 1010
+    assert parts(tmp_path)[1] == [] and parts(tmp_path, keep=False)[1] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("text", ["", '{"fastsk', "[1]", '{"parts": {}}', '{"fastsketch": "0.0.1", "parts": {"a": 1}}'])
+def test_parts_that_are_torn_or_of_another_version_are_measured_anew(tmp_path, text):
+    (tmp_path / "links.partial.json").write_text(text)
+    assert parts(tmp_path)[1] == ["a", "b", "c"]
+
+
 def test_columns_of_the_same_name_are_told_apart():
     assert store.distinct(["a", "ratio", "b", "ratio"]) == ["a", "ratio", "b", "ratio, b"]
 
