@@ -16,6 +16,7 @@ from bench_hashing import mean_average_precision, mnist, neighbours
 from bench_lowrank_sets import links_of, matrix, ratings_of
 from bench_online import labelled, two_classes
 from bench_tools import few, spread, table
+from store import Parts
 
 SPLITS = 3
 RUNS = f"{SPLITS} splits, mean +- standard deviation"
@@ -33,8 +34,8 @@ class Scores:
     A split that raised FloatingPointError has NaN: it is counted, and in means over problems it has `worst`.
     """
 
-    def __init__(self, head, measure, *, digits=4, worst=np.nan):
-        self.head, self.measure, self.digits, self.worst = head, measure, digits, worst
+    def __init__(self, head, measure, *, digits=4, worst=np.nan, runs=RUNS):
+        self.head, self.measure, self.digits, self.worst, self.runs = head, measure, digits, worst, runs
         self.found = {}
 
     def add(self, problem, candidate, *line):
@@ -44,6 +45,8 @@ class Scores:
         """Validation and test of (splits, 3) values."""
         ended = values[np.isfinite(values[:, 0])]
         raised = f" ({len(values) - len(ended)} raised)" if len(ended) < len(values) else ""
+        if len(values) == 1 and len(ended):
+            return [f"{value:.{self.digits}f}" for value in ended[0, :2]]
         return [(spread(ended[:, k], self.digits) if len(ended) else "") + raised for k in (0, 1)]
 
     def each(self, name="each"):
@@ -55,7 +58,7 @@ class Scores:
                 values = np.array(values)
                 out.append([*problem, candidate, *self.cells(values), f"{values[:, 2].min() / base:.1f}"])
         head = ["candidate", f"{self.measure}, validation", "test", "time / first"]
-        table(out, [*self.head, *head], name, runs=RUNS)
+        table(out, [*self.head, *head], name, runs=self.runs)
 
     def means(self, name="means"):
         """The table of means over the problems; of times, the geometric one."""
@@ -69,7 +72,7 @@ class Scores:
             cells = [spread(mean[:, k], self.digits) for k in (0, 1)]
             out.append([candidate, *cells, f"{ratio:.1f}", raised or ""])
         columns = ["candidate", f"mean {self.measure}, validation", "test", "time / first", "raised"]
-        table(out, columns, name, runs=RUNS)
+        table(out, columns, name, runs=self.runs)
 
 
 def named(cls, *choices):
@@ -303,25 +306,34 @@ MODELS = {OWN: {}, **RIDGES, **BIAS_RIDGES, **OTHERS}
 
 def lowrank_defaults(args):
     """Ridges, sweeps and learning_rate of LowRankModel: RMSE, or deviance of labels and counts, of unseen entries."""
-    scores = Scores(["set", "loss", "rank"], "error")
+    runs = f"{SPLITS} splits (ML-1M and the absolute loss: 1), mean +- standard deviation"
+    parts, scores = Parts(args), Scores(["set", "loss", "rank"], "error", runs=runs)
     for name, found, loss, ranks, share in _problems(args):
-        rows, columns, values, _ = found
-        n = len(values)
-        for split in range(few(SPLITS, 1)):
-            cut, inner = int(share * n), int((0.8 * share if share < 0.9 else 2 * share - 1) * n)
-            order = order_of(n, n - cut, split)
+        for split in range(few(1 if loss == "absolute" or name == "ML-1M" else SPLITS, 1)):  # minutes a split
             for rank in ranks:
-                for label, options in MODELS.items():
-                    line, start = [], time.process_time()
-                    for train, held in ((order[:inner], order[inner:cut]), (order[:cut], order[cut:])):
-                        x = matrix(found, train, values.astype(np.float32))
-                        model = fs.LowRankModel(rank, loss=loss, **options).fit(x)
-                        z = model.decision_function(rows[held], columns[held])
-                        line.append(_error(loss, z, values[held].astype(np.float64)))
-                    scores.add((name, loss, rank), label, *line, time.process_time() - start)
-        print(name, loss, flush=True)
+                lines = parts.of(f"{name} {loss} {rank} {split}", _of_models, found, loss, rank, share, split)
+                for label, line in lines.items():
+                    scores.add((name, loss, rank), label, *line)
+                print(name, loss, rank, split, flush=True)
     _own_against_others(scores)
     scores.each()
+
+
+def _of_models(found, loss, rank, share, split):
+    """{model: (error in validation, in the test, seconds)}; of the entries a share is for learning."""
+    rows, columns, values, _ = found
+    n, out = len(values), {}
+    cut, inner = int(share * n), int((0.8 * share if share < 0.9 else 2 * share - 1) * n)
+    order = order_of(n, n - cut, split)
+    for label, options in MODELS.items():
+        line, start = [], time.process_time()
+        for train, held in ((order[:inner], order[inner:cut]), (order[:cut], order[cut:])):
+            x = matrix(found, train, values.astype(np.float32))
+            model = fs.LowRankModel(rank, loss=loss, **options).fit(x)
+            z = model.decision_function(rows[held], columns[held])
+            line.append(float(_error(loss, z, values[held].astype(np.float64))))
+        out[label] = [*line, time.process_time() - start]
+    return out
 
 
 def _own_against_others(scores):
@@ -336,7 +348,7 @@ def _own_against_others(scores):
     head = ["defaults, validation", "test"]
     for what in ("best other ridge", "best other bias_ridge"):
         head += [what, "validation", "test"]
-    table(out, [*scores.head, *head, "no sweeps, validation", "test"], "own", runs=RUNS)
+    table(out, [*scores.head, *head, "no sweeps, validation", "test"], "own", runs=scores.runs)
 
 
 def _problems(args):

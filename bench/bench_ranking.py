@@ -29,7 +29,7 @@ from fastsketch.recommending.ranking import ndcg_at, recall_at
 from fastsketch.recommending.ranking._splits import owners
 from store import Parts
 
-SPLITS = {"ML-100K": 3, "ML-1M": 2}
+SPLITS = {"ML-100K": 3, "ML-1M": 1}
 ASKED = 4000  # users asked about at most, where there are more
 
 

@@ -4,9 +4,10 @@ import numpy as np
 
 import fastsketch as fs
 from bench_choice import Comparison, Way, chosen, less, ranks, seconds_of
-from bench_lowrank_sets import halves, ratings_of
-from bench_tools import spread, table
+from bench_lowrank_sets import halves, matrix, ratings_of
+from bench_tools import few, seconds, spread, table
 from fastsketch.reference.baselines import ADMML1, WibergL1
+from store import Parts
 
 # The paper's algorithm: whole steps, no sweeps after them, neither biases nor degree scaling; a singular pair of h in
 # each step of Algorithm 3, to the lowest point along it.
@@ -67,17 +68,18 @@ def _ways(*, once):
     def swept(x, rank, **options):
         return fs.LowRankModel(rank, **GREEDY, sweeps=2, **options).fit(x).decision_function
 
-    def median(x):
-        middle = float(np.median(x.data))
-        return lambda rows, _: np.full(len(rows), middle)
-
-    yield Way("median alone", median)
+    yield Way("median alone", _median)
     yield Way("biases alone", alone, {"bias_ridge": BIASES})
     yield Way("GLRL, printed step", **ranks(MOST, **BARE, step_rule="inverse_sqrt"), grid={"step_size": STEPS})
     yield Way("GLRL, line search", **ranks(MOST, **BARE))
     yield Way("biases + GLRL", **ranks(MOST, **GREEDY), grid={"bias_ridge": BIASES})
     grid = {"rank": (2, 4, 6), "ridge": (0.5, 0.7, 1.0, 1.4), "bias_ridge": BIASES}
     yield Way("biases + GLRL + 2 sweeps", swept, grid, once=once)
+
+
+def _median(x):
+    middle = float(np.median(x.data))
+    return lambda rows, _: np.full(len(rows), middle)
 
 
 def _admm(penalties, *, once):
@@ -109,3 +111,45 @@ def _busiest(found, users, films):
     inside = np.logical_and(*(np.isin(ids, some) for ids, some in zip((rows, columns), most, strict=True)))
     part = [np.unique(ids[inside], return_inverse=True)[1] for ids in (rows, columns)]
     return *part, values[inside], (users, films)
+
+
+# -- Wiberg on more users and films ------------------------------------------------------------------------------------
+SIZES = ((100, 70), (150, 100), (250, 170), (400, 270))
+
+
+def wiberg(args):
+    """Seconds and error of Wiberg at rank 2 as users and films grow, beside simple models; nothing is chosen."""
+    found = ratings_of("ML-100K")
+    if found is None:
+        return
+    parts, out = Parts(args), []
+    for users, films in SIZES[: 1 if args.quick else None]:
+        for name in GROWING[: few(9, 3)]:
+            out.append(parts.of(f"{users} {films} {name}", _of_size, found, (few(users, 20), few(films, 20)), name))
+            print(*out[-1], flush=True)
+    columns = ["users x films", "ratings", "method", "MABS, spreads", "s, processor"]
+    note = "The users and films with the most ratings of ML-100K, half of these for learning; rank 2."
+    table(out, columns, "main", runs="1 split", note=note)
+
+
+GROWING = ("median alone", "biases alone", "GLRL, line search", "ADMM", "Wiberg")
+
+
+def _of_size(found, size, name):
+    """A line of the table of sizes."""
+    part = _busiest(found, *size)
+    values, (train, test) = part[2], next(iter(halves(part, 1)))
+    mean, width = values[train].mean(), values[train].std()
+    x = matrix(part, train, ((values - mean) / width).astype(np.float32))
+    models = {
+        "median alone": lambda: _median(x),
+        "biases alone": lambda: fs.LowRankModel(0, loss="absolute").fit(x).decision_function,
+        "GLRL, line search": lambda: fs.LowRankModel(2, **BARE, sweeps=0).fit(x).decision_function,
+        "ADMM": lambda: ADMML1(8.0, max_iterations=25).fit(x).decision_function,
+        "Wiberg": lambda: WibergL1(2, max_iterations=4).fit(x).decision_function,
+    }
+    answers = []
+    taken = seconds(lambda: answers.append(models[name]()))
+    z = answers[0](part[0][test], part[1][test])
+    error = np.abs(np.clip(mean + width * z, 1, 5) - values[test]).mean() / width
+    return [f"{size[0]} x {size[1]}", f"{len(values):,}", name, f"{error:.4f}", f"{taken:.2f}"]

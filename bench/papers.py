@@ -2,9 +2,9 @@
 
 What belongs to a paper stands on its page, docs/papers/PAPER.md, as `bench COMMAND`. Results are kept in a folder of
 their own; what is there, of this version of the library, is not measured again, so that a run that was stopped, killed
-or interrupted goes on where it was, within the longest commands too. A result of another version is named and measured anew. A set that is absent is
-named with its origin by the command that wants it, and the run goes on; so it does after a command that fails, which
-the last lines name.
+or interrupted goes on where it was, within the longest commands too. A result of another version is named and measured
+anew. A set that is absent is named with its origin by the command that wants it, and the run goes on; so it does after
+a command that fails, which the last lines name.
 """
 
 import argparse

@@ -304,8 +304,8 @@ PICTURED = {
         Bars("main", ("method", "form"), ("test accuracy, %",), each="set", ours="ADA-F", across=2, least=50,
              axis="test accuracy, %"),
     ],
-    "cnn": [Bars("main", ("optimizer",), ("test accuracy, %",), ours="AdaF", least=80, axis="test accuracy, %",
-            title="A small network on 6,000 images")],
+    "cnn": [Bars("main", ("optimizer",), ("test accuracy, %",), each="set", ours="AdaF", across=2,
+            axis="test accuracy, %")],
     "vgg19": [Bars("main", ("optimizer",), ("ms a step",), ours="AdaF", axis="milliseconds a step",
               title="Ten classes on 2,048 numbers of VGG19")],
     "optimizers": [
@@ -327,6 +327,9 @@ PICTURED = {
         Bars("main", ("refine", "steps"), ("test, log loss",), each="way", across=2, least=0.14,
              where={"set": ("bitcoin-OTC",)}, axis="log loss of tests"),
     ],
+    "wiberg": [Lines("main", "ratings", ("s, processor",), by=("method",), along="ratings", axis="seconds", log="xy",
+               title="Fits of half of them", where={"method": ["biases alone", "GLRL, line search", "ADMM", "Wiberg"]}),
+    ],
     "links": [
         Bars("main", ("method",), ("accuracy, %", "paper, %"), each="set", across=2, least=75, axis="%",
              title="rank 40:"),
@@ -343,7 +346,7 @@ PICTURED = {
         Bars("main", ("fit",), ("seconds",), axis="seconds", title="Ten million entries, rank 10", ours="Dask"),
     ],
     "ranking": [
-        Bars("ml-1m-users", ("method",), ("NDCG@20, +- over 2 splits",), ours="Sketched", across=2, axis="NDCG@20",
+        Bars("ml-1m-users", ("method",), ("NDCG@20",), ours="Sketched", across=2, axis="NDCG@20",
              where={"method": RECOMMENDERS}, title="ML-1M, users held out"),
         Bars("ml-1m-users", ("method",), ("s, fit",), ours="Sketched", across=2, log=True, axis="seconds to fit",
              where={"method": RECOMMENDERS}),

@@ -91,6 +91,7 @@ COMMANDS = {
     "networks.cnn": "a small CNN on MNIST: AdaFFD, AdaFD against AdaGrad, Adam, SGD (ADA-FD section 5.4)",
     "networks.vgg19": "time and memory of a layer on a frozen VGG19 of random weights (ADA-FD section 5.5)",
     "optimizers": "two small networks by SketchedSOAP, AdamW, Muon and others: test loss at three rates each",
+    "stars.wiberg": "seconds and error of Wiberg's linear programs as users and films grow (GLRL Table 4)",
     "signs": "signed links, logistic loss (GLRL Table 2), settings chosen on training entries",
     "links": "signed links at the paper's setting, rank 40 (GLRL Table 2)",
     "refine.refinement": "steps of the refinement of coefficients, on signed links: objective and overfitting",
@@ -129,6 +130,7 @@ PARTS = {
     "--rows": {"sources": "their number, of 1,024 float32 numbers"},
 }
 KEEP = ("codes", "learners", "order", "ridge", "regression", "classification", "cnn", "links", "ranking")
+KEEP += ("lowrank_defaults", "wiberg")
 
 
 def parser():

@@ -1,11 +1,15 @@
 """`make papers`: it goes on where it stopped, measures anew what is of another version, and names what it could not."""
 
+import gzip
+import re
 import sys
 from types import SimpleNamespace
 
 import papers
 import pytest
 
+import bench_data
+import bench_tools
 import run
 import store
 
@@ -49,6 +53,12 @@ def test_pages_name_commands_that_are_there():
     assert len(papers.commands()) == sum(len(papers.commands([paper])) for paper in papers.PAPERS)
 
 
+def test_the_hours_on_the_page_are_those_of_all_commands():
+    text = (papers.ROOT / "docs" / "papers" / "index.md").read_text(encoding="utf-8")
+    (named,) = re.findall(r"\{\{ hours ([\w ]+) \}\}", text)
+    assert set(named.split()) == set(papers.commands())
+
+
 def test_an_interrupted_run_goes_on(started, tmp_path, capsys):
     first, second, *others = papers.commands(["frosh"])
     assert started("frosh", answers={second: KeyboardInterrupt()}) == (130, [first, second])
@@ -89,6 +99,27 @@ def test_an_unknown_paper(started, capsys):
     with pytest.raises(SystemExit):
         started("rdf")
     assert "no paper rdf: there are rfd, adafd, frosh, glrl" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["alphas", "figures", "classification", "links", "paths", "retrieval", "training"])
+def test_a_command_ends_without_its_sets(name, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(bench_tools, "tiny", False)
+    monkeypatch.setattr(bench_data, "DATA", tmp_path / "none")
+    path = run.measure(run.parser().parse_args([name, "--tiny", "--out", str(tmp_path)]))
+    assert f"absent ({tmp_path / 'none'}" in capsys.readouterr().out
+    assert not path.exists()
+
+
+def test_a_command_goes_on_without_one_of_two_sets(tmp_path, monkeypatch, capsys):
+    lines = [f"{row}\t{column}\t{1 if (row + column) % 3 else -1}\n" for row in range(20) for column in range(15)]
+    (tmp_path / "slashdot").mkdir()
+    with gzip.open(tmp_path / "slashdot" / "soc-sign-Slashdot090221.txt.gz", "wt") as file:
+        file.writelines(["# from to sign\n", *lines])
+    monkeypatch.setattr(bench_tools, "tiny", False)
+    monkeypatch.setattr(bench_data, "DATA", tmp_path)
+    path = run.measure(run.parser().parse_args(["links", "--tiny", "--out", str(tmp_path)]))
+    assert {row[0] for row in store.read(path)["tables"][0]["rows"]} == {"Slashdot"}
+    assert "Epinions: absent" in capsys.readouterr().out
 
 
 def test_a_command_whose_sets_are_absent_leaves_no_result(tmp_path, monkeypatch):
