@@ -1,7 +1,7 @@
 """A grid of learning rates and deltas under the absolute loss, learned in one pass over the rows.
 
 A subgradient of |w'x - y| is x or -x, so that G = sum g g' depends on neither. Where G takes most of a round (ADA-FULL,
-ADA-LR, RADAGRAD) one loop in NumPy finds it for all points of the grid; else there is a model for each.
+ADA-LR, RADAGRAD) one loop finds it for all points of the grid; else there is a model for each.
 """
 
 from itertools import product
@@ -11,6 +11,7 @@ import numpy as np
 
 import fastsketch as fs
 from bench_papers import PLAIN
+from fastsketch._kernels.online.numbers import RANK, ROWS
 
 
 class Point(NamedTuple):
@@ -75,24 +76,31 @@ def _rounds(d, points, method, form, sketch_size):
         x, y = yield losses
         residuals = w @ x - y
         losses, signs = np.abs(residuals), np.sign(residuals)[:, np.newaxis]
-        s, v = eigenpairs(x)  # G is near v' diag(s) v
+        s, *factors = eigenpairs(x)  # G is near v' diag(s) v, v the product of the factors
         total += signs * x
         g = total if form == "dual_averaging" else signs * x
-        inner = g @ v.T
-        step = (inner / (np.sqrt(s) + delta)) @ v
+        inner = g
+        for factor in reversed(factors):
+            inner = inner @ factor.T
+        step = inner / (np.sqrt(s) + delta)
         if method == "radagrad":  # a plain step outside
-            step += g - inner @ v
+            step -= inner
+        for factor in factors:
+            step = step @ factor
+        if method == "radagrad":
+            step += g
         w = -eta * step if form == "dual_averaging" else w - eta * step
 
 
 def _whole(d, _):
-    total = np.zeros((d, d))
+    """Of all of G, as a model turns them from one round to the next: a third of the time of `eigh`."""
+    model = fs.AdaptiveSubgradient(2, method="ada_full", loss="absolute", learning_rate=1.0, delta=1.0, **PLAIN)
 
     def eigenpairs(x):
-        nonlocal total
-        total += np.outer(x, x)
-        s, v = np.linalg.eigh(total)
-        return np.maximum(s, 0.0), v.T
+        model.update(x[np.newaxis], np.ones(1))
+        (state,) = model._kept.states.held
+        rank, n = state.count[RANK], state.count[ROWS]
+        return np.maximum(state.lam[:rank], 0.0), state.turn[:rank, :n], state.held.rows[:n]
 
     return eigenpairs
 
