@@ -204,7 +204,7 @@ def newton(task):
 # -- ours --------------------------------------------------------------------------------------------------------------
 def ours(task, passes=0, **parameters):
     """fs.SketchedRidge as it comes or with parameters, and after some passes more."""
-    scoring = "squared_hinge" if task.labelled else "squared_error"  # as of SketchedRidgeClassifier
+    scoring = "log_loss" if task.labelled else "squared_error"  # as of SketchedRidgeClassifier
     model = fs.SketchedRidge(scoring=scoring, **parameters).update(task.x, task.y)
     facts = model.facts()
     chosen = f"ridge={facts['ridge']:.3g}" + ("" if model.is_exact else ", a sketch")

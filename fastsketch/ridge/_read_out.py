@@ -2,6 +2,7 @@
 
 # pyright: reportPrivateUsage=false
 
+from collections.abc import Callable
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -20,6 +21,8 @@ GAIN = 1e-4
 LOST = 1e-9
 # Rows of the largest weights that count the same in a choice, or decay would leave it to the latest one or two.
 FEWEST = 20
+# To the factor of scores, and beyond the inverse of the largest of them: labels that are told apart want no end of it.
+NEWTON_STEPS, MOST_FACTOR = 50, 1e4
 TINY = float(np.finfo(np.float64).tiny)
 
 
@@ -33,7 +36,7 @@ class RidgePath(NamedTuple):
     ridges : ndarray (p,)
         Ascending, in squared units of the weighted rows.
     errors : ndarray (p,)
-        Mean over rows and targets of the squared error over the target's variance, 1 - R2 about; or the squared hinge.
+        Mean over rows and targets of the squared error over the target's variance, 1 - R2 about; or the log loss.
     standard_errors : ndarray (p,)
         Of these means. The difference of two of them is far better known, as both are of the same rows.
     n_rows : int
@@ -95,22 +98,35 @@ class Problem(NamedTuple):
         """Solve at a ridge."""
         return completed(self.solver(ridge)(self.moments.cross), self.moments, rank)
 
+    @property
+    def is_whole(self) -> bool:
+        """Return whether nothing of X'X is lost."""
+        return isinstance(self.gram, GramSum) or not self.gram.lost.any()
+
+
+class Scorer(NamedTuple):
+    """Errors of predictions by one of the ways to score them, and the factor that they want."""
+
+    scoring: str
+    moments: Moments  # of the rows that were learned
+    is_whole: bool
+
     def factor(self, predicted: Matrix, rows: Rows) -> float:
         """Return the factor on coefficients that rows which the problem has not seen want.
 
         A sketch lacks some of X'X, and X'Y does not: what it gives is too long. Where nothing is lost the factor is 1.
         """
-        if isinstance(self.gram, GramSum) or not self.gram.lost.any():
+        if self.is_whole:
             return 1.0
         predicted, wanted = predicted - self.moments.target_mean, rows.y - self.moments.target_mean
         by = rows.counted()[:, np.newaxis] * self.shares()
         above, below = float((by * predicted * wanted).sum()), float((by * predicted * predicted).sum())
         return above / below if above > 0 and below > 0 else 1.0
 
-    def errors(self, predicted: Matrix, rows: Rows, scoring: str) -> Matrix:
-        """Compute the error of predictions for every row (n,), weighted; squared ones at the factor that rows want."""
-        if scoring == "squared_hinge":
-            errors = (np.maximum(1.0 - rows.y * predicted, 0.0) ** 2).mean(axis=1)
+    def errors(self, predicted: Matrix, rows: Rows) -> Matrix:
+        """Compute the error of predictions for every row (n,), weighted, at the factor that rows want."""
+        if self.scoring == "log_loss":
+            errors = log_losses(predicted, rows.y, rows.counted())
         else:
             mean = self.moments.target_mean
             errors = (rows.y - mean - self.factor(predicted, rows) * (predicted - mean)) ** 2 @ self.shares()
@@ -120,6 +136,32 @@ class Problem(NamedTuple):
         """Return what a squared error counts for each target (c,): 1 / (variance c), nothing if that is 0."""
         variance = self.moments.target_variance
         return np.where(variance > 0, 1.0 / np.maximum(variance, TINY), 0.0) / max(1, np.count_nonzero(variance))
+
+
+def log_losses(predicted: Matrix, labels: Matrix, weights: Matrix) -> Matrix:
+    """Compute the log loss of each row (n,) by scores whose common factor is the best: labels need no length.
+
+    Of labels (n, c) with a single 1 in each row that of the softmax of the scores, else the mean of c logistic ones.
+    """
+    n, c = labels.shape
+    if c == 1 or ((labels > 0).sum(axis=1) != 1).any():  # two classes in each column
+        scores, right = np.stack([predicted, -predicted], axis=-1).reshape(-1, 2) / 2, (labels < 0).ravel()
+        weights = np.repeat(weights, c)
+    else:
+        scores, right = predicted, labels.argmax(axis=1)
+    scores = scores - scores[np.arange(len(scores)), right.astype(np.intp)][:, np.newaxis]
+    level = max(float(np.abs(scores).max(initial=0.0)), TINY)
+    scores, factor = scores / level, 1.0
+    for _ in range(NEWTON_STEPS):
+        # d/df of w'log sum exp(f s), and again
+        share = np.exp(factor * scores - (factor * scores).max(axis=1, keepdims=True))
+        share /= share.sum(axis=1, keepdims=True)
+        mean = (share * scores).sum(axis=1)
+        slope, curvature = float(weights @ mean), float(weights @ ((share * scores**2).sum(axis=1) - mean**2))
+        old, factor = factor, min(max(factor - slope / max(curvature, TINY), factor / 4), factor * 4, MOST_FACTOR)
+        if abs(factor - old) <= 1e-6 * old:
+            break
+    return np.logaddexp.reduce(factor * scores, axis=1).reshape(n, -1).mean(axis=1)
 
 
 def penalty_of(moments: Moments, *, scaled: bool) -> Matrix:
@@ -148,27 +190,37 @@ def gram_of_sketch(sketch: FrequentDirections, squares: Matrix) -> GramModel:
     return GramModel(np.ascontiguousarray(z), np.eye(z.shape[1]), lost, float(unit * unit))
 
 
-def chosen(problem: Problem, rows: Rows, first: float, *, rank: int | None, scoring: str) -> tuple[RidgePath, float]:
-    """Choose the ridge by its error on rows that the problem has not seen: (its path, what the first half chooses).
+class Choice(NamedTuple):
+    """A ridge, and how it was found."""
 
-    The path begins at the ridge `first`.
+    ridge: float
+    path: RidgePath | None
+    apart: float  # the ridge that rows have chosen which measure no residuals
+
+
+def chosen(
+    predict: Callable[[float], Matrix], scorer: Scorer, rows: Rows, first: float, *, least: float = LEAST
+) -> Choice:
+    """Choose the ridge by the error on rows that were not learned of what `predict` gives at a ridge.
+
+    The path begins at `first`, and stays above `least` of it.
     """
     of_half: dict[float, Matrix] = {}
     half = rows.first(len(rows.y) // 2)
 
     def scores(step: float) -> Matrix:
-        predicted = problem.coefficients(first * STEP**step, rank).predict(rows.x)
-        of_half[step] = -problem.errors(predicted[: len(half.y)], half, scoring)
-        return -problem.errors(predicted, rows, scoring)
+        predicted = predict(first * STEP**step)
+        of_half[step] = -scorer.errors(predicted[: len(half.y)], half)
+        return -scorer.errors(predicted, rows)
 
-    tried = climbed(scores, LEAST, MOST, gain=GAIN)
+    tried = climbed(scores, least, MOST, gain=GAIN)
     best = best_step(tried)
     tried |= {step: scores(step) for step in (best - 0.5, best + 0.5)}
     steps = sorted(tried)
     errors, standard_errors = (np.array([of(-tried[step]) for step in steps]) for of in (np.mean, error_of))
     ridges = first * STEP ** np.array(steps)
     path = RidgePath(first * STEP ** best_step(tried), ridges, errors, standard_errors, len(rows.y))
-    return path, first * STEP ** best_step(of_half)
+    return Choice(path.ridge, path, first * STEP ** best_step(of_half))
 
 
 def reduced(coef: Matrix, cross: Matrix, rank: int) -> Matrix:

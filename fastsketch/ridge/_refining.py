@@ -1,18 +1,20 @@
 """Ridge regression by conjugate gradients over rows that are read again, with a sketch as its preconditioner."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from fastsketch.ridge._gram_model import Matrix, Solver
-from fastsketch.ridge._moments import ROUNDING, Moments
+from fastsketch.ridge._moments import ROUNDING, Moments, times
+from fastsketch.ridge._path import STEP
+from fastsketch.ridge._read_out import LEAST, MOST, TINY, Choice
 from fastsketch.sketching._rows_again import Product, StoredForm
 
 # Of a column's standard deviation: as far may its mean and this be from those seen, as sums in another order are.
 SAME = 1e-6
-TINY = float(np.finfo(np.float64).tiny)
+# Of Z: what is left of it at a ridge that may be chosen.
+KNOWN = 0.03
 
 
 class Refinement(NamedTuple):
@@ -52,16 +54,102 @@ class ConjugateGradients(NamedTuple):
         first = solve(right)
         return cls(np.zeros_like(right), right, first, np.einsum("ij,ij->j", right, first), 0)
 
-    def step(self, multiply: Callable[[Matrix], Matrix], solve: Solver) -> Self:
-        """Return the state after one product with H + penalty."""
+    def step(self, image: Matrix, solve: Solver) -> Self:
+        """Return the state after the product of H + penalty with the direction."""
         # alpha = r'z / p'Hp; x += alpha p; r -= alpha H p; p = z + (r'z after / before) p
-        image = multiply(self.direction)
         alpha = _ratio(self.product, np.einsum("ij,ij->j", self.direction, image))
         residual = self.residual - alpha * image
         better = solve(residual)
         after = np.einsum("ij,ij->j", residual, better)
         direction = better + _ratio(after, self.product) * self.direction
         return type(self)(self.solution + alpha * self.direction, residual, direction, after, self.passes + 1)
+
+
+class Refined(NamedTuple):
+    """What a refinement has come to."""
+
+    steps: ConjugateGradients
+    choice: Choice
+    to_choose: int  # passes by which the ridge was chosen
+
+    @property
+    def passes(self) -> int:
+        """Return the number of passes so far."""
+        return self.to_choose + self.steps.passes
+
+
+class Krylov:
+    """Predictions of ridge regressions at every ridge, out of products of H = X'X that begin at Z, all targets apart.
+
+    With S = D^(-1/2) of the penalty D each step of Lanczos on S H S finds one direction more of V, which starts at S z.
+    In them S H S is a tridiagonal T, and S V (T + ridge)^-1 V'S z are the coefficients of as many steps of plain
+    conjugate gradients, at all ridges at once. No V is kept: what rows held out make of it is enough to choose.
+    """
+
+    def __init__(self, moments: Moments, penalty: Matrix, rows: Any) -> None:
+        self._moments, self._rows, self._root = moments, rows, penalty[:, np.newaxis] ** -0.5
+        start = self._root * moments.cross
+        self._length = column_lengths(start)
+        self._old, self._v = np.zeros_like(start), start / np.maximum(self._length, TINY)
+        self._diagonal: list[Matrix] = []
+        self._beside: list[Matrix] = [np.zeros(start.shape[1])]
+        self._seen: list[Matrix] = []
+
+    @property
+    def direction(self) -> Matrix:
+        """Return the vectors (d, c) whose products with H come next."""
+        return self._root * self._v
+
+    def take(self, image: Matrix) -> None:
+        """Take a step by H times the direction."""
+        # r = S H S v - b v_before; a = v'r; r -= a v; b = |r|; v = r / b
+        self._seen.append(times(self._rows, self.direction) - self._moments.mean @ self.direction)
+        rest = self._root * image - self._beside[-1] * self._old
+        self._diagonal.append(np.einsum("ij,ij->j", self._v, rest))
+        rest -= self._diagonal[-1] * self._v
+        self._beside.append(column_lengths(rest))
+        self._old, self._v = self._v, rest / np.maximum(self._beside[-1], TINY)
+
+    def path(self) -> "KrylovPath":
+        """Return what the steps so far know of every ridge."""
+        k, beside = len(self._diagonal), np.array(self._beside[1:])
+        tridiagonal = np.zeros((self._v.shape[1], k, k))
+        at = np.arange(k)
+        tridiagonal[:, at, at] = np.array(self._diagonal).T
+        tridiagonal[:, at[1:], at[:-1]] = tridiagonal[:, at[:-1], at[1:]] = beside[:-1].T
+        values, vectors = np.linalg.eigh(tridiagonal)
+        seen = np.einsum("knc,ckj->ncj", np.array(self._seen), vectors)
+        return KrylovPath(np.maximum(values, 0.0), vectors, seen, self._length, beside[-1], self._moments.target_mean)
+
+
+class KrylovPath(NamedTuple):
+    """Eigenvalues and eigenvectors of T (c, k), (c, k, k), and what the latter make of rows (n, c, k)."""
+
+    values: Matrix
+    vectors: Matrix
+    seen: Matrix
+    length: Matrix  # (c,) |S z|
+    beyond: Matrix  # (c,) of T's next entry beside the diagonal
+    target_mean: Matrix
+
+    def predict(self, ridge: float) -> Matrix:
+        """Predict the targets of the rows (n, c)."""
+        return self.target_mean + np.einsum("ncj,cj->nc", self.seen, self._solution(ridge))
+
+    def residual(self, ridge: float) -> float:
+        """Return how much of Z - (H + ridge D) W is left, as a share of Z, on average over targets."""
+        last = np.einsum("cj,cj->c", self.vectors[:, -1], self._solution(ridge))
+        return float((np.abs(last) * (self.beyond / np.maximum(self.length, TINY))).mean())
+
+    def least(self, first: float) -> float:
+        """Return the least ridge of a path through `first` at which the coefficients are known."""
+        ridge = first * MOST
+        while ridge > first * LEAST and self.residual(ridge / STEP) <= KNOWN:
+            ridge /= STEP
+        return ridge
+
+    def _solution(self, ridge: float) -> Matrix:
+        return self.vectors[:, 0] / (self.values + ridge) * self.length[:, np.newaxis]
 
 
 @dataclass(frozen=True)

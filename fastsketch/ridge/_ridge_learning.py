@@ -19,12 +19,14 @@ from fastsketch.ridge import _held_out as held_out
 from fastsketch.ridge._held_learner import HELD, OF_SKETCH, HeldOutLearner
 from fastsketch.ridge._held_out import HeldOut, Keys
 from fastsketch.ridge._moments import Moments
-from fastsketch.ridge._refining import ConjugateGradients
+from fastsketch.ridge._read_out import Choice, RidgePath
+from fastsketch.ridge._refining import ConjugateGradients, Refined
 from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._whole import column_products
 
 # Of the names of arrays.
 OF_STEPS = ("solution", "residual", "direction", "product")  # of conjugate gradients
+OF_PATH = RidgePath._fields[1:4]
 # Sparse rows of a batch from which on X'X is made of products of nonzeros: fewer cost less than a copy of the sum.
 MANY = 256
 MOST_RIDGE = 1e300
@@ -41,8 +43,8 @@ class RidgeLearner(HeldOutLearner, abstract=True):
     rank: int | None = integer(default=None, at_least=1)
     scale: bool = flag(default=False)
     fit_intercept: bool = flag(default=True)
-    scoring: Literal["squared_error", "squared_hinge"] = choice(
-        ("squared_error", "squared_hinge"), default="squared_error"
+    scoring: Literal["squared_error", "log_loss"] = choice(
+        ("squared_error", "log_loss"), default="squared_error"
     )
     solver: Literal["auto", "gram", "exact"] = choice(("auto", "gram", "exact"), default="auto")
     reservoir_size: int = integer(default=2000)
@@ -56,7 +58,7 @@ class RidgeLearner(HeldOutLearner, abstract=True):
         super()._begin()  # an exact sum is of all rows, a sketch of those that are not held
         self._moments: Moments | None = None  # of all rows, with the weights that they have now
         self._flat = True  # targets are vectors
-        self._refined: ConjugateGradients | None = None
+        self._refined: Refined | None = None
         self._residuals: Any = None
 
     def _empty_sketch(self, n_features: int) -> FrequentDirections:
@@ -220,8 +222,8 @@ class RidgeLearner(HeldOutLearner, abstract=True):
                 f"{d:,} columns for {c:,} targets take {need:,} bytes, more than max_memory={self.max_memory:,}: raise "
                 "it, or learn fewer targets at a time"
             )
-        if self.scoring == "squared_hinge" and not np.isin(y, (-1.0, 1.0)).all():
-            raise ValueError("targets must be -1 and 1 with scoring='squared_hinge'")
+        if self.scoring == "log_loss" and not np.isin(y, (-1.0, 1.0)).all():
+            raise ValueError("targets must be -1 and 1 with scoring='log_loss'")
         wrong = ~np.isfinite(y)
         if wrong.any():
             row, target = (int(place) for place in np.argwhere(wrong)[0])
@@ -295,8 +297,12 @@ class RidgeLearner(HeldOutLearner, abstract=True):
         state = {"n_rows": self._n, "weight": weight, "flat": self._flat, "sketch": about}
         arrays = {**dict(zip(Moments._fields[1:], sums, strict=True)), **of_held, **of_sketch}
         if self._refined is not None:
-            *steps, state["passes"] = self._refined
+            (*steps, passes), (ridge, path, apart), to_choose = self._refined
+            state |= {"passes": passes, "to_choose": to_choose, "ridge": ridge, "apart": apart}
             arrays |= dict(zip(OF_STEPS, steps, strict=True))
+            if path is not None:
+                state["n_choosing"] = path.n_rows
+                arrays |= dict(zip(OF_PATH, path[1:4], strict=True))
         return state, arrays
 
     def _validate(self, state: dict[str, Any], arrays: Arrays) -> None:
@@ -304,9 +310,14 @@ class RidgeLearner(HeldOutLearner, abstract=True):
         if not arrays:
             checks.number_within(n, "n_rows", 0, 0)
             return
-        steps = OF_STEPS if checks.as_count(state.get("passes", 0), "passes") else ()
+        steps = OF_STEPS if "passes" in state else ()
+        path = OF_PATH if "n_choosing" in state else ()
+        for name in ("passes", "to_choose", *(["n_choosing"] if path else [])) if steps else ():
+            checks.as_count(state[name], name)
+        for name in ("ridge", "apart") if steps else ():
+            as_real(state[name], name, 0.0, MOST_RIDGE)
         own = [name for name in arrays if not name.startswith(OF_SKETCH)]
-        checks.only(dict.fromkeys(own, arrays["mean"]), *Moments._fields[1:], *held_out.names_of(HELD), *steps)
+        checks.only(dict.fromkeys(own, arrays["mean"]), *Moments._fields[1:], *held_out.names_of(HELD), *steps, *path)
         d, c, flat = arrays["mean"].size, arrays["target_mean"].size, state["flat"]
         checks.number_within(d, "columns", 1, checks.MOST_COLUMNS)
         checks.number_within(c, "targets", 1, 1 if as_flag(flat, "flat") else max(1, self.max_memory // (8 * d)))
@@ -316,6 +327,7 @@ class RidgeLearner(HeldOutLearner, abstract=True):
             **shapes,
             **dict.fromkeys(steps[:-1], (d, 2 * c)),
             **dict.fromkeys(steps[-1:], (2 * c,)),
+            **dict.fromkeys(path, arrays["ridges"].shape[:1] if path else ()),
         }.items():
             (checks.not_negative if "squares" in name else checks.finite)(arrays, name, shape)
         self._validate_held(state, arrays, d, width=d + c, size=self.reservoir_size, fewest=0, dtype=DOUBLE)
@@ -332,7 +344,12 @@ class RidgeLearner(HeldOutLearner, abstract=True):
                 self._held = replace(held, rows=held_out.apart(held.rows.toarray()))
             if "passes" in state:
                 solution, residual, direction, products = (arrays[name] for name in OF_STEPS)
-                self._refined = ConjugateGradients(solution, residual, direction, products, state["passes"])
+                steps = ConjugateGradients(solution, residual, direction, products, state["passes"])
+                path = None
+                if "n_choosing" in state:
+                    ridges, errors, standard_errors = (arrays[name] for name in OF_PATH)
+                    path = RidgePath(state["ridge"], ridges, errors, standard_errors, state["n_choosing"])
+                self._refined = Refined(steps, Choice(state["ridge"], path, state["apart"]), state["to_choose"])
 
 
 # Share of nonzeros above which rows held out are multiplied as arrays.

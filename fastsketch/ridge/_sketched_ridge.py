@@ -2,6 +2,7 @@
 
 # pyright: reportPrivateUsage=false
 
+from collections.abc import Generator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,26 +14,31 @@ from fastsketch._core.validation import as_integer, as_real, as_rows, check_fini
 from fastsketch._kernels.guard import changes, reads
 from fastsketch.ridge._gram_model import GramSum, Matrix
 from fastsketch.ridge._moments import LeftOut, Moments
+from fastsketch.ridge._path import STEP
 from fastsketch.ridge._read_out import (
     FEWEST,
     TINY,
+    Choice,
     Coefficients,
     Problem,
     RidgePath,
     Rows,
+    Scorer,
     chosen,
     completed,
     gram_of_sketch,
     penalty_of,
     quantile,
 )
-from fastsketch.ridge._refining import ConjugateGradients, MeasuredForm, Refinement, column_lengths
+from fastsketch.ridge._refining import ConjugateGradients, Krylov, MeasuredForm, Refined, Refinement, column_lengths
 from fastsketch.ridge._ridge_learning import DOUBLE, MOST_RIDGE, RidgeLearner
 from fastsketch.sketching._rows_again import Readable as Source
 from fastsketch.sketching._rows_again import RowsAgain
 
 # Rows on which a ridge is chosen: one of so many at most, half of them for the choice; none if that is below FEWEST.
 ONE_OF = 5
+# Passes of a refinement from one look at the ridge to the next.
+CHOOSE_EVERY = 4
 
 
 class PredictionInterval(NamedTuple):
@@ -46,9 +52,7 @@ class FittedRidge(NamedTuple):
     """What was last read out."""
 
     fit: Coefficients
-    ridge: float
-    path: RidgePath | None
-    ridge_apart: float  # that rows have chosen which measure no residuals
+    choice: Choice
 
 
 class SketchedRidge(RidgeLearner):
@@ -72,7 +76,7 @@ class SketchedRidge(RidgeLearner):
         Whether the ridge counts in variances of the columns, as if each had been divided by its standard deviation.
     fit_intercept : bool, default True
         Whether there is an intercept, which the ridge does not shrink: rows and targets are centred, sparse ones too.
-    scoring : {"squared_error", "squared_hinge"}, default "squared_error"
+    scoring : {"squared_error", "log_loss"}, default "squared_error"
         By which error the ridge is chosen: the squared one, over the variance of each target; or, of labels that are -1
         and 1, the squared hinge, which counts nothing beyond the label.
     solver : {"auto", "gram", "exact"}, default "auto"
@@ -108,7 +112,7 @@ class SketchedRidge(RidgeLearner):
     Models of different rows merge. Which rows the reservoir holds depends on `seed`, on each row's place in its stream
     and on its targets: neither on batches nor on the order of merges. Answers do by rounding alone, and by what a
     sketch loses. Where it has lost something coefficients are multiplied by one factor, which the rows that choose the
-    ridge want: X'Y is whole and X'X is not. (With "squared_hinge" they are not: labels need no length.)
+    ridge want: X'Y is whole and X'X is not. (With "log_loss" they are not: labels need no length.)
 
     Examples
     --------
@@ -249,7 +253,7 @@ class SketchedRidge(RidgeLearner):
         >>> path.n_rows, path.ridge in path.ridges
         (200, True)
         """
-        path = self._fitted().path
+        path = self._fitted().choice.path
         if path is None:
             why = "ridge is given" if self.ridge is not None else f"{self._n} rows are too few to hold some out"
             raise ValueError(f"no ridge has been tried: {why}")
@@ -268,7 +272,7 @@ class SketchedRidge(RidgeLearner):
     # -- reading out -----------------------------------------------------------------------------------------------
     def _coefficients(self, ridge: float | None) -> Coefficients:
         fitted = self._fitted()
-        if ridge is None or as_real(ridge, "ridge", 0.0, MOST_RIDGE) == fitted.ridge:
+        if ridge is None or as_real(ridge, "ridge", 0.0, MOST_RIDGE) == fitted.choice.ridge:
             return fitted.fit
         return self._solved(ridge)
 
@@ -277,34 +281,49 @@ class SketchedRidge(RidgeLearner):
         """Solve at a ridge, of all rows, or without those that measure residuals; `trial`: without all held out."""
         measuring, whole = self._measuring(), self._problem(self._measuring() if measured else slice(0, 0))
         fit, n = whole.coefficients(ridge, self.rank), measuring.start if measured else measuring.stop
-        if self.is_exact or not n or self.scoring == "squared_hinge":
+        if self.is_exact or not n or self.scoring != "squared_error":
             return fit
         trial, rows = trial or self._problem(slice(0, measuring.stop)), self._rows_of(slice(0, n))
-        factor = trial.factor(trial.coefficients(ridge, self.rank).predict(rows.x), rows)
+        factor = self._scorer(trial).factor(trial.coefficients(ridge, self.rank).predict(rows.x), rows)
         return completed(factor * fit.coef, whole.moments, None)
 
     def _fitted(self) -> FittedRidge:
-        if not self._n:
-            raise ValueError("the model has seen no rows: call update first")
         if self._last is None:
-            moments, fitted = self._known(), self._read_out()
-            if self._refined is not None:
-                coef = self._refined.solution[:, : self.n_targets]
-                fitted = fitted._replace(fit=completed(coef, moments, self.rank))
-            self._last, self._residuals = fitted, None
+            moments = self._require_rows()
+            if self._refined is None:
+                self._last = self._read_out()
+            else:
+                coef = self._refined.steps.solution[:, : self.n_targets]
+                self._last = FittedRidge(completed(coef, moments, self.rank), self._refined.choice)
+            self._residuals = None
         return self._last
 
     @one_blas_thread
     def _read_out(self) -> FittedRidge:
-        ridge, path, trial, n = self.ridge, None, None, self._measuring().stop
-        apart = ridge
-        if ridge is None and n:
+        n, choice, trial = self._measuring().stop, self._given(), None
+        if choice is None:
             trial, rows = self._problem(slice(0, n)), self._rows_of(slice(0, n))
-            first = self._first_ridge(trial.moments)
-            path, apart = chosen(trial, rows, first, rank=self.rank, scoring=self.scoring)
-            ridge = path.ridge
-        ridge = self._first_ridge(self._known()) if ridge is None else ridge
-        return FittedRidge(self._solved(ridge, trial=trial), ridge, path, ridge if apart is None else apart)
+
+            def predict(ridge: float) -> Matrix:
+                return trial.coefficients(ridge, self.rank).predict(rows.x)
+
+            choice = chosen(predict, self._scorer(trial), rows, self._first_ridge(trial.moments))
+        return FittedRidge(self._solved(choice.ridge, trial=trial), choice)
+
+    def _require_rows(self) -> Moments:
+        if not self._n:
+            raise ValueError("the model has seen no rows: call update first")
+        return self._known()
+
+    def _given(self) -> Choice | None:
+        """Return the ridge that needs no choice: the parameter, or that of too few rows to hold some out."""
+        if self.ridge is None and self._measuring().stop:
+            return None
+        ridge = self._first_ridge(self._known()) if self.ridge is None else self.ridge
+        return Choice(ridge, None, ridge)
+
+    def _scorer(self, trial: Problem) -> Scorer:
+        return Scorer(self.scoring, trial.moments, trial.is_whole)
 
     def _first_ridge(self, moments: Moments) -> float:
         """Return the mean squared length of a row, as it is weighted: the ridge of as much noise as there is signal."""
@@ -356,9 +375,9 @@ class SketchedRidge(RidgeLearner):
         if not len(rows.weight):
             return rows.y, rows.weight
         if self._refined is None:
-            fit = self._solved(fitted.ridge_apart, measured=True)
+            fit = self._solved(fitted.choice.apart, measured=True)
         else:
-            coef = np.ascontiguousarray(self._refined.solution[:, self.n_targets :])
+            coef = np.ascontiguousarray(self._refined.steps.solution[:, self.n_targets :])
             fit = completed(coef, self._rest(measuring)[0], self.rank)
         return rows.y - fit.predict(rows.x), rows.weight
 
@@ -420,55 +439,102 @@ class SketchedRidge(RidgeLearner):
         passes, tolerance = as_integer(passes, "passes", 1), as_real(tolerance, "tolerance", 0.0, 1.0, low_open=True)
         if self.decay != 1.0:
             raise ValueError(f"refine needs a model without decay, got decay={self.decay:g}: give weights to the rows")
-        fitted, moments = self._fitted(), self._known()
+        self._read_again(rows, sample_weight, passes=passes, tolerance=tolerance)
+        return self._refinement_so_far(tolerance)
+
+    def _read_again(
+        self, rows: Source, sample_weight: Any, *, passes: int, tolerance: float, if_better: bool = False
+    ) -> None:
+        """Refine; with `if_better` only if the error on rows held out is smaller then."""
+        moments, steps = self._require_rows(), self._refinement(passes, tolerance, if_better=if_better)
         view = MeasuredForm(len(moments.mean), DOUBLE, moments.mean, 1.0, self.fit_intercept, [moments.faded(0.0)])
-        again = RowsAgain(rows, view, sample_weight, feature_names=self._feature_names)
-        refined = self._refine(fitted, again, view, passes, tolerance)
-        self._refined, self._last, self._residuals = refined, None, None
-        lengths = column_lengths(refined.residual[:, : self.n_targets])
+        again, image = RowsAgain(rows, view, sample_weight, feature_names=self._feature_names), None
+        try:
+            while True:
+                read = again.multiply(steps.send(image))
+                view.require(moments, self._n, read.n_rows)
+                image = read.product
+        except StopIteration as end:
+            self._refined, self._last, self._residuals = end.value, None, None
+
+    def _refinement_so_far(self, tolerance: float) -> Refinement:
+        moments, refined = self._known(), self._refined
+        assert refined is not None
+        lengths = column_lengths(refined.steps.residual[:, : self.n_targets])
         relative = lengths / np.maximum(column_lengths(moments.cross), TINY)
         with np.errstate(divide="ignore"):
-            least = fitted.ridge * float(penalty_of(moments, scaled=self.scale).min())
+            least = refined.choice.ridge * float(penalty_of(moments, scaled=self.scale).min())
             bound = lengths / np.sqrt(least) if least else np.full(len(lengths), np.inf)
         return Refinement(refined.passes, relative, bound, bool((relative <= tolerance).all()))
 
-    @one_blas_thread
-    def _refine(
-        self, fitted: FittedRidge, again: RowsAgain, view: MeasuredForm, passes: int, tolerance: float
-    ) -> ConjugateGradients:
-        moments = self._known()
+    def _refinement(
+        self, passes: int, tolerance: float, *, if_better: bool
+    ) -> Generator[Matrix, Matrix, Refined | None]:
+        """Yield vectors (d, m) whose products with X'X of all rows are wanted next; at last return what came of it."""
+        moments, refined, made = self._known(), self._refined, 0
+        choice = self._given() if refined is None else refined.choice
+        if choice is None:
+            made, choice = yield from self._choice_again(passes * 3 // 5)
+            if if_better and least_error(self._fitted().choice) < least_error(choice):
+                return None
         rest, out = self._rest(self._measuring())
-        solve = self._problem(slice(0, 0)).solver(fitted.ridge)
+        solve = one_blas_thread(self._problem(slice(0, 0)).solver(choice.ridge))
         c = len(moments.target_mean)
-        penalty = np.outer(penalty_of(moments, scaled=self.scale), np.repeat([fitted.ridge, fitted.ridge_apart], c))
+        penalty = np.outer(penalty_of(moments, scaled=self.scale), np.repeat([choice.ridge, choice.apart], c))
 
-        def multiply(right: Matrix) -> Matrix:
-            read = again.multiply(right)
-            view.require(moments, self._n, read.n_rows)
-            image = read.product + penalty * right
+        def whole(right: Matrix) -> Generator[Matrix, Matrix, Matrix]:
+            image = (yield right) + penalty * right
             image[:, c:] -= out.times(np.ascontiguousarray(right[:, c:]))  # of the rows that measure residuals
             return image
 
         # the second half are the coefficients of all rows but those that measure how far predictions are off
         right = np.hstack([moments.cross, rest.cross])
         lengths = np.maximum(column_lengths(right), TINY)
-        state = ConjugateGradients.start(right, solve) if self._refined is None else self._refined
-        for made in range(passes):
-            if (column_lengths(state.residual) > tolerance * lengths).any():
-                state = state.step(multiply, solve)
-            elif made:
+        steps = ConjugateGradients.start(right, solve) if refined is None else refined.steps
+        for k in range(passes - made):
+            if (column_lengths(steps.residual) > tolerance * lengths).any():
+                steps = steps.step((yield from whole(steps.direction)), solve)
+            elif k or made:
                 break
             else:  # there is nothing to refine: what is left is computed anew, of the rows
-                state = state._replace(residual=right - multiply(state.solution), passes=state.passes + 1)
-        return state
+                steps = steps._replace(residual=right - (yield from whole(steps.solution)), passes=steps.passes + 1)
+        return Refined(steps, choice, made if refined is None else refined.to_choose)
+
+    def _choice_again(self, passes: int) -> Generator[Matrix, Matrix, tuple[int, Choice]]:
+        """Choose the ridge by what all rows but those held out say: (passes made, choice)."""
+        n = self._measuring().stop
+        if self.is_exact or not passes:
+            return 0, self._read_out().choice
+        rest, out = self._rest(slice(0, n))
+        rows, first, scorer = self._rows_of(slice(0, n)), self._first_ridge(rest), Scorer(self.scoring, rest, True)
+        krylov = Krylov(rest, penalty_of(rest, scaled=self.scale), rows.x)
+        made = 0
+        while True:
+            made, right = made + 1, krylov.direction
+            krylov.take((yield right) - out.times(right))
+            if made % CHOOSE_EVERY and made < passes:
+                continue
+            path = krylov.path()
+            least = path.least(first)
+            begin = max(first, least * STEP)
+            choice = chosen(path.predict, scorer, rows, begin, least=least / begin)
+            # ends where smaller ridges, known as well, are worse
+            if made >= passes or choice.ridge >= least * STEP:
+                return made, choice
 
     # -- facts -----------------------------------------------------------------------------------------------------
     def _resolved(self) -> dict[str, Any]:
-        return {} if self._last is None else {"ridge": self._last.ridge}
+        return {} if self._last is None else {"ridge": self._last.choice.ridge}
 
     def _facts(self) -> dict[str, Any]:
         if not self._n:
             return {}
         fitted = self._fitted()
-        out = {"n_targets": self.n_targets, "is_exact": self.is_exact, "ridge": fitted.ridge}
-        return out if fitted.path is None else {**out, "ridge_path": fitted.path._asdict()}
+        out = {"n_targets": self.n_targets, "is_exact": self.is_exact, "ridge": fitted.choice.ridge}
+        path = fitted.choice.path
+        return out if path is None else {**out, "ridge_path": path._asdict()}
+
+
+def least_error(choice: Choice) -> float:
+    """Return the error of the ridge on rows held out, infinite where none was tried."""
+    return np.inf if choice.path is None else float(choice.path.errors.min())

@@ -1,7 +1,7 @@
 """Ridge regression from one pass as scikit-learn has it: targets, several of them, and labels."""
 
 # scikit-learn has no types.
-# pyright: basic
+# pyright: basic, reportPrivateUsage=false
 
 from dataclasses import KW_ONLY
 from typing import Any, ClassVar, Literal, Self
@@ -14,12 +14,15 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight
 
-from fastsketch._core.validation import Rows
+from fastsketch._core.validation import Rows, as_integer
 from fastsketch.online._labels import ClassWeight, as_class_weight
 from fastsketch.ridge import SketchedRidge as RidgeModel
 from fastsketch.sklearn._estimator import Arrays, MergingEstimator, checked, estimator, seed_of
 
 Floats = NDArray[np.float64]
+
+# Of what is left of X'y, where passes over the rows of ``fit`` end; that of scikit-learn's Ridge.
+TOLERANCE = 1e-4
 
 
 @estimator
@@ -37,11 +40,12 @@ class RidgeEstimator(MergingEstimator):
     rank: int | None = None
     scale: bool = False
     fit_intercept: bool = True
-    scoring: Literal["squared_error", "squared_hinge"] = "squared_error"
+    scoring: Literal["squared_error", "log_loss"] = "squared_error"
     solver: Literal["auto", "gram", "exact"] = "auto"
     reservoir_size: int = 2000
     max_memory: int = 1 << 28
     decay: float = 1.0
+    passes: int = 50
     random_state: int | RandomState | None = 0
 
     def _template(self, n_rows: int | None, n_features: int, dtype: Any) -> RidgeModel:
@@ -65,6 +69,9 @@ class RidgeEstimator(MergingEstimator):
                 self._name_features(model)
                 self._fix_parameters()
             self.model_: RidgeModel = model.update(rows, targets, sample_weight=weights)
+            passes = as_integer(self.passes, "passes", 0)
+            if anew and passes and not model.is_exact and model.decay == 1.0:
+                model._read_again(rows, weights, passes=passes, tolerance=TOLERANCE, if_better=True)
         return self
 
     def _answer(self, X: Any) -> Floats:
@@ -175,7 +182,7 @@ class SketchedRidgeClassifier(ClassifierMixin, RidgeEstimator):
     Parameters
     ----------
     sketch_size, ridge, rank, scale, fit_intercept, scoring, solver, reservoir_size, max_memory, decay
-        Those of fastsketch.SketchedRidge, with its defaults but for scoring="squared_hinge": ``ridge`` is the ``alpha``
+        Those of fastsketch.SketchedRidge, with its defaults but for scoring="log_loss": ``ridge`` is the ``alpha``
         of scikit-learn's RidgeClassifier.
     class_weight : None, "balanced" or {label: weight}
         "balanced": n / (n_classes n_c) of the labels of y, in ``fit`` alone.
@@ -209,7 +216,7 @@ class SketchedRidgeClassifier(ClassifierMixin, RidgeEstimator):
     """
 
     _: KW_ONLY
-    scoring: Literal["squared_error", "squared_hinge"] = "squared_hinge"
+    scoring: Literal["squared_error", "log_loss"] = "log_loss"
     class_weight: ClassWeight = None
 
     def fit(self, X: Rows, y: ArrayLike, *, sample_weight: ArrayLike | None = None) -> Self:

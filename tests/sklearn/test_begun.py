@@ -45,7 +45,7 @@ BY_CLASS = {
     SketchHasher: {"method": "fd"},
     SketchCoder: {"method": "fd"},
     EASERecommender: {"method": "rfd"},
-    SketchedRidge: {"method": "tfd", "scoring": "squared_hinge", "solver": "gram"},
+    SketchedRidge: {"method": "tfd", "scoring": "log_loss", "solver": "gram"},
     SketchedRidgeClassifier: {"method": "tfd", "scoring": "squared_error", "solver": "gram"},
     SketchedNewtonClassifier: {"method": "fd"},
     SketchedNewtonRegressor: {"method": "fd", "loss": "huber"},
