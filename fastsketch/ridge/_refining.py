@@ -5,8 +5,9 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from fastsketch._core.validation import check_finite, is_sparse
 from fastsketch.ridge._gram_model import Matrix, Solver
-from fastsketch.ridge._moments import ROUNDING, Moments, times
+from fastsketch.ridge._moments import ROUNDING, Moments, times, turned_times
 from fastsketch.ridge._path import STEP
 from fastsketch.ridge._read_out import LEAST, MOST, TINY, Choice
 from fastsketch.sketching._rows_again import Product, StoredForm
@@ -161,7 +162,17 @@ class MeasuredForm(StoredForm):
 
     def multiply(self, rows: Any, weights: Matrix | None, q: Matrix, *, offset: int = 0) -> Product:
         """Return the product of ``StoredForm``, of a block of rows that is measured too."""
-        out, n = super().multiply(rows, weights, q, offset=offset), int(rows.shape[0])
+        n = int(rows.shape[0])
+        if is_sparse(rows):
+            check_finite(rows, offset=offset)
+            # X'W (X - 1 mu') q, and the mean again: nothing is made dense
+            z = times(rows, q) - self.mean @ q
+            z = z if weights is None else weights[:, np.newaxis] * z
+            of_q = turned_times(rows, z)
+            of_q -= np.outer(self.mean, z.sum(axis=0))
+            out = Product(of_q, 0.0, n, 0.0)
+        else:
+            out = super().multiply(rows, weights, q, offset=offset)
         if self.measured:
             block = Moments.of(rows, np.zeros((n, 1)), np.ones(n) if weights is None else weights, center=self.center)
             self.measured[0] = self.measured[0].plus(block)

@@ -300,15 +300,18 @@ class SketchedRidge(RidgeLearner):
 
     @one_blas_thread
     def _read_out(self) -> FittedRidge:
-        n, choice, trial = self._measuring().stop, self._given(), None
+        choice, trial = self._given(), None
         if choice is None:
-            trial, rows = self._problem(slice(0, n)), self._rows_of(slice(0, n))
-
-            def predict(ridge: float) -> Matrix:
-                return trial.coefficients(ridge, self.rank).predict(rows.x)
-
-            choice = chosen(predict, self._scorer(trial), rows, self._first_ridge(trial.moments))
+            trial = self._problem(slice(0, self._measuring().stop))
+            choice = self._chosen_by(trial)
         return FittedRidge(self._solved(choice.ridge, trial=trial), choice)
+
+    @one_blas_thread
+    def _chosen_by(self, trial: Problem) -> Choice:
+        """Choose the ridge of a problem without the rows held out, by these."""
+        rows, scorer = self._rows_of(slice(0, self._measuring().stop)), self._scorer(trial)
+        first = self._first_ridge(trial.moments)
+        return chosen(lambda ridge: trial.coefficients(ridge, self.rank).predict(rows.x), scorer, rows, first)
 
     def _require_rows(self) -> Moments:
         if not self._n:
@@ -471,14 +474,18 @@ class SketchedRidge(RidgeLearner):
         self, passes: int, tolerance: float, *, if_better: bool
     ) -> Generator[Matrix, Matrix, Refined | None]:
         """Yield vectors (d, m) whose products with X'X of all rows are wanted next; at last return what came of it."""
-        moments, refined, made = self._known(), self._refined, 0
+        moments, refined, made, problem = self._known(), self._refined, 0, None
         choice = self._given() if refined is None else refined.choice
         if choice is None:
             made, choice = yield from self._choice_again(passes * 3 // 5)
-            if if_better and least_error(self._fitted().choice) < least_error(choice):
-                return None
+            if if_better:
+                problem = self._problem(slice(0, self._measuring().stop))
+                if least_error(self._chosen_by(problem)) < least_error(choice):
+                    return None
         rest, out = self._rest(self._measuring())
-        solve = one_blas_thread(self._problem(slice(0, 0)).solver(choice.ridge))
+        if problem is None:  # without the rows held out a sketch is as good a preconditioner
+            problem = self._problem(slice(0, 0 if self.is_exact else self._measuring().stop))
+        solve = one_blas_thread(problem.solver(choice.ridge))
         c = len(moments.target_mean)
         penalty = np.outer(penalty_of(moments, scaled=self.scale), np.repeat([choice.ridge, choice.apart], c))
 
@@ -531,6 +538,8 @@ class SketchedRidge(RidgeLearner):
             return {}
         fitted = self._fitted()
         out = {"n_targets": self.n_targets, "is_exact": self.is_exact, "ridge": fitted.choice.ridge}
+        if self._refined is not None:
+            out["passes"] = self._refined.passes
         path = fitted.choice.path
         return out if path is None else {**out, "ridge_path": path._asdict()}
 
