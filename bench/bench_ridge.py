@@ -93,8 +93,8 @@ def one(learner, task):
 
 def passes(task):
     """Cells of the passes to a residual of 1e-6: CG by itself, and preconditioned by the sketch."""
-    model = fs.SketchedRidge(solver="gram").update(task.x, task.y)
-    strength = model.facts()["ridge"]
+    strength = fs.SketchedRidge(solver="gram").update(task.x, task.y).facts()["ridge"]
+    model = fs.SketchedRidge(ridge=strength, solver="gram").update(task.x, task.y)
     plain = conjugate_gradients(task.x, task.y, strength, 1e-6)[2]
     mine = model.refine(task.x, passes=1000, tolerance=1e-6).passes
     return [f"{strength:.3g}", plain, mine, f"{mine / plain:.2f}"]

@@ -461,13 +461,13 @@ class MergeableModel(Model, abstract=True):
         """Estimate what a part's model takes in memory once its rows are in; 0 if that is little (the default)."""
         return 0
 
-    def _check_second_pass(self) -> None:
-        """Raise ValueError unless models of these parameters can read their rows again."""
+    def _check_passes(self, passes: int) -> None:
+        """Raise ValueError unless models of these parameters have a use for so many passes, two at least."""
         raise ValueError(f"passes must be 1 for a {type(self).__name__}: it has no use for a second pass")
 
-    def _second_pass(self) -> Any:
-        """Return a model that reads the rows again, and whose ``finish()`` gives a better one; None if it is exact."""
-        return None
+    def _passes_again(self, passes: int) -> Generator[Any, Any, Any]:
+        """Yield models that read the rows again, at most so many, each to come back; return the better model."""
+        raise NotImplementedError
 
     def _for_part(self, part: int, first_block: int = 0) -> Self:
         """Return an empty model of the same parameters for a part of a job, or for its blocks from this one on."""

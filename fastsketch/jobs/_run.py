@@ -87,8 +87,10 @@ def run(
     progress : bool, "json" or callable, optional
         Whether to print a line on standard error (None: on a terminal), lines of JSON, or what to call with a
         ``jobs.Report``: a dict with "rows", "rows_per_second", "parts", "n_parts", "seconds", "certificate" and more.
-    passes : {1, 2}, default 1
-        2: read the rows once more, for a better sketch (``FrequentDirections.refine``).
+    passes : int, default 1
+        Over the rows, at most. 2: once more, for a better sketch (``FrequentDirections.refine``). Of a SketchedRidge,
+        which keeps no X'X: as many more as come to the coefficients of all rows (``SketchedRidge.refine``), unless
+        those of the sketch have the smaller error on the rows held out; 50 are mostly enough.
     retries : int, default 3
         Times a part may lose its worker (killed, out of memory) before that is an error.
 
@@ -177,11 +179,11 @@ class Learning:
         if workers != "auto":
             workers = as_integer(workers, "workers", 1)
         self._check_template(labelled)
-        self.passes = as_integer(passes, "passes", 1, 3)
-        if self.passes == 2:
-            if not hasattr(template, "_check_second_pass"):
+        self.passes = as_integer(passes, "passes", 1)
+        if self.passes > 1:
+            if not hasattr(template, "_check_passes"):
                 raise ValueError(f"passes must be 1 for a {type(template).__name__}")
-            template._check_second_pass()
+            template._check_passes(self.passes)
             if not source.repeatable:
                 raise ValueError(f"passes must be 1: the rows of {source.name} come once")
         self.parts, self.part_bytes = self._cut()
@@ -249,13 +251,23 @@ class Learning:
             else:
                 engine = stack.enter_context(self._engine(reporter))
                 model = self._pass(self.template, engine, kept, reporter, 1)
-                again = model._second_pass() if self.passes == 2 else None
-                if again is not None:
-                    reporter.begin_pass(2)
-                    model = self._pass(again, engine, kept, reporter, 2).finish()
+                if self.passes > 1:
+                    model = self._again(model, engine, kept, reporter)
             if source.repeatable:
                 check_unchanged(source, before)
         return model
+
+    def _again(self, model: Any, engine: Engine, kept: Checkpoint | None, reporter: Reporter) -> Any:
+        """Return what a model becomes by passes over its rows, as many as it wants."""
+        wanted, read, number = model._passes_again(self.passes - 1), None, 1
+        while True:
+            try:
+                template = wanted.send(read)
+            except StopIteration as end:
+                return end.value
+            number += 1
+            reporter.begin_pass(number)
+            read = self._pass(template, engine, kept, reporter, number)
 
     def _identity(self, source: Identity) -> Identity:
         return {

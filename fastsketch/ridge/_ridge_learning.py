@@ -43,9 +43,7 @@ class RidgeLearner(HeldOutLearner, abstract=True):
     rank: int | None = integer(default=None, at_least=1)
     scale: bool = flag(default=False)
     fit_intercept: bool = flag(default=True)
-    scoring: Literal["squared_error", "log_loss"] = choice(
-        ("squared_error", "log_loss"), default="squared_error"
-    )
+    scoring: Literal["squared_error", "log_loss"] = choice(("squared_error", "log_loss"), default="squared_error")
     solver: Literal["auto", "gram", "exact"] = choice(("auto", "gram", "exact"), default="auto")
     reservoir_size: int = integer(default=2000)
     max_memory: int = integer(default=1 << 28)

@@ -1,5 +1,6 @@
 """Frequent Directions: rows go in, sketches merge; the bases hold what is read of them."""
 
+from collections.abc import Generator
 from dataclasses import replace
 from math import ceil, ldexp
 from typing import Any, Self
@@ -268,11 +269,13 @@ class FrequentDirections(SecondReads):
             known = np.ldexp([bound, engine.squared_norm], 2 * engine.exponent)
         return dict(zip(("error_bound", "squared_norm"), known.tolist(), strict=True))
 
-    def _check_second_pass(self) -> None:
+    def _check_passes(self, passes: int) -> None:
+        if passes > 2:
+            raise ValueError(f"passes must be 1 or 2 for a {type(self).__name__}, got {passes}")
         self._check_rereadable("passes=2")
 
-    def _second_pass(self) -> SecondPass | None:
-        return None if self._is_exact() else SecondPass.of(self)
+    def _passes_again(self, passes: int) -> Generator[SecondPass, SecondPass, Any]:
+        return self if self._is_exact() else (yield SecondPass.of(self)).finish()
 
     def _for_part(self, part: int, first_block: int = 0) -> Self:
         compressor = self._setting.compressor

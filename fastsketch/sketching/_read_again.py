@@ -83,9 +83,14 @@ class SecondPass(MergeableModel):
         if not isinstance(model, SecondReads):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"model must be a FrequentDirections, got {type(model).__name__}")
         model._rereadable("a second pass")
-        made = cls()
         own = model.copy()
-        made._start(own, own._basis())
+        return cls._along(own, own._basis())
+
+    @classmethod
+    def _along(cls, sketch: "FrequentDirections", vt: NDArray[np.float64]) -> Self:
+        """Begin a pass that multiplies by any orthonormal rows."""
+        made = cls()
+        made._start(sketch, vt)
         return made
 
     def _start(self, sketch: "FrequentDirections", vt: NDArray[np.float64]) -> None:
@@ -202,9 +207,9 @@ class SecondPass(MergeableModel):
             return
         checks.only(arrays, "sketch", "vt", "product", "book")
         sketch = _sketch_in(checks.array_of(arrays, "sketch", arrays["sketch"].shape[:1], np.dtype(np.uint8)))
-        engine = sketch._rereadable("a second pass")
+        sketch._rereadable("a second pass")
         r, d = len(arrays["vt"]), sketch.n_features or 0
-        checks.number_within(r, "directions", 0, min(engine.setting.sketch_size, d))
+        checks.number_within(r, "directions", 0, d)
         vt = checks.finite(arrays, "vt", (r, d))
         if r and np.abs(vt @ vt.T - np.eye(r)).max() > ORTHONORMAL:
             raise ValueError("array 'vt' must hold orthonormal rows")

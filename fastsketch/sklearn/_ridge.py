@@ -17,12 +17,10 @@ from sklearn.utils.validation import _check_sample_weight
 from fastsketch._core.validation import Rows, as_integer
 from fastsketch.online._labels import ClassWeight, as_class_weight
 from fastsketch.ridge import SketchedRidge as RidgeModel
+from fastsketch.ridge._ridge_reading import TOLERANCE
 from fastsketch.sklearn._estimator import Arrays, MergingEstimator, checked, estimator, seed_of
 
 Floats = NDArray[np.float64]
-
-# Of what is left of X'y, where passes over the rows of ``fit`` end; that of scikit-learn's Ridge.
-TOLERANCE = 1e-4
 
 
 @estimator

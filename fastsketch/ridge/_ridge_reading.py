@@ -1,0 +1,268 @@
+"""The reading part of a ridge regression: its ridge, coefficients, how far they are off, passes that refine them."""
+
+# pyright: reportPrivateUsage=false
+
+from collections.abc import Generator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastsketch._core.threads import one_blas_thread
+from fastsketch._core.validation import as_real
+from fastsketch.ridge._gram_model import GramSum, Matrix
+from fastsketch.ridge._moments import LeftOut, Moments
+from fastsketch.ridge._path import STEP
+from fastsketch.ridge._read_out import (
+    FEWEST,
+    TINY,
+    Choice,
+    Coefficients,
+    Problem,
+    Rows,
+    Scorer,
+    chosen,
+    completed,
+    gram_of_sketch,
+    penalty_of,
+)
+from fastsketch.ridge._refining import ConjugateGradients, Krylov, MeasuredForm, Refined, column_lengths
+from fastsketch.ridge._ridge_learning import DOUBLE, MOST_RIDGE, RidgeLearner
+from fastsketch.sketching._read_again import SecondPass
+from fastsketch.sketching._rows_again import Readable as Source
+from fastsketch.sketching._rows_again import RowsAgain
+
+# Rows on which a ridge is chosen: one of so many at most, half of them for the choice; none if that is below FEWEST.
+ONE_OF = 5
+# Passes of a refinement from one look at the ridge to the next.
+CHOOSE_EVERY = 4
+# Of what is left of X'y, where passes that nobody has asked a tolerance of end; that of scikit-learn's Ridge.
+TOLERANCE = 1e-4
+
+
+class FittedRidge(NamedTuple):
+    """What was last read out."""
+
+    fit: Coefficients
+    choice: Choice
+
+
+class RidgeReader(RidgeLearner, abstract=True):
+    """Reading part of a ridge regression, from what was learned and from rows that are read again."""
+
+    # -- reading out -----------------------------------------------------------------------------------------------
+    def _coefficients(self, ridge: float | None) -> Coefficients:
+        fitted = self._fitted()
+        if ridge is None or as_real(ridge, "ridge", 0.0, MOST_RIDGE) == fitted.choice.ridge:
+            return fitted.fit
+        return self._solved(ridge)
+
+    @one_blas_thread
+    def _solved(self, ridge: float, *, measured: bool = False, trial: Problem | None = None) -> Coefficients:
+        """Solve at a ridge, of all rows, or without those that measure residuals; `trial`: without all held out."""
+        measuring, whole = self._measuring(), self._problem(self._measuring() if measured else slice(0, 0))
+        fit, n = whole.coefficients(ridge, self.rank), measuring.start if measured else measuring.stop
+        if self.is_exact or not n or self.scoring != "squared_error":
+            return fit
+        trial, rows = trial or self._problem(slice(0, measuring.stop)), self._rows_of(slice(0, n))
+        factor = self._scorer(trial).factor(trial.coefficients(ridge, self.rank).predict(rows.x), rows)
+        return completed(factor * fit.coef, whole.moments, None)
+
+    def _fitted(self) -> FittedRidge:
+        if self._last is None:
+            moments = self._require_rows()
+            if self._refined is None:
+                self._last = self._read_out()
+            else:
+                coef = self._refined.steps.solution[:, : self.n_targets]
+                self._last = FittedRidge(completed(coef, moments, self.rank), self._refined.choice)
+            self._residuals = None
+        return self._last
+
+    @one_blas_thread
+    def _read_out(self) -> FittedRidge:
+        choice, trial = self._given(), None
+        if choice is None:
+            trial = self._problem(slice(0, self._measuring().stop))
+            choice = self._chosen_by(trial)
+        return FittedRidge(self._solved(choice.ridge, trial=trial), choice)
+
+    @one_blas_thread
+    def _chosen_by(self, trial: Problem) -> Choice:
+        """Choose the ridge of a problem without the rows held out, by these."""
+        rows, scorer = self._rows_of(slice(0, self._measuring().stop)), self._scorer(trial)
+        first = self._first_ridge(trial.moments)
+        return chosen(lambda ridge: trial.coefficients(ridge, self.rank).predict(rows.x), scorer, rows, first)
+
+    def _require_rows(self) -> Moments:
+        if not self._n:
+            raise ValueError("the model has seen no rows: call update first")
+        return self._known()
+
+    def _given(self) -> Choice | None:
+        """Return the ridge that needs no choice: the parameter, or that of too few rows to hold some out."""
+        if self.ridge is None and self._measuring().stop:
+            return None
+        ridge = self._first_ridge(self._known()) if self.ridge is None else self.ridge
+        return Choice(ridge, None, ridge)
+
+    def _scorer(self, trial: Problem) -> Scorer:
+        return Scorer(self.scoring, trial.moments, trial.is_whole)
+
+    def _first_ridge(self, moments: Moments) -> float:
+        """Return the mean squared length of a row, as it is weighted: the ridge of as much noise as there is signal."""
+        length = float((moments.squares / penalty_of(moments, scaled=self.scale)).sum()) / max(moments.weight, TINY)
+        weights = self._known_held().weight
+        most = float(weights.max(initial=0.0))
+        if most > 0:  # of what a unit of weight has: sum(w^2) / sum(w)
+            length *= float((weights / most) @ weights) / float((weights / most).sum())
+        return length if length > 0 else 1.0
+
+    def _measuring(self) -> slice:
+        """Return which of the rows held out measure residuals: the second half of those that choose."""
+        n = min(len(self._known_held()), self._n // ONE_OF) // 2
+        return slice(n, 2 * n) if 2 * n >= FEWEST else slice(0, 0)
+
+    def _rows_of(self, which: slice) -> Rows:
+        """Return some of the rows held out."""
+        held = self._known_held().chosen(which)
+        return Rows(*self._split(held), held.weight)
+
+    def _problem(self, left_out: slice) -> Problem:
+        """Return the normal equations of all rows but some of those held out."""
+        rest, out = self._rest(left_out)
+        if self.is_exact:
+            gram = self._sketch.gram()
+            return Problem(GramSum(gram - out.times(np.eye(len(gram))) if left_out.stop else gram), rest, self.scale)
+        held = self._known_held()
+        sketch = self._eat(self._sketch.copy(), held.chosen(np.delete(np.arange(len(held)), left_out)))
+        return Problem(gram_of_sketch(sketch, rest.squares), rest, self.scale)
+
+    def _rest(self, left_out: slice) -> tuple[Moments, LeftOut]:
+        """Return the moments of all rows but some of those held out, and what these take from X'X."""
+        moments, rows = self._known(), self._rows_of(left_out)
+        rest = moments
+        if len(rows.weight):
+            rest = moments.without(Moments.of(*rows, center=self.fit_intercept))
+        return rest, LeftOut(moments, rest, rows.x, rows.weight)
+
+    def _known_residuals(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return residuals (m, c) of rows that chose nothing, and their weights."""
+        fitted = self._fitted()
+        if self._residuals is None:
+            self._residuals = self._measured(fitted)
+        return self._residuals
+
+    def _measured(self, fitted: FittedRidge) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        measuring = self._measuring()
+        rows = self._rows_of(measuring)
+        if not len(rows.weight):
+            return rows.y, rows.weight
+        if self._refined is None:
+            fit = self._solved(fitted.choice.apart, measured=True)
+        else:
+            coef = np.ascontiguousarray(self._refined.steps.solution[:, self.n_targets :])
+            fit = completed(coef, self._rest(measuring)[0], self.rank)
+        return rows.y - fit.predict(rows.x), rows.weight
+
+    # -- reading the rows again ------------------------------------------------------------------------------------
+    def _check_refinable(self) -> None:
+        if self.decay != 1.0:
+            raise ValueError(f"refine needs a model without decay, got decay={self.decay:g}: give weights to the rows")
+
+    def _read_again(
+        self, rows: Source, sample_weight: Any, *, passes: int, tolerance: float, if_better: bool = False
+    ) -> None:
+        """Refine; with `if_better` only if the error on rows held out is smaller then."""
+        moments, steps = self._require_rows(), self._refinement(passes, tolerance, if_better=if_better)
+        view = MeasuredForm(len(moments.mean), DOUBLE, moments.mean, 1.0, self.fit_intercept, [moments.faded(0.0)])
+        again, image = RowsAgain(rows, view, sample_weight, feature_names=self._feature_names), None
+        try:
+            while True:
+                read = again.multiply(steps.send(image))
+                view.require(moments, self._n, read.n_rows)
+                image = read.product
+        except StopIteration as end:
+            self._refined, self._last, self._residuals = end.value, None, None
+
+    def _refinement(
+        self, passes: int, tolerance: float, *, if_better: bool
+    ) -> Generator[Matrix, Matrix, Refined | None]:
+        """Yield vectors (d, m) whose products with X'X of all rows are wanted next; at last return what came of it."""
+        moments, refined, made, problem = self._known(), self._refined, 0, None
+        choice = self._given() if refined is None else refined.choice
+        if choice is None:
+            made, choice = yield from self._choice_again(passes * 3 // 5)
+            if if_better:
+                problem = self._problem(slice(0, self._measuring().stop))
+                if least_error(self._chosen_by(problem)) < least_error(choice):
+                    return None
+        rest, out = self._rest(self._measuring())
+        if problem is None:  # without the rows held out a sketch is as good a preconditioner
+            problem = self._problem(slice(0, 0 if self.is_exact else self._measuring().stop))
+        solve = one_blas_thread(problem.solver(choice.ridge))
+        c = len(moments.target_mean)
+        penalty = np.outer(penalty_of(moments, scaled=self.scale), np.repeat([choice.ridge, choice.apart], c))
+
+        def whole(right: Matrix) -> Generator[Matrix, Matrix, Matrix]:
+            image = (yield right) + penalty * right
+            image[:, c:] -= out.times(np.ascontiguousarray(right[:, c:]))  # of the rows that measure residuals
+            return image
+
+        # the second half are the coefficients of all rows but those that measure how far predictions are off
+        right = np.hstack([moments.cross, rest.cross])
+        lengths = np.maximum(column_lengths(right), TINY)
+        steps = ConjugateGradients.start(right, solve) if refined is None else refined.steps
+        for k in range(passes - made):
+            if (column_lengths(steps.residual) > tolerance * lengths).any():
+                steps = steps.step((yield from whole(steps.direction)), solve)
+            elif k or made:
+                break
+            else:  # there is nothing to refine: what is left is computed anew, of the rows
+                steps = steps._replace(residual=right - (yield from whole(steps.solution)), passes=steps.passes + 1)
+        return Refined(steps, choice, made if refined is None else refined.to_choose)
+
+    def _choice_again(self, passes: int) -> Generator[Matrix, Matrix, tuple[int, Choice]]:
+        """Choose the ridge by what all rows but those held out say: (passes made, choice)."""
+        n = self._measuring().stop
+        if self.is_exact or not passes:
+            return 0, self._read_out().choice
+        rest, out = self._rest(slice(0, n))
+        rows, first, scorer = self._rows_of(slice(0, n)), self._first_ridge(rest), Scorer(self.scoring, rest, True)
+        krylov = Krylov(rest, penalty_of(rest, scaled=self.scale), rows.x)
+        made = 0
+        while True:
+            made, right = made + 1, krylov.direction
+            krylov.take((yield right) - out.times(right))
+            if made % CHOOSE_EVERY and made < passes:
+                continue
+            path = krylov.path()
+            least = path.least(first)
+            begin = max(first, least * STEP)
+            choice = chosen(path.predict, scorer, rows, begin, least=least / begin)
+            # ends where smaller ridges, known as well, are worse
+            if made >= passes or choice.ridge >= least * STEP:
+                return made, choice
+
+    def _check_passes(self, passes: int) -> None:
+        self._check_refinable()
+
+    def _passes_again(self, passes: int) -> Generator[SecondPass, SecondPass, Any]:
+        """Refine by the parts of a job: the vectors of a pass as orthonormal ones, and what these are made of."""
+        if self.is_exact:
+            return self
+        sketch = self._eat(self._sketch.copy(), self._known_held())  # which knows the mean of all rows
+        steps, image = self._refinement(passes, TOLERANCE, if_better=True), None
+        while True:
+            try:
+                q, turn = np.linalg.qr(steps.send(image))
+            except StopIteration as end:
+                self._refined, self._last, self._residuals = end.value, None, None
+                return self
+            read = yield SecondPass._along(sketch, np.ascontiguousarray(q.T))
+            image = read._sum.product / read._view.scale**2 @ turn
+
+
+def least_error(choice: Choice) -> float:
+    """Return the error of the ridge on rows held out, infinite where none was tried."""
+    return np.inf if choice.path is None else float(choice.path.errors.min())
