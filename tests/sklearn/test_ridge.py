@@ -175,3 +175,42 @@ def test_labels_of_two_kinds_are_refused(labels):
         SketchedRidgeClassifier().fit(X, labels)
     with pytest.raises(TypeError, match="classes must hold labels of one kind"):
         SketchedRidgeClassifier().partial_fit(X, [1, 2] * 200, classes=[1, "a"])
+
+
+# -- wide rows, which fit reads again ----------------------------------------------------------------------------------
+NARROW = {"sketch_size": 8, "solver": "gram"}
+WIDE = RNG.standard_normal((900, 80)) * 0.95 ** np.arange(80) + 1.0
+WIDE_Y = WIDE @ RNG.standard_normal((80, 2)) + 4.0 * RNG.standard_normal((900, 2))
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array, lambda x: x.astype(np.float32)])
+def test_fit_reads_wide_rows_until_it_is_ridge(form):
+    rows, weights = form(WIDE), RNG.random(900)
+    dense = np.asarray(rows.toarray() if sparse.issparse(rows) else rows, np.float64)
+    theirs = Ridge(2.5, solver="cholesky").fit(dense, WIDE_Y, sample_weight=weights)
+    ours = SketchedRidge(ridge=2.5, **NARROW).fit(rows, WIDE_Y, sample_weight=weights)
+    once = SketchedRidge(ridge=2.5, passes=0, **NARROW).fit(rows, WIDE_Y, sample_weight=weights)
+    off = [np.abs(model.coef_ - theirs.coef_).max() / np.abs(theirs.coef_).max() for model in (ours, once)]
+    assert off[0] < 1e-3 < 0.02 < off[1]
+    assert ours.model_.facts()["passes"] < 50 and "passes" not in once.model_.facts()
+    lower, upper = ours.model_.predict_interval(dense)
+    assert 0.85 < np.mean((lower <= WIDE_Y) & (WIDE_Y <= upper)) < 0.95
+    # what comes later is read once
+    batch = ours.partial_fit(rows[:5], WIDE_Y[:5])
+    assert "passes" not in batch.model_.facts()
+
+
+def test_fit_keeps_the_sketch_where_rows_held_out_prefer_it(monkeypatch):
+    assert SketchedRidge(**NARROW).fit(WIDE, WIDE_Y).model_.facts()["passes"] > 0
+    once = SketchedRidge(passes=0, **NARROW).fit(WIDE, WIDE_Y)
+    errors = iter([1.0, 2.0])  # of the sketch, and of all rows
+    monkeypatch.setattr("fastsketch.ridge._ridge_reading.least_error", lambda choice: next(errors))
+    kept = SketchedRidge(**NARROW).fit(WIDE, WIDE_Y)
+    assert "passes" not in kept.model_.facts() and np.array_equal(kept.coef_, once.coef_)
+
+
+def test_passes_of_fit_are_checked():
+    for wrong in (-1, 1.5, "many"):
+        with pytest.raises((TypeError, ValueError), match="passes"):
+            SketchedRidge(passes=wrong).fit(X, Y)
+    assert SketchedRidge(decay=0.99, **NARROW).fit(WIDE, WIDE_Y).n_samples_seen_ == 900  # of one pass

@@ -1,0 +1,186 @@
+"""How a ridge is chosen: by log losses of labels, and anew where rows are read again."""
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize_scalar
+from scipy.special import log_softmax
+
+import fastsketch as fs
+from fastsketch.data.files._state import StateError
+from fastsketch.ridge import _ridge_reading as reading
+from fastsketch.ridge._moments import Moments
+from fastsketch.ridge._read_out import log_losses
+from fastsketch.ridge._refining import Krylov
+from tests.helpers import same_state
+from tests.ridge.test_sketched_ridge import D, SMALL, apart, examples, ridge
+
+
+def by_search(loss):
+    """Return the least mean of losses (n,) at any factor."""
+    found = minimize_scalar(lambda power: loss(10.0**power).mean(), bounds=(-4.0, 4.0), method="bounded")
+    return loss(10.0**found.x).mean()
+
+
+def one_label(rng, n, c):
+    """Draw labels (n, c) with a single 1 in each row."""
+    return np.where(rng.integers(0, c, n)[:, None] == np.arange(c), 1.0, -1.0)
+
+
+# -- labels ------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("scale", [1.0, 1e-8, 1e8])
+def test_the_log_loss_is_that_of_the_best_factor(scale):
+    rng = np.random.default_rng(0)
+    several = np.where(rng.random((300, 4)) < 0.4, 1.0, -1.0)
+    single = one_label(rng, 300, 4)
+    for labels in (several, several[:, :1]):
+        scores = labels * 0.4 + rng.standard_normal(labels.shape)
+        best = by_search(lambda f, s=scores, y=labels: np.logaddexp(0, -f * s * y).mean(axis=1))
+        assert log_losses(scores * scale, labels, np.ones(300)).mean() == pytest.approx(best, rel=1e-6)
+    scores = single * 0.4 + rng.standard_normal(single.shape)
+    best = by_search(lambda f: -log_softmax(f * scores, axis=1)[single > 0])
+    assert log_losses(scores * scale, single, np.ones(300)).mean() == pytest.approx(best, rel=1e-6)
+
+
+def test_log_losses_of_scores_that_tell_all_or_nothing():
+    rng = np.random.default_rng(0)
+    labels = one_label(rng, 100, 3)
+    assert log_losses(labels, labels, np.ones(100)).max() < 1e-3
+    for nothing in (0.0 * labels, -labels):
+        assert np.allclose(log_losses(nothing, labels, np.ones(100)), np.log(3), rtol=0.01)
+    heavy = np.where(np.arange(100) < 50, 1.0, 0.0)  # rows without weight choose no factor
+    scores = labels * np.where(heavy > 0, 1.0, -1.0)[:, None]
+    assert log_losses(scores, labels, heavy)[:50].max() < 1e-3
+
+
+# -- what products with X'X know of every ridge --------------------------------------------------------------------------
+@pytest.mark.parametrize("scaled", [False, True])
+def test_a_krylov_space_has_every_ridge(scaled):
+    x, y, w = examples(offset=1.0)
+    w = w + 0.5
+    new = examples(50, seed=5)[0]
+    moments = Moments.of(x, y, w, center=True)
+    penalty = moments.variance if scaled else np.ones(D)
+    h = ((x - moments.mean).T * w) @ (x - moments.mean)
+    krylov = Krylov(moments, penalty, new)
+    for step in range(2 * D):  # rounding costs some steps
+        krylov.take(h @ krylov.direction)
+        if step == 5:
+            path = krylov.path()
+            for strength in (1.0, 1e3):  # as plain conjugate gradients in the units of the penalty
+                left, known = residual_of_steps(h, moments.cross, penalty, strength, 6), path.residual(strength)
+                assert known == pytest.approx(left, rel=1e-6)
+    path = krylov.path()
+    for strength in (0.1, 10.0, 1e4):
+        coef, intercept = ridge(x, y, w, strength, penalty=penalty)
+        assert np.allclose(path.predict(strength), new @ coef + intercept, rtol=1e-6, atol=1e-6)
+        assert path.residual(strength) < 1e-6
+    assert path.least(1.0) < 1e-10
+
+
+def residual_of_steps(h, z, penalty, strength, steps):
+    """Return |Z - (H + ridge) W| over |Z|, in units of the penalty, after steps of plain conjugate gradients."""
+    root = penalty[:, None] ** -0.5
+    system, right = root * h * root.T + strength * np.eye(len(h)), root * z
+    w, r = np.zeros_like(right), right.copy()
+    p = r.copy()
+    for _ in range(steps):
+        q, before = system @ p, (r * r).sum(0)
+        alpha = before / (p * q).sum(0)
+        w, r = w + alpha * p, r - alpha * q
+        p = r + (r * r).sum(0) / before * p
+    return (np.linalg.norm(r, axis=0) / np.linalg.norm(right, axis=0)).mean()
+
+
+def wide(n=1500, *, seed=0, c=2, noise=8.0):
+    """Draw rows of a spectrum that falls and targets with noise."""
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((n, 120)) * 0.97 ** np.arange(120) + 1.0
+    return x, x @ rng.standard_normal((120, c)) + noise * rng.standard_normal((n, c))
+
+
+def test_a_refinement_chooses_the_ridge_of_all_rows():
+    x, y = wide()
+    exact = fs.SketchedRidge().update(x, y)
+    sketch = fs.SketchedRidge(16, max_memory=8 * 240).update(x, y)
+    before = sketch.facts()["ridge"]
+    result = sketch.refine(x, passes=60)
+    after, wanted = sketch.facts()["ridge"], exact.facts()["ridge"]
+    assert result.converged and abs(np.log(after / wanted)) < abs(np.log(before / wanted))
+    assert 10**-0.3 < after / wanted < 10**0.3
+    assert np.allclose(sketch.coef(), exact.coef(ridge=after), atol=1e-4)
+    mine, theirs = sketch.score_path(), exact.score_path()
+    assert mine.errors.min() == pytest.approx(theirs.errors.min(), rel=1e-3)
+    # the refined state keeps what was chosen, and how
+    again = fs.from_bytes(sketch.to_bytes())
+    assert again.facts() == sketch.facts() and np.array_equal(again.coef(), sketch.coef())
+    assert same_state(again, sketch) and again.refine(x).passes == result.passes + 1
+    assert sketch.update(x[:1], y[:1]).facts()["ridge"] != after
+
+
+def test_a_ridge_that_is_given_stays():
+    x, y = wide()
+    model = fs.SketchedRidge(16, ridge=3.0, max_memory=8 * 240).update(x, y)
+    assert model.refine(x, passes=60).converged and model.facts()["ridge"] == 3.0
+    assert np.allclose(model.coef(), fs.SketchedRidge(ridge=3.0).update(x, y).coef(), atol=1e-5)
+
+
+CRAFTED = {
+    "a negative ridge": lambda state, arrays: state.update(ridge=-1.0),
+    "no ridge": lambda state, arrays: state.pop("apart"),
+    "passes that are none": lambda state, arrays: state.update(to_choose=-1),
+    "a path of two lengths": lambda state, arrays: arrays.update(errors=arrays["errors"][1:]),
+    "errors that are none": lambda state, arrays: arrays.update(errors=arrays["errors"] * np.nan),
+    "a path without rows": lambda state, arrays: state.pop("n_choosing"),
+}
+
+
+@pytest.mark.parametrize("name", CRAFTED)
+def test_crafted_refinements_are_refused(name):
+    x, y = wide()
+    model = fs.SketchedRidge(16, max_memory=8 * 240).update(x, y)
+    model.refine(x, passes=10)
+    state, arrays = model._state()
+    model._validate(state, arrays)
+    CRAFTED[name](state, arrays)
+    with pytest.raises((ValueError, KeyError, TypeError, StateError)):
+        model._validate(state, arrays)
+
+
+# -- jobs --------------------------------------------------------------------------------------------------------------
+def test_passes_of_a_job_have_the_same_bits_and_are_the_refinement(tmp_path, monkeypatch):
+    for name in ("PART_BYTES", "LARGEST_PART"):
+        monkeypatch.setattr(f"fastsketch.jobs._run.{name}", 200_000)
+    x, y = wide(noise=1.0)  # all rows are better than the sketch
+    np.save(tmp_path / "rows.npy", np.hstack([x, y]))
+    model = fs.SketchedRidge(16, max_memory=8 * 240)
+
+    def job(workers, **more):
+        how = {"target": [120, 121], "workers": workers, "engine": "threads", "passes": 60}
+        return fs.run(model, tmp_path / "rows.npy", **how, **more)
+
+    first, second = (job(k) for k in (1, 3))
+    same_state(first, second)
+    one = fs.SketchedRidge(16, max_memory=8 * 240).update(x, y)
+    one.refine(x, passes=60, tolerance=reading.TOLERANCE)
+    assert np.allclose(first.coef(), one.coef(), atol=0.02 * np.abs(one.coef()).max())
+    assert first.facts()["passes"] > 5 and apart(first, *ridge(x, y, np.ones(1500), first.facts()["ridge"])) < 1e-2
+
+    # stopped in the fifth pass, it goes on to the same bits
+    def stop(report):
+        if report["number"] == 5:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        job(1, checkpoint=tmp_path / "kept", progress=stop)
+    same_state(job(1, checkpoint=tmp_path / "kept", resume=True), first)
+
+
+def test_jobs_refuse_passes_that_say_nothing():
+    x, y = wide(300)
+    rows = np.hstack([x, y])
+    with pytest.raises(ValueError, match="refine needs a model without decay"):
+        fs.run(fs.SketchedRidge(decay=0.9), rows, target=[120, 121], passes=3)
+    exact = [fs.run(fs.SketchedRidge(), rows, target=[120, 121], passes=k) for k in (1, 9)]
+    same_state(*exact)
+    with pytest.raises(ValueError, match="passes must be 1 or 2 for a FrequentDirections, got 3"):
+        fs.run(fs.FrequentDirections(8), rows, passes=3)
