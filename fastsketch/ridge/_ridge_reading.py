@@ -111,7 +111,7 @@ class RidgeReader(RidgeLearner, abstract=True):
 
     def _first_ridge(self, moments: Moments) -> float:
         """Return the mean squared length of a row, as it is weighted: the ridge of as much noise as there is signal."""
-        length = float((moments.squares / penalty_of(moments, scaled=self.scale)).sum()) / max(moments.weight, TINY)
+        length = float((moments.variance / penalty_of(moments, scaled=self.scale)).sum())
         weights = self._known_held().weight
         most = float(weights.max(initial=0.0))
         if most > 0:  # of what a unit of weight has: sum(w^2) / sum(w)

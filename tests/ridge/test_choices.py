@@ -1,7 +1,10 @@
 """How a ridge is chosen: by log losses of labels, and anew where rows are read again."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
+from scipy import sparse
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax
 
@@ -12,7 +15,7 @@ from fastsketch.ridge._moments import Moments
 from fastsketch.ridge._read_out import log_losses
 from fastsketch.ridge._refining import Krylov
 from tests.helpers import same_state
-from tests.ridge.test_sketched_ridge import D, SMALL, apart, examples, ridge
+from tests.ridge.test_sketched_ridge import D, apart, examples, ridge
 
 
 def by_search(loss):
@@ -52,7 +55,7 @@ def test_log_losses_of_scores_that_tell_all_or_nothing():
     assert log_losses(scores, labels, heavy)[:50].max() < 1e-3
 
 
-# -- what products with X'X know of every ridge --------------------------------------------------------------------------
+# -- what products with X'X know of every ridge ------------------------------------------------------------------------
 @pytest.mark.parametrize("scaled", [False, True])
 def test_a_krylov_space_has_every_ridge(scaled):
     x, y, w = examples(offset=1.0)
@@ -184,3 +187,44 @@ def test_jobs_refuse_passes_that_say_nothing():
     same_state(*exact)
     with pytest.raises(ValueError, match="passes must be 1 or 2 for a FrequentDirections, got 3"):
         fs.run(fs.FrequentDirections(8), rows, passes=3)
+
+
+# -- odd rows, read again ----------------------------------------------------------------------------------------------
+ODD = {
+    "a constant target": lambda x, y: (x, np.full(len(x), 7.0), None),
+    "a target that is a feature": lambda x, y: (x, x[:, 3], None),
+    "weights of zero": lambda x, y: (x, y, np.zeros(len(x))),
+    "half the weights zero": lambda x, y: (x, y, np.arange(len(x)) % 2.0),
+    "columns of zeros": lambda x, y: (x * (np.arange(120) % 2), y, None),
+    "one row": lambda x, y: (x[:1], y[:1], None),
+    "fewer rows than choose": lambda x, y: (x[:60], y[:60], None),
+    "the same row": lambda x, y: (np.repeat(x[:1], 300, axis=0), np.repeat(y[:1], 300, axis=0), None),
+    "large numbers": lambda x, y: (x * 1e120, y * 1e100, None),
+    "small numbers": lambda x, y: (x * 1e-120, y * 1e-100, None),
+}
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("name", ODD)
+def test_odd_rows_are_refined_to_ridge_regression(name, form):
+    x, y, w = ODD[name](*wide(400))
+    weights = np.ones(len(x)) if w is None else w
+    model = fs.SketchedRidge(8, solver="gram").update(form(x), y, sample_weight=w)
+    result = model.refine(form(x), sample_weight=w, passes=150)
+    strength, coef = model.facts()["ridge"], model.coef()
+    assert np.isfinite(coef).all() and np.isfinite(result.residual).all() and strength > 0
+    exact = fs.SketchedRidge(ridge=strength).update(x, y, sample_weight=weights).coef()
+    level = np.abs(exact).max() if len(x) > 1 else 1.0
+    assert np.abs(coef - exact).max() <= 1e-3 * level + 1e-12 * np.abs(y).max()
+
+
+def test_sparse_rows_with_an_intercept_are_never_dense():
+    rng = np.random.default_rng(0)
+    x = sparse.random_array((1000, 100_000), density=1e-4, format="csr", rng=rng)
+    y = x @ rng.standard_normal(100_000) + 3.0
+    tracemalloc.start()
+    model = fs.SketchedRidge(4).update(x, y)
+    model.refine(x, passes=4)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert not model.is_exact and peak < 0.15 * 8 * x.shape[0] * x.shape[1]

@@ -194,7 +194,7 @@ def test_fit_reads_wide_rows_until_it_is_ridge(form):
     assert off[0] < 1e-3 < 0.02 < off[1]
     assert ours.model_.facts()["passes"] < 50 and "passes" not in once.model_.facts()
     lower, upper = ours.model_.predict_interval(dense)
-    assert 0.85 < np.mean((lower <= WIDE_Y) & (WIDE_Y <= upper)) < 0.95
+    assert 0.85 < np.mean((lower <= WIDE_Y) & (upper >= WIDE_Y)) < 0.95
     # what comes later is read once
     batch = ours.partial_fit(rows[:5], WIDE_Y[:5])
     assert "passes" not in batch.model_.facts()
