@@ -36,6 +36,8 @@ from fastsketch.sketching._rows_again import RowsAgain
 ONE_OF = 5
 # Passes of a refinement from one look at the ridge to the next.
 CHOOSE_EVERY = 4
+# Of the passes of a refinement, at most, for the choice of a ridge.
+TO_CHOOSE = 0.6
 # Of what is left of X'y, where passes that nobody has asked a tolerance of end; that of scikit-learn's Ridge.
 TOLERANCE = 1e-4
 
@@ -192,7 +194,7 @@ class RidgeReader(RidgeLearner, abstract=True):
         moments, refined, made, problem = self._known(), self._refined, 0, None
         choice = self._given() if refined is None else refined.choice
         if choice is None:
-            made, choice = yield from self._choice_again(passes * 3 // 5)
+            made, choice = yield from self._choice_again(int(TO_CHOOSE * passes))
             if if_better:
                 problem = self._problem(slice(0, self._measuring().stop))
                 if least_error(self._chosen_by(problem)) < least_error(choice):

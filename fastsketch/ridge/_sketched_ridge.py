@@ -51,7 +51,8 @@ class SketchedRidge(RidgeReader):
         Whether there is an intercept, which the ridge does not shrink: rows and targets are centred, sparse ones too.
     scoring : {"squared_error", "log_loss"}, default "squared_error"
         By which error the ridge is chosen: the squared one, over the variance of each target; or, of labels that are -1
-        and 1, the squared hinge, which counts nothing beyond the label.
+        and 1, the log loss of scores times the factor that makes it least: of the softmax where each row has a single
+        1 among several targets, else of each target by itself.
     solver : {"auto", "gram", "exact"}, default "auto"
         Whether X'X is kept as it is ("exact") or as a sketch ("gram"): "auto" keeps it where it fits in `max_memory`.
     reservoir_size : int, default 2000
@@ -250,14 +251,15 @@ class SketchedRidge(RidgeReader):
         targets: None = None,
         *,
         sample_weight: ArrayLike | None = None,
-        passes: int = 20,
+        passes: int = 50,
         tolerance: float = 1e-6,
     ) -> Refinement:
         """Refine the coefficients: come nearer to those of all rows in memory, by reading these again.
 
-        Conjugate gradients on the normal equations, all targets together, with the sketch as their preconditioner. The
-        ridge stays; predictions, coefficients and intervals are those of the refined coefficients until more is
-        learned. A later call goes on where this one ends.
+        The ridge, unless it is given, is chosen anew, by what products with X'X say of every ridge on the rows held
+        out: three fifths of the passes at most. The others are conjugate gradients on the normal equations, all targets
+        together, with the sketch as their preconditioner. Predictions, coefficients and intervals are then those of the
+        refined coefficients until more is learned. A later call goes on where this one ends, at its ridge.
 
         Parameters
         ----------
@@ -267,7 +269,7 @@ class SketchedRidge(RidgeReader):
             The model has X'Y: targets are refused, so that nobody takes other ones for learned.
         sample_weight : array_like (n,) or float, optional
             The weights that they had.
-        passes : int, default 20
+        passes : int, default 50
             Over the rows, at most. One at least is made, and compares the rows with those seen.
         tolerance : float in (0, 1), default 1e-6
             Of the residual of each target over ||X'Y||: no pass follows where all are below.

@@ -99,6 +99,10 @@ class SketchedRidge(MultiOutputMixin, RegressorMixin, RidgeEstimator):
     ----------
     sketch_size, ridge, rank, scale, fit_intercept, scoring, solver, reservoir_size, max_memory, decay
         Those of fastsketch.SketchedRidge, with its defaults: ``ridge`` is the ``alpha`` of scikit-learn's Ridge.
+    passes : int, default 50
+        Of rows so wide that X'X is not kept, ``fit`` makes so many passes more at most, with ``model_.refine``, and has
+        the coefficients of scikit-learn's Ridge, unless those of the sketch have the smaller error on rows held out.
+        0, and ``partial_fit``: the sketch's.
     random_state : int, RandomState or None, default 0
         An integer is the seed of the model.
 
@@ -182,6 +186,10 @@ class SketchedRidgeClassifier(ClassifierMixin, RidgeEstimator):
     sketch_size, ridge, rank, scale, fit_intercept, scoring, solver, reservoir_size, max_memory, decay
         Those of fastsketch.SketchedRidge, with its defaults but for scoring="log_loss": ``ridge`` is the ``alpha``
         of scikit-learn's RidgeClassifier.
+    passes : int, default 50
+        Of rows so wide that X'X is not kept, ``fit`` makes so many passes more at most, with ``model_.refine``, and has
+        the coefficients of scikit-learn's RidgeClassifier, unless those of the sketch have the smaller error on rows
+        held out. 0, and ``partial_fit``: the sketch's.
     class_weight : None, "balanced" or {label: weight}
         "balanced": n / (n_classes n_c) of the labels of y, in ``fit`` alone.
     random_state : int, RandomState or None, default 0
