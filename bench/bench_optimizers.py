@@ -1,105 +1,186 @@
-"""Optimizers on two small networks: test loss after equal steps at three rates each, nothing else searched.
+"""Optimizers on four small networks (`optimizer_tasks`): test loss at equal steps and at equal seconds, memory, time.
 
-"net": 196-256-256-10 on MNIST (14 x 14). "transformer": two layers of 96 on the bytes of Python's own standard library,
-every tenth file held out. Warm-up of a tenth and a cosine to zero for all. Rates are 1e-3, 3e-3, 1e-2 (of SGD a hundred
-times that). Of the transformer, hidden matrices are Muon's, as its documentation asks, and the rest AdamW's;
-SketchedSOAP is shown with that split and without.
+Warm-up of a tenth and a cosine to zero for all, the same three rates for all, nothing else searched; of SGD rates are a
+hundred times as large. Muon, GaLore and, where it says so, SketchedSOAP have the hidden matrices, the rest is AdamW's.
+At equal seconds a method has as many steps as fit into the processor time of AdamW's run.
+
+Every run is kept in a file beside the results, so that a command which is stopped goes on where it was.
 """
 
 import functools
+import json
 import math
 import platform
-import sysconfig
 import time
-from collections import OrderedDict
-from pathlib import Path
 
 import numpy as np
+from optimizer_tasks import TASKS, transformer
 
-from bench_data import mnist
-from bench_tools import few, spread, table
+import bench_tools
+import store
+from bench_tools import few, rival, spread, table
 
-RATES = (1e-3, 3e-3, 1e-2)
+RATES = (3e-4, 1e-3, 3e-3)
+TIMED = 3e-3  # the rate at which seconds are equal, too
 DECAY = {"weight_decay": 0.01}
+SEEDS = {"net": 5, "transformer": 5, "residual": 3, "papers_net": 2}
 SPLIT = "SketchedSOAP, hidden"
-# Far behind the others on a transformer at these rates, or (AdaFFD) with 40 times the weights as state.
-NET_ALONE = ("SGD, momentum .9", "Adafactor", "AdaFFD")
 
 
 def optimizers(args):
-    """Train both networks by all optimizers at all rates."""
+    """Train all networks by all optimizers at all rates."""
     import torch
 
     torch.set_num_threads(1)
-    for name, task, steps in (("net", net, 300), ("transformer", transformer, 200)):
-        data = task()
-        if data is None:
+    kept = Runs(store.partial(args))
+    for name, made in TASKS.items():
+        task = made()
+        if task is None:
             print(f"{name}: its data are absent")
             continue
-        compare(name, data, seeds=few(2 if args.quick else 5, 1), steps=few(steps, 3))
+        methods = [method for method in METHODS if name in METHODS[method][1] and _is_there(method)]
+        for seed in range(few(1 if args.quick else SEEDS[name], 1)):
+            for method in methods:
+                for rate in RATES[: few(3, 1)]:
+                    _measured(kept, name, task, method, rate, seed)
+            for method in methods:
+                _measured(kept, name, task, method, RATES[0] if bench_tools.tiny else TIMED, seed, timed=True)
+        _show(kept, name, task, methods)
 
 
-def compare(name, task, *, seeds, steps):
-    """Train one network by each optimizer; seeds in turn, so that differences are paired."""
-    runs = {}
-    for seed in range(seeds):
-        for method in METHODS:
-            if name != "net" and method in NET_ALONE:
-                continue
-            for rate in RATES:
-                runs.setdefault((method, rate), []).append(trained(task, method, rate, seed, steps))
-                print(name, seed, method, rate, *(f"{x:.4g}" for x in runs[method, rate][-1]), flush=True)
+class Runs:
+    """What runs gave, by network, method, rate, seed and way; written to a file after each."""
+
+    def __init__(self, path):
+        self.path = path
+        self.of = json.loads(path.read_text()) if path.exists() else {}
+
+    def every(self, name, method, rate, way="steps"):
+        """Return what the runs of all seeds gave, (seeds, 4)."""
+        start = f"{name}|{method}|{rate:g}|{way}|"
+        return np.array([run for key, run in self.of.items() if key.startswith(start)])
+
+    def milliseconds(self, name, method):
+        """Return the least ms of a whole step in any run of equal steps, and of the optimizer's part."""
+        runs = np.concatenate([runs for rate in RATES if len(runs := self.every(name, method, rate))])
+        return runs[:, 2].min(), runs[:, 3].min()
+
+
+def _measured(kept, name, task, method, rate, seed, timed=False):
+    """Train once if that has not been done; a method that takes AdamW's seconds anyway is not run anew for them."""
+    key = f"{name}|{method}|{rate:g}|{'seconds' if timed else 'steps'}|{seed}"
+    if key in kept.of:
+        return
+    steps = few(task.steps, 3)
+    if timed:
+        share = kept.milliseconds(name, "AdamW")[0] / kept.milliseconds(name, method)[0]
+        if share > 0.97:
+            kept.of[key] = kept.of[key.replace("seconds", "steps")]
+            return
+        steps = max(round(share * steps), 2)
+    kept.of[key] = trained(task, METHODS[method][0], rate, seed, steps)
+    print(key, *(f"{x:.4g}" for x in kept.of[key]), flush=True)
+    with store.replacing(kept.path) as begun:
+        begun.write_text(json.dumps(kept.of, indent=0))
+
+
+def _show(kept, name, task, methods):
     rows = []
-    for method in METHODS:
-        if (method, RATES[0]) not in runs:
-            continue
-        losses = {rate: np.array([run[0] for run in runs[method, rate]]) for rate in RATES}
-        beside = {rate: losses[rate] - [run[0] for run in runs["AdamW", rate]] for rate in RATES}
-        every = np.array([run for rate in RATES for run in runs[method, rate]])
-        row = {"optimizer": method, **{f"loss at {rate:g}": spread(losses[rate], 3) for rate in RATES}}
-        row |= {f"beside AdamW at {rate:g}": spread(beside[rate], 3) for rate in RATES[:2]}
-        right = np.mean([run[1] for run in runs[method, RATES[1]]])
-        row |= {f"accuracy at {RATES[1]:g}, %": f"{right:.1f}", "ms a step": f"{every[:, 2].min():.2f}"}
-        rows.append({**row, "state, numbers a weight": f"{every[0, 3]:.1f}"})
-    note = f"{steps} steps; ms of the optimizer's part of a step, one thread, the least of all runs."
-    if name == "net":
-        note += " Of SGD rates are a hundred times as large."
+    for method in methods:
+        runs = {rate: every for rate in RATES if len(every := kept.every(name, method, rate))}
+        row = {"optimizer": method} | {f"loss at {rate:g}": spread(runs[rate][:, 0], 3) for rate in runs}
+        for rate in list(runs)[-2:]:
+            beside = runs[rate][:, 0] - kept.every(name, "AdamW", rate)[:, 0]
+            row[f"beside AdamW at {rate:g}"] = spread(beside, 3)
+        last = max(runs)
+        timed = kept.every(name, method, last, "seconds")
+        row[f"accuracy at {last:g}, %"] = f"{100 * runs[last][:, 1].mean():.1f}"
+        row |= {f"loss in AdamW's seconds, {last:g}": spread(timed[:, 0], 3)}
+        row |= {f"accuracy in AdamW's seconds, {last:g}, %": f"{100 * timed[:, 1].mean():.1f}"}
+        whole, step = kept.milliseconds(name, method)
+        row |= {"ms a step": f"{step:.1f}", "with forward and backward": f"{whole:.0f}"}
+        rows.append({**row, "kB of state": f"{runs[last][0, 4] / 1e3:.0f}"})
+    note = (
+        f"{task.steps} steps; ms of the processor, one thread, the least of all runs. Of SGD rates are a hundred times"
+    )
+    note += " as large."
     if name == "transformer":
         note += f" Sources of Python {platform.python_version()}; loss in nats a byte."
+    seeds = len(kept.every(name, "AdamW", max(runs)))
     table(rows, name=name, runs=f"{seeds} seeds, mean +- standard deviation, differences seed by seed", note=note)
 
 
-def trained(task, method, rate, seed, steps):
-    """Return test loss, accuracy in %, ms a step of the optimizer, numbers of state for each weight."""
+def trained(task, make, rate, seed, steps):
+    """Return test loss, share that is right, ms of a step, ms of the optimizer's part of it, bytes of state."""
     import torch
 
-    make, loss_of, test = task
     torch.manual_seed(seed)
-    network, rng = make(), np.random.default_rng(seed)
-    used = METHODS[method](network, rate)
+    network, rng = task.make(), np.random.default_rng(seed)
+    used = make(network, rate, task.outer)
     peaks = [[group["lr"] for group in optimizer.param_groups] for optimizer in used]
-    inside, warm = 0.0, steps / 10
+    inside, warm, begun = 0.0, steps / 10, time.process_time()
     for step in range(steps):
         share = min((step + 1) / warm, 0.5 + 0.5 * math.cos(math.pi * max(0, step - warm) / (steps - warm)))
         for optimizer, peak in zip(used, peaks, strict=True):
             for group, lr in zip(optimizer.param_groups, peak, strict=True):
                 group["lr"] = share * lr
             optimizer.zero_grad()
-        loss_of(network, rng).backward()
+        task.loss_of(network, rng).backward()
         start = time.process_time()
         for optimizer in used:
             optimizer.step()
         inside += time.process_time() - start
-    states = [x for optimizer in used for known in optimizer.state.values() for x in known.values()]
-    held = sum(x.numel() for x in states if hasattr(x, "numel")) / sum(p.numel() for p in network.parameters())
+    whole = time.process_time() - begun
     with torch.no_grad():
-        loss, right = test(network)
-    return loss, 100 * right, 1e3 * inside / steps, held
+        loss, right = task.test(network)
+    return [loss, right, 1e3 * whole / steps, 1e3 * inside / steps, sum(map(_bytes, (o.state for o in used)))]
 
 
-# -- optimizers ----------------------------------------------------------------------------------------------------
+def _bytes(held):
+    """Return the bytes of all tensors within dicts, lists and objects of pytorch_optimizer."""
+    if hasattr(held, "nbytes"):
+        return held.nbytes
+    if type(held).__module__.startswith("pytorch_optimizer"):
+        held = vars(held)
+    parts = held.values() if hasattr(held, "values") else held if isinstance(held, list | tuple) else ()
+    return sum(map(_bytes, parts))
+
+
+def step_costs(args):
+    """Time forward, backward and step of wider transformers at 4,096 tokens a batch, beside AdamW's."""
+    import torch
+
+    torch.set_num_threads(1)
+    rows = []
+    for width in (128, 256) if not args.quick else (few(128, 32),):
+        task = transformer(width=width, length=128, batch=few(32, 2))
+        times = {}
+        for method in ("AdamW", "SketchedSOAP", "Muon"):
+            torch.manual_seed(0)
+            network, rng = task.make(), np.random.default_rng(0)
+            times[method] = (network, rng, METHODS[method][0](network, 1e-3, task.outer), [], [])
+        for _ in range(few(20, 2)):
+            for network, rng, used, whole, inside in times.values():
+                start = time.process_time()
+                task.loss_of(network, rng).backward()
+                between = time.process_time()
+                for optimizer in used:
+                    optimizer.step()
+                    optimizer.zero_grad()
+                whole.append(time.process_time() - start)
+                inside.append(time.process_time() - between)
+        base = np.mean(times["AdamW"][3])
+        for method, (*_, whole, inside) in times.items():
+            cells = [f"{1e3 * np.mean(inside):.1f}", f"{1e3 * np.mean(whole):.0f}", f"{np.mean(whole) / base:.2f}"]
+            rows.append([width, method, *cells])
+    columns = ["width", "optimizer", "ms a step", "with forward and backward", "of AdamW's"]
+    note = "Two layers, 32 windows of 128 bytes a batch: 4,096 tokens. SketchedSOAP sketches every tenth gradient."
+    table(rows, columns, "main", runs="mean of 20 steps in turn, processor time, one thread", note=note)
+
+
+# -- optimizers of a network, a rate, and the names of embeddings and output layers --------------------------------------
 def _torch(name, factor=1, **options):
-    def make(network, rate):
+    def make(network, rate, outer):
         import torch
 
         return [getattr(torch.optim, name)(network.parameters(), lr=factor * rate, **options)]
@@ -107,135 +188,79 @@ def _torch(name, factor=1, **options):
     return make
 
 
-def _parts(network):
-    """Return the hidden matrices of a network, and its other parameters."""
-    outer = ("embedding", "position", "head")
+def _peer(name, **options):
+    def make(network, rate, outer):
+        import pytorch_optimizer
+
+        return [getattr(pytorch_optimizer, name)(network.parameters(), lr=rate, **DECAY, **options)]
+
+    return make
+
+
+def _parts(network, outer):
+    """Return the hidden matrices and filters of a network, and its other parameters."""
     named = list(network.named_parameters())
-    hidden = [p for name, p in named if p.ndim == 2 and not name.startswith(outer)]
-    return hidden, [p for name, p in named if p.ndim != 2 or name.startswith(outer)]
+    hidden = [p for name, p in named if p.ndim > 1 and not name.startswith(outer)]
+    return hidden, [p for name, p in named if p.ndim < 2 or name.startswith(outer)]
 
 
-def _muon(network, rate):
+def _muon(network, rate, outer):
+    """Return torch's Muon, or that of pytorch_optimizer where there are convolutions, which torch's refuses."""
     import torch
 
-    hidden, rest = _parts(network)
-    adjusted = {"adjust_lr_fn": "match_rms_adamw", **DECAY}
-    return [torch.optim.Muon(hidden, lr=rate, **adjusted), torch.optim.AdamW(rest, lr=rate, **DECAY)]
+    hidden, rest = _parts(network, outer)
+    others = torch.optim.AdamW(rest, lr=rate, **DECAY)
+    if all(p.ndim == 2 for p in hidden):
+        return [torch.optim.Muon(hidden, lr=rate, adjust_lr_fn="match_rms_adamw", **DECAY), others]
+    import pytorch_optimizer
+
+    group = {"params": hidden, "use_muon": True, "lr": rate, "use_adjusted_lr": True, **DECAY}
+    return [pytorch_optimizer.Muon([group]), others]
 
 
-def _sketched(network, rate, split=False):
+def _galore(network, rate, outer):
+    import pytorch_optimizer
+
+    hidden, rest = _parts(network, outer)
+    groups = [{"params": hidden, "rank": 16, "update_proj_gap": 50, "scale": 1.0, "projection_type": "std"}]
+    return [pytorch_optimizer.GaLore([*groups, {"params": rest}], lr=rate, **DECAY)]
+
+
+def _sketched(network, rate, outer, split=False, **options):
     from fastsketch.torch import SketchedSOAP
 
-    hidden, rest = _parts(network)
+    hidden, rest = _parts(network, outer)
     groups = [{"params": hidden, "sketched": True}, {"params": rest, "sketched": False}]
-    return [SketchedSOAP(groups if split else network.parameters(), lr=rate, **DECAY)]
+    return [SketchedSOAP(groups if split else network.parameters(), lr=rate, **DECAY, **options)]
 
 
-def _adaffd(network, rate):
+def _adaffd(network, rate, outer):
     from fastsketch.torch import AdaFFD
 
     return [AdaFFD(network.parameters(), lr=rate)]
 
 
+ALL = tuple(SEEDS)
+# Steps of RMSprop's length, as means, of roots that are computed anew at every tenth.
+SHAMPOO = {"decoupled_weight_decay": True, "moving_average_for_momentum": True, "graft_type": 3}
+SHAMPOO |= {"start_preconditioning_step": 10, "preconditioning_compute_steps": 10}
+PEERS = ("SOAP", "Shampoo", "GaLore")  # of the package pytorch_optimizer
 METHODS = {
-    "AdamW": _torch("AdamW", **DECAY),
-    "AdamW, betas .95, .95": _torch("AdamW", betas=(0.95, 0.95), **DECAY),
-    "SGD, momentum .9": _torch("SGD", factor=100, momentum=0.9),
-    "Adafactor": _torch("Adafactor", **DECAY),
-    "Muon": _muon,
-    "SketchedSOAP": _sketched,
-    SPLIT: functools.partial(_sketched, split=True),
-    "AdaFFD": _adaffd,
+    "AdamW": (_torch("AdamW", **DECAY), ALL),
+    "AdamW, betas .95, .95": (_torch("AdamW", betas=(0.95, 0.95), **DECAY), ALL),
+    "SGD, momentum .9": (_torch("SGD", factor=100, momentum=0.9), ALL),
+    "Adafactor": (_torch("Adafactor", **DECAY), ALL),
+    "Muon": (_muon, ALL),
+    "SOAP": (_peer("SOAP"), ALL),
+    "Shampoo": (_peer("ScalableShampoo", **SHAMPOO), ALL),
+    "GaLore": (_galore, ("net", "transformer")),
+    "SketchedSOAP": (_sketched, ALL),
+    SPLIT: (functools.partial(_sketched, split=True), ("transformer",)),
+    "SketchedSOAP, rank 4": (functools.partial(_sketched, rank=4), ("net", "transformer")),
+    "SketchedSOAP, rank 64": (functools.partial(_sketched, rank=64), ("net", "transformer")),
+    "AdaFFD": (_adaffd, ("net",)),
 }
 
 
-# -- networks: how one is made, the loss of a batch, test loss and accuracy ------------------------------------------
-def net():
-    """Return the parts of the task on MNIST, or None."""
-    import torch
-    from torch import nn
-    from torch.nn.functional import cross_entropy
-
-    parts = mnist(), mnist("t10k")
-    if None in parts:
-        return None
-    (x, y), (test_x, test_y) = (
-        (
-            torch.tensor(np.reshape(rows, (-1, 14, 2, 14, 2)).mean(axis=(2, 4)).reshape(-1, 196) / 255).float(),
-            torch.tensor(np.asarray(labels, dtype=np.int64)),
-        )
-        for rows, labels in parts
-    )
-
-    def make():
-        layers = {"first": nn.Linear(196, 256), "bend": nn.ReLU(), "second": nn.Linear(256, 256), "again": nn.ReLU()}
-        return nn.Sequential(OrderedDict(**layers, head=nn.Linear(256, 10)))
-
-    def loss_of(network, rng):
-        batch = torch.from_numpy(rng.integers(0, len(y), 128))
-        return cross_entropy(network(x[batch]), y[batch])
-
-    def test(network):
-        scores = network(test_x)
-        return cross_entropy(scores, test_y).item(), (scores.argmax(1) == test_y).float().mean().item()
-
-    return make, loss_of, test
-
-
-def transformer(width=96, layers=2, heads=4, length=96, batch=8):
-    """Return the parts of the task on the sources of Python's standard library."""
-    import torch
-    from torch import nn
-    from torch.nn.functional import cross_entropy, gelu, scaled_dot_product_attention
-
-    root = Path(sysconfig.get_paths()["stdlib"])
-    files = sorted(path for path in root.rglob("*.py") if "site-packages" not in path.parts)
-    kept = [[path for i, path in enumerate(files) if (i % 10 == 9) == held] for held in (False, True)]
-    train, held_out = (
-        torch.frombuffer(bytearray(b"".join(path.read_bytes() for path in paths)), dtype=torch.uint8) for paths in kept
-    )
-
-    class Block(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.before, self.between = nn.LayerNorm(width), nn.LayerNorm(width)
-            self.attend, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-            self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
-
-        def forward(self, x):
-            n, t, _ = x.shape
-            q, k, v = self.attend(self.before(x)).view(n, t, 3, heads, -1).permute(2, 0, 3, 1, 4)
-            seen = scaled_dot_product_attention(q, k, v, is_causal=True)
-            x = x + self.out(seen.transpose(1, 2).reshape(x.shape))
-            return x + self.down(gelu(self.up(self.between(x))))
-
-    class Transformer(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.embedding, self.position = nn.Embedding(256, width), nn.Embedding(length, width)
-            self.blocks = nn.Sequential(*(Block() for _ in range(layers)))
-            self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, 256)
-            for p in self.parameters():
-                if p.ndim == 2:
-                    nn.init.normal_(p, std=0.02)
-
-        def forward(self, x):
-            return self.head(self.norm(self.blocks(self.embedding(x) + self.position.weight)))
-
-    def windows(text, starts):
-        bytes_of = text[torch.from_numpy(starts)[:, None] + torch.arange(length + 1)].long()
-        return bytes_of[:, :-1], bytes_of[:, 1:]
-
-    def loss_of(network, rng):
-        x, y = windows(train, rng.integers(0, len(train) - length, batch))
-        return cross_entropy(network(x).flatten(0, 1), y.flatten())
-
-    def test(network):
-        pairs = []
-        for starts in np.linspace(0, len(held_out) - length - 1, few(512, 16)).astype(np.int64).reshape(-1, 16):
-            x, y = windows(held_out, starts)
-            scores = network(x).flatten(0, 1)
-            pairs.append((cross_entropy(scores, y.flatten()).item(), (scores.argmax(1) == y.flatten()).float().mean()))
-        return tuple(np.mean(pairs, axis=0))
-
-    return Transformer, loss_of, test
+def _is_there(method):
+    return method not in PEERS or rival("pytorch_optimizer") is not None

@@ -1,8 +1,8 @@
 """What the optimizers share of torch's protocol: checked options, refused gradients, states that keep their bits."""
 
 import math
-from collections.abc import Callable
-from typing import Any, ClassVar, overload
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar, TypeVar, cast, overload
 
 import torch
 from torch import Tensor
@@ -18,6 +18,18 @@ UNTYPED: Any = torch
 ADDED = "differentiable"
 NOT_FINITE = "the gradient of a parameter of shape {} is not finite; nothing has been changed"
 
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def uncompiled(method: _F) -> _F:
+    """Decorate what is run as it is within a function that is compiled.
+
+    A step draws numbers by itself, waits once for the device and changes its form from one step to the next: compiled
+    it was one graph a tensor and step, up to the limit of recompilations. As torch does with its own optimizers'
+    methods, so that importing this does not import the compiler.
+    """
+    return UNTYPED._disable_dynamo(method)
+
 
 def tensors(group: dict[str, Any]) -> list[Tensor]:
     """Return the parameters of a group."""
@@ -27,6 +39,12 @@ def tensors(group: dict[str, Any]) -> list[Tensor]:
 def compute_dtype(dtype: torch.dtype) -> torch.dtype:
     """Return float64 for float64 tensors, float32 for all others."""
     return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+def check_whole(p: Tensor) -> None:
+    """Raise TypeError for a shard of a tensor: sketches are of whole matrices."""
+    if hasattr(p, "device_mesh"):
+        raise TypeError(f"parameters must be whole tensors, got a {type(p).__name__} of shape {tuple(p.shape)}")
 
 
 def check_shared(group: dict[str, Any]) -> None:
@@ -59,6 +77,10 @@ class GuardedOptimizer(Optimizer):
         """Return what `_move` takes of a gradient, or raise; nothing is changed."""
         raise NotImplementedError
 
+    def _begin(self, group: dict[str, Any], p: Tensor, device: torch.device) -> dict[str, Any]:
+        """Return the state of a parameter before its first gradient."""
+        raise NotImplementedError
+
     def _check_gradients(self, jobs: list[tuple[dict[str, Any], Tensor, Any]]) -> None:
         """Raise FloatingPointError if a gradient is not finite, where `_prepare` has not done so."""
 
@@ -76,7 +98,12 @@ class GuardedOptimizer(Optimizer):
         self._check({**self.defaults, **param_group})
         if "params" not in param_group:
             raise ValueError(f"param_group must hold 'params', got {', '.join(map(repr, param_group))}")
-        super().add_param_group(param_group)
+        given: Any = param_group["params"]
+        if isinstance(given, Iterable) and not isinstance(given, Tensor | set):
+            given = list(cast("Iterable[Any]", given))
+        for one in given if isinstance(given, list) else [given]:
+            check_whole(one[1] if isinstance(one, tuple) else one)
+        super().add_param_group({**param_group, "params": given})
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
@@ -86,6 +113,7 @@ class GuardedOptimizer(Optimizer):
     def step(self, closure: None = None) -> None: ...
     @overload
     def step(self, closure: Callable[[], float]) -> float: ...
+    @uncompiled
     @changes
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:
@@ -112,7 +140,8 @@ class GuardedOptimizer(Optimizer):
 
     def _gradient(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> Tensor:
         """Return the gradient in the shape of p and the dtype of the state, or raise RuntimeError."""
-        if grad.is_sparse or p.is_complex():
+        check_whole(p)
+        if grad.layout != torch.strided or p.is_complex():
             raise RuntimeError(f"{type(self).__name__} takes dense, real gradients only")
         g = grad.detach().to(compute_dtype(p.dtype))
         return -g if group["maximize"] else g
@@ -130,13 +159,18 @@ class GuardedOptimizer(Optimizer):
         """Load as torch does, but keep every tensor in the dtype it was saved in: training goes on with the same bits.
 
         Raises TypeError for what no ``state_dict()`` has returned, ValueError for that of other parameters
-        or of another optimizer.
+        or of another optimizer, and for tensors that are not finite or of other shapes: nothing is then loaded.
         """
         if not (hasattr(state_dict, "get") and state_dict.get("param_groups") and "state" in state_dict):
             raise TypeError(f"state_dict must be what state_dict() returned, got {type(state_dict).__name__}")
         for name in self.defaults:
             if name != ADDED and any(name not in group for group in state_dict["param_groups"]):
                 raise ValueError(f"state_dict has no option {name!r}: it is of another optimizer")
+        for saved, group in zip(state_dict["param_groups"], self.param_groups, strict=False):
+            self._check({**self.defaults, **saved})
+            for i, p in zip(saved["params"], tensors(group), strict=False):  # torch refuses others in number
+                if i in state_dict["state"]:
+                    self._check_state({**group, **saved}, p, state_dict["state"][i])
         super().load_state_dict(state_dict)
         # torch casts the state to the dtype of the parameter: put what was saved in its place
         ids = [i for group in state_dict["param_groups"] for i in group["params"]]
@@ -146,3 +180,17 @@ class GuardedOptimizer(Optimizer):
                 if isinstance(value, Tensor):
                     home = "cpu" if name in self._ON_CPU else p.device
                     self.state[p][name] = value.detach().to(home, copy=True)
+
+    def _check_state(self, group: dict[str, Any], p: Tensor, known: dict[str, Any]) -> None:
+        """Raise ValueError if `known` is not the state of a parameter like p with the options of the group."""
+        for name, expected in self._begin(group, p, torch.device("meta")).items():
+            value = known.get(name)
+            where = f"state {name!r} of a parameter of shape {tuple(p.shape)}"
+            if not isinstance(expected, Tensor):
+                if not isinstance(value, int) or value < 0:
+                    raise ValueError(f"{where} must be a count, got {value!r}")
+            elif not isinstance(value, Tensor) or (value.shape, value.dtype) != (expected.shape, expected.dtype):
+                got = f"{value.dtype} {tuple(value.shape)}" if isinstance(value, Tensor) else repr(value)
+                raise ValueError(f"{where} must be {expected.dtype} {tuple(expected.shape)}, got {got}")
+            elif not (value.is_meta or (value.isfinite().all() and (name != "squares" or (value >= 0).all()))):
+                raise ValueError(f"{where} must be finite, and squares not negative")

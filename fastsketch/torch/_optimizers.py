@@ -91,9 +91,16 @@ class _SketchedOptimizer(GuardedOptimizer):
     def _begin(self, group: dict[str, Any], p: Tensor, device: torch.device) -> dict[str, Any]:
         """Return the state of a parameter before its first gradient."""
         if not self._is_sketched(group, p):
-            return {"squares": torch.zeros(p.numel(), dtype=compute_dtype(p.dtype), device=device)}
+            return {"step": 0, "squares": torch.zeros(p.numel(), dtype=compute_dtype(p.dtype), device=device)}
         every = self._EVERY_ROUND
-        return {**_sketch.start(p.numel(), group["sketch_size"], every_round=every, dtype=p.dtype, device=device)}
+        started = _sketch.start(p.numel(), group["sketch_size"], every_round=every, dtype=p.dtype, device=device)
+        return {"step": 0, **started}
+
+    def _check_state(self, group: dict[str, Any], p: Tensor, known: dict[str, Any]) -> None:
+        super()._check_state(group, p, known)
+        if "rank" in known and not (known["rank"] <= len(known["turn"]) and known["n_rows"] <= len(known["rows"])):
+            raise ValueError(f"state 'rank', 'n_rows' of a parameter of shape {tuple(p.shape)} are more than it holds")
+        as_real(known.get("first_length", 1.0), "first_length", 0.0, 1e300, low_open=True)
 
     def _prepare(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> tuple[Tensor, float]:
         """Return the gradient (numel,) in the dtype of the state, and its squared length."""
@@ -106,7 +113,7 @@ class _SketchedOptimizer(GuardedOptimizer):
         g, square = prepared
         state: dict[str, Any] = self.state[p]
         if not state:
-            state.update(self._begin(group, p, p.device), step=0)
+            state.update(self._begin(group, p, p.device))
         state["step"] += 1
         if "squares" in state:
             squares = cast(Tensor, state["squares"])

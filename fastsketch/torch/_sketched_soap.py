@@ -156,7 +156,7 @@ class SketchedSOAP(GuardedOptimizer):
         out: list[TensorFacts] = []
         for i, group in enumerate(self.param_groups):
             for p in tensors(group):
-                known: dict[str, Any] = self.state.get(p) or _started(group, p, torch.device("meta"))
+                known: dict[str, Any] = self.state.get(p) or self._begin(group, p, torch.device("meta"))
                 entry: TensorFacts = {
                     "group": i,
                     "shape": tuple(p.shape),
@@ -171,6 +171,19 @@ class SketchedSOAP(GuardedOptimizer):
                     )
                 out.append(entry)
         return out
+
+    def _begin(self, group: dict[str, Any], p: Tensor, device: torch.device) -> dict[str, Any]:
+        """Return the state of a parameter before its first gradient."""
+        options: Any = {"dtype": compute_dtype(p.dtype), "device": device}
+        left, right = _ranks(group, p)
+        if not left and not right:
+            return {"step": 0, **{name: torch.zeros(p.shape, **options) for name in ("momentum", "squares")}}
+        m, n = len(p), p.numel() // len(p)
+        shapes: dict[str, tuple[int, ...]] = {"momentum": tuple(p.shape), "squares": (left + m, right + n)}
+        shapes |= {"left_values": (left,), "right_values": (right,), "left_lost": (), "right_lost": (), "seen": ()}
+        state: dict[str, Any] = {name: torch.zeros(shape, **options) for name, shape in shapes.items()}
+        bases = {"left_basis": torch.eye(m, left, **options), "right_basis": torch.eye(n, right, **options)}
+        return {"step": 0, **state, **bases}
 
     def _prepare(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> Tensor:
         """Return the gradient in the dtype of the state."""
@@ -191,7 +204,7 @@ class SketchedSOAP(GuardedOptimizer):
     def _move(self, group: dict[str, Any], p: Tensor, prepared: Tensor) -> None:
         state: dict[str, Any] = self.state[p]
         if not state:
-            state.update(_started(group, p, p.device))
+            state.update(self._begin(group, p, p.device))
         state["step"] += 1
         state["momentum"].lerp_(prepared, 1 - group["betas"][0])
         if "seen" not in state:
@@ -226,17 +239,9 @@ def _is_sketched(group: dict[str, Any], p: Tensor) -> bool:
     return short > group["rank"] + EXTRA and (group["sketched"] is True or long <= MOST_ASPECT * short)
 
 
-def _started(group: dict[str, Any], p: Tensor, device: torch.device) -> dict[str, Any]:
-    """Return the state of a parameter before its first gradient."""
-    options: Any = {"dtype": compute_dtype(p.dtype), "device": device}
-    if not _is_sketched(group, p):
-        return {"step": 0, **{name: torch.zeros(p.shape, **options) for name in ("momentum", "squares")}}
-    m, n, k = len(p), p.numel() // len(p), group["rank"]
-    shapes: dict[str, tuple[int, ...]] = {"momentum": tuple(p.shape), "squares": (k + m, k + n)}
-    shapes |= {"left_values": (k,), "right_values": (k,), "left_lost": (), "right_lost": (), "seen": ()}
-    state: dict[str, Any] = {name: torch.zeros(shape, **options) for name, shape in shapes.items()}
-    bases = {"left_basis": torch.eye(m, k, **options), "right_basis": torch.eye(n, k, **options)}
-    return {"step": 0, **state, **bases}
+def _ranks(group: dict[str, Any], p: Tensor) -> tuple[int, int]:
+    """Return how many directions of the left and of the right side are followed."""
+    return (group["rank"], group["rank"]) if _is_sketched(group, p) else (0, 0)
 
 
 def _adam(group: dict[str, Any], state: dict[str, Any], g: Tensor, momentum: Tensor) -> Tensor:
@@ -259,23 +264,26 @@ def _turn(state: dict[str, Any], g: Tensor, *, keep: float) -> None:
     elements, weighted by its squares.
     """
     squares = cast(Tensor, state["squares"])
+    state["seen"] = keep * state["seen"] + (1 - keep) * g.square().sum()
     for names, side, by_row in ((LEFT, g, squares), (RIGHT, g.T, squares.T)):
         old, values, lost = (cast(Tensor, state[name]) for name in names)
+        if not len(values):  # a side that is not followed
+            state[names[2]] = state["seen"].clone()
+            continue
         new = sketched(old, values, lost, side, keep=keep, step=state["step"])
         state.update(zip(names, new, strict=True))
         k = len(values)
         kept = (old.T @ new[0]).square()
         rest = (1 - kept.sum(0)).clamp_min(0) * new[0].square()
         by_row[:k] = kept.T @ by_row[:k] + rest.T @ by_row[k:]
-    state["seen"] = keep * state["seen"] + (1 - keep) * g.square().sum()
 
 
 def _rotated(group: dict[str, Any], state: dict[str, Any], g: Tensor) -> Tensor:
     """Return Adam's step in the directions of both sides and in the elements of what is left."""
     u, v = cast(Tensor, state["left_basis"]), cast(Tensor, state["right_basis"])
-    k = u.shape[1]
+    k, j = u.shape[1], v.shape[1]
     step = _adam(group, state, _parts(g, u, v), _parts(state["momentum"].view(g.shape), u, v))
-    both, left, right, rest = step[:k, :k], step[:k, k:], step[k:, :k], step[k:, k:]
+    both, left, right, rest = step[:k, :j], step[:k, j:], step[k:, :j], step[k:, j:]
     # U both V' + U left (I - V V') + (I - U U') right V' + (I - U U') rest (I - V V')
     left = left - u.T @ rest
     both = both - left @ v - u.T @ right
@@ -285,12 +293,12 @@ def _rotated(group: dict[str, Any], state: dict[str, Any], g: Tensor) -> Tensor:
 
 def _parts(g: Tensor, u: Tensor, v: Tensor) -> Tensor:
     """Return [[U'G V, what is left of U'G beside V], [that of G V beside U, that of G beside both]] (k + m, k + n)."""
-    k = u.shape[1]
-    out = g.new_empty(k + g.shape[0], k + g.shape[1])
+    k, j = u.shape[1], v.shape[1]
+    out = g.new_empty(k + g.shape[0], j + g.shape[1])
     left, right = u.T @ g, g @ v
     both = left @ v
     beside = right - u @ both
-    out[:k, :k], out[k:, :k] = both, beside
-    out[:k, k:] = left - both @ v.T
-    UNTYPED.addmm(UNTYPED.addmm(g, u, left, alpha=-1), beside, v.T, alpha=-1, out=out[k:, k:])
+    out[:k, :j], out[k:, :j] = both, beside
+    out[:k, j:] = left - both @ v.T
+    UNTYPED.addmm(UNTYPED.addmm(g, u, left, alpha=-1), beside, v.T, alpha=-1, out=out[k:, j:])
     return out
