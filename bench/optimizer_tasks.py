@@ -143,7 +143,7 @@ def transformer(held="test", width=96, layers=2, heads=4, length=96, batch=8):
     return Task(Transformer, loss_of, test, 200, ("embedding", "position", "head"))
 
 
-TASKS = {"net": net, "papers_net": papers_net, "residual": residual, "transformer": transformer}
+TASKS = {"net": net, "transformer": transformer, "residual": residual, "papers_net": papers_net}
 
 
 # -- data ----------------------------------------------------------------------------------------------------------

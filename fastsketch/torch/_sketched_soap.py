@@ -12,9 +12,11 @@ from fastsketch._frame.keywords import named_keywords
 from fastsketch.torch._base import NOT_FINITE, UNTYPED, GuardedOptimizer, check_shared, compute_dtype, tensors
 from fastsketch.torch._side import EXTRA, sketched
 
-# With sketched="auto" tensors with a side longer than this many times the other are left to Adam: the rare words of a
-# head or an embedding are one direction together, and a step in it moves each word far less than Adam's own.
-MOST_ASPECT = 2
+# With sketched="auto" a tensor is left to Adam where the squares of its first gradient are as uneven over rows or over
+# columns as if fewer than this share of them had all, alike. Embeddings and heads of many words have .001 to .005,
+# hidden matrices and filters .08 to .9. Rare words are one direction together, in which a step moves each far less than
+# Adam's own.
+EVEN = 1 / 32
 # A sketch knows a direction up to the root of its dtype's epsilon, since its matrix is a sum of squares: so much of a
 # gradient of low rank is left outside, and Adam would make steps of the usual length of it. So this many times that
 # share of the whole gradient, spread over all elements, is added to the root of each mean square.
@@ -29,7 +31,7 @@ class TensorFacts(TypedDict):
     group: int
     shape: tuple[int, ...]
     kind: Literal["sketch", "adam"]
-    bytes: int  # of state, now or after the first step
+    bytes: int  # of state
     lost: tuple[float, float] | None  # shares of the gradients' squares
 
 
@@ -56,9 +58,10 @@ class SketchedSOAP(GuardedOptimizer):
         A step takes lr times this share off the parameters, apart from the gradient, as AdamW does.
     maximize : bool, default False
     sketched : {"auto", True, False}
-        Whether the tensors of a group are sketched; "auto": those whose longer side is at most twice the other. All
-        others, and always those with a side of at most rank + 8 and those of fewer than two dimensions, have AdamW.
-        Tensors of more dimensions are matrices of the first by all others.
+        Whether the tensors of a group are sketched; "auto": those whose first gradient has its squares in more than a
+        32nd of its rows, and of its columns, as hidden matrices and filters have, embeddings and heads of many words
+        have not. All others, and always those with a side of at most rank + 8 and those of fewer than two dimensions,
+        have AdamW. Tensors of more dimensions are matrices of the first by all others.
     rank : int, default 16
         k, directions of a side.
     sketch_beta : float, default 0.99
@@ -78,8 +81,9 @@ class SketchedSOAP(GuardedOptimizer):
     State is 2 m n + 2 k (m + n) + k^2 numbers where Adam's is 2 m n; a step costs some 40 k m n operations, and every
     ``every``-th two QR factorisations of k + 8 columns. State is float32, for float64 parameters float64.
 
-    The hidden matrices of a transformer gain most by a group with ``sketched=True``; its embedding and its head, which
-    a sketch does not suit, belong into one with ``sketched=False``.
+    A step runs as it is within a function that torch compiles. ``foreach`` and the like are not offered, shards of a
+    tensor (DTensor) are refused; processes that have the same gradients, as those of DistributedDataParallel, have the
+    same steps.
 
     A sketch has 0 <= L - U_L diag(left_values) U_L' <= left_lost I, where L is the weighted sum of the G G' that it has
     seen; ``optimizer.state[p]`` has all of these.
@@ -149,7 +153,8 @@ class SketchedSOAP(GuardedOptimizer):
         Returns
         -------
         list of dict
-            group, shape, kind ("sketch" or "adam"), bytes of state (now or after the first step), and lost, for the
+            group, shape, kind ("sketch" or "adam"; before the first step what the shape allows) and its bytes of state,
+            and lost, for the
             left and the right side the bound on what its sketch lacks, as a share of the weighted sum of the squares of
             the gradients that it has seen; None without a sketch and before the first step.
         """
@@ -175,15 +180,17 @@ class SketchedSOAP(GuardedOptimizer):
     def _begin(self, group: dict[str, Any], p: Tensor, device: torch.device) -> dict[str, Any]:
         """Return the state of a parameter before its first gradient."""
         options: Any = {"dtype": compute_dtype(p.dtype), "device": device}
-        left, right = _ranks(group, p)
-        if not left and not right:
+        if not _is_long(group, p):
             return {"step": 0, **{name: torch.zeros(p.shape, **options) for name in ("momentum", "squares")}}
-        m, n = len(p), p.numel() // len(p)
-        shapes: dict[str, tuple[int, ...]] = {"momentum": tuple(p.shape), "squares": (left + m, right + n)}
-        shapes |= {"left_values": (left,), "right_values": (right,), "left_lost": (), "right_lost": (), "seen": ()}
+        m, n, k = len(p), p.numel() // len(p), group["rank"]
+        shapes: dict[str, tuple[int, ...]] = {"momentum": tuple(p.shape), "squares": (k + m, k + n)}
+        shapes |= {"left_values": (k,), "right_values": (k,), "left_lost": (), "right_lost": (), "seen": ()}
         state: dict[str, Any] = {name: torch.zeros(shape, **options) for name, shape in shapes.items()}
-        bases = {"left_basis": torch.eye(m, left, **options), "right_basis": torch.eye(n, right, **options)}
+        bases = {"left_basis": torch.eye(m, k, **options), "right_basis": torch.eye(n, k, **options)}
         return {"step": 0, **state, **bases}
+
+    def _check_state(self, group: dict[str, Any], p: Tensor, known: dict[str, Any]) -> None:
+        super()._check_state(group if "seen" in known else {**group, "sketched": False}, p, known)
 
     def _prepare(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> Tensor:
         """Return the gradient in the dtype of the state."""
@@ -204,7 +211,8 @@ class SketchedSOAP(GuardedOptimizer):
     def _move(self, group: dict[str, Any], p: Tensor, prepared: Tensor) -> None:
         state: dict[str, Any] = self.state[p]
         if not state:
-            state.update(self._begin(group, p, p.device))
+            left = group["sketched"] == "auto" and _is_long(group, p) and not _is_even(prepared.reshape(len(p), -1))
+            state.update(self._begin({**group, "sketched": False} if left else group, p, p.device))
         state["step"] += 1
         state["momentum"].lerp_(prepared, 1 - group["betas"][0])
         if "seen" not in state:
@@ -232,16 +240,20 @@ def _finite(numbers: list[Tensor]) -> list[bool]:
     return together.isfinite().tolist()
 
 
-def _is_sketched(group: dict[str, Any], p: Tensor) -> bool:
+def _is_long(group: dict[str, Any], p: Tensor) -> bool:
+    """Return whether both sides are long enough for a sketch."""
     if p.ndim < 2 or p.numel() == 0 or group["sketched"] is False:
         return False
-    short, long = sorted((len(p), p.numel() // len(p)))
-    return short > group["rank"] + EXTRA and (group["sketched"] is True or long <= MOST_ASPECT * short)
+    return min(len(p), p.numel() // len(p)) > group["rank"] + EXTRA
 
 
-def _ranks(group: dict[str, Any], p: Tensor) -> tuple[int, int]:
-    """Return how many directions of the left and of the right side are followed."""
-    return (group["rank"], group["rank"]) if _is_sketched(group, p) else (0, 0)
+def _is_even(g: Tensor) -> bool:
+    """Return whether the squares of a gradient (m, n) lie in more than some of its rows and of its columns."""
+    squares = (g / g.abs().max()).square()
+    for sums in (squares.sum(0), squares.sum(1)):
+        if sums.sum().square() < EVEN * len(sums) * sums.square().sum():
+            return False
+    return True
 
 
 def _adam(group: dict[str, Any], state: dict[str, Any], g: Tensor, momentum: Tensor) -> Tensor:
@@ -264,26 +276,23 @@ def _turn(state: dict[str, Any], g: Tensor, *, keep: float) -> None:
     elements, weighted by its squares.
     """
     squares = cast(Tensor, state["squares"])
-    state["seen"] = keep * state["seen"] + (1 - keep) * g.square().sum()
     for names, side, by_row in ((LEFT, g, squares), (RIGHT, g.T, squares.T)):
         old, values, lost = (cast(Tensor, state[name]) for name in names)
-        if not len(values):  # a side that is not followed
-            state[names[2]] = state["seen"].clone()
-            continue
         new = sketched(old, values, lost, side, keep=keep, step=state["step"])
         state.update(zip(names, new, strict=True))
         k = len(values)
         kept = (old.T @ new[0]).square()
         rest = (1 - kept.sum(0)).clamp_min(0) * new[0].square()
         by_row[:k] = kept.T @ by_row[:k] + rest.T @ by_row[k:]
+    state["seen"] = keep * state["seen"] + (1 - keep) * g.square().sum()
 
 
 def _rotated(group: dict[str, Any], state: dict[str, Any], g: Tensor) -> Tensor:
     """Return Adam's step in the directions of both sides and in the elements of what is left."""
     u, v = cast(Tensor, state["left_basis"]), cast(Tensor, state["right_basis"])
-    k, j = u.shape[1], v.shape[1]
+    k = u.shape[1]
     step = _adam(group, state, _parts(g, u, v), _parts(state["momentum"].view(g.shape), u, v))
-    both, left, right, rest = step[:k, :j], step[:k, j:], step[k:, :j], step[k:, j:]
+    both, left, right, rest = step[:k, :k], step[:k, k:], step[k:, :k], step[k:, k:]
     # U both V' + U left (I - V V') + (I - U U') right V' + (I - U U') rest (I - V V')
     left = left - u.T @ rest
     both = both - left @ v - u.T @ right
@@ -293,12 +302,12 @@ def _rotated(group: dict[str, Any], state: dict[str, Any], g: Tensor) -> Tensor:
 
 def _parts(g: Tensor, u: Tensor, v: Tensor) -> Tensor:
     """Return [[U'G V, what is left of U'G beside V], [that of G V beside U, that of G beside both]] (k + m, k + n)."""
-    k, j = u.shape[1], v.shape[1]
-    out = g.new_empty(k + g.shape[0], j + g.shape[1])
+    k = u.shape[1]
+    out = g.new_empty(k + g.shape[0], k + g.shape[1])
     left, right = u.T @ g, g @ v
     both = left @ v
     beside = right - u @ both
-    out[:k, :j], out[k:, :j] = both, beside
-    out[:k, j:] = left - both @ v.T
-    UNTYPED.addmm(UNTYPED.addmm(g, u, left, alpha=-1), beside, v.T, alpha=-1, out=out[k:, j:])
+    out[:k, :k], out[k:, :k] = both, beside
+    out[:k, k:] = left - both @ v.T
+    UNTYPED.addmm(UNTYPED.addmm(g, u, left, alpha=-1), beside, v.T, alpha=-1, out=out[k:, k:])
     return out

@@ -85,20 +85,72 @@ def test_200_steps_are_those_of_plain_numpy():
     assert np.abs(got - expected).max() < 0.02 * np.abs(expected - start).max()
 
 
-@pytest.mark.parametrize("shape", [(30,), (), (0, 3), (3, 0), (12, 20), (30, 90)])
+@pytest.mark.parametrize("shape", [(30,), (), (0, 3), (3, 0), (12, 20), (90, 30)])
 def test_what_is_not_sketched_is_adamw(shape):
-    """Vectors, numbers, empty tensors, small sides, sides that are unlike."""
+    """Vectors, numbers, empty tensors, small sides, an embedding with two words in its first batch."""
     options = {"lr": 0.01, "betas": (0.8, 0.9), "weight_decay": 0.1, "eps": 1e-6}
     ours, theirs = (torch.ones(shape, dtype=torch.float64, requires_grad=True) for _ in range(2))
     rng = np.random.default_rng(0)
     rows = [rng.standard_normal(shape) for _ in range(30)]
+    if shape == (90, 30):
+        rows[0][2:] = 0
     run(SketchedSOAP([ours], rank=RANK, **options), ours, rows)
     run(torch.optim.AdamW([theirs], **options), theirs, rows)
     assert torch.allclose(ours, theirs, rtol=1e-12)
-    assert SketchedSOAP([ours], rank=RANK).facts()[0]["kind"] == "adam"
-    assert SketchedSOAP([ours], rank=RANK, sketched=True).facts()[0]["kind"] == (
-        "sketch" if shape == (30, 90) else "adam"
-    )
+    kind = SketchedSOAP([ours], rank=RANK, sketched=True).facts()[0]["kind"]
+    assert kind == ("sketch" if shape == (90, 30) else "adam")
+
+
+def test_auto_sketches_what_has_even_gradients():
+    """Hidden matrices of any shape and filters, before an embedding and a head of many words, which most rows lack."""
+    torch.manual_seed(0)
+    rows, vocabulary = torch.randint(0, 40, (16, 12)), 2000
+    weights = [torch.randn(shape) / 5 for shape in ((vocabulary, 32), (32, 32, 3), (160, 32), (vocabulary, 160))]
+    weights = [w.requires_grad_() for w in weights]
+    embedding, taps, wide, head = weights
+    optimizer = SketchedSOAP(weights, rank=RANK)
+    assert {entry["kind"] for entry in optimizer.facts()} == {"sketch"}
+
+    def step(optimizer):
+        optimizer.zero_grad()
+        seen = torch.nn.functional.conv1d(embedding[rows].mT, taps, padding=1).mT.relu() @ wide.T
+        torch.nn.functional.cross_entropy((seen.relu() @ head.T).flatten(0, 1), rows.flatten()).backward()
+        optimizer.step()
+
+    step(optimizer)
+    kinds = ["adam", "sketch", "sketch", "adam"]
+    assert [entry["kind"] for entry in optimizer.facts()] == kinds
+    assert optimizer.facts()[0]["bytes"] == 2 * embedding.nbytes
+    again = SketchedSOAP(weights, rank=RANK)
+    again.load_state_dict(optimizer.state_dict())
+    step(again)
+    assert [entry["kind"] for entry in again.facts()] == kinds
+    nothing = torch.zeros(20, 24, requires_grad=True)
+    later = SketchedSOAP([nothing], rank=RANK)
+    run(later, nothing, [np.zeros((20, 24)), np.eye(20, 24)])
+    assert later.facts()[0]["kind"] == "sketch"
+    assert nothing.isfinite().all()
+
+
+@pytest.mark.parametrize("shape", [(32, 20, 3, 3), (40, 24)])
+def test_the_certificate_of_filters_and_of_gradients_of_low_rank(shape):
+    """0 <= L - U diag(values) U' <= lost I holds of whole matrices where `facts` has the share, at the defaults."""
+    rng = np.random.default_rng(0)
+    m, n = shape[0], int(np.prod(shape[1:]))
+    p = torch.zeros(shape, dtype=torch.float64, requires_grad=True)
+    optimizer = SketchedSOAP([p], rank=RANK, every=1)
+    total = np.zeros((m, m))
+    for t in range(40):
+        rank = 1 + t % 3 if len(shape) == 2 else m  # of low rank, in turning directions
+        g = rng.standard_normal((m, rank)) @ rng.standard_normal((rank, n)) * np.exp(rng.standard_normal())
+        run(optimizer, p, [g.reshape(shape)])
+        total = 0.99 * total + 0.01 * g @ g.T
+        state = optimizer.state[p]
+        basis, values = state["left_basis"].numpy(), state["left_values"].numpy()
+        off = np.linalg.eigvalsh(total - (basis * values) @ basis.T)
+        share = optimizer.facts()[0]["lost"][0]
+        assert off[0] > -1e-9 * np.trace(total)
+        assert off[-1] < (share + 1e-9) * np.trace(total)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
