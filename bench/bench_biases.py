@@ -10,8 +10,13 @@ from bench_tools import spread, table
 
 BIASES = (0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 20.0)
 BASE, TRIADS = "biases alone, tuned", "logistic regression on degrees and triads"
-STARS = {"ML-100K, 5 a user": ("ML-100K", few_of_each), "ML-100K": ("ML-100K", halves), "ML-1M": ("ML-1M", halves)}
-LINKS = "bitcoin-OTC", "Slashdot"
+STARS = {
+    "ML-100K, 5 a user": ("ML-100K", few_of_each),
+    "ML-1M, 5 a user": ("ML-1M", few_of_each),
+    "ML-100K": ("ML-100K", halves),
+    "ML-1M": ("ML-1M", halves),
+}
+LINKS = "bitcoin-OTC", "Slashdot", "Epinions"
 CODES = 8  # of an edge between two users: positive, negative or none, each way
 PAIRS = 2.0 ** np.arange(1, CODES + 1)[:, np.newaxis] * 3.0 ** np.arange(1, CODES + 1)
 
@@ -23,7 +28,7 @@ def biases(args):
         found = None if args.quick and known == "ML-1M" else ratings_of(known)
         if found is not None:
             out += _compared(name, found, cut(found, splits), splits)
-    for name in LINKS[: 1 if args.quick else 2]:
+    for name in LINKS[: 1 if args.quick else 3]:
         found = links_of(name, shared=True)
         if found is not None:
             out += _compared(name, found, tenths(found, splits), splits)

@@ -7,9 +7,10 @@ four fits; every fit is the one that an explicit ridge and rank would have, so t
 fit of all entries.
 
 What is simple or usual stays where entries held out cannot tell: biases alone win where no factors are better by more
-than a standard error, ridge 1 where no other one is, and the ranks that were asked for unless fewer are better by more
-than two: a ridge leaves out ranks that are not needed, and the fit to all entries supports more of them than the one
-that chooses. Losses are compared entry by entry, which tells more than their means do.
+than a standard error; ridge 1, and the ranks that were asked for, unless another ridge or fewer ranks are better by
+more than two: the fit to all entries supports a smaller ridge and more ranks than the one that chooses. Ridge 1 is not
+usual where it is no better than biases alone: the best ridge is then what has to be. Losses are compared entry by
+entry, which tells more than their means do.
 """
 
 from collections.abc import Callable, Sequence
@@ -90,14 +91,15 @@ def choose(
     rank = pursuit.rank
     chosen = ridge if ridge is not None else along(RIDGES, 1.0, lambda multiple: at(multiple, rank))
     at(chosen, rank)
-    best = candidates[rank, chosen]
-    if ridge is None and not better(best, candidates[rank, 1.0], 1.0):
-        chosen = 1.0
+    if ridge is None:
+        usual, best = candidates[rank, 1.0], candidates[rank, chosen]
+        if better(usual, alone, 1.0) and not better(best, usual, 2.0):
+            chosen = 1.0
     while rank > 1:
         at(chosen, rank // 2)
         if not better(candidates[rank // 2, chosen], candidates[rank, chosen], 2.0):
             break
         rank //= 2
     factors = candidates[rank, chosen]
-    winner = factors if better(best, alone, 1.0) or better(factors, alone, 1.0) else alone
+    winner = factors if better(factors, alone, 1.0) else alone
     return winner.model, winner.score, [*(each.line for each in candidates.values()), alone.line]

@@ -202,8 +202,8 @@ class LowRankModel(LowRankAnswers):
             is given); the fit is then made of all entries. Or held-out entries of your own, which are not fitted.
             bias_ridge is chosen by fits of the biases alone; then sweeps run at the last rank for three or more ridges
             from 1/4 to 4, and at smaller ranks. Biases alone (rank 0) win where nothing is better by more than a
-            standard error, and ridge 1 where no other is; a ridge that was given is kept. All this takes three to five
-            times as long as the fit. ``facts()`` has the gain over biases alone, its error, and as chosen_by
+            standard error, ridge 1 where it is and no other is better by two; a ridge that was given is kept. All this
+            takes three to five times as long as the fit. ``facts()`` has the gain over biases alone, its error, and as chosen_by
             "validation", "argument" or "default": too few entries to tell. Without sweeps, the rank alone is chosen, of
             a fit to the entries that are left. ``LowRankModel(**{**model.resolved, "rank": model.selected_rank})`` is
             the same fit without a choice.

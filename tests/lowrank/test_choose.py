@@ -137,6 +137,48 @@ def test_factors_are_not_taken_where_biases_are_as_good():
         assert any(line["rank"] for line in model.selection)  # factors were tried
 
 
+def test_the_choice_follows_its_rule(amount):
+    """Every model that was tried is fitted again, and the rule is applied to its losses entry by entry."""
+    ends: set[tuple[bool, ...]] = set()
+    for seed in range(amount(18, 90)):
+        rng = np.random.default_rng(seed)
+        strength, share = ((seed % 6) / 8, 0.2) if seed < 8 else (0.3, 0.1)
+        factors = strength * rng.standard_normal((100, 2)) @ rng.standard_normal((2, 60))
+        o = rng.standard_normal((100, 1)) + rng.standard_normal(60) + factors + rng.standard_normal((100, 60))
+        x, held = split(stored(o, rng.random(o.shape) < share), 0.3, seed)
+        model = fs.LowRankModel(6).fit(x, validation=held)
+        bias_ridge, tried = model.resolved["bias_ridge"], {}
+        for line in model.selection:
+            if line["bias_ridge"] == bias_ridge:
+                given = {"ridge": line["ridge"] or 1.0, "bias_ridge": bias_ridge}
+                again = fs.LowRankModel(line["rank"], **given).fit(x)
+                tried[line["rank"], line["ridge"]] = errors_of(again, held, "square")
+        rank, ridge = of_rule(tried, 6)
+        assert (model.selected_rank, model.resolved["ridge"] if rank else None) == (rank, ridge)
+        usual = better(tried[0, None], tried[6, 1.0], 1)
+        ends.add((rank > 0, rank == 6, ridge == 1.0, bool(usual)))
+    # biases alone, another ridge because 1 is no better than they, ridge 1, fewer ranks
+    assert {end[0] for end in ends} == {end[1] for end in ends} == {True, False}
+    assert (True, True, True, True) in ends and any(end[0] and not end[3] for end in ends)
+
+
+def better(other, one, errors):
+    """Whether `one` has lower losses than `other` in the mean, by more than so many standard errors."""
+    gains = other - one
+    return gains.mean() > errors * gains.std() / np.sqrt(len(gains))
+
+
+def of_rule(tried, rank):
+    """The (rank, ridge) that the losses {(rank, ridge): (k,)} of entries held out choose."""
+    alone, usual = tried[0, None], tried[rank, 1.0]
+    ridge = min((key[1] for key in tried if key[0] == rank), key=lambda ridge: tried[rank, ridge].mean())
+    if better(alone, usual, 1) and not better(usual, tried[rank, ridge], 2):
+        ridge = 1.0
+    while rank > 1 and better(tried[rank, ridge], tried[rank // 2, ridge], 2):
+        rank //= 2
+    return (rank, ridge) if better(alone, tried[rank, ridge], 1) else (0, None)
+
+
 def test_given_ridges_are_kept():
     x, held = split(stored(*problem(m=80, n=40, noise=1.0)))
     model = fs.LowRankModel(6, ridge=0.6, bias_ridge=7.0).fit(x, validation=held)
