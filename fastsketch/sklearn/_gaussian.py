@@ -46,6 +46,22 @@ def projected(rows: Any, mean: Matrix, vectors: Matrix) -> tuple[Matrix, Matrix]
     return inside, np.maximum(lengths - np.einsum("ij,ij->i", inside, inside), 0.0)
 
 
+def column_distances(rows: Any, mean: Matrix, variances: Matrix) -> Matrix:
+    """Compute sums of (x - mean)^2 / variance over the columns of every row; sparse rows stay sparse.
+
+    Variances that are rounding beside the largest one count as infinite.
+    """
+    known = variances > len(variances) * np.finfo(np.float64).eps * variances.max(initial=0.0)
+    scales = np.where(known, 1 / np.where(known, variances, 1.0), 0.0)
+    out = np.empty(rows.shape[0])
+    if isinstance(rows, np.ndarray):
+        for part, moved in centred_blocks(rows, mean):
+            out[part] = (moved * moved) @ scales
+        return out
+    # x'Dx - 2 x'Dm + m'Dm
+    return np.maximum(rows.power(2) @ scales - 2 * (rows @ (scales * mean)) + mean @ (scales * mean), 0.0)
+
+
 @dataclass(frozen=True)
 class SpikedCovariance:
     """Matrix V' diag(values - rest) V + rest I with orthonormal V (k, d) and values >= rest >= 0."""
@@ -122,6 +138,10 @@ class SpikedCovariance:
         out[np.diag_indices_from(out)] += rest
         return out
 
+    def diagonal(self) -> Matrix:
+        """Return the variances of the columns, (d,)."""
+        return (self.values - self.rest) @ self.vectors**2 + self.rest
+
     def distances(self, rows: Any, mean: Matrix) -> Matrix:
         """Compute squared Mahalanobis distances of rows, array or CSR (n, d)."""
         inside, outside = projected(rows, mean, self.vectors)
@@ -193,6 +213,10 @@ class DenseCovariance:
     def matrix(self) -> Matrix:
         """Return a copy of the matrix, (d, d)."""
         return self._matrix.copy()
+
+    def diagonal(self) -> Matrix:
+        """Return the variances of the columns, (d,)."""
+        return self._matrix.diagonal()
 
     def inverse(self) -> Matrix:
         """Return the inverse, or pseudo-inverse, (d, d)."""

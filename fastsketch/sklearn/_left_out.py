@@ -18,6 +18,7 @@ from fastsketch.sklearn._gaussian import (
     DenseCovariance,
     ShrunkCovariance,
     SpikedCovariance,
+    column_distances,
     empirical_covariance,
     leading_pairs,
     least_trace,
@@ -50,14 +51,18 @@ class RowModel(NamedTuple):
     mean: Floats  # (d,)
 
     def measures(self, rows: Any, counts: list[int]) -> Floats:
-        """Return the squared distance, and the squared residuals of so many directions, (1 + len(counts), n)."""
-        return with_residuals(self.shrunk.matrix.distances(rows, self.mean), rows, self.mean, self.vectors, counts)
+        """Return the squared distances by the matrix and by its diagonal, and residuals, (2 + len(counts), n)."""
+        matrix = self.shrunk.matrix
+        return all_measures(matrix.distances(rows, self.mean), rows, self.mean, matrix.diagonal(), self.vectors, counts)
 
 
-def with_residuals(distances: Floats, rows: Any, mean: Floats, vectors: Floats, counts: list[int]) -> Floats:
-    """Return squared distances with what so many leading directions leave of the rows, (1 + len(counts), n)."""
+def all_measures(
+    distances: Floats, rows: Any, mean: Floats, variances: Floats, vectors: Floats, counts: list[int]
+) -> Floats:
+    """Return squared distances, those by the variances of columns, and what so many leading directions leave."""
     inside, outside = projected(rows, mean, vectors[: max(counts, default=0)])
-    return np.array([distances, *(outside + np.einsum("ij,ij->i", inside[:, k:], inside[:, k:]) for k in counts)])
+    left = (outside + np.einsum("ij,ij->i", inside[:, k:], inside[:, k:]) for k in counts)
+    return np.array([distances, column_distances(rows, mean, variances), *left])
 
 
 class Downdate(NamedTuple):
@@ -125,8 +130,9 @@ def downdated_pairs(gram: Floats, pairs: Pairs, roots: Floats) -> Pairs:
 class ShiftedFactor:
     """Factor L of A'A + shift I = L L', and distances under what is left of it without some rows."""
 
-    def __init__(self, lower: Floats, shrunk: ShrunkCovariance) -> None:
-        self._lower, self._shrunk = lower, shrunk
+    def __init__(self, lower: Floats, products: Floats, shrunk: ShrunkCovariance) -> None:
+        """Take L, the diagonal of A'A, and how the covariance is shrunk."""
+        self._lower, self._products, self._shrunk = lower, products, shrunk
 
     @classmethod
     def made(cls, gram: Floats, shrunk: ShrunkCovariance, left: float) -> "ShiftedFactor | None":
@@ -141,7 +147,14 @@ class ShiftedFactor:
             lower = cholesky(matrix, lower=True, overwrite_a=True, check_finite=False)
         except LinAlgError:
             return None
-        return cls(lower, shrunk) if dpocon(lower, size, uplo="L")[0] > CONDITION else None
+        return cls(lower, gram.diagonal(), shrunk) if dpocon(lower, size, uplo="L")[0] > CONDITION else None
+
+    def variances(self, out: Downdate, pairs: Pairs) -> Floats:
+        """Return the diagonal of the shrunk covariance of the others, (d,)."""
+        shrunk, (values, vectors) = self._shrunk, pairs
+        left = np.maximum(self._products - np.einsum("ij,ij->j", out.roots, out.roots), 0.0) / out.left
+        spread = (values[: shrunk.kept] - shrunk.mean) @ vectors[: shrunk.kept] ** 2
+        return (1 - shrunk.share) * left + shrunk.share * spread + shrunk.floor
 
     def distances(self, out: Downdate, pairs: Pairs) -> Floats:
         """Compute squared distances of rows taken out under the shrunk covariance of the others, (n,).
@@ -167,7 +180,7 @@ class ShiftedFactor:
 def measures_left_out(
     sketch: FrequentDirections, pairs: Pairs, rows: Any, weights: Floats, folds: int, counts: list[int], shrink: Shrink
 ) -> Floats:
-    """Measure rows (m, d) that a sketch has learned, each by what the rows outside its fold give, (1 + len(counts), m).
+    """Measure rows (m, d) that a sketch has learned, each by what the rows outside its fold give, (2 + len(counts), m).
 
     Rows k, k + folds, ... are fold k; `pairs` are those of the sketch's covariance.
     """
@@ -178,7 +191,7 @@ def measures_left_out(
         found = _by_sketches(FrequentDirections(**sketch.parameters), rows, weights, parts, counts, shrink)
     else:
         found = (_by_span(sketch, rows[part], weights[part], counts, shrink) for part in parts)
-    measures = np.empty((1 + len(counts), rows.shape[0]))
+    measures = np.empty((2 + len(counts), rows.shape[0]))
     for part, of_part in zip(parts, found, strict=True):
         measures[:, part] = of_part
     return measures
@@ -200,14 +213,14 @@ def _by_sums(
         values, vectors = downdated_pairs(gram, whole, out.roots)
         left = values / out.left, vectors
         if factor is not None:
-            distances = factor.distances(out, left)
+            distances, variances = factor.distances(out, left), factor.variances(out, left)
         else:  # the first part says how all are shrunk
             matrix = DenseCovariance((gram - out.roots.T @ out.roots) / out.left)
             shrunk = shrink(matrix, left, out.left, sketch.n_rows - len(part))
-            distances = shrunk.matrix.distances(out.rows, -out.shift)
+            distances, variances = shrunk.matrix.distances(out.rows, -out.shift), shrunk.matrix.diagonal()
             if part is parts[0] and len(parts) > 1 and FEW * len(part) <= len(gram):
                 factor = ShiftedFactor.made(gram, shrunk, out.left)
-        yield with_residuals(distances, out.rows, -out.shift, vectors, counts)
+        yield all_measures(distances, out.rows, -out.shift, variances, vectors, counts)
 
 
 def _by_sketches(

@@ -16,7 +16,12 @@ import fastsketch as fs  # noqa: E402
 from fastsketch.sklearn import SketchedCovariance  # noqa: E402
 from fastsketch.sklearn import _kept_rows as kept_rows  # noqa: E402
 from fastsketch.sklearn import _left_out as left_out  # noqa: E402
-from fastsketch.sklearn._gaussian import DenseCovariance, shrink_tail  # noqa: E402
+from fastsketch.sklearn._gaussian import (  # noqa: E402
+    DenseCovariance,
+    SpikedCovariance,
+    column_distances,
+    shrink_tail,
+)
 from fastsketch.sklearn._kept_rows import KeptRows  # noqa: E402
 from fastsketch.sklearn._left_out import Downdate, ShiftedFactor, downdated_pairs, measures_left_out  # noqa: E402
 from fastsketch.sklearn._outliers import RIDGE, counts_for, least_variance  # noqa: E402
@@ -208,8 +213,9 @@ def test_distances_without_some_rows(share, center):
     # (x - mean of the others)' (their shrunk covariance)^-1 (x - mean of the others)
     moved = X[:9] - (np.average(X[9:], axis=0, weights=w[9:]) if center else 0)
     expected = np.einsum("ij,ij->i", moved @ np.linalg.inv(shrunk.matrix.matrix()), moved)
-    found = ShiftedFactor.made(gram, shrunk, out.left).distances(out, pairs)
-    assert np.allclose(found, expected, rtol=1e-5 if share == 1 else 1e-9)
+    factor = ShiftedFactor.made(gram, shrunk, out.left)
+    assert np.allclose(factor.distances(out, pairs), expected, rtol=1e-5 if share == 1 else 1e-9)
+    assert np.allclose(factor.variances(out, pairs), shrunk.matrix.matrix().diagonal())
 
 
 def test_a_singular_matrix_has_no_common_factor():
@@ -229,13 +235,14 @@ def test_rows_are_measured_as_by_a_model_of_the_others(options, n):
     model = SketchedCovariance(8, **options).fit(X)
     pairs = model._leading(model._read().matrix if "solver" in options else DenseCovariance(np.eye(40)))
     found = measures_left_out(model.sketch_, pairs, X, np.ones(n), 10, counts, model._shrunk)
-    expected = np.empty((3, n))
+    expected = np.empty((4, n))
     for fold in range(10):
         part = np.arange(n) % 10 == fold
         others = SketchedCovariance(8, **options).fit(X[~part])
         expected[0, part] = others.mahalanobis(X[part])
+        expected[1, part] = (X[part] - others.location_) ** 2 @ (1 / np.diag(others.covariance_))
         for row, k in enumerate(counts):
-            expected[row + 1, part] = others.projection_distance(X[part], n_components=k) ** 2
+            expected[row + 2, part] = others.projection_distance(X[part], n_components=k) ** 2
     off, spread = np.log(found / expected), np.log(expected).std(axis=1)
     assert np.all(np.abs(off.mean(axis=1)) < 0.1 * spread) and np.all(off.std(axis=1) < 0.3 * spread)
 
@@ -269,6 +276,24 @@ def test_rows_are_taken_out_of_a_sketch_that_holds_all():
     assert total == n_rows == 260
     assert np.allclose(matrix.matrix(), np.cov(X[40:].T, bias=True), rtol=1e-6, atol=1e-8)
     assert np.allclose(measures[0], SketchedCovariance(14, shrinkage=None).fit(X[40:]).mahalanobis(X[:40]))
+
+
+@pytest.mark.parametrize("matrix", [DenseCovariance, None], ids=["dense", "spiked"])
+def test_distances_by_the_variances_of_columns(matrix):
+    X = rows_of(0, 50, 12) + 3
+    basis = np.linalg.qr(rows_of(1, 12, 3))[0].T
+    spiked = SpikedCovariance(np.array([9.0, 5.0, 4.0]), basis, 2.0)
+    held = spiked if matrix is None else matrix(spiked.matrix())
+    variances = spiked.matrix().diagonal()
+    assert np.allclose(held.diagonal(), variances)
+    expected = ((X - X.mean(axis=0)) ** 2 / variances).sum(axis=1)
+    for rows in (X, sparse.csr_array(X)):
+        assert np.allclose(column_distances(rows, X.mean(axis=0), variances), expected)
+    # a column that does not vary says nothing, as the distance by a singular matrix has it
+    variances = np.append(np.zeros(1), variances[1:])
+    expected = ((X - X.mean(axis=0))[:, 1:] ** 2 / variances[1:]).sum(axis=1)
+    for rows in (X, sparse.csr_array(X)):
+        assert np.allclose(column_distances(rows, X.mean(axis=0), variances), expected)
 
 
 def test_weights_of_least_variance():
