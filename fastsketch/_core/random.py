@@ -26,7 +26,7 @@ class Key(IntEnum):
     EPOCH = 69
     SPLIT = 80
     ARRANGEMENT = 96
-    CONFORMAL = 97
+    ALARM = 97
 
 
 class Normal(IntEnum):

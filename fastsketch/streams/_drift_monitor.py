@@ -3,148 +3,75 @@
 # pyright: reportPrivateUsage=false
 # (a monitor is made of sketches, by the frame's hooks)
 
+import warnings
 from collections.abc import Mapping, Sequence
-from functools import reduce
-from itertools import islice, pairwise
-from typing import Any, NamedTuple, Self, cast
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from scipy import sparse
 
-from fastsketch._core.validation import as_choice, as_flag, as_integer, as_rows
-from fastsketch._frame.batches import Batch, FeatureNames
+from fastsketch._core.validation import as_choice, as_flag, as_integer, as_rows, check_finite, is_sparse
+from fastsketch._frame.batches import Batch
 from fastsketch._frame.loading import from_bytes
 from fastsketch._frame.model import Arrays, Model
 from fastsketch._frame.parameters import integer, same, seed
 from fastsketch._kernels.guard import changes, reads
 from fastsketch.data.files import _checks as checks
 from fastsketch.sketching import FrequentDirections
-from fastsketch.streams._block_scores import MOMENTS, SCORES, Usual, directions_of, usual_of
-from fastsketch.streams._evidence import EXPONENTS, Floats, accumulated, conformal, likeliest_begin
-from fastsketch.streams._sliding_merge import joined
+from fastsketch.streams._alarms import Alarm, Carried
+from fastsketch.streams._block_scores import LARGEST, MOMENTS, MOST_WATCHED, SCORES, Units
+from fastsketch.streams._evidence import DEPENDENT, Floats, are_dependent, tried
+from fastsketch.streams._held_rows import arrays_of, check_rows, rows_from, stacked, with_names
 
-TABLES = ("scores", "evidence", "location", "scale")
-# Latest blocks that are kept to say what an alarm is about.
-MOST_RECENT = 8
-# Covariances of blocks are squared in turn when they are ranked.
+# Most latest blocks that are compared with the others; of what has changed so many blocks of `every` rows are kept.
+MOST_LATEST, MOST_KEPT = 40, 8
+# Blocks that resemble the ones before them become so many times as long, up to so many times `every`.
+LONGER, MOST_LONGER = 4, 16
+# Covariances of blocks are squared in turn when they are compared.
 LARGEST_ENTRY = 1e150
 MANY = 2**40
-# Bytes of the sketches of the reference, at most.
+# Arrangements of the blocks that are tried before an alarm: seconds.
+MOST_ARRANGEMENTS = 100_000
+# Bytes that a monitor may take.
 MOST_BYTES = 2**32
-
-
-class Carried(NamedTuple):
-    """A column that carries a change.
-
-    Attributes
-    ----------
-    column : str or int
-        Its name, or number.
-    what : {"mean", "variance", "direction"}
-        Moment of the column that changed; "direction": the column is a part of the direction whose variance changed.
-    before, after : float
-        That moment in the reference and since the change; of a direction the variance along it.
-
-    Examples
-    --------
-    >>> import numpy as np, fastsketch as fs
-    >>> rows = np.random.default_rng(0).standard_normal((20_000, 8))
-    >>> rows[15_000:, 3] += 1.0
-    >>> carried = fs.DriftMonitor(every=100).update(rows).alarms[0].columns[0]
-    >>> carried.column, carried.what, round(carried.before), round(carried.after)
-    (3, 'mean', 0, 1)
-    """
-
-    column: str | int
-    what: str
-    before: float
-    after: float
-
-
-class Alarm(NamedTuple):
-    """A change of a stream.
-
-    Attributes
-    ----------
-    row : int
-        Rows seen when it was said.
-    begin : int
-        First row of the block with which the change began, most likely.
-    score : {"columns", "means", "directions"}
-        What said it: the column whose mean or variance is farthest from what is usual, the means of leading directions
-        together, or the covariances of these.
-    columns : tuple of Carried
-        Columns that carry the change, the most unusual first: at most 5, and not all of them where others deviate less.
-
-    Examples
-    --------
-    >>> import numpy as np, fastsketch as fs
-    >>> rows = np.random.default_rng(0).standard_normal((20_000, 8))
-    >>> rows[15_000:, 3] += 1.0
-    >>> alarm = fs.DriftMonitor(every=100).update(rows).alarms[0]
-    >>> alarm.row, alarm.begin
-    (15500, 15000)
-    """
-
-    row: int
-    begin: int
-    score: str
-    columns: tuple[Carried, ...]
 
 
 class Past(NamedTuple):
     """What is known of the closed blocks; an immutable value."""
 
-    n_rows: int = 0
-    start: int = 0  # first row of the reference
-    learning: tuple[FrequentDirections, ...] = ()  # its blocks, until there are enough
-    usual: Usual | None = None
-    scores: Floats = np.empty((0, len(SCORES)))  # of the blocks after the reference
-    evidence: Floats = np.zeros((len(SCORES), len(EXPONENTS)))
-    recent: tuple[FrequentDirections, ...] = ()
+    n_rows: int
+    start: int  # first row of the reference
+    span: int  # rows of a block
+    first: Floats = np.empty((0, 0))  # means of the first blocks: of columns, and along directions once these are known
+    sketch: FrequentDirections | None = None  # of the reference
+    units: Units | None = None
+    table: Floats = np.empty((0, 0))  # features of the blocks of the reference after these, and of the latest
+    tried: int = 0  # arrangements in which none deviated as the latest blocks do
     alarms: tuple[Alarm, ...] = ()
     sides: tuple[FrequentDirections, ...] = ()  # reference and changed rows of the latest alarm
-
-
-def _dtype_of(rows: Any) -> np.dtype[Any]:
-    """Return the dtype of the sketches of such rows."""
-    return np.dtype(np.float32 if rows.dtype in (np.float16, np.float32) else np.float64)
-
-
-def _with_names(rows: Any, names: FeatureNames | None) -> tuple[FeatureNames, list[list[Any]]] | None:
-    """Return the names and values of a dict {name: number} or a list of them; None of other rows."""
-    listed = cast("Any", [rows] if isinstance(rows, Mapping) else rows)
-    if not (isinstance(listed, list | tuple) and listed and isinstance(listed[0], Mapping)):
-        return None
-    dicts = cast("list[Any]", listed)
-    names = tuple(map(str, dicts[0])) if names is None else names
-    for place, row in enumerate(dicts):
-        if not isinstance(row, Mapping) or cast("Any", row).keys() != set(names):
-            raise ValueError(f"row {place} must be a dict of the same names as those before, all text, got {row!r}")
-    return names, [[row[name] for name in names] for row in dicts]
 
 
 class DriftMonitor(Model):
     """Say when a stream is no longer as it was, and which columns carry the change, at a stated rate of false alarms.
 
-    The first blocks of rows are the reference. Each later block is scored against it, and ranked among the blocks so
-    far: if blocks are exchangeable while nothing changes, false alarms are as rare as ``run_length`` says, whatever the
-    distribution of the rows. After an alarm the next blocks are the new reference.
+    The first blocks of rows are the reference. After each later block the latest ones, 3 to 40 of them, are compared
+    with all others: there is an alarm if no arrangement of the blocks by chance makes as large a difference. If blocks
+    are exchangeable while nothing changes, false alarms are as rare as ``run_length`` says, whatever the distribution
+    of the rows. After an alarm the next blocks are the new reference.
 
     Parameters
     ----------
-    every : int, default 250
-        Rows of a block, at least 2: many times as many as rows remember.
-    reference : int, default 40
-        Blocks of the reference, at least 10. Changes are seen well once as many again have been scored; one that comes
-        within the first of them, also after an alarm or ``rearm``, may never be: it becomes what is usual.
+    every : int, default 100
+        Rows of a block, at least 2: many times as many as rows remember. Where the first blocks resemble the ones
+        before them, blocks become 4 or 16 times as long; ``facts()["rows_in_block"]`` says how long.
+    reference : int, default 60
+        Blocks of the reference, at least 10. A third of them says in which directions and units blocks are compared.
     run_length : int, default 10,000
-        Average run length: blocks from an alarm to the next false one, on average, at least. The chance of a false
-        alarm within n blocks is n / run_length at most.
+        The chance of a false alarm within n blocks is at most n / run_length; at most 100,000.
     sketch_size : int, default 32
-        Rows of the sketch of a block.
+        Rows of the sketches: one more than the leading directions that are watched.
     seed : int, default 0
-        For ties among scores.
+        For arrangements by chance.
 
     Attributes
     ----------
@@ -161,22 +88,22 @@ class DriftMonitor(Model):
 
     Notes
     -----
-    Scores are the farthest of the means and variances of columns, in standard deviations over the reference; the
-    squares of those of the means along its 16 leading directions, added; and the farthest of the covariances of these
-    and of the variance outside of them. Each has conformal p-values, ranks among all blocks since the reference, and a
-    Shiryaev-Roberts sum of bets on small ones [1]_; an alarm is the first to reach 3 run_length. Means and covariances
-    are seen, and no other change of shape: watch columns of your own for it. Of a model watch the residuals or scores,
-    as a column: (n, 1).
+    Of a block it takes the means and log variances of columns (of more than 1,024 those of the largest variance in the
+    beginning), the means along leading directions, the covariances of 16 of these, and the variance outside of them.
+    Means of the latest blocks are compared with those of all: the farthest of each kind, and all of a kind together.
+    The order of blocks that are alike says nothing, so that the largest such difference is the largest of run_length
+    arrangements once in run_length times [1]_. Means and covariances are seen, and no other change of shape: watch
+    columns of your own for it. Of a model watch the residuals or scores, as a column: (n, 1).
 
     Rows that depend on the ones before are fine within a block; blocks that resemble the block before are not
     exchangeable. A season must be shorter than a block, or one of its own columns.
 
-    It holds at most ``reference`` sketches of ``sketch_size`` rows, then nine, and 24 bytes a block.
+    It holds two sketches, the directions, numbers of at most ``reference`` + 40 blocks, and the rows of nine blocks. An
+    alarm takes run_length arrangements, about a second; blocks without a change about ten.
 
     References
     ----------
-    .. [1] V. Vovk, I. Petej, I. Nouretdinov, E. Ahlberg, L. Carlsson, A. Gammerman, "Retrain or not retrain: conformal
-       test martingales for change-point detection", COPA 2021.
+    .. [1] E. Lehmann, J. Romano, "Testing Statistical Hypotheses", third edition, 15.2 (permutation tests).
 
     Examples
     --------
@@ -184,31 +111,41 @@ class DriftMonitor(Model):
     >>> rng = np.random.default_rng(0)
     >>> rows = rng.standard_normal((20_000, 8))
     >>> rows[15_000:, 3] *= 1.5
-    >>> alarm, = fs.DriftMonitor(every=100).update(rows).alarms
+    >>> alarm, = fs.DriftMonitor().update(rows).alarms
     >>> alarm.begin, alarm.columns[0].column, alarm.columns[0].what
     (15000, 3, 'variance')
     """
 
-    every: int = integer(default=250, at_least=2, below=MANY)
-    reference: int = integer(default=40, at_least=10, below=MANY)
-    run_length: int = integer(default=10_000, at_least=10, below=MANY)
+    every: int = integer(default=100, at_least=2, below=MANY)
+    reference: int = integer(default=60, at_least=10, below=MANY)
+    run_length: int = integer(default=10_000, at_least=10, below=MOST_ARRANGEMENTS + 1)
     sketch_size: int = integer(default=32, at_least=2)
     seed: int = seed(default=0)
 
     def _begin(self) -> None:
-        self._past = Past()
-        self._filling = self._empty_block()
+        self._past = Past(0, 0, self.every)
+        self._held: tuple[Any, ...] = ()  # rows of the block being filled, and of the latest blocks before it
+        self._filled = 0
         self._d: int | None = None
-        self._dtype: np.dtype[Any] | None = None  # of the first rows, and so of all blocks
+        self._dtype: np.dtype[Any] | None = None  # of the first rows, and so of all
         self._sparse = False
 
-    def _empty_block(self) -> FrequentDirections:
+    def _empty(self) -> FrequentDirections:
         return FrequentDirections(self.sketch_size, method="tfd", center=True)
+
+    @property
+    def _wanted(self) -> int:
+        # reciprocal of the level of a test: of streams that do not change so many get longer blocks, and a second turn
+        return int(self.run_length / (1.0 - 2.0 * DEPENDENT))
+
+    @property
+    def _n_first(self) -> int:
+        return self.reference // 3
 
     @property
     def n_rows(self) -> int:
         """Return the number of rows seen."""
-        return self._past.n_rows + self._filling.n_rows
+        return self._past.n_rows + self._filled
 
     @property
     def n_features(self) -> int | None:
@@ -231,22 +168,24 @@ class DriftMonitor(Model):
     @reads
     def armed(self) -> bool:
         """Return whether the reference is full: only then blocks are scored."""
-        return self._past.usual is not None
+        return self._n_blocks(self._past) >= self.reference
 
     @property
     @reads
     def evidence(self) -> float:
         """Return how much speaks for a change now: at 1 there is an alarm.
 
+        One of so many arrangements of the blocks by chance, as a share of run_length, makes as large a difference.
+
         Raises
         ------
         ValueError
             Before the reference is full.
         """
-        if self._past.usual is None:
-            rows = self.every * self.reference - (self.n_rows - self._past.start)
-            raise ValueError(f"the reference is not full: {rows} rows of {self.every * self.reference} are missing")
-        return float(self._past.evidence.mean(axis=1).max()) / self._threshold
+        wanted = self._past.span * self.reference
+        if (missing := wanted - (self._past.n_rows - self._past.start)) > 0:
+            raise ValueError(f"the reference is not full: {missing - self._filled} rows of {wanted} are missing")
+        return (self._past.tried + 1) / (self._wanted + 1)
 
     @property
     @reads
@@ -276,10 +215,6 @@ class DriftMonitor(Model):
         before._feature_names = after._feature_names = self._feature_names
         return before, after
 
-    @property
-    def _threshold(self) -> float:
-        return float(len(SCORES) * self.run_length)
-
     # -- rows --------------------------------------------------------------------------------------------------------
     @changes
     def update(self, rows: Batch | Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> Self:
@@ -300,7 +235,7 @@ class DriftMonitor(Model):
             For rows of another width, or that are not finite, or of so many columns that the sketches of the reference
             would take more than 4 GiB. The monitor is then as it was before the call.
         """
-        if (found := _with_names(rows, self._feature_names)) is None:
+        if (found := with_names(rows, self._feature_names)) is None:
             return self._take_rows(rows)
         with self._named(found[0], "rows"):
             self._update(found[1], None)
@@ -308,31 +243,44 @@ class DriftMonitor(Model):
 
     def _update(self, rows: Any, sample_weight: Any) -> None:
         checked: Any = as_rows(rows, self._d)
-        if checked.size and LARGEST_ENTRY < max(float(checked.max()), -float(checked.min())) < np.inf:
+        check_finite(checked)
+        if checked.size and max(float(checked.max()), -float(checked.min())) > LARGEST_ENTRY:
             raise ValueError(f"rows have entries beyond {LARGEST_ENTRY:g}, their squares leave the range: scale them")
+        if not (n := checked.shape[0]):
+            return
+        kind: dict[str, Any] = {"_d": checked.shape[1], "_dtype": self._dtype, "_sparse": self._sparse}
         if self._d is None:
-            needed = self.reference * min(self.sketch_size, self.every) * checked.shape[1] * _dtype_of(checked).itemsize
-            if needed > MOST_BYTES:
-                raise ValueError(
-                    f"rows have {checked.shape[1]:,} columns: the sketches of the reference would take "
-                    f"{needed / 2**30:.1f} GiB; take a smaller sketch_size or reference, or fewer columns"
-                )
-        else:
-            checked = checked if checked.dtype == self._dtype else checked.astype(self._dtype)
-            if sparse.issparse(checked) != self._sparse:
-                checked = sparse.csr_array(checked) if self._sparse else checked.toarray()
-        n, room = checked.shape[0], self.every - self._filling.n_rows
-        past, filling = self._past, self._filling
-        if n and n < room and self._d is not None:
-            filling.update(checked)  # all or nothing
-        elif n:
-            filling = filling.copy()
-            for start, stop in pairwise([0, *range(room, n, self.every), n]):
-                filling.update(checked[start:stop])
-                if filling.n_rows == self.every:
-                    past, filling = self._closed(past, filling), self._empty_block()
-            kind = {"_d": checked.shape[1], "_dtype": _dtype_of(checked), "_sparse": sparse.issparse(checked)}
-            vars(self).update({"_past": past, "_filling": filling, **kind})
+            narrow = checked.dtype in (np.float16, np.float32)
+            kind |= {"_dtype": np.dtype(np.float32 if narrow else np.float64), "_sparse": is_sparse(checked)}
+            self._check_memory(checked)
+        if is_sparse(checked) != kind["_sparse"]:
+            checked = sparse.csr_array(checked) if kind["_sparse"] else checked.toarray()
+        # a copy: the caller may change the rows
+        held, filled, past = (*self._held, checked.astype(kind["_dtype"])), self._filled + n, self._past
+        if filled >= past.span:
+            whole = stacked(held)
+            while filled >= past.span:
+                filled -= past.span
+                past = self._closed(past, whole[: whole.shape[0] - filled])
+            held = (whole[whole.shape[0] - filled - self._n_kept(past) :].copy(),)
+        vars(self).update({"_past": past, "_held": held, "_filled": filled, **kind})
+
+    def _check_memory(self, rows: Any) -> None:
+        """Raise ValueError if rows of so many columns take too much."""
+        d, dense = rows.shape[1], not is_sparse(rows)
+        needed = 8 * d * (self._n_first + 4 * self.sketch_size + dense * (MOST_KEPT + 1) * self.every)
+        if needed > MOST_BYTES:
+            raise ValueError(
+                f"rows have {d:,} columns: the monitor would take {needed / 2**30:.1f} GiB; take a smaller every, "
+                "sketch_size or reference, or fewer columns"
+            )
+
+    def _n_blocks(self, past: Past) -> int:
+        return (past.n_rows - past.start) // past.span
+
+    def _n_kept(self, past: Past) -> int:
+        """Return the number of rows of closed blocks that are kept: those after the reference, and of the latest."""
+        return max(0, min(past.n_rows - past.start - self.reference * past.span, MOST_KEPT * self.every))
 
     @changes
     def rearm(self) -> Self:
@@ -349,130 +297,185 @@ class DriftMonitor(Model):
         >>> monitor.armed, monitor.rearm().armed, monitor.n_rows
         (True, False, 200)
         """
-        past = Past(self.n_rows, self.n_rows, alarms=self._past.alarms, sides=self._past.sides)
-        vars(self).update({"_past": past, "_filling": self._empty_block()})
+        n, past = self.n_rows, self._past
+        past = Past(n, n, past.span, alarms=past.alarms, sides=past.sides)
+        vars(self).update({"_past": past, "_held": (), "_filled": 0})
         return self
 
-    def _closed(self, past: Past, block: FrequentDirections) -> Past:
-        """Return what is known with one more block."""
-        past = past._replace(n_rows=past.n_rows + block.n_rows)
-        if past.usual is None:
-            learning = (*past.learning, block)
-            if len(learning) < self.reference:
-                return past._replace(learning=learning)
-            return past._replace(learning=(), usual=usual_of(learning))
-        new = past.usual.scores(block)
-        evidence = accumulated(past.evidence, conformal(past.scores, new, self.seed, len(past.alarms)))
-        past = past._replace(
-            scores=np.vstack([past.scores, new]),
-            evidence=evidence,
-            recent=(*past.recent, block)[-MOST_RECENT:],
-        )
-        which = int(np.argmax(evidence.mean(axis=1)))
-        return self._alarmed(past, which) if evidence[which].mean() >= self._threshold else past
+    def _closed(self, past: Past, rows: Any) -> Past:
+        """Return what is known with one more block, the last of these rows."""
+        block = rows[-past.span :]
+        past = past._replace(n_rows=past.n_rows + past.span)
+        latest = self._n_blocks(past) - self.reference
+        if latest <= 0:
+            sketch = self._empty() if past.sketch is None else past.sketch.copy()
+            past = past._replace(sketch=sketch.update(block))
+        if past.units is None:
+            mean = np.asarray(block.mean(axis=0, dtype=np.float64)).reshape(1, -1)
+            past = past._replace(first=np.vstack([past.first, mean]) if past.first.size else mean)
+            return past if len(past.first) < self._n_first else self._looked_at(past)
+        units = past.units
+        features = units.features(block)[np.newaxis]
+        table = np.vstack([past.table, features]) if past.table.size else features
+        if latest > MOST_LATEST:
+            table, latest = np.delete(table, self.reference - self._n_first, axis=0), MOST_LATEST
+        past = past._replace(table=table)
+        if latest > 0:
+            return self._compared(past, latest, rows)
+        if latest == 0:
+            along, variances = units.watched_for_dependence(table)
+            past = self._of_blocks(past, np.vstack([past.first, along]), variances)
+        return past
 
-    def _alarmed(self, past: Past, which: int) -> Past:
-        """Return what is known when a score has said that the stream has changed: a new reference begins."""
-        assert past.usual is not None
-        begin = likeliest_begin(past.scores[:, which])
-        changed = past.recent[begin - len(past.scores) :]
-        first = past.start + self.every * (self.reference + begin)
-        columns = tuple(Carried(*change) for change in past.usual.carrying(changed, which))
-        alarm = Alarm(past.n_rows, first, SCORES[which], columns)
-        sides = past.usual.sketch, reduce(joined, changed)
-        return Past(past.n_rows, past.n_rows, alarms=(*past.alarms, alarm), sides=sides)
+    def _looked_at(self, past: Past) -> Past:
+        """Return what the first blocks say: in which units later ones are compared."""
+        assert past.sketch is not None
+        units = Units.of(past.sketch)
+        along = (past.first - units.centre) @ units.directions.T / units.unit
+        return self._of_blocks(past._replace(first=along, units=units), along)
+
+    def _of_blocks(self, past: Past, *values: Floats) -> Past:
+        """Return the past, or a new beginning with longer blocks if these resemble the ones before them.
+
+        The rows of this decision are not compared then, so that a false alarm stays as rare as it is.
+        """
+        if not any(are_dependent(each, self.seed, past.n_rows, len(values)) for each in values):
+            return past
+        if LONGER * past.span <= MOST_LONGER * self.every:
+            return Past(past.n_rows, past.n_rows, LONGER * past.span, alarms=past.alarms, sides=past.sides)
+        warnings.warn(
+            f"blocks of {past.span} rows resemble the ones before them: false alarms may be more frequent than "
+            f"run_length={self.run_length} says; take a larger every than {self.every}",
+            stacklevel=4,
+        )
+        return past
+
+    def _compared(self, past: Past, latest: int, rows: Any) -> Past:
+        """Return what is known when the latest blocks have been compared with all: perhaps an alarm."""
+        assert past.units is not None and past.sketch is not None
+        families, table, n = past.units.families, past.table, past.n_rows
+        found = tried(table, latest, families, self._wanted, self.seed, n)
+        if found.n_less < self._wanted:
+            return past._replace(tried=found.n_less)
+        score = families[found.family].score
+        columns = tuple(Carried(*change) for change in past.units.carrying(table, found.length, score))
+        alarm = Alarm(n, n - found.length * past.span, score, columns)
+        changed = self._empty().update(rows[-min(found.length * past.span, MOST_KEPT * self.every) :])
+        # a new reference begins
+        return Past(n, n, past.span, alarms=(*past.alarms, alarm), sides=(past.sketch, changed))
 
     # -- files -------------------------------------------------------------------------------------------------------
     def _facts(self) -> dict[str, Any]:
-        return {"n_alarms": len(self._past.alarms), "armed": self._past.usual is not None}
+        return {"n_alarms": len(self._past.alarms), "armed": self.armed, "rows_in_block": self._past.span}
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
-        past, usual = self._past, self._past.usual
-        whole = () if usual is None else (usual.sketch,)
-        groups = ((self._filling,), past.learning, whole, past.recent, past.sides)
+        past, units = self._past, self._past.units
+        sketches = (*(() if past.sketch is None else (past.sketch,)), *past.sides)
         state = {
             "n_rows": past.n_rows,
             "start": past.start,
+            "span": past.span,
+            "filled": self._filled,
+            "tried": past.tried,
             "n_features": self._d,
             "dtype": None if self._dtype is None else self._dtype.name,
             "sparse": self._sparse,
-            "sizes": [len(group) for group in groups],
             "alarms": [[*alarm[:3], [list(carried) for carried in alarm.columns]] for alarm in past.alarms],
         }
-        blocks = (block for group in groups for block in group)
-        arrays: Arrays = {f"block{k}": np.frombuffer(block.to_bytes(), np.uint8) for k, block in enumerate(blocks)}
-        if usual is not None:
-            arrays |= {name: getattr(past, name) for name in ("scores", "evidence")}
-            arrays |= {"location": usual.location, "scale": usual.scale}
+        arrays: Arrays = {f"sketch{k}": np.frombuffer(one.to_bytes(), np.uint8) for k, one in enumerate(sketches)}
+        if self._held:
+            arrays |= arrays_of(stacked(self._held))
+        if units is not None:
+            arrays |= {"watched": units.watched, "centre": units.centre, "directions": units.directions}
+            arrays |= {"unit": np.array([units.unit]), "table": past.table}
+        if past.first.size:
+            arrays["first"] = past.first
         return state, arrays
 
     def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
-        blocks = iter([from_bytes(arrays[f"block{k}"].tobytes()) for k in range(sum(state["sizes"]))])
-        (self._filling,), learning, whole, recent, sides = (tuple(islice(blocks, size)) for size in state["sizes"])
-        usual = Usual(whole[0], arrays["location"], arrays["scale"]) if whole else None
-        tables: dict[str, Any] = {name: arrays[name] for name in ("scores", "evidence")} if whole else {}
+        n_sketches = sum(name.startswith("sketch") for name in arrays)
+        sketches = [from_bytes(arrays[f"sketch{k}"].tobytes()) for k in range(n_sketches)]
         alarms = tuple(
             Alarm(row, first, score, tuple(Carried(column, what, old, new) for column, what, old, new in columns))
             for row, first, score, columns in state["alarms"]
         )
-        counts: dict[str, Any] = {name: state[name] for name in ("n_rows", "start")}
-        self._past = Past(**counts, learning=learning, usual=usual, **tables, recent=recent, alarms=alarms, sides=sides)
+        whole = sketches.pop(0) if n_sketches % 2 else None
+        counts: dict[str, Any] = {name: state[name] for name in ("n_rows", "start", "span", "tried")}
+        past = Past(**counts, sketch=whole, alarms=alarms, sides=tuple(sketches))
+        if "watched" in arrays:
+            units = Units(arrays["watched"], arrays["centre"], float(arrays["unit"][0]), arrays["directions"])
+            past = past._replace(units=units, table=arrays["table"])
+        self._past = past._replace(first=arrays["first"]) if "first" in arrays else past
         self._d, self._dtype = state["n_features"], None if state["dtype"] is None else np.dtype(state["dtype"])
-        self._sparse = state["sparse"]
+        self._sparse, self._filled = state["sparse"], state["filled"]
+        self._held = (rows_from(arrays, state["n_features"]),) if "rows" in arrays else ()
 
     def _validate(self, state: dict[str, Any], arrays: Arrays) -> None:
-        n = checks.as_count(state["n_rows"], "n_rows")
-        n_blocks, rest = divmod(n - as_integer(state["start"], "start", 0, n + 1), self.every)
-        armed, scored = n_blocks >= self.reference, max(0, n_blocks - self.reference)
-        sizes = [1, 0 if armed else n_blocks, int(armed), min(scored, MOST_RECENT), 2 * bool(state["alarms"])]
-        if rest or state["sizes"] != sizes:
-            raise ValueError(f"sizes must be those of {n_blocks} whole blocks, {sizes}, got {state['sizes']}")
-        d = (
-            None
-            if state["n_features"] is None
-            else as_integer(state["n_features"], "n_features", 1, checks.MOST_COLUMNS)
-        )
-        if state["dtype"] not in ((None,) if d is None else ("float32", "float64")):
-            raise ValueError(f"dtype must be that of the rows, got {state['dtype']!r}")
+        n, span = checks.as_count(state["n_rows"], "n_rows"), as_integer(state["span"], "span", 2, MANY * MOST_LONGER)
+        if span not in (allowed := [self.every, self.every * LONGER, self.every * MOST_LONGER]):
+            raise ValueError(f"span must be one of {allowed}, got {span}")
+        n_blocks, rest = divmod(n - as_integer(state["start"], "start", 0, n + 1), span)
+        if rest:
+            raise ValueError(f"n_rows and start must be whole blocks of {span} rows apart, got {rest} more")
+        filled = as_integer(state["filled"], "filled", 0, span)
         as_flag(state["sparse"], "sparse")
-        if (ends := [alarm[0] for alarm in state["alarms"]]) != sorted(ends) or ends[-1:] > [state["start"]]:
+        as_integer(state["tried"], "tried", 0, self._wanted)
+        known = bool(n or filled)
+        d = as_integer(state["n_features"], "n_features", 1, checks.MOST_COLUMNS) if known else 0
+        if state["dtype"] not in (("float32", "float64") if known else (None,)):
+            raise ValueError(f"dtype must be that of the rows, got {state['dtype']!r}")
+        self._check_alarms(state["alarms"], state["start"], d)
+        n_held = filled + self._n_kept(Past(n, state["start"], span))
+        if "rows" in arrays or n_held:
+            check_rows(arrays, (n_held, d), state["dtype"], are_sparse=state["sparse"])
+        n_whole = min(n_blocks, self.reference) * span
+        sizes = [(n_whole, n_whole)] if n_blocks else []
+        if state["alarms"]:
+            allowed_most = max(MOST_KEPT, 3) * self.every
+            sizes += [(self.reference * self.every, self.reference * span), (3, max(allowed_most, span))]
+        for k, limits in enumerate(sizes):
+            self._check_sketch(arrays, f"sketch{k}", limits, d, state["dtype"])
+        names = [f"sketch{k}" for k in range(len(sizes))]
+        names += ["rows"] if state["sparse"] is False else ["rows", "rows_indices", "rows_indptr"]
+        if n_blocks < self._n_first:
+            checks.only(arrays, *names, *(["first"] if n_blocks else []))
+            if n_blocks:
+                checks.finite(arrays, "first", (n_blocks, d))
+            return
+        checks.only(arrays, *names, "first", "watched", "centre", "directions", "unit", "table")
+        watched = checks.array_of(arrays, "watched", (min(d, MOST_WATCHED),), np.dtype(np.intp))
+        if (np.diff(watched) <= 0).any() or watched[0] < 0 or watched[-1] >= d:
+            raise ValueError(f"watched must be ascending columns of {d}")
+        v = checks.finite(arrays, "directions", (len(arrays.get("directions", ())), d))
+        checks.number_within(len(v), "directions", 0, min(self.sketch_size, d))
+        checks.number_within(checks.finite(arrays, "unit", (1,))[0], "unit", np.finfo(float).tiny, LARGEST_ENTRY)
+        if len(v):
+            checks.finite(arrays, "first", (self._n_first, len(v)))
+        units = Units(watched, checks.finite(arrays, "centre", (d,)), 1.0, v)
+        n_scored = min(n_blocks - self._n_first, self.reference - self._n_first + MOST_LATEST)
+        table = checks.finite(arrays, "table", (n_scored, units.ends[-1]) if n_scored else (0, 0))
+        checks.number_within(np.abs(table).max(initial=0.0), "table", 0.0, LARGEST)
+
+    def _check_alarms(self, alarms: Any, start: int, d: int) -> None:
+        """Raise ValueError unless these can be the alarms before the reference that begins at a row."""
+        if (ends := [alarm[0] for alarm in alarms]) != sorted(ends) or ends[-1:] > [start]:
             raise ValueError("alarms must be in order, and the reference after the latest")
-        for row, begin, score, columns in state["alarms"]:
-            checks.number_within(as_integer(begin, "begin", 0), "begin", 0, as_integer(row, "row", 1, n + 1))
+        for row, begin, score, columns in alarms:
+            checks.number_within(as_integer(begin, "begin", 0), "begin", 0, as_integer(row, "row", 1, start + 1))
             as_choice(score, "score", SCORES)
             for column, what, before, after in columns:
                 as_integer(column, "column", 0, d)
                 as_choice(what, "what", MOMENTS)
                 checks.as_figure(before, "before")
                 checks.as_figure(after, "after")
-        names = [f"block{k}" for k in range(sum(sizes))]
-        checks.only(arrays, *names, *(TABLES if armed else ()))
-        blocks = [
-            from_bytes(checks.array_of(arrays, name, arrays[name].shape, np.dtype(np.uint8)).tobytes())
-            for name in names
-        ]
-        one, whole = (self.every, self.every), (self.every * self.reference, self.every * self.reference)
-        of_groups = ((0, self.every - 1), one, whole, one)
-        limits = [rows for rows, size in zip(of_groups, sizes, strict=False) for _ in range(size)]
-        for block, rows in zip(blocks, [*limits, whole, (self.every, MOST_RECENT * self.every)], strict=False):
-            self._check_block(block, rows, d, state["dtype"])
-        if armed:
-            q = len(directions_of(blocks[1]))
-            features = 2 * blocks[1].n_features + q + q * (q + 1) // 2 + 1
-            checks.finite(arrays, "location", (features,))
-            if not checks.not_negative(arrays, "scale", (features,)).all():
-                raise ValueError("scale must be positive")
-            checks.not_negative(arrays, "scores", (scored, len(SCORES)))
-            evidence = checks.not_negative(arrays, "evidence", (len(SCORES), len(EXPONENTS)))
-            if evidence.mean(axis=1).max() >= self._threshold or (evidence.any() and not scored):
-                raise ValueError(f"evidence must be that of {scored} blocks without an alarm")
 
-    def _check_block(self, block: Any, rows: tuple[int, int], d: int | None, dtype: str | None) -> None:
-        """Raise ValueError unless a model can be one of this monitor's blocks, of so many rows."""
-        own = self._empty_block()
-        if type(block) is not type(own) or not same(own.parameters, block.parameters):
-            raise ValueError(f"a block must be a {own!r}, got {block!r}")
-        if not rows[0] <= block.n_rows <= rows[1] or block.n_rows % self.every and rows[0]:
-            raise ValueError(f"a block has {block.n_rows} rows, expected {rows[0]} to {rows[1]}")
-        if block.n_features != (d if block.n_rows else None) or (block.n_rows and block.resolved["dtype"] != dtype):
-            raise ValueError(f"a block has {block.n_features} columns, or another dtype: expected {d} of {dtype}")
+    def _check_sketch(self, arrays: Arrays, name: str, rows: tuple[int, int], d: int, dtype: str | None) -> None:
+        """Raise ValueError unless an array holds one of this monitor's sketches, of so many rows."""
+        content = checks.array_of(arrays, name, getattr(arrays.get(name), "shape", ()), np.dtype(np.uint8))
+        sketch, own = from_bytes(content.tobytes()), self._empty()
+        if type(sketch) is not type(own) or not same(own.parameters, sketch.parameters):
+            raise ValueError(f"a sketch must be a {own!r}, got {sketch!r}")
+        if not rows[0] <= sketch.n_rows <= rows[1]:
+            raise ValueError(f"a sketch has {sketch.n_rows} rows, expected {rows[0]} to {rows[1]}")
+        if sketch.n_features != d or sketch.resolved["dtype"] != dtype:
+            raise ValueError(f"a sketch has {sketch.n_features} columns, or another dtype: expected {d} of {dtype}")

@@ -7,7 +7,8 @@ from scipy.signal import lfilter
 
 import fastsketch as fs
 from fastsketch.data import StateError
-from fastsketch.streams._evidence import EXPONENTS, accumulated, bets, conformal, likeliest_begin
+from fastsketch.streams._block_scores import SHRUNKEN, Units
+from fastsketch.streams._evidence import Family, are_dependent, deviations, sizes, standardised, stretches, tried
 
 D = 8
 
@@ -39,38 +40,90 @@ def changed(kind, rng, n, at):
 
 
 # -- evidence ----------------------------------------------------------------------------------------------------------
-def test_p_values_are_ranks():
+FAMILIES = (Family("columns", 0, 3, together=False), Family("means", 3, 7, together=True))
+
+
+def test_deviations_and_sizes_are_those_of_a_plain_loop():
     rng = np.random.default_rng(0)
-    scores = rng.integers(0, 5, (60, 2)).astype(float)
-    for k in range(60):
-        p = conformal(scores[:k], scores[k], 3, 0)
-        above = (scores[:k] > scores[k]).sum(axis=0)
-        equal = (scores[: k + 1] == scores[k]).sum(axis=0)
-        assert np.all(above / (k + 1) < p)
-        assert np.all(p < (above + equal) / (k + 1))
+    z = standardised(rng.standard_normal((30, 7)))
+    assert np.allclose(z.mean(axis=0), 0) and np.allclose(z.var(axis=0), 1)
+    places, lengths = rng.permutation(30)[np.newaxis], stretches(13)
+    assert lengths.tolist() == [3, 4, 6, 9, 13]
+    found = deviations(z, places, lengths)
+    for i, m in enumerate(lengths.tolist()):
+        # the mean of m of n numbers that are drawn without replacement, whose variance is 1 / m (n - m) / (n - 1)
+        mean = np.mean([z[k] for k in range(30) if places[0, k] < m], axis=0)
+        expected = mean / np.sqrt((30 - m) / 29 / m)
+        assert found[0, i] == pytest.approx(expected, rel=1e-12)
+        one, all_of_them = sizes(found, FAMILIES)[0, i]
+        assert one == pytest.approx(0.7 * max(abs(expected[:3])))
+        assert all_of_them == pytest.approx(np.mean(expected[3:] ** 2) ** (1 / 3))
 
 
-def test_p_values_of_what_is_exchangeable_are_uniform_and_independent():
-    scores = np.random.default_rng(1).integers(0, 9, (2000, 1)).astype(float)  # with ties
-    p = np.array([conformal(scores[:k], scores[k], 0, 0)[0] for k in range(2000)])
-    assert stats.kstest(p, "uniform").pvalue > 0.01
-    assert abs(stats.spearmanr(p[1:], p[:-1]).statistic) < 0.08
+def test_one_deviation_is_cut_and_what_is_constant_has_none():
+    table = np.random.default_rng(0).standard_normal((40, 3))
+    table[7, 0], table[:, 2] = 1e90, 0.1
+    z = standardised(table)
+    assert 3.0 < z[7, 0] < 5.0
+    rest = np.delete(np.arange(40), 7)
+    assert np.corrcoef(z[rest, 0], table[rest, 0])[0, 1] > 0.99
+    assert not z[:, 2].any()
 
 
-def test_bets_are_fair_and_sums_are_what_they_say():
-    from scipy.integrate import quad
+@pytest.mark.parametrize("kind", ["normal", "heavy", "few values"])
+def test_of_what_is_exchangeable_a_test_says_so_as_often_as_its_level(kind, amount):
+    """No arrangement of 19 is as large: in one of twenty tables."""
+    n, said = amount(300, 4000), 0
+    for seed in range(n):
+        rng = np.random.default_rng(seed)
+        table = {
+            "normal": lambda rng: rng.standard_normal((26, 7)),
+            "heavy": lambda rng: rng.standard_t(1, (26, 7)),
+            "few values": lambda rng: rng.integers(0, 2, (26, 7)).astype(float),
+        }[kind](rng)
+        said += tried(table, 10, FAMILIES, 19, seed, 26).n_less == 19
+    assert stats.binom.ppf(0.001, n, 0.02) <= said <= stats.binom.ppf(0.999, n, 0.05)
 
-    for e in range(len(EXPONENTS)):
-        assert quad(lambda p, e=e: bets(np.array([p]))[0, e], 0, 1)[0] == pytest.approx(1, abs=1e-6)
-    p = np.random.default_rng(0).random((30, 3))
-    evidence = np.zeros((3, len(EXPONENTS)))
-    for row in p:
-        evidence = accumulated(evidence, row)
-    # R_n = sum over i of the product of the bets from i on
-    won = bets(p)
-    assert evidence == pytest.approx(sum(np.prod(won[i:], axis=0) for i in range(30)))
-    scores = np.random.default_rng(0).random(24)
-    assert likeliest_begin(scores + np.repeat([0, 1], [20, 4])) == 20
+
+def test_a_test_says_which_blocks_and_which_family():
+    table = np.random.default_rng(0).standard_normal((60, 7))
+    table[-9:, 1] += 3.0
+    assert tried(table, 30, FAMILIES, 999, 0, 60) == (999, 9, 0)
+    table[-9:, 1] -= 3.0
+    assert tried(table, 30, FAMILIES, 999, 0, 60).n_less < 100
+    table[-13:, 3:] += 1.2
+    assert tried(table, 30, FAMILIES, 999, 0, 60)[1:] == (13, 1)
+    assert tried(table, 2, FAMILIES, 999, 0, 60).n_less == 0
+    assert tried(np.zeros((60, 7)), 30, FAMILIES, 999, 0, 60).n_less == 0
+
+
+@pytest.mark.parametrize(("phi", "least", "most"), [(0.0, 0, 0.04), (0.5, 0.95, 1)])
+def test_dependence_is_seen_and_chance_is_not(phi, least, most, amount):
+    n = amount(100, 1000)
+    drawn = (lfilter([1], [1, -phi], np.random.default_rng(seed).standard_normal((60, 6)), axis=0) for seed in range(n))
+    share = np.mean([are_dependent(values, 0, 60, 1) for values in drawn])
+    assert least <= share <= most
+
+
+@pytest.mark.parametrize("kind", [np.array, sparse.csr_array])
+def test_features_are_moments(kind):
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((50, 6)) * (rng.random((50, 6)) < 0.6) * 7.0
+    first = fs.FrequentDirections(4, method="tfd", center=True).update(rng.standard_normal((90, 6)) * 5 + 1)
+    units = Units.of(first)
+    x = (rows - units.centre) / units.unit
+    u = x @ units.directions.T
+    q = len(units.directions)
+    cov = np.cov(u.T, bias=True)
+    expected = [
+        *x.mean(axis=0),
+        *np.log(x.var(axis=0) + SHRUNKEN),
+        *u.mean(axis=0),
+        *cov[np.triu_indices(q)],
+        np.log(x.var(axis=0).sum() - np.trace(cov) + SHRUNKEN),
+    ]
+    assert units.features(kind(rows)) == pytest.approx(np.array(expected), rel=1e-10, abs=1e-12)
+    assert units.ends == [6, 12, 12 + q, 12 + q + q * (q + 1) // 2, 13 + q + q * (q + 1) // 2]
 
 
 # -- alarms ------------------------------------------------------------------------------------------------------------
@@ -104,9 +157,9 @@ def test_a_change_is_said_soon_and_its_columns_are_named(kind):
     assert (7 if kind == "new column" else 3) in [carried.column for carried in alarm.columns[:2]]
     what = {"mean": "mean", "drift": "mean", "rotation": "direction"}.get(kind, "variance")
     assert alarm.columns[0].what == what
-    assert alarm.columns[0].before < alarm.columns[0].after
+    assert what == "direction" or alarm.columns[0].before < alarm.columns[0].after
     before, after = monitor.sides
-    assert before.n_rows == 4_000
+    assert before.n_rows == 6_000
     comparison = fs.compare(before, after)
     assert comparison.mean_change is not None
     assert comparison.p_value is None  # the alarm chose the rows
@@ -122,7 +175,7 @@ def test_after_an_alarm_the_new_state_is_the_reference():
 
 def test_names_and_a_column_of_scores():
     pandas = pytest.importorskip("pandas")
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(1)
     rows = rng.standard_normal((15_000, 3))
     rows[12_000:, 2] *= 2
     alarm = fs.DriftMonitor(every=100).update(pandas.DataFrame(rows, columns=["a", "b", "c"])).alarms[0]
@@ -198,7 +251,18 @@ def test_a_change_of_what_was_constant_is_seen():
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("n_rows", 205), ("start", 7), ("sizes", [1, 3, 0, 0, 0]), ("dtype", "int8"), ("alarms", [[5, 9, "means", []]])],
+    [
+        ("n_rows", 205),
+        ("start", 7),
+        ("span", 20),
+        ("span", 30),
+        ("filled", 6),
+        ("tried", 10**6),
+        ("dtype", "int8"),
+        ("sparse", True),
+        ("n_features", 4),
+        ("alarms", [[5, 9, "means", []]]),
+    ],
 )
 def test_a_foreign_state_is_refused(name, value):
     monitor = fs.DriftMonitor(every=10, reference=10).update(np.random.default_rng(0).random((205, 3)))
@@ -206,51 +270,83 @@ def test_a_foreign_state_is_refused(name, value):
     monitor._validate(state, arrays)
     with pytest.raises((ValueError, TypeError)):
         monitor._validate({**state, name: value}, arrays)
-    with pytest.raises((ValueError, TypeError)):
-        monitor._validate(state, {**arrays, "scale": 0 * arrays["scale"]})
     assert issubclass(StateError, ValueError)
 
 
-def crafted_states():
-    """Yield (what, state, arrays) of a monitor that has alarmed and is armed anew, each with one thing wrong."""
+def crafted_arrays(monitor, arrays):
+    """Yield (what, arrays) of a monitor, with one thing wrong in each."""
     rng = np.random.default_rng(0)
-    rows = np.vstack([rng.random((1200, 3)), 9 + rng.random((700, 3))])
+
+    def of(n_rows, dtype=np.float64, d=3, size=4):
+        sketch = fs.FrequentDirections(size, method="tfd", center=True).update(rng.random((n_rows, d)).astype(dtype))
+        return np.frombuffer(sketch.to_bytes(), np.uint8)
+
+    for what, sketch, place in [
+        ("dtype", of(100, np.float32), 0),
+        ("rows", of(90), 0),
+        ("columns", of(100, d=4), 0),
+        ("rows", of(99), 1),
+        ("rows", of(81), 2),
+        ("must be a", of(100, size=5), 0),
+    ]:
+        yield what, arrays | {f"sketch{place}": sketch}
+    table = arrays["table"]
+    yield "table", arrays | {"table": table[:-1]}
+    yield "table", arrays | {"table": table[:, :-1]}
+    yield "table", arrays | {"table": table * np.inf}
+    yield "table", arrays | {"table": np.full_like(table, 1e200)}
+    yield "unit", arrays | {"unit": np.zeros(1)}
+    yield "watched", arrays | {"watched": arrays["watched"][::-1].copy()}
+    yield "watched", arrays | {"watched": arrays["watched"] + 1}
+    yield "directions", arrays | {"directions": np.zeros((9, 3))}
+    yield "centre", arrays | {"centre": np.zeros(2)}
+    yield "first", arrays | {"first": np.zeros((2, 3))}
+    yield "rows", arrays | {"rows": arrays["rows"][:-1]}
+    yield "rows", arrays | {"rows": np.full_like(arrays["rows"], np.nan)}
+    yield "does not belong", arrays | {"more": np.zeros(2)}
+    yield "missing", {name: array for name, array in arrays.items() if name != "sketch2"}
+
+
+def test_crafted_states_are_refused():
+    rng = np.random.default_rng(0)
+    rows = np.vstack([rng.random((1200, 3)), 9 + rng.random((705, 3))])
     monitor = fs.DriftMonitor(every=10, reference=10, run_length=100, sketch_size=4).update(rows)
     assert monitor.alarms and monitor.armed
     state, arrays = monitor._state()
     monitor._validate(state, arrays)
-    n = sum(state["sizes"])
-
-    def of(n_rows, dtype=np.float64, d=3):
-        block = fs.FrequentDirections(4, method="tfd", center=True).update(rng.random((n_rows, d)).astype(dtype))
-        return np.frombuffer(block.to_bytes(), np.uint8)
-
-    for what, block, place in [
-        ("dtype", of(10, np.float32), 2),
-        ("rows", of(9), 2),
-        ("rows", of(11), 2),
-        ("rows", of(10), 1),
-        ("rows", of(99), n - 2),
-        ("rows", of(15), n - 1),
-        ("rows", of(90), n - 1),
-        ("columns", of(10, d=4), 2),
-        ("rows", of(10), 0),
-    ]:
-        yield what, state, {**arrays, f"block{place}": block}
-    yield "without an alarm", state, {**arrays, "evidence": np.full_like(arrays["evidence"], 300.0)}
-    yield "evidence", state, {**arrays, "evidence": arrays["evidence"][:2]}
-    yield "evidence", state, {**arrays, "evidence": arrays["evidence"].astype(np.float32)}
-    yield "scores", state, {**arrays, "scores": arrays["scores"][:-1]}
-    yield "location", state, {**arrays, "location": arrays["location"][:-1]}
-    alarm = state["alarms"][0]
-    yield "in order", {**state, "alarms": [[monitor.n_rows, *alarm[1:]]]}, arrays
-
-
-def test_crafted_states_are_refused():
-    monitor = fs.DriftMonitor(every=10, reference=10, run_length=100, sketch_size=4)
-    for what, state, arrays in crafted_states():
+    for what, wrong in crafted_arrays(monitor, arrays):
         with pytest.raises((ValueError, TypeError), match=what):
-            monitor._validate(state, arrays)
+            monitor._validate(state, wrong)
+    alarm = state["alarms"][0]
+    with pytest.raises(ValueError, match="in order"):
+        monitor._validate({**state, "alarms": [[monitor.n_rows, *alarm[1:]]]}, arrays)
+
+
+def test_sparse_rows_in_a_state_are_checked():
+    rows = sparse.random_array((157, 5), density=0.3, rng=np.random.default_rng(0), format="csr")
+    monitor = fs.DriftMonitor(every=10, reference=10).update(rows)
+    state, arrays = monitor._state()
+    monitor._validate(state, arrays)
+    for wrong in (
+        arrays | {"rows_indices": arrays["rows_indices"] + 3},
+        arrays | {"rows_indptr": arrays["rows_indptr"][1:]},
+        arrays | {"rows": arrays["rows"][1:]},
+        {name: array for name, array in arrays.items() if name != "rows_indptr"},
+    ):
+        with pytest.raises(ValueError, match="row"):
+            monitor._validate(state, wrong)
+
+
+def test_blocks_that_resemble_the_ones_before_them_get_longer():
+    rng = np.random.default_rng(0)
+    walk = lfilter([1], [1, -0.97], rng.standard_normal((30_000, 4)), axis=0)
+    monitor = fs.DriftMonitor(every=20).update(walk)
+    assert monitor.facts()["rows_in_block"] in (80, 320)
+    assert not monitor.alarms
+    with pytest.raises(ValueError, match="of 19200 are missing"):
+        _ = fs.DriftMonitor(every=20).update(np.cumsum(walk[:5_000], axis=0)).evidence
+    with pytest.warns(UserWarning, match="blocks of 32 rows resemble .* a larger every than 2"):
+        fs.DriftMonitor(every=2).update(np.cumsum(walk[:4_000], axis=0))
 
 
 def test_dicts_are_rows_with_names():
@@ -274,7 +370,7 @@ def test_dicts_are_rows_with_names():
 
 def test_a_reference_beyond_the_memory_is_refused_with_its_size():
     monitor = fs.DriftMonitor()
-    with pytest.raises(ValueError, match=r"4,000,000 columns: .* 38\.1 GiB"):
+    with pytest.raises(ValueError, match=r"4,000,000 columns: .* 4\.4 GiB"):
         monitor.update(sparse.csr_array((1, 4_000_000)))
     assert monitor.n_rows == 0 and monitor.n_features is None
 
@@ -287,9 +383,8 @@ def test_first_rows_of_any_dtype_leave_later_ones_as_they_are(dtype):
     assert [alarm.columns[0].column for alarm in monitor.alarms] == [3]
 
 
-def test_alarms_by_ties_alone_name_no_column():
-    monitor = fs.DriftMonitor(every=20, reference=10, run_length=100).update(np.zeros((8_000, 2)))
-    assert monitor.alarms and all(alarm.columns == () for alarm in monitor.alarms)
+def test_what_is_constant_has_no_alarm():
+    assert not fs.DriftMonitor(every=20, reference=10, run_length=100).update(np.full((8_000, 2), 0.1)).alarms
 
 
 def test_squares_beyond_the_range_are_refused():
