@@ -31,10 +31,11 @@ FS_LOOP void NAME(csr_times_z)(ptrdiff_t n, ptrdiff_t k, ptrdiff_t ldz, const in
 
 FS_LOOP void NAME(csr_settle)(ptrdiff_t first, ptrdiff_t beyond, ptrdiff_t r, ptrdiff_t width, ptrdiff_t ldz,
                               const int32_t *stop, const int32_t *row, const REAL *value, const REAL *w,
-                              const double *shift, const double *along, REAL *turned, REAL *sum, REAL *z,
+                              const double *shift, const double *along, REAL least, REAL *turned, REAL *sum, REAL *z,
                               double *square)
 {
-    UNLESS_LINES(r, csr_settle, first, beyond, r, width, ldz, stop, row, value, w, shift, along, turned, sum, z, square)
+    UNLESS_LINES(r, csr_settle, first, beyond, r, width, ldz, stop, row, value, w, shift, along, least, turned, sum, z,
+                 square)
     int32_t t = first > 0 ? stop[first - 1] : 0;
     for (ptrdiff_t j = first; j < beyond; j++) {
         REAL *FS_RESTRICT rest = turned + (j - first) * r;
@@ -56,8 +57,9 @@ FS_LOOP void NAME(csr_settle)(ptrdiff_t first, ptrdiff_t beyond, ptrdiff_t r, pt
             for (ptrdiff_t c = 0; c < r; c++)
                 rest[c] = (REAL)((double)rest[c] - shift[j] * along[c]);
         for (ptrdiff_t c = 0; c < r; c++) {
-            out[c] = rest[c];
-            square[c] += (double)rest[c] * (double)rest[c];
+            const REAL x = (REAL)fabs((double)rest[c]) < least ? 0 : rest[c];
+            out[c] = x;
+            square[c] += (double)x * (double)x;
         }
         for (ptrdiff_t c = r; c < width; c++)
             out[c] = 0;
@@ -98,9 +100,9 @@ FS_DOOR(FS_TABLE_FROM_AVX2, void, TYPED(csr_times_z),
         (n, k, ldz, indptr, indices, data, z, out))
 FS_DOOR(FS_TABLE_FROM_AVX2, void, TYPED(csr_settle),
         (ptrdiff_t first, ptrdiff_t beyond, ptrdiff_t r, ptrdiff_t width, ptrdiff_t ldz, const int32_t *stop,
-         const int32_t *row, const REAL *value, const REAL *w, const double *shift, const double *along, REAL *turned,
-         REAL *sum, REAL *z, double *square),
-        (first, beyond, r, width, ldz, stop, row, value, w, shift, along, turned, sum, z, square))
+         const int32_t *row, const REAL *value, const REAL *w, const double *shift, const double *along, REAL least,
+         REAL *turned, REAL *sum, REAL *z, double *square),
+        (first, beyond, r, width, ldz, stop, row, value, w, shift, along, least, turned, sum, z, square))
 FS_DOOR(FS_TABLE_AVX2_ALONE, void, TYPED(z_dot),
         (ptrdiff_t d, ptrdiff_t k, ptrdiff_t ldz, const REAL *z, const double *v, double *out), (d, k, ldz, z, v, out))
 FS_DOOR(FS_TABLE_FROM_AVX2, void, TYPED(z_rank_one),

@@ -85,11 +85,12 @@ void TYPED(fs_csr_column_sums)(ptrdiff_t first, ptrdiff_t beyond, const int32_t 
                                const REAL *value, const double *coefficient, double *out);
 
 /* Features first .. beyond - 1 of new kept rows: z[j, :r] = turned[j - first, :] + (N' w)[j, :] - shift[j] * along (no
- * shift: NULL), z[j, r:width] = 0 and square[c] += z[j, c]^2, in double. w (n x r) and turned are row-major, turned is
- * used up; sum: r entries of scratch. */
+ * shift: NULL), or 0 where that is below `least`, z[j, r:width] = 0 and square[c] += z[j, c]^2, in double. w (n x r)
+ * and turned are row-major, turned is used up; sum: r entries of scratch. */
 void TYPED(fs_csr_settle)(ptrdiff_t first, ptrdiff_t beyond, ptrdiff_t r, ptrdiff_t width, ptrdiff_t ldz,
                           const int32_t *stop, const int32_t *row, const REAL *value, const REAL *w,
-                          const double *shift, const double *along, REAL *turned, REAL *sum, REAL *z, double *square);
+                          const double *shift, const double *along, REAL least, REAL *turned, REAL *sum, REAL *z,
+                          double *square);
 
 /* out[i] = N[i, :] . v */
 void TYPED(fs_csr_dot)(ptrdiff_t n, const int64_t *indptr, const int32_t *indices, const REAL *data, const double *v,

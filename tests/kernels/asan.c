@@ -342,11 +342,11 @@ static void sparse(ptrdiff_t n, ptrdiff_t d, ptrdiff_t k)
                 for (int64_t e = indptr[i]; e < indptr[i + 1]; e++)
                     wanted[j * k + c] += indices[e] == j ? data[e] * out[i * k + c] : 0;
         }
-    fs_csr_settle_s(0, d, k, k + 1, k + 1, stop, row, sturned, sout, NULL, along, spanel, ssum, sz, square);
+    fs_csr_settle_s(0, d, k, k + 1, k + 1, stop, row, sturned, sout, NULL, along, 0, spanel, ssum, sz, square);
     for (ptrdiff_t c = 0; c < k; c++)
         square[c] = 0;
-    fs_csr_settle_d(0, half, k, k + 1, k + 1, stop, row, turned, out, v, along, panel, sum, z, square);
-    fs_csr_settle_d(half, d, k, k + 1, k + 1, stop, row, turned, out, v, along, panel + half * k, sum, z, square);
+    fs_csr_settle_d(0, half, k, k + 1, k + 1, stop, row, turned, out, v, along, 0, panel, sum, z, square);
+    fs_csr_settle_d(half, d, k, k + 1, k + 1, stop, row, turned, out, v, along, 0, panel + half * k, sum, z, square);
     for (ptrdiff_t c = 0; c < k; c++)
         for (ptrdiff_t j = 0; j < d; j++) {
             check(fabs(z[j * (k + 1) + c] - wanted[j * k + c]) < 1e-11 && z[j * (k + 1) + k] == 0, "settled features");

@@ -126,6 +126,31 @@ def test_dense_rows_and_merges(arguments, dtype):
         assert again.update(first).to_bytes() == merged.update(first).to_bytes()
 
 
+def fading(n, d, dtype):
+    """Rows (n, d) of which each column occurs in some neighbouring ones alone."""
+    rng = np.random.default_rng(3)
+    indices = np.arange(n)[:, np.newaxis] * d // n + rng.permuted(np.tile(np.arange(20), (n, 1)), axis=1)[:, :5]
+    data = rng.standard_normal((n, 5)).astype(dtype)
+    return sparse.csr_array((data.ravel(), (indices % d).ravel().astype(np.int32), np.arange(n + 1) * 5), shape=(n, d))
+
+
+@pytest.mark.parametrize("shape", [(3000, 400), (3000, 200_000)], ids=["one shrink at a time", "several"])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_columns_that_fade(dtype, shape):
+    rows = fading(*shape, dtype)
+    settings = {"solver": "gram", "dtype": dtype, "method": "fd"}
+    sketch = fs.FrequentDirections(4, **settings).update(rows)
+    kept = np.abs(sketch._engine.state.z)
+    assert kept[kept > 0].min() >= np.finfo(dtype).tiny  # what is subnormal takes a hundred times as long
+    whole = sketch.sketch()
+    for power in (-90, -30, 30):  # what becomes 0 follows the scale of the rows
+        again = fs.FrequentDirections(4, **settings).update(rows * dtype(2.0**power)).sketch()
+        np.testing.assert_allclose(again * dtype(2.0**-power), whole, atol=tol(dtype, np.abs(whole).max()))
+    if shape[1] == 400:
+        off, size = error(sketch, rows)
+        assert off <= sketch.error_bound + tol(np.float64, size)
+
+
 def test_the_state_of_a_stranger():
     s = fs.FrequentDirections(L, solver="gram").update(rows_of(100))
     state, arrays = s._state()

@@ -223,7 +223,7 @@ cdef int shrink(SparseState s, real* z, real* arena) except? -1 nogil:
             b.w_mu[c] = 0.0
             for i in range(h):
                 b.w_mu[c] += s.root[i] * <double> vec[i * r + c]
-    rotate_features(s, &b, m, nnz, work, lwork)
+    rotate_features(s, &b, m, nnz, top, work, lwork)
     # Sparse rows are added after the kept ones: their rounding may have the same sign from shrink to shrink.
     value = sqrt(s.rounding) + ROUNDING_PER_SHRINK * eps * top
     s.rounding = value * value

@@ -102,7 +102,7 @@ cdef inline int cascade(SparseState s, real* z, real* arena) except? -1 nogil:
     cdef double* gram = &s.gram[0]
     cdef double* turn = &s.turn[0]
     cdef double* product
-    cdef double value, nnz
+    cdef double value, nnz, top = 0.0
     cdef double eps = 1.1920928955078125e-07 if real is float else 2.220446049250313e-16
     cdef bint diagonal = 0 <= s.age < REFRESH, last
     cdef Block b
@@ -150,7 +150,8 @@ cdef inline int cascade(SparseState s, real* z, real* arena) except? -1 nogil:
         info = top_eigenpairs(m, r, g, w, vec, work, lwork, square + 2 * (n_keep + 1), &s.iwork[0])
         if info:
             return info
-        value = sqrt(s.rounding) + ROUNDING_PER_SHRINK * eps * <double> w[m - 1]
+        top = <double> w[m - 1]
+        value = sqrt(s.rounding) + ROUNDING_PER_SHRINK * eps * top
         s.rounding = value * value
         rotation(m, 0, 0, r, vec, &s.gain[0], 1, g, vector_square)
         if s.ledger is not None and post(s.ledger, m, job.kept, s.n_features, n_keep, vec + (m - 1) * m, -m, 1, 0,
@@ -178,5 +179,5 @@ cdef inline int cascade(SparseState s, real* z, real* arena) except? -1 nogil:
         s.age = s.age + 1 if diagonal or job.first > s.block else 0
     s.age = min(s.age, <Py_ssize_t> REFRESH)
     b.r, b.m, b.w = r, max(k, 1), <real*> s.last_values + k * r
-    rotate_features(s, &b, m, nnz, work, lwork)
+    rotate_features(s, &b, m, nnz, top, work, lwork)
     return 0

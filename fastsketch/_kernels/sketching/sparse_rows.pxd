@@ -30,8 +30,8 @@ cdef extern from "fs_sparse.h" nogil:
                                               double* out)
     void csr_settle "fs_csr_settle"(ptrdiff_t first, ptrdiff_t beyond, ptrdiff_t r, ptrdiff_t width, ptrdiff_t ldz,
                                     const int32_t* stop, const int32_t* row, const void* value, const void* w,
-                                    const double* shift, const double* along, void* turned, void* sum, void* z,
-                                    double* square)
+                                    const double* shift, const double* along, double least, void* turned, void* sum,
+                                    void* z, double* square)
     void csr_dot "fs_csr_dot"(ptrdiff_t n, const int64_t* indptr, const int32_t* indices, const void* data,
                               const double* v, double* out)
     void z_dot "fs_z_dot"(ptrdiff_t d, ptrdiff_t k, ptrdiff_t ldz, const void* z, const double* v, double* out)
