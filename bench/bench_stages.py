@@ -46,6 +46,7 @@ def stages(args):
                 limit = gemm_rate(dtype)
                 parts = time_stages(rows[: 2 * size].copy(), size, 30 if d < 4000 else 12)
                 block = rows[: size + 1]
+                half = parts.pop("rotate half")
                 parts["check and load"] = min(seconds(lambda b=block: dense.scan(b)) for _ in range(20)) * 2
                 total = sum(parts.values())
                 ideal = 7 * d * size * (size + 1) / limit
@@ -58,7 +59,9 @@ def stages(args):
                         f"{total * 1e3:.2f}",
                         f"{ideal * 1e3:.2f}",
                         f"{ideal / total:.0%}",
+                        f"{total / (total - parts['rotate'] + half):.2f}",
                     ]
                 )
     columns = [*(f"{k}, ms" for k in parts), "sum, ms", "7 d l (l+1) at GEMM rate, ms", "share"]
+    columns.append("times as fast with half of the rotation")
     table(out, ["d", "l", "dtype", *columns], "main", runs="the least of 12 to 30")

@@ -281,6 +281,8 @@ PICTURED = {
                            across=2, axis="share of the best variance")],
     "cost": [Bars("main", ("what grows", "method"), ("exponent",), ours="Sketched|ADA-FFD", mark=1, axis="exponent",
              title="How the time of a round grows")],
+    "batches": [Bars("main", ("model",), ("1", "10", "1,000"), log=True, ours="Sketch|Frequent|Ada|ADA",
+                axis="microseconds a row", title="A row in batches of 1, 10 and 1,000")],
     "width": [
         Lines(name, label=("learner",), spread_over=r"d = (2\^\d+)", log="xy", along="columns d", title=title,
               axis="examples a second", across=2, height=3.4)

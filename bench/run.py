@@ -80,6 +80,7 @@ COMMANDS = {
     "many": "examples/s of ten, 26 and 20 classes, one thread and two, beside two classes",
     "online.errors": "error against alpha0 and online error curves (RFD paper, Figures 3 to 11), table and picture",
     "online.cost": "time of an online round against d, nonzeros and sketch size, with exponents",
+    "batches": "microseconds a row in batches of one row up to 1,000, each model, beside scikit-learn and river",
     "width": "examples/s of wide sparse rows by width and by columns that occur, beside SGDClassifier; memory",
     "drift": "streams whose truth moves: forgetting and restarts beside gradient steps of a constant length",
     "drift.drifting": "decay='auto' on a market row by row, and on test rows of sets that stand still",

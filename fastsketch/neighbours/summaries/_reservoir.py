@@ -13,6 +13,8 @@ Priorities = NDArray[np.uint64]
 
 # Rows copied at a time: no second sample is held, and memory comes in pieces that are soon used again.
 COPIED_ROWS = 256
+# Neighbouring pieces of a few rows that are joined: every update copies the list of pieces.
+FEW, JOINED = 8, 32
 
 
 class _Piece(NamedTuple):
@@ -33,7 +35,7 @@ class Reservoir:
 
     def _hold(self, sample: _Piece) -> None:
         """Make these rows, in order, the whole sample."""
-        self._pieces, self._n_held, self._in_order = [sample], len(sample.rows), True
+        self._pieces, self._n_held, self._in_order, self._n_small = [sample], len(sample.rows), True, 0
         # no row of a higher priority can be among the least
         self._limit: np.uint64 | None = sample.priority[-1] if self._n_held >= self._size else None
 
@@ -77,6 +79,10 @@ class Reservoir:
                 return
             piece = _Piece(piece.rows[chosen], piece.priority[chosen])
         self._pieces.append(piece)
+        self._n_small = self._n_small + 1 if len(piece.rows) <= FEW else 0
+        if self._n_small == JOINED:
+            self._pieces[-JOINED:] = _regrouped(self._pieces[-JOINED:])
+            self._n_small = 0
         self._n_held += len(piece.rows)
         self._in_order = False
         if self._n_held > 2 * self._size:  # sooner costs time, later memory
@@ -91,7 +97,7 @@ class Reservoir:
             for piece in _regrouped(self._pieces)
             if (kept := piece.priority <= limit).any()
         ]
-        self._n_held, self._limit = sum(len(piece.rows) for piece in self._pieces), limit
+        self._n_held, self._limit, self._n_small = sum(len(piece.rows) for piece in self._pieces), limit, 0
 
     def settled(self) -> tuple[NDArray[Any], Priorities]:
         """Return (rows, priorities), the least first."""

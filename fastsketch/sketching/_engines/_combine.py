@@ -29,8 +29,11 @@ def merge_engines(
     brings them back to sketch_size - 1 rows, unless they fit as they are.
     """
     if isinstance(mine, DenseEngine) and isinstance(theirs, DenseEngine) and _at_rest(mine, theirs):
-        parts = [mine.reduce(), theirs.rows_at_rest()]
         mine.state.top = max(mine.state.top, theirs.state.top)
+        if isinstance(mine, ExactEngine):
+            mine.add(theirs)
+            return mine
+        parts = [mine.reduce(), theirs.rows_at_rest()]
         mine.take_over(theirs)
         return _with_rows(mine, np.vstack(parts))
     theirs = theirs.clone()
@@ -73,13 +76,18 @@ def merge_engines(
 
 def _at_rest(mine: DenseEngine, theirs: DenseEngine) -> bool:
     """Return whether the second engine can be merged into the first as it lies: nothing of it is to be changed."""
-    setting, most = theirs.setting, theirs.most_rows(theirs.setting)
+    setting, fill = theirs.setting, theirs.state.fill
+    if isinstance(theirs, ExactEngine):
+        fits = not (fill and theirs.accumulated)  # else its rows are added to its sum first
+    else:
+        fits = fill <= theirs.most_rows(setting)
     return (
-        setting == mine.setting
+        fits
+        and setting == mine.setting
+        and isinstance(mine, ExactEngine) == isinstance(theirs, ExactEngine)
         and setting.decay == 1.0
-        and not (setting.center or setting.tolerance or setting.solver == "exact" or theirs.ledger)
-        and theirs.state.fill <= most
-        and (theirs.exponent == mine.exponent)
+        and not (setting.center or setting.tolerance or theirs.ledger)
+        and theirs.exponent == mine.exponent
     )
 
 

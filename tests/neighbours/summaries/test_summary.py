@@ -68,6 +68,18 @@ def test_the_sample_is_the_rows_of_least_priority(size, sizes):
     assert np.array_equal(fs.merge(parts)._summary.sample(), expected)
 
 
+def test_single_rows_lie_in_few_pieces():
+    """Each update copies the list of pieces."""
+    one, rows = Reservoir(600, 30, dtype=np.dtype(float), seed=1), ROWS[:500]
+    for i, row in enumerate(rows):
+        one.take(row[np.newaxis], block=0, first=i, block_rows=900)
+    assert len(one._pieces) < 60 and one._n_held == 500
+    whole = Reservoir(600, 30, dtype=np.dtype(float), seed=1)
+    whole.take(rows, block=0, first=0, block_rows=900)
+    for mine, theirs in zip(one.settled(), whole.settled(), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+
+
 def test_reservoirs_share_rows_but_nothing_that_changes():
     one = Reservoir(50, 30, dtype=np.dtype(float), seed=1)
     one.take(ROWS[:200], block=0, first=0, block_rows=900)
