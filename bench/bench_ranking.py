@@ -29,7 +29,7 @@ from fastsketch.recommending.ranking import ndcg_at, recall_at
 from fastsketch.recommending.ranking._splits import owners
 from store import Parts
 
-SPLITS = {"ML-100K": 3, "ML-1M": 1}
+SPLITS = 3
 ASKED = 4000  # users asked about at most, where there are more
 
 
@@ -232,16 +232,15 @@ def tuned(method, splits, before=None):
 
 # -- the tables --------------------------------------------------------------------------------------------------------
 def ranking(args):
-    """NDCG@20, Recall@20, seconds, memory on MovieLens, everybody tuned on validation events."""
-    plan = [("ML-100K", kind) for kind in ("random", "users", "time", "last")]
-    plan += [("ML-1M", "users"), ("ML-1M", "random")]
-    starts, parts = {}, Parts(args)
-    for name, kind in plan[:1] if args.quick else plan:
-        entries = entries_of(name)
-        if entries is not None:
-            splits = 1 if args.quick or kind in ("time", "last") else SPLITS[name]
-            chosen, lines = choose(name, kind, entries, METHODS, starts, parts)
-            tables(name, kind, entries, splits, lines, measure(name, kind, entries, splits, chosen, parts))
+    """NDCG@20, Recall@20, seconds, memory on ML-100K, everybody tuned on validation events."""
+    name, starts, parts = "ML-100K", {}, Parts(args)
+    entries = entries_of(name)
+    if entries is None:
+        return
+    for kind in ("random", "users", "time", "last")[: 1 if args.quick else None]:
+        splits = 1 if args.quick or kind in ("time", "last") else SPLITS
+        chosen, lines = choose(name, kind, entries, METHODS, starts, parts)
+        tables(name, kind, entries, splits, lines, measure(name, kind, entries, splits, chosen, parts))
 
 
 def choose(name, kind, entries, methods, starts, parts=None):
