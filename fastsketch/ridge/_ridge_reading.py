@@ -38,6 +38,8 @@ ONE_OF = 5
 CHOOSE_EVERY = 4
 # Of the passes of a refinement, at most, for the choice of a ridge.
 TO_CHOOSE = 0.6
+# Kept of the rows held out while a ridge is chosen: of very many targets fewer rows choose.
+MOST_NUMBERS = 1 << 25
 # Of what is left of X'y, where passes that nobody has asked a tolerance of end; that of scikit-learn's Ridge.
 TOLERANCE = 1e-4
 
@@ -230,7 +232,9 @@ class RidgeReader(RidgeLearner, abstract=True):
         if self.is_exact or not passes:
             return 0, self._read_out().choice
         rest, out = self._rest(slice(0, n))
-        rows, first, scorer = self._rows_of(slice(0, n)), self._first_ridge(rest), Scorer(self.scoring, rest, True)
+        first, scorer = self._first_ridge(rest), Scorer(self.scoring, rest, is_whole=True)
+        most = max(FEWEST, MOST_NUMBERS // (passes * len(rest.target_mean)))
+        rows = self._rows_of(slice(0, n)).first(most)
         krylov = Krylov(rest, penalty_of(rest, scaled=self.scale), rows.x)
         made = 0
         while True:

@@ -257,9 +257,10 @@ class SketchedRidge(RidgeReader):
         """Refine the coefficients: come nearer to those of all rows in memory, by reading these again.
 
         The ridge, unless it is given, is chosen anew, by what products with X'X say of every ridge on the rows held
-        out: three fifths of the passes at most. The others are conjugate gradients on the normal equations, all targets
-        together, with the sketch as their preconditioner. Predictions, coefficients and intervals are then those of the
-        refined coefficients until more is learned. A later call goes on where this one ends, at its ridge.
+        out, whatever the `rank`: three fifths of the passes at most. The others are conjugate gradients on the normal
+        equations, all targets together, with the sketch as their preconditioner. Predictions, coefficients and
+        intervals are then those of the refined coefficients until more is learned. A later call goes on where this one
+        ends, at its ridge.
 
         Parameters
         ----------
