@@ -166,10 +166,10 @@ class MeasuredForm(StoredForm):
         if is_sparse(rows):
             check_finite(rows, offset=offset)
             # X'W (X - 1 mu') q, and the mean again: nothing is made dense
-            z = times(rows, q) - self.mean @ q
+            z: Matrix = times(rows, q) - self.mean @ q
             z = z if weights is None else weights[:, np.newaxis] * z
-            of_q = turned_times(rows, z)
-            of_q -= np.outer(self.mean, z.sum(axis=0))
+            of_q: Matrix = turned_times(rows, z)
+            np.subtract(of_q, np.outer(self.mean, z.sum(axis=0)), out=of_q)
             out = Product(of_q, 0.0, n, 0.0)
         else:
             out = super().multiply(rows, weights, q, offset=offset)

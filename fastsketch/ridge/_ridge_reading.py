@@ -85,7 +85,7 @@ class RidgeReader(RidgeLearner, abstract=True):
 
     @one_blas_thread
     def _read_out(self) -> FittedRidge:
-        choice, trial = self._given(), None
+        choice, trial = self._settled_choice(), None
         if choice is None:
             trial = self._problem(slice(0, self._measuring().stop))
             choice = self._chosen_by(trial)
@@ -103,7 +103,7 @@ class RidgeReader(RidgeLearner, abstract=True):
             raise ValueError("the model has seen no rows: call update first")
         return self._known()
 
-    def _given(self) -> Choice | None:
+    def _settled_choice(self) -> Choice | None:
         """Return the ridge that needs no choice: the parameter, or that of too few rows to hold some out."""
         if self.ridge is None and self._measuring().stop:
             return None
@@ -180,7 +180,8 @@ class RidgeReader(RidgeLearner, abstract=True):
         """Refine; with `if_better` only if the error on rows held out is smaller then."""
         moments, steps = self._require_rows(), self._refinement(passes, tolerance, if_better=if_better)
         view = MeasuredForm(len(moments.mean), DOUBLE, moments.mean, 1.0, self.fit_intercept, [moments.faded(0.0)])
-        again, image = RowsAgain(rows, view, sample_weight, feature_names=self._feature_names), None
+        again = RowsAgain(rows, view, sample_weight, feature_names=self._feature_names)
+        image: Any = None  # of nothing, at the start
         try:
             while True:
                 read = again.multiply(steps.send(image))
@@ -194,7 +195,7 @@ class RidgeReader(RidgeLearner, abstract=True):
     ) -> Generator[Matrix, Matrix, Refined | None]:
         """Yield vectors (d, m) whose products with X'X of all rows are wanted next; at last return what came of it."""
         moments, refined, made, problem = self._known(), self._refined, 0, None
-        choice = self._given() if refined is None else refined.choice
+        choice = self._settled_choice() if refined is None else refined.choice
         if choice is None:
             made, choice = yield from self._choice_again(int(TO_CHOOSE * passes))
             if if_better:
@@ -258,7 +259,8 @@ class RidgeReader(RidgeLearner, abstract=True):
         if self.is_exact:
             return self
         sketch = self._eat(self._sketch.copy(), self._known_held())  # which knows the mean of all rows
-        steps, image = self._refinement(passes, TOLERANCE, if_better=True), None
+        steps = self._refinement(passes, TOLERANCE, if_better=True)
+        image: Any = None  # of nothing, at the start
         while True:
             try:
                 q, turn = np.linalg.qr(steps.send(image))
@@ -266,7 +268,7 @@ class RidgeReader(RidgeLearner, abstract=True):
                 self._refined, self._last, self._residuals = end.value, None, None
                 return self
             read = yield SecondPass._along(sketch, np.ascontiguousarray(q.T))
-            image = read._sum.product / read._view.scale**2 @ turn
+            image = read._sum.product / read._begun()[1].scale ** 2 @ turn
 
 
 def least_error(choice: Choice) -> float:

@@ -147,6 +147,7 @@ def test_messages_name_what_is_wrong():
         fs.SketchedRidge().update(x, y).refine(x, y)
     with pytest.raises(ValueError, match=r"sketch_size must be below 2\*\*16, got 1000000000000"):
         fs.SketchedRidge(10**12)
+    assert repr(fs.SketchedRidge(ridge=2.0)) == "<SketchedRidge(ridge=2.0): no rows yet>"
     empty = fs.SketchedRidge().update(x[:0], y[:0])
     assert "ridge" not in empty.facts() and empty.n_features == D
     for question in (empty.coef, empty.score_path, lambda: empty.predict(x), lambda: empty.refine(x)):
