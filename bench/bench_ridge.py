@@ -16,7 +16,7 @@ from bench_ridge_peers import COVERAGES, LEARNERS, conjugate_gradients, learned
 from bench_ridge_sets import SETS, loss, task_of
 from bench_tools import seconds, table
 
-RIDGE, OURS = "Ridge, all rows in memory", "SketchedRidge()"
+OURS, FIT = "SketchedRidge()", "SketchedRidge().fit"
 RIVALS = [name for name in LEARNERS if not name.startswith(OURS)]
 TINY = ("a9a",)
 REFINED = ("farm-ads", "news20", "MNIST features", "ml-1m")
@@ -127,15 +127,14 @@ def difference(mine, theirs):
 
 
 def differences(kept, runs):
-    """Losses of ours less those of each of the others: below zero ours is better."""
+    """Losses of ours less those of the rivals: below zero ours is better."""
     lines = []
     for name, done in kept.items():
-        mine = values(done, OURS, "loss")
-        if mine is not None:
-            lines.append(
-                [name, *(difference(mine, values(done, other, "loss")) for other in LEARNERS if other != OURS)]
-            )
-    table(lines, ["set", *(other for other in LEARNERS if other != OURS)], "differences", runs=runs)
+        for learner in (OURS, FIT):
+            mine = values(done, learner, "loss")
+            if mine is not None:
+                lines.append([name, learner, *(difference(mine, values(done, other, "loss")) for other in RIVALS)])
+    table(lines, ["set", "model", *RIVALS], "differences", runs=runs)
 
 
 def intervals(kept, runs):

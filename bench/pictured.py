@@ -238,7 +238,7 @@ PICTURED = {
              title="An index of a million rows"),
     ],
     "ridge": [
-        Bars("loss", ("set",), ("Ridge, all rows in memory", "SketchedRidge()", "SketchedRidge(), refined",
+        Bars("loss", ("set",), ("Ridge, all rows in memory", "SketchedRidge()", "SketchedRidge().fit",
              "SGD, tuned", "components, Ridge", "hashing, Ridge", "SketchedNewton()"),
              axis="wrong labels, or 1 - R2", title="Ridge regression in one pass"),
     ],
