@@ -38,8 +38,8 @@ def net(held="test"):
     parts = _images(mnist, "t10k", held)
     if parts is None:
         return None
-    shrunk = [(x.reshape(-1, 14, 2, 14, 2).mean(axis=(2, 4)).reshape(-1, 196) / 255, y) for x, y in parts]
-    return _of_images(make, shrunk, batch=128, steps=300)
+    shrunk = [(x.reshape(-1, 14, 2, 14, 2).mean(axis=(2, 4), dtype=np.float32).reshape(-1, 196), y) for x, y in parts]
+    return _of_images(make, shrunk, deviation=255, batch=128, steps=300)
 
 
 def papers_net(held="test"):
@@ -55,7 +55,7 @@ def papers_net(held="test"):
     parts = _images(mnist, "t10k", held)
     if parts is None:
         return None
-    return _of_images(make, [(x.reshape(-1, 1, 28, 28) / 255, y) for x, y in parts], batch=32, steps=120)
+    return _of_images(make, [(x.reshape(-1, 1, 28, 28), y) for x, y in parts], deviation=255, batch=32, steps=120)
 
 
 def residual(held="test", width=32):
@@ -84,9 +84,8 @@ def residual(held="test", width=32):
     parts = _images(cifar10, "test", held)
     if parts is None:
         return None
-    mean, deviation = (np.float32(value) for value in (120.7, 63.0))
-    scaled = [((x.transpose(0, 3, 1, 2) - mean) / deviation, y) for x, y in parts]
-    return _of_images(make, scaled, batch=32, steps=200)
+    first = [(x.transpose(0, 3, 1, 2), y) for x, y in parts]
+    return _of_images(make, first, mean=120.7, deviation=63, batch=32, steps=200)
 
 
 def transformer(held="test", width=96, layers=2, heads=4, length=96, batch=8):
@@ -152,7 +151,7 @@ def _images(read, test, held):
     parts = [read(), read(test)]
     if None in parts:
         return None
-    train, tests = ((np.asarray(x, np.float32), np.asarray(y, np.int64)) for x, y in parts)
+    train, tests = ((np.asarray(x), np.asarray(y, np.int64)) for x, y in parts)
     if held == "test":
         part = np.random.default_rng(0).permutation(len(tests[1]))[:TESTED]
         return train, tuple(values[part] for values in tests)
@@ -160,21 +159,24 @@ def _images(read, test, held):
     return [tuple(values[part] for values in train) for part in (order[TESTED:], order[:TESTED])]
 
 
-def _of_images(make, parts, batch, steps):
-    """Return the task of a network that classifies images."""
+def _of_images(make, parts, batch, steps, mean=0.0, deviation=1.0):
+    """Return the task of a network that classifies images, whose pixels are scaled a batch at a time."""
     import torch
     from torch.nn.functional import cross_entropy
 
     (x, y), (test_x, test_y) = ((torch.from_numpy(np.ascontiguousarray(x)), torch.from_numpy(y)) for x, y in parts)
 
+    def scaled(pixels):
+        return (pixels.float() - mean) / deviation
+
     def loss_of(network, rng):
         network.train()
         rows = torch.from_numpy(rng.integers(0, len(y), batch))
-        return cross_entropy(network(x[rows]), y[rows])
+        return cross_entropy(network(scaled(x[rows])), y[rows])
 
     def test(network):
         network.eval()
-        scores = torch.cat([network(rows) for rows in test_x.split(500)])
+        scores = torch.cat([network(scaled(rows)) for rows in test_x.split(500)])
         return cross_entropy(scores, test_y).item(), (scores.argmax(1) == test_y).float().mean().item()
 
     return Task(make, loss_of, test, steps)

@@ -21,6 +21,10 @@ EVEN = 1 / 32
 # gradient of low rank is left outside, and Adam would make steps of the usual length of it. So this many times that
 # share of the whole gradient, spread over all elements, is added to the root of each mean square.
 FLOOR = 4
+# A step of lr in a direction moves what all elements have in common by lr, where Adam, which moves each element by lr,
+# moves it by the root of m n times as much: at small rates nothing would be learned for long. Steps in directions are
+# therefore longer by this times the fourth root of m n, about Muon's factor; chosen on validation parts at three rates.
+LONGER = 0.2
 LEFT = ("left_basis", "left_values", "left_lost")
 RIGHT = ("right_basis", "right_values", "right_lost")
 
@@ -292,6 +296,9 @@ def _rotated(group: dict[str, Any], state: dict[str, Any], g: Tensor) -> Tensor:
     u, v = cast(Tensor, state["left_basis"]), cast(Tensor, state["right_basis"])
     k = u.shape[1]
     step = _adam(group, state, _parts(g, u, v), _parts(state["momentum"].view(g.shape), u, v))
+    longer = max(1.0, LONGER * g.numel() ** 0.25)
+    step[:k].mul_(longer)
+    step[k:, :k].mul_(longer)
     both, left, right, rest = step[:k, :k], step[:k, k:], step[k:, :k], step[k:, k:]
     # U both V' + U left (I - V V') + (I - U U') right V' + (I - U U') rest (I - V V')
     left = left - u.T @ rest

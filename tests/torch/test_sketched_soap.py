@@ -54,7 +54,10 @@ def reference(w, gradients, *, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, decay=0.01
         squares = beta2 * squares + (1 - beta2) * (split_u.T @ g @ split_v) ** 2
         root = np.sqrt(squares / (1 - beta2**t)) + eps
         root += 4 * np.sqrt(np.finfo(float).eps / root.size) * np.linalg.norm(root)
-        move = split_u @ (split_u.T @ (mean / (1 - beta1**t)) @ split_v / root) @ split_v.T
+        steps = split_u.T @ (mean / (1 - beta1**t)) @ split_v / root
+        for block in (steps[:k], steps[k:, :k]):
+            block *= max(1, 0.2 * (m * n) ** 0.25)
+        move = split_u @ steps @ split_v.T
         w = (1 - lr * decay) * w - lr * move
     return w
 
