@@ -91,29 +91,31 @@ def _trained(kept, name, task, method, rate, seed, timed=False):
 
 
 def _show(kept, name, task, methods):
+    """Print the table of a network, of the rates that all optimizers have been run at."""
+    rates = [rate for rate in RATES if all(len(kept.every(name, method, rate)) for method in methods)]
+    last = rates[-1]
+    seeds = min(len(kept.every(name, method, rate)) for method in methods for rate in rates)
+    timed = all(len(kept.every(name, method, last, "seconds")) >= seeds for method in methods)
     rows = []
     for method in methods:
-        runs = {rate: every for rate in RATES if len(every := kept.every(name, method, rate))}
-        row = {"optimizer": method} | {f"loss at {rate:g}": spread(runs[rate][:, 0], 3) for rate in runs}
-        for rate in list(runs)[-2:]:
-            beside = runs[rate][:, 0] - kept.every(name, "AdamW", rate)[:, 0]
+        runs = {rate: kept.every(name, method, rate)[:seeds] for rate in rates}
+        row = {"optimizer": method} | {f"loss at {rate:g}": spread(runs[rate][:, 0], 3) for rate in rates}
+        for rate in rates[-2:]:
+            beside = runs[rate][:, 0] - kept.every(name, "AdamW", rate)[:seeds, 0]
             row[f"beside AdamW at {rate:g}"] = spread(beside, 3)
-        last = max(runs)
-        timed = kept.every(name, method, last, "seconds")
         row[f"accuracy at {last:g}, %"] = f"{100 * runs[last][:, 1].mean():.1f}"
-        row |= {f"loss in AdamW's seconds, {last:g}": spread(timed[:, 0], 3)}
-        row |= {f"accuracy in AdamW's seconds, {last:g}, %": f"{100 * timed[:, 1].mean():.1f}"}
+        if timed:
+            within = kept.every(name, method, last, "seconds")[:seeds]
+            row[f"loss in AdamW's seconds, {last:g}"] = spread(within[:, 0], 3)
+            row[f"accuracy in AdamW's seconds, {last:g}, %"] = f"{100 * within[:, 1].mean():.1f}"
         whole, step = kept.milliseconds(name, method)
         row |= {"ms a step": f"{step:.1f}", "with forward and backward": f"{whole:.0f}"}
         rows.append({**row, "kB of state": f"{runs[last][0, 4] / 1e3:.0f}"})
-    note = (
-        f"{task.steps} steps; ms of the processor, one thread, the least of all runs. Of SGD rates are a hundred times"
-    )
-    note += " as large."
+    note = f"{task.steps} steps; ms of the processor, one thread, the least of all runs. SGD has 100 times the rate."
     if name == "transformer":
         note += f" Sources of Python {platform.python_version()}; loss in nats a byte."
-    seeds = len(kept.every(name, "AdamW", max(runs)))
-    table(rows, name=name, runs=f"{seeds} seeds, mean +- standard deviation, differences seed by seed", note=note)
+    words = f"{seeds} seeds, mean +- standard deviation, differences seed by seed" if seeds > 1 else "one seed"
+    table(rows, name=name, runs=words, note=note)
 
 
 def trained(task, make, rate, seed, steps):
@@ -153,34 +155,35 @@ def _bytes(held):
 
 
 def step_costs(args):
-    """Time forward, backward and step of wider transformers at 4,096 tokens a batch, beside AdamW's."""
+    """Time forward, backward and step of a transformer at 4,096 tokens a batch, beside AdamW's."""
     import torch
 
     torch.set_num_threads(1)
+    task = transformer(width=few(128, 32), length=128, batch=few(32, 2))
+    times = {}
+    for method in ("AdamW", "SketchedSOAP", "Muon"):
+        torch.manual_seed(0)
+        network, rng = task.make(), np.random.default_rng(0)
+        times[method] = (network, rng, METHODS[method][0](network, 1e-3, task.outer), [], [])
+    for _ in range(few(20, 2)):
+        for network, rng, used, whole, inside in times.values():
+            start = time.process_time()
+            task.loss_of(network, rng).backward()
+            between = time.process_time()
+            for optimizer in used:
+                optimizer.step()
+                optimizer.zero_grad()
+            whole.append(time.process_time() - start)
+            inside.append(time.process_time() - between)
+    base = np.mean(times["AdamW"][3])
     rows = []
-    for width in (128, 256) if not args.quick else (few(128, 32),):
-        task = transformer(width=width, length=128, batch=few(32, 2))
-        times = {}
-        for method in ("AdamW", "SketchedSOAP", "Muon"):
-            torch.manual_seed(0)
-            network, rng = task.make(), np.random.default_rng(0)
-            times[method] = (network, rng, METHODS[method][0](network, 1e-3, task.outer), [], [])
-        for _ in range(few(20, 2)):
-            for network, rng, used, whole, inside in times.values():
-                start = time.process_time()
-                task.loss_of(network, rng).backward()
-                between = time.process_time()
-                for optimizer in used:
-                    optimizer.step()
-                    optimizer.zero_grad()
-                whole.append(time.process_time() - start)
-                inside.append(time.process_time() - between)
-        base = np.mean(times["AdamW"][3])
-        for method, (*_, whole, inside) in times.items():
-            cells = [f"{1e3 * np.mean(inside):.1f}", f"{1e3 * np.mean(whole):.0f}", f"{np.mean(whole) / base:.2f}"]
-            rows.append([width, method, *cells])
-    columns = ["width", "optimizer", "ms a step", "with forward and backward", "of AdamW's"]
-    note = "Two layers, 32 windows of 128 bytes a batch: 4,096 tokens. SketchedSOAP sketches every tenth gradient."
+    for method, (*_, whole, inside) in times.items():
+        cells = [f"{1e3 * np.mean(inside):.1f}", f"{1e3 * np.mean(whole):.0f}", f"{np.mean(whole) / base:.2f}"]
+        rows.append([method, *cells])
+    columns = ["optimizer", "ms a step", "with forward and backward", "of AdamW's"]
+    note = (
+        "Two layers of 128, 32 windows of 128 bytes a batch: 4,096 tokens. SketchedSOAP sketches every tenth gradient."
+    )
     table(rows, columns, "main", runs="mean of 20 steps in turn, processor time, one thread", note=note)
 
 

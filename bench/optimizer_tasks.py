@@ -164,7 +164,7 @@ def _of_images(make, parts, batch, steps, mean=0.0, deviation=1.0):
     import torch
     from torch.nn.functional import cross_entropy
 
-    (x, y), (test_x, test_y) = ((torch.from_numpy(np.ascontiguousarray(x)), torch.from_numpy(y)) for x, y in parts)
+    (x, y), (test_x, test_y) = ((torch.tensor(np.ascontiguousarray(x)), torch.from_numpy(y)) for x, y in parts)
 
     def scaled(pixels):
         return (pixels.float() - mean) / deviation

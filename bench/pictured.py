@@ -316,7 +316,7 @@ PICTURED = {
                             ("papers_net", "Pixels, convolutions"))
     ],
     "step_costs": [
-        Bars("main", ("width", "optimizer"), ("with forward and backward",), ours="Sketched", axis="ms a step",
+        Bars("main", ("optimizer",), ("with forward and backward",), ours="Sketched", axis="ms a step",
              title="4,096 tokens"),
     ],
     "ratings": [

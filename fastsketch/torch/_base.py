@@ -1,7 +1,7 @@
 """What the optimizers share of torch's protocol: checked options, refused gradients, states that keep their bits."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar, cast, overload
 
 import torch
@@ -99,10 +99,12 @@ class GuardedOptimizer(Optimizer):
         if "params" not in param_group:
             raise ValueError(f"param_group must hold 'params', got {', '.join(map(repr, param_group))}")
         given: Any = param_group["params"]
-        if isinstance(given, Iterable) and not isinstance(given, Tensor | set):
-            given = list(cast("Iterable[Any]", given))
-        for one in given if isinstance(given, list) else [given]:
-            check_whole(one[1] if isinstance(one, tuple) else one)
+        if isinstance(given, Tensor):
+            given = [given]
+        elif not isinstance(given, set):  # of which torch says that it has no order
+            given = list(given)
+        for one in cast("list[Any]", given):
+            check_whole(cast("tuple[str, Tensor]", one)[1] if isinstance(one, tuple) else one)
         super().add_param_group({**param_group, "params": given})
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -28,7 +28,7 @@ torch.set_num_threads(1)
 path = Path(os.environ.get("FASTSKETCH_DATA", "../shared/data")) / "cifar10" / "cifar10_jpeg.zip"
 
 
-def cifar(n=12_000):
+def cifar(n=6_000):
     """Some training images of CIFAR-10, (n, 3, 32, 32), and their classes."""
     with zipfile.ZipFile(path) as files:
         names = [name for name in files.namelist() if name.startswith("train/") and name.endswith(".jpg")]
@@ -57,7 +57,7 @@ held = len(labels) // 6
 # forward, backward and step, by the clock of the processor.
 
 
-def trained(make, steps=240):
+def trained(make, steps=200):
     """The loss of the images that are held out after every twentieth step, seconds, bytes of state."""
     torch.manual_seed(0)
     layers = [nn.Conv2d(images.shape[1], 32, 3, 2, 1), nn.BatchNorm2d(32), nn.ReLU()]
