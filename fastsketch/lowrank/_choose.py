@@ -6,11 +6,11 @@ long as that is better. A path goes to larger values while the loss falls, or el
 four fits; every fit is the one that an explicit ridge and rank would have, so that the values found can be given to a
 fit of all entries.
 
-What is simple or usual stays where entries held out cannot tell: biases alone win where no factors are better by more
-than a standard error; ridge 1, and the ranks that were asked for, unless another ridge or fewer ranks are better by
-more than two: the fit to all entries supports a smaller ridge and more ranks than the one that chooses. Ridge 1 is not
-usual where it is no better than biases alone: the best ridge is then what has to be. Losses are compared entry by
-entry, which tells more than their means do.
+What is simple or usual stays where entries held out cannot tell: the usual bias_ridge unless another is better by half
+a standard error; biases alone where no factors are better by more than one; ridge 1, and the ranks that were asked for,
+unless another ridge or fewer ranks are better by more than two: the fit to all entries supports a smaller ridge and
+more ranks than the one that chooses. Ridge 1 is not usual where it is no better than biases alone: the best ridge is
+then what has to be. Losses are compared entry by entry, which tells more than their means do.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,6 +24,7 @@ from fastsketch.lowrank._setting import Ridges
 from fastsketch.lowrank._sweeps import Factors, Sweeps, biases_alone, held_gain, held_losses, held_score
 
 BIAS_RIDGES = (0.3, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 40.0)  # observations
+BIAS_ERRORS = 0.5  # by so many standard errors must another than the usual be better
 RIDGES = (0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0)  # noise levels
 
 
@@ -42,6 +43,11 @@ def along(path: Sequence[float], start: float, score: Callable[[float], float]) 
         if min(scores, key=scores.__getitem__) != start:
             break
     return min(scores, key=scores.__getitem__)
+
+
+def unit_of(mean: float) -> float:
+    """Return the power of two that losses of this mean are divided by where they are squared."""
+    return ldexp(1.0, frexp(mean)[1]) if 0 < mean < inf else 1.0
 
 
 @dataclass(frozen=True)
@@ -72,7 +78,7 @@ def choose(
     model = biases_alone(parts, pursuit.biases, ridges)
     losses = held_losses(parts, loss, model)
     alone = Candidate(model, losses, held_score(parts, losses), (0.0, 0.0))
-    unit = ldexp(1.0, frexp(alone.score[0])[1]) if 0 < alone.score[0] < inf else 1.0
+    unit = unit_of(alone.score[0])
     candidates: dict[tuple[int, float], Candidate] = {}  # of a rank and a ridge
 
     def at(multiple: float, rank: int) -> float:

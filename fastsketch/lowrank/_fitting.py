@@ -9,12 +9,12 @@ import numpy as np
 
 from fastsketch._core.validation import as_integer
 from fastsketch.lowrank._biases import Biases, constant_score, fit_biases, no_biases, parameter_from_data
-from fastsketch.lowrank._choose import BIAS_RIDGES, along, choose
+from fastsketch.lowrank._choose import BIAS_ERRORS, BIAS_RIDGES, along, choose, unit_of
 from fastsketch.lowrank._fitted import Fitted, HistoryLine, SelectionLine, Side, selection_line
 from fastsketch.lowrank._partitions import Entries, Rest
 from fastsketch.lowrank._pursuit import Pursuit
 from fastsketch.lowrank._setting import FROM_SPREAD, FitSetting, LossSetting, Ridges, SideSetting
-from fastsketch.lowrank._sweeps import Factors, Sweeps, biases_alone, held_losses, held_score, total_loss
+from fastsketch.lowrank._sweeps import Factors, Sweeps, biases_alone, held_gain, held_losses, held_score, total_loss
 from fastsketch.lowrank._units import BIAS_OBSERVATIONS, NoiseLevel, mean_curvature
 
 Callback = Callable[[HistoryLine], object]
@@ -101,17 +101,21 @@ def begin(parts: Entries, setting: FitSetting) -> Start:
     curvature = mean_curvature(parts, loss, level)
     if not parts.n_held or given is not None:
         return Start(loss, fit_biases(parts, loss, ridge=ridge * curvature, level=level), ridge, curvature)
-    tried: dict[float, Biases] = {}
+    tried: dict[float, tuple[Biases, Any]] = {}  # with the losses of entries held out
     lines: list[SelectionLine] = []
 
     def score(ridge: float) -> float:
-        tried[ridge] = fitted = fit_biases(parts, loss, ridge=ridge * curvature, level=level)
-        alone = held_score(parts, held_losses(parts, loss, biases_alone(parts, fitted, Ridges(0.0, ridge))))
+        fitted = fit_biases(parts, loss, ridge=ridge * curvature, level=level)
+        losses = held_losses(parts, loss, biases_alone(parts, fitted, Ridges(0.0, ridge)))
+        tried[ridge], alone = (fitted, losses), held_score(parts, losses)
         lines.append(selection_line(0, None, ridge, alone, (0.0, 0.0)))
         return alone[0]
 
-    ridge = along(BIAS_RIDGES, ridge, score)
-    return Start(loss, tried[ridge], ridge, curvature, tuple(lines))
+    usual, ridge = ridge, along(BIAS_RIDGES, ridge, score)
+    gain, error = held_gain(parts, tried[usual][1], tried[ridge][1], unit_of(lines[0]["validation"]))
+    if not gain > BIAS_ERRORS * error:
+        ridge = usual
+    return Start(loss, tried[ridge][0], ridge, curvature, tuple(lines))
 
 
 # -- rank after rank ---------------------------------------------------------------------------------------------------

@@ -200,13 +200,14 @@ class LowRankModel(LowRankAnswers):
         validation : float in (0, 1), or scipy.sparse (m, n), or a table if X is one, optional
             Share of the entries to hold out while rank, ridge and bias_ridge are chosen (0.1 if not given, unless ridge
             is given); the fit is then made of all entries. Or held-out entries of your own, which are not fitted.
-            bias_ridge is chosen by fits of the biases alone; then sweeps run at the last rank for three or more ridges
-            from 1/4 to 4, and at smaller ranks. Biases alone (rank 0) win where nothing is better by more than a
-            standard error, ridge 1 where it is and no other is better by two; a ridge that was given is kept. All this
-            takes three to five times as long as the fit. ``facts()`` has the gain over biases alone, its error, and as chosen_by
-            "validation", "argument" or "default": too few entries to tell. Without sweeps, the rank alone is chosen, of
-            a fit to the entries that are left. ``LowRankModel(**{**model.resolved, "rank": model.selected_rank})`` is
-            the same fit without a choice.
+            bias_ridge is chosen by fits of the biases alone, and is the usual one unless another is better by half a
+            standard error; then sweeps run at the last rank for three or more ridges from 1/4 to 4, and at smaller
+            ranks. Biases alone (rank 0) win where nothing is better by more than a standard error, ridge 1 where it is
+            and no other is better by two; a ridge that was given is kept. All this takes three to five times as long as
+            the fit. ``facts()`` has the gain over biases alone, its error, and as chosen_by "validation", "argument" or
+            "default": too few entries to tell. Without sweeps, the rank alone is chosen, of a fit to the entries that
+            are left. ``LowRankModel(**{**model.resolved, "rank": model.selected_rank})`` is the same fit without a
+            choice.
         patience : int, optional
             Stop after this many ranks without a better validation score, in the fit that chooses.
         callback : callable, optional

@@ -116,10 +116,11 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
     def score_samples(self, X: Rows) -> NDArray[np.float64]:
         """Score the rows of X, (n_samples,): the lower, the more abnormal.
 
-        Minus a weighted mean of the logarithms of the squared Mahalanobis distance and of what the leading directions
-        leave of a row; the weights, not negative and 1 in all, minimise its variance over the training rows that are
-        kept for the threshold. Without such rows (``contamination=None``, a stream of jobs) the Gaussian log-density,
-        on another scale, -inf where ``covariance_`` is singular.
+        Minus a weighted mean of the logarithms of the squared Mahalanobis distance, of that by the variances of the
+        columns alone, and of what the leading directions leave of a row; the weights, not negative and 1 in all,
+        minimise its variance over the training rows that are kept for the threshold. Without such rows
+        (``contamination=None``, a stream of jobs) the Gaussian log-density, on another scale, -inf where
+        ``covariance_`` is singular.
 
         Examples
         --------

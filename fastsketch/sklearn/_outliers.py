@@ -1,10 +1,10 @@
 """Anomaly scores of rows, and a threshold that a stated share of exchangeable new rows exceeds.
 
-A score is a weighted mean of logarithms: of the squared Mahalanobis distance and of the squared reconstruction errors
-after the leading components that explain 50%, 80% and 90% of the variance. The weights minimise the variance of that
-mean over the rows kept: an anomaly that multiplies all measures by one factor shifts every weighted mean equally, so
-that the least variable one shows it best; no label is needed. Rows kept are scored by what the other rows give (in
-folds), as new rows are.
+A score is a weighted mean of logarithms: of the squared Mahalanobis distance, of that by the variances of the columns
+alone, and of the squared reconstruction errors after the leading components that explain 50%, 80% and 90% of the
+variance. The weights minimise the variance of that mean over the rows kept: an anomaly that multiplies all measures by
+one factor shifts every weighted mean equally, so that the least variable one shows it best; no label is needed. Rows
+kept are scored by what the other rows give (in folds), as new rows are.
 """
 
 # pyright: basic
