@@ -119,6 +119,7 @@ def as_rows(rows: Any, n_features: int | None = None, name: str = "rows") -> Any
             out = np.asarray(rows)
         except ValueError as error:
             raise ValueError(f"{name} must be a rectangular array of numbers: {error}") from None
+        refuse_dicts(rows, name)
         if out.ndim == 1:
             out = out[np.newaxis]
         if out.ndim != 2:
@@ -132,6 +133,16 @@ def as_rows(rows: Any, n_features: int | None = None, name: str = "rows") -> Any
     if n_features is not None and out.shape[1] != n_features:
         raise ValueError(f"{name} must have {n_features} columns as the rows before, got {out.shape[1]}")
     return out
+
+
+def refuse_dicts(rows: Any, name: str) -> None:
+    """Raise TypeError for a dict or a list of dicts, which the online learners alone take."""
+    first = rows[0] if isinstance(rows, list) and rows else rows
+    if isinstance(first, dict):
+        raise TypeError(
+            f"{name} must be an array of numbers, got dicts, as the online learners take rows: DictVectorizer of "
+            "scikit-learn makes a sparse matrix of them"
+        )
 
 
 def refuse_iterator(rows: Any, name: str) -> None:

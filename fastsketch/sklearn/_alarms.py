@@ -64,7 +64,15 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
     # -- rows ------------------------------------------------------------------------------------------------------
     def _checked(self, X: Any, *, reset: bool) -> Any:
         if self.fill is None:
-            return super()._checked(X, reset=reset)
+            try:
+                return super()._checked(X, reset=reset)
+            except ValueError as error:
+                if "contains NaN" not in str(error):
+                    raise
+                raise ValueError(
+                    "Input X contains NaN: fill='mean' puts the mean of its column in the place of each, fill='drop' "
+                    "leaves out rows that have one"
+                ) from None
         as_choice(self.fill, "fill", FILLS)
         return checked(self, X, reset=reset, dtype=[np.float64, np.float32], ensure_all_finite="allow-nan")
 

@@ -19,7 +19,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fastsketch._core.sparse import as_csr, check_width
-from fastsketch._core.validation import as_real, as_seed, as_weights, is_sparse, refuse_iterator
+from fastsketch._core.validation import as_real, as_seed, as_weights, is_sparse, refuse_dicts, refuse_iterator
 from fastsketch._frame.batches import WeightedChunks, agreed, as_source, is_table
 from fastsketch._frame.keywords import named_keywords
 from fastsketch._frame.loading import INCONSISTENT, from_bytes
@@ -66,6 +66,7 @@ def checked(estimator: BaseEstimator, X: Any, *, sum_duplicates: bool = True, **
             advice = f"fs.map_rows(estimator.{method}, X, output=...) writes what a method says of each"
         name = "a source" if isinstance(X, Source) else "the name of a file"
         raise TypeError(f"X is {name}, and this method takes rows: {advice}")
+    refuse_dicts(X, "X")
     return validate_data(estimator, consistent_rows(X, sum_duplicates=sum_duplicates), accept_sparse="csr", **options)
 
 

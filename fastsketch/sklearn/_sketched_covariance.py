@@ -16,7 +16,7 @@ from fastsketch._core.validation import Rows, as_choice, as_flag, as_integer, as
 from fastsketch._frame.batches import Batch
 from fastsketch._kernels.guard import changes
 from fastsketch.data.files import _checks as checks
-from fastsketch.data.sources import Source
+from fastsketch.data.sources import Source, with_missing
 from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._engines import SolverName
 from fastsketch.sketching._methods import METHODS, MethodName
@@ -237,6 +237,9 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
         begun: Any = clone(self)
         self._become(begun._partial_fit_source(source))  # a job keeps no rows, and sums up no moments
         return self
+
+    def _partial_fit_source(self, source: Source) -> Self:
+        return super()._partial_fit_source(source if self.fill is None else with_missing(source))
 
     def _job(self, source: Source) -> tuple[Any, Any]:
         if self._shrinkage_asked() == "ledoit-wolf":

@@ -259,6 +259,7 @@ BAD_ROWS = {
     "object": (ROWS.astype(object), TypeError, "real numbers"),
     "text": (ROWS.astype(str), TypeError, "real numbers"),
     "dates": (np.zeros((2, 12), "M8[s]"), TypeError, "real numbers"),
+    "dicts": ([{"city": "Rome", "age": 3}], TypeError, "got dicts, as the online learners take rows: DictVectorizer"),
     "ragged": ([[1.0] * 12, [2.0]], ValueError, "rectangular"),
     "masked": (np.ma.masked_less(ROWS, 0), TypeError, "masked"),
     "a generator": ((row for row in ROWS), TypeError, r"must be an array, not a generator: np\.array\(list"),

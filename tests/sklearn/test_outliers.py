@@ -447,6 +447,27 @@ def test_missing_numbers_are_filled_in_or_left_out(matrix, weighted):
     assert np.array_equal(rows, before, equal_nan=True)
 
 
+def test_missing_numbers_in_files_of_rows(tmp_path):
+    """A file with gaps teaches what its rows do as an array; a source that fills them itself goes before."""
+    rows = rows_of(0, 200, 3) + 5
+    rows[np.random.default_rng(1).random(rows.shape) < 0.1] = np.nan
+    np.save(tmp_path / "rows.npy", rows)
+    np.savetxt(tmp_path / "rows.csv", rows, delimiter=",")
+    for name in ("rows.npy", "rows.csv"):
+        for fill in ("mean", "drop"):
+            far, near = (SketchedCovariance(fill=fill).fit(X) for X in (str(tmp_path / name), rows))
+            assert np.allclose(far.covariance_, near.covariance_) and far.n_missing_ == near.n_missing_ > 0
+            assert np.array_equal(far.predict(rows), near.predict(rows))
+        zeros = SketchedCovariance(fill="mean").fit(fs.open_rows(str(tmp_path / name), fill=0))
+        assert np.allclose(zeros.location_, np.nan_to_num(rows).mean(axis=0)) and zeros.n_missing_ == 0
+        with pytest.raises(ValueError, match="holds a NaN"):
+            SketchedCovariance().fit(str(tmp_path / name))
+    with pytest.raises(ValueError, match="X contains NaN: fill='mean' puts .*, fill='drop' leaves out rows"):
+        SketchedCovariance().fit(rows)
+    with pytest.raises(ValueError, match="infinity"):
+        SketchedCovariance().fit(np.where(np.isnan(rows), np.inf, rows))
+
+
 def test_missing_numbers_in_batches_files_and_merges(tmp_path):
     rows = rows_of(0, 300, 8) + 5
     rows[::7, 3] = np.nan

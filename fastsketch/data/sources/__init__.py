@@ -3,6 +3,7 @@
 from fastsketch.data.sources._open import open_rows
 from fastsketch.data.sources._paths import comes_once
 from fastsketch.data.sources._row_naming import naming
+from fastsketch.data.sources._select import with_missing
 from fastsketch.data.sources._source import Source
 
-__all__ = ["Source", "comes_once", "naming", "open_rows"]
+__all__ = ["Source", "comes_once", "naming", "open_rows", "with_missing"]

@@ -34,6 +34,12 @@ def chosen(
     return Checked(source, dtype, fill)
 
 
+def with_missing(source: Source) -> Source:
+    """Return a source that hands out each NaN it would refuse."""
+    refuses = isinstance(source, Checked) and source._fill is None
+    return Checked(source, None, float("nan")) if refuses else source
+
+
 def picked(source: Source, columns: Sequence[int]) -> Source:
     """Return columns by position."""
     return source.only(columns) or Picked(source, columns)
