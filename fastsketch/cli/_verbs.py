@@ -100,15 +100,15 @@ def _watch(parser: Parser) -> None:
 
     Examples
     --------
-    fastsketch watch rows.npy --every 100
+    fastsketch watch rows.npy --every 50
     cat houses.csv | fastsketch watch - -o houses.fsk
     """
     parser.add_argument("inputs", nargs="+", metavar="INPUT")
     text = "file for the monitor, which goes on from it if it is there"
     output(parser, "MONITOR.fsk", text, default=None)
-    parameter(parser, "every", metavar="N", help="rows of a block, many more than rows remember (default 250)")
-    parameter(parser, "reference", metavar="N", help="blocks of the reference, at least 10 (default 40)")
-    text = "blocks from an alarm to the next false one, on average, at least (default 10000)"
+    parameter(parser, "every", metavar="N", help="rows of a block, many more than rows remember (default 100)")
+    parameter(parser, "reference", metavar="N", help="blocks of the reference, at least 10 (default 60)")
+    text = "the chance of a false alarm within n blocks is at most n / N (default 10000)"
     parameter(parser, "run_length", metavar="N", help=text)
     rows(parser, "DriftMonitor")
 

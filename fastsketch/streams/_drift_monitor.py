@@ -20,7 +20,7 @@ from fastsketch.data.files import _checks as checks
 from fastsketch.sketching import FrequentDirections
 from fastsketch.streams._alarms import Alarm, Carried
 from fastsketch.streams._block_scores import LARGEST, MOMENTS, MOST_WATCHED, SCORES, Units
-from fastsketch.streams._evidence import DEPENDENT, Floats, are_dependent, tried
+from fastsketch.streams._evidence import DEPENDENT, Floats, are_dependent, likeliest_length, tried
 from fastsketch.streams._held_rows import arrays_of, check_rows, rows_from, stacked, with_names
 
 # Most latest blocks that are compared with the others; of what has changed so many blocks of `every` rows are kept.
@@ -357,10 +357,11 @@ class DriftMonitor(Model):
         found = tried(table, latest, families, self._wanted, self.seed, n)
         if found.n_less < self._wanted:
             return past._replace(tried=found.n_less)
-        score = families[found.family].score
-        columns = tuple(Carried(*change) for change in past.units.carrying(table, found.length, score))
-        alarm = Alarm(n, n - found.length * past.span, score, columns)
-        changed = self._empty().update(rows[-min(found.length * past.span, MOST_KEPT * self.every) :])
+        family = families[found.family]
+        length = likeliest_length(table, latest, family)
+        columns = tuple(Carried(*change) for change in past.units.carrying(table, length, family.score))
+        alarm = Alarm(n, n - length * past.span, family.score, columns)
+        changed = self._empty().update(rows[-min(length * past.span, MOST_KEPT * self.every) :])
         # a new reference begins
         return Past(n, n, past.span, alarms=(*past.alarms, alarm), sides=(past.sketch, changed))
 
@@ -431,8 +432,7 @@ class DriftMonitor(Model):
         n_whole = min(n_blocks, self.reference) * span
         sizes = [(n_whole, n_whole)] if n_blocks else []
         if state["alarms"]:
-            allowed_most = max(MOST_KEPT, 3) * self.every
-            sizes += [(self.reference * self.every, self.reference * span), (3, max(allowed_most, span))]
+            sizes += [(self.reference * self.every, self.reference * span), (2, MOST_KEPT * self.every)]
         for k, limits in enumerate(sizes):
             self._check_sketch(arrays, f"sketch{k}", limits, d, state["dtype"])
         names = [f"sketch{k}" for k in range(len(sizes))]

@@ -91,7 +91,7 @@ def sizes(deviating: Floats, families: tuple[Family, ...]) -> Floats:
     out = np.empty((*deviating.shape[:-1], len(families)))
     for i, family in enumerate(families):
         part = deviating[..., family.begin : family.end]
-        out[..., i] = np.cbrt((part**2).mean(axis=-1)) if family.together else FARTHEST * np.abs(part).max(axis=-1)
+        out[..., i] = np.cbrt((part**2).mean(axis=-1)) if family.together else np.abs(part).max(axis=-1)
     return out
 
 
@@ -118,7 +118,7 @@ def tried(table: Floats, n_latest: int, families: tuple[Family, ...], wanted: in
     # a function of which blocks there are, not of their order: the test stays one
     usual = found(arranged(seed, moment, 0, USUAL, width)).reshape(-1, len(families))
     centre, spread = usual.mean(axis=0), usual.std(axis=0)
-    spread = np.where(spread > 0.0, spread, 1.0)
+    spread = np.where(spread > 0.0, spread, 1.0) / [1.0 if family.together else FARTHEST for family in families]
     own = (found(latest_first(width))[0] - centre) / spread
     length, family = np.unravel_index(np.argmax(own), own.shape)
     largest = own.max()
@@ -132,6 +132,13 @@ def tried(table: Floats, n_latest: int, families: tuple[Family, ...], wanted: in
             break
         batch += 1
     return Tried(count, int(lengths[length]), int(family))
+
+
+def likeliest_length(table: Floats, n_latest: int, family: Family) -> int:
+    """Return with how many of the latest blocks a family deviates most from what is usual."""
+    lengths = np.arange(1, n_latest + 1)
+    found = deviations(standardised(table), latest_first(len(table)), lengths)
+    return 1 + int(np.argmax(sizes(found, (family,))))
 
 
 def are_dependent(values: Floats, seed: int, moment: int, n_tests: int) -> bool:

@@ -56,7 +56,7 @@ def test_deviations_and_sizes_are_those_of_a_plain_loop():
         expected = mean / np.sqrt((30 - m) / 29 / m)
         assert found[0, i] == pytest.approx(expected, rel=1e-12)
         one, all_of_them = sizes(found, FAMILIES)[0, i]
-        assert one == pytest.approx(0.7 * max(abs(expected[:3])))
+        assert one == pytest.approx(max(abs(expected[:3])))
         assert all_of_them == pytest.approx(np.mean(expected[3:] ** 2) ** (1 / 3))
 
 
