@@ -158,6 +158,8 @@ PICTURED = {
         Lines("main", "m", ("FD", "CFD", "RFD", "PFD 0.2", "PFD 0.6"), each="set", log="y", along="sketch size m",
               axis="spectral error", across=3, height=2.6),
     ],
+    "parts": [Bars("main", ("set",), ("one pass", "2 parts", "8 parts", "32 parts"), ours="one pass",
+              axis="spectral error", title="Merged parts beside one pass")],
     "adversary": [
         Bars("main", ("stream",), ("FD", "RFD", "iSVD", "IncrementalPCA", "FD's bound"), log=True,
              axis="covariance error / ||A||_F^2", title="Where truncation wins, and where it fails"),

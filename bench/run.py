@@ -37,6 +37,7 @@ COMMANDS = {
     "sparse.columns": "CSR rows by width at as many columns that occur: time, read-out, memory",
     "sparse.loader": "the svmlight parser against scikit-learn's",
     "figures": "relative spectral error against sketch size on real data (RFD paper, Figures 1 and 2)",
+    "figures.parts": "relative spectral error of 2, 8 and 32 merged parts beside one pass, on real data",
     "figures.adversary": "FD, RFD, iSVD and IncrementalPCA where truncation fails, and where it wins",
     "tracked": "Tracked FD: estimates, lost variance and certificate against beta, beside FD and PFD",
     "components": "SketchedPCA against IncrementalPCA and PCA: variances, time, memory; an extra pass, audits, targets",

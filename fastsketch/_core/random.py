@@ -38,12 +38,13 @@ class Normal(IntEnum):
     PURSUIT = 81 << 32
 
 
-def raw_numbers(seed: int, key: Key, index: int, stream: int, n: int) -> NDArray[np.uint64]:
-    """Return n uint64 (n,), a function of the other arguments alone."""
+def raw_numbers(seed: int, key: Key, index: int, stream: int, n: int, *, first: int = 0) -> NDArray[np.uint64]:
+    """Return n uint64 (n,), a function of the other arguments alone: numbers `first` and later of their sequence."""
+    # Philox makes four numbers of each value of its counter
     generator = np.random.Philox(
-        key=np.array([seed, key], np.uint64), counter=np.array([0, stream, index, 0], np.uint64)
+        key=np.array([seed, key], np.uint64), counter=np.array([first // 4, stream, index, 0], np.uint64)
     )
-    return generator.random_raw(n)
+    return generator.random_raw(first % 4 + n)[first % 4 :]
 
 
 def random_normal(seed: int, stream: int, n: int) -> NDArray[np.float64]:

@@ -193,10 +193,11 @@ def numbered(content: Keys, first: int, seed: int) -> Keys:
     k = len(content)
     if k == 0:
         return np.empty(0, np.uint64)
-    blocks = range(first // BLOCK, (first + k - 1) // BLOCK + 1)
-    drawn = np.concatenate([raw_numbers(seed, Key.HELD_OUT, block, 0, BLOCK) for block in blocks])
-    skipped = first - blocks[0] * BLOCK
-    return drawn[skipped : skipped + k] ^ mixed(content)
+    drawn = []
+    for block in range(first // BLOCK, (first + k - 1) // BLOCK + 1):
+        start, stop = max(first - block * BLOCK, 0), min(first + k - block * BLOCK, BLOCK)
+        drawn.append(raw_numbers(seed, Key.HELD_OUT, block, 0, stop - start, first=start))
+    return np.concatenate(drawn) ^ mixed(content)
 
 
 def _names(rows: Any) -> Keys:

@@ -80,6 +80,12 @@ def test_single_rows_lie_in_few_pieces():
         np.testing.assert_array_equal(mine, theirs)
 
 
+@pytest.mark.parametrize("first", [0, 1, 3, 4, 17, 95])
+def test_numbers_from_the_middle_of_a_sequence(first):
+    whole = raw_numbers(3, Key.RESERVOIR, 5, 2, 100)
+    np.testing.assert_array_equal(raw_numbers(3, Key.RESERVOIR, 5, 2, 5, first=first), whole[first : first + 5])
+
+
 def test_reservoirs_share_rows_but_nothing_that_changes():
     one = Reservoir(50, 30, dtype=np.dtype(float), seed=1)
     one.take(ROWS[:200], block=0, first=0, block_rows=900)
