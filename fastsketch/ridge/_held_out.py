@@ -193,7 +193,7 @@ def numbered(content: Keys, first: int, seed: int) -> Keys:
     k = len(content)
     if k == 0:
         return np.empty(0, np.uint64)
-    drawn = []
+    drawn: list[Keys] = []
     for block in range(first // BLOCK, (first + k - 1) // BLOCK + 1):
         start, stop = max(first - block * BLOCK, 0), min(first + k - block * BLOCK, BLOCK)
         drawn.append(raw_numbers(seed, Key.HELD_OUT, block, 0, stop - start, first=start))
