@@ -195,7 +195,7 @@ class Choice(NamedTuple):
 
     ridge: float
     path: RidgePath | None
-    apart: float  # the ridge that rows have chosen which measure no residuals
+    apart: float  # at which residuals are measured: chosen by rows that measure none; of labels the same ridge
 
 
 def chosen(
@@ -220,7 +220,9 @@ def chosen(
     errors, standard_errors = (np.array([of(-tried[step]) for step in steps]) for of in (np.mean, error_of))
     ridges = first * STEP ** np.array(steps)
     path = RidgePath(first * STEP ** best_step(tried), ridges, errors, standard_errors, len(rows.y))
-    return Choice(path.ridge, path, first * STEP ** best_step(of_half))
+    # a log loss leaves the length of scores open, and how far they are off would be that of another length
+    apart = path.ridge if scorer.scoring == "log_loss" else first * STEP ** best_step(of_half)
+    return Choice(path.ridge, path, apart)
 
 
 def reduced(coef: Matrix, cross: Matrix, rank: int) -> Matrix:
