@@ -131,10 +131,10 @@ class SketchedRidge(RidgeReader):
         """Return intervals that hold the targets of new rows with a probability of `coverage`, each by itself.
 
         As wide for every row: split-conformal quantiles of what predictions are off for rows held out, of coefficients
-        that have not seen them and whose ridge others have chosen; with scoring="log_loss" they have had a say in it, by
-        that loss. Rows to come must be like those seen (exchangeable):
-        of weights other than 1 like rows drawn from them in proportion to their weights. A tenth of all rows measure;
-        by weights they count as Kish's effective number, (sum w)^2 / sum w^2, or with decay as sum over largest.
+        that have not seen them and whose ridge others have chosen (with scoring="log_loss" they had a say in it, by
+        that loss). Rows to come must be like those seen (exchangeable): of weights other than 1 like rows drawn from
+        them in proportion to their weights. A tenth of all rows measure; by weights they count as Kish's effective
+        number, (sum w)^2 / sum w^2, or with decay as sum over largest.
 
         Parameters
         ----------

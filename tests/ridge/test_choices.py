@@ -55,6 +55,21 @@ def test_log_losses_of_scores_that_tell_all_or_nothing():
     assert log_losses(scores, labels, heavy)[:50].max() < 1e-3
 
 
+def test_labels_measure_residuals_at_the_ridge_in_use():
+    """A log loss leaves the length of scores open, and residuals of another ridge would be of another length."""
+    held = []
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        x = rng.standard_normal((3000, D)) * np.linspace(2.0, 0.2, D)
+        labels = np.where(x[:, 0] + rng.standard_normal(3000) > 0, 1.0, -1.0)
+        model = fs.SketchedRidge(6, scoring="log_loss", solver="gram", seed=seed).update(x[:1500], labels[:1500])
+        choice = model._fitted().choice
+        assert choice.apart == choice.ridge
+        lower, upper = model.predict_interval(x[1500:])
+        held.append(np.mean((lower <= labels[1500:]) & (labels[1500:] <= upper)))
+    assert 0.87 < np.mean(held) < 0.93
+
+
 # -- what products with X'X know of every ridge ------------------------------------------------------------------------
 @pytest.mark.parametrize("scaled", [False, True])
 def test_a_krylov_space_has_every_ridge(scaled):
