@@ -14,7 +14,7 @@ import platform
 import time
 
 import numpy as np
-from optimizer_tasks import TASKS, transformer
+from optimizer_tasks import TASKS, net, transformer
 
 import store
 from bench_tools import few, rival, spread, table
@@ -67,9 +67,8 @@ class Runs:
         return np.array([run for key, run in self.of.items() if key.startswith(start)])
 
     def milliseconds(self, name, method):
-        """Return the least ms of a whole step in any run of equal steps, and of the optimizer's part."""
-        runs = np.concatenate([runs for rate in RATES if len(runs := self.every(name, method, rate))])
-        return runs[:, 2].min(), runs[:, 3].min()
+        """Return the least ms of a whole step in any run of equal steps."""
+        return min(runs[:, 2].min() for rate in RATES if len(runs := self.every(name, method, rate)))
 
 
 def _trained(kept, name, task, method, rate, seed, timed=False):
@@ -79,7 +78,7 @@ def _trained(kept, name, task, method, rate, seed, timed=False):
         return
     steps = few(task.steps, 3)
     if timed:
-        share = kept.milliseconds(name, "AdamW")[0] / kept.milliseconds(name, method)[0]
+        share = kept.milliseconds(name, "AdamW") / kept.milliseconds(name, method)
         if share > 0.95:
             kept.of[key] = kept.of[key.replace("seconds", "steps")]
             return
@@ -96,22 +95,21 @@ def _show(kept, name, task, methods):
     last = rates[-1]
     seeds = min(len(kept.every(name, method, rate)) for method in methods for rate in rates)
     timed = all(len(kept.every(name, method, last, "seconds")) >= seeds for method in methods)
+    shown = spread if seeds > 1 else lambda values, digits: f"{values[0]:.{digits}f}"
     rows = []
     for method in methods:
         runs = {rate: kept.every(name, method, rate)[:seeds] for rate in rates}
-        row = {"optimizer": method} | {f"loss at {rate:g}": spread(runs[rate][:, 0], 3) for rate in rates}
+        row = {"optimizer": method} | {f"loss at {rate:g}": shown(runs[rate][:, 0], 3) for rate in rates}
         for rate in rates[-2:]:
             beside = runs[rate][:, 0] - kept.every(name, "AdamW", rate)[:seeds, 0]
-            row[f"beside AdamW at {rate:g}"] = spread(beside, 3)
+            row[f"beside AdamW at {rate:g}"] = shown(beside, 3)
         row[f"accuracy at {last:g}, %"] = f"{100 * runs[last][:, 1].mean():.1f}"
         if timed:
             within = kept.every(name, method, last, "seconds")[:seeds]
-            row[f"loss in AdamW's seconds, {last:g}"] = spread(within[:, 0], 3)
+            row[f"loss in AdamW's seconds, {last:g}"] = shown(within[:, 0], 3)
             row[f"accuracy in AdamW's seconds, {last:g}, %"] = f"{100 * within[:, 1].mean():.1f}"
-        whole, step = kept.milliseconds(name, method)
-        row |= {"ms a step": f"{step:.1f}", "with forward and backward": f"{whole:.0f}"}
         rows.append({**row, "kB of state": f"{runs[last][0, 4] / 1e3:.0f}"})
-    note = f"{task.steps} steps; ms of the processor, one thread, the least of all runs. SGD has 100 times the rate."
+    note = f"{task.steps} steps. SGD has 100 times the rate."
     if name == "transformer":
         note += f" Sources of Python {platform.python_version()}; loss in nats a byte."
     words = f"{seeds} seeds, mean +- standard deviation, differences seed by seed" if seeds > 1 else "one seed"
@@ -155,36 +153,47 @@ def _bytes(held):
 
 
 def step_costs(args):
-    """Time forward, backward and step of a transformer at 4,096 tokens a batch, beside AdamW's."""
+    """Time forward, backward and step of small batches and of 4,096 tokens, beside AdamW's."""
     import torch
 
     torch.set_num_threads(1)
-    task = transformer(width=few(128, 32), length=128, batch=few(32, 2))
-    times = {}
-    for method in ("AdamW", "SketchedSOAP", "Muon"):
-        torch.manual_seed(0)
-        network, rng = task.make(), np.random.default_rng(0)
-        times[method] = (network, rng, METHODS[method][0](network, 1e-3, task.outer), [], [])
-    for _ in range(few(20, 2)):
-        for network, rng, used, whole, inside in times.values():
+    wide = {"width": few(128, 32), "length": 128, "batch": few(32, 2)}
+    batches = {"128 rows of 196 pixels": net, "768 tokens, width 96": transformer}
+    rows = []
+    for name, make in {**batches, "4,096 tokens, width 128": functools.partial(transformer, **wide)}.items():
+        task = make()
+        if task is not None:
+            rows += [[name, *cells] for cells in _in_turn(task)]
+    columns = ["batch", "optimizer", "ms a step", "with forward and backward", "of AdamW's"]
+    note = "SketchedSOAP sketches every tenth gradient; SOAP turns its directions as often."
+    table(rows, columns, "main", runs="mean of 20 steps in turn, processor time, one thread", note=note)
+
+
+def _in_turn(task):
+    """Return the cells of optimizers whose steps on a network are made in turn, after ten that are not timed."""
+    import torch
+
+    runs = {}
+    for method in ("AdamW", "Muon", "SOAP", "SketchedSOAP"):
+        if method not in PEERS or rival("pytorch_optimizer") is not None:
+            torch.manual_seed(0)
+            network = task.make()
+            runs[method] = (network, METHODS[method][0](network, 1e-3, task.outer), [])
+    rng = np.random.default_rng(0)
+    for step in range(few(30, 2)):
+        for network, used, times in runs.values():
             start = time.process_time()
             task.loss_of(network, rng).backward()
             between = time.process_time()
             for optimizer in used:
                 optimizer.step()
                 optimizer.zero_grad()
-            whole.append(time.process_time() - start)
-            inside.append(time.process_time() - between)
-    base = np.mean(times["AdamW"][3])
-    rows = []
-    for method, (*_, whole, inside) in times.items():
-        cells = [f"{1e3 * np.mean(inside):.1f}", f"{1e3 * np.mean(whole):.0f}", f"{np.mean(whole) / base:.2f}"]
-        rows.append([method, *cells])
-    columns = ["optimizer", "ms a step", "with forward and backward", "of AdamW's"]
-    note = (
-        "Two layers of 128, 32 windows of 128 bytes a batch: 4,096 tokens. SketchedSOAP sketches every tenth gradient."
-    )
-    table(rows, columns, "main", runs="mean of 20 steps in turn, processor time, one thread", note=note)
+            end = time.process_time()
+            if step >= few(10, 0):
+                times.append((1e3 * (end - between), 1e3 * (end - start)))
+    means = {method: np.mean(times, axis=0) for method, (_, _, times) in runs.items()}
+    for method, (inside, whole) in means.items():
+        yield method, f"{inside:.1f}", f"{whole:.1f}", f"{whole / means['AdamW'][1]:.2f}"
 
 
 # -- optimizers of a network, a rate, and the names of embeddings and output layers ----------------------------------

@@ -31,6 +31,7 @@ SLOW += (
     "groups",
     "loader",
     "lowrank_defaults",
+    "optimizers",
     "order",
     "profile",
     "widehash",

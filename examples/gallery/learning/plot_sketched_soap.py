@@ -28,7 +28,7 @@ torch.set_num_threads(1)
 path = Path(os.environ.get("FASTSKETCH_DATA", "../shared/data")) / "cifar10" / "cifar10_jpeg.zip"
 
 
-def cifar(n=6_000):
+def cifar(n=3_000):
     """Some training images of CIFAR-10, (n, 3, 32, 32), and their classes."""
     with zipfile.ZipFile(path) as files:
         names = [name for name in files.namelist() if name.startswith("train/") and name.endswith(".jpg")]
@@ -57,7 +57,7 @@ held = len(labels) // 6
 # forward, backward and step, by the clock of the processor.
 
 
-def trained(make, steps=200):
+def trained(make, steps=120):
     """The loss of the images that are held out after every twentieth step, seconds, bytes of state."""
     torch.manual_seed(0)
     layers = [nn.Conv2d(images.shape[1], 32, 3, 2, 1), nn.BatchNorm2d(32), nn.ReLU()]
@@ -70,7 +70,7 @@ def trained(make, steps=200):
     schedule = torch.optim.lr_scheduler.SequentialLR(optimizer, ways, [20])
     rng, seconds, curve = np.random.default_rng(0), 0.0, []
     for step in range(1, steps + 1):
-        batch = torch.from_numpy(rng.integers(held, len(labels), 64))
+        batch = torch.from_numpy(rng.integers(held, len(labels), 32))
         network.train()
         start = time.process_time()
         optimizer.zero_grad()
