@@ -71,11 +71,9 @@ class Results:
             raise PageError(f"{command} has no table {name!r}: {', '.join(tables)}")
         return tables[name]
 
-    def quote(self, command, table=None):
+    def quote(self, command):
         """Remember the version of a result that a page shows without an origin line."""
-        record = self.record(command) | (table or {})
-        if record["origin"] == "run":
-            self.quoted.add((command, record["fastsketch"]))
+        self.quoted.add((command, self.record(command)["fastsketch"]))
 
 
 def version_of_library():
@@ -195,7 +193,7 @@ def cells(match, results):
     rows = chosen(table, conditions)
     if not rows:
         raise PageError(f"no row of {match[0]!r}")
-    results.quote(match["command"], table)
+    results.quote(match["command"])
     return [row[column] for row in rows]
 
 
@@ -269,11 +267,8 @@ def escaped(cell):
 
 def origin_of(results, command, table):
     """Return the origin line of a table: version, machine and runs."""
-    own = {key: value for key, value in table.items() if key in ("origin", "fastsketch", "date")}
-    record = results.record(command) | own
+    record = results.record(command)
     note = f" {table['note']}" if table.get("note") else ""
-    if record["origin"] == "transcribed":
-        return f"`{command}`: transcribed from before results were kept; versions and runs were not.{note}"
     parts = [f"`{command}`, {record['date']}"]
     if record["fastsketch"] != results.version:
         parts.append(f"**fastsketch {record['fastsketch']}, another version than {results.version}**")

@@ -5,13 +5,11 @@ so are the seconds of every run that `interleaved` timed. The file is written wh
 one that fails or is interrupted leaves the file of before. A run with --quick, or of a part of the sets, goes to
 COMMAND.quick.json, which git ignores. A folder that cannot be written to is refused before anything is measured.
 
-    {"format": 1, "command": "speed", "origin": "run" | "transcribed", "fastsketch": "0.1.0", "date": "2026-11-22",
-     "seconds": 61.2, "options": {...}, "versions": {...}, "machine": {...}, "blas": [...], "presets": {...},
+    {"format": 1, "command": "speed", "fastsketch": "0.1.0", "date": "2026-11-22", "seconds": 61.2,
+     "options": {...}, "versions": {...}, "machine": {...}, "blas": [...], "presets": {...},
      "tables": [{"name", "columns", "rows", "runs", "note"}], "timings": [{"name", "clock", "runs": {what: [s, ...]}}]}
 
-Cells are text as a page shows them, rows lists of cells. "transcribed": copied from a page of before results were kept;
-such a record has no versions and no runs, and pages say so. A table may have an origin of its own, where the others are
-of a newer run.
+Cells are text as a page shows them, rows lists of cells. What was not measured by the command has no place here.
 """
 
 import contextlib
@@ -79,7 +77,7 @@ def recording(command, options, folder):
     Path(folder).mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=folder):  # an hour of measuring is not to end with a folder that is read-only
         pass
-    record = {"format": FORMAT, "command": command, "origin": "run", **circumstances()}
+    record = {"format": FORMAT, "command": command, **circumstances()}
     record |= {"options": {name: str(value) for name, value in sorted(options.items())}, "seconds": 0.0}
     record |= {"tables": [], "timings": []}
     _open.append(record)
@@ -151,8 +149,8 @@ def read(path):
     return record
 
 
-KEYS = {"format", "command", "origin", "tables", "timings"}
-KEYS_OF_RUNS = {"fastsketch", "date", "seconds", "options", "versions", "machine", "blas", "presets"}
+KEYS = {"format", "command", "fastsketch", "date", "seconds", "options", "versions", "machine", "blas", "presets"}
+KEYS |= {"tables", "timings"}
 KEYS_OF_TABLES = {"name", "columns", "rows", "runs", "note"}
 
 
@@ -160,7 +158,7 @@ def faults(record):
     """List what violates the format, in words."""
     if not isinstance(record, dict):
         return ["no record"]
-    missing = (KEYS | (KEYS_OF_RUNS if record.get("origin") == "run" else set())) - set(record)
+    missing = KEYS - set(record)
     if missing:
         return [f"no {key}" for key in sorted(missing)]
     lacking = {key for table in record["tables"] for key in KEYS_OF_TABLES - set(table)}
@@ -169,8 +167,6 @@ def faults(record):
     found = []
     if record["format"] != FORMAT:
         found.append(f"format {record['format']}")
-    if record["origin"] not in ("run", "transcribed"):
-        found.append(f"origin {record['origin']}")
     names = [table["name"] for table in record["tables"]]
     if not names or len(set(names)) < len(names):
         found.append(f"names of tables: {names}")

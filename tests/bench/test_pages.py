@@ -10,7 +10,6 @@ import store
 RECORD = {
     "format": 1,
     "command": "speed",
-    "origin": "run",
     "fastsketch": "1.0",
     "date": "2026-01-31",
     "versions": {},
@@ -27,7 +26,7 @@ RECORD = {
             "runs": 5,
             "note": "",
         },
-        {"name": "old one", "columns": ["x"], "rows": [["1"]], "runs": None, "note": "", "origin": "transcribed"},
+        {"name": "old one", "columns": ["x"], "rows": [["1"]], "runs": 1, "note": ""},
     ],
     "timings": [],
 }
@@ -108,12 +107,6 @@ def test_a_result_that_cannot_be_read_is_named(text, results):
     (results.folder / "speed.json").write_text(text, encoding="utf-8")
     with pytest.raises(pages.PageError, match="^a.md:1: speed.json is no"):
         rendered("{{ table speed }}", results)
-
-
-def test_a_transcribed_table_is_marked(results):
-    assert "transcribed from before results were kept" in rendered('{{ table speed/"old one" }}', results)
-    store.write(RECORD | {"origin": "transcribed"}, results.folder / "speed.json")
-    assert "transcribed" in rendered("{{ table speed }}", pages.Results(results.folder, "1.0"))
 
 
 @pytest.mark.parametrize(

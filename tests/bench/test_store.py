@@ -23,7 +23,7 @@ def kept(folder, options=OPTIONS, command="speed"):
 
 def test_a_record_reads_back_as_it_was_written(tmp_path, capsys):
     record = json.loads(kept(tmp_path).read_text(encoding="utf-8"))
-    assert record["command"] == "speed" and record["format"] == store.FORMAT and record["origin"] == "run"
+    assert record["command"] == "speed" and record["format"] == store.FORMAT
     (table,) = record["tables"]
     assert table == {"name": "main", "columns": ["n", "what", "s"], "rows": LINES, "runs": 3, "note": "A word."}
     (timing,) = record["timings"]
@@ -159,7 +159,7 @@ def test_columns_of_the_same_name_are_told_apart():
     [
         (lambda record: record.pop("tables"), "tables"),
         (lambda record: record.update(format=2), "format"),
-        (lambda record: record.update(origin="guess"), "origin"),
+        (lambda record: record.pop("versions"), "versions"),
         (lambda record: record["tables"][0]["rows"].append(["1"]), "cells"),
         (lambda record: record["tables"][0]["rows"][0].__setitem__(0, 1.5), "text"),
         (lambda record: record["tables"][0]["columns"].__setitem__(1, "n"), "columns"),
