@@ -85,7 +85,7 @@ def regression(args):
             for seed in range(1 if args.quick else STREAMS.get(method, 5))
         ]
         losses = np.array([found["losses"] for found in of_streams])
-        by_eta[method, form] = losses.min(axis=2).mean(axis=0)
+        by_eta[method, form], least = losses.min(axis=2).mean(axis=0), losses.min(axis=(1, 2))
         first = of_streams[0]
         curves[method, form] = first["curve"]
         out.append(
@@ -93,7 +93,7 @@ def regression(args):
                 "method": NAMES[method],
                 "form": form,
                 "streams": len(losses),
-                "regret": spread(losses.min(axis=(1, 2)), 0),
+                "regret": spread(least, 0) if len(least) > 1 else f"{least[0]:.0f}",
                 "target": TARGETS.get((method, form), ""),
                 "best learning rate": f"{first['best'][0]:g}",
                 "delta": f"{first['best'][1]:g}",
