@@ -16,7 +16,7 @@ STARS = {
     "ML-100K": ("ML-100K", halves),
     "ML-1M": ("ML-1M", halves),
 }
-LINKS = "bitcoin-OTC", "Slashdot", "Epinions"
+LINKS = "bitcoin-OTC", "Slashdot"
 CODES = 8  # of an edge between two users: positive, negative or none, each way
 PAIRS = 2.0 ** np.arange(1, CODES + 1)[:, np.newaxis] * 3.0 ** np.arange(1, CODES + 1)
 
@@ -28,7 +28,7 @@ def biases(args):
         found = None if args.quick and known == "ML-1M" else ratings_of(known)
         if found is not None:
             out += _compared(name, found, cut(found, splits), splits)
-    for name in LINKS[: 1 if args.quick else 3]:
+    for name in LINKS[: 1 if args.quick else 2]:
         found = links_of(name, shared=True)
         if found is not None:
             out += _compared(name, found, tenths(found, splits), splits)
