@@ -119,7 +119,7 @@ class AdaptiveSubgradient(OnlineLinear[LearnedState]):
     last_scores : ndarray
         Scores of the rows of the last batch, (n,) or (n, n_classes), each from before its row was learned from.
     progress : dict
-        n_rows, cumulative_loss, mean_loss, error_rate, regret, drift; log_loss, accuracy and auc of labels,
+        n_rows, cumulative_loss, mean_loss, error_rate, regret, drift, moved; log_loss, accuracy and auc of labels,
         mean_absolute_error and root_mean_squared_error of real targets.
     restarts : ndarray
         Numbers of rows after which it began anew (drift="restart").
@@ -178,6 +178,10 @@ class AdaptiveSubgradient(OnlineLinear[LearnedState]):
             )
         if self.form == "dual_averaging" and self.method in ("ogd", "adam"):
             raise ValueError(f"method={self.method!r} has form='mirror_descent' alone")
+
+    def _follows(self) -> bool:
+        # of the others the advice is none, and "ogd" may learn so slowly that any calibration by the latest rows gains
+        return super()._follows() and self.method in FADING and self.form == "mirror_descent"
 
     def _check_fading(self, rule: str) -> None:
         if self.method not in FADING:

@@ -19,12 +19,29 @@ from numpy.typing import NDArray
 
 from fastsketch._core.losses import LOSSES
 from fastsketch._kernels.online import metrics as kernel
-from fastsketch._kernels.online.metrics import ABSOLUTE, BINS, LOG_LOSS, METRIC_SUMS, RIGHT, SQUARED, UNIT, WEIGHT
+from fastsketch._kernels.online.metrics import (
+    ABSOLUTE,
+    BINS,
+    GAIN,
+    LOG_LOSS,
+    METRIC_SUMS,
+    MOST_GAIN,
+    OF_INTERCEPT,
+    OF_SLOPE,
+    RIGHT,
+    SLOPE,
+    SQUARED,
+    UNIT,
+    WEIGHT,
+)
 from fastsketch.data.files import _checks as checks
 from fastsketch.online._state_arrays import GROWS, Arrays, Counts, Floats, Zeros
 
 # UNIT is at most this, and then made 1 again: see the kernel.
 MOST_UNIT = 1e120
+# Nats that a read-out which forgets must have gained on a model before its stream is said to move: by chance it gains
+# so many once in e^25 rows, and while a model begins to learn a dozen.
+SURELY_MOVED = 25.0
 
 
 class MetricFigures(TypedDict):
@@ -52,6 +69,7 @@ class Metrics(Arrays):
     decay: float
     metric_sums: Floats  # entries of _kernels/online/metrics
     auc_bins: Floats | None  # (2, BINS), of two classes alone
+    follow: bool = False  # whether a read-out that forgets learns beside, of calibrated scores of two classes
 
     # -- rows ------------------------------------------------------------------------------------------------------
     def add(
@@ -72,9 +90,9 @@ class Metrics(Arrays):
         if several:
             self.auc_bins = None
         sides, classes = (np.array(signs), numbers) if several else (None, None)
-        kernel.learn(
-            self.metric_sums, self.auc_bins, scores, targets, sides, classes, weights, self.decay, self.how, is_new
-        )
+        follow = self.follow and weights is None
+        sums, bins, how = self.metric_sums, self.auc_bins, self.how
+        kernel.learn(sums, bins, scores, targets, sides, classes, weights, self.decay, how, is_new, follow)
 
     # -- what they say ---------------------------------------------------------------------------------------------
     def figures(self) -> MetricFigures:
@@ -88,6 +106,11 @@ class Metrics(Arrays):
             "mean_absolute_error": self._mean(ABSOLUTE) if real else None,
             "root_mean_squared_error": None if squared is None else sqrt(squared),
         }
+
+    @property
+    def moved(self) -> float | None:
+        """Return the nats that a read-out which forgets has gained on the model; None where there is none."""
+        return float(self.metric_sums[MOST_GAIN]) if self.follow and self.auc_bins is not None else None
 
     def _mean(self, entry: int) -> float | None:
         """Return a sum by the weight of the rows; None before the first of positive weight."""
@@ -113,7 +136,15 @@ class Metrics(Arrays):
     # -- keeping them ----------------------------------------------------------------------------------------------
     def validate(self, arrays: Mapping[str, NDArray[Any]]) -> set[str]:
         """Raise ValueError unless these are sums that rows could have made; return their names."""
-        sums = checks.sums(arrays, "metric_sums", (METRIC_SUMS,), low=0.0)
+        sums = checks.sums(arrays, "metric_sums", (METRIC_SUMS,))
+        for name, first, stop in (
+            ("", 0, SLOPE),
+            (" curvature", OF_SLOPE, OF_SLOPE + 1),
+            ("", OF_INTERCEPT, METRIC_SUMS),
+        ):
+            checks.number_within(sums[first:stop].min(), f"sums of the metrics{name}", 0.0, inf)
+        checks.require_finite(sums[SLOPE:], "metric_sums")
+        checks.number_within(sums[GAIN], "gain", 0.0, sums[MOST_GAIN])
         checks.number_within(sums[UNIT], "unit of the metrics", 1.0, MOST_UNIT)
         checks.number_within(sums[RIGHT], "weight of right predictions", 0.0, sums[WEIGHT])
         if "auc_bins" not in arrays:
@@ -128,7 +159,9 @@ class Metrics(Arrays):
         self.auc_bins = None if bins is None else np.ascontiguousarray(bins)
 
 
-def start_metrics(loss: str, decay: float = 1.0, zeros: Zeros = np.zeros, *, calibrated: bool = False) -> Metrics:
+def start_metrics(
+    loss: str, decay: float = 1.0, zeros: Zeros = np.zeros, *, calibrated: bool = False, follow: bool = False
+) -> Metrics:
     """Return the metrics before the first row: of two classes until others appear, or of real targets."""
     if LOSSES[loss].targets != "label":
         how = kernel.REAL
@@ -138,7 +171,7 @@ def start_metrics(loss: str, decay: float = 1.0, zeros: Zeros = np.zeros, *, cal
         how = kernel.LOG_ODDS if loss == "logistic" else kernel.HALVES
     sums = np.zeros(METRIC_SUMS)
     sums[UNIT] = 1.0
-    return Metrics(how, decay, sums, None if how == kernel.REAL else zeros((2, BINS)))
+    return Metrics(how, decay, sums, None if how == kernel.REAL else zeros((2, BINS)), follow and calibrated)
 
 
 # -- drift -------------------------------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ from fastsketch.data.files import _checks as checks
 from fastsketch.data.names._columns import MOST_BITS
 from fastsketch.online._class_states import Blend, States, Unlearned, n_states, pace_name, start_beside, start_readout
 from fastsketch.online._decay_mix import DECAYS, as_decay, check_auto, start_mix
-from fastsketch.online._errors import DriftWatch, Metrics, start_metrics, start_watch
+from fastsketch.online._errors import SURELY_MOVED, DriftWatch, Metrics, start_metrics, start_watch
 from fastsketch.online._kept import LATER, Examples, Kept, by_prefix
 from fastsketch.online._labels import (
     LOOK,
@@ -157,7 +157,7 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         return None if labels is None else labels.classes()
 
     def _metrics(self, zeros: Zeros = np.zeros) -> Metrics:
-        return start_metrics(self.loss, self._decays()[0], zeros, calibrated=self._calibrates())
+        return start_metrics(self.loss, self._decays()[0], zeros, calibrated=self._calibrates(), follow=self._follows())
 
     def _decays(self) -> tuple[float, ...]:
         """Return the decay of each of the states that learn side by side."""
@@ -169,6 +169,10 @@ class OnlineLearner(Model, Generic[S], abstract=True):
     def _in_time_order(self) -> bool:
         """Return whether rows are known to come in an order that is to be followed."""
         return self.decay != 1.0 or self.drift is not None
+
+    def _follows(self) -> bool:
+        """Return whether a read-out that forgets may learn beside, to say that a stream moves."""
+        return not self._in_time_order() and self.class_weight is None
 
     def _calibrates(self) -> bool:
         return self.calibrate and LOSSES[self.loss].targets == "label"
@@ -280,10 +284,17 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         return self
 
     def _look_at_order(self, tally: ClassTally) -> None:
-        """Warn once if classes come in runs, before their last rows are learned from."""
+        """Warn once if classes come in runs or the stream moves, before the last rows are learned from."""
         self._until_look = LOOK
         if tally.is_sorted() and not self._in_time_order():
             warnings.warn(tally.advice(), stacklevel=4)
+            self._until_look = inf
+        elif self._kept is not None and (gain := self._kept.metrics.moved or 0.0) >= SURELY_MOVED:
+            warnings.warn(
+                f"the stream moves: calibrated by its latest rows the model had lost {gain:.0f} nats less "
+                "than it has; if the order of the rows is that of time, give decay='auto' or drift='restart'",
+                stacklevel=4,
+            )
             self._until_look = inf
 
     def _rows_to_learn(self, rows: Any) -> Any:

@@ -57,6 +57,7 @@ class OnlineProgress(MetricFigures):
     error_rate: float
     regret: float | None
     drift: DriftFigures | None
+    moved: float | None
 
 
 class OnlineLinear(OnlineLearner[S], abstract=True):
@@ -343,7 +344,7 @@ class OnlineLinear(OnlineLearner[S], abstract=True):
     @property
     @reads
     def progress(self) -> OnlineProgress:
-        """Return n_rows, cumulative_loss, mean_loss, error_rate, regret (None without a comparator), drift and metrics.
+        """Return n_rows, cumulative_loss, mean_loss, error_rate, regret (None: no comparator), drift, moved and metrics.
 
         error_rate is that of the signs of scores and targets; of more than two classes, of the largest score. With
         more than two classes the loss of a row is the sum of those of each class against the rest.
@@ -355,6 +356,9 @@ class OnlineLinear(OnlineLearner[S], abstract=True):
         drift is a dict of half_life, in rows, of the learner of the largest weight (None: it forgets nothing), that
         weight, and gain: by how much its loss was lower than that of the one that forgets nothing, in nats a row,
         about the last thousand rows; cumulative_loss, mean_loss and regret are those of the one that forgets nothing.
+        Of two classes, without weights and decay, moved says how many nats a calibration that forgets half of what it
+        knows every 138 rows has gained on the model's own, the most since it began to: 25 or more say that the stream
+        moves, and a warning says so once.
 
         Examples
         --------
@@ -379,6 +383,7 @@ class OnlineLinear(OnlineLearner[S], abstract=True):
             "error_rate": mistakes / max(n_rows, 1),
             "regret": regret,
             "drift": None if kept is None or kept.states.mix is None else kept.states.mix.figures(),
+            "moved": None if kept is None else kept.metrics.moved,
             **(self._metrics() if kept is None else kept.metrics).figures(),
         }
 

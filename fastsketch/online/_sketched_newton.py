@@ -121,7 +121,7 @@ class SketchedNewton(OnlineLinear[NewtonState]):
     last_scores : ndarray
         Scores of the rows of the last batch, (n,) or (n, n_classes), each from before its row was learned from.
     progress : dict
-        n_rows, cumulative_loss, mean_loss, error_rate, regret, drift; log_loss, accuracy and auc of labels,
+        n_rows, cumulative_loss, mean_loss, error_rate, regret, drift, moved; log_loss, accuracy and auc of labels,
         mean_absolute_error and root_mean_squared_error of real targets.
     restarts : ndarray
         Numbers of rows after which it began anew (drift="restart").
