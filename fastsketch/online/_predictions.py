@@ -344,7 +344,7 @@ class OnlineLinear(OnlineLearner[S], abstract=True):
     @property
     @reads
     def progress(self) -> OnlineProgress:
-        """Return n_rows, cumulative_loss, mean_loss, error_rate, regret (None: no comparator), drift, moved and metrics.
+        """Return n_rows, cumulative_loss, mean_loss, error_rate, regret (None: no comparator), drift, moved, metrics.
 
         error_rate is that of the signs of scores and targets; of more than two classes, of the largest score. With
         more than two classes the loss of a row is the sum of those of each class against the rest.
