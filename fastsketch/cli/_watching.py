@@ -5,6 +5,7 @@
 
 import io
 import json
+import sys
 from argparse import Namespace
 from typing import Any
 
@@ -78,4 +79,10 @@ def watch(args: Namespace) -> int:
             raise
         with held():
             out.save(monitor)
+        if not monitor.armed:
+            print(
+                f"fastsketch: {monitor.n_rows:,} rows are fewer than the reference takes, and nothing was compared: "
+                "--every and --reference say how many it takes",
+                file=sys.stderr,
+            )
         return ALARMED if len(monitor.alarms) > before else 0

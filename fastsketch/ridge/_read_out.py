@@ -17,6 +17,8 @@ from fastsketch.sketching._engines import by_column
 LEAST, MOST = 1e-14, 1e6
 # Share of the error that a step of a path gains at least, or it is the last.
 GAIN = 1e-4
+# Steps between the ridges of which the best begins a path.
+APART = 4
 # Share of the squares that a sketch may lose by rounding.
 LOST = 1e-9
 # Rows of the largest weights that count the same in a choice, or decay would leave it to the latest one or two.
@@ -199,11 +201,11 @@ class Choice(NamedTuple):
 
 
 def chosen(
-    predict: Callable[[float], Matrix], scorer: Scorer, rows: Rows, first: float, *, least: float = LEAST
+    predict: Callable[[float], Matrix], scorer: Scorer, rows: Rows, first: float, *, low: float, least: float = LEAST
 ) -> Choice:
     """Choose the ridge by the error on rows that were not learned of what `predict` gives at a ridge.
 
-    The path begins at `first`, and stays above `least` of it.
+    The path begins at the best of a few ridges from `first` down to `low`, and stays above `least` of `first`.
     """
     of_half: dict[float, Matrix] = {}
     half = rows.first(len(rows.y) // 2)
@@ -213,6 +215,10 @@ def chosen(
         of_half[step] = -scorer.errors(predicted[: len(half.y)], half)
         return -scorer.errors(predicted, rows)
 
+    n_apart = int(np.log(first / max(low, first * least)) / np.log(STEP) / APART) if low < first else 0
+    if n_apart:
+        start = best_step({-APART * k: scores(-APART * k) for k in range(n_apart + 1)})
+        first, least, of_half = first * STEP**start, least / STEP**start, {}
     tried = climbed(scores, least, MOST, gain=GAIN)
     best = best_step(tried)
     tried |= {step: scores(step) for step in (best - 0.5, best + 0.5)}

@@ -12,7 +12,7 @@ from fastsketch._core.threads import one_blas_thread
 from fastsketch._core.validation import as_real
 from fastsketch.ridge._gram_model import GramSum, Matrix
 from fastsketch.ridge._moments import LeftOut, Moments
-from fastsketch.ridge._path import STEP
+from fastsketch.ridge._path import STEP, is_as_good
 from fastsketch.ridge._read_out import (
     FEWEST,
     TINY,
@@ -95,8 +95,8 @@ class RidgeReader(RidgeLearner, abstract=True):
     def _chosen_by(self, trial: Problem) -> Choice:
         """Choose the ridge of a problem without the rows held out, by these."""
         rows, scorer = self._rows_of(slice(0, self._measuring().stop)), self._scorer(trial)
-        first = self._first_ridge(trial.moments)
-        return chosen(lambda ridge: trial.coefficients(ridge, self.rank).predict(rows.x), scorer, rows, first)
+        first, low = self._first_ridge(trial.moments), self._low_ridge(trial.moments)
+        return chosen(lambda ridge: trial.coefficients(ridge, self.rank).predict(rows.x), scorer, rows, first, low=low)
 
     def _require_rows(self) -> Moments:
         if not self._n:
@@ -121,6 +121,18 @@ class RidgeReader(RidgeLearner, abstract=True):
         if most > 0:  # of what a unit of weight has: sum(w^2) / sum(w)
             length *= float((weights / most) @ weights) / float((weights / most).sum())
         return length if length > 0 else 1.0
+
+    def _low_ridge(self, moments: Moments) -> float:
+        """Return the first ridge of columns that had their geometric mean of squares: one in large units counts less.
+
+        Far above it every ridge of a path predicts the mean alone, and none says where to go.
+        """
+        squares = moments.variance / penalty_of(moments, scaled=self.scale)
+        squares = squares[squares > 0]
+        if not len(squares):
+            return self._first_ridge(moments)
+        share = np.exp(np.log(squares).mean()) / squares.mean()
+        return float(share) * self._first_ridge(moments)
 
     def _measuring(self) -> slice:
         """Return which of the rows held out measure residuals: the second half of those that choose."""
@@ -195,37 +207,74 @@ class RidgeReader(RidgeLearner, abstract=True):
     ) -> Generator[Matrix, Matrix, Refined | None]:
         """Yield vectors (d, m) whose products with X'X of all rows are wanted next; at last return what came of it."""
         moments, refined, made, problem = self._known(), self._refined, 0, None
-        choice = self._settled_choice() if refined is None else refined.choice
+        choice = of_sketch = self._settled_choice() if refined is None else refined.choice
         if choice is None:
             made, choice = yield from self._choice_again(int(TO_CHOOSE * passes))
             if if_better:
                 problem = self._problem(slice(0, self._measuring().stop))
-                if least_error(self._chosen_by(problem)) < least_error(choice):
+                of_sketch = self._chosen_by(problem)
+                if least_error(of_sketch) < least_error(choice):
                     return None
         rest, out = self._rest(self._measuring())
         if problem is None:  # without the rows held out a sketch is as good a preconditioner
             problem = self._problem(slice(0, 0 if self.is_exact else self._measuring().stop))
-        solve = one_blas_thread(problem.solver(choice.ridge))
-        c = len(moments.target_mean)
-        penalty = np.outer(penalty_of(moments, scaled=self.scale), np.repeat([choice.ridge, choice.apart], c))
+        c, penalty = len(moments.target_mean), penalty_of(moments, scaled=self.scale)[:, np.newaxis]
+        added = choice.ridge * penalty, choice.apart * penalty
 
-        def whole(right: Matrix) -> Generator[Matrix, Matrix, Matrix]:
-            image = (yield right) + penalty * right
-            image[:, c:] -= out.times(np.ascontiguousarray(right[:, c:]))  # of the rows that measure residuals
+        def images(right: Matrix) -> Generator[Matrix, Matrix, Matrix]:
+            image = yield right
+            for k in range(right.shape[1] // (2 * c)):
+                first, second = slice(2 * k * c, (2 * k + 1) * c), slice((2 * k + 1) * c, 2 * (k + 1) * c)
+                image[:, first] += added[0] * right[:, first]
+                image[:, second] += added[1] * right[:, second]
+                image[:, second] -= out.times(np.ascontiguousarray(right[:, second]))  # of rows that measure residuals
             return image
 
         # the second half are the coefficients of all rows but those that measure how far predictions are off
         right = np.hstack([moments.cross, rest.cross])
         lengths = np.maximum(column_lengths(right), TINY)
-        steps = ConjugateGradients.start(right, solve) if refined is None else refined.steps
+        # with the sketch as preconditioner, which far below the ridge that it has lost leads astray, and without
+        plainly = penalty * max(float(moments.squares.max()), TINY)  # of about the unit that the sketch gives
+        solvers = [one_blas_thread(problem.solver(choice.ridge)), lambda residual: residual / plainly]
+        ways = [ConjugateGradients.start(right, solve) for solve in solvers] if refined is None else [refined.steps]
+        plain = int(refined is not None and refined.plain)
         for k in range(passes - made):
-            if (column_lengths(steps.residual) > tolerance * lengths).any():
-                steps = steps.step((yield from whole(steps.direction)), solve)
-            elif k or made:
-                break
-            else:  # there is nothing to refine: what is left is computed anew, of the rows
-                steps = steps._replace(residual=right - (yield from whole(steps.solution)), passes=steps.passes + 1)
-        return Refined(steps, choice, made if refined is None else refined.to_choose)
+            if any((column_lengths(way.residual) <= tolerance * lengths).all() for way in ways):
+                if k or made:
+                    break
+                # there is nothing to refine: what is left is computed anew, of the rows
+                left = right - (yield from images(ways[0].solution))
+                ways = [ways[0]._replace(residual=left, passes=ways[0].passes + 1)]
+                continue
+            found = yield from images(np.hstack([way.direction for way in ways]))
+            by = solvers if len(ways) > 1 else solvers[plain:]
+            ways = [
+                way.step(np.ascontiguousarray(image), solve)
+                for way, image, solve in zip(ways, np.hsplit(found, len(ways)), by, strict=False)
+            ]
+        left = [float((column_lengths(way.residual) / lengths).max()) for way in ways]
+        if len(ways) > 1 and min(left) <= tolerance:
+            plain = int(np.argmin(left))
+        elif len(ways) > 1:  # neither has settled
+            errors = [self._errors_apart(way.solution[:, c:]) for way in ways]
+            plain = int(np.argmin([error.mean() for error in errors] if len(errors[0]) else left))
+        best = ways[plain if len(ways) > 1 else 0]
+        if if_better and min(left) > tolerance:
+            behind = self._errors_apart(None, (of_sketch or choice).apart) - self._errors_apart(best.solution[:, c:])
+            if len(behind) and is_as_good(behind):
+                return None
+        return Refined(best, choice, made if refined is None else refined.to_choose, bool(plain))
+
+    def _errors_apart(self, coef: Matrix | None, ridge: float = 0.0) -> Matrix:
+        """Return the errors of rows that chose nothing, by coefficients (d, c) without them, or the sketch's at a ridge."""
+        rows, (rest, _) = self._rows_of(self._measuring()), self._rest(self._measuring())
+        if not len(rows.weight):
+            return np.zeros(0)
+        if coef is None:
+            fit = self._solved(ridge, measured=True)
+        else:
+            fit = completed(np.ascontiguousarray(coef), rest, self.rank)
+        return Scorer(self.scoring, rest, is_whole=True).errors(fit.predict(rows.x), rows)
 
     def _choice_again(self, passes: int) -> Generator[Matrix, Matrix, tuple[int, Choice]]:
         """Choose the ridge by what all rows but those held out say: (passes made, choice)."""
@@ -246,7 +295,7 @@ class RidgeReader(RidgeLearner, abstract=True):
             path = krylov.path()
             least = path.least(first)
             begin = max(first, least * STEP)
-            choice = chosen(path.predict, scorer, rows, begin, least=least / begin)
+            choice = chosen(path.predict, scorer, rows, begin, low=self._low_ridge(rest), least=least / begin)
             # ends where smaller ridges, known as well, are worse
             if made >= passes or choice.ridge >= least * STEP:
                 return made, choice

@@ -223,7 +223,8 @@ class DriftMonitor(Model):
         Parameters
         ----------
         rows : array_like (n, d) or (d,), scipy.sparse (n, d), table, dict {name: number}, list of dicts, or source
-            The reference first. Of a column of numbers (n, 1). Every dict has the same names, in any order.
+            The reference first. Of a column of numbers (n, 1), also of one alone: what comes first says how many
+            columns there are. Every dict has the same names, in any order.
 
         Returns
         -------
@@ -242,6 +243,11 @@ class DriftMonitor(Model):
         return self
 
     def _update(self, rows: Any, sample_weight: Any) -> None:
+        if self._d is None and getattr(rows, "ndim", 2) == 1:
+            raise ValueError(
+                f"the first rows must have two dimensions, got shape {rows.shape}: x[:, None] is a column of numbers, "
+                "x[None] one row"
+            )
         checked: Any = as_rows(rows, self._d)
         check_finite(checked)
         if checked.size and max(float(checked.max()), -float(checked.min())) > LARGEST_ENTRY:

@@ -243,3 +243,56 @@ def test_sparse_rows_with_an_intercept_are_never_dense():
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert not model.is_exact and peak < 0.15 * 8 * x.shape[0] * x.shape[1]
+
+
+# -- units, and rows that cannot settle --------------------------------------------------------------------------------
+@pytest.mark.parametrize("solver", ["exact", "gram"])
+@pytest.mark.parametrize("unit", [1e3, 1e4, 1e7])
+def test_a_column_in_large_units_does_not_hide_the_others(unit, solver):
+    """A path that began at the sum of all variances would see nothing but the mean, and end there."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((800, 10))
+    y = x @ rng.standard_normal(10) + 0.5 * rng.standard_normal(800)
+    x[:, 0] *= unit
+    model = fs.SketchedRidge(32, solver=solver).update(x[:600], y[:600])
+    left = np.mean((model.predict(x[600:]) - y[600:]) ** 2)
+    assert left < 1.1 * 0.25 < 0.1 * np.var(y)
+
+
+def fading(noise, seed=0):
+    """Return fewer rows than columns, of variances that fall, with a linear target: of 300 to learn and 200 others."""
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((500, 900)) * 0.98 ** np.arange(900)
+    y = x @ (rng.standard_normal(900) * (np.arange(900) < 60))
+    y += noise * y.std() * rng.standard_normal(500)
+    return (x[:300], y[:300]), (x[300:], y[300:])
+
+
+def left_of(model, rows, targets):
+    return np.mean((model.predict(rows) - targets) ** 2) / np.var(targets)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.1])
+def test_ridges_far_below_what_a_sketch_has_lost_are_refined(noise):
+    """The sketch misleads there as a preconditioner: the way without it goes on."""
+    learned, others = fading(noise)
+    model = fs.SketchedRidge(16, solver="gram").update(*learned)
+    of_sketch = left_of(model, *others)
+    model._read_again(learned[0], None, passes=60, tolerance=reading.TOLERANCE, if_better=True)
+    assert model._refined.plain
+    exact = fs.SketchedRidge(ridge=model.facts()["ridge"], solver="exact").update(*learned)
+    assert left_of(model, *others) < 1.1 * left_of(exact, *others) + 1e-4 < 0.5 * of_sketch
+
+
+@pytest.mark.parametrize("passes", [1, 2, 4, 8])
+def test_few_passes_leave_no_worse_than_the_sketch(passes):
+    """Coefficients that are not settled are kept if rows held out have a smaller error by them."""
+    left = []
+    for seed in range(8):
+        learned, others = fading(0.3, seed)
+        model = fs.SketchedRidge(16, solver="gram").update(*learned)
+        of_sketch = left_of(model, *others)
+        model._read_again(learned[0], None, passes=passes, tolerance=reading.TOLERANCE, if_better=True)
+        left.append((left_of(model, *others), of_sketch))
+    refined, sketched = np.mean(left, axis=0)
+    assert refined < 1.05 * sketched  # 30 rows tell that much
