@@ -271,7 +271,7 @@ class FrequentDirections(SecondReads):
 
     def _check_passes(self, passes: int) -> None:
         if passes > 2:
-            raise ValueError(f"passes must be 1 or 2 for a {type(self).__name__}, got {passes}")
+            raise ValueError(f"passes must be 1 or 2, got {passes}")
         self._check_rereadable("passes=2")
 
     def _passes_again(self, passes: int) -> Generator[SecondPass, SecondPass, Any]:

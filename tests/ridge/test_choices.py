@@ -200,7 +200,7 @@ def test_jobs_refuse_passes_that_say_nothing():
         fs.run(fs.SketchedRidge(decay=0.9), rows, target=[120, 121], passes=3)
     exact = [fs.run(fs.SketchedRidge(), rows, target=[120, 121], passes=k) for k in (1, 9)]
     same_state(*exact)
-    with pytest.raises(ValueError, match="passes must be 1 or 2 for a FrequentDirections, got 3"):
+    with pytest.raises(ValueError, match="passes must be 1 or 2, got 3"):
         fs.run(fs.FrequentDirections(8), rows, passes=3)
 
 
