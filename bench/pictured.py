@@ -319,7 +319,7 @@ PICTURED = {
              title="Bytes"),
     ],
     "step_costs": [
-        Bars("main", ("optimizer",), ("with forward and backward",), each="batch", ours="Sketched", across=3,
+        Bars("main", ("optimizer",), ("with forward and backward",), each="batch", ours="Sketched", across=1,
              axis="ms a step"),
     ],
     "ratings": [

@@ -25,7 +25,8 @@ FORMAT = 1
 RESULTS = Path(__file__).resolve().parent / "results"
 PACKAGES = (
     *("numpy", "scipy", "numba", "scikit-learn", "faiss-cpu", "implicit", "cmfrec", "scikit-surprise"),
-    *("vowpalwabbit", "river", "torch", "pandas", "polars", "pyarrow", "h5py", "zarr", "dask", "distributed"),
+    *("vowpalwabbit", "river", "torch", "pytorch-optimizer"),
+    *("pandas", "polars", "pyarrow", "h5py", "zarr", "dask", "distributed"),
 )
 _open: list[dict] = []
 

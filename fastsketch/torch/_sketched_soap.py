@@ -45,7 +45,7 @@ class SketchedSOAP(GuardedOptimizer):
 
     Of the gradients G of a matrix (m, n) it follows the leading directions U_L (m, k) of the sum of G G' and U_R (n, k)
     of that of G'G, older ones counting less. Adam's moments and steps are those of U_L'G U_R, of the rest of U_L'G and
-    of G U_R, and of the elements of what is left of G.
+    of G U_R, and of the elements of what is left of G; those in directions are max(1, (m n)^(1/4) / 5) times as long.
 
     Parameters
     ----------
