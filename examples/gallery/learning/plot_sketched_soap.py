@@ -45,8 +45,8 @@ def digits():
     return (pixels[order].reshape(-1, 1, 8, 8).astype(np.float32) - 5) / 6, classes[order]
 
 
-name, (images, labels) = ("CIFAR-10", cifar()) if path.exists() else ("digits", digits())
-images, labels = torch.from_numpy(images), torch.from_numpy(labels)
+name, (pixels, classes) = ("CIFAR-10", cifar()) if path.exists() else ("digits", digits())
+images, labels = torch.tensor(pixels), torch.tensor(classes)
 held = len(labels) // 6
 
 # %%
