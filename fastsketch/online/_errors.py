@@ -40,8 +40,8 @@ from fastsketch.online._state_arrays import GROWS, Arrays, Counts, Floats, Zeros
 # UNIT is at most this, and then made 1 again: see the kernel.
 MOST_UNIT = 1e120
 # Nats that a read-out which forgets must have gained on a model before its stream is said to move: by chance it gains
-# so many once in e^25 rows, and while a model begins to learn a dozen.
-SURELY_MOVED = 25.0
+# so many once in e^50 rows, and while a model begins to learn up to two dozen.
+SURELY_MOVED = 50.0
 
 
 class MetricFigures(TypedDict):

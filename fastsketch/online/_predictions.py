@@ -357,7 +357,7 @@ class OnlineLinear(OnlineLearner[S], abstract=True):
         weight, and gain: by how much its loss was lower than that of the one that forgets nothing, in nats a row,
         about the last thousand rows; cumulative_loss, mean_loss and regret are those of the one that forgets nothing.
         Of two classes, without weights and decay, moved says how many nats a calibration that forgets half of what it
-        knows every 138 rows has gained on the model's own, the most since it began to: 25 or more say that the stream
+        knows every 138 rows has gained on the model's own, the most since it began to: 50 or more say that the stream
         moves, and a warning says so once.
 
         Examples
