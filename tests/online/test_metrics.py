@@ -231,7 +231,7 @@ def gains(scores, targets):
 def test_a_stream_that_moves_is_said_to(model, kind):
     rng = np.random.default_rng(0)
     rows = rng.standard_normal((9_000, 6))
-    chance = 1 / (1 + np.exp(-2 * rows[:, 0] * np.where((np.arange(9_000) >= 6_000) & (kind == "jump"), -1, 1)))
+    chance = 1 / (1 + np.exp(-4 * rows[:, 0] * np.where((np.arange(9_000) >= 6_000) & (kind == "jump"), -1, 1)))
     y = np.where(rng.random(9_000) < chance, 1, -1)
     learner, scores = model(), []
     for part in np.split(np.arange(8_000), [1, 40, 3_000]):
