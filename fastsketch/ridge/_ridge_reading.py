@@ -266,7 +266,7 @@ class RidgeReader(RidgeLearner, abstract=True):
         return Refined(best, choice, made if refined is None else refined.to_choose, bool(plain))
 
     def _errors_apart(self, coef: Matrix | None, ridge: float = 0.0) -> Matrix:
-        """Return the errors of rows that chose nothing, by coefficients (d, c) without them, or the sketch's at a ridge."""
+        """Return the errors of rows that chose nothing: by coefficients (d, c) without them, or by the sketch."""
         rows, (rest, _) = self._rows_of(self._measuring()), self._rest(self._measuring())
         if not len(rows.weight):
             return np.zeros(0)
