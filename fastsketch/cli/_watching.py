@@ -79,10 +79,12 @@ def watch(args: Namespace) -> int:
             raise
         with held():
             out.save(monitor)
-        if not monitor.armed:
+        alarmed = len(monitor.alarms) > before
+        if not (alarmed or monitor.armed):
+            span = monitor.facts()["rows_in_block"]
             print(
-                f"fastsketch: {monitor.n_rows:,} rows are fewer than the reference takes, and nothing was compared: "
-                "--every and --reference say how many it takes",
+                f"fastsketch: the last rows were compared with nothing: the reference of {monitor.reference} blocks of "
+                f"{span:,} rows is not full (--reference, --every)",
                 file=sys.stderr,
             )
-        return ALARMED if len(monitor.alarms) > before else 0
+        return ALARMED if alarmed else 0

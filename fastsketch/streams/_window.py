@@ -7,6 +7,7 @@ import contextlib
 import re
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
+from inspect import signature
 from typing import Any, Self, cast
 
 import numpy as np
@@ -54,6 +55,11 @@ def as_template(value: Any, name: str) -> Template:
     if not (isinstance(value, MergeableModel) and hasattr(value, "update")):
         kind = f"the class {value.__name__}" if isinstance(value, type) else f"a {type(cast(Any, value)).__name__}"
         raise TypeError(f"{name} must be a model that learns from rows and merges, got {kind}")
+    if "targets" in signature(type(value).update).parameters:
+        raise TypeError(
+            f"{name} must learn from rows alone, got a {type(value).__name__}, which has targets: learn a model for "
+            "each block, and fs.merge those of the latest"
+        )
     if (why := value._in_order()) is not None:
         raise ValueError(f"{name} must take rows in blocks: {why}; the window forgets in the place of a decay")
     if value.n_features is not None:

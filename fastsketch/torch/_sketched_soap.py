@@ -203,6 +203,9 @@ class SketchedSOAP(GuardedOptimizer):
         if known and known["momentum"].shape != p.shape:
             was = tuple(known["momentum"].shape)
             raise RuntimeError(f"a parameter of shape {was} has become one of shape {tuple(p.shape)}")
+        if known and known["momentum"].dtype != g.dtype:
+            was = known["momentum"].dtype
+            raise RuntimeError(f"the state of a parameter is {was}, and it has become one of {p.dtype}")
         return g
 
     def _check_gradients(self, jobs: list[tuple[dict[str, Any], Tensor, Any]]) -> None:

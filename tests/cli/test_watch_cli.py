@@ -47,7 +47,10 @@ def test_alarms_are_lines_and_a_status(run, lines, tmp_path):
     assert alarm["columns"][0]["column"] == "b"
     assert alarm["columns"][0]["what"] == "mean"
     path.write_text(HEAD + "".join(lines[:3_000]))
-    assert run(path, "--every", 25).out == ""
+    calm = run(path, "--every", 25)
+    assert calm.out == "" and "is not full" not in calm.err
+    path.write_text(HEAD + "".join(lines[:1_000]))
+    assert "compared with nothing: the reference of 60 blocks of 25 rows is not full" in run(path, "--every", 25).err
 
 
 def test_a_later_call_goes_on(run, lines, tmp_path):

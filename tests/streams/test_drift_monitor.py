@@ -397,3 +397,12 @@ def test_squares_beyond_the_range_are_refused():
     assert monitor.to_bytes() == before
     with pytest.raises(ValueError, match="run_length must be below"):
         fs.DriftMonitor(run_length=10**400)
+
+
+def test_the_first_rows_say_how_many_columns_there_are():
+    """A vector would be one row of many columns, and never an alarm."""
+    numbers = np.random.default_rng(0).standard_normal(500)
+    monitor = fs.DriftMonitor(every=10, reference=10)
+    with pytest.raises(ValueError, match=r"first rows must have two dimensions, got shape \(500,\): x\[:, None\]"):
+        monitor.update(numbers)
+    assert monitor.n_rows == 0 and monitor.update(numbers[:, None]).update(numbers[:1]).n_rows == 501

@@ -527,3 +527,8 @@ def test_times_out_of_range():
     with pytest.raises(TypeError, match="masked array"):
         window.update(np.ones((2, 3)), by=np.ma.array([0.0, 1.0], mask=[0, 1]))
     assert window.n_rows == 0
+
+
+def test_models_with_targets_have_no_window():
+    with pytest.raises(TypeError, match=r"model must learn from rows alone, got a SketchedRidge, which has targets"):
+        fs.Window(fs.SketchedRidge(), 4, every=100)

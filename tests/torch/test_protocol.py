@@ -176,3 +176,17 @@ def test_processes_stay_equal_and_shards_are_refused(tmp_path, amount):
     for process in processes:
         _, errors = process.communicate(timeout=120)
         assert process.returncode == 0, errors
+
+
+def test_a_parameter_of_another_dtype_is_refused_before_any_moves():
+    first, second = (torch.nn.Parameter(torch.full((20, 30), 0.5)) for _ in "ab")
+    optimizer = SketchedSOAP([first, second], rank=4)
+    for p in (first, second):
+        p.grad = torch.ones_like(p)
+    optimizer.step()
+    before = first.detach().clone()
+    second.data = second.data.double()
+    second.grad = torch.ones_like(second)
+    with pytest.raises(RuntimeError, match=r"state of a parameter is torch.float32, .* torch.float64"):
+        optimizer.step()
+    assert torch.equal(first, before) and optimizer.state[first]["step"] == optimizer.state[second]["step"] == 1
