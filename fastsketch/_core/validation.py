@@ -4,7 +4,7 @@ import math
 import numbers
 import sys
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -137,7 +137,7 @@ def as_rows(rows: Any, n_features: int | None = None, name: str = "rows") -> Any
 
 def refuse_dicts(rows: Any, name: str) -> None:
     """Raise TypeError for a dict or a list of dicts, which the online learners alone take."""
-    first = rows[0] if isinstance(rows, list) and rows else rows
+    first: Any = cast("list[Any]", rows)[0] if isinstance(rows, list) and rows else rows
     if isinstance(first, dict) and not is_sparse(first):  # scipy's dok_array is a dict
         raise TypeError(
             f"{name} must be an array of numbers, got dicts, as the online learners take rows: DictVectorizer of "

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fastsketch._core.threads import one_blas_thread
 from fastsketch._core.validation import as_real
-from fastsketch.ridge._gram_model import GramSum, Matrix
+from fastsketch.ridge._gram_model import GramSum, Matrix, Solver
 from fastsketch.ridge._moments import LeftOut, Moments
 from fastsketch.ridge._path import STEP, is_as_good
 from fastsketch.ridge._read_out import (
@@ -235,23 +235,26 @@ class RidgeReader(RidgeLearner, abstract=True):
         lengths = np.maximum(column_lengths(right), TINY)
         # with the sketch as preconditioner, which far below the ridge that it has lost leads astray, and without
         plainly = penalty * max(float(moments.squares.max()), TINY)  # of about the unit that the sketch gives
-        solvers = [one_blas_thread(problem.solver(choice.ridge)), lambda residual: residual / plainly]
-        ways = [ConjugateGradients.start(right, solve) for solve in solvers] if refined is None else [refined.steps]
+
+        def without(residual: Matrix) -> Matrix:
+            return residual / plainly
+
+        solvers: list[Solver] = [one_blas_thread(problem.solver(choice.ridge)), without]
+        begun = [refined.steps] if refined is not None else [ConjugateGradients.start(right, by) for by in solvers]
+        ways: list[ConjugateGradients] = begun
         plain = int(refined is not None and refined.plain)
         for k in range(passes - made):
             if any((column_lengths(way.residual) <= tolerance * lengths).all() for way in ways):
                 if k or made:
                     break
                 # there is nothing to refine: what is left is computed anew, of the rows
-                left = right - (yield from images(ways[0].solution))
-                ways = [ways[0]._replace(residual=left, passes=ways[0].passes + 1)]
+                remaining = right - (yield from images(ways[0].solution))
+                ways = [ways[0]._replace(residual=remaining, passes=ways[0].passes + 1)]
                 continue
             found = yield from images(np.hstack([way.direction for way in ways]))
-            by = solvers if len(ways) > 1 else solvers[plain:]
-            ways = [
-                way.step(np.ascontiguousarray(image), solve)
-                for way, image, solve in zip(ways, np.hsplit(found, len(ways)), by, strict=False)
-            ]
+            parts = [np.ascontiguousarray(part) for part in np.split(found, len(ways), axis=1)]
+            taken = solvers if len(ways) > 1 else solvers[plain : plain + 1]
+            ways = [way.step(part, by) for way, part, by in zip(ways, parts, taken, strict=True)]
         left = [float((column_lengths(way.residual) / lengths).max()) for way in ways]
         if len(ways) > 1 and min(left) <= tolerance:
             plain = int(np.argmin(left))

@@ -116,8 +116,8 @@ class Units(NamedTuple):
         u = vectors[:, np.argmax(np.abs(values))] @ white
         u /= np.linalg.norm(u)
         on = np.abs(u @ self.directions[:c])
-        old, new = (float(u @ side @ u) * self.unit**2 for side in (old, new))
-        return [(int(column), MOMENTS[2], old, new) for column in _largest(on, 0.0)]
+        was, became = (float(u @ side @ u) * self.unit**2 for side in (old, new))
+        return [(int(column), MOMENTS[2], was, became) for column in _largest(on, 0.0)]
 
     def _moment_of(self, features: Floats, f: int) -> float:
         """Return the mean or variance of a watched column in the units of the rows."""

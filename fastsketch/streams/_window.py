@@ -55,7 +55,7 @@ def as_template(value: Any, name: str) -> Template:
     if not (isinstance(value, MergeableModel) and hasattr(value, "update")):
         kind = f"the class {value.__name__}" if isinstance(value, type) else f"a {type(cast(Any, value)).__name__}"
         raise TypeError(f"{name} must be a model that learns from rows and merges, got {kind}")
-    if "targets" in signature(type(value).update).parameters:
+    if "targets" in signature(cast(Any, value).update).parameters:
         raise TypeError(
             f"{name} must learn from rows alone, got a {type(value).__name__}, which has targets: learn a model for "
             "each block, and fs.merge those of the latest"

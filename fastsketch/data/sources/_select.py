@@ -36,8 +36,7 @@ def chosen(
 
 def with_missing(source: Source) -> Source:
     """Return a source that hands out each NaN it would refuse."""
-    refuses = isinstance(source, Checked) and source._fill is None
-    return Checked(source, None, float("nan")) if refuses else source
+    return Checked(source, None, float("nan")) if isinstance(source, Checked) and source.refuses else source
 
 
 def picked(source: Source, columns: Sequence[int]) -> Source:
@@ -154,6 +153,11 @@ class Checked(Derived):
         self._fill: float | None = fill
         self.dtype = source.dtype if dtype is None else dtype
         self.complete = True
+
+    @property
+    def refuses(self) -> bool:
+        """Return whether a NaN is an error."""
+        return self._fill is None
 
     def like(self, source: Source) -> Source:
         """See Derived."""
