@@ -137,7 +137,9 @@ def as_rows(rows: Any, n_features: int | None = None, name: str = "rows") -> Any
 
 def refuse_dicts(rows: Any, name: str) -> None:
     """Raise TypeError for a dict or a list of dicts, which the online learners alone take."""
-    first: Any = cast("list[Any]", rows)[0] if isinstance(rows, list) and rows else rows
+    first: Any = rows
+    if isinstance(rows, list) and rows:
+        first = cast("list[Any]", rows)[0]
     if isinstance(first, dict) and not is_sparse(first):  # scipy's dok_array is a dict
         raise TypeError(
             f"{name} must be an array of numbers, got dicts, as the online learners take rows: DictVectorizer of "

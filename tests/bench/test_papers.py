@@ -9,6 +9,7 @@ import papers
 import pytest
 
 import bench_data
+import bench_gist
 import bench_tools
 import run
 import store
@@ -101,6 +102,22 @@ def test_an_unknown_paper(started, capsys):
     assert "no paper rdf: there are rfd, adafd, frosh, glrl" in capsys.readouterr().err
 
 
+@pytest.fixture
+def nothing_read():
+    """Forget sets that other tests have read, before and after."""
+
+    def forget():
+        for module in (bench_data, bench_gist):
+            for function in vars(module).values():
+                if hasattr(function, "cache_clear"):
+                    function.cache_clear()
+
+    forget()
+    yield
+    forget()
+
+
+@pytest.mark.usefixtures("nothing_read")
 @pytest.mark.parametrize("name", ["alphas", "figures", "classification", "links", "paths", "retrieval", "training"])
 def test_a_command_ends_without_its_sets(name, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(bench_tools, "tiny", False)

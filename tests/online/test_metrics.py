@@ -217,7 +217,8 @@ def gains(scores, targets):
     w, h, gain, most = np.array([1.0, 0.0]), np.zeros((2, 2)), 0.0, 0.0
     for z, y in zip(np.clip(scores, -36.04365338911715, 36.04365338911715), targets, strict=True):
         x = np.array([z, 1.0])
-        gain = max(0.0, gain + np.logaddexp(0, -y * z) - np.logaddexp(0, -y * (w @ x)))
+        if w[0] <= 1:
+            gain = max(0.0, gain + np.logaddexp(0, -y * z) - np.logaddexp(0, -y * (w @ x)))
         most = max(most, gain)
         p = 1 / (1 + np.exp(-w @ x))
         g = p - (y > 0)

@@ -120,7 +120,9 @@ cdef inline void follow_row(double* sums, double z, bint positive) noexcept nogi
     cdef double t = (1 + sums[SLOPE]) * z + sums[INTERCEPT], p = chance(t, LOG_ODDS), g = p - positive
     cdef double v = 0.5 * p * (1 - p) + 0.5 * g * g, a, b, c, det
     b = surprise(z if positive else -z, LOG_ODDS) - surprise(t if positive else -t, LOG_ODDS)
-    sums[GAIN] = max(0.0, sums[GAIN] + b)
+    # surer scores gain wherever labels can be told apart without an error, moved or not: these do not count
+    if sums[SLOPE] <= 0:
+        sums[GAIN] = max(0.0, sums[GAIN] + b)
     sums[MOST_GAIN] = max(sums[MOST_GAIN], sums[GAIN])
     sums[OF_SLOPE] = kept() * sums[OF_SLOPE] + v * z * z
     sums[OF_BOTH] = kept() * sums[OF_BOTH] + v * z
