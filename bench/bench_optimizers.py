@@ -4,11 +4,10 @@ Warm-up of a tenth and a cosine to zero for all, the same three rates for all, n
 hundred times as large. Muon and GaLore have the hidden matrices, the rest is AdamW's.
 At equal seconds a method has as many steps as fit into the processor time of AdamW's run.
 
-Every run is kept in a file beside the results, so that a command which is stopped goes on where it was.
+With --keep a command which was stopped goes on where it was.
 """
 
 import functools
-import json
 import math
 import platform
 import time
@@ -16,8 +15,8 @@ import time
 import numpy as np
 from optimizer_tasks import TASKS, net, transformer
 
-import store
 from bench_tools import few, rival, spread, table
+from store import Parts
 
 RATES = (3e-4, 1e-3, 3e-3)
 TIMED = 3e-3  # the rate at which seconds are equal, too
@@ -30,7 +29,7 @@ def optimizers(args):
     import torch
 
     torch.set_num_threads(1)
-    kept = Runs(store.partial(args))
+    kept = Runs(args)
     tasks = {name: task for name, made in TASKS.items() if (task := made()) is not None}
     for name in set(TASKS) - set(tasks):
         print(f"{name}: its data are absent")
@@ -55,16 +54,15 @@ def _measure(kept, name, task, methods, seed):
 
 
 class Runs:
-    """What runs gave, by network, method, rate, seed and way; written to a file after each."""
+    """What runs gave, by network, method, rate, seed and way."""
 
-    def __init__(self, path):
-        self.path = path
-        self.of = json.loads(path.read_text()) if path.exists() else {}
+    def __init__(self, args):
+        self.parts = Parts(args)
 
     def every(self, name, method, rate, way="steps"):
-        """Return what the runs of all seeds gave, (seeds, 4)."""
+        """Return what the runs of all seeds gave, (seeds, 5)."""
         start = f"{name}|{method}|{rate:g}|{way}|"
-        return np.array([run for key, run in self.of.items() if key.startswith(start)])
+        return np.array([part["result"] for key, part in self.parts.known.items() if key.startswith(start)])
 
     def milliseconds(self, name, method):
         """Return the least ms of a whole step in any run of equal steps."""
@@ -73,20 +71,15 @@ class Runs:
 
 def _trained(kept, name, task, method, rate, seed, timed=False):
     """Train once if that has not been done; a method that takes about AdamW's seconds is not run anew for them."""
-    key = f"{name}|{method}|{rate:g}|{'seconds' if timed else 'steps'}|{seed}"
-    if key in kept.of:
-        return
-    steps = few(task.steps, 3)
+    steps, key = few(task.steps, 3), f"{name}|{method}|{rate:g}|steps|{seed}"
     if timed:
         share = kept.milliseconds(name, "AdamW") / kept.milliseconds(name, method)
         if share > 0.95:
-            kept.of[key] = kept.of[key.replace("seconds", "steps")]
+            kept.parts.of(key.replace("steps", "seconds"), lambda: kept.parts.known[key]["result"])
             return
-        steps = max(round(share * steps), 2)
-    kept.of[key] = trained(task, METHODS[method][0], rate, seed, steps)
-    print(key, *(f"{x:.4g}" for x in kept.of[key]), flush=True)
-    with store.replacing(kept.path) as begun:
-        begun.write_text(json.dumps(kept.of, indent=0))
+        steps, key = max(round(share * steps), 2), key.replace("steps", "seconds")
+    found = kept.parts.of(key, trained, task, METHODS[method][0], rate, seed, steps)
+    print(key, *(f"{x:.4g}" for x in found), flush=True)
 
 
 def _show(kept, name, task, methods):

@@ -133,7 +133,7 @@ PARTS = {
     "--rows": {"sources": "their number, of 1,024 float32 numbers"},
 }
 KEEP = ("codes", "learners", "order", "ridge", "regression", "classification", "cnn", "links", "ranking")
-KEEP += ("lowrank_defaults", "wiberg")
+KEEP += ("lowrank_defaults", "wiberg", "optimizers")
 
 
 def parser():
