@@ -16,6 +16,8 @@ from fastsketch._kernels.guard import Guard, changes
 UNTYPED: Any = torch
 # An option that torch adds to the defaults of an optimizer that was copied.
 ADDED = "differentiable"
+# More than any training has: a state with others is not one that a step has left.
+MOST_STEPS = 2**48
 NOT_FINITE = "the gradient of a parameter of shape {} is not finite; nothing has been changed"
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -64,6 +66,8 @@ class GuardedOptimizer(Optimizer):
 
     # Names of the tensors of a state that are on the CPU, wherever the parameter is.
     _ON_CPU: ClassVar[tuple[str, ...]] = ()
+    # Names of those that are sums of squares.
+    _SUMS: ClassVar[tuple[str, ...]] = ("squares",)
 
     def __init__(self, params: ParamsT, defaults: dict[str, Any]) -> None:
         self._guard = Guard()
@@ -189,10 +193,10 @@ class GuardedOptimizer(Optimizer):
             value = known.get(name)
             where = f"state {name!r} of a parameter of shape {tuple(p.shape)}"
             if not isinstance(expected, Tensor):
-                if not isinstance(value, int) or value < 0:
+                if not isinstance(value, int) or not 0 <= value < MOST_STEPS:
                     raise ValueError(f"{where} must be a count, got {value!r}")
             elif not isinstance(value, Tensor) or (value.shape, value.dtype) != (expected.shape, expected.dtype):
                 got = f"{value.dtype} {tuple(value.shape)}" if isinstance(value, Tensor) else repr(value)
                 raise ValueError(f"{where} must be {expected.dtype} {tuple(expected.shape)}, got {got}")
-            elif not (value.is_meta or (value.isfinite().all() and (name != "squares" or (value >= 0).all()))):
-                raise ValueError(f"{where} must be finite, and squares not negative")
+            elif not (value.is_meta or (value.isfinite().all() and (name not in self._SUMS or (value >= 0).all()))):
+                raise ValueError(f"{where} must be finite{', and not negative' if name in self._SUMS else ''}")

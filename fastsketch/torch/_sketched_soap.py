@@ -27,6 +27,8 @@ FLOOR = 4
 LONGER = 0.2
 LEFT = ("left_basis", "left_values", "left_lost")
 RIGHT = ("right_basis", "right_values", "right_lost")
+# Of a basis that steps have left, what V'V lacks of the identity.
+STRAIGHT = 1e-3
 
 
 class TensorFacts(TypedDict):
@@ -116,6 +118,8 @@ class SketchedSOAP(GuardedOptimizer):
     [((48, 64), 'sketch'), ((48,), 'adam'), ((10, 48), 'adam'), ((10,), 'adam')]
     """
 
+    _SUMS = ("squares", *LEFT[1:], *RIGHT[1:], "seen")
+
     def __init__(
         self,
         params: ParamsT,
@@ -195,6 +199,12 @@ class SketchedSOAP(GuardedOptimizer):
 
     def _check_state(self, group: dict[str, Any], p: Tensor, known: dict[str, Any]) -> None:
         super()._check_state(group if "seen" in known else {**group, "sketched": False}, p, known)
+        for name in (LEFT[0], RIGHT[0]) if "seen" in known else ():
+            basis = cast(Tensor, known[name])
+            if basis.is_meta:
+                continue
+            if not (basis.T @ basis - torch.eye(basis.shape[1]).to(basis)).abs().max() < STRAIGHT:
+                raise ValueError(f"state {name!r} of a parameter of shape {tuple(p.shape)} must have orthonormal columns")
 
     def _prepare(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> Tensor:
         """Return the gradient in the dtype of the state."""

@@ -42,12 +42,19 @@ def test_states_of_other_shapes_dtypes_and_ranks_are_refused_by_name(kind):
             with pytest.raises(ValueError, match=rf"state '{name}' of a parameter of shape \(20, 24\) must be"):
                 other.load_state_dict(state)
     for name in counts:
-        for bad in (-1, 2**40, 1.5, "1"):
+        for bad in (-1, 2**40, 2**64, 1.5, "1"):
             if bad != 2**40 or name in ("rank", "n_rows"):
                 state = copy.deepcopy(good)
                 state["state"][0][name] = bad
                 with pytest.raises(ValueError, match=f"'{name}'.* of a parameter of shape"):
                     other.load_state_dict(state)
+    sums = [name for name in names if name in ("squares", "left_values", "right_lost", "seen")]
+    bases = [name for name in names if name.endswith("_basis")]
+    for name, factor in [*((name, -1) for name in sums), *((name, 1e30) for name in bases), *((b, 0) for b in bases)]:
+        state = copy.deepcopy(good)
+        state["state"][0][name] = factor * state["state"][0][name]
+        with pytest.raises(ValueError, match=rf"state '{name}' of a parameter of shape \(20, 24\) must "):
+            other.load_state_dict(state)
     sizes = {"rank": 5, "sketch_size": 5}
     group = copy.deepcopy(good)
     for name in sizes.keys() & group["param_groups"][0].keys():
