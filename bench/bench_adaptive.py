@@ -57,7 +57,7 @@ CASES = [
     (method, form)
     for form in ("mirror_descent", "dual_averaging")
     for method in NAMES
-    if form == "mirror_descent" or method in ("ada_ffd", "ada_fd", "ada_diag")  # of ADA-FULL a form takes minutes
+    if form == "mirror_descent" or method in ("ada_ffd", "ada_fd", "ada_diag", "ada_full")
 ]
 
 
