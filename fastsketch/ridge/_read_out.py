@@ -21,6 +21,8 @@ GAIN = 1e-4
 APART = 4
 # Share of the squares that a sketch may lose by rounding.
 LOST = 1e-9
+# Of what a sketch has lost, on average over columns, a ridge that is far below; rows over columns that hold all of it.
+FAR_BELOW, TWICE = 0.1, 2
 # Rows of the largest weights that count the same in a choice, or decay would leave it to the latest one or two.
 FEWEST = 20
 # To the factor of scores, and beyond the inverse of the largest of them: labels that are told apart want no end of it.
@@ -95,6 +97,19 @@ class Problem(NamedTuple):
         if isinstance(self.gram, GramModel):  # what is divided by is more than rounding
             penalty = np.maximum(penalty, LOST * self.moments.squares - self.gram.lost * self.gram.unit)
         return self.gram.solver(penalty)
+
+    def preconditioner(self, ridge: float, *, n_rows: int) -> Solver:
+        """Return what solves the equations nearly, of n_rows rows.
+
+        Far below the ridge that a sketch has lost its diagonal leads into what rows say nothing about, and out of it
+        again slowly; the same mass on all columns stays in the space of the rows, where the solution is.
+        """
+        penalty = penalty_of(self.moments, scaled=self.scaled)
+        if isinstance(self.gram, GramModel) and n_rows < TWICE * len(penalty):
+            level = float((self.gram.lost / penalty).mean())
+            if ridge < FAR_BELOW * level * self.gram.unit:
+                return self._replace(gram=self.gram._replace(lost=level * penalty)).solver(ridge)
+        return self.solver(ridge)
 
     def coefficients(self, ridge: float, rank: int | None = None) -> Coefficients:
         """Solve at a ridge."""

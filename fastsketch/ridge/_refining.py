@@ -72,7 +72,6 @@ class Refined(NamedTuple):
     steps: ConjugateGradients
     choice: Choice
     to_choose: int  # passes by which the ridge was chosen
-    plain: bool  # whether steps go without the sketch as preconditioner
 
     @property
     def passes(self) -> int:

@@ -295,8 +295,8 @@ class RidgeLearner(HeldOutLearner, abstract=True):
         state = {"n_rows": self._n, "weight": weight, "flat": self._flat, "sketch": about}
         arrays = {**dict(zip(Moments._fields[1:], sums, strict=True)), **of_held, **of_sketch}
         if self._refined is not None:
-            (*steps, passes), (ridge, path, apart), to_choose, plain = self._refined
-            state |= {"passes": passes, "to_choose": to_choose, "ridge": ridge, "apart": apart, "plain": plain}
+            (*steps, passes), (ridge, path, apart), to_choose = self._refined
+            state |= {"passes": passes, "to_choose": to_choose, "ridge": ridge, "apart": apart}
             arrays |= dict(zip(OF_STEPS, steps, strict=True))
             if path is not None:
                 state["n_choosing"] = path.n_rows
@@ -314,8 +314,6 @@ class RidgeLearner(HeldOutLearner, abstract=True):
             checks.as_count(state[name], name)
         for name in ("ridge", "apart") if steps else ():
             as_real(state[name], name, 0.0, MOST_RIDGE)
-        if steps:
-            as_flag(state["plain"], "plain")
         own = [name for name in arrays if not name.startswith(OF_SKETCH)]
         checks.only(dict.fromkeys(own, arrays["mean"]), *Moments._fields[1:], *held_out.names_of(HELD), *steps, *path)
         d, c, flat = arrays["mean"].size, arrays["target_mean"].size, state["flat"]
@@ -350,7 +348,7 @@ class RidgeLearner(HeldOutLearner, abstract=True):
                     ridges, errors, standard_errors = (arrays[name] for name in OF_PATH)
                     path = RidgePath(state["ridge"], ridges, errors, standard_errors, state["n_choosing"])
                 choice = Choice(state["ridge"], path, state["apart"])
-                self._refined = Refined(steps, choice, state["to_choose"], state["plain"])
+                self._refined = Refined(steps, choice, state["to_choose"])
 
 
 # Share of nonzeros above which rows held out are multiplied as arrays.

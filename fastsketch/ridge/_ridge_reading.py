@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from fastsketch._core.threads import one_blas_thread
 from fastsketch._core.validation import as_real
-from fastsketch.ridge._gram_model import GramSum, Matrix, Solver
+from fastsketch.ridge._gram_model import GramSum, Matrix
 from fastsketch.ridge._moments import LeftOut, Moments
 from fastsketch.ridge._path import STEP, is_as_good
 from fastsketch.ridge._read_out import (
@@ -223,50 +223,30 @@ class RidgeReader(RidgeLearner, abstract=True):
 
         def images(right: Matrix) -> Generator[Matrix, Matrix, Matrix]:
             image = yield right
-            for k in range(right.shape[1] // (2 * c)):
-                first, second = slice(2 * k * c, (2 * k + 1) * c), slice((2 * k + 1) * c, 2 * (k + 1) * c)
-                image[:, first] += added[0] * right[:, first]
-                image[:, second] += added[1] * right[:, second]
-                image[:, second] -= out.times(np.ascontiguousarray(right[:, second]))  # of rows that measure residuals
+            image[:, :c] += added[0] * right[:, :c]
+            image[:, c:] += added[1] * right[:, c:]
+            image[:, c:] -= out.times(np.ascontiguousarray(right[:, c:]))  # of rows that measure residuals
             return image
 
         # the second half are the coefficients of all rows but those that measure how far predictions are off
         right = np.hstack([moments.cross, rest.cross])
         lengths = np.maximum(column_lengths(right), TINY)
-        # with the sketch as preconditioner, which far below the ridge that it has lost leads astray, and without
-        plainly = penalty * max(float(moments.squares.max()), TINY)  # of about the unit that the sketch gives
-
-        def without(residual: Matrix) -> Matrix:
-            return residual / plainly
-
-        solvers: list[Solver] = [one_blas_thread(problem.solver(choice.ridge)), without]
-        begun = [refined.steps] if refined is not None else [ConjugateGradients.start(right, by) for by in solvers]
-        ways: list[ConjugateGradients] = begun
-        plain = int(refined is not None and refined.plain)
+        solve = one_blas_thread(problem.preconditioner(choice.ridge, n_rows=self._n))
+        steps = ConjugateGradients.start(right, solve) if refined is None else refined.steps
         for k in range(passes - made):
-            if any((column_lengths(way.residual) <= tolerance * lengths).all() for way in ways):
+            if (column_lengths(steps.residual) <= tolerance * lengths).all():
                 if k or made:
                     break
                 # there is nothing to refine: what is left is computed anew, of the rows
-                remaining = right - (yield from images(ways[0].solution))
-                ways = [ways[0]._replace(residual=remaining, passes=ways[0].passes + 1)]
-                continue
-            found = yield from images(np.hstack([way.direction for way in ways]))
-            parts = [np.ascontiguousarray(part) for part in np.split(found, len(ways), axis=1)]
-            taken = solvers if len(ways) > 1 else solvers[plain : plain + 1]
-            ways = [way.step(part, by) for way, part, by in zip(ways, parts, taken, strict=True)]
-        left = [float((column_lengths(way.residual) / lengths).max()) for way in ways]
-        if len(ways) > 1 and min(left) <= tolerance:
-            plain = int(np.argmin(left))
-        elif len(ways) > 1:  # neither has settled
-            errors = [self._errors_apart(way.solution[:, c:]) for way in ways]
-            plain = int(np.argmin([error.mean() for error in errors] if len(errors[0]) else left))
-        best = ways[plain if len(ways) > 1 else 0]
-        if if_better and min(left) > tolerance:
-            behind = self._errors_apart(None, (of_sketch or choice).apart) - self._errors_apart(best.solution[:, c:])
+                remaining = right - (yield from images(steps.solution))
+                steps = steps._replace(residual=remaining, passes=steps.passes + 1)
+            else:
+                steps = steps.step((yield from images(steps.direction)), solve)
+        if if_better and (column_lengths(steps.residual) > tolerance * lengths).any():
+            behind = self._errors_apart(None, (of_sketch or choice).apart) - self._errors_apart(steps.solution[:, c:])
             if len(behind) and is_as_good(behind):
                 return None
-        return Refined(best, choice, made if refined is None else refined.to_choose, bool(plain))
+        return Refined(steps, choice, made if refined is None else refined.to_choose)
 
     def _errors_apart(self, coef: Matrix | None, ridge: float = 0.0) -> Matrix:
         """Return the errors of rows that chose nothing: by coefficients (d, c) without them, or by the sketch."""
