@@ -113,27 +113,30 @@ def exchange(
     `held`: the r keys of the reservoir before; `able`: rows that may be held out. `given` (k,), sources of what the
     sketch gets in the place of each row, becomes that which leaves the reservoir for it, -1 where nothing does.
     """
-    k, r = len(key), len(held)
-    if r >= size:
-        able = able & (key < held[-1] if size else False)
-    if not able.any():
+    r = len(held)
+    some = np.flatnonzero(able & (key < held[-1]) if 0 < size <= r else able & (size > 0))
+    if not len(some):
         return np.arange(r)
-    # the largest key first
-    heap = [(~value, place) for place, value in enumerate(held.tolist())]
-    heapq.heapify(heap)
-    for start in range(0, k, BLOCK):
-        part = np.flatnonzero(able[start : start + BLOCK]) + start
-        if len(heap) >= size:
-            part = part[key[part] < ~heap[0][0]]
-        for i in part.tolist():
-            entry = ~int(key[i]), r + i
-            if len(heap) < size:
-                heapq.heappush(heap, entry)
-                given[i] = -1
-            elif entry > heap[0]:
-                given[i] = heapq.heappushpop(heap, entry)[1]
-    kept = np.array([place for _, place in heap], np.int64)
-    return kept[np.argsort(np.concatenate([held, key])[kept], kind="stable")]
+    first, some = np.split(some, [max(size - r, 0)])  # there is room for the first
+    given[first] = -1
+    source = np.concatenate([np.arange(r), r + first])
+    by_source = np.concatenate([held, key])
+    source = source[np.argsort(by_source[source], kind="stable")]
+    stayed, entered = len(source), list[tuple[int, int]]()  # a heap with the largest key first, of equal ones the last
+    for start in range(0, len(some), BLOCK):
+        part = some[start : start + BLOCK]
+        for i in part[key[part] < by_source[source[stayed - 1]]].tolist() if stayed else part.tolist():
+            last = (~int(by_source[source[stayed - 1]]), -int(source[stayed - 1])) if stayed else entered[0]
+            top = min(last, entered[0]) if entered else last
+            if ~int(key[i]) > top[0]:
+                heapq.heappush(entered, (~int(key[i]), -(r + i)))
+                if stayed and top is last:
+                    stayed -= 1
+                else:
+                    heapq.heappop(entered)
+                given[i] = -top[1]
+    kept = np.concatenate([source[:stayed], np.sort(np.array([-place for _, place in entered], np.int64))])
+    return kept[np.argsort(by_source[kept], kind="stable")]
 
 
 def concatenated(parts: Sequence[HeldOut]) -> HeldOut:

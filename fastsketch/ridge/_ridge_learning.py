@@ -237,12 +237,14 @@ class RidgeLearner(HeldOutLearner, abstract=True):
         given: NDArray[np.int64] = r + np.arange(k)
         key = held_out.numbered(_content(y), self._n, self.seed)
         kept = held_out.exchange(held.key, key, weights > 0, size=self.reservoir_size, given=given)
-        if np.array_equal(given, r + np.arange(k)):
+        is_new = kept >= r
+        if not is_new.any():
             return held, x, weights
-        coming = kept[kept >= r] - r
-        places = np.argsort(np.argsort(kept >= r, kind="stable"), kind="stable")  # of kept in (stayed, coming)
+        coming = kept[is_new] - r
         entered = HeldOut(_beside(x[coming], y[coming]), weights[coming], key[coming], self._n + coming)
-        left = held_out.concatenated([held.chosen(kept[kept < r]), entered]).chosen(places)
+        places = kept.copy()
+        places[is_new] = r + np.arange(len(coming))
+        left = held_out.concatenated([held, entered]).chosen(places)
         if exact:
             return left, x, weights
         # the place of a row that came into the reservoir has that which left it, or, where rows age, nothing
