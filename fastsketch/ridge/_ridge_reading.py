@@ -279,8 +279,8 @@ class RidgeReader(RidgeLearner, abstract=True):
             least = path.least(first)
             begin = max(first, least * STEP)
             choice = chosen(path.predict, scorer, rows, begin, low=self._low_ridge(rest), least=least / begin)
-            # ends where smaller ridges, known as well, are worse
-            if made >= passes or choice.ridge >= least * STEP:
+            # ends where smaller ridges, known as well, are worse, down to that of a row at least
+            if made >= passes or least * STEP <= min(choice.ridge, first):
                 return made, choice
 
     def _check_passes(self, passes: int) -> None:

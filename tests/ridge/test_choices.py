@@ -307,3 +307,21 @@ def test_what_a_sketch_has_lost_leads_out_of_no_space_of_rows():
     centred = x.toarray() - x.mean(axis=0)
     of_rows = np.linalg.lstsq(centred.T, model.coef())[0]
     assert np.abs(centred.T @ of_rows - model.coef()).max() < 1e-8 * np.abs(model.coef()).max()
+
+
+@pytest.mark.parametrize("spread", [2.0, 2.5])
+def test_a_path_goes_on_below_where_a_few_long_rows_are_told_well(spread):
+    """A ridge that is best among those known after a few products is not yet the best of all."""
+    rng = np.random.default_rng(2)
+    x = rng.standard_normal((1500, 300)) * 0.97 ** np.arange(300)
+    signal = x @ rng.standard_normal(300)
+    y = np.where(signal + 0.3 * signal.std() * rng.standard_normal(1500) > 0, 1.0, -1.0)
+    x *= rng.lognormal(0.0, spread, 1500)[:, np.newaxis]
+    model = fs.SketchedRidge(16, solver="gram", scoring="log_loss").update(x[:900], y[:900])
+
+    def wrong():
+        return np.mean(np.sign(model.predict(x[900:])) != y[900:])
+
+    of_sketch = wrong()
+    model.refine(x[:900])
+    assert wrong() < 0.8 * of_sketch
