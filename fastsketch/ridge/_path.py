@@ -16,13 +16,15 @@ STEP = 10.0**0.5
 SLACK = 0.5
 
 
-def climbed(scores: Callable[[float], Values], least: float, most: float, *, gain: float = 0.0) -> dict[float, Values]:
-    """Search from step 0 in the direction of better scores until they are worse again, and return what was tried.
+def climbed(
+    scores: Callable[[float], Values], least: float, most: float, *, start: float = 0.0, gain: float = 0.0
+) -> dict[float, Values]:
+    """Search from a step in the direction of better scores until they are worse again, and return what was tried.
 
     `scores` gives those of every row (k,) at STEP**step times the first ridge, which stays in [least, most]. With
     `gain` the search ends where a step gains less than this share of the score.
     """
-    tried = {step: scores(step) for step in (-1.0, 0.0, 1.0)}
+    tried = {start + step: scores(start + step) for step in (-1.0, 0.0, 1.0)}
     while True:
         best = best_step(tried)
         ahead = best - 1 if best == min(tried) else best + 1 if best == max(tried) else None

@@ -220,7 +220,7 @@ def chosen(
 ) -> Choice:
     """Choose the ridge by the error on rows that were not learned of what `predict` gives at a ridge.
 
-    The path begins at the best of a few ridges from `first` down to `low`, and stays above `least` of `first`.
+    The path begins at the best of a few ridges from `first` to below `low`, and stays above `least` of `first`.
     """
     of_half: dict[float, Matrix] = {}
     half = rows.first(len(rows.y) // 2)
@@ -230,11 +230,12 @@ def chosen(
         of_half[step] = -scorer.errors(predicted[: len(half.y)], half)
         return -scorer.errors(predicted, rows)
 
-    n_apart = int(np.log(first / max(low, first * least)) / np.log(STEP) / APART) if low < first else 0
-    if n_apart:
-        start = best_step({-APART * k: scores(-APART * k) for k in range(n_apart + 1)})
-        first, least, of_half = first * STEP**start, least / STEP**start, {}
-    tried = climbed(scores, least, MOST, gain=GAIN)
+    # between the ridges of rows and of columns in ordinary units errors may fall, rise and fall again
+    n_apart = int(np.log(first / max(min(low, first), first * least)) / np.log(STEP) / APART) + 1
+    apart = (-APART * k for k in range(n_apart + 1))
+    start = best_step({step: scores(step) for step in apart if STEP**step >= least})
+    of_half.clear()
+    tried = climbed(scores, least, MOST, start=start, gain=GAIN)
     best = best_step(tried)
     tried |= {step: scores(step) for step in (best - 0.5, best + 0.5)}
     steps = sorted(tried)

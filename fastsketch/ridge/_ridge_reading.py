@@ -12,6 +12,7 @@ from fastsketch._core.threads import one_blas_thread
 from fastsketch._core.validation import as_real
 from fastsketch.ridge._gram_model import GramSum, Matrix
 from fastsketch.ridge._moments import LeftOut, Moments
+from fastsketch.ridge._one_out import OneOut
 from fastsketch.ridge._path import STEP, is_as_good
 from fastsketch.ridge._read_out import (
     FEWEST,
@@ -34,6 +35,10 @@ from fastsketch.sketching._rows_again import RowsAgain
 
 # Rows on which a ridge is chosen: one of so many at most, half of them for the choice; none if that is below FEWEST.
 ONE_OF = 5
+# Rows of which each is predicted by all others, if there are no more: then all of them choose and measure.
+FEW = 500
+# Rows that weigh something, at least, of which each can be predicted by the others; of the largest weight that is.
+FEWEST_ALONE, LEAST_SHARE = 3, 1e-12
 # Passes of a refinement from one look at the ridge to the next.
 CHOOSE_EVERY = 4
 # Of the passes of a refinement, at most, for the choice of a ridge.
@@ -104,11 +109,32 @@ class RidgeReader(RidgeLearner, abstract=True):
         return self._known()
 
     def _settled_choice(self) -> Choice | None:
-        """Return the ridge that needs no choice: the parameter, or that of too few rows to hold some out."""
+        """Return the ridge for which no rows are held out: the parameter, or that of few rows."""
+        few = self._few_rows() if self.ridge is None else None
+        if few is not None:
+            rows, moments = few, self._known()
+            scorer = Scorer(self.scoring, moments, is_whole=True)
+            first, low = self._first_ridge(moments), self._low_ridge(moments)
+            return chosen(self._one_out(rows).predict, scorer, rows, first, low=low)
         if self.ridge is None and self._measuring().stop:
             return None
         ridge = self._first_ridge(self._known()) if self.ridge is None else self.ridge
         return Choice(ridge, None, ridge)
+
+    def _few_rows(self) -> Rows | None:
+        """Return all rows that have a weight if they are few, nothing of them is lost, and they are as they came."""
+        held = self._known_held()
+        if not 0 < len(held) <= FEW or len(held) >= self.reservoir_size or self.rank is not None:
+            return None
+        if not (self.is_exact or len(held) <= self.sketch_size):
+            return None
+        rows = self._rows_of(slice(None))
+        weighs = rows.weight > LEAST_SHARE * rows.weight.max()
+        return Rows(*(array[weighs] for array in rows)) if weighs.sum() >= FEWEST_ALONE else None
+
+    def _one_out(self, rows: Rows) -> OneOut:
+        moments = self._known()
+        return OneOut(rows, moments, penalty_of(moments, scaled=self.scale), center=self.fit_intercept)
 
     def _scorer(self, trial: Problem) -> Scorer:
         return Scorer(self.scoring, trial.moments, trial.is_whole)
@@ -170,6 +196,9 @@ class RidgeReader(RidgeLearner, abstract=True):
         return self._residuals
 
     def _measured(self, fitted: FittedRidge) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        few = self._few_rows()
+        if few is not None:
+            return few.y - self._one_out(few).predict(fitted.choice.ridge), few.weight
         measuring = self._measuring()
         rows = self._rows_of(measuring)
         if not len(rows.weight):

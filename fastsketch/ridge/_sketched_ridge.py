@@ -41,8 +41,9 @@ class SketchedRidge(RidgeReader):
         l in [2, 2**16), rows of the sketch, of rows too wide for an exact sum.
     ridge : float >= 0, optional
         In squared units of the weighted rows, as ``alpha`` of scikit-learn's Ridge. If it is not given, it is chosen at
-        the first read-out by its error on the rows in the reservoir, a fifth of all rows at most. With fewer than 100
-        rows it is the mean squared length of a row.
+        the first read-out by its error on the rows in the reservoir, a fifth of all rows at most; of up to 500 rows, of
+        which nothing is lost, by the error of each as all others predict it. Of one row or two it is the mean squared
+        length of a row.
     rank : int, optional
         Of the coefficients: reduced-rank regression, for targets that have much in common.
     scale : bool, default False
@@ -132,7 +133,7 @@ class SketchedRidge(RidgeReader):
 
         As wide for every row: split-conformal quantiles of what predictions are off for rows held out, of coefficients
         that have not seen them and whose ridge others have chosen (with scoring="log_loss" they had a say in it, by
-        that loss). Rows to come must be like those seen (exchangeable): of weights other than 1 like rows drawn from
+        that loss). Of up to 500 rows each measures, by a fit to all others. Rows to come must be like those seen (exchangeable): of weights other than 1 like rows drawn from
         them in proportion to their weights. A tenth of all rows measure; by weights they count as Kish's effective
         number, (sum w)^2 / sum w^2, or with decay as sum over largest.
 

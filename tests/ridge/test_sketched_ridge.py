@@ -158,7 +158,7 @@ def test_rows_fade(memory):
 def test_the_path_is_of_rows_that_the_fit_has_not_seen():
     x, y, w = examples(noise=20.0)
     w = w + 0.5
-    model = learned(fs.SketchedRidge(), x, y, w)
+    model = learned(fs.SketchedRidge(reservoir_size=200), x, y, w)
     path = model.score_path()
     mine = model._held.came[: model._measuring().stop]
     rest = np.delete(np.arange(400), mine)
@@ -185,14 +185,51 @@ def test_rows_held_out_do_not_depend_on_batches_or_on_the_order_of_merges():
         assert apart(model, *ridge(x, y, w, 1.0), 1.0) < 1e-10
 
 
-def test_few_rows_choose_no_ridge():
+@pytest.mark.parametrize("density", [1.0, 0.2])
+@pytest.mark.parametrize("center", [True, False])
+@pytest.mark.parametrize("scale", [True, False])
+def test_of_few_rows_each_is_predicted_by_all_others(density, center, scale):
+    x, y, w = (part[:60] for part in examples(density=density, noise=3.0))
+    form = x if density == 1.0 else sparse.csr_array(x)
+    model = fs.SketchedRidge(fit_intercept=center, scale=scale).update(form, y, sample_weight=w)
+    some = w > 0  # others are not kept
+    x, y, w = x[some], y[some], w[some]
+    squares, targets = (np.diag(normal_equations(a, a, w, center=center)[0]) / w.sum() for a in (x, y))
+    penalty = squares if scale else 1.0
+    path = model.score_path()
+    for strength, error in zip(path.ridges, path.errors, strict=True):
+        away = np.empty_like(y)
+        for i in range(len(x)):
+            rest = np.delete(np.arange(len(x)), i)
+            # about the mean of the others, at the penalty of all
+            coef, intercept = ridge(x[rest], y[rest], w[rest], strength, center=center, penalty=penalty)
+            away[i] = y[i] - x[i] @ coef - intercept * center
+        assert np.average((away**2 / targets).mean(axis=1), weights=w) == pytest.approx(error, rel=1e-7)
+        if strength == path.ridge:
+            assert np.allclose(np.sort(model._known_residuals()[0], axis=0), np.sort(away, axis=0), atol=1e-7)
+    assert path.n_rows == len(x) and path.ridge in path.ridges
+
+
+def test_intervals_of_few_rows_hold_as_much_as_they_say():
+    held = []
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        x = rng.standard_normal((540, 10))
+        y = x.sum(axis=1) + 2.0 * rng.standard_t(3, 540)
+        lower, upper = fs.SketchedRidge().update(x[:40], y[:40]).predict_interval(x[40:])
+        held.append(np.mean((lower <= y[40:]) & (y[40:] <= upper)))
+    # forty rows know the quantile within .05, sixty draws of them within .006
+    assert 0.88 < np.mean(held) < 0.92
+
+
+def test_too_few_rows_choose_no_ridge():
     x, y, w = examples()
-    model = fs.SketchedRidge().update(x[:60], y[:60])
+    model = fs.SketchedRidge().update(x[:2], y[:2])
     assert model.resolved["ridge"] is None
-    with pytest.raises(ValueError, match="60 rows are too few"):
+    with pytest.raises(ValueError, match="2 rows are too few"):
         model.score_path()
     # the mean squared length of a row about the mean
-    assert model.resolved["ridge"] == pytest.approx(((x[:60] - x[:60].mean(0)) ** 2).sum(axis=1).mean())
+    assert model.resolved["ridge"] == pytest.approx(((x[:2] - x[:2].mean(0)) ** 2).sum(axis=1).mean())
     with pytest.raises(ValueError, match=r"coverage=0.9 needs the residuals of 9 rows .* there are 0"):
         model.predict_interval(x)
     given = fs.SketchedRidge(ridge=1.0).update(x, y)

@@ -1,0 +1,42 @@
+"""Ridge regressions of all rows but one, for each of some hundred rows, at every ridge by one decomposition."""
+
+import numpy as np
+
+from fastsketch._core.validation import is_sparse
+from fastsketch.ridge._gram_model import Matrix
+from fastsketch.ridge._moments import Moments
+from fastsketch.ridge._read_out import TINY, Rows
+
+
+class OneOut:
+    """Predictions of every row (n, d) by ridge regression of all others.
+
+    With weighted, centred rows X, a penalty D and the eigenvectors U of X D^-1 X' that have no part in the mean, S their
+    eigenvalues, the residual of row i is what is left of its target, (U r / (S + r) U'y)_i at ridge r, over what is left
+    of its own say, (U r / (S + r) U')_ii.
+    """
+
+    def __init__(self, rows: Rows, moments: Moments, penalty: Matrix, *, center: bool) -> None:
+        root = np.sqrt(rows.weight)[:, np.newaxis]
+        free = np.linalg.qr(root, mode="complete")[0][:, 1:] if center else np.eye(len(root))
+        kernel = root * _kernel(rows.x, moments.mean, penalty) * root.T
+        values, vectors = np.linalg.eigh(free.T @ kernel @ free)
+        self._values, self._vectors = np.maximum(values, 0.0), free @ vectors
+        self._y, self._root = rows.y, root
+        self._turned: Matrix = self._vectors.T @ (root * (rows.y - moments.target_mean))
+
+    def predict(self, ridge: float) -> Matrix:
+        """Predict the targets (n, c) of each row by the others."""
+        by = 1.0 / (self._values / ridge + 1.0)
+        left = self._vectors @ (by[:, np.newaxis] * self._turned)
+        own = self._vectors**2 @ by
+        return self._y - left / (np.maximum(own, TINY)[:, np.newaxis] * self._root)
+
+
+def _kernel(x: Matrix, mean: Matrix, penalty: Matrix) -> Matrix:
+    """Compute (X - mean) D^-1 (X - mean)' (n, n) of rows, array or CSR."""
+    if not is_sparse(x):
+        x = (x - mean) / np.sqrt(penalty)
+        return x @ x.T
+    level = x @ (mean / penalty)
+    return (x / penalty @ x.T).toarray() - level - level[:, np.newaxis] + mean @ (mean / penalty)
