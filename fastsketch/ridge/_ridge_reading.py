@@ -2,6 +2,7 @@
 
 # pyright: reportPrivateUsage=false
 
+import warnings
 from collections.abc import Generator
 from typing import Any, NamedTuple
 
@@ -64,6 +65,12 @@ class RidgeReader(RidgeLearner, abstract=True):
         fitted = self._fitted()
         if ridge is None or as_real(ridge, "ridge", 0.0, MOST_RIDGE) == fitted.choice.ridge:
             return fitted.fit
+        if self._refined is not None and not self.is_exact:
+            warnings.warn(
+                f"coefficients at ridge={ridge:g} are those of the sketch: rows were read again for ridge="
+                f"{fitted.choice.ridge:g}; a model of this ridge can refine them",
+                stacklevel=3,
+            )
         return self._solved(ridge)
 
     @one_blas_thread
@@ -94,6 +101,13 @@ class RidgeReader(RidgeLearner, abstract=True):
         if choice is None:
             trial = self._problem(slice(0, self._measuring().stop))
             choice = self._chosen_by(trial)
+            weigh = (1 + self.decay) / (1 - self.decay) if self.decay < 1 else np.inf
+            if weigh < min(FEWEST, len(trial.moments.mean)):
+                warnings.warn(
+                    f"decay={self.decay:g} leaves the weight of {weigh:.3g} rows to choose a ridge for "
+                    f"{self.n_features} columns, which may be far from the best: give ridge=, or a decay nearer to 1",
+                    stacklevel=6,
+                )
         return FittedRidge(self._solved(choice.ridge, trial=trial), choice)
 
     @one_blas_thread
@@ -123,14 +137,13 @@ class RidgeReader(RidgeLearner, abstract=True):
 
     def _few_rows(self) -> Rows | None:
         """Return all rows that have a weight if they are few, nothing of them is lost, and they are as they came."""
-        held = self._known_held()
-        if not 0 < len(held) <= FEW or len(held) >= self.reservoir_size or self.rank is not None:
+        weight = self._known_held().weight
+        if self.decay < 1 or self.rank is not None or not 0 < len(weight) < self.reservoir_size:
             return None
-        if not (self.is_exact or len(held) <= self.sketch_size):
+        weighs = np.flatnonzero(weight > LEAST_SHARE * weight.max())
+        if not FEWEST_ALONE <= len(weighs) <= FEW or not (self.is_exact or len(weight) <= self.sketch_size):
             return None
-        rows = self._rows_of(slice(None))
-        weighs = rows.weight > LEAST_SHARE * rows.weight.max()
-        return Rows(*(array[weighs] for array in rows)) if weighs.sum() >= FEWEST_ALONE else None
+        return self._rows_of(weighs)
 
     def _one_out(self, rows: Rows) -> OneOut:
         moments = self._known()
@@ -165,7 +178,7 @@ class RidgeReader(RidgeLearner, abstract=True):
         n = min(len(self._known_held()), self._n // ONE_OF) // 2
         return slice(n, 2 * n) if 2 * n >= FEWEST else slice(0, 0)
 
-    def _rows_of(self, which: slice) -> Rows:
+    def _rows_of(self, which: slice | NDArray[np.int64]) -> Rows:
         """Return some of the rows held out."""
         held = self._known_held().chosen(which)
         return Rows(*self._split(held), held.weight)

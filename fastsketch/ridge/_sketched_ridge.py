@@ -273,7 +273,8 @@ class SketchedRidge(RidgeReader):
         sample_weight : array_like (n,) or float, optional
             The weights that they had.
         passes : int, default 50
-            Over the rows, at most. One at least is made, and compares the rows with those seen.
+            Over the rows, at most. One at least is made, and compares the rows with those seen. After one or two,
+            coefficients can be a little worse than those of the sketch: ``Refinement.residual`` tells.
         tolerance : float in (0, 1), default 1e-6
             Of the residual of each target over ||X'Y||: no pass follows where all are below.
 

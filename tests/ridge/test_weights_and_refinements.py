@@ -115,6 +115,19 @@ def test_a_refined_model_answers_so_at_the_ridge_in_use():
     assert np.abs(model.coef() - before).max() > 1e-3
     assert np.array_equal(model.coef(in_use), model.coef())
     assert np.array_equal(model.predict(x, ridge=in_use), model.predict(x))
+    with pytest.warns(UserWarning, match=r"coefficients at ridge=3 are those of the sketch"):
+        assert np.isfinite(model.coef(3.0)).all()
+
+
+def test_few_rows_that_weigh_something_are_too_few_to_choose_for_many_columns():
+    x, y, _ = examples(1000)
+    model = fs.SketchedRidge(decay=0.5, reservoir_size=500).update(x, y)
+    with pytest.warns(UserWarning, match=r"decay=0.5 leaves the weight of 3 rows to choose a ridge for 30 columns"):
+        model.coef()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fs.SketchedRidge(decay=0.5, ridge=1.0).update(x, y).coef()
+        fs.SketchedRidge(decay=0.95).update(x, y).coef()
 
 
 @pytest.mark.parametrize("unit", [1e150, 1e-140])
