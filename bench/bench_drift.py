@@ -186,3 +186,95 @@ def still(name, learner, n_seeds):
         f"{mean:+.{digits}f} +- {error:.{digits}f}" for (mean, error), digits in zip(gaps, (2, 4), strict=True)
     )
     return [name, f"{a.mean():.2f}", points, f"{c.mean():.4f}", losses]
+
+
+# -- progress["moved"]: silent where nothing moves, and how soon it says so where something does -----------------------
+CHANGED = 5000  # the row from which on a stream is another one
+WARNED = 50.0  # nats, from which on a model warns
+
+
+def moved(args):
+    """The first row at which a model says that its stream moves, beside river's detectors of that model's errors."""
+    warnings.simplefilter("ignore")  # what is counted here
+    detectors = {"river DDM": by_ddm, "river ADWIN": by_adwin} if rival("river") else {}
+    n_seeds, lines = (1 if args.quick else 3), []
+    for name in few(list(CLASSIFIED), ["mushrooms"]):
+        for seed in range(n_seeds):
+            task = task_of(name, seed)
+            if task is None:
+                break
+            task = subset(task, few(ROWS, 200))
+            halves = (task.y > np.median(np.unique(task.classes))) if task.y.dtype.kind != "U" else task.y == task.y[0]
+            rows, nats, errors = _said(task.x, halves.astype(int))
+            calls = [f"{len(detector(errors))}" for detector in detectors.values()]
+            lines.append([name, str(seed), f"{len(errors):,}", f"{nats.max():.1f}", *calls])
+    heads = ["set", "seed", "rows", "nats, the most", *(f"{name}, alarms" for name in detectors)]
+    note = f"shuffled training rows, of several classes one half against the other; a model warns at {WARNED:g} nats"
+    table(lines, heads, "still", runs=f"{n_seeds} seeds", note=note)
+    lines = []
+    for kind in ("jump", "bias", "slow turn", "elec"):
+        for seed in range(1 if kind == "elec" else few(5, 1)):
+            found = elec() if kind == "elec" else changed(kind, few(2 * CHANGED, 300), seed)
+            if found is None:
+                break
+            rows, nats, errors = _said(found[0][: few(50_000, 300)], found[1][: few(50_000, 300)])
+            first = rows[nats >= WARNED]
+            calls = [detector(errors) for detector in detectors.values()]
+            change = 0 if kind == "elec" else few(CHANGED, 100)
+            cells = [_after(said, change) for said in (first, *calls)]
+            lines.append([kind, str(seed), f"{nats.max():.0f}", *cells])
+    note = f"rows from the change to the first alarm; a stream of 20 features changes at row {CHANGED:,}"
+    table(lines, ["stream", "seed", "nats, the most", "moved", *detectors], "moving", runs="each stream", note=note)
+
+
+def changed(kind, n, seed):
+    """(rows, labels) of logistic regression on normal features whose truth is another one from the middle on."""
+    rng = np.random.default_rng(1000 + seed)
+    (first, second), at = np.linalg.qr(rng.standard_normal((N_FEATURES, 2)))[0].T, n // 2
+    rows, late = rng.standard_normal((n, N_FEATURES)), np.arange(n) >= at
+    angle = np.deg2rad({"jump": 60, "bias": 0, "slow turn": 90}[kind]) * late
+    if kind == "slow turn":
+        angle = angle * np.clip((np.arange(n) - at) / at, 0, 1)
+    truths = np.cos(angle)[:, None] * first + np.sin(angle)[:, None] * second
+    score = 4 * ((rows * truths).sum(axis=1) + (0.5 * late if kind == "bias" else 0))
+    return rows, (rng.random(n) < 1 / (1 + np.exp(-score))).astype(int)
+
+
+def _said(rows, labels):
+    """Rows seen, the nats of `moved` by then, and whether each row was wrong."""
+    model, nats, errors = fs.SketchedNewton(classes=[0, 1]), [], []
+    ends = np.minimum(np.arange(BATCH, len(labels) + BATCH, BATCH), len(labels))
+    for start, stop in zip([0, *ends[:-1]], ends, strict=True):
+        model.update(rows[start:stop], labels[start:stop])
+        nats.append(model.progress["moved"])
+        errors.append((model.last_scores > 0) != labels[start:stop])
+    return ends, np.array(nats), np.concatenate(errors)
+
+
+def by_ddm(errors):
+    """Rows at which river's DDM says that errors have become more, as it comes."""
+    from river.drift.binary import DDM
+
+    return _alarms_of(DDM(), errors)
+
+
+def by_adwin(errors):
+    """Rows at which river's ADWIN says that errors are others, as it comes."""
+    from river.drift import ADWIN
+
+    return _alarms_of(ADWIN(), errors)
+
+
+def _alarms_of(detector, errors):
+    out = []
+    for row, wrong in enumerate(errors.tolist()):
+        detector.update(int(wrong))
+        if detector.drift_detected:
+            out.append(row + 1)
+    return np.array(out, int)
+
+
+def _after(said, change):
+    """Text of the rows from a change to the first alarm after it, and of how many came before."""
+    before, after = said[said <= change], said[said > change]
+    return (f"{after[0] - change:,}" if len(after) else "none") + (f" ({len(before)} before)" if len(before) else "")

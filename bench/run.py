@@ -85,6 +85,7 @@ COMMANDS = {
     "width": "examples/s of wide sparse rows by width and by columns that occur, beside SGDClassifier; memory",
     "drift": "streams whose truth moves: forgetting and restarts beside gradient steps of a constant length",
     "drift.drifting": "decay='auto' on a market row by row, and on test rows of sets that stand still",
+    "drift.moved": "a learner that says when its stream moves: still sets, streams that change, beside DDM and ADWIN",
     "windows": "windows of blocks beside decay, an exact window and IncrementalPCA: jumps, slow drift, seasons; cost",
     "windows.changes": "comparisons of sketches beside tests of every column: false alarms, power on four changes",
     "alarms": "alarms of DriftMonitor beside ADWIN, KSWIN, PageHinkley and a CUSUM at one rate of false alarms: delays",

@@ -198,6 +198,14 @@ def _as_column(values: Any, n_rows: int, name: str, *, fill: bool) -> NDArray[np
     return in_place(out, np.dtype(np.float64))
 
 
+def as_array(values: Any, name: str) -> NDArray[Any]:
+    """Return values as an array, a masked one as it is; ValueError for lists of unequal lengths."""
+    try:
+        return np.asanyarray(values)
+    except ValueError as error:
+        raise ValueError(f"{name} must be a rectangular array of numbers: {error}") from None
+
+
 def as_vector(v: Any, n_features: int, name: str = "v") -> NDArray[Any]:
     """Return a float64 copy-free view of a finite vector (d,) or matrix (d, k)."""
     out = np.asarray(v)

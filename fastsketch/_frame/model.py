@@ -40,9 +40,10 @@ change it are decorated with ``changes``, methods that read what those change in
 import contextlib
 import copy
 from collections.abc import Generator, Sequence
+from inspect import signature
 from os import PathLike
 from types import SimpleNamespace
-from typing import Any, BinaryIO, ClassVar, Self, dataclass_transform
+from typing import Any, BinaryIO, ClassVar, Self, cast, dataclass_transform
 
 import numpy as np
 from numpy.typing import NDArray
@@ -120,6 +121,10 @@ class Model(Parametrized, abstract=True):
     def _facts(self) -> dict[str, Any]:
         """Return what ``facts`` adds to the counts and the parameters."""
         return {}
+
+    def _learns_targets(self) -> bool:
+        """Return whether rows come with targets."""
+        return "targets" in signature(cast(Any, self).update).parameters
 
     def _in_order(self) -> str | None:
         """Return why rows must come in their order, one after another, as a clause for a message; None if need not."""
@@ -472,6 +477,10 @@ class MergeableModel(Model, abstract=True):
     def _for_part(self, part: int, first_block: int = 0) -> Self:
         """Return an empty model of the same parameters for a part of a job, or for its blocks from this one on."""
         return type(self)(**self.parameters)
+
+    def _for_block(self, number: int) -> Self:
+        """Return an empty model of the same parameters for a block of a window, by the blocks before it."""
+        return self._for_part(number)
 
     def _complete_part(self) -> None:
         """Say that all rows of a part are in: what is kept only for rows to come may go (nothing by default)."""

@@ -4,7 +4,6 @@
 # (hooks of the frame for the parts of a job)
 
 from collections.abc import Generator, Iterator, Sequence
-from inspect import signature
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -80,17 +79,12 @@ def learn(template: Any, begin: Begin | None, part: Source, number: int, as_byte
     return node_of(model, number, number, as_bytes)
 
 
-def learns_targets(model: Any) -> bool:
-    """Return whether a model learns from rows with targets."""
-    return "targets" in signature(model.update).parameters
-
-
 def learned(model: Any, source: Source, start_row: int = 0, *, step: int = 0) -> Generator[tuple[int, int]]:
     """Let a model learn the rows of a source from start_row on; yield (rows, position) of a piece when it is in.
 
     Errors of the model name the file and its row. A piece is a chunk, or at most `step` rows of one.
     """
-    row, chunks = start_row, _labelled(source, start_row) if learns_targets(model) else source.chunks(start_row)
+    row, chunks = start_row, _labelled(source, start_row) if model._learns_targets() else source.chunks(start_row)
     model._name_columns(source)
     try:
         for *columns, position in chunks:

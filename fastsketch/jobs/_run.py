@@ -197,7 +197,7 @@ class Learning:
             instead = ": its fit takes all rows, fastsketch.jobs.dask.fit their partitions" if whole else ""
             raise TypeError(f"model must be a model that learns by update, got {kind}{instead}")
         self.why_in_order: str | None = template._in_order()
-        self.learns_targets = _parts.learns_targets(template)
+        self.learns_targets = template._learns_targets()
         if self.learns_targets and source.beside is None and not source.labelled:
             raise TypeError(f"a {kind} learns from rows with targets: target names the column that holds them")
         if labelled and not self.learns_targets:

@@ -8,7 +8,16 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastsketch._core.validation import as_flag, as_real, as_rows, as_weights, check_finite, is_sparse
+from fastsketch._core.validation import (
+    as_array,
+    as_flag,
+    as_integer,
+    as_real,
+    as_rows,
+    as_weights,
+    check_finite,
+    is_sparse,
+)
 from fastsketch._frame.batches import Batch, agreed, as_source, names_of
 from fastsketch._frame.model import Arrays
 from fastsketch._frame.parameters import choice, flag, integer, real, seed
@@ -30,6 +39,8 @@ OF_PATH = RidgePath._fields[1:4]
 # Sparse rows of a batch from which on X'X is made of products of nonzeros: fewer cost less than a copy of the sum.
 MANY = 256
 MOST_RIDGE = 1e300
+# Places of rows of a block in the numbering of keys, and of all blocks.
+BLOCK_BITS, MOST_PLACE = 32, 1 << 62
 # Numbers whose squares lose digits, if there are no larger ones.
 SMALLEST = 1e-145
 DOUBLE = np.dtype(np.float64)
@@ -55,6 +66,7 @@ class RidgeLearner(HeldOutLearner, abstract=True):
     def _begin(self) -> None:
         super()._begin()  # an exact sum is of all rows, a sketch of those that are not held
         self._moments: Moments | None = None  # of all rows, with the weights that they have now
+        self._place = 0  # of the first row, among those that have keys of their own
         self._flat = True  # targets are vectors
         self._refined: Refined | None = None
         self._residuals: Any = None
@@ -145,7 +157,7 @@ class RidgeLearner(HeldOutLearner, abstract=True):
                 "open_rows(..., beside=COLUMNS) puts some there, and so does fs.run(..., target=COLUMNS)"
             )
         work._feature_names = agreed(source.feature_names, self._feature_names, source.name)
-        row, values = 0, None if beside else _as_array(targets)
+        row, values = 0, None if beside else as_array(targets, "targets")
         if values is not None and values.ndim == 0:
             raise TypeError(
                 f"targets must be numbers, one for each row, got {targets!r}: columns of a source are targets by "
@@ -202,7 +214,7 @@ class RidgeLearner(HeldOutLearner, abstract=True):
         masked = isinstance(targets, np.ma.MaskedArray)
         if is_sparse(targets) or masked:
             raise TypeError(f"targets must be an array of numbers, got {'a masked' if masked else 'a sparse'} one")
-        y = _as_array(targets)
+        y = as_array(targets, "targets")
         y = _numbers(y) if y.dtype.kind in "OU" else y  # words of text
         if y.dtype.kind not in "fiub":
             raise TypeError(f"targets must hold real numbers, got dtype {y.dtype}")
@@ -235,7 +247,7 @@ class RidgeLearner(HeldOutLearner, abstract=True):
         """Return (reservoir, rows for the sketch, their weights): all of them if it is exact."""
         k, r = len(weights), len(held)
         given: NDArray[np.int64] = r + np.arange(k)
-        key = held_out.numbered(_content(y), self._n, self.seed)
+        key = held_out.numbered(_content(y), self._place + self._n, self.seed)
         kept = held_out.exchange(held.key, key, weights > 0, size=self.reservoir_size, given=given)
         is_new = kept >= r
         if not is_new.any():
@@ -275,6 +287,12 @@ class RidgeLearner(HeldOutLearner, abstract=True):
         rows, targets = held.rows[:, :d], held.rows[:, d:].toarray()
         return rows.toarray() if rows.nnz > DENSE_ABOVE * len(held) * d else rows, targets
 
+    def _for_block(self, number: int) -> Self:
+        # rows of two blocks that have one label and one place would be held out together
+        model = super()._for_block(number)
+        model._place = (number << BLOCK_BITS) % MOST_PLACE
+        return model
+
     def _merge(self, other: Self) -> None:
         if (self._flat, self.n_targets) != (other._flat, other.n_targets):
             raise ValueError(f"other has n_targets={other.n_targets}, this model has {self.n_targets} in another form")
@@ -291,10 +309,10 @@ class RidgeLearner(HeldOutLearner, abstract=True):
     # -- files -----------------------------------------------------------------------------------------------------
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         if self._moments is None:
-            return {"n_rows": 0}, {}
+            return {"n_rows": 0, "place": self._place}, {}
         weight, *sums = self._moments
         about, of_held, of_sketch = self._held_state()
-        state = {"n_rows": self._n, "weight": weight, "flat": self._flat, "sketch": about}
+        state = {"n_rows": self._n, "place": self._place, "weight": weight, "flat": self._flat, "sketch": about}
         arrays = {**dict(zip(Moments._fields[1:], sums, strict=True)), **of_held, **of_sketch}
         if self._refined is not None:
             (*steps, passes), (ridge, path, apart), to_choose = self._refined
@@ -307,6 +325,7 @@ class RidgeLearner(HeldOutLearner, abstract=True):
 
     def _validate(self, state: dict[str, Any], arrays: Arrays) -> None:
         n = checks.as_count(state["n_rows"], "n_rows")
+        as_integer(state["place"], "place", 0, MOST_PLACE)
         if not arrays:
             checks.number_within(n, "n_rows", 0, 0)
             return
@@ -334,6 +353,7 @@ class RidgeLearner(HeldOutLearner, abstract=True):
 
     def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
         self._begin()
+        self._place = state["place"]
         if arrays:
             self._flat = state["flat"]
             self._moments = Moments(state["weight"], *(arrays[name] for name in Moments._fields[1:]))
@@ -355,13 +375,6 @@ class RidgeLearner(HeldOutLearner, abstract=True):
 
 # Share of nonzeros above which rows held out are multiplied as arrays.
 DENSE_ABOVE = 0.3
-
-
-def _as_array(targets: Any) -> NDArray[Any]:
-    try:
-        return np.asarray(targets)
-    except ValueError as error:
-        raise ValueError(f"targets must be a rectangular array of numbers: {error}") from None
 
 
 def _numbers(words: NDArray[Any]) -> NDArray[np.float64]:

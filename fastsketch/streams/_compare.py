@@ -17,7 +17,7 @@ from fastsketch._core.threads import one_blas_thread
 from fastsketch._core.validation import as_integer, as_seed
 from fastsketch._frame.batches import agreed
 from fastsketch.sketching import FrequentDirections
-from fastsketch.streams._sliding_merge import joined
+from fastsketch.streams._block_merges import joined
 from fastsketch.streams._window import Window
 
 Matrix: TypeAlias = NDArray[np.float64]
@@ -225,7 +225,7 @@ def compare(a: Compared, b: Compared, *, n: int = 5, permutations: int = 999, se
     a, b : FrequentDirections, Window, or sequence of FrequentDirections
         Before and after. Of one number of columns, of the same names where both have some, both with ``center`` or
         both without; any method, size and weights, no compressor. A sequence is the blocks of one side, in their order;
-        it, or a window with ``keep_blocks``, on both sides gives ``p_values``, if blocks are about equally long.
+        it, or a window, on both sides gives ``p_values``, if blocks are about equally long.
     n : int, default 5
         Changes that are listed, at most.
     permutations : int, default 999
@@ -312,7 +312,7 @@ def _taken(value: Any, name: str) -> tuple[FrequentDirections, list[FrequentDire
     """Return the sketch of a side, and its blocks where they are there."""
     blocks: list[Any] = []
     if isinstance(value, Window):
-        blocks, value = list(value.block_models.values()) if value.keep_blocks else [], value.model
+        blocks, value = list(value.block_models.values()), value.model
         blocks = [block for block in blocks if getattr(block, "total_weight", 1)]
     elif isinstance(value, Iterable):
         blocks = [block for block in cast("Iterable[Any]", value) if getattr(block, "total_weight", 1)]

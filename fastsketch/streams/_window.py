@@ -7,22 +7,23 @@ import contextlib
 import re
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
-from inspect import signature
 from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastsketch._core.validation import as_integer, as_rows, as_weights
-from fastsketch._frame.batches import Batch, agreed, as_source
+from fastsketch._core.validation import as_array, as_integer, as_rows, as_weights, is_sparse
+from fastsketch._frame.batches import Batch, agreed, as_source, names_of
 from fastsketch._frame.loading import _class_of, from_bytes, home_of
 from fastsketch._frame.model import Arrays, MergeableModel, Model
-from fastsketch._frame.parameters import flag, integer, parameter, same
+from fastsketch._frame.parameters import integer, parameter, same
 from fastsketch._kernels.guard import changes, reads
 from fastsketch.data.files import _checks as checks
 from fastsketch.data.sources import Source, naming, open_rows
+from fastsketch.data.sources._beside import Apart
+from fastsketch.data.sources._column_names import positions
+from fastsketch.streams._block_merges import BlockMerges, Node
 from fastsketch.streams._moments import as_block_length, as_moments, microseconds_in
-from fastsketch.streams._sliding_merge import Node, SlidingMerge, joined
 
 MOST = 1 << 62  # a number of a block
 
@@ -41,7 +42,7 @@ class Template:
         if cls is None:
             raise ValueError(f"model is a {self.kind!r} of {self.home!r}, which is not known here")
         model = cls(**self.parameters)
-        return model._for_part(number) if number else model
+        return model._for_block(number) if number else model
 
 
 def as_template(value: Any, name: str) -> Template:
@@ -55,11 +56,6 @@ def as_template(value: Any, name: str) -> Template:
     if not (isinstance(value, MergeableModel) and hasattr(value, "update")):
         kind = f"the class {value.__name__}" if isinstance(value, type) else f"a {type(cast(Any, value)).__name__}"
         raise TypeError(f"{name} must be a model that learns from rows and merges, got {kind}")
-    if "targets" in signature(cast(Any, value).update).parameters:
-        raise TypeError(
-            f"{name} must learn from rows alone, got a {type(value).__name__}, which has targets: learn a model for "
-            "each block, and fs.merge those of the latest"
-        )
     if (why := value._in_order()) is not None:
         raise ValueError(f"{name} must take rows in blocks: {why}; the window forgets in the place of a decay")
     if value.n_features is not None:
@@ -77,15 +73,13 @@ class Window(Model):
     Parameters
     ----------
     model : model
-        Empty; any that merges and learns by ``update(rows)``: FrequentDirections, SketchHash, SketchQuantizer,
-        SketchedEASE or your own. It is copied, and has no decay.
+        Empty; any that merges and learns by ``update(rows)`` or ``update(rows, targets)``: FrequentDirections,
+        SketchHash, SketchQuantizer, SketchedEASE, SketchedRidge or your own. It is copied, and has no decay.
     blocks : int, default 24
         W, at least 2: the most blocks in the window, with the one being filled.
     every : int or str, default 1000
         Rows of a block; or its length of time such as "30s", "15min", "1h", "1d", when every row comes with a time
         (`by` of ``update``). Blocks of time begin at multiples of their length since 1970 in UTC.
-    keep_blocks : bool, default False
-        Keep the model of every block too, for ``block_models``, ``forget`` and the significance of ``fs.compare``.
 
     Attributes
     ----------
@@ -101,9 +95,9 @@ class Window(Model):
 
     Notes
     -----
-    A block costs at most two merges when it is full, and never more at once; ``model`` three. It holds at most W + 2
-    models (with ``keep_blocks`` 2 W + 1). Blocks should have several times the rows that a sketch keeps: else merges
-    are most of the work. Rows that come one by one are learned by the model's own ``update``.
+    Blocks are learned by the model's own ``update``, and merged when ``model`` is asked for: W merges the first time,
+    at most five where it is asked for after every block, as merges are kept for the next time. The window holds W
+    models, and once it has been asked half as many merges beside. Bits do not depend on when it was asked.
 
     Examples
     --------
@@ -122,7 +116,6 @@ class Window(Model):
     model: Any = parameter(as_template, reads="_window_model", kw_only=False)
     blocks: int = integer(default=24, at_least=2, kw_only=False)
     every: int | str = parameter(as_block_length, default=1000)
-    keep_blocks: bool = flag(default=False)
 
     def _set_up(self, given: dict[str, Any]) -> None:
         super()._set_up(given)
@@ -134,10 +127,11 @@ class Window(Model):
         self._number: int | None = None  # of the block being filled: its first row, or moment, divided by the length
         self._opened = 0  # blocks that rows came for
         self._filling: Any = self._template.model()
-        self._closed = SlidingMerge(self.blocks - 1)
-        self._kept: tuple[tuple[int, Node], ...] = ()  # with keep_blocks: closed blocks by number
+        self._blocks: dict[int, Node] = {}  # closed ones that have rows, by number, ascending; never changed in place
+        self._merges = BlockMerges()  # of these
         self._d: int | None = None
         self._dtype: np.dtype[Any] | None = None  # of the first rows, and so of all blocks
+        self._form: tuple[int, ...] = ()  # shape of the targets of a row
 
     @property
     def n_rows(self) -> int:
@@ -159,23 +153,31 @@ class Window(Model):
     @reads
     def _window_model(self) -> Any:
         """Return the model of the window's rows, a new one that may be changed; an empty one before the first row."""
-        filling = self._filling if self._filling.n_rows else None
-        model = joined(self._closed.merged(), filling)
-        model = self._filling if model is None else model
-        # what nothing was merged into is still the window's own
-        model = model.copy() if any(model is node for node in (self._filling, *self._closed.nodes)) else model
+        parts: list[Node] = []
+        if self._number is not None:
+            parts, self._merges = self._merges.of(self._blocks, self._number, self.blocks - 1)
+        first, *others = [*parts, self._filling] if self._filling.n_rows or not parts else parts
+        model = first.copy()
+        for part in others:
+            model.merge(part)
         model._feature_names = self._feature_names
         return model
 
     # -- rows --------------------------------------------------------------------------------------------------------
     @changes
-    def update(self, rows: Batch, sample_weight: ArrayLike | None = None, *, by: Any = None) -> Self:
+    def update(
+        self, rows: Batch, targets: Any = None, *, sample_weight: ArrayLike | None = None, by: Any = None
+    ) -> Self:
         """Add one row or many; what is older than the window's blocks is forgotten.
 
         Parameters
         ----------
         rows : array_like (n, d) or (d,), scipy.sparse (n, d), table, or source
             As the model takes them.
+        targets : array_like (n,) or (n, c), str, or tuple of str, optional
+            For models that learn from targets, as they take them; or names of columns of a table or source, which the
+            rows are then without. They may be left out where a source has them beside its rows (``beside`` of
+            ``fs.open_rows``, labels of svmlight text).
         sample_weight : array_like (n,) or float, optional
             For models that take weights.
         by : str, int, or array_like (n,)
@@ -202,38 +204,47 @@ class Window(Model):
         >>> window.n_rows, window.model.n_rows  # since 11:00: from 11:10 to 12:30
         (6, 5)
         """
-        if isinstance(self.every, int):
-            if by is not None:
-                raise ValueError(f'by belongs to blocks of time, such as every="1h", got every={self.every} rows')
-            return self._take_rows(rows, sample_weight)
+        timed, learns = isinstance(self.every, str), self._learns_targets()
+        if by is not None and not timed:
+            raise ValueError(f'by belongs to blocks of time, such as every="1h", got every={self.every} rows')
+        if targets is not None and not learns:
+            raise TypeError(
+                f"targets must be left out: a {self._template.kind} learns from rows alone (weights are sample_weight=)"
+            )
         named = isinstance(by, str | int) and not isinstance(by, bool)
         source = open_rows(rows, beside=cast("str | int", by)) if named else as_source(rows)
-        if by is None and (source is None or source.beside is None):
+        if timed and by is None and (source is None or source.beside is None):
             raise ValueError(f"by must give the times of the rows, as the blocks of the window are {self.every} long")
         if source is None:
-            self._learn(rows, sample_weight, by)
+            if learns and targets is None:
+                raise TypeError("targets must be given with rows in memory: one for each row")
+            with self._named(names_of(rows), "rows"):
+                self._learn(rows, targets, sample_weight, by)
             return self
-        names = agreed(source.feature_names, self._feature_names, source.name)
-        work, first = self._copied(), 0
-        for part, times, weights in _timed(source, None if named else by, sample_weight):
+        beside = "times" if timed and (named or by is None) else "targets" if learns and targets is None else ""
+        pieces = Pieces(source, beside, targets, None if named else by, sample_weight)
+        if learns and targets is None and not (beside == "targets" and (source.beside or source.labelled)):
+            raise TypeError(f"targets must be given: no column of them lies beside the rows of {source.name}")
+        work = self._copied()
+        work._feature_names = agreed(pieces.feature_names, self._feature_names, source.name)
+        for first, piece in pieces:
             with naming(source, first):
-                work._learn(part, weights, times)
-            first += part.shape[0]
-        work._feature_names = names
+                work._learn(*piece)
         vars(self).update({name: value for name, value in vars(work).items() if name not in ("notes", "_guard")})
         return self
 
-    def _update(self, rows: Any, sample_weight: Any) -> None:
-        self._learn(rows, sample_weight, None)
+    def _learns_targets(self) -> bool:
+        return self._template.model()._learns_targets()
 
-    def _learn(self, rows: Any, sample_weight: Any, times: Any) -> None:
+    def _learn(self, rows: Any, targets: Any, sample_weight: Any, times: Any) -> None:
         checked: Any = as_rows(rows, self._d)
         if self._dtype is not None and checked.dtype != self._dtype:
             checked = checked.astype(self._dtype)
         k, n = checked.shape[0], self._n
-        weights: tuple[Any, ...] = () if sample_weight is None else (as_weights(sample_weight, k),)
+        answers: tuple[Any, ...] = () if targets is None else (self._as_targets(targets, k),)
+        weights: dict[str, Any] = {} if sample_weight is None else {"sample_weight": as_weights(sample_weight, k)}
         if times is None and n // self._length == (n + k - 1) // self._length == self._number:
-            self._learn_here(checked, weights)
+            self._learn_here(checked, answers, weights)
             return
         # numbers of the rows' blocks: of moments rounded down, before 1970 too
         places: NDArray[np.int64] = np.arange(n, n + k, dtype=np.int64) if times is None else as_moments(times, k)
@@ -242,33 +253,45 @@ class Window(Model):
         if not k:
             return
         if numbers[0] == numbers[-1] == self._number:
-            self._learn_here(checked, weights)
+            self._learn_here(checked, answers, weights)
             return
         ends = [*(np.flatnonzero(np.diff(numbers)) + 1).tolist(), k]
-        filling, number, opened, past = self._filling, self._number, self._opened, (self._closed, self._kept)
+        filling, number, opened, blocks = self._filling, self._number, self._opened, self._blocks
         for start, end in zip([0, *ends[:-1]], ends, strict=True):
             here = int(numbers[start])
             if here == number:
                 filling = filling.copy()
             else:
-                past = past if number is None else self._with_closed(*past, filling, number, here)
+                blocks = self._with_closed(blocks, filling, number, here)
                 filling, number, opened = self._template.model(opened), here, opened + 1
             with _counted_from(start):
-                filling.update(checked[start:end], *(column[start:end] for column in weights))
-        closed, kept = past
-        changed = {"_filling": filling, "_number": number, "_opened": opened, "_closed": closed, "_kept": kept}
+                own = {name: column[start:end] for name, column in weights.items()}
+                filling.update(checked[start:end], *(column[start:end] for column in answers), **own)
+        form = answers[0].shape[1:] if answers else ()
+        changed = {"_filling": filling, "_number": number, "_opened": opened, "_blocks": blocks, "_form": form}
         vars(self).update(changed | {"_n": n + k, "_d": checked.shape[1], "_dtype": checked.dtype})
 
-    def _learn_here(self, rows: Any, weights: tuple[Any, ...]) -> None:
+    def _learn_here(self, rows: Any, answers: tuple[Any, ...], weights: dict[str, Any]) -> None:
         """Learn from rows of the block being filled alone."""
         n, before = self._n, self._filling.n_rows
         try:
             self._n = n + rows.shape[0]
-            self._filling.update(rows, *weights)
+            self._filling.update(rows, *answers, **weights)
         except BaseException:
             if self._filling.n_rows == before:  # it has refused them, or was interrupted
                 self._n = n
             raise
+
+    def _as_targets(self, targets: Any, k: int) -> Any:
+        """Return the targets of k rows as an array of one form for all blocks; the model looks at what it holds."""
+        values = as_array(targets, "targets")
+        values = values.reshape(1) if values.ndim == 0 and k == 1 and not is_sparse(targets) else values
+        if values.ndim == 0 or len(values) != k:
+            what = f"one entry, or one row, for each of the {k} rows"
+            raise ValueError(f"targets must have {what}, got shape {values.shape}")
+        if self._number is not None and values.shape[1:] != self._form:
+            raise ValueError(f"targets must have shape (n, *{self._form}) as before, got {values.shape}")
+        return values
 
     def _check_order(self, numbers: NDArray[np.int64]) -> None:
         """Raise ValueError if a row is of a block before that of the rows before it."""
@@ -281,41 +304,27 @@ class Window(Model):
                 "rows by time; from a clock that is set back take times in UTC"
             )
 
-    def _with_closed(
-        self, closed: SlidingMerge, kept: tuple[tuple[int, Node], ...], block: Node, number: int, following: int
-    ) -> tuple[SlidingMerge, tuple[tuple[int, Node], ...]]:
-        """Return the closed blocks, with one more and those without rows up to the block that follows."""
+    def _with_closed(self, blocks: dict[int, Node], block: Node, number: int | None, following: int) -> dict[int, Node]:
+        """Return the closed blocks of the window with one more, if it has rows, when rows of a later one follow."""
+        if number is None:
+            return blocks
         if cast("type[MergeableModel]", type(block))._complete_part is not MergeableModel._complete_part:
             block = block.copy()
             block._complete_part()
-        node = block if block.n_rows else None
-        if following - number >= self.blocks:  # all of them are older than the window
-            closed = SlidingMerge(self.blocks - 1)
-        else:
-            closed = closed.pushed(node, *[None] * (following - number - 1))
-        if self.keep_blocks:
-            oldest = following - self.blocks
-            kept = tuple(item for item in (*kept, (number, node)) if item[0] > oldest and item[1] is not None)
-        return closed, kept
+        every = {**blocks, number: block}.items()
+        return {at: node for at, node in every if at > following - self.blocks and node.n_rows}
 
-    # -- blocks kept -------------------------------------------------------------------------------------------------
+    # -- blocks by their names -----------------------------------------------------------------------------------------
     def _begin_of(self, number: int) -> Any:
         """Return what a block is called: its first row, or the moment that it begins at."""
         begin = number * self._length
         return begin if isinstance(self.every, int) else np.datetime64(begin, "us")
 
-    def _require_blocks(self) -> None:
-        if not self.keep_blocks:
-            raise ValueError(
-                "blocks are kept by Window(..., keep_blocks=True) alone: this window has only their merges"
-            )
-
     def _number_of(self, begin: Any) -> int:
         """Return the number of the block that holds a row, or a moment; ValueError if it is no block kept."""
-        self._require_blocks()
         whole = isinstance(self.every, int)
         number = (as_integer(begin, "begin", 0) if whole else int(as_moments([begin], 1)[0])) // self._length
-        if number != self._number and number not in dict(self._kept):
+        if number != self._number and number not in self._blocks:
             raise ValueError(f"the window holds no block at {begin}: see block_models for those that it holds")
         return number
 
@@ -324,18 +333,17 @@ class Window(Model):
     def block_models(self) -> dict[Any, Any]:
         """Return the model of each block that has rows, oldest first, by its first row or the moment it begins at.
 
-        Copies; only with ``keep_blocks``. The block being filled is the last one.
+        Copies; the block being filled is the last one.
         """
-        self._require_blocks()
-        held = [*self._kept, *([] if self._number is None else [(self._number, self._filling)])]
-        copies = {self._begin_of(number): model.copy() for number, model in held if model.n_rows}
+        held = self._blocks if self._number is None else {**self._blocks, self._number: self._filling}
+        copies = {self._begin_of(number): model.copy() for number, model in held.items() if model.n_rows}
         for model in copies.values():
             model._feature_names = self._feature_names
         return copies
 
     @changes
     def forget(self, begin: Any) -> Self:
-        """Forget the rows of one block that is held, as if they had never come: at most 2 W merges.
+        """Forget the rows of one block that is held, as if they had never come.
 
         Parameters
         ----------
@@ -349,13 +357,13 @@ class Window(Model):
         Raises
         ------
         ValueError
-            Without ``keep_blocks``, or if the window holds no such block.
+            If the window holds no such block.
 
         Examples
         --------
         >>> import numpy as np, fastsketch as fs
         >>> rows = np.random.default_rng(0).standard_normal((350, 4))
-        >>> window = fs.Window(fs.FrequentDirections(3), blocks=3, every=100, keep_blocks=True).update(rows)
+        >>> window = fs.Window(fs.FrequentDirections(3), blocks=3, every=100).update(rows)
         >>> window.model.n_rows, list(window.block_models)
         (250, [100, 200, 300])
         >>> window.forget(200).model.n_rows
@@ -365,11 +373,8 @@ class Window(Model):
         if number == self._number:
             vars(self).update({"_filling": self._template.model(self._opened), "_opened": self._opened + 1})
             return self
-        assert self._number is not None  # blocks are kept
-        kept = tuple(item for item in self._kept if item[0] != number)
-        by_number, v = dict(kept), self.blocks - 1
-        nodes = [by_number.get(place) for place in range(self._number - v, self._number)]
-        vars(self).update({"_kept": kept, "_closed": SlidingMerge.of(v, nodes)})
+        kept = {at: node for at, node in self._blocks.items() if at != number}
+        vars(self).update({"_blocks": kept, "_merges": BlockMerges()})
         return self
 
     # -- files -------------------------------------------------------------------------------------------------------
@@ -378,34 +383,23 @@ class Window(Model):
         return {"rows_in_window": model.n_rows, **{f"window_{name}": x for name, x in model._certificate().items()}}
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
-        models: dict[int, tuple[int, Any]] = {}  # each once, by what it is
-        places = [
-            None if node is None else models.setdefault(id(node), (len(models), node))[0]
-            for node in (self._filling, *self._closed.nodes, *(node for _, node in self._kept))
-        ]
+        models = [*self._blocks.values(), self._filling]
         state = {
             "n_rows": self._n,
             "n_features": self._d,
             "dtype": None if self._dtype is None else self._dtype.name,
+            "form": list(self._form),
             "number": self._number,
             "opened": self._opened,
-            "sizes": [len(self._closed.older), len(self._closed.before), len(self._closed.chunk)],
-            "kept": [number for number, _ in self._kept],
-            "places": places,
+            "blocks": list(self._blocks),
         }
-        return state, {f"model{k}": np.frombuffer(node.to_bytes(), np.uint8) for k, node in models.values()}
+        return state, {f"model{k}": np.frombuffer(node.to_bytes(), np.uint8) for k, node in enumerate(models)}
 
     def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
-        models = [from_bytes(arrays[f"model{k}"].tobytes()) for k in range(len(arrays))]
-        filling, *nodes = (None if place is None else models[place] for place in state["places"])
-        n_older, n_before, n_chunk = state["sizes"]
-        older, nodes = tuple(nodes[:n_older]), nodes[n_older:]
-        before, whole, nodes = tuple(nodes[:n_before]), nodes[n_before], nodes[n_before + 1 :]
-        chunk, prefix, nodes = tuple(nodes[:n_chunk]), nodes[n_chunk], nodes[n_chunk + 1 :]
-        self._closed = SlidingMerge(self.blocks - 1, older, before, whole, chunk, prefix)
-        self._kept = tuple(zip(state["kept"], nodes, strict=True))
+        *models, self._filling = (from_bytes(arrays[f"model{k}"].tobytes()) for k in range(len(arrays)))
+        self._blocks = dict(zip(state["blocks"], models, strict=True))
         self._n, self._d, self._number = state["n_rows"], state["n_features"], state["number"]
-        self._filling, self._opened = filling, state["opened"]
+        self._opened, self._form = state["opened"], tuple(state["form"])
         self._dtype = None if state["dtype"] is None else np.dtype(state["dtype"])
 
     def _validate(self, state: dict[str, Any], arrays: Arrays) -> None:
@@ -414,37 +408,33 @@ class Window(Model):
         opened = checks.as_count(state["opened"], "opened")
         if state["dtype"] not in (("float32", "float64") if n else (None,)):
             raise ValueError(f"dtype must be that of the window's rows, got {state['dtype']!r}")
-        checks.only(arrays, *(f"model{k}" for k in range(len(arrays))))
-        m = self.blocks // 2  # blocks in a chunk: half of those that are closed, rounded up
-        n_older, n_before, n_chunk = (checks.as_count(size, "sizes") for size in state["sizes"])
-        if not (n_older <= m and n_before in (0, m) and n_chunk < m):
-            raise ValueError(f"sizes must be those of {self.blocks} blocks, got {state['sizes']}")
         if (state["number"] is None) != (n == 0) or (n and not opened):
             raise ValueError("number and opened must be there with rows, and with rows alone")
+        form = [as_integer(size, "form", 1, checks.MOST_COLUMNS) for size in state["form"]]
+        if len(form) > 1:
+            raise ValueError(f"form must be that of the targets of a row, got {form}")
         number = as_integer(state["number"], "number", -MOST, MOST) if n else 0
-        kept = [as_integer(item, "kept", number - self.blocks + 1, number) for item in state["kept"]]
-        if sorted(set(kept)) != kept or (kept and not self.keep_blocks):
-            raise ValueError("kept must be ascending numbers of blocks in the window")
-        places = state["places"]
-        if len(places) != 3 + n_older + n_before + n_chunk + len(kept) or places[0] is None:
-            raise ValueError("places must have one for each model of the window")
-        used = [as_integer(place, "places", 0, len(arrays)) for place in places if place is not None]
-        if set(used) != set(range(len(arrays))) or None in places[len(places) - len(kept) :]:
-            raise ValueError("places must name each model that is there, and a model for each block kept")
-        for k in range(len(arrays)):
-            content = checks.array_of(arrays, f"model{k}", arrays[f"model{k}"].shape, np.dtype(np.uint8))
-            self._check_model(from_bytes(content.tobytes()), n, d, k == places[0])
+        blocks = [as_integer(item, "blocks", number - self.blocks + 1, number) for item in state["blocks"]]
+        if sorted(set(blocks)) != blocks or (blocks and not n):
+            raise ValueError("blocks must be ascending numbers of blocks in the window")
+        checks.only(arrays, *(names := [f"model{k}" for k in range(len(blocks) + 1)]))
+        rows = 0
+        for name in names:
+            content = checks.array_of(arrays, name, getattr(arrays.get(name), "shape", ()), np.dtype(np.uint8))
+            rows += self._check_model(from_bytes(content.tobytes()), d, filling=name == names[-1])
+        checks.number_within(rows, "rows of the window", 0, n)
 
-    def _check_model(self, model: Any, n_rows: int, n_features: int | None, filling: bool) -> None:
-        """Raise ValueError unless a model can be one of this window's, of so many rows in all."""
+    def _check_model(self, model: Any, n_features: int | None, *, filling: bool) -> int:
+        """Return the rows of a model; ValueError unless it can be one of this window's blocks."""
         own = self._template.model()
         if type(model) is not type(own):
             raise ValueError(f"the window is of {type(own).__name__}, and holds a {type(model).__name__}")
         mine, theirs = own._must_agree(), model._must_agree()
         if any(not same(theirs.get(name), value) for name, value in mine.items()):
             raise ValueError(f"a {type(own).__name__} in the window has other parameters than its template")
-        if model.n_features not in ((None, n_features) if filling else (n_features,)) or model.n_rows > n_rows:
-            raise ValueError(f"a model in the window has {model.n_rows} rows of {model.n_features} columns")
+        if model.n_features not in ((None, n_features) if filling else (n_features,)):
+            raise ValueError(f"a model in the window has {model.n_features} columns, the window {n_features}")
+        return model.n_rows
 
 
 @contextlib.contextmanager
@@ -457,19 +447,34 @@ def _counted_from(start: int) -> Generator[None]:
         raise ValueError(f"{before}row {int(row) + start}{after}" if row else before) from None
 
 
-def _timed(source: Source, times: Any, sample_weight: Any) -> Iterator[tuple[Any, Any, Any]]:
-    """Yield (rows, times, weights) of a source; `times` None: of the column beside its rows."""
-    given = None if times is None else np.asarray(times)
-    weights = None if sample_weight is None or np.ndim(sample_weight) == 0 else np.asarray(sample_weight)
-    first = 0
-    for rows, *beside in source.chunks_beside() if given is None else source.chunks():
-        stop = first + rows.shape[0]
-        yield (
-            rows,
-            beside[0] if given is None else given[first:stop],
-            sample_weight if weights is None else weights[first:stop],
-        )
-        first = stop
-    for name, column in (("by", given), ("sample_weight", weights)):
-        if column is not None and len(column) != first:
-            raise ValueError(f"{name} must have one entry for each of the {first} rows, got {len(column)}")
+class Pieces:
+    """The rows of a source, a chunk at a time, with their targets, weights and times."""
+
+    def __init__(self, source: Source, beside: str, targets: Any, times: Any, sample_weight: Any) -> None:
+        """Take what is given for all rows; `beside` says what the column beside the rows of the source is."""
+        self._source, self._beside, self.feature_names = source, beside, source.feature_names
+        self._apart: Apart | None = None
+        columns: Any = (targets,) if isinstance(targets, str) else targets
+        if isinstance(columns, tuple) and all(isinstance(name, str) for name in cast(Any, columns) or (None,)):
+            self._apart = Apart(source, cast(Any, targets), positions(source, cast(Any, columns), "targets"))
+            self.feature_names = self._apart.feature_names
+        self._given: dict[str, Any] = {
+            "targets": None if self._apart is not None or targets is None else as_array(targets, "targets"),
+            "sample_weight": sample_weight if np.ndim(sample_weight) == 0 else np.asarray(sample_weight),
+            "by": None if times is None else np.asarray(times),
+        }
+
+    def __iter__(self) -> Iterator[tuple[int, tuple[Any, Any, Any, Any]]]:
+        """Yield (first row, (rows, targets, weights, times))."""
+        first, given = 0, self._given
+        for rows, *values in self._source.chunks_beside() if self._beside else self._source.chunks():
+            stop = first + rows.shape[0]
+            targets, weights, times = (each if np.ndim(each) == 0 else each[first:stop] for each in given.values())
+            if self._apart is not None:
+                rows, targets = self._apart.split(rows)
+            targets = values[0] if self._beside == "targets" else targets
+            yield first, (rows, targets, weights, values[0] if self._beside == "times" else times)
+            first = stop
+        for name, column in given.items():
+            if np.ndim(column) and len(column) != first:
+                raise ValueError(f"{name} must have one entry for each of the {first} rows, got {len(column)}")

@@ -292,11 +292,18 @@ def _learn_timed(model, rows):
 
 
 def _window_sketch():
-    return fs.Window(fs.FrequentDirections(5, method="tfd", solver="gram"), 3, every=16, keep_blocks=True)
+    return fs.Window(fs.FrequentDirections(5, method="tfd", solver="gram"), 3, every=16)
 
 
 def _window_hash():
-    return fs.Window(fs.SketchHash(4, block_rows=4), 4, every="1h", keep_blocks=True)
+    return fs.Window(fs.SketchHash(4, block_rows=4), 4, every="1h")
+
+
+def _window_ridge():
+    return fs.Window(fs.SketchedRidge(4, ridge=1.0, reservoir_size=6), 3, every=16)
+
+
+_RIDGE_WINDOW_READS = {"model": lambda m: m.model.coef() if m.n_rows else None}
 
 
 def _monitor():
@@ -312,6 +319,9 @@ _MONITOR_READS = {
 SPECIMENS = (
     Specimen("monitor", _monitor, reads=_MONITOR_READS),
     Specimen("window-sketch", _window_sketch, reads=_WINDOW_READS),
+    Specimen(
+        "window-ridge", _window_ridge, _learn_labelled, reads={"model": lambda m: m.model.coef() if m.n_rows else None}
+    ),
     Specimen(
         "window-hash",
         _window_hash,

@@ -9,7 +9,7 @@ import pytest
 
 import fastsketch as fs
 from fastsketch.data import StateError
-from fastsketch.streams._sliding_merge import SlidingMerge
+from fastsketch.streams._block_merges import BlockMerges
 
 HOUR = np.timedelta64(1, "h")
 
@@ -47,48 +47,53 @@ def latest(rows, blocks, every):
     return rows[max(0, ((len(rows) - 1) // every - blocks + 1) * every) :]
 
 
-# -- the sliding merge ---------------------------------------------------------------------------------------------
+# -- the merges of blocks --------------------------------------------------------------------------------------------
+def items_of(parts):
+    return [item for part in parts for item in part.items]
+
+
 @pytest.mark.parametrize("n_blocks", range(1, 12))
-def test_a_block_costs_two_merges_and_a_read_out_two(n_blocks):
-    held, sliding = [], SlidingMerge(n_blocks)
+def test_whoever_asks_after_every_block_waits_for_three_merges_at_most(n_blocks):
+    blocks, merges = {}, BlockMerges()
     for number in range(7 * n_blocks):
+        blocks = {at: block for at, block in blocks.items() if at > number - n_blocks} | {number: Count([number])}
         Count.merges = 0
-        block = Count([number])
-        sliding, held = sliding.pushed(block), [*held, number][-n_blocks:]
-        assert Count.merges <= 2
-        Count.merges = 0
-        assert sliding.merged().items == held  # in their order
-        assert Count.merges <= 2
-        assert len({id(node) for node in sliding.nodes if node is not None}) <= n_blocks + 2
-        assert block.items == [number]  # what is merged stays as it was
-
-
-@pytest.mark.parametrize("n_blocks", range(1, 8))
-def test_blocks_without_rows_slide_too(n_blocks):
-    rng = np.random.default_rng(n_blocks)
-    sliding, blocks = SlidingMerge(n_blocks), []
-    for number in range(60):
-        blocks.append(Count([number]) if rng.random() < 0.4 else None)
-        sliding = sliding.pushed(blocks[-1])
-        node = sliding.merged()
-        assert (node.items if node else []) == [b.items[0] for b in blocks[-n_blocks:] if b]
+        parts, merges = merges.of(blocks, number + 1, n_blocks)
+        assert items_of(parts) == list(blocks)  # in their order
+        assert Count.merges + len(parts) - 1 <= 4
+        held = [*merges.suffixes.values(), *(node for _, node in merges.prefixes.values())]
+        assert len({id(node) for node in held} - {id(block) for block in blocks.values()}) <= n_blocks // 2 + 3
+        assert all(block.items == [at] for at, block in blocks.items())  # what is merged stays as it was
 
 
 @pytest.mark.parametrize("n_blocks", range(1, 12))
-def test_blocks_pushed_together_are_as_one_after_the_other(n_blocks):
-    rng, number = np.random.default_rng(n_blocks), 0
-    one = many = SlidingMerge(n_blocks)
-    for _ in range(40):
-        blocks = []
-        for _ in range(int(rng.integers(1, n_blocks + 3))):
-            blocks.append(Count([number]) if rng.random() < 0.4 else None)
-            number += 1
-        for block in blocks:
-            one = one.pushed(block)
-        Count.merges = 0
-        many = many.pushed(*blocks)
-        assert Count.merges <= 2 * len(blocks)
-        assert [node and node.items for node in one.nodes] == [node and node.items for node in many.nodes]
+def test_what_was_asked_before_changes_nothing_and_blocks_may_be_missing(n_blocks):
+    """The order of merges, which decides the bits, is that of one who has never asked."""
+
+    class Tree(Count):
+        def copy(self):
+            return Tree(self.items)
+
+        def merge(self, other):
+            self.items = [(tuple(self.items), tuple(other.items))]
+            return self
+
+    rng = np.random.default_rng(n_blocks)
+    blocks, merges = {}, BlockMerges()
+    for number in range(300):
+        if rng.random() < 0.6:
+            blocks[number] = Tree([number])
+        blocks = {at: block for at, block in blocks.items() if at > number - n_blocks}
+        if rng.random() < 0.4:
+            parts, merges = merges.of(blocks, number + 1, n_blocks)
+            Count.merges = 0
+            fresh, _ = BlockMerges().of(blocks, number + 1, n_blocks)
+            assert [part.items for part in parts] == [part.items for part in fresh]
+
+
+def test_a_window_that_is_never_asked_merges_nothing(monkeypatch):
+    monkeypatch.setattr(fs.FrequentDirections, "merge", None)
+    assert fs.Window(sketch(), 4, every=50).update(stream(0)).n_rows == 2000
 
 
 # -- rows ------------------------------------------------------------------------------------------------------------
@@ -137,11 +142,13 @@ def test_the_certificate_is_never_violated(amount):
 
 def test_batches_of_any_size_give_the_same_bits():
     rows, weights = stream(2, 1100), np.random.default_rng(0).random(1100)
-    one = fs.Window(sketch(), 4, every=100).update(rows, weights)
+    one = fs.Window(sketch(), 4, every=100).update(rows, sample_weight=weights)
     many = fs.Window(sketch(), 4, every=100)
     for row, weight in zip(rows[:300], weights, strict=False):
-        many.update(row, weight)
-    many.update(rows[300:950], weights[300:950]).update(fs.open_rows(rows[950:]), weights[950:])
+        many.update(row, sample_weight=weight)
+    many.update(rows[300:950], sample_weight=weights[300:950])
+    assert many.model.n_rows == 350  # asking changes nothing
+    many.update(fs.open_rows(rows[950:]), sample_weight=weights[950:])
     assert many.model.to_bytes() == one.model.to_bytes()
     assert many.to_bytes() == one.to_bytes()
 
@@ -185,7 +192,7 @@ def test_the_model_is_the_callers_own():
 def test_names_of_columns_go_to_the_model():
     pandas = pytest.importorskip("pandas")
     table = pandas.DataFrame(stream(8, 300, 3), columns=["x", "y", "z"])
-    window = fs.Window(sketch(), 3, every=100, keep_blocks=True).update(table)
+    window = fs.Window(sketch(), 3, every=100).update(table)
     assert window.model.feature_names == window.feature_names == ("x", "y", "z")
     assert {model.feature_names for model in window.block_models.values()} == {("x", "y", "z")}
     with pytest.raises(ValueError, match="it was 'x'"):
@@ -196,8 +203,8 @@ def test_names_of_columns_go_to_the_model():
 
 # -- refused, and then as before ---------------------------------------------------------------------------------------
 def test_what_is_refused_leaves_the_window_as_it_was():
-    for keep in (False, True):
-        window = fs.Window(sketch(), 3, every=100, keep_blocks=keep).update(stream(9, 250))
+    for _ in range(2):
+        window = fs.Window(sketch(), 3, every=100).update(stream(9, 250))
         before = window.to_bytes()
         for at in (10, 49, 50, 330):
             bad = stream(10, 400)
@@ -208,9 +215,9 @@ def test_what_is_refused_leaves_the_window_as_it_was():
         with pytest.raises(ValueError, match="20 columns"):
             window.update(np.ones((200, 3)))
         with pytest.raises(ValueError, match="one entry for each"):
-            window.update(stream(10, 200), np.ones(3))
+            window.update(stream(10, 200), sample_weight=np.ones(3))
         with pytest.raises(ValueError, match="row 150"):
-            window.update(stream(10, 200), np.where(np.arange(200) == 150, -1.0, 1.0))
+            window.update(stream(10, 200), sample_weight=np.where(np.arange(200) == 150, -1.0, 1.0))
         assert window.to_bytes() == before
 
 
@@ -315,7 +322,7 @@ def test_a_column_of_times(tmp_path):
     window = timed().update(path, by="time")
     assert window.feature_names == ("x", "y") and window.n_features == 2
     assert np.array_equal(window.model.sketch(), timed().update(rows, by=times).model.sketch())
-    weighed = timed().update(fs.open_rows(path, beside="time"), np.full(50, 2.0))
+    weighed = timed().update(fs.open_rows(path, beside="time"), sample_weight=np.full(50, 2.0))
     assert weighed.model.total_weight == pytest.approx(2 * window.model.n_rows)
     before = window.to_bytes()
     with pytest.raises(ValueError, match=r"rows\.csv.*block that begins at 2024-01-01T00:00.*sort rows by time"):
@@ -355,7 +362,7 @@ def test_a_table_with_a_column_of_times():
     ],
 )
 def test_times_that_are_none(by, error, says):
-    window = timed(keep_blocks=True)
+    window = timed()
     with pytest.raises(error, match=says):
         window.update(np.eye(4), by=by)
     assert window.n_rows == 0 and window.n_features is None
@@ -394,7 +401,7 @@ def test_a_clock_that_jumps_at_daylight_saving(day):
 
 
 def test_time_that_passes_without_rows():
-    window = timed(keep_blocks=True).update(np.eye(3), by=[0, 3600, 7200])
+    window = timed().update(np.eye(3), by=[0, 3600, 7200])
     assert window.model.n_rows == 3
     assert window.copy().update(np.eye(3)[:1], by=[3 * 3600]).model.n_rows == 3
     assert window.copy().update(np.eye(3)[:1], by=[4 * 3600]).model.n_rows == 2
@@ -413,7 +420,7 @@ def test_a_day_of_seconds_without_rows_takes_no_time():
 # -- blocks that are kept ----------------------------------------------------------------------------------------------
 def test_a_block_is_forgotten_by_its_name():
     rows = stream(14, 950)
-    window = fs.Window(sketch(solver="exact"), blocks=4, every=200, keep_blocks=True).update(rows)
+    window = fs.Window(sketch(solver="exact"), blocks=4, every=200).update(rows)
     assert {begin: model.n_rows for begin, model in window.block_models.items()} == {
         200: 200, 400: 200, 600: 200, 800: 150,
     }  # fmt: skip
@@ -429,14 +436,10 @@ def test_a_block_is_forgotten_by_its_name():
     for begin in (100, 5000):
         with pytest.raises(ValueError, match="holds no block at"):
             window.forget(begin)
-    with pytest.raises(ValueError, match="keep_blocks=True"):
-        fs.Window(sketch()).update(rows).forget(3)
-    with pytest.raises(ValueError, match="keep_blocks=True"):
-        fs.Window(sketch()).block_models  # noqa: B018
 
 
 def test_a_block_of_time_is_forgotten_by_any_moment_of_it():
-    window = timed(keep_blocks=True).update(np.eye(3), by=[0, 3600, 7200])
+    window = timed().update(np.eye(3), by=[0, 3600, 7200])
     assert list(window.block_models) == [np.datetime64(3600 * k, "s") for k in range(3)]
     assert window.forget("1970-01-01T01:59").model.n_rows == 2
     with pytest.raises(ValueError, match="holds no block at"):
@@ -444,15 +447,15 @@ def test_a_block_of_time_is_forgotten_by_any_moment_of_it():
 
 
 # -- files, jobs -------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("keep_blocks", [False, True])
-def test_a_resume_gives_the_same_bits(tmp_path, keep_blocks):
+def test_a_resume_gives_the_same_bits(tmp_path):
     rows, times = stream(16, 700), np.arange(700) * 61.0
     for every, by in ((30, None), ("20min", times)):
-        window = fs.Window(sketch(), 5, every=every, keep_blocks=keep_blocks)
+        window = fs.Window(sketch(), 5, every=every)
         more = [{} if by is None else {"by": part} for part in np.split(times, [333])]
         window.update(rows[:333], **more[0]).save(tmp_path / "window.fsk")
         again = fs.load(tmp_path / "window.fsk")
         assert repr(again) == repr(window) and again.facts() == window.facts()
+        assert window.model.to_bytes() == again.model.to_bytes()
         wanted = window.update(rows[333:], **more[1])
         assert again.update(rows[333:], **more[1]).to_bytes() == wanted.to_bytes()
         assert wanted.copy().to_bytes() == wanted.to_bytes()
@@ -473,20 +476,18 @@ def test_a_job_with_checkpoints(tmp_path):
 
 
 def test_files_that_are_none():
-    window = fs.Window(sketch(), 3, every=50, keep_blocks=True).update(stream(19, 333))
+    window = fs.Window(sketch(), 3, every=50).update(stream(19, 333))
     state, arrays = window._state()
     for change in (
         {"n_rows": -1},
         {"number": None},
         {"number": "x"},
         {"opened": 0},
-        {"sizes": [9, 0, 0]},
-        {"sizes": [1]},
-        {"kept": [5, 4]},
-        {"kept": [99, 100]},
-        {"places": state["places"][:-1]},
-        {"places": [None, *state["places"][1:]]},
-        {"places": [99, *state["places"][1:]]},
+        {"blocks": [5, 4]},
+        {"blocks": [99, 100]},
+        {"blocks": state["blocks"][:-1]},
+        {"form": [1, 2]},
+        {"form": [0]},
         {"n_features": 7},
     ):
         with pytest.raises((ValueError, TypeError, LookupError)):
@@ -498,7 +499,7 @@ def test_files_that_are_none():
     ):
         wrong = {**arrays, "model0": np.frombuffer(other.to_bytes(), np.uint8)}
         with pytest.raises(ValueError, match="window"):
-            fs.Window(sketch(center=True), 3, every=50, keep_blocks=True)._validate(state, wrong)
+            fs.Window(sketch(center=True), 3, every=50)._validate(state, wrong)
     with pytest.raises(StateError):
         fs.Window(**window.parameters)._validate(state, {**arrays, "model0": np.zeros(9, np.uint8)})
 
@@ -527,8 +528,3 @@ def test_times_out_of_range():
     with pytest.raises(TypeError, match="masked array"):
         window.update(np.ones((2, 3)), by=np.ma.array([0.0, 1.0], mask=[0, 1]))
     assert window.n_rows == 0
-
-
-def test_models_with_targets_have_no_window():
-    with pytest.raises(TypeError, match=r"model must learn from rows alone, got a SketchedRidge, which has targets"):
-        fs.Window(fs.SketchedRidge(), 4, every=100)

@@ -5,7 +5,7 @@ gives it by ``read_beside``; of others, whose columns are all numbers, it is tak
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,15 +50,18 @@ class Apart(Derived):
 
     def read_beside(self, start_row: int = 0) -> Iterator[tuple[Any, NDArray[Any], int]]:
         """See Source."""
-        others, first, d = self._others, int(self._others[0]), self.n_features
         for rows, position in self._of.read(start_row):
-            table = cast("Any", rows)
-            values = table[:, self._places]
-            values = values.toarray() if is_sparse(table) else values
-            # at either end nothing need be copied
-            together = int(others[-1]) - first == d - 1 and not is_sparse(table)
-            left = table[:, first : first + d] if together else table[:, others]
-            yield left, values if isinstance(self.beside, tuple) else values[:, 0].copy(), position
+            yield *self.split(rows), position
+
+    def split(self, rows: Any) -> tuple[Any, NDArray[Any]]:
+        """Return rows without these columns, and the values of these."""
+        others, first, d = self._others, int(self._others[0]), self.n_features
+        values = rows[:, self._places]
+        values = values.toarray() if is_sparse(rows) else values
+        # at either end nothing need be copied
+        together = int(others[-1]) - first == d - 1 and not is_sparse(rows)
+        left = rows[:, first : first + d] if together else rows[:, others]
+        return left, values if isinstance(self.beside, tuple) else values[:, 0].copy()
 
     def identity(self) -> dict[str, Any]:
         """See Source."""
