@@ -217,17 +217,26 @@ class States(Generic[S]):
     # with decay="auto": states of the same classes that forget faster, and what makes one score of all
     faster: list["States[S]"] = field(default_factory=list["States[S]"])
     mix: DecayMix | None = None
+    steady: ReadOut | None = None  # of those that forget fastest: another one of the same scores, that forgets slowly
 
     @property
     def paces(self) -> list["States[S]"]:
         """Return these states and those that forget faster."""
         return [self, *self.faster]
 
+    @property
+    def readouts(self) -> list[tuple[int, ReadOut | Blend | None]]:
+        """Return all read-outs, in the order of the mix, each with the number of the pace whose scores it reads."""
+        every = [(g, one.readout) for g, one in enumerate(self.paces)]
+        return every + [(g, one.steady) for g, one in enumerate(self.paces) if one.steady is not None]
+
     def parts(self) -> Iterator[tuple[str, Arrays]]:
         """Return everything in a file, each with what its names begin with."""
         yield "", self.counted
         if self.readout is not None:
             yield "", self.readout
+        if self.steady is not None:
+            yield "steady.", self.steady
         both: list[tuple[Sequence[LearnedState], str]] = [(self.held, ""), (self.beside, "beside.")]
         for learners, name in both:
             for k, state in enumerate(learners):
@@ -249,6 +258,7 @@ class States(Generic[S]):
             self.decay,
             [states.copied() for states in self.faster],
             None if self.mix is None else self.mix.copied(),
+            None if self.steady is None else self.steady.copied(),
         )
 
     def anew(self, begin: Callable[[float], tuple[S, LearnedState | None]]) -> "States[S]":
@@ -284,9 +294,9 @@ class States(Generic[S]):
         """Multiply the weight of earlier rows by `factor`, also in the read-out."""
         for state in self.all():
             state.fade(factor)
-        for states in self.paces:
-            if states.readout is not None:
-                states.readout.fade(factor)
+        for _, readout in self.readouts:
+            if readout is not None:
+                readout.fade(factor)
 
     @property
     def n_members(self) -> int:
@@ -321,6 +331,8 @@ class States(Generic[S]):
             self.signs.append(-self.signs[0])
             if self.readout is not None:  # of two scores that mirror each other it knows the difference alone
                 self.readout = start_readout(self.n_members, 3, decay=self.readout.decay)
+            if self.steady is not None:
+                self.steady = start_readout(self.n_members, 3, decay=self.steady.decay)
         state, beside = begin(self.decay)
         self.held.append(state)
         if beside is not None:
@@ -347,10 +359,8 @@ class States(Generic[S]):
         """Return what is no state's, and changes when the states have learned."""
         if self.readout is None and self.mix is None:
             return [] if len(self.held) == 1 else [(self.counted.tally, ...)]
-        arrays = [] if self.readout is None else self.readout.arrays()
-        if self.mix is not None:
-            arrays += self.mix.arrays()
-            arrays += [array for one in self.faster if one.readout is not None for array in one.readout.arrays()]
+        arrays = [] if self.mix is None else self.mix.arrays()
+        arrays += [array for _, readout in self.readouts if readout is not None for array in readout.arrays()]
         return [(self.counted.tally, ...), *((array, ...) for array in arrays)]
 
     def learn(self, batch: RowBatch, targets: Floats, sample_weight: Floats, scores: Floats) -> None:
@@ -380,11 +390,11 @@ class States(Generic[S]):
         Rows whose class (n,) has not the largest score are mistakes; is_new: nobody could have said that of row 0.
         """
         if self.mix is None:
-            out = self._read_alone(scores, targets, sample_weight)
+            out = self._read(self.readout, scores, targets, sample_weight)
         else:
             k, n = targets.shape
             sides = scores.reshape(len(scores), len(self.paces), k, n)
-            each = [one._read_alone(sides[:, g], targets, sample_weight) for g, one in enumerate(self.paces)]
+            each = [self._read(readout, sides[:, g], targets, sample_weight) for g, readout in self.readouts]
             if k == 1:
                 out = self.mix.learn(np.array(each), targets[0], sample_weight)
             else:
@@ -402,9 +412,10 @@ class States(Generic[S]):
             self.counted.tally[MISTAKES] += np.count_nonzero(out * targets <= 0)
         return out
 
-    def _read_alone(self, scores: Floats, targets: Floats, sample_weight: Floats) -> Floats:
-        """Return the scores (k, n) that the read-out of this pace makes of those of its members (members, k, n)."""
-        readout = self.readout
+    def _read(
+        self, readout: ReadOut | Blend | None, scores: Floats, targets: Floats, sample_weight: Floats
+    ) -> Floats:
+        """Return the scores (k, n) that a read-out makes of those of the members of its pace (members, k, n)."""
         if readout is None:
             return scores[0]
         if len(self.held) > 1:
@@ -418,14 +429,13 @@ class States(Generic[S]):
         """Return w of the states (k, d) from those of all learners (members paces k, d)."""
         sides = coefs.reshape(self.n_members, len(self.paces), len(self.held), coefs.shape[-1])
         each = [
-            sides[0, g] if one.readout is None else one.readout.combined(sides[:, g])
-            for g, one in enumerate(self.paces)
+            sides[0, g] if readout is None else readout.combined(sides[:, g]) for g, readout in self.readouts
         ]
         return each[0] if self.mix is None else self.mix.combined(np.stack(each))
 
     def intercepts(self) -> Floats:
         """Return the constant terms of the scores of all states, (k, 1)."""
-        each = [one.readout.intercept(one.n_members) if isinstance(one.readout, ReadOut) else 0.0 for one in self.paces]
+        each = [one.intercept(self.n_members) if isinstance(one, ReadOut) else 0.0 for _, one in self.readouts]
         value = each[0] if self.mix is None else float(self.mix.combined(np.array(each)))
         return np.full((len(self.held), 1), value)
 

@@ -366,7 +366,10 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         paces = [begun(number, decay) for number, decay in enumerate(self._decays())]
         states = paces[0]
         if len(paces) > 1:
-            states.faster, states.mix = paces[1:], start_mix(zeros, of_labels=LOSSES[self.loss].targets == "label")
+            of_labels = LOSSES[self.loss].targets == "label"
+            states.faster, states.mix = paces[1:], start_mix(zeros, of_labels=of_labels)
+            if of_labels:
+                paces[-1].steady = start_readout(states.n_members, len(signs), zeros, decay=DECAYS[1])
         return states
 
     def _begun_at(

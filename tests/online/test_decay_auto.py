@@ -8,7 +8,8 @@ from scipy import sparse
 from scipy.special import expit, log_softmax
 
 import fastsketch as fs
-from fastsketch.online._decay_mix import DECAYS, FIRST_WEIGHTS, SHARE
+from fastsketch.online._class_states import ReadOut, start_readout
+from fastsketch.online._decay_mix import DECAYS, FIRST_OF_LABELS, FIRST_WEIGHTS, SHARE
 from fastsketch.sklearn import SketchedNewtonClassifier
 from tests.helpers import same_state
 
@@ -24,15 +25,33 @@ def moving(n=1200, d=6, n_classes=2, seed=0):
     return rows, scores.argmax(axis=1)
 
 
-def fixed_share(scores, losses_of):
+def scores_of(kind, x, y, n_classes):
+    """Return the scores (m, n, ...) of learners of each decay, and of the last by a read-out that forgets slowly."""
+    heard, learn = [], ReadOut.learn
+
+    def noted(self, *given):
+        heard.append([np.array(each) for each in given])
+        return learn(self, *given)
+
+    classes = list(range(n_classes))
+    each = [kind(classes=classes, decay=g).update(x, y).last_scores for g in DECAYS]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ReadOut, "learn", noted)
+        kind(classes=classes, decay=DECAYS[-1]).update(x, y)
+    steady = start_readout(len(heard[0][0]), 1 if n_classes == 2 else n_classes, decay=DECAYS[1])
+    slowly = np.hstack([steady.learn(*given) for given in heard])
+    return np.stack([*each, slowly[0] if n_classes == 2 else slowly.T])
+
+
+def fixed_share(scores, losses_of, first=FIRST_WEIGHTS):
     """Mix scores (g, n, ...) by weights that follow the losses losses_of(i, mixed score) (g,); return both."""
-    weights, out = FIRST_WEIGHTS.copy(), np.empty(scores.shape[1:])
+    weights, out = first.copy(), np.empty(scores.shape[1:])
     for i in range(scores.shape[1]):
         out[i] = np.tensordot(weights, scores[:, i], 1)
         losses = losses_of(i, out[i])
         if losses is not None:
             weights = weights * np.exp(losses.min() - losses)
-            weights = (1 - SHARE) * weights / weights.sum() + SHARE * FIRST_WEIGHTS
+            weights = (1 - SHARE) * weights / weights.sum() + SHARE * first
     return out, weights
 
 
@@ -42,14 +61,15 @@ def fixed_share(scores, losses_of):
 def test_labels_as_stated(kind, n_classes, as_sparse):
     rows, y = moving(n_classes=n_classes)
     x, classes = sparse.csr_array(rows) if as_sparse else rows, list(range(n_classes))
-    scores = np.stack([kind(classes=classes, decay=g).update(x, y).last_scores for g in DECAYS])
+    scores = scores_of(kind, x, y, n_classes)
 
     def log_losses(i, _):
         if n_classes == 2:
             return np.logaddexp(0, np.where(y[i] == 1, -1, 1) * scores[:, i])
         return -log_softmax(scores[:, i], axis=1)[:, y[i]]
 
-    expected, weights = fixed_share(scores, log_losses)
+    expected, weights = fixed_share(scores, log_losses, FIRST_OF_LABELS)
+    weights = np.append(weights[:2], weights[2:].sum())
     model = kind(classes=classes, decay="auto").update(x, y)
     np.testing.assert_allclose(model.last_scores, expected, rtol=0, atol=1e-9)
     drift = model.progress["drift"]
@@ -107,7 +127,7 @@ def test_weights_of_rows():
     assert np.array_equal(before, model._kept.states.mix.decay_weights)
     model.update(rows[:5], 1 - y[:5], sample_weight=1e6)
     after = model._kept.states.mix.decay_weights
-    assert np.isclose(after.sum(), 1) and after.min() >= SHARE * FIRST_WEIGHTS.min() * 0.999
+    assert np.isclose(after.sum(), 1) and after.min() >= SHARE * FIRST_OF_LABELS.min() * 0.999
 
 
 @pytest.mark.parametrize("kind", MODELS)
@@ -143,10 +163,10 @@ def test_follows_a_stream_that_moves_and_rests_where_it_does_not(kind, moving):
     truth = np.repeat(rng.standard_normal((30, 5)) * 2, 200, axis=0)
     y = rng.random(n) < expit((rows * (truth if moving else truth[0])).sum(axis=1))
     model = kind(decay="auto").update(rows, y)
-    each = np.stack([kind(decay=decay).update(rows, y).last_scores for decay in DECAYS])
+    each = scores_of(kind, rows, y.astype(int), 2)
     losses = np.logaddexp(0, np.where(y, -1, 1) * each)
     alone = losses.sum(axis=1)
-    bound = (alone - np.log(FIRST_WEIGHTS) - (n - 1) * np.log1p(-SHARE)).min() + (np.ptp(losses, axis=0) ** 2).sum() / 8
+    bound = (alone - np.log(FIRST_OF_LABELS) - (n - 1) * np.log1p(-SHARE)).min() + (np.ptp(losses, axis=0) ** 2).sum() / 8
     assert n * model.progress["log_loss"] <= bound
     assert (alone.argmin() > 0) == moving == (model.progress["drift"]["half_life"] is not None)
     assert kind().update(rows, y).progress["drift"] is None
@@ -168,7 +188,7 @@ def test_bad_parameters():
 
 def test_damaged_weights_are_refused():
     model = fs.SketchedNewton(decay="auto").update(*moving(50))
-    for weights in ([0.5, 0.5, 0.0], [0.5, 0.5, 0.5]):
+    for weights in ([0.5, 0.5, 0.0, 0.0], [0.5, 0.5, 0.5, 0.5]):
         other = model.copy()
         other._kept.states.mix.decay_weights[:] = weights
         with pytest.raises(ValueError, match="decay_weights"):
