@@ -150,6 +150,27 @@ def test_rows_of_very_different_magnitude(dtype):
     assert np.allclose(b.T @ b, a.T @ a, atol=tol(dtype, 1) * 200)
 
 
+@pytest.mark.parametrize("size, solver", [(8, "gram"), (64, "gram"), (8, "svd")])
+def test_numbers_below_the_least_normal_one_count_as_zero_beside_others(size, solver):
+    # products with them take a hundred times as long; beside rows of length 1 they are far below a unit of rounding
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((4 * size, 700)).astype(np.float32)
+    falling = (rows * np.geomspace(1, 1e-25, 700)).astype(np.float32)
+    sketch = fs.FrequentDirections(size, solver=solver, method="fd").update(falling)
+    wide = falling.astype(np.float64)
+    error = np.linalg.norm(wide.T @ wide - sketch.gram(), 2)
+    assert error <= sketch.error_bound
+    b = sketch.sketch()
+    assert not ((b != 0) & (abs(b) < np.finfo(np.float32).tiny)).any()
+    rows[:, ::2] = np.float32(1e-41)
+    without = rows.copy()
+    without[:, ::2] = 0
+    one, other = (fs.FrequentDirections(size, solver=solver).update(x) for x in (rows, without))
+    np.testing.assert_array_equal(one.sketch()[:, 1::2], other.sketch()[:, 1::2])
+    # the mode of the processor is the thread's own again
+    assert np.float32(1e-40) * np.float32(0.5) > 0
+
+
 def test_subnormal_rows():
     rows = np.full((30, 6), 5e-324)
     s = fresh().update(rows)

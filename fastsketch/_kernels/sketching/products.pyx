@@ -4,12 +4,14 @@ sketch.
 How the work is cut depends on shapes alone (csrc/fs_pool.h), so the bits do not depend on the number of threads. A
 row-major m x d buffer F is the column-major d x m matrix F'; every BLAS call below sees it so.
 """
+from libc.stdint cimport uint64_t
 from libc.string cimport memset
 
 from fastsketch._kernels.level cimport follow
 from fastsketch._kernels.linalg.blas cimport real, gemm, syrk
 from fastsketch._kernels.linalg.panel cimport fs_panel_pays, panel_gram, panel_rotate
 from fastsketch._kernels.linalg.rows cimport copy_square, square_rows
+from fastsketch._kernels.linalg.subnormal cimport fs_subnormal_back, fs_subnormal_off
 from fastsketch._kernels.pool cimport (
     FS_PARTS, fs_blas_alone, fs_part, fs_pool_from, fs_pool_parts, fs_pool_run, join)
 
@@ -78,6 +80,12 @@ cdef inline Py_ssize_t panel_pack(Py_ssize_t m, const real* kind) noexcept nogil
 
 cdef void gram_columns(Gram* job, ptrdiff_t part, real* pack) noexcept nogil:
     """The matrix of some columns."""
+    cdef uint64_t mode = fs_subnormal_off()
+    multiply_columns(job, part, pack)
+    fs_subnormal_back(mode)
+
+
+cdef void multiply_columns(Gram* job, ptrdiff_t part, real* pack) noexcept nogil:
     cdef Py_ssize_t m = job.m, h = m - job.kept, d = job.d
     cdef Py_ssize_t first = fs_pool_from(d, job.n_parts, part, STEP)
     cdef Py_ssize_t width = fs_pool_from(d, job.n_parts, part + 1, STEP) - first
@@ -99,6 +107,7 @@ cdef void gram_block(Gram* job, ptrdiff_t part, real* unused) noexcept nogil:
     cdef Py_ssize_t i = 0, j, m = job.m, d = job.d, rows, columns
     cdef const real* f = <const real*> job.f
     cdef real* g = <real*> job.g
+    cdef uint64_t mode
     while part > i:
         i += 1
         part -= i
@@ -108,11 +117,13 @@ cdef void gram_block(Gram* job, ptrdiff_t part, real* unused) noexcept nogil:
         columns = min(columns, m - job.kept - j)
     if columns <= 0:
         return
+    mode = fs_subnormal_off()
     # G[i, j] = F[i] @ F[j].T
     if i == j:
         syrk(c'L', c'T', columns, d, <real> 1.0, f + i * d, d, <real> 0.0, g + j * m + i, m)
         rows, i = rows - columns, i + columns
     gemm(c'T', c'N', rows, columns, d, <real> 1.0, f + i * d, d, f + j * d, d, <real> 0.0, g + j * m + i, m)
+    fs_subnormal_back(mode)
 
 
 cdef void add_partials(Gram* job, ptrdiff_t part, real* unused) noexcept nogil:
@@ -156,6 +167,12 @@ cdef void gram_products(Py_ssize_t m, Py_ssize_t kept, Py_ssize_t d, bint diagon
 
 cdef void rotate_columns(Rotation* job, ptrdiff_t part, real* pack) noexcept nogil:
     """Some columns of the rows that replace those of the buffer, and their squares."""
+    cdef uint64_t mode = fs_subnormal_off()
+    turn_columns(job, part, pack)
+    fs_subnormal_back(mode)
+
+
+cdef void turn_columns(Rotation* job, ptrdiff_t part, real* pack) noexcept nogil:
     cdef Py_ssize_t m = job.m, r = job.r, d = job.d, i, width
     cdef Py_ssize_t first = fs_pool_from(d, job.n_parts, part, STEP)
     cdef Py_ssize_t last = fs_pool_from(d, job.n_parts, part + 1, STEP)
