@@ -308,8 +308,8 @@ PICTURED = {
         Bars("main", ("method", "form"), ("test accuracy, %",), each="set", ours="ADA-F", across=2, least=50,
              axis="test accuracy, %"),
     ],
-    "cnn": [Bars("main", ("optimizer",), ("test accuracy, %",), each="set", across=2, ours="AdaF", axis="test accuracy, %",
-                 title="6,000 images,")],
+    "cnn": [Bars("main", ("optimizer",), ("test accuracy, %",), each="set", across=2, ours="AdaF",
+                 axis="test accuracy, %", title="6,000 images,")],
     "vgg19": [Bars("main", ("optimizer",), ("ms a step",), ours="AdaF", axis="milliseconds a step",
               title="Ten classes on 2,048 numbers of VGG19")],
     "optimizers": [

@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_array
 
-from fastsketch._core.losses import LossName
+from fastsketch._core.losses import LOSSES, LossName
 from fastsketch._core.validation import Rows
 from fastsketch.data.names import IdMap
 from fastsketch.data.names._triples import table_of
 from fastsketch.lowrank import LowRankModel
+from fastsketch.sklearn._column_units import ColumnUnits
 from fastsketch.sklearn._estimator import ModelEstimator, checked, consistent_rows, estimator, seed_of
 
 
@@ -43,9 +44,14 @@ class LowRankCompleter(OneToOneFeatureMixin, TransformerMixin, ModelEstimator):
     n_features_in_ : int
     column_ids_ : fastsketch.data.IdMap or None
         Ids of the columns, if X was a table of them.
+    mean_, scale_ : ndarray (n_features,) or None
+        What ``model_`` has the columns less, and divided by; None if it has them as they are.
 
     Notes
     -----
+    Numbers of columns whose standard deviations differ by more than eight times, as those of measurements in units of
+    their own do and ratings do not, are learned less their means and divided by these.
+
     Every stored entry of a sparse X is an observation, zeros too; in a dense X NaN is missing. X may also be a table by
     ids, ``fastsketch.data.Triples`` or {row: {column: value}}: its rows are the samples, in ``transform`` in the
     order in which they appear. ``LowRankFactors`` gives the factors of rows.
@@ -98,6 +104,11 @@ class LowRankCompleter(OneToOneFeatureMixin, TransformerMixin, ModelEstimator):
             rows, shape = table, (len(table.user_ids), len(table.item_ids))
         if isinstance(self.rank, int | np.integer):
             parameters["rank"] = min(self.rank, *shape)
+        self._units = None
+        if table is None and LOSSES[self.loss].targets == "real":
+            self._units = ColumnUnits.of(rows)
+        if self._units is not None:
+            rows, parameters["clip"] = self._units.into(rows), None
         self.model_ = LowRankModel(**parameters, seed=seed).fit(rows)
         if table is not None:
             self._drop("feature_names_in_")
@@ -126,9 +137,32 @@ class LowRankCompleter(OneToOneFeatureMixin, TransformerMixin, ModelEstimator):
         """Return the factors of the columns, (rank, n_features)."""
         return self._learner.factors()[1].T
 
+    @property
+    def mean_(self) -> NDArray[np.float64] | None:
+        """Return what is subtracted from the columns, (n_features,), or None."""
+        return None if self._units_of() is None else self._units_of().mean
+
+    @property
+    def scale_(self) -> NDArray[np.float64] | None:
+        """Return what the columns are divided by, (n_features,), or None."""
+        return None if self._units_of() is None else self._units_of().scale
+
+    def _units_of(self) -> Any:
+        """Return the units of the columns; a model that was given has none."""
+        self._learner  # noqa: B018  (refuses to answer before fit)
+        return getattr(self, "_units", None)
+
     def _rows(self, X: Any) -> Any:
-        table = table_of(X)
-        return self._checked(X, reset=False) if table is None else table
+        table, units = table_of(X), self._units_of()
+        if table is not None:
+            return table
+        rows = self._checked(X, reset=False)
+        return rows if units is None else units.into(rows)
+
+    def _back(self, rows: NDArray[Any]) -> NDArray[Any]:
+        """Return predicted rows in the units of the columns."""
+        units = self._units_of()
+        return rows if units is None else units.back(rows, self.clip)
 
     def transform(self, X: Rows) -> NDArray[Any]:
         """Return rows without gaps, (n_samples, n_features): observed entries as they are, the others as predicted.
@@ -138,8 +172,9 @@ class LowRankCompleter(OneToOneFeatureMixin, TransformerMixin, ModelEstimator):
         X : sparse (n_samples, n_features), array with NaN for what is missing, or table
         """
         model, rows = self._learner, self._rows(X)
-        out = model.fold_in(rows).predict_block().astype(self.components_.dtype)
-        model._observed(rows, None, 0)[0].write_over(out)
+        out = self._back(model.fold_in(rows).predict_block().astype(self.components_.dtype))
+        as_given = rows if self._units_of() is None else self._checked(X, reset=False)
+        model._observed(as_given, None, 0)[0].write_over(out)
         return out
 
     def __sklearn_tags__(self) -> Any:
@@ -166,7 +201,7 @@ class LowRankFactors(LowRankCompleter):
 
     Attributes
     ----------
-    model_, rank_, components_, n_features_in_, column_ids_
+    model_, rank_, components_, n_features_in_, column_ids_, mean_, scale_
         Those of LowRankCompleter.
 
     Examples
@@ -217,4 +252,4 @@ class LowRankFactors(LowRankCompleter):
         if rows.shape[1] != self.rank_ + 1:
             raise ValueError(f"X must have {self.rank_ + 1} columns, got {rows.shape[1]}")
         level, _, column = model.bias_terms()
-        return model._scale().predicted(level + rows[:, -1:] + column + rows[:, :-1] @ self.components_)
+        return self._back(model._scale().predicted(level + rows[:, -1:] + column + rows[:, :-1] @ self.components_))

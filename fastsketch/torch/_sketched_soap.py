@@ -204,7 +204,8 @@ class SketchedSOAP(GuardedOptimizer):
             if basis.is_meta:
                 continue
             if not (basis.T @ basis - torch.eye(basis.shape[1]).to(basis)).abs().max() < STRAIGHT:
-                raise ValueError(f"state {name!r} of a parameter of shape {tuple(p.shape)} must have orthonormal columns")
+                where = f"state {name!r} of a parameter of shape {tuple(p.shape)}"
+                raise ValueError(f"{where} must have orthonormal columns")
 
     def _prepare(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> Tensor:
         """Return the gradient in the dtype of the state."""

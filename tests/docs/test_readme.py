@@ -51,7 +51,7 @@ def test_a_job_is_short_has_its_numbers_and_a_page(job):
     assert sum(bool(line.strip()) for line in code_of(job).splitlines()) <= 8
     rows = re.findall(r"^\|(.*)\|$", SECTIONS[job], re.MULTILINE)
     assert len(rows) >= 5 and any("+-" in row for row in rows[2:])  # ours, today's tool, a simple rival; spread
-    assert f"/docs/jobs/{JOBS[job]}.md)" in SECTIONS[job]
+    assert f"({SITE}/jobs/{JOBS[job]}.html)" in SECTIONS[job]
 
 
 def test_commands_run(tmp_path):
@@ -87,6 +87,8 @@ def test_links_lead_somewhere():
         assert page.startswith(home), target
         path, _, place = page.removeprefix(home).partition("#")
         assert (ROOT / path).is_file(), target
+        if path.endswith(".md") and "{{" in (ROOT / path).read_text(encoding="utf-8"):
+            assert target.startswith(SITE), target
         if place:
             text = (ROOT / path).read_text(encoding="utf-8")
             assert place in map(_anchor, re.findall(r"^#+ (.*)$", text, re.MULTILINE))

@@ -128,3 +128,39 @@ def test_tables_by_ids():
     assert model.n_features_in_ == 20
     filled = LowRankCompleter(2).fit(table).transform({"me": {"item 03": 1.0, "unknown": 2.0}})
     assert filled.shape == (1, 20) and filled[0, 3] == 1.0
+
+
+def test_columns_in_units_of_their_own_are_filled_as_standardised_ones():
+    rng = np.random.default_rng(0)
+    units, levels = np.geomspace(1e-4, 1e4, 12), np.linspace(-50, 3000, 12)
+    plain = rng.standard_normal((300, 2)) @ rng.standard_normal((2, 12)) + 0.1 * rng.standard_normal((300, 12))
+    X = levels + units * plain / plain.std(axis=0)
+    gaps = rng.random(X.shape) < 0.2
+    spread = X.std(axis=0)
+    with_gaps = np.where(gaps, np.nan, X)
+    model = LowRankCompleter(4).fit(with_gaps)
+    filled = model.transform(with_gaps)
+    np.testing.assert_array_equal(filled[~gaps], X[~gaps])
+    # the mean of the column is 1 off
+    assert np.sqrt(np.mean(((filled - X) / spread)[gaps] ** 2)) < 0.35
+    np.testing.assert_allclose(model.scale_, np.nanstd(with_gaps, axis=0))
+    np.testing.assert_allclose(model.mean_, np.nanmean(with_gaps, axis=0))
+    # a sparse X of the same entries, and the factors
+    at = np.nonzero(~gaps)
+    stored = sparse.csr_array((X[at], at), shape=X.shape)
+    np.testing.assert_allclose(LowRankCompleter(4).fit(stored).transform(stored), filled, rtol=1e-6)
+    factors = LowRankFactors(4).fit(with_gaps)
+    again = factors.inverse_transform(factors.transform(with_gaps))
+    np.testing.assert_allclose((again / spread)[gaps], (filled / spread)[gaps], atol=1e-6)
+    clipped = LowRankCompleter(4, clip=(0.0, 100.0)).fit(with_gaps).transform(with_gaps)
+    assert clipped[gaps].min() >= 0 and clipped[gaps].max() <= 100
+    # alike: as they are
+    assert LowRankCompleter(4).fit(np.where(gaps, np.nan, plain)).scale_ is None
+
+
+def test_a_column_without_entries_is_named_where_columns_have_units():
+    X = np.random.default_rng(0).standard_normal((40, 4)) * [1, 10, 1000, 1]
+    X[:, 1] = np.nan
+    with pytest.warns(UserWarning, match="column 1 has no observed entry"):
+        filled = LowRankCompleter(2).fit_transform(X)
+    assert np.isfinite(filled).all()
