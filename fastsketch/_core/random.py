@@ -5,6 +5,7 @@ output is used, which is the same in every version of numpy.
 """
 
 from enum import IntEnum
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +46,14 @@ def raw_numbers(seed: int, key: Key, index: int, stream: int, n: int, *, first: 
         key=np.array([seed, key], np.uint64), counter=np.array([first // 4, stream, index, 0], np.uint64)
     )
     return generator.random_raw(first % 4 + n)[first % 4 :]
+
+
+@lru_cache(maxsize=64)
+def raw_block(seed: int, key: Key, index: int, n: int) -> NDArray[np.uint64]:
+    """Return n uint64 (n,), read-only, kept for the calls to come: rows that come singly ask for one number each."""
+    numbers = raw_numbers(seed, key, index, 0, n)
+    numbers.flags.writeable = False
+    return numbers
 
 
 def random_normal(seed: int, stream: int, n: int) -> NDArray[np.float64]:

@@ -7,8 +7,9 @@ Items that come by ids may grow in number; answers to questions by ids are ids.
 
 import re
 from collections.abc import Sequence
+from copy import copy
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -33,17 +34,25 @@ def as_events(rows: Rows, n_items: int | None, dtype: np.dtype[Any], name: str =
     if is_sparse(given):
         # a sparse vector, as X[0] of a sparse array is one, is one row
         csr = as_rows(given.reshape((1, -1)) if given.ndim == 1 else given, n_items, name)
+        if type(csr) is not csr_array or csr.indices.dtype != np.int32:  # a matrix, or indices that scipy makes short
+            csr = csr_array((csr.data, csr.indices, csr.indptr), shape=csr.shape)
     elif np.ndim(cast(ArrayLike, rows)) == 0:
         raise ValueError(f"{name} must hold what users have had, a row a user: they have no ids here, got {rows!r}")
     else:
         csr = csr_array(as_rows(rows, n_items, name))
-    with np.errstate(over="ignore"):
-        data = csr.data.astype(dtype, copy=False)
+    data = csr.data
+    if data.dtype != dtype:
+        with np.errstate(over="ignore"):
+            data = data.astype(dtype)
     most = MOST[dtype.itemsize]
-    if data.size and not (data.min() >= 0 and data.max() <= most and (csr.data[data < 1 / most] == 0).all()):
+    least, largest = (data.min(), data.max()) if data.size else (1.0, 1.0)
+    if not 1 / most <= least <= largest <= most and not (
+        least >= 0 and largest <= most and (csr.data[data < 1 / most] == 0).all()
+    ):
         _refuse(csr, data, name, most)
-    out: Any = csr_array((data, csr.indices, csr.indptr), shape=csr.shape)
-    if data.size and data.min() == 0:
+    out: Any = copy(csr)  # of the same arrays: to make a container anew takes ten times as long
+    out.data = data
+    if least == 0:
         out = out.copy()
         out.eliminate_zeros()
     return out
@@ -69,9 +78,23 @@ def entries(matrix: Any, line: NDArray[np.int64] | None = None) -> tuple[Any, ..
     return in_place(matrix.indptr, np.int64), in_place(matrix.indices, np.int32), line
 
 
-def row_squares(events: Any) -> NDArray[np.float64]:
+class Squares(NamedTuple):
+    """The squares of the entries of CSR rows."""
+
+    row: NDArray[np.intp]  # (nnz,)
+    column: NDArray[np.int32]  # (nnz,)
+    square: NDArray[np.float64]  # (nnz,)
+
+
+def entry_squares(events: Any) -> Squares:
+    """Return the squares of entries, which sums over rows and over columns begin with."""
+    return Squares(owners(events), events.indices, np.square(events.data, dtype=np.float64))
+
+
+def row_squares(events: Any, of: Squares | None = None) -> NDArray[np.float64]:
     """Return the sum of squares of every row of CSR, (k,) in double: of a row by itself, whatever stands before it."""
-    sums = np.bincount(owners(events), events.data.astype(np.float64) ** 2, minlength=events.shape[0])
+    row, _, square = entry_squares(events) if of is None else of
+    sums = np.bincount(row, square, minlength=events.shape[0])
     return sums.astype(np.float64, copy=False)  # of nothing at all NumPy counts in integers
 
 
@@ -82,6 +105,7 @@ def column_squares(
     *,
     first: int = 0,
     before: NDArray[np.float64] | None = None,
+    of: Squares | None = None,
 ) -> NDArray[np.float64]:
     """Compute the weighted sum of squares of every column of CSR rows, (items,), to be multiplied by ``decayed``.
 
@@ -95,12 +119,13 @@ def column_squares(
     if decay < 1.0:
         power: NDArray[np.int64] = np.arange(first, first + int(k)) % undone(decay)
         weights, turns = weights * decay ** -power.astype(np.float64), np.flatnonzero(power == 0).tolist()
-    of_entries = weights[owners(events)] * events.data.astype(np.float64) ** 2
+    row, column, square = entry_squares(events) if of is None else of
+    of_entries = weights[row] * square
     for number, (start, stop) in enumerate(zip([0, *turns], [*turns, k], strict=True)):
         if number:
             out *= decay ** undone(decay)
         entries = slice(events.indptr[start], events.indptr[stop])
-        np.add.at(out, events.indices[entries], of_entries[entries])
+        np.add.at(out, column[entries], of_entries[entries])
     return out
 
 

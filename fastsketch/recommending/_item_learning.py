@@ -24,6 +24,7 @@ from fastsketch.recommending._item_events import (
     as_events,
     column_squares,
     decayed,
+    entry_squares,
     ids_of_matrix,
     row_squares,
     rows_of_table,
@@ -181,8 +182,9 @@ class ItemLearner(HeldOutLearner, abstract=True):
         k, n_items = events.shape
         width = self.n_features or n_items
         now = self if n_items == width else self._placed(np.arange(width), n_items)
-        sketch, weights = now._sketch, self._row_weights(events, as_weights(sample_weight, k))
-        squares = column_squares(events, weights, self.decay, first=self._n, before=now._squares)
+        of = entry_squares(events)
+        sketch, weights = now._sketch, self._row_weights(row_squares(events, of), as_weights(sample_weight, k))
+        squares = column_squares(events, weights, self.decay, first=self._n, before=now._squares, of=of)
         held = held_out.empty(n_items, self._dtype) if now._held is None else now._held
         size = self.reservoir_size if self.ridge is None else 0
         held, users = held_out.offer(held, events, weights, size=size, first=self._n, seed=self.seed, decay=self.decay)
@@ -200,8 +202,9 @@ class ItemLearner(HeldOutLearner, abstract=True):
         """Return whether the items have names: not if some have come by their ids, without."""
         return self._feature_names is not None and len(self._feature_names) == n_items
 
-    def _row_weights(self, events: Any, given: NDArray[np.float64] | None) -> NDArray[np.float64]:
-        squares = row_squares(events)
+    def _row_weights(
+        self, squares: NDArray[np.float64], given: NDArray[np.float64] | None
+    ) -> NDArray[np.float64]:
         # w = (x'x)^-p
         weights = np.where(squares > 0, squares, 1.0) ** -self.activity_power
         if given is None:

@@ -32,23 +32,26 @@ class KeptUsers:
 
     parts: tuple[HeldOut, ...] = ()
     limit: int = MOST_KEY
+    n_events: int = 0  # of all parts
 
     def with_users(self, users: HeldOut, most: int) -> "KeptUsers":
         """Return the sample with `users` added, reduced by ``cut`` once it holds more than twice `most` events."""
-        near = (users.key < np.uint64(self.limit)) & (np.diff(users.rows.indptr) > 0)
+        indptr = users.rows.indptr
+        near = (users.key < np.uint64(self.limit)) & (indptr[1:] > indptr[:-1])
         if not (most and near.any()):
             return self
-        # a copy: the rows may be the caller's
-        copied = replace(users, rows=users.rows.copy()) if near.all() else users.chosen(np.flatnonzero(near))
+        copied = users.own() if near.all() else users.chosen(np.flatnonzero(near))
         parts = [*self.parts, copied]
         if len(parts) >= MOST_PARTS:
             # the last ones, and with them those that are at most twice as large
             start = len(parts) - MOST_PARTS // 2
-            while start and parts[start - 1].n_events <= 2 * sum(part.n_events for part in parts[start:]):
+            n_events = sum(part.n_events for part in parts[start:])
+            while start and parts[start - 1].n_events <= 2 * n_events:
                 start -= 1
+                n_events += parts[start].n_events
             parts[start:] = [joined(parts[start:])]
-        kept = replace(self, parts=tuple(parts))
-        return kept if sum(part.n_events for part in parts) <= 2 * most else kept.cut(most)
+        kept = KeptUsers(tuple(parts), self.limit, self.n_events + copied.n_events)
+        return kept if kept.n_events <= 2 * most else kept.cut(most)
 
     def each(self, change: Callable[[HeldOut], HeldOut]) -> "KeptUsers":
         """Return the same users after a change of every part."""
@@ -62,7 +65,7 @@ class KeptUsers:
         n = int(np.searchsorted(users.rows.indptr, most, side="right")) - 1
         limit = self.limit if n == len(users) else int(users.key[n])
         n = int(np.searchsorted(users.key, np.uint64(limit)))
-        return KeptUsers((users.chosen(slice(0, n)),) if n else (), limit)
+        return KeptUsers((users.chosen(slice(0, n)),) if n else (), limit, int(users.rows.indptr[n]))
 
 
 Array = NDArray[Any]

@@ -61,7 +61,7 @@ class HeldOutLearner(MergeableModel, abstract=True):
             # first of all, and in one step, so that nothing is left to be done when the sketch has learned
             vars(self).update(learned, _last=None)
             if rows.shape[0]:
-                sketch.update(rows, weights)
+                sketch._update(rows, weights)  # as update does with arrays, in a sketch that nobody else has
         except BaseException:
             if rows.shape[0] and sketch.n_rows == n_rows:  # it has refused them, or was interrupted
                 vars(self).update(before)

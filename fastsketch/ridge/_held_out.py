@@ -7,13 +7,14 @@ order of merges, and two parts of a stream with the same seed choose apart.
 
 import heapq
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch._core.random import Key, raw_numbers
+from fastsketch._core.random import Key, raw_block
 from fastsketch.data.files import _checks as checks
 
 Keys = NDArray[np.uint64]
@@ -22,6 +23,12 @@ Keys = NDArray[np.uint64]
 BLOCK = 4096
 # Powers of a decay are undone up to this factor.
 MOST_UNDONE = 1e12
+# Of SplitMix64.
+STEP, LAST_SHIFT = np.uint64(0x9E3779B97F4A7C15), np.uint64(31)
+SHUFFLES = (
+    (np.uint64(30), np.uint64(0xBF58476D1CE4E5B9)),
+    (np.uint64(27), np.uint64(0x94D049BB133111EB)),
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +50,16 @@ class HeldOut:
 
     def chosen(self, where: slice | NDArray[np.int64]) -> "HeldOut":
         """Return some of the users, in this order."""
-        return HeldOut(self.rows[where], self.weight[where], self.key[where], self.came[where])
+        csr = isinstance(where, np.ndarray) and self.rows.dtype != object
+        rows = lines(self.rows, where) if csr else self.rows[where]
+        return HeldOut(rows, self.weight[where], self.key[where], self.came[where])
+
+    def own(self) -> "HeldOut":
+        """Return the same users with a copy of their rows, which may be a caller's; CSR's own takes ten times as long.
+        """
+        rows = copy(self.rows)
+        rows.data, rows.indices, rows.indptr = rows.data.copy(), rows.indices.copy(), rows.indptr.copy()
+        return HeldOut(rows, self.weight, self.key, self.came)
 
     def faded(self, factor: float) -> "HeldOut":
         """Return the same users with weights times a factor."""
@@ -85,24 +101,25 @@ def offer(
 
     With decay < 1 the sketch gets one row for each that comes, be it without items: this is what ages it.
     """
-    from scipy.sparse import vstack
-
     k, r = int(rows.shape[0]), len(held)
-    key, length = keys_of(rows, first, seed), np.diff(rows.indptr)
+    key, length, own = keys_of(rows, first, seed), rows.indptr[1:] - rows.indptr[:-1], np.arange(r, r + k)
+    able = (length >= 2) & (weight > 0)
+    if r >= size:
+        able &= key < held.key[-1] if size else False
+    if not able.any() and (decay < 1.0 or length.all()):  # as most single rows are, once the reservoir is full
+        return held, HeldOut(rows, weight, key, own + (first - r))
     # sources of what the sketch gets at each place: a held user, r + a row, or -1
-    given: NDArray[np.int64] = np.where((length > 0) | (decay < 1.0), r + np.arange(k), -1)
-    kept = exchange(held.key, key, (length >= 2) & (weight > 0), size=size, given=given)
-    if (given == r + np.arange(k)).all():
-        return held, HeldOut(rows, weight, key, first + np.arange(k))
-    every: Any = vstack([held.rows, rows, empty_rows(rows.shape[1], rows.dtype)], format="csr")
-    came = np.concatenate([held.came, first + np.arange(k), [0]])
+    given: NDArray[np.int64] = np.where((length > 0) | (decay < 1.0), own, -1)
+    kept = exchange(held.key, key, able, size=size, given=given)
+    every = stacked([held.rows, rows, empty_rows(rows.shape[1], rows.dtype)])
+    came = np.concatenate([held.came, own + (first - r), [0]])
     weights = np.concatenate([held.weight, weight, [1.0]])
     at = np.flatnonzero((given >= 0) | (decay < 1.0))
     source = np.where(given[at] >= 0, given[at], r + k)
     age = np.where(source == r + k, 0, first + at - came[source])
     keys = np.concatenate([held.key, key, np.zeros(1, np.uint64)])
-    left = HeldOut(every[kept], weights[kept], keys[kept], came[kept])
-    return left, HeldOut(every[source], weights[source] * decay**age, keys[source], first + at)
+    left = HeldOut(lines(every, kept), weights[kept], keys[kept], came[kept])
+    return left, HeldOut(lines(every, source), weights[source] * decay**age, keys[source], first + at)
 
 
 def exchange(
@@ -117,6 +134,11 @@ def exchange(
     some = np.flatnonzero(able & (key < held[-1]) if 0 < size <= r else able & (size > 0))
     if not len(some):
         return np.arange(r)
+    if len(some) == 1:  # without a look at all others: a row that comes alone
+        i, full = some[0], r >= size
+        given[i] = out = int(np.searchsorted(held, held[-1])) if full else -1
+        kept = np.insert(np.arange(r), np.searchsorted(held, key[i]), r + i)
+        return kept[kept != out] if full else kept
     first, some = np.split(some, [max(size - r, 0)])  # there is room for the first
     given[first] = -1
     source = np.concatenate([np.arange(r), r + first])
@@ -139,13 +161,28 @@ def exchange(
     return kept[np.argsort(by_source[kept], kind="stable")]
 
 
+def stacked(parts: Sequence[Any]) -> Any:
+    """Return CSR matrices of one width one below the other; scipy's vstack takes ten times as long for short ones."""
+    ends = np.cumsum([0, *(part.indptr[-1] for part in parts)])
+    indptr = np.concatenate([parts[0].indptr[:1], *(p.indptr[1:] + end for p, end in zip(parts, ends, strict=False))])
+    data, indices = (np.concatenate([getattr(part, name) for part in parts]) for name in ("data", "indices"))
+    return type(parts[0])((data, indices, indptr), shape=(len(indptr) - 1, parts[0].shape[1]))
+
+
+def lines(rows: Any, where: NDArray[np.int64]) -> Any:
+    """Return some rows of CSR, in this order: as rows[where] does, in less time for short ones."""
+    starts, lengths = rows.indptr[where], rows.indptr[where + 1] - rows.indptr[where]
+    indptr = np.zeros(len(where) + 1, rows.indptr.dtype)
+    np.cumsum(lengths, out=indptr[1:])
+    at = np.arange(indptr[-1]) + np.repeat(starts - indptr[:-1], lengths)
+    return type(rows)((rows.data[at], rows.indices[at], indptr), shape=(len(where), rows.shape[1]))
+
+
 def concatenated(parts: Sequence[HeldOut]) -> HeldOut:
     """Return all rows of some parts, one after the other: dense ones apart, where all are, else CSR."""
-    from scipy.sparse import vstack
-
     some = [part for part in parts if len(part)] or parts[:1]
     apart = all(part.rows.dtype == object for part in some)
-    rows: Any = np.concatenate([p.rows for p in some]) if apart else vstack([csr_of(p) for p in some], format="csr")
+    rows: Any = np.concatenate([p.rows for p in some]) if apart else stacked([csr_of(p) for p in some])
     weight, key, came = (np.concatenate([getattr(part, name) for part in some]) for name in ("weight", "key", "came"))
     return HeldOut(rows, weight, key, came)
 
@@ -199,8 +236,8 @@ def numbered(content: Keys, first: int, seed: int) -> Keys:
     drawn: list[Keys] = []
     for block in range(first // BLOCK, (first + k - 1) // BLOCK + 1):
         start, stop = max(first - block * BLOCK, 0), min(first + k - block * BLOCK, BLOCK)
-        drawn.append(raw_numbers(seed, Key.HELD_OUT, block, 0, stop - start, first=start))
-    return np.concatenate(drawn) ^ mixed(content)
+        drawn.append(raw_block(seed, Key.HELD_OUT, block, BLOCK)[start:stop])
+    return (drawn[0] if len(drawn) == 1 else np.concatenate(drawn)) ^ mixed(content)
 
 
 def _names(rows: Any) -> Keys:
@@ -210,8 +247,10 @@ def _names(rows: Any) -> Keys:
 
 def _sums(rows: Any, values: Keys) -> Keys:
     """Sum the entries of every row, modulo 2**64."""
-    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(values)])
-    return sums[rows.indptr[1:]] - sums[rows.indptr[:-1]]
+    sums = np.zeros(len(values) + 1, np.uint64)
+    np.add.accumulate(values, out=sums[1:])
+    at = sums[rows.indptr]
+    return at[1:] - at[:-1]
 
 
 def mixed(values: Keys) -> Keys:
@@ -219,10 +258,12 @@ def mixed(values: Keys) -> Keys:
 
     The last steps of SplitMix64 (Steele, Lea, Flood 2014).
     """
-    out = values + np.uint64(0x9E3779B97F4A7C15)
-    out = (out ^ (out >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    out = (out ^ (out >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return out ^ (out >> np.uint64(31))
+    out = values + STEP
+    for shift, factor in SHUFFLES:
+        out ^= out >> shift
+        out *= factor
+    out ^= out >> LAST_SHIFT
+    return out
 
 
 # -- state -------------------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch._core.validation import is_sparse
 from fastsketch.data.files._input import SourceError
 from fastsketch.data.files._table import as_dialect
 from fastsketch.data.names._events import NAMED, ColumnNames, are_times
@@ -207,6 +208,8 @@ def as_triples(table: Any, columns: ColumnNames | None, name: str = "X") -> Trip
     """
     if isinstance(table, Triples) or columns is not None:
         return Triples.of(table, columns=columns)
+    if is_sparse(table):
+        return None
     _refuse_several(table)
     if isinstance(table, str | PathLike) or is_mapping(table):
         return Triples.of(table)

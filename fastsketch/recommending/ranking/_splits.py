@@ -333,7 +333,8 @@ def _timed(X: Any, times: ArrayLike) -> tuple[Any, NDArray[Any]]:
 
 def owners(csr: Any) -> Places:
     """Return the row of every stored entry of a CSR matrix, (nnz,)."""
-    return np.repeat(np.arange(csr.shape[0], dtype=np.intp), np.diff(csr.indptr))
+    indptr = csr.indptr
+    return np.arange(csr.shape[0], dtype=np.intp).repeat(indptr[1:] - indptr[:-1])
 
 
 def first_of_rows(csr: Any, keys: NDArray[np.uint64], most: NDArray[np.float64]) -> NDArray[np.bool_]:
