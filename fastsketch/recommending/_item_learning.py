@@ -202,9 +202,7 @@ class ItemLearner(HeldOutLearner, abstract=True):
         """Return whether the items have names: not if some have come by their ids, without."""
         return self._feature_names is not None and len(self._feature_names) == n_items
 
-    def _row_weights(
-        self, squares: NDArray[np.float64], given: NDArray[np.float64] | None
-    ) -> NDArray[np.float64]:
+    def _row_weights(self, squares: NDArray[np.float64], given: NDArray[np.float64] | None) -> NDArray[np.float64]:
         # w = (x'x)^-p
         weights = np.where(squares > 0, squares, 1.0) ** -self.activity_power
         if given is None:

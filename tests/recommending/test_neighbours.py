@@ -8,6 +8,7 @@ import fastsketch as fs
 from fastsketch.data.files import _state as state_files
 from fastsketch.recommending._neighbours import DAMPING
 from fastsketch.recommending.ranking import ndcg_at, user_split
+from fastsketch.ridge import _held_out as held_out
 from tests.helpers import same_state, tol
 from tests.reliability import states
 
@@ -134,3 +135,38 @@ def test_a_file_whose_users_could_not_be_is_refused(name):
     changed[name][-1] = 0 if name == "kept_key" else -1
     with pytest.raises(fs.StateError):
         fs.from_bytes(state_files.pack(about, changed))
+
+
+@pytest.mark.parametrize("size", [1, 2, 6, 9])
+def test_a_row_that_comes_alone_is_exchanged_as_one_among_many(size):
+    """The rows of the least keys stay, in their order; what leaves is what a look at all of them says."""
+    rng = np.random.default_rng(size)
+    for _ in range(50):
+        held = np.sort(rng.integers(0, 40, min(size, 6), np.uint64))
+        key, r = rng.integers(0, 40, 3, np.uint64), min(size, 6)
+        able = np.array([False, True, False])
+        given = r + np.arange(3)
+        kept = held_out.exchange(held, key, able, size=size, given=given)
+        every = np.concatenate([held, key])
+        if r < size:
+            wanted, leaves = np.append(np.arange(r), r + 1), -1
+        elif key[1] < held[-1]:
+            leaves = int(np.flatnonzero(held == held[-1])[0])
+            wanted = np.append(np.delete(np.arange(r), leaves), r + 1)
+        else:
+            wanted, leaves = np.arange(r), r + 1
+        assert sorted(kept) == sorted(wanted) and (np.diff(every[kept].astype(int)) >= 0).all()
+        assert given.tolist() == [r, leaves, r + 2]
+
+
+def test_rows_taken_and_stacked_are_those_of_scipy():
+    rows = sparse.random_array((40, 30), density=0.1, format="csr", rng=np.random.default_rng(0))
+    where = np.random.default_rng(1).integers(0, 40, 60)
+    for got, wanted in (
+        (held_out.lines(rows, where), rows[where]),
+        (held_out.lines(rows, where[:0]), rows[where[:0]]),
+        (held_out.stacked([rows[:7], rows[7:7], rows[7:]]), rows),
+    ):
+        assert got.shape == wanted.shape
+        for name in ("data", "indices", "indptr"):
+            np.testing.assert_array_equal(getattr(got, name), getattr(wanted, name))

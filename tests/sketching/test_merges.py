@@ -5,7 +5,7 @@ import pytest
 from scipy import sparse
 
 import fastsketch as fs
-from fastsketch.sketching._engines import _combine, _exact_engine
+from fastsketch.sketching._engines import DenseEngine, _combine, _exact_engine
 from tests.helpers import DTYPES, METHODS, same_state, tol
 
 D = 9
@@ -76,3 +76,25 @@ def test_a_status_of_our_own_is_not_said_to_be_of_lapack(engine):
     with pytest.raises(np.linalg.LinAlgError, match="not finite"):
         for _ in range(4):
             sketch.update(sparse.csr_array(rows) if engine == "sparse" else rows, sample_weight=1e308)
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_an_interrupted_merge_is_undone(when, monkeypatch):
+    """Merges into a dense buffer change it where it lies: wherever they end, all is as it was."""
+    rows = np.random.default_rng(0).standard_normal((200, 30))
+    one, other = (fs.FrequentDirections(6, solver="gram").update(part) for part in (rows[:103], rows[103:126]))
+    one.spectrum()
+    before, theirs, replace_rows = one.to_bytes(), other.to_bytes(), DenseEngine.replace_rows
+
+    def interrupted(self, *args, **kwargs):
+        if when == "after":
+            replace_rows(self, *args, **kwargs)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DenseEngine, "replace_rows", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            one.merge(other)
+    assert (one.to_bytes(), other.to_bytes()) == (before, theirs)
+    again = fs.from_bytes(before)
+    assert one.merge(other).to_bytes() == again.merge(other).to_bytes()

@@ -1,7 +1,7 @@
 """Engines: the arrays behind a sketch and the kernels that change them."""
 
 from fastsketch.sketching._engines._base import SketchEngine, exponent_for
-from fastsketch.sketching._engines._combine import merge_engines, put_known, shrink_rows
+from fastsketch.sketching._engines._combine import merge_engines, merges_in_place, put_known, shrink_rows
 from fastsketch.sketching._engines._decompose import decompose
 from fastsketch.sketching._engines._dense_engine import DenseEngine
 from fastsketch.sketching._engines._engine_choice import AnyEngine, kind_for, make_engine, stays_sparse
@@ -33,6 +33,7 @@ __all__ = [
     "kind_for",
     "make_engine",
     "merge_engines",
+    "merges_in_place",
     "misses_tolerance",
     "moved_arrays",
     "put_known",

@@ -74,6 +74,15 @@ def merge_engines(
     return _with_rows(mine, np.vstack(parts))
 
 
+def merges_in_place(
+    mine: DenseEngine | SparseEngine | MappedEngine, theirs: DenseEngine | SparseEngine | MappedEngine
+) -> bool:
+    """Return whether ``merge_engines`` changes the first engine alone, its rows no more than a buffer."""
+    if not (isinstance(mine, DenseEngine) and isinstance(theirs, DenseEngine)) or isinstance(mine, ExactEngine):
+        return False
+    return mine is not theirs and _at_rest(mine, theirs)
+
+
 def _at_rest(mine: DenseEngine, theirs: DenseEngine) -> bool:
     """Return whether the second engine can be merged into the first as it lies: nothing of it is to be changed."""
     setting, fill = theirs.setting, theirs.state.fill
