@@ -151,7 +151,7 @@ def test_a_row_that_comes_alone_is_exchanged_as_one_among_many(size):
         if r < size:
             wanted, leaves = np.append(np.arange(r), r + 1), -1
         elif key[1] < held[-1]:
-            leaves = int(np.flatnonzero(held == held[-1])[0])
+            leaves = r - 1
             wanted = np.append(np.delete(np.arange(r), leaves), r + 1)
         else:
             wanted, leaves = np.arange(r), r + 1
