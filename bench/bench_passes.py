@@ -67,7 +67,7 @@ def measured(make, x, y, test, truth):
     model = make(x).fit(x, y)
     seconds = time.process_time() - start
     chances = np.clip(model.predict_proba(test), 1e-15, 1)
-    made = model.n_iter_ / len(y) if hasattr(model, "model_") else np.nan
+    made = float(model.n_iter_) if hasattr(model, "model_") else np.nan
     return log_loss(truth, chances, labels=np.unique(y)), 100 * np.mean(model.predict(test) != truth), seconds, made
 
 

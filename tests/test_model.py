@@ -101,7 +101,8 @@ def test_the_constructor_has_its_signature():
     ("arguments", "error", "message"),
     [
         ({"scal": 1.0}, TypeError, r"Total\(\) has no parameter 'scal': did you mean 'scale'\?"),
-        ({"qqqq": 1.0}, TypeError, r"Total\(\) has no parameter 'qqqq'$"),
+        ({"qqqq": 1.0}, TypeError, r"Total\(\) has no parameter 'qqqq': it has width, scale, mode"),
+        ({"rows": 1.0}, TypeError, r"Total\(\) has no parameter 'rows': update takes it$"),
         ({"mode": "median"}, ValueError, r"mode must be one of 'sum', 'mean', got 'median'"),
         ({"scale": 0.0}, ValueError, r"scale must lie in \(0, 1e\+300\], got 0"),
         ({"width": 0}, ValueError, r"width must be at least 1, got 0"),

@@ -21,7 +21,7 @@ def named_keywords(cls: type[Face]) -> type[Face]:
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
         for key in kwargs:
             if key not in known:
-                raise TypeError(unknown_keyword(f"{cls.__name__}()", key, known))
+                raise TypeError(unknown_keyword(f"{cls.__name__}()", key, known, cls))
         init(self, *args, **kwargs)
 
     bare_names(cls)

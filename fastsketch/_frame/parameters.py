@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, is_dataclass
 from functools import partial
 from inspect import Parameter as Argument
-from inspect import Signature, get_annotations, getdoc, unwrap
+from inspect import Signature, get_annotations, getdoc, signature, unwrap
 from itertools import repeat
 from operator import attrgetter, methodcaller
 from types import FunctionType, SimpleNamespace, UnionType
@@ -28,6 +28,15 @@ from fastsketch._core.validation import as_choice, as_dtype, as_flag, as_integer
 Check = Callable[[Any, str], Any]
 Owner = TypeVar("Owner")
 
+# What parameters are called elsewhere: the first of ours that there is stands for them.
+ELSEWHERE: Final = {
+    "alpha": ("alpha0", "ridge", "penalty_strength"),
+    "eta0": ("learning_rate",),
+    "max_iter": ("epochs", "sweeps"),
+    "n_iter": ("epochs", "sweeps"),
+    "n_factors": ("rank",),
+    "n_components": ("rank", "sketch_size"),
+}
 # Stands for "no default": the argument must be given.
 REQUIRED: Final = object()
 
@@ -203,7 +212,8 @@ def constructor(cls: type, all_declared: Mapping[str, Parameter]) -> Any:
         raise TypeError(f"{cls.__name__} has more than two positional parameters: {', '.join(positional)}")
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-        name = type(self).__name__
+        owner = cast("type", type(self))
+        name = owner.__name__
         if len(args) > len(positional):
             allowed = (
                 f"at most {len(positional)} positional ({', '.join(positional)})" if positional else "keywords alone"
@@ -212,7 +222,7 @@ def constructor(cls: type, all_declared: Mapping[str, Parameter]) -> Any:
         given = dict(zip(positional, args, strict=False))
         for key, value in kwargs.items():
             if key not in declared:
-                raise TypeError(unknown_keyword(f"{name}()", key, declared))
+                raise TypeError(unknown_keyword(f"{name}()", key, declared, owner))
             if key in given:
                 raise TypeError(f"{name}() got {key!r} twice")
             given[key] = value
@@ -252,10 +262,32 @@ def annotation_of(cls: type, name: str) -> Any:
     return Argument.empty
 
 
-def unknown_keyword(what: str, key: str, known: Mapping[str, Any]) -> str:
-    """Return the message for a keyword that is not known, with the nearest one that is."""
-    near = difflib.get_close_matches(key, list(known), 1, 0.65)
-    return f"{what} has no parameter {key!r}" + (f": did you mean {near[0]!r}?" if near else "")
+def unknown_keyword(what: str, key: str, known: Mapping[str, Any], owner: type | None = None) -> str:
+    """Return the message for a keyword that is not known: with the method of `owner` that takes it, else the nearest.
+
+    Where nothing is near, with all that is known, if `owner` is given.
+    """
+    message = f"{what} has no parameter {key!r}"
+    if owner is not None and (method := _taken_by(owner, key)):
+        return f"{message}: {method} takes it"
+    near = [name for name in ELSEWHERE.get(key, ()) if name in known] or difflib.get_close_matches(key, known, 1, 0.65)
+    if near:
+        return f"{message}: did you mean {near[0]!r}?"
+    return message if owner is None else f"{message}: it has {', '.join(known)}"
+
+
+def _taken_by(owner: type, key: str) -> str | None:
+    """Return the first public method of a class that has a parameter of this name."""
+    for base in owner.__mro__:
+        for name, method in vars(base).items():
+            function = unwrap(getattr(method, "__func__", method))
+            if (
+                isinstance(function, FunctionType)
+                and not name.startswith("_")
+                and key in signature(function).parameters
+            ):
+                return name
+    return None
 
 
 # -- values ------------------------------------------------------------------------------------------------------

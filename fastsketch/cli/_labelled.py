@@ -14,7 +14,7 @@ from fastsketch.data.files import SourceError, StateError
 from fastsketch.data.files._svmlight import MOST_FEATURES
 from fastsketch.data.names import TableRows
 from fastsketch.data.names._cells import ARROW, PARQUET
-from fastsketch.data.sources import Source, comes_once, open_rows
+from fastsketch.data.sources import Source, asked_as, comes_once, open_rows
 from fastsketch.data.sources._column_names import positions
 from fastsketch.data.sources._identity import of_file
 from fastsketch.data.sources._joined import joined
@@ -121,6 +121,7 @@ def rows_as_learned(model: Any, args: Namespace, *, labelled: bool) -> Source:
     return _text(args, model.n_features or MOST_FEATURES)
 
 
+@asked_as("--target")
 def rows_with_targets(args: Namespace, model: Any = None, *, labelled: bool = True) -> Source:
     """Return the rows of args.inputs, all of numbers, with real targets beside them; for a model its columns."""
     target, inputs = getattr(args, "target", None), list(args.inputs)

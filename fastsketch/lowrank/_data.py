@@ -61,6 +61,11 @@ class Observed:
         entries.transpose(*self.where, self.o, self.c, indptr, rows, values, weights)
         return Observed(self.n, self.m, indptr, rows, values, weights)
 
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """Return the row of each entry (nnz,)."""
+        return np.repeat(np.arange(self.m), self.counts[0])
+
     @cached_property
     def spread(self) -> float:
         """Return the standard deviation of the values; 0 without any."""
@@ -74,7 +79,7 @@ class Observed:
 
     def write_over(self, out: Array) -> None:
         """Put the values where they are observed in out (m, n)."""
-        out[np.repeat(np.arange(self.m), self.counts[0]), self.indices] = self.o
+        out[self.rows, self.indices] = self.o
 
     def every(self, stride: int, first: int = 0) -> tuple["Observed", NDArray[np.int64]]:
         """Return the entries of each stride-th row from `first` on, other rows empty, and their places among all."""

@@ -26,6 +26,8 @@ from fastsketch.lowrank._setting import FitSetting, as_share
 
 # Degree scaling: rows and columns count as if seen this much more often; weighted trace norm, spec of the field.
 DAMPING = 30.0
+# Sum of the squares of the values, by size of the dtype: beyond it products of a fit leave the range of numbers.
+MOST_SQUARES = {4: 1e36, 8: 1e300}
 # Share of the entries that a fit holds out for itself, where it has to choose: not where these were fewer than ENOUGH,
 # which tell too little.
 SHARE, ENOUGH = 0.1, 30
@@ -156,6 +158,7 @@ def _check(
             zeros, minus = zeros or also, minus or less
             if apart.m != data.m:
                 raise ValueError(f"validation must have the {data.m} rows of X, got {apart.m}")
+            _check_apart(data, apart)
     except (TypeError, ValueError) as error:
         if number is None:
             raise
@@ -165,13 +168,38 @@ def _check(
     return Look(data.m, data.n, len(data.o), data.o.dtype.name, zeros, minus, n_held, weighing), data, apart
 
 
+def _check_apart(data: Observed, held: Observed) -> None:
+    """Raise ValueError if an entry that is held out is one of those to be fitted, too."""
+    places, others = (each.rows * each.n + each.indices for each in (data, held))
+    both = np.intersect1d(places, others, assume_unique=True)
+    if len(both):
+        first, entries = divmod(int(both[0]), data.n), "entry" if len(both) == 1 else "entries"
+        raise ValueError(f"validation has {len(both)} {entries} of X, the first is entry {first}: take them out of X")
+
+
 def _targets(rows: Any, loss: str, *, name: str = "X", **options: Any) -> tuple[Observed, bool, bool]:
     """Return (entries, whether labels are 0, or -1): all partitions must have the same two."""
     if LOSSES[loss].targets != "label":
-        return observed(rows, loss=loss, name=name, **options), False, False
+        data = observed(rows, loss=loss, name=name, **options)
+        if loss == "square":
+            _check_squares(data.o, name)
+        return data, False, False
     data = observed(rows, loss="square", name=name, **options)
     zeros, minus = bool((data.o == 0).any()), bool((data.o == -1).any())
     return replace(data, o=as_targets(data.o, loss, name)), zeros, minus
+
+
+def _check_squares(values: Array, name: str) -> None:
+    """Raise ValueError if the squares of values leave the range in which their products are numbers."""
+    most = MOST_SQUARES[values.dtype.itemsize]
+    largest = float(np.abs(values).max(initial=0.0))
+    if largest > (most / max(len(values), 1)) ** 0.5:  # else the sum is below, and need not be made
+        unit = values.astype(np.float64) / largest
+        if not float(unit @ unit) <= most / largest / largest:
+            raise ValueError(
+                f"the squares of {name} must not sum up to more than {most:g} for loss='square', but a value is "
+                f"{largest:g}: scale {name} down"
+            )
 
 
 def check_alike(widths: Sequence[int], zeros: Sequence[bool], minus: Sequence[bool]) -> None:

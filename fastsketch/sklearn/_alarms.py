@@ -24,12 +24,14 @@ from fastsketch.sklearn._gaussian import (
 )
 from fastsketch.sklearn._kept_rows import KeptRows
 from fastsketch.sklearn._left_out import Pairs, RowModel
-from fastsketch.sklearn._missing import FILLS, filled
-from fastsketch.sklearn._moments import FourthMoment, check_squares
+from fastsketch.sklearn._missing import FILLS, filled, without_missing
+from fastsketch.sklearn._moments import FourthMoment, check_squares, differ
 from fastsketch.sklearn._outliers import Threshold, counts_for, set_threshold
 
 # Sum of the squares of all rows around their mean: beyond it their matrix leaves the range of numbers.
 MOST_SQUARES = 1e300
+# Mean of these squares, where there are any: below it inverses leave that range.
+LEAST_SQUARES = 1e-280
 # Why an estimator has kept no rows, by the number in its files.
 WITHOUT_ROWS = (
     "it began to learn with contamination=None; set contamination and call fit",
@@ -46,6 +48,7 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
     shrinkage: Any
     alpha0: float
     assume_centered: bool
+    n_missing_: int
     _kept_rows: KeptRows | None
     _without_rows: int  # a place in WITHOUT_ROWS
 
@@ -82,13 +85,28 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
         rows = self._checked(X, reset=False)
         return rows if self.fill is None else filled(rows, self.location_)
 
+    def _without_missing(self, X: Any, weights: Any, *, first: bool) -> tuple[Any, Any, int]:
+        """Return rows to learn from as ``fill`` has them, their weights, and n_missing_ with those of these rows."""
+        before = 0 if first else self.n_missing_
+        if self.fill is None:
+            return X, weights, before
+        names, mean = getattr(self, "feature_names_in_", None), None if first else self.location_
+        rows, weights, missing = without_missing(X, weights, self.fill, mean, names=names)
+        return rows, weights, before + missing
+
     def _check_squares(self, X: Any, weights: NDArray[np.float64] | None, more: FourthMoment | None) -> None:
         """Raise ValueError where the squares of all rows leave the range of numbers; `more`: their sums, if known."""
-        before = 0.0
+        before = total = 0.0
         if more is None:
-            before, d = self.sketch_.squared_norm, X.shape[1]
+            before, total, d = self.sketch_.squared_norm, self.sketch_.total_weight, X.shape[1]
             more = FourthMoment(self.location_, np.zeros(d), np.zeros(d), np.zeros(3)).after(X, weights)
-        check_squares(before + more.sums[1], MOST_SQUARES)
+        squares, total = before + more.sums[1], total + more.sums[0]
+        check_squares(squares, MOST_SQUARES)
+        if squares < LEAST_SQUARES * total and (squares > 0 or differ(X, weights, more.shift)):
+            raise ValueError(
+                f"the rows differ, but by so little that their squares are below {LEAST_SQUARES:g} in the mean, or no "
+                "numbers at all: scale the rows up"
+            )
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -67,7 +67,38 @@ def checked(estimator: BaseEstimator, X: Any, *, sum_duplicates: bool = True, **
         name = "a source" if isinstance(X, Source) else "the name of a file"
         raise TypeError(f"X is {name}, and this method takes rows: {advice}")
     refuse_dicts(X, "X")
-    return validate_data(estimator, consistent_rows(X, sum_duplicates=sum_duplicates), accept_sparse="csr", **options)
+    rows = consistent_rows(X, sum_duplicates=sum_duplicates)
+    try:
+        return validate_data(estimator, rows, accept_sparse="csr", **options)
+    except (ValueError, np.exceptions.DTypePromotionError):  # the latter of dates beside numbers
+        if odd := columns_of_words(X):
+            raise ValueError(
+                f"X must hold numbers, got {odd}: encode them before, as "
+                "make_column_transformer((OneHotEncoder(), [...]), remainder='passthrough') of scikit-learn does in a "
+                "pipeline, or leave them out"
+            ) from None
+        raise
+
+
+def columns_of_words(X: Any) -> str:
+    """Return the columns of rows that hold no numbers, in words; empty where there are none, or no columns."""
+    names = getattr(X, "column_names", getattr(X, "columns", None))
+    table = names is not None
+    if not table:
+        X = np.asarray(X)
+        names = range(X.shape[1]) if X.ndim == 2 and X.dtype.kind in "OUS" else ()
+    odd: list[str] = []
+    for name in names:
+        column = X[name] if table else X[:, name]
+        values = np.asarray(column)
+        try:
+            number = values.dtype.kind not in "mM"
+            values.astype(np.float64)
+        except (TypeError, ValueError):
+            number = False
+        if not number:
+            odd.append(f"{name!r} ({getattr(column, 'dtype', values.dtype)})")
+    return f"column{'s' * (len(odd) > 1)} {', '.join(odd[:5])}{', ...' * (len(odd) > 5)}" if odd else ""
 
 
 def seed_of(random_state: int | RandomState | None) -> int:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._methods import METHODS
 from fastsketch.sketching._spectrum import seen_of
-from fastsketch.sklearn._moments import ROWS_IN_CACHE, squared_lengths
+from fastsketch.sklearn._moments import ROWS_IN_CACHE, squared, squared_lengths
 
 Matrix = NDArray[np.float64]
 
@@ -59,7 +59,7 @@ def column_distances(rows: Any, mean: Matrix, variances: Matrix) -> Matrix:
             out[part] = (moved * moved) @ scales
         return out
     # x'Dx - 2 x'Dm + m'Dm
-    return np.maximum(rows.power(2) @ scales - 2 * (rows @ (scales * mean)) + mean @ (scales * mean), 0.0)
+    return np.maximum(squared(rows) @ scales - 2 * (rows @ (scales * mean)) + mean @ (scales * mean), 0.0)
 
 
 @dataclass(frozen=True)
@@ -109,9 +109,11 @@ class SpikedCovariance:
         return (self.values - self.rest) * (self.vectors @ v) @ self.vectors + self.rest * v
 
     def tail_sums(self, values: Matrix, vectors: Matrix) -> tuple[float, float]:
-        """Return (sum, sum of squares) of all eigenvalues but the leading ones, `values` (kept,) with `vectors`."""
+        """Return (sum, squares over its square) of all eigenvalues but the leading `values` (kept,) with `vectors`."""
         others, tail = self.n_features - len(self.values), self.values[len(values) :]
-        return float(tail.sum()) + others * self.rest, float(tail @ tail) + others * self.rest * self.rest
+        total = float(tail.sum()) + others * self.rest
+        tail, rest = (tail / total, self.rest / total) if total > 0 else (np.zeros(0), 0.0)
+        return total, float(tail @ tail) + others * rest * rest
 
     def shrunk(self, values: Matrix, vectors: Matrix, share: float, mean: float, ridge: float) -> Self:
         """Return it with (1 - share) lambda + share mean for all eigenvalues but the leading ones, plus ridge I."""
@@ -170,9 +172,13 @@ class DenseCovariance:
         return self._matrix @ v
 
     def tail_sums(self, values: Matrix, vectors: Matrix) -> tuple[float, float]:
-        """Return (sum, sum of squares) of all eigenvalues but the leading ones, `values` (kept,) with `vectors`."""
+        """Return (sum, squares over its square) of all eigenvalues but the leading `values` (kept,) with `vectors`."""
         tail = self._matrix - (vectors.T * values) @ vectors
-        return float(np.trace(tail)), float(np.einsum("ij,ij->", tail, tail))
+        total = float(np.trace(tail))
+        if not total > 0:
+            return total, 0.0
+        tail /= total
+        return total, float(np.einsum("ij,ij->", tail, tail))
 
     def shrunk(self, values: Matrix, vectors: Matrix, share: float, mean: float, ridge: float) -> "DenseCovariance":
         """Return it with (1 - share) lambda + share mean for all eigenvalues but the leading ones, plus ridge I."""
@@ -250,16 +256,16 @@ def ledoit_wolf(trace: float, squares: float, fourth: float, *, n: float, d: int
     return min(error / distance, 1.0) if error > 0 else 0.0
 
 
-def oracle_approximating(trace: float, squares: float, *, n: float, size: int) -> float:
+def oracle_approximating(squares: float, *, n: float, size: int) -> float:
     """Compute the share of Chen, Wiesel, Eldar and Hero 2010, equation 23, without 2 / size as in scikit-learn.
 
-    Of `size` eigenvalues by their sum and sum of squares: 1 where they differ no more than n rows of one variance make
-    them, whatever n is.
+    Of `size` eigenvalues by their sum of squares, in units of the square of their sum: 1 where they differ no more than
+    n rows of one variance make them, whatever n is; 0 where all are.
     """
-    if size <= 1 or trace <= 0:
+    if size <= 1 or squares <= 0:
         return 0.0
-    below = (n + 1) * (squares - trace * trace / size)
-    return min((squares + trace * trace) / below, 1.0) if below > 0 else 1.0
+    below = (n + 1) * (squares - 1 / size)
+    return min((squares + 1) / below, 1.0) if below > 0 else 1.0
 
 
 def beyond_noise(values: Matrix, *, trace: float, n: float, d: int) -> int:
@@ -326,10 +332,9 @@ def shrink_tail(
     d, values = matrix.n_features, pairs[0]
     kept = beyond_noise(values[:most], trace=matrix.trace, n=n, d=d)
     first, share, mean = (values[:kept], pairs[1][:kept]), 0.0, 0.0
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        trace, squares = matrix.tail_sums(*first)
-    if kept < len(values) and trace > least and np.isfinite(squares):
-        share, mean = oracle_approximating(trace, squares, n=n, size=d - kept), trace / (d - kept)
+    trace, squares = matrix.tail_sums(*first)
+    if kept < len(values) and trace > least:
+        share, mean = oracle_approximating(squares, n=n, size=d - kept), trace / (d - kept)
     return ShrunkCovariance(matrix.shrunk(*first, share, mean, ridge), share, kept, mean, share * mean + ridge)
 
 

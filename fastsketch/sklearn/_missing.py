@@ -53,7 +53,7 @@ def without_missing(
             warnings.warn(
                 f"fill='mean': there is no number in column {shown}{', ...' if len(empty) > 5 else ''} of the first "
                 f"{n} rows, and 0 stands for each: leave such columns out, or begin with more rows",
-                stacklevel=4,
+                stacklevel=5,
             )
         sums: Any = filled(rows, np.zeros(d)).T @ w
         return filled(rows, sums / np.maximum(w.sum() - absent.T @ w, np.finfo(np.float64).tiny)), weights, count

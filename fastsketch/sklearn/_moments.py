@@ -39,6 +39,15 @@ def check_squares(total: float, most: float) -> None:
         )
 
 
+def differ(rows: Any, weights: Floats | None, center: Floats) -> bool:
+    """Return whether a row, array or CSR, that has weight is another than the center (d,)."""
+    some = rows if weights is None else rows[weights > 0]
+    if not isinstance(some, np.ndarray):
+        some = np.stack([side(axis=0).toarray().ravel() for side in (some.min, some.max)])
+    # a mean of equal rows may be a few units of rounding off
+    return bool((np.abs(some - center) > 1e-9 * np.abs(center)).any())
+
+
 @dataclass(eq=False)
 class FeatureVariance:
     """Running population variance per feature, summed in float64 around the mean of the first batch."""

@@ -65,8 +65,8 @@ class SketchedNewtonClassifier(LinearClassifier, NewtonEstimator):
     epochs : int or "auto", default "auto"
         Passes of ``fit``; ``partial_fit`` makes one. "auto": one of 10,000 rows or more, and of rows that are not
         shuffled; of fewer rows 1, 2, 3, 5 or 10, the next of these as long as rows that are held out are predicted
-        better by more than one standard error. Finding out takes the time of two passes at least; ``n_iter_`` counts
-        the rows of those that were made in the end.
+        better by more than one standard error. Finding out takes the time of two passes at least; ``n_iter_`` is the
+        number that was made in the end.
     shuffle : bool, default True
         Whether ``fit`` learns from the rows in a random order, another in each epoch: files are often sorted by label,
         and a model of one pass forgets what came first. ``partial_fit`` learns in the order that rows come in.
@@ -80,7 +80,9 @@ class SketchedNewtonClassifier(LinearClassifier, NewtonEstimator):
     intercept_ : ndarray (1,) or (n_classes,)
     model_ : fastsketch.SketchedNewton
         What has learned, with these labels.
-    n_features_in_, n_iter_ : int
+    n_iter_ : int
+        Passes that the last ``fit`` made over its rows; 1 after ``partial_fit``.
+    n_features_in_, n_samples_seen_ : int
 
     Raises
     ------
@@ -121,7 +123,9 @@ class SketchedNewtonRegressor(LinearRegressor, NewtonEstimator):
     coef_ : ndarray (n_features,)
     intercept_ : float
     model_ : fastsketch.SketchedNewton
-    n_features_in_, n_iter_ : int
+    n_iter_ : int
+        Passes that the last ``fit`` made over its rows; 1 after ``partial_fit``.
+    n_features_in_, n_samples_seen_ : int
 
     Raises
     ------
@@ -160,8 +164,8 @@ class AdaptiveSubgradientClassifier(LinearClassifier, AdaptiveEstimator):
     epochs : int or "auto", default "auto"
         Passes of ``fit``; ``partial_fit`` makes one. "auto": one of 10,000 rows or more, and of rows that are not
         shuffled; of fewer rows 1, 2, 3, 5 or 10, the next of these as long as rows that are held out are predicted
-        better by more than one standard error. Finding out takes the time of two passes at least; ``n_iter_`` counts
-        the rows of those that were made in the end.
+        better by more than one standard error. Finding out takes the time of two passes at least; ``n_iter_`` is the
+        number that was made in the end.
     shuffle : bool, default True
         Whether ``fit`` learns from the rows in a random order, another in each epoch: files are often sorted by label,
         and a model of one pass forgets what came first. ``partial_fit`` learns in the order that rows come in.
@@ -175,7 +179,9 @@ class AdaptiveSubgradientClassifier(LinearClassifier, AdaptiveEstimator):
     intercept_ : ndarray (1,) or (n_classes,)
     model_ : fastsketch.AdaptiveSubgradient
         What has learned, with these labels.
-    n_features_in_, n_iter_ : int
+    n_iter_ : int
+        Passes that the last ``fit`` made over its rows; 1 after ``partial_fit``.
+    n_features_in_, n_samples_seen_ : int
 
     Raises
     ------
@@ -216,7 +222,9 @@ class AdaptiveSubgradientRegressor(LinearRegressor, AdaptiveEstimator):
     coef_ : ndarray (n_features,)
     intercept_ : float
     model_ : fastsketch.AdaptiveSubgradient
-    n_features_in_, n_iter_ : int
+    n_iter_ : int
+        Passes that the last ``fit`` made over its rows; 1 after ``partial_fit``.
+    n_features_in_, n_samples_seen_ : int
 
     Raises
     ------

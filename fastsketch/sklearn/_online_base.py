@@ -4,7 +4,7 @@
 # pyright: basic
 
 from collections.abc import Iterator
-from dataclasses import KW_ONLY
+from dataclasses import KW_ONLY, field
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -18,9 +18,10 @@ from sklearn.utils.validation import _check_sample_weight
 from fastsketch._core.losses import LOSSES, OnlineLossName
 from fastsketch._core.random import Key, raw_numbers
 from fastsketch._core.validation import Rows, as_flag, as_integer, is_sparse
+from fastsketch.data.files import _checks as checks
 from fastsketch.online import AdaptiveSubgradient, SketchedNewton
 from fastsketch.online._labels import ClassWeight
-from fastsketch.sklearn._estimator import ModelEstimator, checked, estimator, seed_of
+from fastsketch.sklearn._estimator import Arrays, ModelEstimator, checked, estimator, seed_of
 from fastsketch.sklearn._passes import Learner, Places, chosen_passes
 
 LinearModel = SketchedNewton | AdaptiveSubgradient
@@ -50,11 +51,15 @@ class _RowsInEpochs:
             model.update(self.X[at], self.targets[at], sample_weight=None if self.weights is None else self.weights[at])
 
     def learner(self, model: LinearModel) -> Learner:
-        """Return what `chosen_passes` asks for: a pass over some rows, and the losses of others."""
+        """Return what `chosen_passes` asks for: a pass over some rows, and the losses of others, weighted as in it."""
+        weights = np.ones(self.n) if self.weights is None else self.weights
+        if isinstance(model.class_weight, dict):
+            labels, numbers = np.unique(self.targets, return_inverse=True)
+            weights = weights * np.array([model.class_weight.get(label, 1.0) for label in labels.tolist()])[numbers]
 
         def losses(places: Places) -> Floats:
             found = [losses_of(model, self.X[at], self.targets[at]) for at in self._blocks(places)]
-            return np.concatenate(found) * (1.0 if self.weights is None else self.weights[places])
+            return np.concatenate(found) * weights[places]
 
         return lambda epoch, places: self.learn(model, epoch, places), losses
 
@@ -98,6 +103,8 @@ class LinearEstimator(ModelEstimator):
     # what makes an estimator for each of several targets
     _FOR_SEVERAL: ClassVar = "sklearn.multiclass.OneVsRestClassifier or sklearn.multioutput.MultiOutputClassifier"
 
+    n_iter_: int = field(init=False)
+
     def _new(self, **more: Any) -> LinearModel:
         """Return a model that has seen nothing, of the parameters that it shares with the estimator, and more."""
         own = vars(self)
@@ -133,16 +140,17 @@ class LinearEstimator(ModelEstimator):
 
         whole: these are all rows, for as many epochs as there are to be, each in an order of its own.
         """
-        weights = sample_weight
+        weights, passes = sample_weight, 1
         if weights is not None:
             weights = _check_sample_weight(weights, X, dtype=np.float64, ensure_non_negative=True)
         if not whole:
             model.update(X, targets, sample_weight=weights)
         else:
             rows = _RowsInEpochs(X, targets, weights, self._order_seed(model))
-            for epoch in range(self._epochs(model, rows)):
+            passes = self._epochs(model, rows)
+            for epoch in range(passes):
                 rows.learn(model, epoch)
-        self.model_ = model
+        self.model_, self.n_iter_ = model, passes
         return self
 
     def _order_seed(self, model: LinearModel) -> int | None:
@@ -164,9 +172,15 @@ class LinearEstimator(ModelEstimator):
         return np.atleast_2d(model.coef), np.atleast_1d(model.intercept)
 
     @property
-    def n_iter_(self) -> int:
+    def n_samples_seen_(self) -> int:
         """Return the number of examples learned from, repeated ones counted."""
         return self._learner.n_rows
+
+    def _own(self) -> Arrays:
+        return {"passes": np.array([float(self.n_iter_)])}
+
+    def _restore_own(self, arrays: Arrays) -> None:
+        self.n_iter_ = int(checks.not_negative(arrays, "passes", (1,))[0]) if arrays else 1
 
 
 @estimator
@@ -241,6 +255,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
         classes = self.model_._known_classes()
         if classes is None or len(classes) < 2:
             raise ValueError("the model must have seen labels of two classes at least")
+        super()._restore_own(arrays)
         self.classes_ = classes
 
     def _begin(self, classes: NDArray[Any], class_weight: ClassWeight) -> LinearModel:

@@ -36,7 +36,6 @@ from fastsketch.sklearn._gaussian import (
     shrink_tail,
 )
 from fastsketch.sklearn._kept_rows import KeptRows
-from fastsketch.sklearn._missing import without_missing
 from fastsketch.sklearn._moments import FourthMoment
 
 SOLVERS = ("auto", "gram", "svd", "exact")
@@ -196,13 +195,7 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
         as_real(self.alpha0, "alpha0", 0.0, MOST)
         sketch = self._model_for(X)
         first = sketch.n_features is None
-        missing = 0 if first else self.n_missing_
-        if self.fill is not None:
-            names = getattr(self, "feature_names_in_", None)
-            X, weights, filled_in = without_missing(
-                X, weights, self.fill, None if first else self.location_, names=names
-            )
-            missing += filled_in
+        X, weights, missing = self._without_missing(X, weights, first=first)
         moment = FourthMoment.beginning(X, weights, centered=self.assume_centered) if first else self._moment
         more = None if moment is None else moment.after(X, weights)
         self._check_squares(X, weights, more)
@@ -296,18 +289,17 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
         asked, d, n = self._shrinkage_asked(), self.n_features_in_, self._total()
         if not isinstance(asked, str):
             return asked or 0.0
-        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-            trace, squares = matrix.tail_sums(*_none_of(d))
-        if not np.isfinite(squares):
-            raise ValueError("the rows are too large for their fourth powers: scale them, or set shrinkage=None")
+        trace, squares = matrix.tail_sums(*_none_of(d))
         if asked == "oas":
-            return oracle_approximating(trace, squares, n=n, size=d)
+            return oracle_approximating(squares, n=n, size=d)
+        if not np.isfinite(trace * trace):
+            raise ValueError("the rows are too large for their fourth powers: scale them, or set shrinkage=None")
         if self._moment is None:
             raise ValueError(
                 "shrinkage='ledoit-wolf' needs fourth moments, which a sketch alone does not have: take 'oas'"
             )
         fourth = self._moment.value(None if self.assume_centered else matrix.times)
-        return ledoit_wolf(trace, squares, fourth, n=n, d=d)
+        return ledoit_wolf(trace, squares * trace * trace, fourth, n=n, d=d)
 
     def _read(self) -> ShrunkCovariance:
         """Return the shrunk covariance, made once for each pair of parameters."""

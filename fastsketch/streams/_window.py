@@ -19,7 +19,7 @@ from fastsketch._frame.model import Arrays, MergeableModel, Model
 from fastsketch._frame.parameters import integer, parameter, same
 from fastsketch._kernels.guard import changes, reads
 from fastsketch.data.files import _checks as checks
-from fastsketch.data.sources import Source, naming, open_rows
+from fastsketch.data.sources import Source, asked_as, naming, open_rows
 from fastsketch.data.sources._beside import Apart
 from fastsketch.data.sources._column_names import positions
 from fastsketch.streams._block_merges import BlockMerges, Node
@@ -212,7 +212,8 @@ class Window(Model):
                 f"targets must be left out: a {self._template.kind} learns from rows alone (weights are sample_weight=)"
             )
         named = isinstance(by, str | int) and not isinstance(by, bool)
-        source = open_rows(rows, beside=cast("str | int", by)) if named else as_source(rows)
+        with asked_as("by"):
+            source = open_rows(rows, beside=cast("str | int", by)) if named else as_source(rows)
         if timed and by is None and (source is None or source.beside is None):
             raise ValueError(f"by must give the times of the rows, as the blocks of the window are {self.every} long")
         if source is None:

@@ -95,6 +95,16 @@ def test_bad_queries_are_named():
         (lambda: model.fit(stored(o, seen)[:, :1]), ValueError, r"min\(m, n\) = 1 for 30 rows and 1 columns, got 2"),
         (lambda: model.fit(stored(o, seen), validation=True), TypeError, "a share of the entries, .* got True"),
         (lambda: model.fit(row for row in o), TypeError, r"X must be an array, not a generator: np\.array\(list\("),
+        (
+            lambda: model.fit(stored(o, seen), validation=stored(o, seen & (np.arange(25) < 3))),
+            ValueError,
+            r"validation has \d+ entries of X, the first is entry \(0, \d\): take them out of X",
+        ),
+        (
+            lambda: fs.LowRankModel(validation=0.1),
+            TypeError,
+            r"LowRankModel\(\) has no parameter 'validation': fit takes",
+        ),
         (lambda: model.fit(stored(o, seen), validation=1.5), ValueError, r"validation must lie in \(0, 1\)"),
     ):
         with pytest.raises(error, match=match):
@@ -118,6 +128,23 @@ def test_matrices_that_are_not_consistent_are_refused(name):
     ):
         with pytest.raises(ValueError, match=f"^{what} is not a consistent"):
             call(BROKEN[name]())
+
+
+@pytest.mark.parametrize(("dtype", "most"), [(np.float64, 1e149), (np.float32, 1e17)])
+def test_squares_that_leave_the_range_are_refused(dtype, most):
+    """Up to the limit all predictions are numbers; the model is as it was where X is refused."""
+    o, seen = problem()
+    x = stored(o, seen).astype(np.float64)
+    x.data *= most / np.abs(x.data).max()
+    model = greedy(2, "square").fit(x.astype(dtype))
+    before = model.predict([3], [4])
+    assert np.isfinite(model.complete()).all()
+    for larger in (100 * x, 1e4 * x):
+        with pytest.raises(
+            ValueError, match=r"squares of X must not sum up to more than 1e\+(300|36) .* a value is 1e"
+        ):
+            model.fit(larger.astype(dtype))
+    assert model.predict([3], [4]) == before
 
 
 def test_too_large_for_the_method():

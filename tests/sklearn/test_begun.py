@@ -87,11 +87,11 @@ def test_parameters_that_cannot_be_followed_are_refused(cls):
             continue
         new = another(cls, name, value)
         for estimator in (began, pickle.loads(pickle.dumps(began)), cls().fit(rows_of(cls), Y)):
-            seen = estimator.n_samples_seen_ if hasattr(estimator, "n_samples_seen_") else estimator.n_iter_
+            seen = estimator.n_samples_seen_
             estimator.set_params(**{name: new})
             with pytest.raises(ValueError, match=rf"{name} is {new!r} but learning began with {name}={value!r}"):
                 learn(estimator)
-            assert seen == (estimator.n_samples_seen_ if hasattr(estimator, "n_samples_seen_") else estimator.n_iter_)
+            assert seen == estimator.n_samples_seen_
             learn(estimator.set_params(**{name: value}))
 
 

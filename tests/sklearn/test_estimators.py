@@ -16,7 +16,12 @@ from sklearn.preprocessing import StandardScaler  # noqa: E402
 from sklearn.utils.estimator_checks import parametrize_with_checks  # noqa: E402
 
 from fastsketch import sklearn as estimators  # noqa: E402
-from fastsketch.sklearn import SketchedCovariance, SketchedPCA  # noqa: E402
+from fastsketch.sklearn import (  # noqa: E402
+    SketchedCovariance,
+    SketchedNewtonRegressor,
+    SketchedPCA,
+    SketchedRidge,
+)
 from fastsketch.sklearn._estimator import seed_of  # noqa: E402
 from tests.helpers import stream  # noqa: E402
 
@@ -179,8 +184,34 @@ def test_unknown_keywords_name_the_nearest():
         SketchedPCA(n_component=2)
     with pytest.raises(TypeError, match=r"SketchedCovariance\(\) has no parameter 'alpha': did you mean 'alpha0'\?"):
         SketchedCovariance(alpha=2)
+    for cls, name, ours in ((SketchedRidge, "alpha", "ridge"), (SketchedNewtonRegressor, "max_iter", "epochs")):
+        with pytest.raises(TypeError, match=f"{cls.__name__}.* no parameter '{name}': did you mean '{ours}'"):
+            cls(**{name: 2})
+    with pytest.raises(TypeError, match=r"no parameter 'learning_rate': it has sketch_size, .*, random_state"):
+        SketchedNewtonRegressor(learning_rate=0.1)
     model = clone(SketchedPCA(2, method="fd").set_params(solver="gram"))
     assert model.get_params() == SketchedPCA(2, method="fd", solver="gram").get_params()
+
+
+@pytest.mark.parametrize("kind", ["DataFrame", "Table", "array"])
+@pytest.mark.parametrize("cls", [SketchedPCA, SketchedCovariance, SketchedRidge, SketchedNewtonRegressor])
+def test_columns_of_words_are_named(cls, kind):
+    """A table with a number that is text, a word, a date: what to do about the last two is said."""
+    pandas = pytest.importorskip("pandas")
+    n, y = 30, np.arange(30.0)
+    frame = pandas.DataFrame({"size": X[:n, 0], "text": ["1.5"] * n, "town": ["Oslo", "Rome", "Bern"] * 10})
+    names, rows = ["'town' (object)"], frame
+    if kind == "DataFrame":
+        frame["town"] = frame["town"].astype("category")
+        frame["day"] = pandas.date_range("2026-01-01", periods=n)
+        names = [r"'town' \(category\)", r"'day' \(datetime64"]
+    elif kind == "Table":
+        rows, names = pytest.importorskip("pyarrow").Table.from_pandas(frame), [r"'town' \("]
+    else:
+        rows, names = frame.to_numpy(), [r"2 \(object\)"]
+    with pytest.raises(ValueError, match=rf"X must hold numbers, got columns? {'.*, '.join(names)}.*: encode them"):
+        cls().fit(rows, y)
+    assert not hasattr(cls().fit(frame[["size", "text"]], y), "town")
 
 
 def test_random_state_is_that_of_scikit_learn():

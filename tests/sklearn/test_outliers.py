@@ -137,6 +137,25 @@ def test_merging_with_an_estimator_without_rows_says_so(mine, tmp_path):
             merged.predict(X)
 
 
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("solver", ["exact", "gram"])
+def test_units_of_rows_do_not_matter_until_squares_leave_the_range(form, solver):
+    """Scores are those of the same rows in other units, of float32 too; smaller rows are refused, equal ones not."""
+    X = rows_of(0, 300, 6)
+    ours = SketchedCovariance(4, solver=solver).fit(form(X))
+    order = np.argsort(ours.score_samples(form(X)))
+    for unit, dtype in ((1e-135, np.float64), (1e140, np.float64), (1e-30, np.float32), (1e30, np.float32)):
+        rows = form((unit * X).astype(dtype))
+        model = SketchedCovariance(4, solver=solver).fit(rows)
+        assert np.allclose(model.mahalanobis(rows), ours.mahalanobis(form(X)), rtol=1e3 * np.finfo(dtype).eps)
+        assert len(set(np.argsort(model.score_samples(rows))[:10]) & set(order[:10])) >= 9
+    for unit in (1e-150, 1e-160, 1e-200, 1e-320):
+        with pytest.raises(ValueError, match="the rows differ, but by so little .* scale the rows up"):
+            SketchedCovariance(solver=solver).fit(form(unit * X))
+        with pytest.warns(UserWarning, match="the covariance is zero"):
+            assert not SketchedCovariance(solver=solver).fit(form(np.full((9, 3), unit))).mahalanobis([[0, 0, 0]]).any()
+
+
 @pytest.mark.parametrize("solver", ["exact", "gram"])
 def test_rows_whose_squares_leave_the_range_are_refused(solver):
     X = rows_of(0, 300)

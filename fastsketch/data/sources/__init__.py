@@ -1,9 +1,10 @@
 """Rows from wherever they are, one chunk after another: files, folders, pipes, tables, arrays on disk, iterators."""
 
+from fastsketch.data.sources._beside import asked_as
 from fastsketch.data.sources._open import open_rows
 from fastsketch.data.sources._paths import comes_once
 from fastsketch.data.sources._row_naming import naming
 from fastsketch.data.sources._select import with_missing
 from fastsketch.data.sources._source import Source
 
-__all__ = ["Source", "comes_once", "naming", "open_rows", "with_missing"]
+__all__ = ["Source", "asked_as", "comes_once", "naming", "open_rows", "with_missing"]

@@ -4,8 +4,9 @@ A format that reads columns of its own (text, tables) takes a column out itself 
 gives it by ``read_beside``; of others, whose columns are all numbers, it is taken out of the rows here, as are several.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +25,19 @@ def set_apart(source: Source, columns: Beside) -> Source:
         return source
     places = positions(source, columns if isinstance(columns, tuple) else [columns], "beside")
     if source.n_features <= len(set(places)):
-        raise ValueError(f"{source.name} has no column but {columns!r}")
+        raise ValueError(f"beside: {source.name} has no column but {columns!r}, and none is left for the rows")
     return Apart(source, columns, places)
+
+
+@contextmanager
+def asked_as(argument: str) -> Generator[None]:
+    """Let errors about the column beside the rows begin with the argument that named it."""
+    try:
+        yield
+    except ValueError as error:
+        if not str(error).startswith("beside: "):
+            raise
+        raise type(error)(str(error).replace("beside", argument, 1)) from None
 
 
 class Apart(Derived):

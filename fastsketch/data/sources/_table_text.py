@@ -68,7 +68,7 @@ class TableText(TextSource):
             self._beside = positions(self, [beside], "beside")[0]
             self._columns.remove(self._beside)
             if not self._columns:
-                raise SourceError(f"{self.name} has no column but {beside!r}")
+                raise SourceError(f"beside: {self.name} has no column but {beside!r}, and none is left for the rows")
             self.beside = beside
         if options.numeric:
             self._columns = self._numeric(cells.first, names)

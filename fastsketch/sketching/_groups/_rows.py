@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._core.validation import as_integer
-from fastsketch.data.sources import Source, open_rows
+from fastsketch.data.sources import Source, asked_as, open_rows
 from fastsketch.sketching._groups._keys import KeyError_, as_keys
 
 # (rows, their keys, the number of the first row, position after them)
@@ -23,12 +23,8 @@ class KeyedRows:
         self._by: NDArray[Any] | None = None
         if isinstance(by, str | int | np.integer) and not isinstance(by, bool):
             column = by if isinstance(by, str) else as_integer(by, "by", -(1 << 62))
-            try:
+            with asked_as("by"):
                 self.source = open_rows(x, columns=columns, beside=column, **options)
-            except ValueError as error:
-                if not str(error).startswith("beside: "):
-                    raise
-                raise type(error)(str(error).replace("beside", "by", 1)) from None
             return
         self.source, self._by = open_rows(x, columns=columns, **options), np.asarray(by)
         if self._by.ndim != 1:
