@@ -267,7 +267,7 @@ def escaped(cell):
 
 def origin_of(results, command, table):
     """Return the origin line of a table: version, machine and runs."""
-    record = results.record(command)
+    record = {**results.record(command), **table.get("measured", {})}
     note = f" {table['note']}" if table.get("note") else ""
     parts = [f"`{command}`, {record['date']}"]
     if record["fastsketch"] != results.version:

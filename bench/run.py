@@ -133,6 +133,7 @@ PARTS = {
     "--bytes": {"codes": "totals of bytes"},
     "--rows": {"sources": "their number, of 1,024 float32 numbers"},
 }
+JOIN = ("headline",)
 KEEP = ("codes", "learners", "order", "ridge", "regression", "classification", "cnn", "links", "ranking")
 KEEP += ("lowrank_defaults", "wiberg", "optimizers")
 
@@ -154,6 +155,9 @@ def parser():
             if name in whose:
                 kind = {"type": int, "default": 0} if flag == "--rows" else {"default": ""}
                 command.add_argument(flag, help=f"{whose[name]}, with commas between them", **kind)
+        if name in JOIN:
+            text = "put the tables of --only into the stored result of all, with their own date and machine"
+            command.add_argument("--join", action="store_true", help=text)
         if name in KEEP:
             command.add_argument("--keep", action="store_true", help="measure only what is not there yet")
     return out

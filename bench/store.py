@@ -9,6 +9,9 @@ COMMAND.quick.json, which git ignores. A folder that cannot be written to is ref
      "options": {...}, "versions": {...}, "machine": {...}, "blas": [...], "presets": {...},
      "tables": [{"name", "columns", "rows", "runs", "note"}], "timings": [{"name", "clock", "runs": {what: [s, ...]}}]}
 
+With --join a part takes the place of its tables in the record of the whole command; such a table has, as "measured",
+the circumstances of its own run.
+
 Cells are text as a page shows them, rows lists of cells. What was not measured by the command has no place here.
 """
 
@@ -33,7 +36,8 @@ _open: list[dict] = []
 
 def file_of(command, options):
     """Return the name of the file; results of a part have another."""
-    part = any(options.get(name) for name in ("quick", "only", "sets", "bytes", "rows"))
+    parts = ("quick",) if options.get("join") else ("quick", "only", "sets", "bytes", "rows")
+    part = any(options.get(name) for name in parts)
     return f"{command}.quick.json" if part else f"{command}.json"
 
 
@@ -89,7 +93,17 @@ def recording(command, options, folder):
         _open.pop()
     record["seconds"] = round(record["seconds"] + time.perf_counter() - start, 1)
     if record["tables"]:
-        write(record, Path(folder) / file_of(command, options))
+        path = Path(folder) / file_of(command, options)
+        write(joined(read(path), record) if options.get("join") and path.exists() else record, path)
+
+
+def joined(whole, part):
+    """Return a record with tables of a later one in the place of its own, which say when and where they were measured."""
+    about = {key: part[key] for key in ("fastsketch", "date", "seconds", "versions", "machine", "blas", "presets")}
+    tables = {table["name"]: table for table in whole["tables"]}
+    tables |= {table["name"]: {**table, "measured": about} for table in part["tables"]}
+    timings = {timing["name"]: timing for timing in whole["timings"] + part["timings"]}
+    return {**whole, "tables": [*tables.values()], "timings": [*timings.values()]}
 
 
 def add_table(rows, columns, name, runs, note):

@@ -82,7 +82,7 @@ def checked(estimator: BaseEstimator, X: Any, *, sum_duplicates: bool = True, **
 
 def columns_of_words(X: Any) -> str:
     """Return the columns of rows that hold no numbers, in words; empty where there are none, or no columns."""
-    names = getattr(X, "column_names", getattr(X, "columns", None))
+    names: Any = getattr(X, "column_names", getattr(X, "columns", None))
     table = names is not None
     if not table:
         X = np.asarray(X)

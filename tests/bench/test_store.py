@@ -8,6 +8,7 @@ import pytest
 
 import bench_tools
 import fastsketch as fs
+import pages
 import store
 
 OPTIONS = {"quick": False}
@@ -34,6 +35,24 @@ def test_a_record_reads_back_as_it_was_written(tmp_path, capsys):
     assert store.faults(record) == []
     printed = capsys.readouterr().out
     assert "A word." in printed and "| 2,000 | 0.5 +- 0.1 | ~ 3 s |" in printed
+
+
+def test_a_part_takes_the_place_of_its_table_alone(tmp_path, monkeypatch):
+    """Its own date and machine stand with the table, and below it on a page; the rest is as it was."""
+    with store.recording("headline", OPTIONS, tmp_path):
+        for name in ("one", "two"):
+            bench_tools.table([["5"]], ["n"], name, runs=5)
+    before = json.loads((tmp_path / "headline.json").read_text())
+    monkeypatch.setattr(store, "circumstances", lambda: {**before, "date": "2030-01-02", "tables": [], "timings": []})
+    for join, file in ((False, "headline.quick.json"), (True, "headline.json")):
+        with store.recording("headline", {**OPTIONS, "only": "two", "join": join}, tmp_path):
+            bench_tools.table([["7"]], ["n"], "two", runs=3)
+        assert {path.name for path in tmp_path.iterdir()} == {"headline.json", file} | {"headline.quick.json"}
+    after = store.read(tmp_path / "headline.json")
+    assert after["date"] == before["date"] and after["tables"][0] == before["tables"][0]
+    assert after["tables"][1]["rows"] == [["7"]] and after["tables"][1]["measured"]["date"] == "2030-01-02"
+    origins = [pages.origin_of(pages.Results(tmp_path), "headline", table) for table in after["tables"]]
+    assert before["date"] in origins[0] and "2030-01-02" in origins[1] and origins[1].endswith("3 runs.")
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, ValueError])
