@@ -98,7 +98,7 @@ def recording(command, options, folder):
 
 
 def joined(whole, part):
-    """Return a record with tables of a later one in the place of its own, which say when and where they were measured."""
+    """Return a record with the tables of a later one in the place of its own: they say when they were measured."""
     about = {key: part[key] for key in ("fastsketch", "date", "seconds", "versions", "machine", "blas", "presets")}
     tables = {table["name"]: table for table in whole["tables"]}
     tables |= {table["name"]: {**table, "measured": about} for table in part["tables"]}
