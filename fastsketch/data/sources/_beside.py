@@ -6,7 +6,7 @@ gives it by ``read_beside``; of others, whose columns are all numbers, it is tak
 
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
