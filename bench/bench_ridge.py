@@ -5,15 +5,17 @@ again and keeps the rest; --keep then writes the whole.
 """
 
 import json
+from functools import partial
 
 import numpy as np
+from sklearn.linear_model import SGDRegressor
 
 import bench_tools
 import fastsketch as fs
 import store
 from bench_learner_sets import SPLITS
 from bench_ridge_peers import COVERAGES, LEARNERS, conjugate_gradients, learned
-from bench_ridge_sets import SETS, loss, task_of
+from bench_ridge_sets import SETS, loss, stream, task_of
 from bench_tools import seconds, table
 
 OURS, FIT = "SketchedRidge()", "SketchedRidge().fit"
@@ -43,6 +45,9 @@ def ridge(args):
             if seed == 0 and name in REFINED and OURS in wanted and not (args.keep and "passes" in kept[name]):
                 kept[name]["passes"] = passes(task)
                 file.write_text(json.dumps(kept, indent=1) + "\n")
+            if seed == 0 and name == "generated" and OURS in wanted and not (args.keep and "stream" in kept[name]):
+                kept[name]["stream"] = streamed()
+                file.write_text(json.dumps(kept, indent=1) + "\n")
     tables({name: kept[name] for name in SETS if kept.get(name)}, splits)
 
 
@@ -62,6 +67,9 @@ def tables(kept, splits):
         table(lines, ["set", *LEARNERS], measure, runs=f"{runs}, {words}")
     differences(kept, f"{runs}, mean +- standard error of paired differences")
     intervals(kept, runs)
+    if "stream" in kept.get("generated", {}):
+        columns = ["model", "rows", "s", "rows/s", "s to read out", "1 - R2"]
+        table(kept["generated"]["stream"], columns, "ten million", runs=1)
     columns = ["set", "ridge", "passes, plain", "passes, by the sketch", "of plain"]
     table([[name, *done["passes"]] for name, done in kept.items() if "passes" in done], columns, "passes", runs=1)
 
@@ -98,6 +106,44 @@ def passes(task):
     plain = conjugate_gradients(task.x, task.y, strength, 1e-6)[2]
     mine = model.refine(task.x, passes=1000, tolerance=1e-6).passes
     return [f"{strength:.3g}", plain, mine, f"{mine / plain:.2f}"]
+
+
+def streamed(n_chunks=51, few=3):
+    """Cells of models that learn ten million rows a chunk at a time, the sketch fewer; the last chunk tests."""
+    n, few = 200 if bench_tools.tiny else 200_000, n_chunks - 1 if bench_tools.tiny else few
+    total, models = NormalEquations(), [fs.SketchedRidge(), fs.SketchedRidge(solver="gram"), SGDRegressor()]
+    names = ["SketchedRidge()", "SketchedRidge(), a sketch", "SGDRegressor(), one pass", "normal equations"]
+    spent, rows, cells = dict.fromkeys(names, 0.0), dict.fromkeys(names, 0), []
+    for k, (x, y) in enumerate(stream(n_chunks, n)):
+        last = k == n_chunks - 1
+        for name, model in zip(names, [*models, total], strict=True):
+            if last:
+                taken = seconds(partial(model.predict, x[:1]))
+                loss = np.mean((model.predict(x) - y) ** 2) / y.var()
+                cells.append([name, f"{rows[name]:,}", f"{spent[name]:.1f}", f"{rows[name] / spent[name]:,.0f}"])
+                cells[-1] += [f"{taken:.1f}", f"{loss:.4f}"]
+            elif name != names[1] or k < few:
+                learn = model.partial_fit if hasattr(model, "partial_fit") else model.update
+                spent[name], rows[name] = spent[name] + seconds(partial(learn, x, y)), rows[name] + n
+    return cells
+
+
+class NormalEquations:
+    """X'X and X'y of sparse rows, added up, with means; a ridge of 1e-9 of the trace against rounding."""
+
+    def __init__(self):
+        self.n, self.mean, self.gram, self.cross, self.y = 0, 0.0, 0.0, 0.0, 0.0
+
+    def update(self, x, y):
+        self.n, self.mean, self.y = self.n + len(y), self.mean + x.sum(axis=0), self.y + y.sum()
+        self.gram, self.cross = self.gram + (x.T @ x).toarray(), self.cross + x.T @ y
+
+    def predict(self, x):
+        mu, nu = self.mean / self.n, self.y / self.n
+        h = self.gram - self.n * np.outer(mu, mu)
+        h[np.diag_indices_from(h)] += 1e-9 * np.trace(h)
+        w = np.linalg.solve(h, self.cross - self.n * nu * mu)
+        return nu + x @ w - mu @ w
 
 
 # -- tables ------------------------------------------------------------------------------------------------------------

@@ -108,6 +108,21 @@ def _generated(n=200_000, d=2000, per_row=20):
     return Rows(x, (signal + signal.std() * rng.standard_normal(n))[:, None])
 
 
+def stream(n_chunks, n=200_000, d=2000, per_row=20):
+    """Yield rows as those of `_generated` with their targets, chunk after chunk; coefficients are the same in all."""
+    popularity = (3.0 + np.arange(d)) ** -0.9
+    coef, noise = np.random.default_rng(0).standard_normal(d), None
+    for k in range(n_chunks):
+        rng = np.random.default_rng([1, k])
+        places = rng.choice(d, (n, per_row), p=popularity / popularity.sum()).ravel().astype(np.int32)
+        starts = np.arange(0, len(places) + 1, per_row, dtype=np.int32)
+        x = sparse.csr_array((1.0 + rng.poisson(0.5, len(places)), places, starts), shape=(n, d))
+        x.sum_duplicates()
+        signal = x @ coef
+        noise = signal.std() if noise is None else noise
+        yield x, signal + noise * rng.standard_normal(n)
+
+
 LABELLED = {
     "farm-ads": _labelled("farm-ads"),
     "news20": _labelled("news20"),

@@ -11,9 +11,9 @@ from fastsketch.ridge._read_out import TINY, Rows
 class OneOut:
     """Predictions of every row (n, d) by ridge regression of all others.
 
-    With weighted, centred rows X, a penalty D and the eigenvectors U of X D^-1 X' that have no part in the mean, S their
-    eigenvalues, the residual of row i is what is left of its target, (U r / (S + r) U'y)_i at ridge r, over what is left
-    of its own say, (U r / (S + r) U')_ii.
+    X are weighted, centred rows, D a penalty, U the eigenvectors of X D^-1 X' that have no part in the mean, S their
+    eigenvalues. At ridge r the residual of row i is what is left of its target, (U r / (S + r) U'y)_i, over what is
+    left of its own say, (U r / (S + r) U')_ii.
     """
 
     def __init__(self, rows: Rows, moments: Moments, penalty: Matrix, *, center: bool) -> None:
