@@ -1,5 +1,7 @@
 """Ridge regressions of all rows but one, for each of some hundred rows, at every ridge by one decomposition."""
 
+from typing import Any
+
 import numpy as np
 
 from fastsketch._core.validation import is_sparse
@@ -21,7 +23,8 @@ class OneOut:
         free = np.linalg.qr(root, mode="complete")[0][:, 1:] if center else np.eye(len(root))
         kernel = root * _kernel(rows.x, moments.mean, penalty) * root.T
         values, vectors = np.linalg.eigh(free.T @ kernel @ free)
-        self._values, self._vectors = np.maximum(values, 0.0), free @ vectors
+        self._values: Matrix = np.maximum(values, 0.0)
+        self._vectors: Matrix = free @ vectors
         self._y, self._root = rows.y, root
         self._turned: Matrix = self._vectors.T @ (root * (rows.y - moments.target_mean))
 
@@ -33,10 +36,11 @@ class OneOut:
         return self._y - left / (np.maximum(own, TINY)[:, np.newaxis] * self._root)
 
 
-def _kernel(x: Matrix, mean: Matrix, penalty: Matrix) -> Matrix:
+def _kernel(x: Any, mean: Matrix, penalty: Matrix) -> Matrix:
     """Compute (X - mean) D^-1 (X - mean)' (n, n) of rows, array or CSR."""
     if not is_sparse(x):
-        x = (x - mean) / np.sqrt(penalty)
-        return x @ x.T
-    level = x @ (mean / penalty)
-    return (x / penalty @ x.T).toarray() - level - level[:, np.newaxis] + mean @ (mean / penalty)
+        scaled: Matrix = (x - mean) / np.sqrt(penalty)
+        return scaled @ scaled.T
+    level: Matrix = x @ (mean / penalty)
+    products: Matrix = (x / penalty @ x.T).toarray()
+    return products - level - level[:, np.newaxis] + mean @ (mean / penalty)
