@@ -146,43 +146,37 @@ def windows(args):
 
 
 def _cost(args):
-    """Seconds of an update beside the model's own, the longest pause, what a flip of two stacks would take."""
+    """Seconds of an update beside the model's own, and of the window's model: after every block, for the first time."""
     lines = []
-    cases = [(100, 24, 1000), (784, 64, 250), (784, 64, 1000), (784, 64, 4000), (3072, 64, 1000)]
-    for d, size, every in cases[:1] if args.quick else cases:
-        rng, blocks = np.random.default_rng(0), 24
-        rows = rng.standard_normal((few(every, 100) * 4, d)) * np.arange(1, d + 1) ** -0.7
-        template = fs.FrequentDirections(size, method="tfd", solver="gram")
-        window = fs.Window(template, blocks, every=every)
+    cases = [("rfd", 100, 32, 200), ("fd", 100, 32, 200), ("tfd", 100, 32, 200), ("rfd", 100, 32, 1000)]
+    cases += [("rfd", 784, 64, 250), ("rfd", 784, 64, 1000), ("rfd", 3072, 64, 1000), ("ridge", 100, 0, 200)]
+    for method, d, size, every in cases[:1] if args.quick else cases:
+        rng, blocks, n_parts = np.random.default_rng(0), 24, 8
+        rows = rng.standard_normal((few(every, 50) * n_parts, d)) * np.arange(1, d + 1) ** -0.7
+        of_ridge = method == "ridge"
+        template = fs.SketchedRidge() if of_ridge else fs.FrequentDirections(size, method=method, solver="gram")
+        targets = (rows @ np.ones(d) + rng.standard_normal(len(rows)),) if of_ridge else ()
+        parts = [[x[part] for x in (rows, *targets)] for part in np.split(np.arange(len(rows)), n_parts)]
+        window, own = fs.Window(template, blocks, every=every), template.copy()
         while window.n_rows < 2 * blocks * every and not args.quick:
-            window.update(rows[: every * 4])
-        own = template.copy().update(rows)
+            window.update(rows, *targets)
         ways = {
-            "own": lambda o=own, r=rows: [o.update(part) for part in np.split(r, 8)],
-            "window": lambda w=window, r=rows: [w.update(part) for part in np.split(r, 8)],
-            "read": lambda w=window: w.model,
+            "own": lambda o=own, p=parts: [o.update(*part) for part in p],
+            "window": lambda w=window, p=parts: [w.update(*part) for part in p],
+            "read": lambda w=window, p=parts: [w.update(*part).model for part in p],
         }
-        spent = least(ways, 1 if args.quick else 5, time.process_time)
-        pauses, flip = [], []
-        for _ in range(1 if args.quick else 3 * blocks):
-            window.update(rows[: -window.n_rows % every])  # the block is full
-            start = time.process_time()
-            window.update(rows[0])  # and is closed
-            pauses.append(time.process_time() - start)
-        for _ in range(3):
-            suffix, start = own.copy(), time.process_time()
-            for _ in range(blocks - 2):
-                suffix = suffix.copy().merge(own)
-            flip.append(time.process_time() - start)
-        ms = [1e3 * seconds for seconds in (max(pauses), min(flip), spent["read"])]
-        us = [1e6 * spent[name] / len(rows) for name in ("own", "window")]
-        kb = len(window.to_bytes()) / 1e3
-        lines.append([d, size, f"{every:,}", *(f"{u:.2f}" for u in us), f"{us[1] / us[0]:.2f}"])
-        lines[-1] += [*(f"{m:.1f}" for m in ms), f"{kb / 1e3:.1f}", f"{len(own.to_bytes()) / 1e6:.2f}"]
-    heads = ["d", "l", "rows of a block", "model, us/row", "window, us/row", "to one", "longest pause, ms"]
-    heads += ["flip of two stacks, ms", "model read, ms", "window, MB", "model, MB"]
-    note = "24 blocks; the pause is the update that closes a block, the largest of 72"
-    table(lines, heads, "cost", runs=f"the least of {1 if args.quick else 5} in turn", note=note)
+        spent = least(ways, 1 if args.quick else 9, time.process_time)
+        again = fs.from_bytes(window.to_bytes())
+        start = time.process_time()
+        again.model  # noqa: B018
+        ms = [1e3 * spent[name] / n_parts for name in ways]
+        cells = [f"{ms[0]:.2f}", f"{ms[1]:.2f}", f"{ms[1] / ms[0]:.2f}", f"{ms[2] - ms[1]:.2f}"]
+        mb = [f"{len(model.to_bytes()) / 1e6:.2f}" for model in (window, own)]
+        lines.append([method, d, size or "exact", every, *cells, f"{1e3 * (time.process_time() - start):.1f}", *mb])
+    heads = ["model", "d", "l", "rows of a block", "model, ms/block", "window, ms/block", "to one"]
+    heads += ["its model after each block, ms", "for the first time, ms", "window, MB", "model, MB"]
+    note = "24 blocks; batches of one block; ridge: SketchedRidge as it comes"
+    table(lines, heads, "cost", runs=f"the least of {1 if args.quick else 9} in turn", note=note)
 
 
 # -- comparisons -------------------------------------------------------------------------------------------------------

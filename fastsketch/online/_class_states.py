@@ -294,9 +294,9 @@ class States(Generic[S]):
         """Multiply the weight of earlier rows by `factor`, also in the read-out."""
         for state in self.all():
             state.fade(factor)
-        for _, readout in self.readouts:
-            if readout is not None:
-                readout.fade(factor)
+        for _, one in self.readouts:
+            if one is not None:
+                one.fade(factor)
 
     @property
     def n_members(self) -> int:
@@ -360,7 +360,7 @@ class States(Generic[S]):
         if self.readout is None and self.mix is None:
             return [] if len(self.held) == 1 else [(self.counted.tally, ...)]
         arrays = [] if self.mix is None else self.mix.arrays()
-        arrays += [array for _, readout in self.readouts if readout is not None for array in readout.arrays()]
+        arrays += [array for _, one in self.readouts if one is not None for array in one.arrays()]
         return [(self.counted.tally, ...), *((array, ...) for array in arrays)]
 
     def learn(self, batch: RowBatch, targets: Floats, sample_weight: Floats, scores: Floats) -> None:
@@ -394,7 +394,7 @@ class States(Generic[S]):
         else:
             k, n = targets.shape
             sides = scores.reshape(len(scores), len(self.paces), k, n)
-            each = [self._read(readout, sides[:, g], targets, sample_weight) for g, readout in self.readouts]
+            each = [self._read(one, sides[:, g], targets, sample_weight) for g, one in self.readouts]
             if k == 1:
                 out = self.mix.learn(np.array(each), targets[0], sample_weight)
             else:
@@ -412,9 +412,7 @@ class States(Generic[S]):
             self.counted.tally[MISTAKES] += np.count_nonzero(out * targets <= 0)
         return out
 
-    def _read(
-        self, readout: ReadOut | Blend | None, scores: Floats, targets: Floats, sample_weight: Floats
-    ) -> Floats:
+    def _read(self, readout: ReadOut | Blend | None, scores: Floats, targets: Floats, sample_weight: Floats) -> Floats:
         """Return the scores (k, n) that a read-out makes of those of the members of its pace (members, k, n)."""
         if readout is None:
             return scores[0]
@@ -428,9 +426,7 @@ class States(Generic[S]):
     def combined(self, coefs: Floats) -> Floats:
         """Return w of the states (k, d) from those of all learners (members paces k, d)."""
         sides = coefs.reshape(self.n_members, len(self.paces), len(self.held), coefs.shape[-1])
-        each = [
-            sides[0, g] if readout is None else readout.combined(sides[:, g]) for g, readout in self.readouts
-        ]
+        each = [sides[0, g] if one is None else one.combined(sides[:, g]) for g, one in self.readouts]
         return each[0] if self.mix is None else self.mix.combined(np.stack(each))
 
     def intercepts(self) -> Floats:

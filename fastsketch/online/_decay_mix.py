@@ -3,10 +3,10 @@
 States of each of DECAYS learn side by side from the same rows, each with its read-out. Of labels those that forget
 fastest have a second one, which forgets as slowly as the middle ones: it tells how sure they are by more rows, and is
 better on streams that move fast all the time, where the other is better after a jump. Each read-out has a weight, and
-the score is the mean of theirs by these weights, so that the model is as linear as they are. With every row a weight is multiplied by exp(-loss), for
-the loss that its score had before the row was learned from, and SHARE of all is dealt out anew as in the beginning: the
-fixed share of Herbster and Warmuth (1998), which follows the best of them from one stretch of the stream to the next.
-Its rounds are in _kernels/online/readout.
+the score is the mean of theirs by these weights, so that the model is as linear as they are. With every row a weight is
+multiplied by exp(-loss), for the loss that its score had before the row was learned from, and SHARE of all is dealt out
+anew as in the beginning: the fixed share of Herbster and Warmuth (1998), which follows the best of them from one
+stretch of the stream to the next. Its rounds are in _kernels/online/readout.
 """
 
 from collections.abc import Mapping

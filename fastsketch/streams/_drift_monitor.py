@@ -20,13 +20,14 @@ from fastsketch.data.files import _checks as checks
 from fastsketch.sketching import FrequentDirections
 from fastsketch.streams._alarms import Alarm, Carried
 from fastsketch.streams._block_scores import LARGEST, MOMENTS, MOST_WATCHED, SCORES, Units
-from fastsketch.streams._evidence import DEPENDENT, Floats, are_dependent, likeliest_length, tried
+from fastsketch.streams._evidence import DEPENDENT, Floats, blocks_since_change, dependence, likeliest_length, tried
 from fastsketch.streams._held_rows import arrays_of, check_rows, rows_from, stacked, with_names
 
 # Most latest blocks that are compared with the others; of what has changed so many blocks of `every` rows are kept.
 MOST_LATEST, MOST_KEPT = 40, 8
-# Blocks that resemble the ones before them become so many times as long, up to so many times `every`.
-LONGER, MOST_LONGER = 4, 16
+# Blocks that resemble the ones before them become so many times as long, up to so many times `every`; to that at once
+# where their correlation is beyond this: rows that forget exponentially then leave .07 between blocks of four times.
+LONGER, MOST_LONGER, CLOSE = 4, 16, 0.3
 # Covariances of blocks are squared in turn when they are compared.
 LARGEST_ENTRY = 1e150
 MANY = 2**40
@@ -127,11 +128,10 @@ class DriftMonitor(Model):
         self._held: tuple[Any, ...] = ()  # rows of the block being filled, and of the latest blocks before it
         self._filled = 0
         self._d: int | None = None
-        self._dtype: np.dtype[Any] | None = None  # of the first rows, and so of all
-        self._sparse = False
+        self._sparse = False  # as the first rows
 
     def _empty(self) -> FrequentDirections:
-        return FrequentDirections(self.sketch_size, method="tfd", center=True)
+        return FrequentDirections(self.sketch_size, method="tfd", center=True, dtype=np.float64)
 
     @property
     def _wanted(self) -> int:
@@ -254,21 +254,21 @@ class DriftMonitor(Model):
             raise ValueError(f"rows have entries beyond {LARGEST_ENTRY:g}, their squares leave the range: scale them")
         if not (n := checked.shape[0]):
             return
-        kind: dict[str, Any] = {"_d": checked.shape[1], "_dtype": self._dtype, "_sparse": self._sparse}
+        are_sparse = self._sparse
         if self._d is None:
-            narrow = checked.dtype in (np.float16, np.float32)
-            kind |= {"_dtype": np.dtype(np.float32 if narrow else np.float64), "_sparse": is_sparse(checked)}
+            are_sparse = is_sparse(checked)
             self._check_memory(checked)
-        if is_sparse(checked) != kind["_sparse"]:
-            checked = sparse.csr_array(checked) if kind["_sparse"] else checked.toarray()
+        if is_sparse(checked) != are_sparse:
+            checked = sparse.csr_array(checked) if are_sparse else checked.toarray()
         # a copy: the caller may change the rows
-        held, filled, past = (*self._held, checked.astype(kind["_dtype"])), self._filled + n, self._past
+        held, filled, past = (*self._held, checked.astype(np.float64)), self._filled + n, self._past
         if filled >= past.span:
             whole = stacked(held)
             while filled >= past.span:
                 filled -= past.span
                 past = self._closed(past, whole[: whole.shape[0] - filled])
             held = (whole[whole.shape[0] - filled - self._n_kept(past) :].copy(),)
+        kind = {"_d": checked.shape[1], "_sparse": are_sparse}
         vars(self).update({"_past": past, "_held": held, "_filled": filled, **kind})
 
     def _check_memory(self, rows: Any) -> None:
@@ -345,10 +345,22 @@ class DriftMonitor(Model):
 
         The rows of this decision are not compared then, so that a false alarm stays as rare as it is.
         """
-        if not any(are_dependent(each, self.seed, past.n_rows, len(values)) for each in values):
+        alike = [dependence(each, self.seed, past.n_rows, len(values)) for each in values]
+        if not any(alike):
             return past
-        if LONGER * past.span <= MOST_LONGER * self.every:
-            return Past(past.n_rows, past.n_rows, LONGER * past.span, alarms=past.alarms, sides=past.sides)
+        span, longest, since = past.span, MOST_LONGER * self.every, 0
+        if past.start == (past.alarms[-1].row if past.alarms else 0):  # once, or rows that wander would have no end
+            since = blocks_since_change(values[int(np.argmax(alike))], self.seed, past.n_rows)
+        if since:
+            warnings.warn(
+                f"the rows of the reference have changed near row {past.n_rows - since * span:,}: a new reference "
+                f"begins with row {past.n_rows:,}",
+                stacklevel=4,
+            )
+        elif span < longest:
+            span = longest if max(alike) > CLOSE else LONGER * span
+        if since or span > past.span:
+            return Past(past.n_rows, past.n_rows, span, alarms=past.alarms, sides=past.sides)
         warnings.warn(
             f"blocks of {past.span} rows resemble the ones before them: false alarms may be more frequent than "
             f"run_length={self.run_length} says; take a larger every than {self.every}",
@@ -385,7 +397,6 @@ class DriftMonitor(Model):
             "filled": self._filled,
             "tried": past.tried,
             "n_features": self._d,
-            "dtype": None if self._dtype is None else self._dtype.name,
             "sparse": self._sparse,
             "alarms": [[*alarm[:3], [list(carried) for carried in alarm.columns]] for alarm in past.alarms],
         }
@@ -413,8 +424,7 @@ class DriftMonitor(Model):
             units = Units(arrays["watched"], arrays["centre"], float(arrays["unit"][0]), arrays["directions"])
             past = past._replace(units=units, table=arrays["table"])
         self._past = past._replace(first=arrays["first"]) if "first" in arrays else past
-        self._d, self._dtype = state["n_features"], None if state["dtype"] is None else np.dtype(state["dtype"])
-        self._sparse, self._filled = state["sparse"], state["filled"]
+        self._d, self._sparse, self._filled = state["n_features"], state["sparse"], state["filled"]
         self._held = (rows_from(arrays, state["n_features"]),) if "rows" in arrays else ()
 
     def _validate(self, state: dict[str, Any], arrays: Arrays) -> None:
@@ -429,18 +439,16 @@ class DriftMonitor(Model):
         as_integer(state["tried"], "tried", 0, self._wanted)
         known = bool(n or filled)
         d = as_integer(state["n_features"], "n_features", 1, checks.MOST_COLUMNS) if known else 0
-        if state["dtype"] not in (("float32", "float64") if known else (None,)):
-            raise ValueError(f"dtype must be that of the rows, got {state['dtype']!r}")
         self._check_alarms(state["alarms"], state["start"], d)
         n_held = filled + self._n_kept(Past(n, state["start"], span))
         if "rows" in arrays or n_held:
-            check_rows(arrays, (n_held, d), state["dtype"], are_sparse=state["sparse"])
+            check_rows(arrays, (n_held, d), are_sparse=state["sparse"])
         n_whole = min(n_blocks, self.reference) * span
         sizes = [(n_whole, n_whole)] if n_blocks else []
         if state["alarms"]:
             sizes += [(self.reference * self.every, self.reference * span), (2, MOST_KEPT * self.every)]
         for k, limits in enumerate(sizes):
-            self._check_sketch(arrays, f"sketch{k}", limits, d, state["dtype"])
+            self._check_sketch(arrays, f"sketch{k}", limits, d)
         names = [f"sketch{k}" for k in range(len(sizes))]
         names += ["rows"] if state["sparse"] is False else ["rows", "rows_indices", "rows_indptr"]
         if n_blocks < self._n_first:
@@ -475,7 +483,7 @@ class DriftMonitor(Model):
                 checks.as_figure(before, "before")
                 checks.as_figure(after, "after")
 
-    def _check_sketch(self, arrays: Arrays, name: str, rows: tuple[int, int], d: int, dtype: str | None) -> None:
+    def _check_sketch(self, arrays: Arrays, name: str, rows: tuple[int, int], d: int) -> None:
         """Raise ValueError unless an array holds one of this monitor's sketches, of so many rows."""
         content = checks.array_of(arrays, name, getattr(arrays.get(name), "shape", ()), np.dtype(np.uint8))
         sketch, own = from_bytes(content.tobytes()), self._empty()
@@ -483,5 +491,5 @@ class DriftMonitor(Model):
             raise ValueError(f"a sketch must be a {own!r}, got {sketch!r}")
         if not rows[0] <= sketch.n_rows <= rows[1]:
             raise ValueError(f"a sketch has {sketch.n_rows} rows, expected {rows[0]} to {rows[1]}")
-        if sketch.n_features != d or sketch.resolved["dtype"] != dtype:
-            raise ValueError(f"a sketch has {sketch.n_features} columns, or another dtype: expected {d} of {dtype}")
+        if sketch.n_features != d:
+            raise ValueError(f"a sketch has {sketch.n_features} columns, expected {d}")

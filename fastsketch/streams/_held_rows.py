@@ -48,13 +48,13 @@ def rows_from(arrays: Arrays, d: int) -> Any:
     return sparse.csr_array(parts, shape=(len(parts[2]) - 1, d))
 
 
-def check_rows(arrays: Arrays, shape: tuple[int, int], dtype: str, *, are_sparse: bool) -> None:
-    """Raise ValueError unless arrays of a state are rows of this shape and dtype."""
+def check_rows(arrays: Arrays, shape: tuple[int, int], *, are_sparse: bool) -> None:
+    """Raise ValueError unless arrays of a state are rows of this shape in double."""
     if not are_sparse:
-        checks.finite(arrays, "rows", shape, np.dtype(dtype))
+        checks.finite(arrays, "rows", shape)
         return
     stored = len(arrays.get("rows", ()))
-    checks.finite(arrays, "rows", (stored,), np.dtype(dtype))
+    checks.finite(arrays, "rows", (stored,))
     indptr = checks.array_of(arrays, "rows_indptr", (shape[0] + 1,), np.dtype(np.int64))
     indices = checks.array_of(arrays, "rows_indices", (stored,), np.dtype(np.int64))
     checks.csr_rows(indptr, indices, n_stored=stored, n_columns=shape[1], what="the rows held")

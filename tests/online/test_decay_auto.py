@@ -166,7 +166,8 @@ def test_follows_a_stream_that_moves_and_rests_where_it_does_not(kind, moving):
     each = scores_of(kind, rows, y.astype(int), 2)
     losses = np.logaddexp(0, np.where(y, -1, 1) * each)
     alone = losses.sum(axis=1)
-    bound = (alone - np.log(FIRST_OF_LABELS) - (n - 1) * np.log1p(-SHARE)).min() + (np.ptp(losses, axis=0) ** 2).sum() / 8
+    shared = alone - np.log(FIRST_OF_LABELS) - (n - 1) * np.log1p(-SHARE)
+    bound = shared.min() + (np.ptp(losses, axis=0) ** 2).sum() / 8
     assert n * model.progress["log_loss"] <= bound
     assert (alone.argmin() > 0) == moving == (model.progress["drift"]["half_life"] is not None)
     assert kind().update(rows, y).progress["drift"] is None
