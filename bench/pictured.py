@@ -120,6 +120,10 @@ PICTURED = {
         Bars("outliers", ("estimator",), ("beyond 1%, median of 5 seeds (range)",), each="d", mark=1, ours="auto|gram",
              axis="% of normal rows beyond the 1% threshold", title="few rows, d ="),
     ],
+    "moved": [
+        Bars("still", ("set",), ("nats, the most",), mark=50, title="Nats at which a model warns: 50",
+             axis="nats gained by a calibration that forgets, the most of three orders"),
+    ],
     "alarms": [
         Bars("delays", ("rows", "change"), ("DriftMonitor, as it comes", "DriftMonitor", "CUSUM of columns, directions",
              "river ADWIN", "river PageHinkley", "river KSWIN"), title="Rows from a change to its alarm",

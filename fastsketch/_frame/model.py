@@ -109,10 +109,9 @@ class Model(Parametrized, abstract=True):
         raise NotImplementedError
 
     def _validate(self, state: dict[str, Any], arrays: Arrays) -> None:
-        """Raise ValueError unless a model of these parameters could have this state (nothing is checked by default).
+        """Raise ValueError unless a model of these parameters could have this state, which a stranger may have made.
 
-        Asked once for what comes from a file or from another process, on a model that has just begun, before
-        ``_restore``: nothing in it can be trusted, and no more memory may be taken than the arrays themselves have.
+        Asked on a model that has just begun; no more memory may be taken than the arrays themselves have.
         """
 
     def _keep_in_memory(self, other: Any) -> None:
@@ -158,8 +157,7 @@ class Model(Parametrized, abstract=True):
     def _take_rows(self, rows: Any, sample_weight: Any = None) -> Self:
         """Call ``_update`` as all models do: names are checked, and sources are read chunk by chunk.
 
-        Rows of a source of more than one chunk go to a copy of the state, which takes its place at the end: what is
-        refused or interrupted has changed nothing.
+        Of more than one chunk rows go to a copy of the state, which takes its place when all of them are in.
         """
         if type(rows) is np.ndarray:
             self._update(rows, sample_weight)
@@ -453,10 +451,7 @@ class MergeableModel(Model, abstract=True):
 
     # -- parts of a job, learned apart and merged --------------------------------------------------------------------
     def _first_blocks(self, lengths: Sequence[int], n_features: int) -> list[int] | None:
-        """Return the first block of each piece of a stream, if pieces of these lengths merge to the bits of one pass.
-
-        None (the default) if they do not: then each piece is a part of its own.
-        """
+        """Return the first block of each piece of a stream, if pieces of these lengths merge to the bits of one pass."""
         return None
 
     def _in_order(self) -> str | None:

@@ -64,7 +64,8 @@ class DriftMonitor(Model):
     ----------
     every : int, default 100
         Rows of a block, at least 2: many times as many as rows remember. Where the first blocks resemble the ones
-        before them, blocks become 4 or 16 times as long; ``facts()["rows_in_block"]`` says how long.
+        before them, blocks become 4 or 16 times as long; ``facts()["rows_in_block"]`` says how long. If it is a change
+        that makes them so, a warning says where, and a new reference begins.
     reference : int, default 60
         Blocks of the reference, at least 10. A third of them says in which directions and units blocks are compared.
     run_length : int, default 10,000
