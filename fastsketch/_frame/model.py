@@ -451,7 +451,7 @@ class MergeableModel(Model, abstract=True):
 
     # -- parts of a job, learned apart and merged --------------------------------------------------------------------
     def _first_blocks(self, lengths: Sequence[int], n_features: int) -> list[int] | None:
-        """Return the first block of each piece of a stream, if pieces of these lengths merge to the bits of one pass."""
+        """Return the first block of each piece of a stream, if pieces of these lengths merge to its bits."""
         return None
 
     def _in_order(self) -> str | None:
