@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -136,11 +137,19 @@ def open_rows(
     )
     if fill is not None:
         fill = as_real(fill, "fill", -float("inf"), float("inf"))
+    wanted = options.columns
+    if wanted is not None and isinstance(apart, tuple):  # read with the others, and then taken out
+        wanted = tuple(dict.fromkeys((*wanted, *apart)))
+        options = replace(options, columns=wanted)
     source = _opened(x, options)
+    # a table takes its columns where it is opened: others may hold no numbers, and one may hold several a row
+    columns = None if source.taken is not None and source.taken == wanted else wanted
+    if isinstance(apart, tuple) and wanted is not None:
+        source = chosen(source, columns=columns, dtype=None, fill=None)
+        apart = tuple(one if isinstance(one, str) else wanted.index(one) for one in apart)
+        columns = None
     if apart is not None:
         source = set_apart(source, apart)
-    # a table takes its columns where it is opened: others may hold no numbers, and one may hold several a row
-    columns = None if source.taken is not None and source.taken == options.columns else options.columns
     return chosen(source, columns=columns, dtype=options.dtype, fill=fill)
 
 

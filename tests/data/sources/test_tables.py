@@ -601,3 +601,20 @@ def test_a_short_column_of_a_group_of_rows_is_an_error(tmp_path, monkeypatch):
     monkeypatch.setattr(_parquet.ParquetSource, "_some_columns", short)
     with pytest.raises(SourceError, match=r"x\.parquet is damaged: its rows end after 129, it states 130"):
         list(open_rows(path))
+
+
+@pytest.mark.parametrize(
+    "columns, beside, rows, values",
+    [
+        (["size", "age"], ["price"], [[1, 2], [2, 3]], [[3], [4]]),
+        (["age"], ["price", "size"], [[2], [3]], [[3, 1], [4, 2]]),
+        ([1], [3, 0], [[2], [3]], [[3, 1], [4, 2]]),
+        ([1, 0], [3], [[2, 1], [3, 2]], [[3], [4]]),
+    ],
+)
+def test_several_columns_beside_chosen_ones_leave_words_alone(tmp_path, columns, beside, rows, values):
+    path = tmp_path / "houses.csv"
+    path.write_text("size,age,city,price\n1,2,Oslo,3\n2,3,Rome,4\n")
+    source = fs.open_rows(path, columns=columns, beside=beside)
+    (chunk,) = source.read_beside()
+    assert (chunk[0].tolist(), chunk[1].tolist()) == (rows, values)
