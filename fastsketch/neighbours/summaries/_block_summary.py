@@ -145,9 +145,10 @@ class BlockSummary:
         held = leaf, forest, reservoir = self._held
         before = leaf.n_rows
         try:
-            if reservoir is not None:
+            place = {"block": leaf.index, "first": before, "block_rows": leaf.block_rows}
+            if reservoir is not None and reservoir.may_keep(len(rows), **place):
                 reservoir = reservoir.copy()
-                reservoir.take(rows, block=leaf.index, first=before, block_rows=leaf.block_rows)
+                reservoir.take(rows, **place)
                 self._held = _Held(leaf, forest, reservoir)
             leaf.add(rows)
         except BaseException:

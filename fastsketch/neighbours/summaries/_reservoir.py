@@ -59,12 +59,20 @@ class Reservoir:
 
     def take(self, rows: NDArray[Any], *, block: int, first: int, block_rows: int) -> None:
         """Offer rows `first`, `first` + 1, ... of a block."""
-        if self._current is None or self._current[0] != block:
-            self._current = block, raw_numbers(self._seed, Key.RESERVOIR, block, 0, block_rows)
-        piece = _Piece(rows, self._current[1][first : first + len(rows)])
+        piece = _Piece(rows, self._priorities(block, block_rows)[first : first + len(rows)])
         if self._limit is None:
             piece = _Piece(np.array(rows), piece.priority)  # a copy: the rows belong to the caller
         self._offer(piece)
+
+    def may_keep(self, n: int, *, block: int, first: int, block_rows: int) -> bool:
+        """Return whether any of n rows may be among the least: a single row of a long stream mostly may not."""
+        return n != 1 or self._limit is None or self._priorities(block, block_rows)[first] < self._limit
+
+    def _priorities(self, block: int, block_rows: int) -> Priorities:
+        """Return the priorities of the rows of a block, which are drawn once."""
+        if self._current is None or self._current[0] != block:
+            self._current = block, raw_numbers(self._seed, Key.RESERVOIR, block, 0, block_rows)
+        return self._current[1]
 
     def merge(self, other: "Reservoir") -> None:
         """Offer all rows of another reservoir."""
