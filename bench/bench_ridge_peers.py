@@ -225,7 +225,8 @@ def answers(model, task):
         chosen += f", refined in {facts['passes']} passes"
     covered = {}
     for coverage in COVERAGES:
-        low, high = model.predict_interval(task.test, coverage=coverage)
+        ends = model.predict_interval(task.test, coverage=coverage)
+        low, high = (end.reshape(task.truth.shape) for end in ends)  # of one target vectors
         covered[str(coverage)] = np.mean((task.truth >= low) & (task.truth <= high), axis=0).tolist()
     return model.predict(task.test), MB * len(model.to_bytes()), chosen, covered
 
