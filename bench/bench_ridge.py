@@ -69,7 +69,7 @@ def tables(kept, splits):
     intervals(kept, runs)
     if "stream" in kept.get("generated", {}):
         columns = ["model", "rows", "s", "rows/s", "s to read out", "1 - R2"]
-        table(kept["generated"]["stream"], columns, "ten million", runs=1)
+        table(kept["generated"]["stream"], columns, "stream", runs=1)
     columns = ["set", "ridge", "passes, plain", "passes, by the sketch", "of plain"]
     table([[name, *done["passes"]] for name, done in kept.items() if "passes" in done], columns, "passes", runs=1)
 
