@@ -232,8 +232,8 @@ def chosen(
 
     # between the ridges of rows and of columns in ordinary units errors may fall, rise and fall again
     n_apart = int(np.log(first / max(min(low, first), first * least)) / np.log(STEP) / APART) + 1
-    apart = (-APART * k for k in range(n_apart + 1))
-    start = best_step({step: scores(step) for step in apart if STEP**step >= least})
+    coarse = (-float(APART * k) for k in range(n_apart + 1))
+    start = best_step({step: scores(step) for step in coarse if STEP**step >= least})
     of_half.clear()
     tried = climbed(scores, least, MOST, start=start, gain=GAIN)
     best = best_step(tried)
