@@ -28,6 +28,9 @@ MOST_LATEST, MOST_KEPT = 40, 8
 # Blocks that resemble the ones before them become so many times as long, up to so many times `every`; to that at once
 # where their correlation is beyond this: rows that forget exponentially then leave .07 between blocks of four times.
 LONGER, MOST_LONGER, CLOSE = 4, 16, 0.3
+# An alarm says that blocks of this length were alike before it: those after it resemble each other because the change goes
+# on, and so many references are begun before they become longer.
+GOING_ON = 5
 # Covariances of blocks are squared in turn when they are compared.
 LARGEST_ENTRY = 1e150
 MANY = 2**40
@@ -350,17 +353,18 @@ class DriftMonitor(Model):
         if not any(alike):
             return past
         span, longest, since = past.span, MOST_LONGER * self.every, 0
-        if past.start == (past.alarms[-1].row if past.alarms else 0):  # once, or rows that wander would have no end
+        begun = past.alarms[-1].row if past.alarms else 0
+        going_on = begun > 0 and past.n_rows - begun <= GOING_ON * self.reference * span
+        if going_on or past.start == begun:  # once, or rows that wander would have no end
             since = blocks_since_change(values[int(np.argmax(alike))], self.seed, past.n_rows)
-        if since:
+        if since or going_on:
+            where = f"have changed near row {past.n_rows - since * span:,}" if since else "go on changing"
             warnings.warn(
-                f"the rows of the reference have changed near row {past.n_rows - since * span:,}: a new reference "
-                f"begins with row {past.n_rows:,}",
-                stacklevel=4,
+                f"the rows of the reference {where}: a new reference begins with row {past.n_rows:,}", stacklevel=4
             )
         elif span < longest:
             span = longest if max(alike) > CLOSE else LONGER * span
-        if since or span > past.span:
+        if since or going_on or span > past.span:
             return Past(past.n_rows, past.n_rows, span, alarms=past.alarms, sides=past.sides)
         warnings.warn(
             f"blocks of {past.span} rows resemble the ones before them: false alarms may be more frequent than "

@@ -142,6 +142,7 @@ def test_a_long_stationary_stream_has_no_alarm():
     assert not fs.DriftMonitor(every=50).update(rng.standard_normal((50_000, 3))).alarms
 
 
+@pytest.mark.filterwarnings("ignore:the rows of the reference")  # of what is slow and goes on
 @pytest.mark.parametrize("kind", ["mean", "variance", "rotation", "drift", "new column"])
 def test_a_change_is_said_soon_and_its_columns_are_named(kind):
     every, at = 100, 14_000
@@ -426,3 +427,18 @@ def test_the_first_rows_say_how_many_columns_there_are():
     with pytest.raises(ValueError, match=r"first rows must have two dimensions, got shape \(500,\): x\[:, None\]"):
         monitor.update(numbers)
     assert monitor.n_rows == 0 and monitor.update(numbers[:, None]).update(numbers[:1]).n_rows == 501
+
+
+def test_a_slow_change_that_outlasts_its_alarm_leaves_the_monitor_able_to_see_the_next():
+    """The reference after an alarm lies in the change itself: new ones begin until rows are alike, blocks stay short."""
+    rng = np.random.default_rng(3)
+    rows = rng.standard_normal((20_000, 5))
+    rows[4_000:8_000, 1] += np.linspace(0, 3, 4_000)
+    rows[8_000:, 1] += 3
+    rows[15_000:, 3] += 1.5
+    monitor = fs.DriftMonitor(every=50, reference=40)
+    with pytest.warns(UserWarning, match="the rows of the reference (go on changing|have changed near row)"):
+        monitor.update(rows)
+    first, second = (alarm.row for alarm in monitor.alarms)
+    assert 4_000 < first < 8_000 and 15_000 < second < 16_500
+    assert monitor.facts["rows_in_block"] == 50
