@@ -164,11 +164,8 @@ class Model(Parametrized, abstract=True):
             return self
         source = as_source(rows)
         if source is None:
-            names = names_of(rows)
-            if names is None:  # those before stay
-                self._update(rows, sample_weight)
-                return self
-            with self._named(names, "rows"):
+            names = names_of(rows)  # without any those before stay
+            with contextlib.nullcontext() if names is None else self._named(names, "rows"):
                 self._update(rows, sample_weight)
             return self
         names = agreed(source.feature_names, self._feature_names, source.name)

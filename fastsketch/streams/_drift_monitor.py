@@ -28,8 +28,8 @@ MOST_LATEST, MOST_KEPT = 40, 8
 # Blocks that resemble the ones before them become so many times as long, up to so many times `every`; to that at once
 # where their correlation is beyond this: rows that forget exponentially then leave .07 between blocks of four times.
 LONGER, MOST_LONGER, CLOSE = 4, 16, 0.3
-# An alarm says that blocks of this length were alike before it: those after it resemble each other because the change goes
-# on, and so many references are begun before they become longer.
+# An alarm says that blocks of this length were alike before it: those after it resemble each other because the change
+# goes on, and so many references are begun before they become longer.
 GOING_ON = 5
 # Covariances of blocks are squared in turn when they are compared.
 LARGEST_ENTRY = 1e150
@@ -354,7 +354,7 @@ class DriftMonitor(Model):
             return past
         span, longest, since = past.span, MOST_LONGER * self.every, 0
         begun = past.alarms[-1].row if past.alarms else 0
-        going_on = begun > 0 and past.n_rows - begun <= GOING_ON * self.reference * span
+        going_on = begun > 0 and span < longest and past.n_rows - begun <= GOING_ON * self.reference * span
         if going_on or past.start == begun:  # once, or rows that wander would have no end
             since = blocks_since_change(values[int(np.argmax(alike))], self.seed, past.n_rows)
         if since or going_on:
