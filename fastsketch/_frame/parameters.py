@@ -212,7 +212,7 @@ def constructor(cls: type, all_declared: Mapping[str, Parameter]) -> Any:
         raise TypeError(f"{cls.__name__} has more than two positional parameters: {', '.join(positional)}")
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-        owner: type[Any] = type(self)
+        owner = cast("type[Any]", self.__class__)
         name = owner.__name__
         if len(args) > len(positional):
             allowed = (
