@@ -9,7 +9,8 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, issparse
+
+from fastsketch._core.validation import is_sparse
 
 # Columns have units of their own if the largest standard deviation is so many times the smallest, of those that at
 # least a fifth of the rows, and ten, have. Stars that as many users give differ by up to four times.
@@ -30,7 +31,7 @@ class ColumnUnits:
 
         Parameters
         ----------
-        rows : array (n_samples, n_features) with NaN for what is missing, or sparse
+        rows : array (n_samples, n_features) with NaN for what is missing, or CSR
         """
         entries, columns = _observed(rows)
         n_features = rows.shape[1]
@@ -48,11 +49,11 @@ class ColumnUnits:
 
     def into(self, rows: Any) -> Any:
         """Return rows in these units, in their dtype and form."""
-        if not issparse(rows):
+        if not is_sparse(rows):
             return ((rows - self.mean) / self.scale).astype(rows.dtype)
-        found: Any = csr_array(rows)
-        data = ((found.data - self.mean[found.indices]) / self.scale[found.indices]).astype(rows.dtype)
-        return csr_array((data, found.indices, found.indptr), shape=rows.shape)
+        out = rows.copy()
+        out.data = ((rows.data - self.mean[rows.indices]) / self.scale[rows.indices]).astype(rows.dtype)
+        return out
 
     def back(self, rows: NDArray[Any], clip: tuple[float, float] | None) -> NDArray[Any]:
         """Return rows as the columns were, within `clip`."""
@@ -62,8 +63,7 @@ class ColumnUnits:
 
 def _observed(rows: Any) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
     """Return the observed entries and their columns."""
-    if issparse(rows):
-        found: Any = csr_array(rows)
-        return found.data.astype(np.float64), found.indices
+    if is_sparse(rows):
+        return rows.data.astype(np.float64), rows.indices
     there = ~np.isnan(rows)
     return rows[there].astype(np.float64), np.nonzero(there)[1]

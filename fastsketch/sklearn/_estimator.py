@@ -30,6 +30,7 @@ from fastsketch.data.files._state import StateError
 from fastsketch.data.sources import Source, naming
 from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._engines._engine_setting import EXACT_OFFSET, EXACT_SLOPE
+from fastsketch.sklearn._words import columns_of_words
 
 Arrays = dict[str, NDArray[Any]]
 Estimator = TypeVar("Estimator", bound=BaseEstimator)
@@ -78,27 +79,6 @@ def checked(estimator: BaseEstimator, X: Any, *, sum_duplicates: bool = True, **
                 "pipeline, or leave them out"
             ) from None
         raise
-
-
-def columns_of_words(X: Any) -> str:
-    """Return the columns of rows that hold no numbers, in words; empty where there are none, or no columns."""
-    names: Any = getattr(X, "column_names", getattr(X, "columns", None))
-    table = names is not None
-    if not table:
-        X = np.asarray(X)
-        names = range(X.shape[1]) if X.ndim == 2 and X.dtype.kind in "OUS" else ()
-    odd: list[str] = []
-    for name in names:
-        column = X[name] if table else X[:, name]
-        values = np.asarray(column)
-        try:
-            number = values.dtype.kind not in "mM"
-            values.astype(np.float64)
-        except (TypeError, ValueError):
-            number = False
-        if not number:
-            odd.append(f"{name!r} ({getattr(column, 'dtype', values.dtype)})")
-    return f"column{'s' * (len(odd) > 1)} {', '.join(odd[:5])}{', ...' * (len(odd) > 5)}" if odd else ""
 
 
 def seed_of(random_state: int | RandomState | None) -> int:

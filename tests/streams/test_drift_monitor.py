@@ -430,7 +430,7 @@ def test_the_first_rows_say_how_many_columns_there_are():
 
 
 def test_a_slow_change_that_outlasts_its_alarm_leaves_the_monitor_able_to_see_the_next():
-    """The reference after an alarm lies in the change itself: new ones begin until rows are alike, blocks stay short."""
+    """The reference after an alarm lies in the change: new ones begin until rows are alike, blocks stay short."""
     rng = np.random.default_rng(3)
     rows = rng.standard_normal((20_000, 5))
     rows[4_000:8_000, 1] += np.linspace(0, 3, 4_000)
