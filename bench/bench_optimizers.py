@@ -21,7 +21,7 @@ from store import Parts
 RATES = (3e-4, 1e-3, 3e-3)
 TIMED = 3e-3  # the rate at which seconds are equal, too
 DECAY = {"weight_decay": 0.01}
-SEEDS = {"net": 5, "transformer": 5, "residual": 5, "papers_net": 3}
+SEEDS = {"net": 5, "transformer": 3, "residual": 2, "papers_net": 2}
 
 
 def optimizers(args):
