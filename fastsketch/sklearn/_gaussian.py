@@ -6,7 +6,6 @@ eigenvalue for all others; everything but the matrix itself takes O(k d). ``Dens
 
 # pyright: basic
 
-import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, Self
@@ -23,8 +22,6 @@ Matrix = NDArray[np.float64]
 
 # Units of rounding, of the dtype of a sketch, below which what is left of the trace counts as none.
 NOTHING_LEFT = 64
-# Of a trace above 0: from here on what is rounding beside it is no longer a normal number, nor is its inverse.
-LEAST_TRACE = 1e-290
 
 
 def centred_blocks(rows: Any, mean: Matrix) -> Any:
@@ -291,18 +288,6 @@ class ShrunkCovariance(NamedTuple):
     kept: int  # leading eigenvalues that were left as they are
     mean: float  # to which the others were shrunk
     floor: float  # no eigenvalue is below it: share * mean, and the ridge
-
-
-def check_variances(trace: float, n_rows: int) -> None:
-    """Raise ValueError where distances would leave the range of numbers; warn where all of them are 0."""
-    if 0 < trace < LEAST_TRACE:
-        raise ValueError(f"the variances must sum up to {LEAST_TRACE:g} at least, got {trace:g}: scale the rows up")
-    if not trace > 0:
-        warnings.warn(
-            f"the covariance is zero, and so is every distance: n_samples_seen_={n_rows} rows do not differ; learn "
-            "from others too, or set alpha0",
-            stacklevel=4,
-        )
 
 
 def empirical_covariance(sketch: FrequentDirections, total: float) -> SpikedCovariance | DenseCovariance:

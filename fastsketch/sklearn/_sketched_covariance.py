@@ -3,6 +3,7 @@
 # scikit-learn has no types.
 # pyright: basic
 
+import warnings
 from dataclasses import KW_ONLY, field
 from typing import Any, ClassVar, Literal, Self
 
@@ -26,7 +27,6 @@ from fastsketch.sklearn._gaussian import (
     DenseCovariance,
     ShrunkCovariance,
     SpikedCovariance,
-    check_variances,
     empirical_covariance,
     least_trace,
     ledoit_wolf,
@@ -391,7 +391,12 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
         return self._read().matrix.distances(rows, self.location_)
 
     def _warn_of_nothing(self) -> None:
-        check_variances(self._read().matrix.trace, self.n_samples_seen_)
+        if not self._read().matrix.trace > 0:
+            warnings.warn(
+                f"the covariance is zero, and so is every distance: n_samples_seen_={self.n_samples_seen_} rows do not "
+                "differ; learn from others too, or set alpha0",
+                stacklevel=3,
+            )
 
     def score(self, X_test: Rows, y: Any = None) -> float:
         """Compute the mean Gaussian log-likelihood of the rows of X_test; -inf where ``covariance_`` is singular."""
