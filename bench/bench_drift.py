@@ -209,7 +209,7 @@ def moved(args):
             halves = (task.y > np.median(np.unique(task.classes))) if task.y.dtype.kind != "U" else task.y == task.y[0]
             _, nats, errors = _said(task.x, halves.astype(int))
             most.append(nats.max())
-            alarms += [len(detector(errors)) > 0 for detector in detectors.values()]
+            alarms += np.array([len(detector(errors)) > 0 for detector in detectors.values()], dtype=int)
         if most:
             cells = [f"{max(most):.1f}", str(sum(nats >= WARNED for nats in most)), *map(str, alarms)]
             lines.append([name, f"{len(errors):,}", *cells])

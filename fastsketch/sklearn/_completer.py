@@ -14,11 +14,14 @@ from sklearn.utils.validation import check_array
 
 from fastsketch._core.losses import LOSSES, LossName
 from fastsketch._core.validation import Rows
+from fastsketch.data.files import _checks as checks
 from fastsketch.data.names import IdMap
 from fastsketch.data.names._triples import table_of
 from fastsketch.lowrank import LowRankModel
 from fastsketch.sklearn._column_units import ColumnUnits
 from fastsketch.sklearn._estimator import ModelEstimator, checked, consistent_rows, estimator, seed_of
+
+UNITS = ("unit_mean", "unit_scale")  # in files
 
 
 @estimator
@@ -49,8 +52,9 @@ class LowRankCompleter(OneToOneFeatureMixin, TransformerMixin, ModelEstimator):
 
     Notes
     -----
-    Numbers of columns whose standard deviations differ by more than eight times, as those of measurements in units of
-    their own do and ratings do not, are learned less their means and divided by these.
+    Numbers of columns whose standard deviations and root mean squares differ by more than eight times, as those of
+    measurements in units of their own do and ratings do not, are learned less their means and divided by the former.
+    ``model_`` is then of these numbers.
 
     Every stored entry of a sparse X is an observation, zeros too; in a dense X NaN is missing. X may also be a table by
     ids, ``fastsketch.data.Triples`` or {row: {column: value}}: its rows are the samples, in ``transform`` in the
@@ -104,12 +108,14 @@ class LowRankCompleter(OneToOneFeatureMixin, TransformerMixin, ModelEstimator):
             rows, shape = table, (len(table.user_ids), len(table.item_ids))
         if isinstance(self.rank, int | np.integer):
             parameters["rank"] = min(self.rank, *shape)
-        self._units = None
+        model, units = LowRankModel(**parameters, seed=seed), None  # which refuses what is no parameter
         if table is None and LOSSES[self.loss].targets == "real":
-            self._units = ColumnUnits.of(rows)
-        if self._units is not None:
-            rows, parameters["clip"] = self._units.into(rows), None
-        self.model_ = LowRankModel(**parameters, seed=seed).fit(rows)
+            units = ColumnUnits.of(rows)
+        if units is not None:
+            rows, parameters["clip"] = units.into(rows), None
+            model = LowRankModel(**parameters, seed=seed)
+        self.model_ = model.fit(rows)
+        self._units = units
         if table is not None:
             self._drop("feature_names_in_")
             self.n_features_in_ = len(table.item_ids)
@@ -146,6 +152,19 @@ class LowRankCompleter(OneToOneFeatureMixin, TransformerMixin, ModelEstimator):
     def scale_(self) -> NDArray[np.float64] | None:
         """Return what the columns are divided by, (n_features,), or None."""
         return None if self._units_of() is None else self._units_of().scale
+
+    def _own(self) -> dict[str, NDArray[Any]]:
+        units = self._units_of()
+        return {} if units is None else dict(zip(UNITS, (units.mean, units.scale), strict=True))
+
+    def _restore_own(self, arrays: dict[str, NDArray[Any]]) -> None:
+        self._units = None
+        if arrays:
+            shape = (self._learner.shape[1],)
+            mean, scale = (checks.array_of(arrays, name, shape, np.dtype(np.float64)) for name in UNITS)
+            if not (np.isfinite(mean).all() and np.isfinite(scale).all() and (scale > 0).all()):
+                raise ValueError(f"{' and '.join(UNITS)} must be finite, the latter positive")
+            self._units = ColumnUnits(mean, scale)
 
     def _units_of(self) -> Any:
         """Return the units of the columns; a model that was given has none."""

@@ -164,3 +164,55 @@ def test_a_column_without_entries_is_named_where_columns_have_units():
     with pytest.warns(UserWarning, match="column 1 has no observed entry"):
         filled = LowRankCompleter(2).fit_transform(X)
     assert np.isfinite(filled).all()
+
+
+def in_units():
+    """(a table of three factors in units from .001 to 1,000 with gaps, its entries without)."""
+    rng = np.random.default_rng(0)
+    whole = rng.standard_normal((200, 3)) @ rng.standard_normal((3, 20)) * np.geomspace(1e-3, 1e3, 20)
+    return np.where(rng.random(whole.shape) < 0.6, whole, np.nan), whole
+
+
+@pytest.mark.parametrize("cls", [LowRankCompleter, LowRankFactors])
+def test_units_are_saved_and_a_refused_fit_leaves_them(cls, tmp_path):
+    X, _ = in_units()
+    model = cls(3, clip=(-2000.0, 2000.0)).fit(X)
+    before = model.transform(X)
+    model.save(tmp_path / "model.fsk")
+    again = cls.load(tmp_path / "model.fsk")
+    np.testing.assert_array_equal(again.transform(X), before)
+    np.testing.assert_array_equal(again.scale_, model.scale_)
+    with pytest.raises((TypeError, ValueError)):
+        model.set_params(sweeps=-1).fit(7 * X)
+    np.testing.assert_array_equal(model.set_params(sweeps=4).transform(X), before)
+    for clip in ("abc", (1.0,), (np.nan, 1.0), (5.0, 1.0)):
+        with pytest.raises((TypeError, ValueError), match="clip"):
+            cls(3, clip=clip).fit(X)
+
+
+def test_columns_that_hardly_vary_are_in_units_of_their_length():
+    X, whole = in_units()
+    spread = whole.std(axis=0)
+    for level in (0.1, 1e6 + 0.1):
+        model = LowRankCompleter(3, sweeps=10).fit(np.column_stack([X, np.full(200, level)]))
+        assert model.scale_[-1] == pytest.approx(level)
+        other = model.transform(np.column_stack([X, np.full(200, 1.01 * level)]))
+        assert (np.abs(other[:, :-1] - whole) / spread).max() < 2
+    few = np.full(200, np.nan)
+    few[:2] = 1.0, 1.0 + 1e-9
+    assert LowRankCompleter(3).fit(np.column_stack([X, few])).scale_[-1] == pytest.approx(1.0)
+    # an item that everybody gives nearly the same stars: one unit
+    stars = np.clip(np.random.default_rng(1).normal(3.5, 1, (300, 30)).round(), 1, 5)
+    stars[:, 4] = 5
+    stars[0, 4] = 4
+    assert LowRankCompleter(3).fit(stars).scale_ is None
+
+
+@pytest.mark.parametrize("power", [-163, 163])
+def test_units_may_be_of_any_size(power):
+    X, whole = in_units()
+    X[:, 0] *= 10.0**power
+    filled = LowRankCompleter(3, sweeps=10).fit_transform(X)
+    assert np.isfinite(filled).all()
+    wrong = np.abs(filled[:, 0] - whole[:, 0] * 10.0**power) / (whole[:, 0].std() * 10.0**power)
+    assert wrong.max() < 2

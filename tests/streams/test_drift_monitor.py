@@ -441,4 +441,4 @@ def test_a_slow_change_that_outlasts_its_alarm_leaves_the_monitor_able_to_see_th
         monitor.update(rows)
     first, second = (alarm.row for alarm in monitor.alarms)
     assert 4_000 < first < 8_000 and 15_000 < second < 16_500
-    assert monitor.facts["rows_in_block"] == 50
+    assert monitor.facts()["rows_in_block"] == 50
