@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fastsketch._core.validation import is_sparse
 
 # Columns have units of their own if the largest standard deviation and the largest root mean square are so many times
-# the smallest, of those that at least a fifth of the rows, and ten, have. The latter of stars differ by up to five times.
+# the smallest, of those that at least a fifth of the rows, and ten, have. The latter of stars differ up to five times.
 APART = 8.0
 SHARE, LEAST = 0.2, 10
 # Of its root mean square: below that a column is constant.
