@@ -42,6 +42,9 @@ MEMORY = 6 << 30
 NEVER = ("SGH.update", "ADMML1.predict_proba")
 NEVER += tuple(f"{kind}.predict_proba" for kind in ("AISImpute", "AltMin", "WibergL1"))
 NEVER += ("CodeIndex.add_codes",)  # which needs the rows, too, where they are kept
+NEVER += ("SketchedRidge.update",)  # which needs targets, unless they lie beside the rows of a source
+# One that forgets reads no rows again; of these few rows none are held out to choose and to measure.
+NEVER += ("SketchedRidge.refine", "SketchedRidge.score_path", "SketchedRidge.predict_interval")
 NEVER += ("Source.chunks_beside", "Source.read_beside")  # no column lies beside these rows
 ENDLESS = ("1e308", "huge values", "unaligned", "columns beyond memory")
 # Numbers of turns: a huge one is a long wait that was asked for.

@@ -127,6 +127,7 @@ def test_features_are_moments(kind):
 
 
 # -- alarms ------------------------------------------------------------------------------------------------------------
+@pytest.mark.filterwarnings("ignore:the rows of the reference")
 @pytest.mark.parametrize("kind", ["normal", "t(3)", "AR(.8)", "sparse", "zeros"])
 def test_false_alarms_are_as_rare_as_stated(kind, amount):
     """Within 50 blocks a false alarm has a chance of at most 50 / 200."""
