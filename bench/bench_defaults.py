@@ -345,10 +345,10 @@ def _own_against_others(scores):
         cells = [scores.cells(found[label]) for label in (OWN, *best, "sweeps=0")]
         names = [label.split("=")[1] for label in best]
         out.append([*problem, *cells[0], names[0], *cells[1], names[1], *cells[2], *cells[3]])
-    head = ["defaults, validation", "test"]
-    for what in ("best other ridge", "best other bias_ridge"):
-        head += [what, "validation", "test"]
-    table(out, [*scores.head, *head, "no sweeps, validation", "test"], "own", runs=scores.runs)
+    head = []
+    for what in (OWN, "other ridge", "other bias_ridge", "sweeps=0"):
+        head += [what] * what.startswith("other") + [f"{what}, validation", f"{what}, test"]
+    table(out, [*scores.head, *head], "own", runs=scores.runs)
 
 
 def _problems(args):

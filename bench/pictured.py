@@ -140,6 +140,11 @@ PICTURED = {
     "regression_defaults": [
         Bars("means", ("candidate",), ("mean R^2, validation",), ours=r"^[A-Za-z]+$|comes", axis="mean R^2", least=-1),
     ],
+    "lowrank_defaults": [
+        Bars("own", ("set", "loss", "rank"), ("as it comes, validation", "other ridge, validation",
+             "other bias_ridge, validation", "sweeps=0, validation"), axis="RMSE, mean absolute error or mean deviance",
+             title="LowRankModel: the best other value of a parameter"),
+    ],
     "speed": [
         Lines("main", "l", ("gram rows/s", "svd rows/s", "exact rows/s", "IncrementalPCA rows/s (batch)"),
               where={"d": ("2048",), "dtype": ("float64",)}, log="xy", axis="rows a second", along="sketch size l",

@@ -45,22 +45,23 @@ class GramSum(NamedTuple):
 class GramModel(NamedTuple):
     """Model of X'X in stored units: one of them is `unit` squared units of the rows."""
 
-    z: NDArray[Any]  # (d, t)
+    z: NDArray[Any]  # (d, t), or of `columns` alone: all other rows are 0
     root: Matrix  # (t, r), Q = root root'
     lost: Matrix  # (d,)
     unit: float
+    columns: slice | NDArray[np.int64] = slice(None)
 
     def solver(self, penalty: Matrix) -> Solver:
         """Return what solves (Z Q Z' + diag(lost + penalty)) W = right (d, c), in squared units of the rows."""
         diagonal, level = scaled_diagonal(self.lost + penalty / self.unit)
         # M of the system over its level
-        inner = inner_of(gram_of(self.z, diagonal) / level, self.root) / level
+        inner = inner_of(gram_of(self.z, diagonal[self.columns]) / level, self.root) / level
         by = diagonal[:, np.newaxis]
 
         def solve(right: Matrix) -> Matrix:
             # D^-1 - D^-1 Z M Z' D^-1
             out = right / by
-            out -= (self.z @ (inner @ (self.z.T @ out))) / by
+            out[self.columns] -= (self.z @ (inner @ (self.z.T @ out[self.columns]))) / by[self.columns]
             out /= level * self.unit
             return out
 

@@ -11,7 +11,7 @@ from fastsketch.ridge._gram_model import GramModel, GramSum, Matrix, Solver
 from fastsketch.ridge._moments import Moments, times
 from fastsketch.ridge._path import STEP, best_step, climbed, error_of
 from fastsketch.sketching import FrequentDirections
-from fastsketch.sketching._engines import by_column
+from fastsketch.sketching._engines import columns_of
 
 # How far a path may go from the mean squared length of a row, where it begins.
 LEAST, MOST = 1e-14, 1e6
@@ -196,15 +196,17 @@ def completed(coef: Matrix, moments: Moments, rank: int | None) -> Coefficients:
 def gram_of_sketch(sketch: FrequentDirections, squares: Matrix) -> GramModel:
     """Return a model of X'X of the rows in a sketch, whose columns have these sums of squares."""
     reading = sketch._read()
-    z = by_column(sketch._seen_engine(), reading.vt).T * reading.s
+    z, columns = reading.vt.T * reading.s, columns_of(sketch._seen_engine())
     # in a power of two, so that no product leaves the range of numbers
     unit = np.ldexp(1.0, int(np.frexp(np.abs(z).max(initial=0.0))[1]))
     z /= unit
     squares = squares / unit / unit
-    lost = np.maximum(squares - np.einsum("ij,ij->i", z, z), 0.0)
+    lost = squares.copy()
+    lost[columns] -= np.einsum("ij,ij->i", z, z)
+    lost = np.maximum(lost, 0.0)
     if lost.sum() <= LOST * squares.sum():
         lost = np.zeros_like(lost)
-    return GramModel(np.ascontiguousarray(z), np.eye(z.shape[1]), lost, float(unit * unit))
+    return GramModel(np.ascontiguousarray(z), np.eye(z.shape[1]), lost, float(unit * unit), columns)
 
 
 class Choice(NamedTuple):

@@ -13,7 +13,6 @@ FULL = [path for path in RESULTS if "." not in path.stem]
 WITHOUT = {  # commands without a stored result, and why
     "levels": "a check that needs a machine to itself: it fails, and writes nothing, where others take its time",
     "classes": "asv keeps what these measure",
-    "lowrank_defaults": "its tables are in docs/defaults.md, of before results were kept",
 }
 EACH, ALL = 60_000, 3_000_000  # bytes of pictures
 

@@ -107,6 +107,9 @@ def test_models_solve_as_the_matrices_that_they_are():
     dense = z @ root @ root.T @ z.T + np.diag(lost)
     model = GramModel(z, root, lost, 4.0)
     assert np.allclose(4.0 * (dense + np.diag(penalty / 4.0)) @ model.solver(penalty)(right), right)
+    of_some = GramModel(z[1::3], root, lost, 4.0, np.arange(1, D, 3))  # which columns that do not occur are not among
+    z[np.arange(D) % 3 != 1] = 0.0
+    assert np.allclose(of_some.solver(penalty)(right), model.solver(penalty)(right), rtol=1e-12, atol=0.0)
     singular = np.diag(np.append(np.ones(D - 1), 0.0))
     shortest = GramSum(singular).solver(np.zeros(D))(right)
     assert np.allclose(shortest, np.append(right[:-1], [[0, 0]], axis=0))

@@ -10,7 +10,7 @@ from fastsketch.sketching._engines._exact_engine import ExactEngine, dense_form
 from fastsketch.sketching._engines._growing import misses_tolerance, to_read, updated
 from fastsketch.sketching._engines._ledger import Known
 from fastsketch.sketching._engines._mapped_engine import MappedEngine
-from fastsketch.sketching._engines._sparse_engine import SparseEngine, by_column, moved_arrays
+from fastsketch.sketching._engines._sparse_engine import SparseEngine, by_column, columns_of, moved_arrays
 from fastsketch.sketching._engines._tolerance import Reference, Tolerance
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "SolverName",
     "SparseEngine",
     "by_column",
+    "columns_of",
     "decompose",
     "dense_form",
     "exact_pays",

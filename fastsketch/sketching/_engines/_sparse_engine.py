@@ -360,5 +360,10 @@ def by_column(engine: object, array: NDArray[Any]) -> NDArray[Any]:
     if not isinstance(engine, SparseEngine):
         return array
     out = np.zeros((*array.shape[:-1], engine.n_features), array.dtype)
-    out[..., engine.slot_columns] = array
+    out[..., columns_of(engine)] = array
     return out
+
+
+def columns_of(engine: object) -> slice | NDArray[np.int64]:
+    """Return the columns of which an engine stores numbers, in its order: of dense rows all of them."""
+    return engine.slot_columns if isinstance(engine, SparseEngine) else slice(None)
