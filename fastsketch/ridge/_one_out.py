@@ -7,7 +7,7 @@ import numpy as np
 from fastsketch._core.validation import is_sparse
 from fastsketch.ridge._gram_model import Matrix
 from fastsketch.ridge._moments import Moments
-from fastsketch.ridge._read_out import TINY, Rows
+from fastsketch.ridge._read_out import TINY, Rows, Scorer
 
 
 class OneOut:
@@ -34,6 +34,16 @@ class OneOut:
         left = self._vectors @ (by[:, np.newaxis] * self._turned)
         own = self._vectors**2 @ by
         return self._y - left / (np.maximum(own, TINY)[:, np.newaxis] * self._root)
+
+    def residuals(self, ridges: Matrix, scorer: Scorer, rows: Rows) -> Matrix:
+        """Compute what predictions of each row (n, c) by the others are off, at the ridge that is best for the others.
+
+        A ridge that a row has chosen itself flatters it: of ten rows intervals would hold a tenth less than they say.
+        """
+        predicted = np.stack([self.predict(float(ridge)) for ridge in ridges])
+        errors = np.stack([scorer.errors(of_ridge, rows) for of_ridge in predicted])
+        best = (errors.sum(axis=1, keepdims=True) - errors).argmin(axis=0)
+        return rows.y - predicted[best, np.arange(len(rows.y))]
 
 
 def _kernel(x: Any, mean: Matrix, penalty: Matrix) -> Matrix:

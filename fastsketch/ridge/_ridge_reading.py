@@ -211,7 +211,10 @@ class RidgeReader(RidgeLearner, abstract=True):
     def _measured(self, fitted: FittedRidge) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         few = self._few_rows()
         if few is not None:
-            return few.y - self._one_out(few).predict(fitted.choice.ridge), few.weight
+            path = fitted.choice.path
+            tried = np.array([fitted.choice.ridge]) if path is None else path.ridges
+            scorer = Scorer(self.scoring, self._known(), is_whole=True)
+            return self._one_out(few).residuals(tried, scorer, few), few.weight
         measuring = self._measuring()
         rows = self._rows_of(measuring)
         if not len(rows.weight):

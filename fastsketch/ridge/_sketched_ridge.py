@@ -133,10 +133,11 @@ class SketchedRidge(RidgeReader):
 
         As wide for every row: split-conformal quantiles of what predictions are off for rows held out, of coefficients
         that have not seen them and whose ridge others have chosen (with scoring="log_loss" they had a say in it, by
-        that loss). Of up to 500 rows each measures, by a fit to all others. Rows to come must be like those seen
-        (exchangeable): of weights other than 1 like rows drawn from them in proportion to their weights. A tenth of all
-        rows measure; by weights they count as Kish's effective number, (sum w)^2 / sum w^2, or with decay as sum over
-        largest.
+        that loss). Of up to 500 rows each measures, by a fit to all others at the ridge that suits these; of few more
+        rows than columns that holds less than it says (0.81 to 0.88 at 0.9 in ten rows of 8 columns). Rows to come must
+        be like those seen (exchangeable): of weights other than 1 like rows drawn from them in proportion to their
+        weights. A tenth of all rows measure; by weights they count as Kish's effective number, (sum w)^2 / sum w^2, or
+        with decay as sum over largest.
 
         Parameters
         ----------
