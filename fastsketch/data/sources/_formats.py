@@ -24,6 +24,7 @@ class Options:
     """Arguments of open_rows that a format may look at."""
 
     columns: tuple[str | int, ...] | None = None
+    named: bool = False  # one of the columns, or of those beside the rows, is asked for by its name
     numeric: bool = False  # all columns that hold numbers, in place of `columns`
     dtype: np.dtype[Any] | None = None
     n_features: int | None = None

@@ -124,8 +124,11 @@ def open_rows(
             apart = _as_columns(cast("Sequence[str | int]", beside), "beside")
         else:
             (apart,) = _as_columns((cast("str | int", beside),), "beside")
+    wanted = None if columns is None or numeric else _as_columns(columns)
+    asked = (*(wanted or ()), *(apart if isinstance(apart, tuple) else (apart,)))
     options = Options(
-        columns=None if columns is None or numeric else _as_columns(columns),
+        columns=wanted,
+        named=any(isinstance(column, str) for column in asked),
         numeric=numeric,
         dtype=None if dtype is None else as_dtype(dtype),
         n_features=n_features,
@@ -137,7 +140,6 @@ def open_rows(
     )
     if fill is not None:
         fill = as_real(fill, "fill", -float("inf"), float("inf"))
-    wanted = options.columns
     if wanted is not None and isinstance(apart, tuple):  # read with the others, and then taken out
         wanted = tuple(dict.fromkeys((*wanted, *apart)))
         options = replace(options, columns=wanted)

@@ -50,7 +50,7 @@ class TableText(TextSource):
     def __init__(self, path: Path, options: Options, stream: Stream | None = None) -> None:
         super().__init__(path, stream)
         beside, dialect = options.beside, options.dialect
-        if dialect.header is None and any(isinstance(column, str) for column in (beside, *(options.columns or ()))):
+        if dialect.header is None and options.named:
             dialect = dialect._replace(header=True)
         with InputFile(Path(self.name), io.BytesIO(self._head())) as head:
             cells = text_cells(head, dialect, block_bytes=LOOK_BYTES, longest=LONGEST_LINE, numbers=True)

@@ -165,6 +165,14 @@ def test_headers_as_it_is_said(tmp_path):
     assert np.array_equal(all_rows(opened(tmp_path, "id,1\nb7,2\n", header=False, columns=[1])), [[1], [2]])
 
 
+@pytest.mark.parametrize("beside", ["2003", ["2003"], ["2003", "2001"]])
+def test_a_name_beside_the_rows_makes_the_first_line_a_header(tmp_path, beside):
+    source = opened(tmp_path, "2001,2002,2003\n1,2,3\n4,5,6\n", beside=beside)
+    ((rows, values, _),) = source.chunks_beside()
+    assert source.feature_names == ("2001", "2002")[2 - rows.shape[1] :]
+    assert rows[:, -1].tolist() == [2, 5] and np.ravel(values)[0] in (3, "3")
+
+
 def test_a_column_beside_the_rows(tmp_path):
     source = opened(tmp_path, 'city,x,y\nParis,1,2\n"Ro""me",3,4\n ,5,6\n', beside="city")
     ((rows, values, _),) = source.chunks_beside()
