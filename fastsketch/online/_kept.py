@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch._core.losses import LOSSES, as_loss_parameter
+from fastsketch._kernels.online.few_rows import FewRows
 from fastsketch._kernels.online.numbers import ROUND, THEIRS
 from fastsketch.data.files import _checks as checks
 from fastsketch.online._class_states import (
@@ -57,6 +58,16 @@ class Kept(Generic[S]):
     metrics: Metrics
     watch: DriftWatch | None = None  # for drift
     later: States[S] | None = None  # begun at a warning
+    few: FewRows | None = None  # how few rows pass through all stages at once, planned for the arrays at hand
+
+    def few_rows(self, loss_scale: float) -> FewRows | None:
+        """Return what takes few rows of known classes through all stages at once; None unless one state learns alone."""
+        if self.few is None or self.few.is_stale():
+            states = self.states
+            alone = len(states.held) == 1 and not states.faster and self.watch is None
+            begun = alone and all(state.rounds_now is not None for state in states.all())
+            self.few = FewRows(self, loss_scale, MISTAKES) if begun else None
+        return self.few
 
     def copied(self) -> "Kept[S]":
         """Return a copy with arrays of its own."""

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._core.validation import as_real
+from fastsketch._kernels.online.few_rows import SINGLE
 from fastsketch.data.files import _checks as checks
 from fastsketch.online._state_arrays import Counts, Floats
 
@@ -30,7 +31,6 @@ FEW_ROWS = 16
 FEWEST_RUNS = 50
 # Rows between two looks at the order of the classes.
 LOOK = 64
-SINGLE = frozenset((bool, int, float, str, np.bool_, np.int32, np.int64, np.float32, np.float64, np.str_))
 
 
 class NewClasses(NamedTuple):
@@ -196,7 +196,7 @@ def _of_objects(values: list[Any], name: str) -> NDArray[Any]:
 class ClassLabels:
     """The classes seen so far, or given; a class has the number of its place in `known`."""
 
-    __slots__ = ("_number", "given", "kind", "known", "order", "tally")
+    __slots__ = ("given", "kind", "known", "numbers", "order", "tally")
 
     def __init__(
         self,
@@ -212,14 +212,14 @@ class ClassLabels:
         self.kind = kind
         for label in self.known:
             self.kind = _wider(self.kind, _kind_of(label))
-        self._number = {label: k for k, label in enumerate(self.known)}
+        self.numbers = {label: k for k, label in enumerate(self.known)}
         self.order = self._sorted()  # numbers of the classes as people see them
 
     def copied(self) -> "ClassLabels":
         """Return a copy to add to."""
         out = ClassLabels.__new__(ClassLabels)
         out.known, out.tally, out.given, out.kind = list(self.known), self.tally, self.given, self.kind
-        out._number, out.order = dict(self._number), list(self.order)
+        out.numbers, out.order = dict(self.numbers), list(self.order)
         return out
 
     def _sorted(self) -> list[int]:
@@ -244,10 +244,10 @@ class ClassLabels:
             if n_rows == 1:
                 alone = type(some) is list and len(cast("list[Any]", some)) == 1
                 label = cast(Any, some[0] if alone else some)
-                if type(label) in SINGLE and label in self._number:
-                    return np.array([self._number[label]]), NOTHING_NEW
+                if type(label) in SINGLE and label in self.numbers:
+                    return np.array([self.numbers[label]]), NOTHING_NEW
             if isinstance(some, list | tuple) and SINGLE.issuperset(map(type, cast("list[Any]", some))):
-                places = [self._number.get(label, -1) for label in cast("list[Any]", some)]
+                places = [self.numbers.get(label, -1) for label in cast("list[Any]", some)]
                 if len(places) == n_rows and min(places) >= 0:
                     return np.array(places), NOTHING_NEW
         values = as_labels(cast(Any, targets), n_rows)
@@ -275,14 +275,14 @@ class ClassLabels:
     def _known_numbers(self, values: NDArray[Any]) -> Counts:
         """Return the number of each label that is known, else -1."""
         numbers = np.full(len(values), -1)
-        if len(self._number) <= 4:
-            for label, k in self._number.items():
+        if len(self.numbers) <= 4:
+            for label, k in self.numbers.items():
                 numbers += (values == label) * (k + 1)  # sooner than by a mask
             return numbers
-        labels = sorted(self._number)
+        labels = sorted(self.numbers)
         known = np.array(labels)
         places = np.minimum(np.searchsorted(known, values), len(known) - 1)
-        of_places = np.array([self._number[label] for label in labels])
+        of_places = np.array([self.numbers[label] for label in labels])
         return np.where(known[places] == values, of_places[places], numbers)
 
     def _admit(self, row: int, value: Any, n_classes: int) -> None:
@@ -305,7 +305,7 @@ class ClassLabels:
     def add(self, new: NewClasses, tally: ClassTally) -> None:
         """Add the classes that ``read`` has found, and the rows of each."""
         for label in new.labels:
-            self._number[label] = len(self.known)
+            self.numbers[label] = len(self.known)
             self.known.append(label)
             self.kind = _wider(self.kind, cast(str, new.kind))
         self.order = self._sorted() if new.labels else self.order

@@ -230,10 +230,20 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         >>> model.n_rows, model.progress["error_rate"] < 0.1
         (1000, True)
         """
+        if sample_weight is None and self._learn_few(rows, targets):
+            return self
         if type(rows) is np.ndarray or self.open_columns or not is_table(rows):
             return self._learn(rows, targets, sample_weight)
         with self._named(names_of(rows), "rows"):
             return self._learn(rows, targets, sample_weight)
+
+    def _learn_few(self, rows: Any, targets: Any) -> bool:
+        """Learn from a few plain rows in one step, and return whether that was done: not if anything in them is new."""
+        kept = self._kept
+        if kept is None or self._comparator is not None or self._values.class_weight is not None:
+            return False
+        few = kept.few_rows(self._values.loss_scale) if self._names.is_numbered() else None
+        return few is not None and few.learn(self, rows, targets)
 
     def _learn(self, rows: Any, targets: Any, sample_weight: ArrayLike | None) -> Self:
         x = self._rows_to_learn(rows)

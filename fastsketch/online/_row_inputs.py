@@ -211,18 +211,18 @@ class ColumnSlots:
     beyond them are left of a batch that was refused or interrupted. For dense rows there are no slots.
     """
 
-    __slots__ = ("_map", "width")
+    __slots__ = ("map", "width")
 
     def __init__(self, width: int | None, columns: Counts | None = None) -> None:
         self.width = width  # None: any
-        self._map = ColumnMap(columns)
+        self.map = ColumnMap(columns)
 
     def copied(self, n_slots: int) -> Self:
         """Return a copy with a map of its own."""
         return type(self)(self.width, self.array(n_slots))
 
     def __len__(self) -> int:
-        return len(self._map)
+        return len(self.map)
 
     @property
     def most(self) -> int:
@@ -235,16 +235,16 @@ class ColumnSlots:
 
     def enter(self, rows: Csr, n_slots: int) -> Csr:
         """Return the rows in slots; a column that is new gets the next one."""
-        self._map.forget(n_slots)
-        return Csr(rows.data, self._map.add(rows.indices), rows.indptr)
+        self.map.forget(n_slots)
+        return Csr(rows.data, self.map.add(rows.indices), rows.indptr)
 
     def look_up(self, rows: Csr, n_slots: int) -> Csr:
         """Return the rows in slots; columns without a slot below n_slots get n_slots."""
-        return rows._replace(indices=self._map.find(rows.indices, n_slots))
+        return rows._replace(indices=self.map.find(rows.indices, n_slots))
 
     def array(self, n_slots: int) -> Counts:
         """Return the columns by slot, (n_slots,)."""
-        return self._map.array()[:n_slots]
+        return self.map.array()[:n_slots]
 
     def by_column(self, coef: Floats) -> Floats:
         """Return coefficients (..., n_slots) by slot as coefficients (..., d) by column."""

@@ -6,6 +6,7 @@ from scipy import sparse
 
 import fastsketch as fs
 from fastsketch.online._errors import Metrics
+from fastsketch.online._linear import OnlineLearner
 from tests.helpers import papers
 
 MODELS = {
@@ -59,9 +60,9 @@ def test_a_row_that_is_refused_takes_the_others_with_it(name, form, k):
 
 
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("n", [1, 3])
+@pytest.mark.parametrize("n", [17, 30])
 def test_an_interrupt_when_the_states_have_learned(name, n, monkeypatch):
-    """What follows is done once, however often it begins."""
+    """What follows is done once, however often it begins. (Up to 16 rows pass in one call, with no Python in it.)"""
     rows, labels = stream(2, np.asarray)
     whole, model = MODELS[name]().update(rows[:20], labels[:20]), MODELS[name]().update(rows[:20], labels[:20])
     before, add, calls = model.to_bytes(), Metrics.add, []
@@ -79,3 +80,108 @@ def test_an_interrupt_when_the_states_have_learned(name, n, monkeypatch):
     if model.to_bytes() != before:  # else it has learned by a copy
         whole.update(rows[20 : 20 + n], labels[20 : 20 + n])
     assert model.to_bytes() == whole.to_bytes()
+
+
+# -- up to 16 rows in one call -------------------------------------------------------------------------------------------
+PLAIN = {
+    **{f"newton-{loss}": (fs.SketchedNewton, {"loss": loss}) for loss in ("logistic", "square", "absolute")},
+    "newton-next": (fs.SketchedNewton, {"constraint": "next", "decay": 0.9, "scale": None}),
+    "newton-plain": (fs.SketchedNewton, {"calibrate": False, "fit_intercept": False, "scale": None}),
+    "ada-square": (fs.AdaptiveSubgradient, {"loss": "square", "loss_scale": 2.0}),
+    "ada-fd-l1": (
+        fs.AdaptiveSubgradient,
+        {"method": "ada_fd", "form": "dual_averaging", "penalty": "l1", "penalty_strength": 1e-3},
+    ),
+    "ada-diag": (fs.AdaptiveSubgradient, {"method": "ada_diag", "fit_intercept": False}),
+}
+
+
+@pytest.mark.parametrize("name", PLAIN)
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array, sparse.csr_matrix], ids=["dense", "csr", "matrix"])
+def test_one_call_has_the_bits_of_the_long_way(name, form, monkeypatch):
+    kind, settings = PLAIN[name]
+    rows, labels = stream(2, form)
+    targets = labels * 1.5 if settings.get("loss") in ("square", "absolute") else labels
+    few, long = kind(5, **settings), kind(5, **settings)
+    taken = []
+    learn_few = OnlineLearner._learn_few
+    for first, stop in ((0, 5), (5, 6), (6, 8), (8, 24), (24, 25), (25, 63), (63, 64), (64, 70)):
+        with monkeypatch.context() as patch:
+            patch.setattr(OnlineLearner, "_learn_few", lambda *_: False)
+            long.update(rows[first:stop], targets[first:stop])
+        with monkeypatch.context() as patch:
+            patch.setattr(OnlineLearner, "_learn_few", lambda *a: taken.append(learn_few(*a)) or taken[-1])
+            few.update(rows[first:stop], targets[first:stop])
+        assert np.array_equal(few.last_scores, long.last_scores)
+        assert few.to_bytes() == long.to_bytes()
+    assert few.progress == long.progress
+    if few._takes_sparse() or not sparse.issparse(rows):  # else sparse rows are made dense first
+        assert sum(taken) >= 3
+
+
+def with_fault(fault):
+    """Return a CSR row of 30 columns with a fault that a look at its arrays finds."""
+    arrays = np.array([1.0, 2.0, 3.0]), np.array([1, 4, 7], np.int32), np.array([0, 3], np.int32)
+    out = sparse.csr_array(arrays, shape=(1, 30))
+    fault(out)
+    return out
+
+
+ROWS = {
+    "not a number": np.full((1, 30), np.nan),
+    "infinite": np.r_[np.ones(29), -np.inf],
+    "narrow": np.ones((1, 29)),
+    "wide": np.ones((2, 31)),
+    "three dimensions": np.ones((1, 1, 30)),
+    "no rows": np.ones((0, 30)),
+    "float32": np.ones((1, 30), np.float32),
+    "integers": np.ones((1, 30), int),
+    "big-endian": np.ones((1, 30), ">f8"),
+    "strided": np.ones((1, 60))[:, ::2],
+    "columns first": np.asfortranarray(np.arange(60.0).reshape(2, 30)),
+    "backward": np.arange(60.0).reshape(2, 30)[::-1],
+    "masked": np.ma.masked_invalid(np.ones((1, 30))),
+    "objects": np.ones((1, 30), object),
+    "list": [[1.0] * 30],
+    "names": {"a": 1.0},
+    "csr": with_fault(lambda row: None),
+    "csr, 64-bit indices": with_fault(lambda row: row.__setattr__("indices", row.indices.astype(np.int64))),
+    "csr, out of order": with_fault(lambda row: row.indices.__setitem__(0, 9)),
+    "csr, twice": with_fault(lambda row: row.indices.__setitem__(0, 4)),
+    "csr, beyond the width": with_fault(lambda row: row.indices.__setitem__(2, 30)),
+    "csr, below zero": with_fault(lambda row: row.indices.__setitem__(0, -1)),
+    "csr, ends beyond its values": with_fault(lambda row: row.indptr.__setitem__(1, 4)),
+    "csr, begins late": with_fault(lambda row: row.indptr.__setitem__(0, 1)),
+    "csr, values left over": with_fault(lambda row: row.indptr.__setitem__(1, 2)),
+    "csr, fewer indices": with_fault(lambda row: row.__setattr__("indices", row.indices[:2])),
+    "csr, not a number": with_fault(lambda row: row.data.__setitem__(1, np.nan)),
+    "csr, integers": with_fault(lambda row: row.__setattr__("data", np.array([1, 2, 3]))),
+    "csr, overflow": with_fault(lambda row: row.data.__setitem__(0, 1e200)),
+    "csc": sparse.csc_array(np.ones((1, 30))),
+}
+TARGETS = (0, 1.0, True, np.int64(1), np.int8(1), np.array(1), [1], (1,), np.array([1.5]), "a", None, [[1]], 1j, 2, 3.5)
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array], ids=["dense", "csr"])
+def test_what_is_not_plain_is_as_the_long_way_has_it(form, monkeypatch):
+    rows, labels = stream(2, form)
+    models = [fs.SketchedNewton(5).update(rows[:20], labels[:20]).update(rows[[20]], 1) for _ in range(2)]
+    calls = [
+        (some, np.ones(1 if getattr(some, "ndim", 2) == 1 else len(np.atleast_2d(some)), int))
+        if not sparse.issparse(some)
+        else (some, [1])
+        for some in ROWS.values()
+    ]
+    for some, targets in (*calls, *((rows[[30]], target) for target in TARGETS)):
+        outcomes = []
+        for model, few in zip(models, (True, False), strict=True):
+            with monkeypatch.context() as patch:
+                if not few:
+                    patch.setattr(OnlineLearner, "_learn_few", lambda *_: False)
+                try:
+                    model.update(some, targets)
+                    outcomes.append("")
+                except Exception as error:
+                    outcomes.append(f"{type(error).__name__}: {error}")
+        assert outcomes[0] == outcomes[1]
+        assert models[0].to_bytes() == models[1].to_bytes()

@@ -17,10 +17,6 @@ import numpy as np
 # A key that no column of a matrix has: they end before it.
 INTERCEPT = 2**31 - 1
 
-ctypedef fused Index:
-    int32_t
-    int64_t
-
 cdef enum:
     FEWEST_BITS = 6              # of the number of places in a table
     # Columns in the plain table, at most: of a9a a nonzero takes 0.7 ns there, 1.4 ns in the other.
@@ -34,15 +30,6 @@ cdef class ColumnMap:
 
     columns: those of the first slots, (n,) int64, distinct: ValueError if they are not.
     """
-
-    cdef int32_t* narrow         # slot + 1 of the first `n_narrow` columns: 0 for none
-    cdef uint32_t n_narrow
-    # The upper half of an entry is a column, the lower half its slot + 1: 0 is an empty place.
-    cdef uint64_t* table
-    cdef int bits
-    cdef int32_t* columns        # by slot
-    cdef Py_ssize_t room         # of columns
-    cdef Py_ssize_t n
 
     def __init__(self, const int64_t[::1] columns=None):
         cdef int32_t slot
@@ -191,7 +178,7 @@ cdef class ColumnMap:
             self.find_some(&indices[0], n, <int32_t> known, &slots[0])
         return out
 
-    def forget(self, Py_ssize_t n):
+    cpdef forget(self, Py_ssize_t n):
         """Take back all slots from n on: as if their columns had never come."""
         # the last first: what is in the way of an entry came before it
         while self.n > n:

@@ -26,14 +26,16 @@ from libc.stdint cimport int32_t, int64_t
 
 from fastsketch._kernels.brief cimport BRIEF
 from fastsketch._kernels.level cimport follow
-from fastsketch._kernels.losses cimport L1_PENALTY
+from fastsketch._kernels.losses cimport L1_PENALTY, L2_PENALTY
 from fastsketch._kernels.online.adaptive_dense cimport dense_round
 from fastsketch._kernels.online.adaptive_l1 cimport PACKED
 from fastsketch._kernels.online.adaptive_model cimport Model
 from fastsketch._kernels.online.adaptive_sparse cimport BAD, LEARNED, ROOM, sparse_round
 from fastsketch._kernels.online.basis cimport SOME, seen_with
-from fastsketch._kernels.online.numbers cimport SEEN, StateArrays, place
+from fastsketch._kernels.online.numbers cimport (COUNTS, FewRowsOf, OLD, RANK, ROWS, SCALARS, SEEN, StateArrays, WHEN_FULL,
+                                                 place)
 from fastsketch._kernels.online.turning cimport ints_size, secular_size, small_size
+from fastsketch._kernels.online.undo cimport Undo, keep, keep_entries
 from fastsketch._kernels.pool cimport join
 
 import numpy as np
@@ -116,6 +118,56 @@ cdef class AdaptiveRounds(StateArrays):
             s.rows, s.total = <double*> self.pointer_to(rows.rows, b"d"), <double*> self.pointer_to(rows.total, b"d")
         self.scratch = np.zeros(lay_out(s, NULL))
         lay_out(s, &self.scratch[0])
+
+    # -- a few rows --------------------------------------------------------------------------------------------------------
+    cdef bint is_ready(self, const FewRowsOf* rows) noexcept nogil:
+        cdef Model* s = &self.s
+        cdef Py_ssize_t held = s.t.count[ROWS] - s.t.count[OLD]
+        return rows.indptr == NULL or s.c.indptr[held] + rows.longest * min(s.t.cap - held, rows.n) <= s.c.room
+
+    cdef bint takes_in_whole(self) noexcept nogil:
+        return True
+
+    cdef void keep_before(self, Undo* undo, const FewRowsOf* rows) noexcept nogil:
+        cdef Model* s = &self.s
+        cdef Py_ssize_t held = s.t.count[ROWS], cap = s.t.cap, left = cap - held
+        if s.t.rule == WHEN_FULL:
+            left = min(left, 2 * s.t.tau - s.t.count[RANK])
+        cdef bint rebases = rows.n > left
+        keep(undo, s.scalar, SCALARS * sizeof(double))
+        keep(undo, s.t.count, COUNTS * sizeof(int64_t))
+        keep(undo, s.t.turn, s.t.most * cap * sizeof(double))
+        keep(undo, s.t.lam, s.t.most * sizeof(double))
+        keep(undo, s.t.gram, cap * cap * sizeof(double))
+        keep(undo, s.steps, cap * sizeof(double))
+        keep(undo, s.inner, cap * sizeof(double))
+        if rows.indptr == NULL:
+            keep(undo, s.base, s.d * sizeof(double))
+            keep(undo, s.total, s.d * sizeof(double))
+            keep(undo, s.rows if rebases else s.rows + held * s.d, (cap if rebases else rows.n) * s.d * sizeof(double))
+            return
+        keep(undo, s.c.indptr, (cap + 1) * sizeof(int64_t))
+        keep(undo, s.b, s.width * sizeof(double))
+        if not rebases and s.phi != L2_PENALTY:
+            keep_entries(undo, s.base, rows.slots, rows.indptr[rows.n])
+            return
+        # a scale that goes to zero is multiplied into all of base
+        keep(undo, s.base, rows.n_slots * sizeof(double))
+        if rebases:
+            held -= s.t.count[OLD]
+            keep(undo, s.c.z, rows.n_slots * s.width * sizeof(double))
+            keep(undo, s.c.frame, s.width * s.width * sizeof(double))
+            keep(undo, s.c.data, s.c.indptr[held] * sizeof(double))
+            keep(undo, s.c.indices, s.c.indptr[held] * sizeof(int32_t))
+
+    cdef bint learn_few(self, const FewRowsOf* rows, const double* targets, const double* weights,
+                        double* scores) noexcept nogil:
+        cdef Model* s = &self.s
+        cdef int status = LEARNED
+        s.c.seen = s.t.count[SEEN]
+        loop(s, 0, rows.n, rows.data, rows.slots, rows.indptr, targets, weights, scores, &status)
+        s.t.count[SEEN] = s.c.seen
+        return status == LEARNED
 
     def learn(self, const double[::1] data, const int32_t[::1] indices, const int64_t[::1] indptr, Py_ssize_t first,
               const double[:] targets, const double[::1] sample_weight, double[:] scores):

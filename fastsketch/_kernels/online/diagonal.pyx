@@ -23,8 +23,9 @@ from fastsketch._kernels.level cimport follow
 from fastsketch._kernels.losses cimport (ABSOLUTE, L1_PENALTY, L2_PENALTY, NO_PENALTY, finite, flat, in_units,
                                          loss_and_slope)
 from fastsketch._kernels.online.basis cimport seen_with
-from fastsketch._kernels.online.numbers cimport (ADAM, CLOCK, DELTA, DIAGONAL, FADED, GRADIENT, LOSS, MISTAKES,
-                                                 RESIDUALS, ROUND, SEEN, StateArrays, WEIGHTS)
+from fastsketch._kernels.online.numbers cimport (ADAM, CLOCK, COUNTS, DELTA, DIAGONAL, FADED, FewRowsOf, GRADIENT, LOSS,
+                                                 MISTAKES, RESIDUALS, ROUND, SCALARS, SEEN, StateArrays, WEIGHTS)
+from fastsketch._kernels.online.undo cimport Undo, keep, keep_entries
 from fastsketch._kernels.pool cimport fs_pool_from, fs_pool_parts, fs_pool_run, join
 
 cdef extern from "fs_adagrad.h" nogil:
@@ -364,6 +365,44 @@ cdef class DiagonalRounds(StateArrays):
         s.base, s.squares = <double*> self.pointer_to(state.base, b"d"), <double*> self.pointer_to(state.squares, b"d")
         s.first, s.last = <double*> self.pointer_to(state.first, b"d"), <double*> self.pointer_to(state.last, b"d")
         s.scalar, s.count = <double*> self.pointer_to(state.scalar, b"d"), <int64_t*> self.pointer_to(state.count, b"l")
+
+    # -- a few rows --------------------------------------------------------------------------------------------------------
+    cdef bint is_ready(self, const FewRowsOf* rows) noexcept nogil:
+        return True
+
+    cdef bint takes_in_whole(self) noexcept nogil:
+        return self.s.method == DIAGONAL and self.s.phi == NO_PENALTY
+
+    cdef void keep_before(self, Undo* undo, const FewRowsOf* rows) noexcept nogil:
+        cdef Model* s = &self.s
+        cdef double* arrays[4]
+        cdef Py_ssize_t i
+        arrays[0], arrays[1], arrays[2], arrays[3] = s.base, s.squares, s.first, NULL
+        if s.phi != NO_PENALTY:
+            arrays[3] = s.last
+        keep(undo, s.scalar, SCALARS * sizeof(double))
+        keep(undo, s.count, COUNTS * sizeof(int64_t))
+        for i in range(4):
+            # squares of all columns may be put in other units
+            if rows.indptr == NULL or s.method == ADAM or s.decay != 1:
+                keep(undo, arrays[i], s.d * sizeof(double))
+            else:
+                keep_entries(undo, arrays[i], rows.slots, rows.indptr[rows.n])
+
+    cdef bint learn_few(self, const FewRowsOf* rows, const double* targets, const double* weights,
+                        double* scores) noexcept nogil:
+        cdef Rows batch
+        cdef Lesson lesson
+        self.s.seen = self.s.count[SEEN]
+        batch.n, batch.data, batch.indices, batch.indptr = rows.n, rows.data, rows.slots, rows.indptr
+        batch.sample_weight = weights
+        lesson.s, lesson.targets, lesson.scores, lesson.done = &self.s, targets, scores, 0
+        loop(&batch, &lesson)
+        if lesson.done < rows.n:
+            return False
+        if rows.indptr != NULL:
+            self.s.count[SEEN] = seen_with(self.s.count[SEEN], rows.slots, rows.indptr[rows.n])
+        return True
 
     def coef(self):
         """Return w (slots seen,); the pull that a regulariser still owes is applied to base first."""

@@ -26,11 +26,6 @@ import numpy as np
 # rows; the sum of their squared lengths once scaled (of sparse rows of the logarithms of these); rows that have one; entries
 ROWS, LENGTHS, LONG, TOTALS = range(4)
 
-cdef enum:
-    ROWS_ = 0
-    LENGTHS_ = 1
-    LONG_ = 2
-
 
 # -- a column that is always 1 -----------------------------------------------------------------------------------------
 def append_column(const double[::1] data, const int32_t[::1] indices, const int64_t[::1] indptr, int32_t column,

@@ -24,12 +24,15 @@ from fastsketch._kernels.brief cimport BRIEF
 from fastsketch._kernels.level cimport follow
 from fastsketch._kernels.linalg.blas cimport blas_int
 from fastsketch._kernels.linalg.dots cimport fs_dots_d
+from fastsketch._kernels.losses cimport finite
 from fastsketch._kernels.online.basis cimport add, add_row, keep_row, row_dot, row_products, seen_with
 from fastsketch._kernels.online.newton_model cimport (Model, bordered_inverse_t, flat_projection_t, flat_steps_t,
                                                       step_length_t)
 from fastsketch._kernels.online.newton_rows cimport LEAST, WIDE, rebase_dense, rebase_sparse
 from fastsketch._kernels.online.newton_shrinking cimport fade, shrinking_round
-from fastsketch._kernels.online.numbers cimport ALPHA, BOTH, CURRENT, NEXT, RANK, ROWS, SEEN, StateArrays, place
+from fastsketch._kernels.online.numbers cimport (ALPHA, BOTH, COUNTS, CURRENT, FLOOR, FewRowsOf, NEXT, RANK, ROWS, SCALARS,
+                                                 SEEN, StateArrays, place)
+from fastsketch._kernels.online.undo cimport Undo, keep, keep_entries
 from fastsketch._kernels.pool cimport fs_blas_alone, fs_pool_from, fs_pool_parts, fs_pool_run, join
 
 import numpy as np
@@ -251,6 +254,67 @@ cdef class NewtonRounds(StateArrays):
         s.inverse = <double*> self.pointer_to(space.inverse, b"d")
         s.c.frame, s.c.ld_frame = s.frame, s.k
         return 0
+
+    # -- a few rows --------------------------------------------------------------------------------------------------------
+    cdef bint is_ready(self, const FewRowsOf* rows) noexcept nogil:
+        cdef Model* s = &self.s
+        cdef Py_ssize_t held = s.count[ROWS], used
+        if s.scalar[ALPHA] == 0:
+            return False
+        if rows.indptr == NULL:
+            return True
+        used = s.c.indptr[held]
+        return max(s.k * rows.longest, used + (s.k - held) * rows.longest) <= s.c.room
+
+    cdef bint rebases(self, Py_ssize_t n) noexcept nogil:
+        """Return whether a shrink may change what n rows must find unchanged if one of them is refused."""
+        cdef Py_ssize_t left = self.s.k - self.s.count[RANK] - self.s.count[ROWS]
+        return n > left or (n == left and self.s.ahead)
+
+    cdef bint takes_in_whole(self) noexcept nogil:
+        cdef Model* s = &self.s
+        if not s.ahead and s.decay == 1:
+            return True
+        # where alpha is put back before the row is learned from, it is not
+        return not self.rebases(1) and (s.decay == 1 or s.scalar[ALPHA] * s.decay >= s.scalar[FLOOR] / 2)
+
+    cdef void keep_before(self, Undo* undo, const FewRowsOf* rows) noexcept nogil:
+        cdef Model* s = &self.s
+        cdef Py_ssize_t held = s.count[ROWS], k = s.k
+        cdef bint rebases = self.rebases(rows.n)
+        keep(undo, s.scalar, SCALARS * sizeof(double))
+        keep(undo, s.count, COUNTS * sizeof(int64_t))
+        keep(undo, s.factors, k * sizeof(double))
+        keep(undo, s.b, k * sizeof(double))
+        keep(undo, s.e, k * sizeof(double))
+        keep(undo, s.frame, k * k * sizeof(double))
+        keep(undo, s.small, k * k * sizeof(double))
+        keep(undo, s.inverse, k * k * sizeof(double))
+        if rebases:
+            keep(undo, s.base, rows.n_slots * sizeof(double))
+            keep(undo, s.z, rows.n_slots * s.m * sizeof(double))
+        elif s.ahead and rows.indptr != NULL:
+            keep_entries(undo, s.base, rows.slots, rows.indptr[rows.n])
+        elif s.ahead:
+            keep(undo, s.base, s.d * sizeof(double))
+        if rows.indptr == NULL:
+            keep(undo, s.kept if rebases else s.kept + held * s.d, (k if rebases else rows.n) * s.d * sizeof(double))
+            return
+        if rebases:
+            keep(undo, s.c.data, s.c.indptr[held] * sizeof(double))
+            keep(undo, s.c.indices, s.c.indptr[held] * sizeof(int32_t))
+        keep(undo, s.c.indptr, (k + 1) * sizeof(int64_t))
+
+    cdef bint learn_few(self, const FewRowsOf* rows, const double* targets, const double* weights,
+                        double* scores) noexcept nogil:
+        cdef Model* s = &self.s
+        s.c.seen = s.count[SEEN]
+        if rows.indptr == NULL:
+            dense_loop(s, rows.n, rows.data, targets, weights, scores)
+        else:
+            sparse_loop(s, rows.n, rows.data, rows.slots, rows.indptr, targets, weights, scores)
+        s.count[SEEN] = s.c.seen
+        return finite(scores[rows.n - 1])
 
     def fade(self, double factor):
         """Multiply the weight of earlier rows by `factor`, in a state with alpha > 0."""

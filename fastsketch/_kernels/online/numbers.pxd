@@ -1,6 +1,10 @@
 # The one declaration of what online models and their loops know by number: Cython cimports it, Python imports the same
 # integers from fastsketch._kernels.online.numbers.
 
+from libc.stdint cimport int32_t, int64_t
+
+from fastsketch._kernels.online.undo cimport Undo
+
 cpdef enum:
     # Entries of `count` (int64) of a model; one that its method has no use for is zero.
     RANK = 0               # directions held
@@ -49,12 +53,27 @@ cpdef enum:
     ADAM = 2
 
 
+cdef struct FewRowsOf:
+    # a batch of a few rows, dense or CSR in slots, as a state is given it
+    Py_ssize_t n
+    const double* data
+    const int32_t* slots         # NULL, as indptr: of dense rows
+    const int64_t* indptr
+    Py_ssize_t longest           # nonzeros of a row
+    Py_ssize_t n_slots           # that there are, these rows' among them
+
+
 cdef class StateArrays:
     cdef Py_buffer views[24]     # of the arrays that pointers point to
     cdef int n_views
     cdef double[::1] scratch
 
     cdef void* pointer_to(self, array, bytes kind) except? NULL
+    cdef bint is_ready(self, const FewRowsOf* rows) noexcept nogil
+    cdef bint takes_in_whole(self) noexcept nogil
+    cdef void keep_before(self, Undo* undo, const FewRowsOf* rows) noexcept nogil
+    cdef bint learn_few(self, const FewRowsOf* rows, const double* targets, const double* weights,
+                        double* scores) noexcept nogil
 
 
 cdef inline double* place(double** at, Py_ssize_t n) noexcept nogil:

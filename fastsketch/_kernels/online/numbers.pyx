@@ -23,3 +23,20 @@ cdef class StateArrays:
         if view.itemsize != (4 if kind == b"i" else 8) or (kind == b"d") != (view.format[0] == c"d"):
             raise TypeError(f"an array of the state has the format {view.format.decode()}")
         return view.buf
+
+    # -- a few rows, by the state that they belong to (few_rows.pyx); what others than states hold has none of these -------
+    cdef bint is_ready(self, const FewRowsOf* rows) noexcept nogil:
+        """Return whether there is room for the rows, and all is settled that the first rows decide."""
+        return False
+
+    cdef bint takes_in_whole(self) noexcept nogil:
+        """Return whether a single row, the last to be learned from, changes nothing if it is refused."""
+        return False
+
+    cdef void keep_before(self, Undo* undo, const FewRowsOf* rows) noexcept nogil:
+        """Keep what the rows may change."""
+
+    cdef bint learn_few(self, const FewRowsOf* rows, const double* targets, const double* weights,
+                        double* scores) noexcept nogil:
+        """Learn from the rows, and return whether all of them have been."""
+        return False

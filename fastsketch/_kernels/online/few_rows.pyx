@@ -1,0 +1,470 @@
+"""A few rows at a time through all stages of a linear model of one state, in one call that nothing interrupts.
+
+What the stages do is in the other modules; what they need is planned once, from the arrays of a model, and holds until
+one of these is replaced: pointers to the arrays, scratch for the rows, what may have to be taken back. Whatever is not
+plain here (rows of another form, a new label, a refused row) is left to the long way, with the state as it was.
+"""
+
+cimport cython
+from cpython.buffer cimport PyBUF_C_CONTIGUOUS, PyBUF_FORMAT, PyBuffer_Release, PyObject_GetBuffer
+from libc.stdint cimport int32_t, int64_t
+from libc.stdlib cimport free, realloc
+from libc.string cimport memcpy
+
+from fastsketch._kernels.brief cimport BRIEF
+from fastsketch._kernels.features.columns cimport ColumnMap
+from fastsketch._kernels.losses cimport L1_PENALTY, finite
+from fastsketch._kernels.online.inputs cimport TOTALS_, dense_loop, sparse_loop
+from fastsketch._kernels.online.metrics cimport loop_real, loop_two
+from fastsketch._kernels.online.numbers cimport FewRowsOf, SEEN, StateArrays
+from fastsketch._kernels.online.readout cimport rounds_of_two, rounds_of_two_numbers
+from fastsketch._kernels.online.undo cimport Undo, keep, keep_entries, take_back
+
+import sys
+
+import numpy as np
+
+from fastsketch._kernels.features.columns import INTERCEPT
+from fastsketch._kernels.online.inputs import TOTALS
+from fastsketch._kernels.online.metrics import REAL
+
+ndarray = np.ndarray
+MOST_NUMBER = sys.float_info.max
+empty = np.empty
+
+# Types of labels that are looked up as they are.
+SINGLE = frozenset((bool, int, float, str, np.bool_, np.int32, np.int64, np.float32, np.float64, np.str_))
+
+cdef enum:
+    # Rows of a batch, at most: of more a row's share of the long way is small.
+    FEW = 16
+    # Values of a batch, at most, intercepts among them.
+    MOST = 1 << 16
+
+cdef int32_t intercept_column = INTERCEPT
+cdef int of_numbers = REAL
+
+
+cdef struct Plan:
+    # how the rows of one model pass
+    FewRowsOf rows
+    bint intercept
+    Py_ssize_t d                 # features of dense rows
+    Py_ssize_t work              # rows of the sketch that a row meets, at most
+    # moments, by slot or column
+    double* first
+    double* second
+    double* totals
+    Py_ssize_t known
+    # scores
+    Py_ssize_t n_members
+    double* weights              # of a read-out, and its information
+    double* information
+    double* blend                # sums of a blend of numbers
+    double readout_decay
+    # metrics
+    double* sums
+    double* bins
+    double* mistakes             # of a model with a read-out
+    double decay
+    int how
+    bint follow
+    # the batch
+    double* data
+    int32_t* places
+    int64_t[FEW + 1] starts
+    double[FEW] targets
+    double[FEW] sample_weight
+    double[2 * FEW] members
+    double[FEW] scores
+    Undo undo
+
+
+@cython.auto_pickle(False)
+cdef class FewRows(StateArrays):
+    """Few rows of a model, from `kept`: all that a model with one state has learned (fastsketch.online._kept.Kept).
+
+    loss_scale: the weight of every row. mistakes: the entry of the tally that counts them.
+    """
+
+    cdef Plan plan
+    cdef object held, aside, labels, numbers, tally_of, map_of, single
+    cdef StateArrays main, beside
+    cdef ColumnMap columns
+    cdef Py_ssize_t width        # of the rows; -1: any
+    cdef Py_ssize_t slots_room
+    cdef int64_t* count
+    cdef int64_t* count_beside
+    cdef double sign, shown
+    cdef int32_t* place_room
+    cdef double* data_room
+    cdef Py_ssize_t room
+
+    def __init__(self, kept, double loss_scale, int mistakes):
+        cdef Plan* p = &self.plan
+        cdef Py_ssize_t i
+        states, inputs, metrics = kept.states, kept.inputs, kept.metrics
+        if self.n_views:
+            raise TypeError("a plan is of one model")
+        self.held = states.held[0]
+        self.aside = states.beside[0] if states.beside else None
+        self.main, self.beside = self.held.rounds_now, None if self.aside is None else self.aside.rounds_now
+        self.labels, self.sign, self.shown = kept.labels, states.signs[0], kept.sign()
+        if self.labels is not None:
+            self.numbers, self.tally_of = self.labels.numbers, type(self.labels.tally)
+        self.count = <int64_t*> self.pointer_to(self.held.count, b"l")
+        p.n_members, p.intercept = states.n_members, inputs.intercept
+        if self.aside is not None:
+            self.count_beside = <int64_t*> self.pointer_to(self.aside.count, b"l")
+        self.take_inputs(inputs, kept.columns)
+        self.take_scores(states, metrics, mistakes)
+        for i in range(FEW):
+            p.sample_weight[i] = loss_scale
+
+    cdef int take_inputs(self, inputs, columns) except -1:
+        cdef Plan* p = &self.plan
+        self.width = -1 if columns.width is None else columns.width
+        self.slots_room = self.held.base.shape[0]
+        if self.aside is not None:
+            self.slots_room = min(self.slots_room, <Py_ssize_t> self.aside.base.shape[0])
+        if inputs.moments is not None:
+            self.take_moments(inputs.moments, inputs.moment_totals)
+            if inputs.sparse:
+                self.slots_room = min(self.slots_room, p.known)
+        if inputs.sparse:
+            self.columns = columns.map
+        else:
+            p.d = self.width
+        setting = self.held.setting
+        p.work = 2 * setting.sketch_size
+        if hasattr(self.held, "turn"):
+            # the proximal step of an L1 penalty is iterative
+            p.work = BRIEF if setting.phi == L1_PENALTY else <Py_ssize_t> self.held.turn.shape[1]
+        return 0
+
+    cdef int take_moments(self, moments, totals) except -1:
+        cdef Plan* p = &self.plan
+        p.known = moments.shape[1]
+        p.first = <double*> self.pointer_to(moments, b"d")
+        p.second = p.first + p.known
+        p.totals = <double*> self.pointer_to(totals, b"d")
+        return 0
+
+    cdef int take_scores(self, states, metrics, int mistakes) except -1:
+        cdef Plan* p = &self.plan
+        readout = states.readout
+        if readout is not None:
+            p.readout_decay = readout.decay
+            p.mistakes = <double*> self.pointer_to(states.counted.tally, b"d") + mistakes
+            if hasattr(readout, "blend_sums"):
+                p.blend = <double*> self.pointer_to(readout.blend_sums, b"d")
+            else:
+                p.weights = <double*> self.pointer_to(readout.readout_weights, b"d")
+                p.information = <double*> self.pointer_to(readout.readout_information, b"d")
+        p.sums = <double*> self.pointer_to(metrics.metric_sums, b"d")
+        p.bins = <double*> self.pointer_to(metrics.auc_bins, b"d")
+        p.decay, p.how, p.follow = metrics.decay, metrics.how, metrics.follow
+        return 0
+
+    def __dealloc__(self):
+        free(self.plan.undo.copies)
+        free(self.data_room)
+        free(self.place_room)
+
+    def is_stale(self):
+        """Return whether arrays that it points to have been replaced."""
+        return self.stale()
+
+    cdef bint stale(self) except -1:
+        if self.held.rounds_now is not self.main:
+            return True
+        return self.aside is not None and self.aside.rounds_now is not self.beside
+
+    # -- the door ----------------------------------------------------------------------------------------------------------
+    def learn(self, model, rows, targets):
+        """Learn from rows, and return whether that has been done; if not, the state is as it was.
+
+        Of `model`, whose rows they are, last_scores, _until_look and _coef follow.
+        """
+        cdef Plan* p = &self.plan
+        cdef Py_ssize_t n, i
+        cdef bint done
+        cdef double[::1] scores
+        if self.stale():
+            return False
+        n = self.read_sparse(rows) if self.columns is not None else self.read_dense(rows)
+        if n < 1 or not self.read_targets(targets, n):
+            return False
+        p.rows.n, tally, left = n, None, model._until_look - n
+        if self.labels is not None:
+            if left <= 0:
+                return False
+            tally = self.tally_with(n)
+        answer = empty(n)
+        scores = answer
+        if self.is_brief(n):
+            done = self.pass_through()
+        else:
+            with nogil:
+                done = self.pass_through()
+        if not done:
+            return False
+        for i in range(n):
+            scores[i] = p.scores[i] if self.shown > 0 else -p.scores[i] + 0.0
+        # no Python in between, where an interrupt could come
+        if tally is not None:
+            self.labels.tally = tally
+        model._coef, model._until_look, model.last_scores = None, left, answer
+        return True
+
+    cdef bint is_brief(self, Py_ssize_t n) noexcept nogil:
+        """Return whether the interpreter's lock is better kept."""
+        cdef Plan* p = &self.plan
+        cdef Py_ssize_t values = n * p.rows.n_slots if p.rows.indptr == NULL else p.rows.indptr[n]
+        return p.work * (values + n * p.work) <= BRIEF and n * p.rows.n_slots <= BRIEF
+
+    # -- rows --------------------------------------------------------------------------------------------------------------
+    cdef bint make_room(self, Py_ssize_t n_values) noexcept:
+        cdef double* data
+        cdef int32_t* places
+        if n_values <= self.room:
+            return True
+        data = <double*> realloc(self.data_room, n_values * sizeof(double))
+        if data != NULL:
+            self.data_room = data
+        places = <int32_t*> realloc(self.place_room, n_values * sizeof(int32_t))
+        if places != NULL:
+            self.place_room = places
+        if data == NULL or places == NULL:
+            return False
+        self.plan.data, self.plan.places, self.room = data, places, n_values
+        return True
+
+    cdef Py_ssize_t read_dense(self, rows) except -2:
+        """Copy rows with their intercepts; return how many, -1 if they are not plain."""
+        cdef Py_buffer view
+        cdef Py_ssize_t n
+        if type(rows) is not ndarray:
+            return -1
+        try:
+            PyObject_GetBuffer(rows, &view, PyBUF_C_CONTIGUOUS | PyBUF_FORMAT)
+        except (BufferError, ValueError):
+            return -1
+        n = -1
+        if view.format[0] == c"d" and 1 <= view.ndim <= 2 and view.shape[view.ndim - 1] == self.width:
+            n = view.shape[0] if view.ndim == 2 else 1
+            if n > FEW or n * (self.width + 1) > MOST or not self.make_room(n * (self.width + 1)):
+                n = -1
+            elif not self.copy_dense(n, <const double*> view.buf):
+                n = -1
+        PyBuffer_Release(&view)
+        return n
+
+    cdef bint copy_dense(self, Py_ssize_t n, const double* x) noexcept nogil:
+        cdef Plan* p = &self.plan
+        cdef Py_ssize_t i, j
+        cdef double* out = p.data
+        cdef bint good = True
+        for i in range(n * p.d):
+            good &= finite(x[i])
+        if not good:
+            return False
+        for i in range(n):
+            memcpy(out, x + i * p.d, p.d * sizeof(double))
+            out += p.d
+            if p.intercept:
+                out[0] = 1.0
+                out += 1
+        p.rows.data, p.rows.slots, p.rows.indptr = p.data, NULL, NULL
+        p.rows.longest = p.rows.n_slots = p.d + p.intercept
+        return True
+
+    cdef Py_ssize_t read_sparse(self, rows) except -2:
+        """Copy CSR rows in slots with their intercepts; return how many, -1 if they are not plain."""
+        cdef Py_buffer[3] views
+        cdef Py_ssize_t n = -1, n_rows, n_columns
+        cdef int got = 0
+        module = sys.modules.get("scipy.sparse")
+        if module is None or (type(rows) is not module.csr_array and type(rows) is not module.csr_matrix):
+            return -1
+        shape = rows.shape
+        if len(shape) != 2:
+            return -1
+        n_rows, n_columns = shape
+        if not 1 <= n_rows <= FEW or not (n_columns == self.width or (self.width < 0 and n_columns <= intercept_column)):
+            return -1
+        try:
+            for part in (rows.data, rows.indices, rows.indptr):
+                if type(part) is not ndarray:
+                    return -1
+                PyObject_GetBuffer(part, &views[got], PyBUF_C_CONTIGUOUS | PyBUF_FORMAT)
+                got += 1
+            if is_plain(views, n_rows, n_columns):
+                n = self.copy_sparse(n_rows, <const double*> views[0].buf, <const int32_t*> views[1].buf,
+                                     <const int32_t*> views[2].buf)
+        except (BufferError, ValueError):
+            return -1
+        finally:
+            while got:
+                got -= 1
+                PyBuffer_Release(&views[got])
+        return n
+
+    cdef Py_ssize_t copy_sparse(self, Py_ssize_t n, const double* data, const int32_t* indices,
+                                const int32_t* indptr) except -2:
+        cdef Plan* p = &self.plan
+        cdef Py_ssize_t i, at = 0, nonzeros, total = indptr[n] + n * p.intercept
+        cdef Py_ssize_t known = self.count[SEEN]
+        if total > MOST or not self.make_room(total + 1):
+            return -1
+        if self.count_beside != NULL:
+            known = max(known, <Py_ssize_t> self.count_beside[SEEN])
+        if self.columns.n > known:
+            self.columns.forget(known)
+        p.starts[0] = p.rows.longest = 0
+        for i in range(n):
+            nonzeros = indptr[i + 1] - indptr[i]
+            memcpy(p.data + at, data + indptr[i], nonzeros * sizeof(double))
+            if not self.columns.add_some(indices + indptr[i], nonzeros, p.places + at):
+                return -1
+            at += nonzeros
+            if p.intercept:
+                p.data[at] = 1.0
+                if not self.columns.add_some(&intercept_column, 1, p.places + at):
+                    return -1
+                at += 1
+            p.starts[i + 1] = at
+            p.rows.longest = max(p.rows.longest, at - p.starts[i])
+        p.rows.data, p.rows.slots, p.rows.indptr, p.rows.n_slots = p.data, p.places, p.starts, self.columns.n
+        return n if self.columns.n <= self.slots_room else -1
+
+    # -- targets -----------------------------------------------------------------------------------------------------------
+    cdef bint read_targets(self, targets, Py_ssize_t n) except -1:
+        cdef Plan* p = &self.plan
+        cdef Py_ssize_t i
+        some = targets
+        if type(some) is ndarray:
+            if some.dtype.kind not in ("biufU" if self.labels is not None else "biuf"):
+                return False
+            some = some.tolist()
+        if type(some) is not list and type(some) is not tuple:
+            some = (some,)
+        if len(some) != n:
+            return False
+        for i in range(n):
+            value = some[i]
+            if self.labels is None:
+                if not isinstance(value, (float, int)) or not -MOST_NUMBER <= value <= MOST_NUMBER:
+                    return False
+                p.targets[i] = value
+                continue
+            if type(value) not in SINGLE:
+                return False
+            number = self.numbers.get(value)
+            if number is None:
+                return False
+            p.targets[i] = -self.sign if number else self.sign
+        return True
+
+    cdef object tally_with(self, Py_ssize_t n):
+        """Return the tally of classes with the rows at hand."""
+        cdef Py_ssize_t i
+        rows, runs, last = self.labels.tally
+        rows = list(rows)
+        for i in range(n):
+            number = 0 if self.plan.targets[i] == self.sign else 1
+            rows[number] += 1
+            if number != last:
+                runs += 1
+            last = number
+        return self.tally_of(rows, runs, last)
+
+    # -- the stages --------------------------------------------------------------------------------------------------------
+    cdef bint pass_through(self) noexcept nogil:
+        """Scale the rows, learn from them, and let the read-out and the metrics follow; return whether it was done."""
+        cdef Plan* p = &self.plan
+        cdef const FewRowsOf* rows = &p.rows
+        cdef Py_ssize_t n = rows.n
+        cdef bint beside = self.count_beside != NULL
+        if not self.main.is_ready(rows) or (beside and not self.beside.is_ready(rows)):
+            return False
+        self.keep_all(beside)
+        if p.undo.lacks_memory:
+            return False
+        if p.known and self.scaled() < n:
+            take_back(&p.undo)
+            return False
+        if beside and not self.beside.learn_few(rows, p.targets, p.sample_weight, p.members + n):
+            take_back(&p.undo)
+            return False
+        if not self.main.learn_few(rows, p.targets, p.sample_weight, p.members):
+            take_back(&p.undo)
+            return False
+        self.read_out()
+        return True
+
+    cdef void keep_all(self, bint beside) noexcept nogil:
+        cdef Plan* p = &self.plan
+        cdef Undo* undo = &p.undo
+        undo.n = 0
+        undo.used, undo.lacks_memory = 0, False
+        if p.rows.n > 1 or not self.main.takes_in_whole():
+            self.main.keep_before(undo, &p.rows)
+        if beside:
+            self.beside.keep_before(undo, &p.rows)
+        if not p.known:
+            return
+        keep(undo, p.totals, TOTALS_ * sizeof(double))
+        if p.rows.indptr == NULL:
+            keep(undo, p.first, 2 * p.known * sizeof(double))
+        else:
+            keep_entries(undo, p.first, p.places, p.starts[p.rows.n])
+            keep_entries(undo, p.second, p.places, p.starts[p.rows.n])
+
+    cdef Py_ssize_t scaled(self) noexcept nogil:
+        cdef Plan* p = &self.plan
+        if p.rows.indptr == NULL:
+            return dense_loop(p.rows.n, p.known, p.d + p.intercept, p.data, p.first, p.second, p.totals, True)
+        return sparse_loop(p.rows.n, p.data, p.places, p.starts, p.intercept, p.first, p.second, p.totals, p.known, True)
+
+    cdef void read_out(self) noexcept nogil:
+        cdef Plan* p = &self.plan
+        cdef Py_ssize_t i, n = p.rows.n
+        if p.blend != NULL:
+            rounds_of_two_numbers(n, p.members, p.targets, p.sample_weight, p.blend, p.scores, p.readout_decay)
+        elif p.weights != NULL:
+            rounds_of_two(p.n_members, n, p.members, p.targets, p.sample_weight, p.readout_decay, p.weights,
+                          p.information, p.scores)
+        else:
+            memcpy(p.scores, p.members, n * sizeof(double))
+        if p.mistakes != NULL:
+            for i in range(n):
+                p.mistakes[0] += p.scores[i] * p.targets[i] <= 0
+        if p.how == of_numbers:
+            loop_real(p.sums, n, p.scores, p.targets, NULL, p.decay)
+        else:
+            loop_two(p.sums, p.bins, n, p.scores, p.targets, NULL, p.decay, p.how, p.follow)
+
+
+cdef bint is_plain(const Py_buffer* views, Py_ssize_t n, Py_ssize_t n_columns) noexcept nogil:
+    """Return whether values, indices and row starts are of float64 and int32, and n rows in order without duplicates."""
+    cdef const double* data = <const double*> views[0].buf
+    cdef const int32_t* indices = <const int32_t*> views[1].buf
+    cdef const int32_t* starts = <const int32_t*> views[2].buf
+    cdef Py_ssize_t i, j
+    cdef int32_t last
+    if views[0].format[0] != c"d" or views[1].format[0] != c"i" or views[2].format[0] != c"i":
+        return False
+    if views[0].ndim != 1 or views[1].ndim != 1 or views[2].ndim != 1 or views[2].shape[0] != n + 1:
+        return False
+    if starts[0] != 0 or views[0].shape[0] != views[1].shape[0]:
+        return False
+    for i in range(n):
+        if not starts[i] <= starts[i + 1] <= views[0].shape[0]:
+            return False
+        last = -1
+        for j in range(starts[i], starts[i + 1]):
+            if not last < indices[j] < n_columns or not finite(data[j]):
+                return False
+            last = indices[j]
+    return True

@@ -1,0 +1,7 @@
+# Rounds of the read-out of one state, for what learns from a few rows (few_rows.pyx).
+
+cdef void rounds_of_two(Py_ssize_t p, Py_ssize_t n, const double* members, const double* numbers,
+                        const double* sample_weight, double decay, double* w, double* h,
+                        double* scores) noexcept nogil
+cdef void rounds_of_two_numbers(Py_ssize_t n, const double* members, const double* targets, const double* sample_weight,
+                                double* sums, double* scores, double decay) noexcept nogil
