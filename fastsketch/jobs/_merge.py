@@ -1,10 +1,12 @@
-"""Models that are there, or that tasks make, as one. Nothing here knows more of them than ``copy`` and ``merge``."""
+"""Models that are there, or that tasks make, as one. Of those from elsewhere ``copy`` and ``merge`` are known."""
 
 from collections.abc import Callable, Iterable, Sequence
+from math import isqrt
 from typing import Literal, Protocol, Self, TypeVar
 
 from fastsketch._core import threads as _threads
 from fastsketch._core.validation import as_choice, as_integer
+from fastsketch._frame.model import MergeableModel
 from fastsketch._kernels import pool as cores
 from fastsketch.jobs._engines import Engine, Serial, engine_of
 from fastsketch.jobs._tree import Tree, climbed
@@ -23,6 +25,8 @@ class Mergeable(Protocol):
 
 
 M = TypeVar("M", bound=Mergeable)
+# Models that ``merge`` joins by two: each of the lowest joins needs a copy, of which of many there would be too many.
+MOST_BY_TWO = 64
 Item = TypeVar("Item")
 MergeEngine = Literal["serial", "threads", "processes"]
 
@@ -34,20 +38,27 @@ def merged(models: Sequence[M]) -> M:
 
 def merged_into_first(models: Sequence[M]) -> M:
     """Return the first of these models with all the others merged into it, in their order."""
-    for model in models[1:]:
-        models[0].merge(model)
-    return models[0]
+    first, *others = models
+    if isinstance(first, MergeableModel):
+        first._merge_in_order(others)
+        return first
+    for model in others:
+        first.merge(model)
+    return first
 
 
-def merge(models: Iterable[M], fan_in: int = 2, *, engine: MergeEngine = "serial", workers: int | None = None) -> M:
+def merge(
+    models: Iterable[M], fan_in: int | None = None, *, engine: MergeEngine = "serial", workers: int | None = None
+) -> M:
     """Merge models of one kind into a new one along a tree that their order alone decides; none of them is changed.
 
     Parameters
     ----------
     models : iterable
         Sketches, hashes or any objects with ``copy()`` and ``merge(other)`` (picklable for processes).
-    fan_in : int, default 2
-        Neighbours merged at a time, at least 2: every row passes log(number of models) / log(fan_in) merges.
+    fan_in : int, optional
+        Neighbours merged at a time, at least 2: every row passes log(number of models) / log(fan_in) merges. By default
+        2 for up to 64 models; of more as many as make two levels, so that few copies are held at a time.
     engine : {"serial", "threads", "processes"}, default "serial"
         Where the merges of one level run; of no influence on the result.
     workers : int, optional
@@ -72,9 +83,12 @@ def merge(models: Iterable[M], fan_in: int = 2, *, engine: MergeEngine = "serial
     >>> whole.n_rows, bool(error <= whole.error_bound)
     (400, True)
     """
-    fan_in, leaves = as_integer(fan_in, "fan_in", 2), list(models)
+    leaves = list(models)
     if not leaves:
         raise ValueError("models must hold at least one model")
+    if fan_in is None:
+        fan_in = 2 if len(leaves) <= MOST_BY_TWO else isqrt(len(leaves) - 1) + 1
+    fan_in = as_integer(fan_in, "fan_in", 2)
     for model in leaves:
         if not (hasattr(model, "merge") and hasattr(model, "copy")):
             raise TypeError(f"models must hold models that merge, got {type(model).__name__}")

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from fastsketch._core.validation import as_real, as_rows, as_weights, natural_dtype
 from fastsketch._frame.batches import Batch
 from fastsketch._frame.parameters import choice, real
-from fastsketch._kernels.guard import changes
+from fastsketch._kernels.guard import changes, reads
 from fastsketch.sketching._engines import (
     AnyEngine,
     ExactEngine,
@@ -238,6 +238,21 @@ class FrequentDirections(SecondReads):
             engine.restore(before)
             self._replace(engine, *certain)
             raise
+
+    @reads
+    def _join(self, whole: Self) -> None:
+        mine, theirs = whole._engine, self._engine
+        if (
+            mine is None
+            or theirs is None
+            or not merges_in_place(mine, theirs)
+            or (mine.n_features, mine.dtype) != (theirs.n_features, theirs.dtype)
+            or self._values != whole._values
+            or self._feature_names not in (None, whole._feature_names)
+        ):
+            whole._take(self)  # with all that it checks
+        else:
+            whole._replace(merge_engines(mine, theirs), whole._regained + self._regained)
 
     def _adopt(self, other: Self) -> None:
         super()._adopt(other)

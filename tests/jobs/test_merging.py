@@ -132,6 +132,36 @@ def test_only_leaves_that_others_go_into_are_copied(n, fan_in, copies):
     assert len(copied) == copies
 
 
+def test_many_models_are_merged_on_two_levels_with_the_bits_of_merge():
+    """Some of these sketches have nothing, names, another l, a decay of rows before, rows in another scale."""
+    rng = np.random.default_rng(0)
+    many = [fs.FrequentDirections(4, solver="gram").update(rng.standard_normal((n % 11, 9))) for n in range(70)]
+    many[3], many[20] = fs.FrequentDirections(4, solver="gram"), fs.FrequentDirections(7, solver="gram")
+    many[20].update(rng.standard_normal((30, 9)))
+    many[31].update(1e200 * rng.standard_normal(9)).fade(0.5)
+    many[44] = fs.RobustFrequentDirections(4, solver="gram").update(rng.standard_normal((12, 9)))
+    before = [model.to_bytes() for model in many]
+    groups = [many[start].copy() for start in range(0, 70, 9)]
+    for number, group in enumerate(groups):
+        for model in many[9 * number + 1 : 9 * number + 9]:
+            group.merge(model)
+    for group in groups[1:]:
+        groups[0].merge(group)
+    for merged in (fs.merge(many), fs.merge(many, 9), fs.merge(many, engine="threads", workers=2)):
+        assert same_state(merged, groups[0])
+    assert [model.to_bytes() for model in many] == before
+
+
+def test_columns_of_many_must_have_the_same_names():
+    pd = pytest.importorskip("pandas")
+    tables = [pd.DataFrame(np.eye(3), columns=list("abc")) for _ in range(66)]
+    whole = fs.merge([fs.FrequentDirections(2).update(table) for table in tables])
+    assert list(whole.feature_names) == ["a", "b", "c"]
+    tables[50] = pd.DataFrame(np.eye(3), columns=list("abd"))
+    with pytest.raises(ValueError, match="columns of other"):
+        fs.merge([fs.FrequentDirections(2).update(table) for table in tables])
+
+
 @pytest.mark.parametrize(
     ("call", "error", "match"),
     [
@@ -143,6 +173,8 @@ def test_only_leaves_that_others_go_into_are_copied(n, fan_in, copies):
         (lambda: fs.map_merge(tasks.hash_of_block, [1], retries=-1), ValueError, "retries"),
         (lambda: fs.merge([fs.SketchHash(4), 3]), TypeError, "models that merge, got int"),
         (lambda: fs.merge([fs.SketchHash(4), fs.FrequentDirections(4)]), TypeError, "must be a SketchHash"),
+        (lambda: fs.merge([fs.FrequentDirections(4).update(np.eye(n)) for n in (3, 4)]), ValueError, "n_features=4"),
+        (lambda: fs.merge([fs.FrequentDirections(4, center=c) for c in (True, False)]), ValueError, "center=False"),
     ],
 )
 def test_bad_input(call, error, match):

@@ -244,6 +244,42 @@ def absorb(const real[:, :] rows, weights, double scale, DenseState state):
     converged(info, "the eigensolver of the shrink")
 
 
+def absorb_buffer(const real[:, ::1] other, DenseState theirs, DenseState state):
+    """Put the rows of another buffer of the same scale through this one, at their true length, and add their sums.
+
+    Neither state has decay, a mean or a ledger; the other one stays as it is.  Raises LinAlgError.
+    """
+    cdef real[:, ::1] buffer = state.buffer
+    cdef real[:, ::1] part = state.part
+    cdef real[::1] work = state.work
+    cdef real* pp = &part[0, 0] if part.shape[0] else NULL
+    cdef double norm = state.squared_norm + theirs.squared_norm, weight = state.weight + theirs.weight
+    cdef Py_ssize_t n_rows = state.n_rows + theirs.n_rows, m = theirs.fill, i
+    cdef double[::1] power = np.ones(m)
+    cdef int info = 0
+    for i in range(theirs.kept):
+        power[m - 1 - i] = theirs.gain[i] * theirs.gain[i]
+    state.top = max(state.top, theirs.top)
+    with nogil:
+        if m:
+            info = take(state, m, theirs.n_features, &other[theirs.capacity - m, 0], &power[0], 1.0, &buffer[0, 0], pp,
+                        &work[0], work.shape[0])
+        state.root[:] = 1.0  # take has put their lengths there
+        if state.solver == EXACT and theirs.age > 0:
+            for i in range(theirs.cov.shape[0] * theirs.cov.shape[1]):
+                (&state.cov[0, 0])[i] += (&theirs.cov[0, 0])[i]
+            state.age = 1
+        # as the allowances of shrinks of one stream add up: see flush
+        if state.solver == GRAM and real is float:
+            state.rounding += theirs.rounding
+        else:
+            state.rounding += theirs.rounding + 2.0 * sqrt(state.rounding) * sqrt(theirs.rounding)
+    state.shrinkage += theirs.shrinkage
+    # where take has counted the rows as they came
+    state.squared_norm, state.weight, state.n_rows = norm, weight, n_rows
+    converged(info, "the eigensolver of the shrink")
+
+
 def flush_now(real[:, ::1] buffer, DenseState state):
     """Settle and shrink (or accumulate) all that the buffer holds."""
     cdef real[:, ::1] part = state.part

@@ -25,17 +25,15 @@ def merge_engines(
 ) -> DenseEngine | SparseEngine | MappedEngine:
     """Return the engine of the rows of both: the first is a clone, and used up; l is the larger of the two.
 
-    The reduced rows of both are stacked, with the correction row of FROSH Algorithm 3 between two means; one shrink
-    brings them back to sketch_size - 1 rows, unless they fit as they are.
+    Rows that neither decay nor wait for a mean pass the buffer of the first as they lie in that of the second. Others
+    are reduced and stacked, with the correction row of FROSH Algorithm 3 between two means; one shrink brings them back
+    to sketch_size - 1 rows, unless they fit as they are.
     """
-    if isinstance(mine, DenseEngine) and isinstance(theirs, DenseEngine) and _at_rest(mine, theirs):
-        mine.state.top = max(mine.state.top, theirs.state.top)
-        if isinstance(mine, ExactEngine):
-            mine.add(theirs)
-            return mine
-        parts = [mine.reduce(), theirs.rows_at_rest()]
-        mine.take_over(theirs)
-        return _with_rows(mine, np.vstack(parts))
+    if merges_in_place(mine, theirs):
+        assert isinstance(mine, DenseEngine)
+        assert isinstance(theirs, DenseEngine)
+        mine.absorb_engine(theirs)
+        return mine
     theirs = theirs.clone()
     if isinstance(mine, MappedEngine):
         assert isinstance(theirs, MappedEngine)  # the parameters agree
@@ -77,25 +75,15 @@ def merge_engines(
 def merges_in_place(
     mine: DenseEngine | SparseEngine | MappedEngine, theirs: DenseEngine | SparseEngine | MappedEngine
 ) -> bool:
-    """Return whether ``merge_engines`` changes the first engine alone, its rows no more than a buffer."""
-    if not (isinstance(mine, DenseEngine) and isinstance(theirs, DenseEngine)) or isinstance(mine, ExactEngine):
-        return False
-    return mine is not theirs and _at_rest(mine, theirs)
-
-
-def _at_rest(mine: DenseEngine, theirs: DenseEngine) -> bool:
-    """Return whether the second engine can be merged into the first as it lies: nothing of it is to be changed."""
-    setting, fill = theirs.setting, theirs.state.fill
-    if isinstance(theirs, ExactEngine):
-        fits = not (fill and theirs.accumulated)  # else its rows are added to its sum first
-    else:
-        fits = fill <= theirs.most_rows(setting)
+    """Return whether ``merge_engines`` changes the first engine alone, and needs nothing but the rows of the second."""
+    setting = theirs.setting
     return (
-        fits
+        isinstance(mine, DenseEngine)
+        and type(mine) is type(theirs)
+        and mine is not theirs
         and setting == mine.setting
-        and isinstance(mine, ExactEngine) == isinstance(theirs, ExactEngine)
         and setting.decay == 1.0
-        and not (setting.center or setting.tolerance or theirs.ledger)
+        and not (setting.center or setting.tolerance or mine.ledger)
         and theirs.exponent == mine.exponent
     )
 
@@ -179,14 +167,6 @@ def shrink_rows(rows: NDArray[Any], sketch_size: int) -> tuple[NDArray[Any], flo
 
 def _shrunk(engine: AnyBuffer, rows: NDArray[Any]) -> NDArray[Any]:
     """Shrink loose rows once, as `engine` would do it, which takes note of Delta."""
-    setting = engine.setting
-    plain = setting.solver == "gram" and setting.decay == 1.0 and not setting.center and engine.ledger is None
-    if isinstance(engine, DenseEngine) and plain and len(rows) <= engine.capacity:  # its own buffer will do
-        rounding, engine.state.rounding = engine.state.rounding, 0.0
-        engine.replace_rows(rows, kept=False)
-        engine.flush()
-        engine.state.rounding = engine.joint_rounding(rounding)
-        return engine.settled_rows()
     kept, bench = _flushed(rows, engine.setting)
     engine.state.shrinkage += bench.shrinkage
     engine.state.rounding = engine.joint_rounding(bench.rounding)

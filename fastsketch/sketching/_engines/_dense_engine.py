@@ -99,12 +99,12 @@ class DenseEngine(SketchEngine[kernel.DenseState, NDArray[Any]]):
         self.gain[:] = 1.0
         return self.buffer[self.capacity - self.state.fill :]
 
-    def rows_at_rest(self) -> NDArray[Any]:
-        """Return the rows of a buffer without decay and centring at their true length, and leave it as it is."""
-        state = self.state
-        rows: NDArray[Any] = self.buffer[self.capacity - state.fill :].copy()
-        rows[state.fill - state.kept :] *= self.gain[: state.kept][::-1, np.newaxis].astype(self.dtype)
-        return rows
+    def absorb_engine(self, other: "DenseEngine") -> None:
+        """Put the rows of another engine of this setting and scale through the buffer, and add its sums.
+
+        Of engines without decay, mean and ledger; the other stays as it is.
+        """
+        kernel.absorb_buffer(other.buffer, other.state, self.state)
 
     def replace_rows(self, rows: NDArray[Any], *, kept: bool = True) -> None:
         """Make these settled rows the whole buffer: as kept ones (at most sketch_size), or as new ones."""
