@@ -5,9 +5,11 @@ from math import isqrt
 import fastsketch as fs
 from bench_code_sets import generated, nearest, patches, share
 from bench_tools import few, least, rival, seconds, table
+from store import Parts
 
 N_BYTES, K, CANDIDATES, N_QUERIES = 16, 10, 100, 300
 PROBES = (4, 16, 64)
+GRAPH_ROWS = 1_000_000  # more are hours and gigabytes for a graph
 KINDS = {
     "CodeIndex": {},
     "CodeIndex in cells": {"partitions": "auto"},
@@ -32,10 +34,12 @@ def ours(rows, queries):
 
 def theirs(faiss, rows, queries):
     """Yield the same of faiss's lists of as many bytes, of the rows as bytes, and of its graph of the rows."""
-    cells = isqrt(len(rows))
+    cells, d = isqrt(len(rows)), rows.shape[1]
     kinds = [f"IVF{cells},SQ8", f"IVF{cells},PQ{N_BYTES}", f"OPQ{N_BYTES},IVF{cells},PQ{N_BYTES}"]
+    kinds += [f"IVF{cells},PQ{2 * N_BYTES}x4fs"] if d % (2 * N_BYTES) == 0 else []
+    kinds += ["HNSW32"] if len(rows) <= GRAPH_ROWS else []
     # codebooks and graphs take minutes of whatever rows: the tiny form has the first kind alone
-    for kind in [*kinds, "HNSW32"][: few(len(kinds) + 1, 1)]:
+    for kind in kinds[: few(len(kinds), 1)]:
         index = faiss.index_factory(rows.shape[1], kind)
 
         def build(index=index):
@@ -56,27 +60,36 @@ def theirs(faiss, rows, queries):
             yield kind, probes, search, size, built
 
 
+def of_set(faiss, name, make):
+    """Return a line for each way on one set."""
+    rows, queries, _ = make()
+    queries, out = queries[:N_QUERIES], []
+    near = nearest(queries, rows, K)
+    ways = list(ours(rows, queries)) + (list(theirs(faiss, rows, queries)) if faiss else [])
+    whole = ways[0][2](K)
+    with fs.thread_limit(1):
+        ms = least({i: lambda search=way[2]: search(K) for i, way in enumerate(ways)}, 7)
+    for i, (way, probes, search, size, built) in enumerate(ways):
+        found, candidates = search(K), search(CANDIDATES)
+        of_all = f"{share(found, whole, K, K):.4f}" if way in ("CodeIndex", "CodeIndex in cells") else "-"
+        recalls = [f"{share(found, near, K, K):.3f}", f"{share(candidates, near, K, CANDIDATES):.3f}"]
+        out.append([name, way, probes, f"{ms[i] / len(queries) * 1e3:.3f}", *recalls, of_all])
+        out[-1] += [f"{size:.0f}", f"{built:.1f}"]
+        print(out[-1], flush=True)
+    return out
+
+
 def cells(args):
     """Recall of the 10 nearest by milliseconds a query: 64 columns in clusters, patches of photographs; one thread."""
-    faiss = rival("faiss")
-    n = few(100_000 if args.quick else 1_000_000, 3000)
-    m = few(100_000, 3000)
-    sets = {f"{n:,} x 64 in clusters": generated(n, 64), f"{m:,} patches": patches(m)}
-    out = []
-    for name, (rows, queries, _) in sets.items():
-        queries = queries[:N_QUERIES]
-        near = nearest(queries, rows, K)
-        ways = list(ours(rows, queries)) + (list(theirs(faiss, rows, queries)) if faiss else [])
-        whole = ways[0][2](K)
-        with fs.thread_limit(1):
-            ms = least({i: lambda search=way[2]: search(K) for i, way in enumerate(ways)}, 7)
-        for i, (way, probes, search, size, built) in enumerate(ways):
-            found, candidates = search(K), search(CANDIDATES)
-            of_all = f"{share(found, whole, K, K):.4f}" if way in ("CodeIndex", "CodeIndex in cells") else "-"
-            recalls = [f"{share(found, near, K, K):.3f}", f"{share(candidates, near, K, CANDIDATES):.3f}"]
-            out.append([name, way, probes, f"{ms[i] / len(queries) * 1e3:.3f}", *recalls, of_all])
-            out[-1] += [f"{size:.0f}", f"{built:.1f}"]
-            print(out[-1], flush=True)
+    faiss, parts, out = rival("faiss"), Parts(args), []
+    n, m = few(100_000 if args.quick else 1_000_000, 3000), few(100_000, 3000)
+    sets = {"million": (f"{n:,} x 64 in clusters", lambda: generated(n, 64))}
+    if not args.quick:
+        sets["ten million"] = (f"{10 * n:,} x 64 in clusters", lambda: generated(10 * n, 64))
+    sets["patches"] = (f"{m:,} patches", lambda: patches(m))
+    for key, (name, make) in sets.items():
+        if key in parts.known or not args.sets or key in args.sets.split(","):
+            out += parts.of(key, of_set, faiss, name, make)
     columns = ["rows", "way", "cells looked at", "ms a query", "recall@10", "among 100 candidates"]
     columns += ["of the 10 without cells", "bytes a row", "s to build"]
     table(out, columns, "main", runs="the least of 7 in turn, 300 queries at once, by the processor's clock")

@@ -102,8 +102,9 @@ def nearest(queries, base, k=DEPTH):
     """Positions (m, k) of the k nearest rows: float32 finds 2 k, float64 ranks them; ties by position."""
     norms = np.einsum("ij,ij->i", base, base)
     wide, out = min(2 * k, len(base)), np.empty((len(queries), k), np.int64)
-    for start in range(0, len(queries), 50):
-        part = queries[start : start + 50]
+    step = max(1, min(50, 10**8 // len(base)))
+    for start in range(0, len(queries), step):
+        part = queries[start : start + step]
         best = np.argpartition(norms - 2 * (part @ base.T), wide - 1, axis=1)[:, :wide]
         for i, (query, ids) in enumerate(zip(part, np.sort(best, axis=1), strict=True)):
             exact = ((base[ids].astype(np.float64) - query) ** 2).sum(axis=1)

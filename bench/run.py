@@ -65,7 +65,7 @@ COMMANDS = {
     "codes": "recall of nearest neighbours against all bytes of a row: our codes beside faiss's, four sets",
     "codedrift": "codes of rows whose distribution moves: one generation against several",
     "codeindex": "a million rows in an index: added, removed, two generations, saves that are killed",
-    "cells": "a million rows in an index of cells, beside inverted lists and graphs of faiss: recall by time, bytes",
+    "cells": "up to ten million rows in an index of cells, beside lists and graphs of faiss: recall by time, bytes",
     "scan": "a million codes by tables of real queries, beside the fast scans of faiss: PQ and RaBitQ",
     "frosh.hashthreads": "eight Python threads that learn hashes, with default BLAS settings",
     "frosh.widehash": "peak memory of FROSH at d = 25,600",
@@ -129,12 +129,12 @@ PARTS = {
         "learners": "'ours', 'peers' or a part of a label (then --keep for all)",
         "ridge": "'ours', 'rivals' or a part of a name (then --keep for all)",
     },
-    "--sets": dict.fromkeys(("codes", "learners", "order", "catalogues", "ridge"), "names of sets"),
+    "--sets": dict.fromkeys(("cells", "codes", "learners", "order", "catalogues", "ridge"), "names of sets"),
     "--bytes": {"codes": "totals of bytes"},
     "--rows": {"sources": "their number, of 1,024 float32 numbers"},
 }
 JOIN = ("headline",)
-KEEP = ("codes", "learners", "order", "ridge", "regression", "classification", "cnn", "links", "ranking")
+KEEP = ("cells", "codes", "learners", "order", "ridge", "regression", "classification", "cnn", "links", "ranking")
 KEEP += ("lowrank_defaults", "wiberg", "optimizers")
 
 

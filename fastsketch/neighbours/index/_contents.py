@@ -12,7 +12,7 @@ from fastsketch.data.names._id_map import IdMap, no_ids, taken
 from fastsketch.neighbours.codes import Encoder
 from fastsketch.neighbours.codes._places import Ids, Positions
 from fastsketch.neighbours.codes._search_arguments import as_integers, different, shown
-from fastsketch.neighbours.index._segment import SEGMENT_ROWS, Segment, joined
+from fastsketch.neighbours.index._segment import COMPACT_ROWS, SEGMENT_ROWS, Segment, joined
 from fastsketch.neighbours.index._segment_room import CodedBatch, SegmentRoom, empty_room
 
 
@@ -181,14 +181,17 @@ class Contents(NamedTuple):
         """Return contents with other segments in place of all, for the same rows."""
         return self.closed()._replace(sealed=tuple(segments))
 
-    def compacted(self, in_cells: Callable[[Segment], Segment]) -> "Contents":
-        """Return contents in few segments, without the rows that do not count, and with their rows in cells."""
-        merged = _merged(self.segments, lambda before, after: True)
+    def compacted(self, in_cells: Callable[[Segment], Segment], *, wide: bool) -> "Contents":
+        """Return contents in few segments, without the rows that do not count, and with their rows in cells.
+
+        wide: whether there will be cells, so that a segment may be larger than one that is looked at as a whole.
+        """
+        merged = _merged(self.segments, lambda before, after: True, COMPACT_ROWS if wide else SEGMENT_ROWS)
         return self.of_segments(in_cells(joined([segment]) if segment.n_removed else segment) for segment in merged)
 
     def tidied(self, in_cells: Callable[[Segment], Segment]) -> "Contents":
         """Return contents for a save: small segments joined, and those made anew that lost a share of their rows."""
-        merged = _merged(self.segments, lambda before, after: before < 2 * after)
+        merged = _merged(self.segments, lambda before, after: before < 2 * after, SEGMENT_ROWS)
         return self.of_segments(
             in_cells(joined([segment])) if REMOVED_SHARE * segment.n_removed >= len(segment) else in_cells(segment)
             for segment in merged
@@ -200,8 +203,8 @@ class Contents(NamedTuple):
 REMOVED_SHARE = 4
 
 
-def _merged(segments: Iterable[Segment], worth: Callable[[int, int], bool]) -> list[Segment]:
-    """Join neighbours of one encoder as long as they fit and it is worth it, by the rows before and those behind.
+def _merged(segments: Iterable[Segment], worth: Callable[[int, int], bool], most: int) -> list[Segment]:
+    """Join neighbours of one encoder up to so many rows, where it is worth it by the rows before and those behind.
 
     If that is where the former are fewer than twice the latter, lengths at least halve from one segment to the next:
     there are few files however many saves, and a row is written anew as often as its segment grows by half.
@@ -211,7 +214,7 @@ def _merged(segments: Iterable[Segment], worth: Callable[[int, int], bool]) -> l
         n, group = segment.n_live, [segment]
         while n and groups:
             before, others = groups[-1]
-            if others[-1].encoder != segment.encoder or before + n > SEGMENT_ROWS or not worth(before, n):
+            if others[-1].encoder != segment.encoder or before + n > most or not worth(before, n):
                 break
             groups.pop()
             n, group = before + n, others + group

@@ -267,7 +267,7 @@ class CodeIndex(ReadableIndex):
     def compact(self) -> Self:
         """Clear removed rows away, join small segments and cut them into cells, if there are ``partitions``.
 
-        What is mapped from files is read where that is needed.
+        What is mapped from files is read where that is needed. With partitions segments of up to 2**24 rows are joined.
 
         Returns
         -------
@@ -284,7 +284,7 @@ class CodeIndex(ReadableIndex):
         >>> index.facts()["n_removed"], index.compact().facts()["n_removed"]
         (500, 0)
         """
-        self._contents = self._contents.compacted(self._in_cells)
+        self._contents = self._contents.compacted(self._in_cells, wide=self._partitions is not None)
         return self
 
     def _in_cells(self, segment: Segment) -> Segment:

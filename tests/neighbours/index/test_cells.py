@@ -5,7 +5,7 @@ import pytest
 
 import fastsketch as fs
 from fastsketch.data.files._state import StateError
-from fastsketch.neighbours.index import _cells, _generations
+from fastsketch.neighbours.index import _cells, _contents, _generations, _segment_room
 from tests.neighbours.index.toy import toy
 
 RNG = np.random.default_rng(5)
@@ -84,6 +84,31 @@ def test_cells_by_the_number_of_rows(monkeypatch):
     index.add(ROWS[2000:4000])
     assert [cells for cells, *_ in index.compact().facts()["cells"]] == [63]
     assert fs.CodeIndex(MODELS["quantizer"], partitions=100).compact().facts()["cells"] == []
+
+
+def test_compact_joins_what_saves_leave_apart(monkeypatch, tmp_path):
+    for module in (_contents, _segment_room):
+        monkeypatch.setattr(module, "SEGMENT_ROWS", 1000)
+    plain, cut = fs.CodeIndex(MODELS["quantizer"]), fs.CodeIndex(MODELS["quantizer"], partitions=30)
+    for index in (plain, cut):
+        index.add(ROWS)
+    cut.save(tmp_path / "index")
+    assert [cells for cells, *_ in cut.facts()["cells"]] == [30] * 6
+    cut.compact().save(tmp_path / "index")
+    assert [cells for cells, *_ in cut.facts()["cells"]] == [30]
+    assert same(cut.search(QUERIES, probes=30), plain.search(QUERIES))
+    for index in (plain, cut):
+        index.remove(np.arange(0, 6000, 3))
+        index.add(ROWS[:700])
+    cut.save(tmp_path / "index")
+    assert len(cut.facts()["cells"]) == 2  # what came since is a segment of its own
+    back = fs.CodeIndex.load(tmp_path / "index")
+    assert same(back.search(QUERIES, probes=30), plain.search(QUERIES))
+    monkeypatch.setattr(_contents, "COMPACT_ROWS", 2000)
+    assert len(back.compact().facts()["cells"]) == 2  # 4,000 rows that fit in none, and 700
+    plain.compact()
+    assert len(plain._contents.segments) == 7  # without cells segments stay small, and two of 667 rows do not fit
+    assert same(back.search(QUERIES, probes=30), plain.search(QUERIES))
 
 
 def test_equal_rows_leave_cells_empty():
