@@ -7,6 +7,7 @@ import fastsketch as fs
 from bench_choice import Comparison, Way, chosen, less, seconds_of
 from bench_lowrank_sets import few_of_each, halves, links_of, ratings_of, tenths
 from bench_tools import spread, table
+from store import Parts
 
 BIASES = (0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 20.0)
 BASE, TRIADS = "biases alone, tuned", "logistic regression on degrees and triads"
@@ -16,24 +17,27 @@ STARS = {
     "ML-100K": ("ML-100K", halves),
     "ML-1M": ("ML-1M", halves),
 }
-LINKS = "bitcoin-OTC", "Slashdot"
+LINKS = "bitcoin-OTC", "Slashdot", "Epinions"
 CODES = 8  # of an edge between two users: positive, negative or none, each way
 PAIRS = 2.0 ** np.arange(1, CODES + 1)[:, np.newaxis] * 3.0 ** np.arange(1, CODES + 1)
 
 
 def biases(args):
     """RMSE of stars, errors of signs in %: five splits, with differences split by split from biases alone, tuned."""
-    out, splits = [], 2 if args.quick else 5
-    for name, (known, cut) in STARS.items():
-        found = None if args.quick and known == "ML-1M" else ratings_of(known)
-        if found is not None:
-            out += _compared(name, found, cut(found, splits), splits)
-    for name in LINKS[: 1 if args.quick else 2]:
-        found = links_of(name, shared=True)
-        if found is not None:
-            out += _compared(name, found, tenths(found, splits), splits)
+    out, parts, splits = [], Parts(args), 2 if args.quick else 5
+    small = [*list(STARS)[::2], *LINKS[:1]]
+    for name in small if args.quick else [*STARS, *LINKS]:
+        if name in parts.known or not args.sets or any(name.startswith(some) for some in args.sets.split(",")):
+            out += parts.of(name, _of_set, name, splits)
     head = ["set", "method", "RMSE, or errors in %", f"less {BASE}", "error of that", "s, processor", "chosen"]
     table(out, head, "main", runs=f"{splits} splits, mean +- standard deviation; seconds: mean")
+
+
+def _of_set(name, splits):
+    """Return a line for each method on one set; none where its file is absent."""
+    known, cut = STARS.get(name, (name, tenths))
+    found = ratings_of(known) if name in STARS else links_of(known, shared=True)
+    return [] if found is None else list(_compared(name, found, cut(found, splits), splits))
 
 
 def _compared(name, found, cuts, splits):

@@ -129,12 +129,12 @@ PARTS = {
         "learners": "'ours', 'peers' or a part of a label (then --keep for all)",
         "ridge": "'ours', 'rivals' or a part of a name (then --keep for all)",
     },
-    "--sets": dict.fromkeys(("cells", "codes", "learners", "order", "catalogues", "ridge"), "names of sets"),
+    "--sets": dict.fromkeys(("biases", "cells", "codes", "learners", "order", "catalogues", "ridge"), "names of sets"),
     "--bytes": {"codes": "totals of bytes"},
     "--rows": {"sources": "their number, of 1,024 float32 numbers"},
 }
 JOIN = ("headline",)
-KEEP = ("cells", "codes", "learners", "order", "ridge", "regression", "classification", "cnn", "links", "ranking")
+KEEP = ("biases", "cells", "codes", "learners", "order", "ridge", "regression", "classification", "cnn", "links", "ranking")
 KEEP += ("lowrank_defaults", "wiberg", "optimizers")
 
 
