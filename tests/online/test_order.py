@@ -121,12 +121,17 @@ def test_constant_terms_of_shuffled_rows_are_left_alone(kind, k):
 
 
 @pytest.mark.filterwarnings("ignore:the labels come in runs")
-def test_one_class_in_the_first_hundred_thousand_rows():
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [(fs.AdaptiveSubgradient, {"method": "ada_diag"}), (fs.AdaptiveSubgradient, {}), (fs.SketchedNewton, {})],
+)
+def test_one_class_in_the_first_hundred_thousand_rows(kind, options):
     rng = np.random.default_rng(0)
-    model = fs.AdaptiveSubgradient(method="ada_diag", classes=[0, 1])
+    model = kind(**options, classes=[0, 1])
     model.update(rng.standard_normal((100_000, 4)), np.zeros(100_000, int))
     assert (model.predict(np.zeros((1, 4))) == 0).all() and np.isfinite(model.intercept)
     model.update(rng.standard_normal((1000, 4)) + 2, np.ones(1000, int))
+    assert (model.predict(np.full((1, 4), 2.0)) == 1).all()
     assert abs(model.intercept) < 200 and np.isfinite(model.predict_proba(np.zeros((1, 4)))).all()
     assert fs.from_bytes(model.to_bytes()).intercept == model.intercept
 
