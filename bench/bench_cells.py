@@ -79,6 +79,25 @@ def of_set(faiss, name, make):
     return out
 
 
+def of_residuals(faiss, name, make):
+    """Return lines of codes of rows, and of what middles of cells leave of them, by what the codes stand for."""
+    rows, queries, _ = make()
+    queries, cells = queries[:N_QUERIES], isqrt(len(rows))
+    near = nearest(queries, rows, CANDIDATES)
+    means = faiss.Kmeans(rows.shape[1], cells, niter=10, seed=0)
+    means.train(rows[:: max(1, len(rows) // (64 * cells))])
+    middles = means.centroids[means.index.search(rows, 1)[1][:, 0]]
+    out, whole = [], ((rows - rows.mean(axis=0)) ** 2).sum(dtype=float)
+    for way, base in (("rows", 0), ("rows less the middle of their cell", middles)):
+        model = fs.SketchQuantizer(N_BYTES).update(rows - base)
+        decoded = (base + model.decode(model.encode(rows - base))).astype(rows.dtype)
+        found = nearest(queries, decoded, CANDIDATES)
+        recalls = [f"{share(found, near, K, K):.3f}", f"{share(found, near, K, CANDIDATES):.3f}"]
+        out.append([name, f"codes of {way}", *recalls, f"{((rows - decoded) ** 2).sum(dtype=float) / whole:.3f}"])
+        print(out[-1], flush=True)
+    return out
+
+
 def cells(args):
     """Recall of the 10 nearest by milliseconds a query: 64 columns in clusters, patches of photographs; one thread."""
     faiss, parts, out = rival("faiss"), Parts(args), []
@@ -90,6 +109,9 @@ def cells(args):
     for key, (name, make) in sets.items():
         if key in parts.known or not args.sets or key in args.sets.split(","):
             out += parts.of(key, of_set, faiss, name, make)
+    if faiss and ("residuals" in parts.known or not args.sets or "residuals" in args.sets.split(",")):
+        lines = parts.of("residuals", of_residuals, faiss, *sets["million"])
+        table(lines, ["rows", "way", "recall@10", "among 100 candidates", "squared error"], "residuals", runs=1)
     columns = ["rows", "way", "cells looked at", "ms a query", "recall@10", "among 100 candidates"]
     columns += ["of the 10 without cells", "bytes a row", "s to build"]
     table(out, columns, "main", runs="the least of 7 in turn, 300 queries at once, by the processor's clock")

@@ -134,8 +134,8 @@ PARTS = {
     "--rows": {"sources": "their number, of 1,024 float32 numbers"},
 }
 JOIN = ("headline",)
-KEEP = ("biases", "cells", "codes", "learners", "order", "ridge", "regression", "classification", "cnn", "links", "ranking")
-KEEP += ("lowrank_defaults", "wiberg", "optimizers")
+KEEP = ("biases", "cells", "codes", "learners", "order", "ridge", "regression", "classification", "cnn", "links")
+KEEP += ("ranking", "lowrank_defaults", "wiberg", "optimizers")
 
 
 def parser():
