@@ -142,9 +142,10 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
     def score_samples(self, X: Rows) -> NDArray[np.float64]:
         """Score the rows of X, (n_samples,): the lower, the more abnormal.
 
-        Minus a weighted mean of the logarithms of the squared Mahalanobis distance, of that by the variances of the
-        columns alone, and of what the leading directions leave of a row; the weights, not negative and 1 in all,
-        minimise its variance over the training rows that are kept for the threshold. Without such rows
+        Minus the larger of two numbers, each from its median over the training rows that are kept for the threshold,
+        in units of its upper quartile: the logarithm of the squared Mahalanobis distance; and a weighted mean of this,
+        of that of the distance by the variances of the columns alone, and of those of what the leading directions
+        leave of a row, whose weights, not negative and 1 in all, minimise its variance. Without such rows
         (``contamination=None``, a stream of jobs) the Gaussian log-density, on another scale, -inf where
         ``covariance_`` is singular.
 

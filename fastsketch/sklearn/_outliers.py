@@ -1,9 +1,11 @@
 """Anomaly scores of rows, and a threshold that a stated share of exchangeable new rows exceeds.
 
-A score is a weighted mean of logarithms: of the squared Mahalanobis distance, of that by the variances of the columns
-alone, and of the squared reconstruction errors after the leading components that explain 50%, 80% and 90% of the
+Rows are measured by a weighted mean of logarithms: of the squared Mahalanobis distance, of that by the variances of the
+columns alone, and of the squared reconstruction errors after the leading components that explain 50%, 80% and 90% of the
 variance. The weights minimise the variance of that mean over the rows kept: an anomaly that multiplies all measures by
-one factor shifts every weighted mean equally, so that the least variable one shows it best; no label is needed. Rows
+one factor shifts every weighted mean equally, so that the least variable one shows it best; no label is needed. An
+anomaly in a direction that hardly varies, as a sum that no longer is that of its columns, is in the distance alone, and
+the mean may leave that out: a score is the larger of both, each from its median in units of its upper quartile. Rows
 kept are scored by what the other rows give (in folds), as new rows are.
 """
 
@@ -35,12 +37,15 @@ class Threshold(NamedTuple):
 
     counts: list[int]
     least: Floats  # (c, 1) of each measure: less is taken for this
-    weights: Floats  # (c,) of the logarithms
+    ways: Floats  # (2, c) weights of the logarithms: of the mean that varies least, and of the distance alone
+    medians: Floats  # (2, 1) of what they give
+    spreads: Floats  # (2, 1) the upper quartiles less these
     scores: Floats  # (m,) of the rows kept, ascending, larger for what is stranger
 
     def score(self, model: RowModel, rows: Any) -> Floats:
         """Score rows, (n,): larger for what is stranger."""
-        return self.weights @ np.log(np.maximum(model.measures(rows, self.counts), self.least))
+        logs = np.log(np.maximum(model.measures(rows, self.counts), self.least))
+        return ((self.ways @ logs - self.medians) / self.spreads).max(axis=0)
 
     def exceeded_by(self, share: float) -> tuple[float, Floats]:
         """Return (the score that this share of new rows exceeds, the interval of the share itself, of 95%)."""
@@ -84,8 +89,10 @@ def set_threshold(
     measures = measures_left_out(sketch, pairs, rows, weights, folds, counts, shrink)
     least = np.maximum(NOTHING_LEFT * np.median(measures, axis=1, keepdims=True), np.finfo(np.float64).tiny)
     logs = np.log(np.maximum(measures, least))
-    combined = least_variance(logs)
-    return Threshold(counts, least, combined, np.sort(combined @ logs))
+    ways = np.stack([least_variance(logs), np.eye(len(logs))[0]])
+    medians, upper = np.quantile(ways @ logs, [0.5, 0.75], axis=1, keepdims=True)
+    spreads = np.where(upper > medians, upper - medians, 1.0)
+    return Threshold(counts, least, ways, medians, spreads, np.sort(((ways @ logs - medians) / spreads).max(axis=0)))
 
 
 def least_variance(logs: Floats) -> Floats:
