@@ -1,10 +1,10 @@
 """Anomaly scores of rows, and a threshold that a stated share of exchangeable new rows exceeds.
 
 Rows are measured by a weighted mean of logarithms: of the squared Mahalanobis distance, of that by the variances of the
-columns alone, and of the squared reconstruction errors after the leading components that explain 50%, 80% and 90% of the
-variance. The weights minimise the variance of that mean over the rows kept: an anomaly that multiplies all measures by
-one factor shifts every weighted mean equally, so that the least variable one shows it best; no label is needed. An
-anomaly in a direction that hardly varies, as a sum that no longer is that of its columns, is in the distance alone, and
+columns alone, and of the squared reconstruction errors after the leading components that explain 50%, 80% and 90% of
+the variance. The weights minimise the variance of that mean over the rows kept: an anomaly that multiplies all measures
+by one factor shifts every weighted mean equally, so that the least variable one shows it best; no label is needed. An
+anomaly in a direction that hardly varies, as a total that is not the sum of its columns, is in the distance alone, and
 the mean may leave that out: a score is the larger of both, each from its median in units of its upper quartile. Rows
 kept are scored by what the other rows give (in folds), as new rows are.
 """

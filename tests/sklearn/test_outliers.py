@@ -455,7 +455,8 @@ def test_a_sum_that_is_none_is_seen(n, seed):
     total[wrong] += total.std() * rng.choice([-1, 1], wrong.sum()) * rng.uniform(0.5, 1.5, wrong.sum())
     X = np.column_stack([parts, total])
     model = SketchedCovariance().fit(X[:n])
-    distance, ours = (roc_auc_score(wrong[n:], f(X[n:])) for f in (model.mahalanobis, lambda x: -model.score_samples(x)))
+    new, truth = X[n:], wrong[n:]
+    distance, ours = (roc_auc_score(truth, s) for s in (model.mahalanobis(new), -model.score_samples(new)))
     assert ours > max(0.8, distance - 0.06)
     [mean, alone] = model._scorer()[1].ways
     assert np.array_equal(alone, np.eye(len(alone))[0]) and np.isclose(mean.sum(), 1)
