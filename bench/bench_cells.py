@@ -98,20 +98,30 @@ def of_residuals(faiss, name, make):
     return out
 
 
+COLUMNS = ["rows", "way", "cells looked at", "ms a query", "recall@10", "among 100 candidates"]
+COLUMNS += ["of the 10 without cells", "bytes a row", "s to build"]
+
+
 def cells(args):
-    """Recall of the 10 nearest by milliseconds a query: 64 columns in clusters, patches of photographs; one thread."""
-    faiss, parts, out = rival("faiss"), Parts(args), []
+    """Recall of the 10 nearest by milliseconds a query: 64 columns in clusters, patches of photographs; one thread.
+
+    Ten million rows, and residuals, have tables of their own, which --sets "ten million" --join stores beside the others.
+    """
+    faiss, parts = rival("faiss"), Parts(args)
     n, m = few(100_000 if args.quick else 1_000_000, 3000), few(100_000, 3000)
-    sets = {"million": (f"{n:,} x 64 in clusters", lambda: generated(n, 64))}
+    million = f"{n:,} x 64 in clusters", lambda: generated(n, 64)
+    sets = {"million": million, "patches": (f"{m:,} patches", lambda: patches(m))}
     if not args.quick:
-        sets["ten million"] = (f"{10 * n:,} x 64 in clusters", lambda: generated(10 * n, 64))
-    sets["patches"] = (f"{m:,} patches", lambda: patches(m))
+        sets["ten million"] = f"{10 * n:,} x 64 in clusters", lambda: generated(10 * n, 64)
+    sets["residuals"] = million
+    tables = {}
     for key, (name, make) in sets.items():
-        if key in parts.known or not args.sets or key in args.sets.split(","):
-            out += parts.of(key, of_set, faiss, name, make)
-    if faiss and ("residuals" in parts.known or not args.sets or "residuals" in args.sets.split(",")):
-        lines = parts.of("residuals", of_residuals, faiss, *sets["million"])
-        table(lines, ["rows", "way", "recall@10", "among 100 candidates", "squared error"], "residuals", runs=1)
-    columns = ["rows", "way", "cells looked at", "ms a query", "recall@10", "among 100 candidates"]
-    columns += ["of the 10 without cells", "bytes a row", "s to build"]
-    table(out, columns, "main", runs="the least of 7 in turn, 300 queries at once, by the processor's clock")
+        if (args.sets and key not in args.sets.split(",")) or (key == "residuals" and faiss is None):
+            continue
+        lines = parts.of(key, of_residuals if key == "residuals" else of_set, faiss, name, make)
+        tables.setdefault("main" if key in ("million", "patches") else key.replace(" ", "-"), []).extend(lines)
+    for name, lines in tables.items():
+        if name == "residuals":
+            table(lines, ["rows", "way", "recall@10", "among 100 candidates", "squared error"], name, runs=1)
+        else:
+            table(lines, COLUMNS, name, runs="the least of 7 in turn, 300 queries at once, by the processor's clock")

@@ -133,7 +133,7 @@ PARTS = {
     "--bytes": {"codes": "totals of bytes"},
     "--rows": {"sources": "their number, of 1,024 float32 numbers"},
 }
-JOIN = ("headline",)
+JOIN = ("headline", "cells", "biases")
 KEEP = ("biases", "cells", "codes", "learners", "order", "ridge", "regression", "classification", "cnn", "links")
 KEEP += ("ranking", "lowrank_defaults", "wiberg", "optimizers")
 
@@ -156,7 +156,7 @@ def parser():
                 kind = {"type": int, "default": 0} if flag == "--rows" else {"default": ""}
                 command.add_argument(flag, help=f"{whose[name]}, with commas between them", **kind)
         if name in JOIN:
-            text = "put the tables of --only into the stored result of all, with their own date and machine"
+            text = "put the tables of a part into the stored result of all, with their own date and machine"
             command.add_argument("--join", action="store_true", help=text)
         if name in KEEP:
             command.add_argument("--keep", action="store_true", help="measure only what is not there yet")
