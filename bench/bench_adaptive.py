@@ -290,8 +290,9 @@ def _of_order(found, method, form, best, seed):
 
 def _orders(name, method):
     """How many orders: the paper's twenty, fewer of what takes minutes an order."""
-    least, most = (1, 3) if name == "MNIST" else (5, 20)
-    return least if method == "radagrad" else most
+    if method != "radagrad":
+        return 20
+    return 1 if name == "MNIST" else 5
 
 
 def _mistakes(x, y, classes, method, form, eta, delta):
