@@ -1,91 +1,155 @@
-"""What each rank or iteration is worth (GLRL, Figures 1 and 2): errors against seconds."""
+"""What each rank or iteration is worth (GLRL, Figures 1 and 2): accuracy and error against seconds of the processor."""
+
+import time
 
 import numpy as np
 
 import fastsketch as fs
+from bench_links import learners
 from bench_lowrank_sets import halves, links_of, matrix, ratings_of, tenths
-from bench_signs import BARE as PLAIN
-from bench_signs import GREEDY as SIGNS
 from bench_stars import BARE, GREEDY, MOST
-from bench_tools import table
-from fastsketch.reference.baselines import AISImpute, AltMin
+from bench_tools import few, spread, table
+from fastsketch.reference.baselines import ADMML1, AISImpute, AltMin
+from store import Parts
 
-LINKS, STARS = "signed links: accuracy, %", "stars, absolute loss: MABS in spreads"
+FOLDS, FEWER = 10, 3  # fewer of what takes a minute or two a fold
+RIVALS = ("AltMin", "AIS-Impute")
+PENALTIES = {"Epinions": 6.0, "Slashdot": 6.5}  # an output of rank about 40, which is how the paper chooses them
+STEPS = {"ML-100K": 4.0, "ML-1M": 8.0}  # what `stars` chose on training entries
 
 
 def paths(args):
-    """The first split of `signs` and of `stars`, with settings that were chosen there on training entries."""
-    panels = {}
-    links = links_of("bitcoin-OTC" if args.quick else "Epinions")
-    if links is not None:
-        panels[LINKS] = _links(links, penalty=2.0 if args.quick else 4.0)
-    stars = ratings_of("ML-100K" if args.quick else "ML-1M")
-    if stars is not None:
-        panels[STARS] = _stars(stars)
-    out = [
-        [panel, label, len(points), f"{points[-1][0]:.2f}", f"{points[-1][1]:.4g}"]
-        for panel, lines in panels.items()
-        for label, points in lines.items()
+    """The paper's setting and sets, fold by fold: training and test, rank by rank or iteration by iteration."""
+    parts, out, lines = Parts(args), [], []
+    for name in ("Epinions", "Slashdot", "ML-100K", "ML-1M"):
+        stars = name.startswith("ML")
+        found = ratings_of(name) if stars else links_of(name)
+        if found is None:
+            continue
+        methods = _of_stars(name) if stars else _of_links(name)
+        folds = {label: few(FEWER if label in RIVALS else FOLDS, 1) if not args.quick else 1 for label in methods}
+        walks = {label: [] for label in methods}
+        for fold, split in enumerate((halves if stars else tenths)(found, FOLDS)):
+            for label, make in methods.items():
+                if fold < folds[label]:
+                    walks[label].append(parts.of(f"{name} {fold} {label}", walked, found, split, make, stars))
+                    print(name, fold, label, len(walks[label][-1]), *walks[label][-1][-1], flush=True)
+        for label, runs in walks.items():
+            out.append([name, label, *_ends(runs, stars)])
+            lines += _curves(name, label, runs, stars)
+    columns = [
+        "set",
+        "method",
+        "folds",
+        "points",
+        "training",
+        "test",
+        "test, best on the way",
+        "after, s",
+        "s, processor",
     ]
-    table(out, ["what", "method", "points", "s", "at the end"], "main", runs="1 split")
-    lines = [
-        [panel, label, f"{seconds:.4g}", f"{value:.4g}"]
-        for panel, methods in panels.items()
-        for label, points in methods.items()
-        for seconds, value in points
-    ]
-    table(lines, ["what", "method", "s", "value"], "curves", runs="1 split")
+    note = "Links: accuracy in %, folds of ten; stars: MABS in spreads, halves by chance."
+    table(out, columns, "main", runs="as many folds as the table says, mean +- standard deviation", note=note)
+    table(lines, ["what", "method", "s", "value"], "curves", runs="means over the folds")
 
 
-def _links(found, *, penalty):
-    """{method: [(seconds, accuracy)]}."""
-    rows, columns, labels, _ = found
-    train, test = next(tenths(found, 1))
-    x = matrix(found, train)
-
-    def right(z):
-        return 100 * np.mean(np.where(z >= 0, 1, -1) == labels[test])  # a tie goes to the more frequent sign
-
-    lines = {}
-    for label, most, options in (
-        ("GLRL, no update", 40, {**PLAIN, "refine": "none"}),
-        ("EGLRL", 40, PLAIN),
-        ("GLRL", 40, {**PLAIN, "refine": "full"}),
-        ("biases + EGLRL", 20, {**SIGNS, "learning_rate": 0.3}),
-    ):
-        model = fs.LowRankModel(most, sweeps=0, **options).fit(x)
-        lines[label] = [
-            (line["seconds"], right(model.decision_function(rows[test], columns[test], rank=line["rank"])))
-            for line in model.history
-        ]
-    for label, model in (
-        ("AltMin with biases", AltMin(10, loss="logistic", biases=True, ridge=0.7, max_iterations=40)),
-        ("AIS-Impute with biases", AISImpute(penalty, max_rank=30, loss="logistic", biases=True, max_iterations=40)),
-    ):
-        kept = []
-        model.fit(x, callback=lambda line, kept=kept: kept.append((line["seconds"], *line["factors"])))
-        level, row, column = model.bias_terms()
-        base = level + row[rows[test]] + column[columns[test]]
-        lines[label] = [(s, right(base + np.einsum("kq,kq->k", a[rows[test]], b[columns[test]]))) for s, a, b in kept]
-    return lines
+def _of_links(name):
+    """{method: () -> an unfitted model} of GLRL Figure 1; with biases beside them what the library does."""
+    methods = {label: lambda label=label: learners(few(40, 4))[label] for label in learners(4)}
+    methods["AltMin"] = lambda: AltMin(few(40, 4), loss="logistic", ridge=0.7, max_iterations=few(300, 5))
+    penalty, most = PENALTIES[name], few(60, 4)
+    methods["AIS-Impute"] = lambda: AISImpute(penalty, max_rank=most, loss="logistic", max_iterations=few(300, 5))
+    return methods
 
 
-def _stars(found):
-    """{method: [(seconds, error)]}."""
+def _of_stars(name):
+    """The same of Figure 2; ADMM has the singular values of a dense matrix in each iteration."""
+    printed = {**BARE, "step_rule": "inverse_sqrt", "step_size": STEPS[name]}
+    methods = {
+        "GLRL, printed step": lambda: fs.LowRankModel(MOST, sweeps=0, **printed),
+        "GLRL, line search": lambda: fs.LowRankModel(MOST, sweeps=0, **BARE),
+        "biases + GLRL": lambda: fs.LowRankModel(MOST, sweeps=0, **GREEDY),
+    }
+    if name == "ML-100K":
+        methods["ADMM"] = lambda: ADMML1(16.0, max_iterations=few(25, 2))
+    return methods
+
+
+def walked(found, split, make, stars):
+    """Return [seconds of the processor, training, test] after each rank or iteration, less the time to score these."""
     rows, columns, values, _ = found
-    train, test = next(halves(found, 1))
-    mean, spread = values[train].mean(), values[train].std()
-    x = matrix(found, train, ((values - mean) / spread).astype(np.float32))
-    lines = {}
-    for label, options in (
-        ("printed step", {**BARE, "step_rule": "inverse_sqrt", "step_size": 4.0}),
-        ("line search", BARE),
-        ("biases + line search", GREEDY),
-    ):
-        model = fs.LowRankModel(MOST, sweeps=0, **options).fit(x)
-        lines[label] = []
-        for line in model.history:
-            z = model.decision_function(rows[test], columns[test], rank=line["rank"])
-            error = np.abs(np.clip(mean + spread * z, 1, 5) - values[test]).mean() / spread
-            lines[label].append((line["seconds"], error))
-    return lines
+    mean, width = (values[split[0]].mean(), values[split[0]].std()) if stars else (0.0, 1.0)
+    x = matrix(found, split[0], ((values - mean) / width).astype(np.float32))
+    often = np.sign(values[split[0]].mean())  # of links without a score
+
+    def figures(scores):
+        z = [np.asarray(scores(rows[part], columns[part]), dtype=np.float64) for part in split]
+        if stars:
+            pairs = zip(z, split, strict=True)
+            return [float(np.abs(np.clip(mean + width * s, 1, 5) - values[p]).mean() / width) for s, p in pairs]
+        signs = [np.where(s > 0, 1, np.where(s < 0, -1, often)) for s in z]
+        return [100 * float(np.mean(s == values[p])) for s, p in zip(signs, split, strict=True)]
+
+    model = make()
+    walk = _ranks if isinstance(model, fs.LowRankModel) else _iterations
+    return [[round(float(f"{value:.5g}"), 5) for value in line] for line in walk(model, x, figures)]
+
+
+def _ranks(model, x, figures):
+    """The library's models keep every rank; where sweeps follow, only the end is what is in use."""
+    start, seconds = time.process_time(), {}
+
+    def at(line):
+        seconds[line["rank"]] = time.process_time() - start
+
+    model.fit(x, callback=at)
+    if model.parameters["sweeps"] != 0:
+        return [[time.process_time() - start, *figures(model.decision_function)]]
+    return [[s, *figures(lambda i, j, r=rank: model.decision_function(i, j, rank=r))] for rank, s in seconds.items()]
+
+
+def _iterations(model, x, figures):
+    """The rivals show their factors to a callback."""
+    out, start, paused = [], time.process_time(), [0.0]
+
+    def at(line):
+        began, (a, b) = time.process_time(), line["factors"]
+        out.append([began - start - paused[0], *figures(lambda i, j: _products(a, b, i, j))])
+        paused[0] += time.process_time() - began
+
+    model.fit(x, callback=at)
+    return out
+
+
+def _products(a, b, rows, columns, block=50_000):
+    """Return a_i'b_j, a part of the pairs at a time."""
+    parts = [slice(k, k + block) for k in range(0, len(rows), block)]
+    return np.concatenate([np.einsum("kq,kq->k", a[rows[p]], b[columns[p]]) for p in parts])
+
+
+def _ends(runs, stars):
+    """Folds, points, figures at the end, the best of the mean curve and its seconds, seconds of all."""
+    ends, digits = np.array([run[-1] for run in runs]), 3 if stars else 1
+    mean = _mean(runs)
+    best = (np.argmin if stars else np.argmax)(mean[:, 2])
+    figures = [spread(ends[:, k], digits) for k in (1, 2)]
+    points = f"{np.mean([len(run) for run in runs]):.0f}"
+    return [len(runs), points, *figures, f"{mean[best, 2]:.{digits}f}", f"{mean[best, 0]:.2f}", spread(ends[:, 0], 2)]
+
+
+def _mean(runs):
+    """The mean of the folds point by point, as far as all of them go."""
+    least = min(len(run) for run in runs)
+    return np.array([run[:least] for run in runs]).mean(axis=0)
+
+
+def _curves(name, label, runs, stars):
+    """Lines of the table of curves: a panel of training and one of test."""
+    figure = "error, spreads" if stars else "accuracy, %"
+    mean = _mean(runs)
+    mean = mean[np.unique(np.linspace(0, len(mean) - 1, 41).astype(int))]  # iterations of rivals are hundreds
+    return [
+        [f"{name}, {part}: {figure}", label, f"{line[0]:.4g}", f"{line[k]:.4g}"]
+        for k, part in ((1, "training"), (2, "test"))
+        for line in mean
+    ]

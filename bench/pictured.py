@@ -286,7 +286,7 @@ PICTURED = {
     ],
     "alphas": [
         Lines("grid", label=("method",), spread_over=r"alpha0 = ([\d.e+-]+)", each="set", log="x", along="alpha0",
-              axis="accuracy, %", across=2, height=2.2),
+              axis="accuracy, %", across=2, height=2.2, where={"method": ("rfd", "fd", "pfd", "ADAGRAD")}),
     ],
     "frosh_printed": [Bars("main", ("method", "r"), ("share of the best variance",), each="set", ours="the library",
                            across=2, axis="share of the best variance")],
@@ -354,8 +354,7 @@ PICTURED = {
              title="rank 40:"),
     ],
     "paths": [
-        Lines("curves", "s", ("value",), by=("method",), each="what", log="x", along="seconds", axis="on test entries",
-              across=2),
+        Lines("curves", "s", ("value",), by=("method",), each="what", log="x", along="seconds", across=2),
     ],
     "products": [Bars("main", ("loop",), ("ns a nonzero and vector",), by="dtype", axis="ns a nonzero and vector",
                  title="Loops of a rank, ML-1M")],

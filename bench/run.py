@@ -100,7 +100,7 @@ COMMANDS = {
     "links": "signed links at the paper's setting, rank 40 (GLRL Table 2)",
     "refine.refinement": "steps of the refinement of coefficients, on signed links: objective and overfitting",
     "stars": "MovieLens, absolute loss (GLRL Table 4), with ADMM and Wiberg's algorithm on what they can",
-    "paths": "accuracy against seconds, rank by rank (GLRL Figures 1 and 2), table and picture",
+    "paths": "accuracy and error against seconds, rank by rank, ten folds (GLRL Figures 1 and 2), table and picture",
     "ratings": "MovieLens in practice, settings chosen on training entries: against cmfrec, scikit-surprise and others",
     "biases": "LowRankModel as it comes against biases tuned alone: stars, few stars, signed links; five splits",
     "items": "a million items: rows/s and memory of SketchedEASE, projection, scores against a read of the items",
@@ -135,7 +135,7 @@ PARTS = {
 }
 JOIN = ("headline", "cells", "biases")
 KEEP = ("biases", "cells", "codes", "learners", "order", "ridge", "regression", "classification", "cnn", "links")
-KEEP += ("ranking", "lowrank_defaults", "wiberg", "optimizers")
+KEEP += ("ranking", "lowrank_defaults", "wiberg", "optimizers", "paths")
 
 
 def parser():

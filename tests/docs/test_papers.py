@@ -9,13 +9,15 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "docs" / "papers"
-# What each paper numbers, but for lemmas of proofs, quoted theorems and tables of notation.
+# What each paper numbers, lemmas of proofs and quoted theorems too; FROSH's Table I is one of notation.
 NUMBERED = {
-    "rfd": {"Algorithm": 8, "Theorem": 7, "Corollary": 2, "Table": 3, "Figure": 11},
-    "adafd": {"Algorithm": 4, "Theorem": 5, "Table": 1, "Figure": 10},
-    "frosh": {"Algorithm": 3, "Lemma": 1, "Theorem": 2, "Figure": 6},
-    "glrl": {"Algorithm": 3, "Proposition": 1, "Theorem": [2, 3, 4, 5, 6], "Table": 4, "Figure": 2},
+    "rfd": {"Algorithm": 8, "Assumption": 2, "Theorem": 7, "Corollary": 2, "Lemma": 7, "Table": 3, "Figure": 11},
+    "adafd": {"Algorithm": 4, "Theorem": 5, "Lemma": 4, "Table": 1, "Figure": 10},
+    "frosh": {"Algorithm": 3, "Definition": 1, "Remark": 5, "Lemma": 3, "Theorem": 4, "Table": [2], "Figure": 6},
+    "glrl": {"Algorithm": 3, "Definition": 2, "Proposition": [1, 8, 9], "Theorem": [2, 3, 4, 5, 6], "Lemma": [7]},
 }
+NUMBERED["glrl"] |= {"Table": 4, "Figure": 2}
+WORDS = "|".join(dict.fromkeys(word for numbers in NUMBERED.values() for word in numbers))
 LEFT_OUT = ("gisette", "sido0", "rcv1", "real-sim", "epsilon", "CIFAR-100", "SVHN", "GIST-1M", "FLICKR-25600")
 LEFT_OUT += ("MovieLens-10M", "VGG19")
 
@@ -29,10 +31,8 @@ def lines_of(page):
 
 def named(cell):
     """Give (word, number) of "Theorems 3, 4", "Algorithm 1, FD", "Table II" and what has several of them."""
-    for word, numbers in re.findall(
-        r"(Algorithm|Theorem|Corollary|Lemma|Proposition|Table|Figure)s? ([\d, ]*\d)", cell
-    ):
-        for number in re.findall(r"\d+", numbers):
+    for word, numbers in re.findall(rf"({WORDS})s? (II|[\d, ]*\d)", cell):
+        for number in re.findall(r"\d+", numbers.replace("II", "2")):
             yield word, int(number)
 
 
