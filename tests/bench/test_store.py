@@ -218,3 +218,19 @@ def test_samples_of_a_profile_are_counted_by_what_was_at_work():
     found = stacks_of("\n".join([*lines, "<module> (stream.py:1) 50"]))
     assert sum(found.values()) == 6
     assert {frames[-1]: n for frames, n in found.items()} == {("add_avx2", "rows.pyx"): 5, ("dgemm_", "libblas"): 1}
+
+
+def test_a_flame_graph_is_as_wide_as_shares():
+    from xml.etree import ElementTree
+
+    from bench_profile import FILLS, WIDTH, flame_graph
+
+    call, loop = ("<work>", "stream.py"), ("add_avx2", "rows.pyx")
+    picture = ElementTree.fromstring(
+        flame_graph({(call,): 1, (call, loop): 3, (call, ("idle", "libc")): 0.001}, "a & b")
+    )
+    boxes = [next(group.iter("{*}rect")).attrib for group in picture.iter("{*}g")]
+    assert [float(box["width"]) for box in boxes] == [WIDTH, round(WIDTH * 3 / 4.001, 1)]  # what is thinner is left out
+    assert [box["fill"] for box in boxes] == [FILLS["Python"], FILLS["C"]]
+    assert float(boxes[1]["y"]) > float(boxes[0]["y"])
+    assert [title.text for title in picture.iter("{*}title")][0] == "<work> (stream.py), 100.0%"
