@@ -5,57 +5,49 @@ import time
 import numpy as np
 
 import fastsketch as fs
-from bench_links import learners
+from bench_links import REFINE, learners
 from bench_lowrank_sets import halves, links_of, matrix, ratings_of, tenths
 from bench_stars import BARE, GREEDY, MOST
 from bench_tools import few, spread, table
 from fastsketch.reference.baselines import ADMML1, AISImpute, AltMin
 from store import Parts
 
-FOLDS, FEWER = 10, 3  # fewer of what takes a minute or two a fold
-RIVALS = ("AltMin", "AIS-Impute")
+FOLDS, FEWER = 10, {"AltMin": 3, "AIS-Impute": 1}  # these take minutes a fold
 PENALTIES = {"Epinions": 6.0, "Slashdot": 6.5}  # an output of rank about 40, which is how the paper chooses them
 STEPS = {"ML-100K": 4.0, "ML-1M": 8.0}  # what `stars` chose on training entries
 
 
 def paths(args):
     """The paper's setting and sets, fold by fold: training and test, rank by rank or iteration by iteration."""
-    parts, out, lines = Parts(args), [], []
+    parts, sets, walks = Parts(args), {}, {}
     for name in ("Epinions", "Slashdot", "ML-100K", "ML-1M"):
         stars = name.startswith("ML")
         found = ratings_of(name) if stars else links_of(name)
-        if found is None:
-            continue
-        methods = _of_stars(name) if stars else _of_links(name)
-        folds = {label: few(FEWER if label in RIVALS else FOLDS, 1) if not args.quick else 1 for label in methods}
-        walks = {label: [] for label in methods}
-        for fold, split in enumerate((halves if stars else tenths)(found, FOLDS)):
-            for label, make in methods.items():
-                if fold < folds[label]:
-                    walks[label].append(parts.of(f"{name} {fold} {label}", walked, found, split, make, stars))
-                    print(name, fold, label, len(walks[label][-1]), *walks[label][-1][-1], flush=True)
-        for label, runs in walks.items():
-            out.append([name, label, *_ends(runs, stars)])
-            lines += _curves(name, label, runs, stars)
-    columns = [
-        "set",
-        "method",
-        "folds",
-        "points",
-        "training",
-        "test",
-        "test, best on the way",
-        "after, s",
-        "s, processor",
-    ]
+        if found is not None:
+            splits = list((halves if stars else tenths)(found, 1 if args.quick else FOLDS))
+            sets[name] = found, splits, _of_stars(name) if stars else _of_links(name), stars
+    wanted = [(name, label) for name, (_, _, methods, _) in sets.items() for label in methods]
+    for name, label in sorted(wanted, key=lambda pair: pair[1] in FEWER):
+        found, splits, methods, stars = sets[name]
+        for fold, split in enumerate(splits[: FEWER.get(label, FOLDS)]):
+            walk = parts.of(f"{name} {fold} {label}", walked, found, split, methods[label], stars)
+            walks.setdefault((name, label), []).append(walk)
+            print(name, fold, label, len(walk), *walk[-1], flush=True)
+    out, lines = [], []
+    for name, label in filter(walks.get, wanted):
+        out.append([name, label, *_ends(walks[name, label], sets[name][3])])
+        lines += _curves(name, label, walks[name, label], sets[name][3])
+    columns = ["set", "method", "folds", "points", "training", "test"]
+    columns += ["test, best on the way", "after, s", "s, processor"]
     note = "Links: accuracy in %, folds of ten; stars: MABS in spreads, halves by chance."
     table(out, columns, "main", runs="as many folds as the table says, mean +- standard deviation", note=note)
     table(lines, ["what", "method", "s", "value"], "curves", runs="means over the folds")
 
 
 def _of_links(name):
-    """{method: () -> an unfitted model} of GLRL Figure 1; with biases beside them what the library does."""
-    methods = {label: lambda label=label: learners(few(40, 4))[label] for label in learners(4)}
+    """{method: () -> an unfitted model} of GLRL Figure 1, and biases alone beside them."""
+    labels = (*REFINE, "biases alone")
+    methods = {label: lambda label=label: learners(few(40, 4))[label] for label in labels}
     methods["AltMin"] = lambda: AltMin(few(40, 4), loss="logistic", ridge=0.7, max_iterations=few(300, 5))
     penalty, most = PENALTIES[name], few(60, 4)
     methods["AIS-Impute"] = lambda: AISImpute(penalty, max_rank=most, loss="logistic", max_iterations=few(300, 5))
@@ -90,6 +82,8 @@ def walked(found, split, make, stars):
         signs = [np.where(s > 0, 1, np.where(s < 0, -1, often)) for s in z]
         return [100 * float(np.mean(s == values[p])) for s, p in zip(signs, split, strict=True)]
 
+    made = np.sign(np.random.default_rng(0).standard_normal((60, 50))).astype(np.float32)
+    make().fit(made)  # what a first call compiles is no rank's
     model = make()
     walk = _ranks if isinstance(model, fs.LowRankModel) else _iterations
     return [[round(float(f"{value:.5g}"), 5) for value in line] for line in walk(model, x, figures)]
