@@ -11,6 +11,7 @@ import bench_data
 import fastsketch as fs
 from bench_data import sift5k
 from bench_gist import cifar10_gist
+from bench_ordinal import OrdinalConstraint
 from bench_sample_rivals import UniformSample
 from bench_tools import few, interleaved, least, rival, seconds, spread, table
 from fastsketch.reference import baselines
@@ -18,7 +19,7 @@ from fastsketch.reference import baselines
 BITS = (32, 64, 128)
 # As many runs as the paper has, of the batch methods fewer: each has queries, seeds and an order of rows of its own.
 RUNS = 10
-SLOW, SLOW_RUNS = ("ITQ", "faiss ITQ", "SGH"), 3
+SLOW, SLOW_RUNS = ("ITQ", "faiss ITQ", "SGH", "OCH"), 3
 GIST = "CIFAR-10, GIST"
 
 
@@ -102,6 +103,7 @@ def methods(n_bits, rows, seed):
         "exact, itq": sketch(method="exact", rotation="itq"),
         "ITQ": lambda: baselines.ITQ(n_bits, seed=seed).update(rows),
         "SGH": lambda: baselines.SGH(n_bits, seed=seed).update(rows),
+        "OCH": lambda: OrdinalConstraint(n_bits, seed).update(rows),
         "PCA of 1,000 rows": sample(1000, "random"),
         "PCA of 1,000 rows, itq": sample(1000, "itq"),
         "PCA of 2,000 rows, itq": sample(2000, "itq"),
@@ -142,7 +144,7 @@ def retrieval(args):
             out.append([name, method, *(spread(scores[method, n_bits], 3) for n_bits in bits)])
         for method, found in curves.items():
             lines += [[name, method, *(f"{v:.4f}" for v in point)] for point in np.mean(found, axis=0).T[::2]]
-    of = f"{runs} runs, of ITQ and SGH {min(runs, SLOW_RUNS)}"
+    of = f"{runs} runs, of ITQ, SGH and OCH {min(runs, SLOW_RUNS)}"
     columns = ["set", "method", *(f"MAP, {b} bits" for b in bits)]
     table(out, columns, "main", runs=f"{of}, mean +- standard deviation")
     if lines:
@@ -215,17 +217,17 @@ def training(args):
         if rows is None or name == "sift5k":
             continue
         rows = rows.astype(np.float64)[: 20_000 if args.quick else None]
-        times = {b: _trained(rows, b, repeats, sgh=not args.quick) for b in bits}
+        times = {b: _trained(rows, b, repeats, slow=not args.quick) for b in bits}
         for method in times[bits[0]]:
             cells = [times[b][method] for b in bits]
             ratios = [times[b][method][0] / times[b]["FROSH"][0] for b in bits]
             shown = (f"{low * 1e3:,.0f} ({middle * 1e3:,.0f})" for low, middle in cells)
             out.append([name, method, *shown, *(f"{value:.1f}" for value in ratios)])
     columns = ["set", "method", *(f"{b} bits, ms" for b in bits), *(f"{b} bits / FROSH" for b in bits)]
-    table(out, columns, "main", runs=f"least and (median) of {repeats} in turn; SGH 1, DFROSH 3")
+    table(out, columns, "main", runs=f"least and (median) of {repeats} in turn; SGH and OCH 1, DFROSH 3")
 
 
-def _trained(rows, n_bits, repeats, *, sgh):
+def _trained(rows, n_bits, repeats, *, slow):
     """{method: (least, median) seconds} to learn the functions of so many bits."""
 
     def trained(method, size=None):
@@ -252,8 +254,9 @@ def _trained(rows, n_bits, repeats, *, sgh):
         "PCA of 2,000 rows, itq": sample(2000, "itq"),
     }
     times = interleaved(runs, repeats)
-    if sgh:
+    if slow:
         times["SGH"] = (seconds(lambda: baselines.SGH(n_bits).update(rows)),) * 2
+        times["OCH"] = (seconds(lambda: OrdinalConstraint(n_bits).update(rows)),) * 2
     found = [sum(dfrosh(n_bits, rows)[1:]) for _ in range(few(3, 1))]
     times["DFROSH(5): slowest part + merge"] = min(found), float(np.median(found))
     return times
