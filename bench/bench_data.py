@@ -16,6 +16,7 @@ import numpy as np
 from scipy import sparse
 
 import bench_tools
+import store
 from bench_tools import few, rival
 
 DATA = Path(os.environ.get("FASTSKETCH_DATA", bench_tools.ROOT.parent / "shared" / "data"))
@@ -27,6 +28,7 @@ def located(name, file, origin):
     path = DATA / file
     if not path.exists():
         print(f"{name}: absent ({path}); fetch {origin} and set FASTSKETCH_DATA")
+        store.add_absent(file)
         return None
     _check_sum(path, file)
     return path

@@ -3,8 +3,8 @@
 What belongs to a paper stands on its page, docs/papers/PAPER.md, as `bench COMMAND`. Results are kept in a folder of
 their own; what is there, of this version of the library, is not measured again, so that a run that was stopped, killed
 or interrupted goes on where it was, within the longest commands too. A result of another version is named and measured
-anew. A set that is absent is named with its origin by the command that wants it, and the run goes on; so it does after
-a command that fails, which the last lines name.
+anew, and so is one that lacks a set which is there by now. A set that is absent is named with its origin by the command
+that wants it, and the run goes on; so it does after a command that fails, which the last lines name.
 """
 
 import argparse
@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 
 import run
+from bench_data import DATA
 from pages import RESULTS, ROOT, version_of_library
 from store import read
 
@@ -32,13 +33,19 @@ def seconds(names):
     return sum(record.get("seconds", 0) for record in records)
 
 
-def kept(name, folder):
-    """Return the version of the library that a result in the folder is of, or None."""
+def stale(name, folder):
+    """Return why the result of a command is to be measured anew, "absent" where there is none, or nothing."""
     path = folder / f"{name}.json"
     try:
-        return read(path)["fastsketch"] if path.exists() else None
-    except (ValueError, KeyError):  # not a result of ours, or one without a version: measured anew
-        return None
+        record = read(path) if path.exists() else None
+    except (ValueError, KeyError):  # not a result of ours, or one without a version
+        record = None
+    if record is None:
+        return "absent"
+    if record["fastsketch"] != version_of_library():
+        return f"there is one of version {record['fastsketch']}"
+    come = [file for file in record.get("absent", ()) if (DATA / file).exists()]
+    return f"there is one without {', '.join(come)}" if come else ""
 
 
 def measured(name, folder):
@@ -60,13 +67,16 @@ def main():
     unknown = set(args.papers) - set(PAPERS)
     if unknown:
         parser.error(f"no paper {', '.join(sorted(unknown))}: there are {', '.join(PAPERS)}")
-    args.out.mkdir(parents=True, exist_ok=True)
-    version, wanted, faults = version_of_library(), commands(args.papers or PAPERS), {}
-    found = {name: kept(name, args.out) for name in wanted}
-    left = [name for name in wanted if found[name] != version]
+    try:
+        args.out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        parser.error(f"--out {args.out} is no folder that can be made: {error.strerror}")
+    wanted, faults = commands(args.papers or PAPERS), {}
+    found = {name: stale(name, args.out) for name in wanted}
+    left = [name for name in wanted if found[name]]
     print(f"{len(wanted) - len(left)} of {len(wanted)} results are in {args.out}")
     for name in left:
-        other = f"; there is one of version {found[name]}" if found[name] else ""
+        other = "" if found[name] == "absent" else f"; {found[name]}"
         print(f"  {name}: {seconds([name]) / 60:.0f} min, last time{other}")
     print(f"left: about {seconds(left) / 3600:.1f} h of one core", flush=True)
     for name in [] if args.list else left:

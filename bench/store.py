@@ -12,6 +12,8 @@ COMMAND.quick.json, which git ignores. A folder that cannot be written to is ref
 With --join a part takes the place of its tables in the record of the whole command; such a table has, as "measured",
 the circumstances of its own run.
 
+A command that found a file of the data folder absent names it under "absent".
+
 Cells are text as a page shows them, rows lists of cells. What was not measured by the command has no place here.
 """
 
@@ -124,6 +126,12 @@ def distinct(columns):
     for column in map(str, columns):
         names.append(f"{column}, {names[-1]}" if column in names else column)
     return names
+
+
+def add_absent(file):
+    """Note a file of the data folder that the command would have read: with it there is more to measure."""
+    if _open and file not in _open[-1].setdefault("absent", []):
+        _open[-1]["absent"].append(file)
 
 
 def add_timing(name, clock, runs):

@@ -40,9 +40,11 @@ def started(tmp_path, monkeypatch):
     return call
 
 
-def keep(folder, name, version=None):
+def keep(folder, name, version=None, absent=()):
     with store.recording(name, {}, folder) as record:
         store.add_table([["1"]], ["seconds"], None, 1, "")
+        for file in absent:
+            store.add_absent(file)
         record["fastsketch"] = version or record["fastsketch"]
 
 
@@ -77,6 +79,24 @@ def test_a_torn_result_is_measured_anew(started, tmp_path):
     started("glrl")
     (tmp_path / f"{first}.json").write_text('{"format": 1, "comm')
     assert started("glrl") == (0, [first])
+
+
+def test_a_result_without_a_set_that_has_come_is_measured_anew(started, tmp_path, monkeypatch, capsys):
+    first, *others = papers.commands(["glrl"])
+    monkeypatch.setattr(papers, "DATA", tmp_path)
+    keep(tmp_path, first, absent=["links.txt", "stars.txt", "links.txt"])
+    assert started("glrl") == (0, others)
+    (tmp_path / "links.txt").touch()
+    assert started("glrl") == (0, [first])
+    assert "there is one without links.txt" in capsys.readouterr().out
+
+
+def test_a_folder_that_cannot_be_made(tmp_path, monkeypatch, capsys):
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(sys, "argv", ["papers.py", "--list", "--out", str(tmp_path / "file" / "below")])
+    with pytest.raises(SystemExit):
+        papers.main()
+    assert "is no folder that can be made" in capsys.readouterr().err
 
 
 def test_the_run_goes_on_after_a_fault(started, capsys):
@@ -136,6 +156,7 @@ def test_a_command_goes_on_without_one_of_two_sets(tmp_path, monkeypatch, capsys
     monkeypatch.setattr(bench_data, "DATA", tmp_path)
     path = run.measure(run.parser().parse_args(["links", "--tiny", "--out", str(tmp_path)]))
     assert {row[0] for row in store.read(path)["tables"][0]["rows"]} == {"Slashdot"}
+    assert store.read(path)["absent"] == ["epinions/soc-sign-epinions.txt.gz"]
     assert "Epinions: absent" in capsys.readouterr().out
 
 
