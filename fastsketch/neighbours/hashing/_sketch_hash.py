@@ -22,6 +22,19 @@ __all__ = ["METHODS", "RESERVOIR_ROWS", "ROTATIONS", "Method", "Rotation", "Sket
 Array = NDArray[np.float64]
 Rotation = Literal["random", "itq"] | None
 ROTATIONS: Final = ("itq", "random", None)
+# Sampled rows that are centred at a time, in memory that is used again.
+ROWS_AT_ONCE = 256
+
+
+def _scores_of(sample: NDArray[Any], mean: Array, basis: Array) -> NDArray[np.float32]:
+    """Return the centred rows of a sample in a basis, in a unit in which they are numbers of float32."""
+    top = max(float(sample.max(initial=0.0)), -float(sample.min(initial=0.0))) or 1.0
+    out, directions = np.empty((len(sample), basis.shape[1]), np.float32), basis.astype(np.float32)
+    for start in range(0, len(sample), ROWS_AT_ONCE):
+        rows = slice(start, start + ROWS_AT_ONCE)
+        centred = sample[rows] / top - mean / top
+        np.matmul(centred.astype(np.float32), directions, out=out[rows])
+    return out
 
 
 class _LearnedHash(NamedTuple):
@@ -171,8 +184,7 @@ class SketchHash(Hasher, SummaryModel):
             return basis.copy()
         rotation = random_rotation(self.n_bits, self.seed)
         if self.rotation == "itq" and self._summary is not None:
-            centred = np.subtract(self._summary.sample(), mean, dtype=np.float64)
-            rotation = itq_rotation(centred @ basis, rotation)
+            rotation = itq_rotation(_scores_of(self._summary.sample(), mean, basis), rotation)
         return basis @ rotation
 
     def _encoder(self, *, factors: bool) -> SignEncoder:

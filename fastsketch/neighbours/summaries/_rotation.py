@@ -1,5 +1,7 @@
 """Rotations of a code: a random one, ITQ, and the one that brings one basis nearest to another."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -7,7 +9,10 @@ from fastsketch._core.random import Normal, random_normal
 
 Array = NDArray[np.float64]
 
-ITQ_ITERATIONS = 50
+# Steps of ITQ, and how far each looks ahead along the last one: with momentum 15 come further than 50 without (MNIST at
+# 32 and 128 bits: ||v R||_1 1.001 and 1.006 times as large), and cost a third.
+ITQ_ITERATIONS = 15
+ITQ_MOMENTUM = np.float32(0.9)
 
 
 def random_rotation(n: int, seed: int) -> Array:
@@ -18,11 +23,12 @@ def random_rotation(n: int, seed: int) -> Array:
     return np.asarray(q * np.where(np.diag(r) < 0, -1.0, 1.0), np.float64)
 
 
-def itq_rotation(v: Array, start: Array, *, iterations: int = ITQ_ITERATIONS) -> Array:
+def itq_rotation(v: NDArray[Any], start: Array, *, iterations: int = ITQ_ITERATIONS) -> Array:
     """Return R that brings v R near its own signs: iterative quantisation (Gong, Lazebnik 2011), v (n, r) centred.
 
-    Alternates B = sgn(v R) and R = argmin ||B - v R||_F; `start` is an orthogonal (r, r). In float32: what it ends at
-    is one of many rotations that are as good, and a last step makes it orthogonal in float64.
+    Alternates B = sgn(v (R + momentum (R - R of the step before))) and R = argmin ||B - v R||_F; `start` is an
+    orthogonal (r, r). In float32: what it ends at is one of many rotations that are as good, and a last step makes it
+    orthogonal in float64.
     """
     from scipy.linalg import svd
 
@@ -30,12 +36,13 @@ def itq_rotation(v: Array, start: Array, *, iterations: int = ITQ_ITERATIONS) ->
     scaled, rotation = (v / (top or 1.0)).astype(np.float32), start.astype(np.float32)
     # in one working space: memory that is asked for in every iteration costs more than the arithmetic
     scores, signs = np.empty_like(scaled), np.empty_like(scaled)
+    before = rotation
     for _ in range(iterations):
-        # signs = where(v @ rotation >= 0, 1, -1)
-        np.matmul(scaled, rotation, out=scores)
+        # signs = where(v @ ahead >= 0, 1, -1)
+        np.matmul(scaled, rotation + ITQ_MOMENTUM * (rotation - before), out=scores)
         np.copysign(np.float32(1.0), scores, out=signs)
         left, _, right = svd(signs.T @ scaled, check_finite=False)
-        rotation = right.T @ left.T
+        before, rotation = rotation, right.T @ left.T
     # Newton's step towards the nearest orthogonal matrix squares the error
     exact = rotation.astype(np.float64)
     return exact @ (1.5 * np.eye(len(exact)) - 0.5 * (exact.T @ exact))

@@ -10,6 +10,7 @@ import pytest
 
 import fastsketch as fs
 from fastsketch import reference
+from fastsketch.neighbours.summaries._rotation import itq_rotation, random_rotation
 from fastsketch.reference import baselines
 from fastsketch.sketching._sized_map import SizedMap
 from tests.helpers import DTYPES, interrupted, same_state, sparse_rows, stream, tol
@@ -224,6 +225,21 @@ def test_magnitudes_whose_squares_leave_the_range(method, power):
     plain, scaled = fresh(method).update(ROWS), fresh(method).update(np.ldexp(ROWS, power))
     assert np.allclose(plain.components, scaled.components, atol=1e-6)
     assert np.mean(plain.encode(ROWS) != scaled.encode(np.ldexp(ROWS, power))) < 0.01
+
+
+def test_itq_with_momentum_comes_as_far_as_fifty_plain_steps():
+    """On random rows of falling variance; the rotation is orthogonal in float64."""
+    gains = []
+    for seed in range(5):
+        v = np.random.default_rng(seed).laplace(size=(600, 16)) * np.linspace(4, 1, 16)
+        start = random_rotation(16, seed)
+        plain, found = start, itq_rotation(v, start)
+        for _ in range(50):
+            left, _, right = np.linalg.svd(np.where(v @ plain >= 0, 1.0, -1.0).T @ v)
+            plain = right.T @ left.T
+        assert np.abs(found.T @ found - np.eye(16)).max() < tol(np.float32, 1) ** 2
+        gains.append(np.abs(v @ found).sum() / np.abs(v @ plain).sum())
+    assert np.mean(gains) > 0.999
 
 
 def test_itq_is_better_balanced_quantisation():
