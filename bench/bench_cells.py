@@ -105,7 +105,7 @@ COLUMNS += ["of the 10 without cells", "bytes a row", "s to build"]
 def cells(args):
     """Recall of the 10 nearest by milliseconds a query: 64 columns in clusters, patches of photographs; one thread.
 
-    Ten million rows, and residuals, have tables of their own, which --sets "ten million" --join stores beside the others.
+    Ten million rows, and residuals, have tables of their own: --sets "ten million" --join stores one beside the others.
     """
     faiss, parts = rival("faiss"), Parts(args)
     n, m = few(100_000 if args.quick else 1_000_000, 3000), few(100_000, 3000)
