@@ -354,7 +354,10 @@ PICTURED = {
              title="rank 40:"),
     ],
     "paths": [
-        Lines("curves", "s", ("value",), by=("method",), each="what", log="x", along="seconds", across=2),
+        Lines("curves", "s", ("value",), by=("method",), each="what", log="x", along="seconds", across=2, least=least,
+              where={"what": [f"{name}, {part}: {figure}" for name in names for part in ("training", "test")]})
+        for figure, names, least in (("accuracy, %", ("Epinions", "Slashdot"), 75),
+                                     ("error, spreads", ("ML-100K", "ML-1M"), 0.45))
     ],
     "products": [Bars("main", ("loop",), ("ns a nonzero and vector",), by="dtype", axis="ns a nonzero and vector",
                  title="Loops of a rank, ML-1M")],
