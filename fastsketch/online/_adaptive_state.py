@@ -131,6 +131,9 @@ class SketchedState(LearnedState):
     def fade(self, factor: float) -> None:
         self.lam *= factor
 
+    def may_begin_anywhere(self) -> bool:
+        return not self.setting.dual and self.setting.phi == NO_PENALTY
+
     def changing(self, batch: RowBatch, n: int, *, alone: bool) -> Changing | None:
         if alone and n == 1:
             return []  # a row that has no finite score is refused before anything is changed
@@ -259,6 +262,9 @@ class DiagonalState(LearnedState):
 
     def fade(self, factor: float) -> None:
         self.squares *= factor
+
+    def may_begin_anywhere(self) -> bool:
+        return not self.setting.dual and self.setting.phi == NO_PENALTY
 
     def coef(self) -> Floats:
         return self.copied().rounds.coef()

@@ -14,6 +14,8 @@ from fastsketch._kernels.online.numbers import ROUND, THEIRS
 from fastsketch.data.files import _checks as checks
 from fastsketch.online._class_states import (
     MISTAKES,
+    PAST_LOSS,
+    PAST_MISTAKES,
     PAST_ROWS,
     States,
     Unlearned,
@@ -61,7 +63,7 @@ class Kept(Generic[S]):
     few: FewRows | None = None  # how few rows pass through all stages at once, planned for the arrays at hand
 
     def few_rows(self, loss_scale: float) -> FewRows | None:
-        """Return what takes few rows of known classes through all stages at once; None unless one state learns alone."""
+        """Return what takes few rows of known classes through all stages at once; None if several states learn."""
         if self.few is None or self.few.is_stale():
             states = self.states
             alone = len(states.held) == 1 and not states.faster and self.watch is None
@@ -241,7 +243,10 @@ class Kept(Generic[S]):
         """
         n, labels = len(examples.y), self.labels
         if labels is None:
-            return self._part(examples, begin, first=0, stop=n)[0]
+            if not self._begins_at_target(examples):
+                return self._part(examples, begin, first=0, stop=n)[0]
+            first = self._first_target(examples.part(0, 1))
+            return np.concatenate([first, self._part(examples, begin, first=1, stop=n)[0]]) if n > 1 else first
         known = len(labels.known)
         cuts = [row for i, row in enumerate(new.rows) if n_states(known + i + 1) > 1]
         if known == 0 and new.rows:
@@ -258,6 +263,39 @@ class Kept(Generic[S]):
             scores.append(self._part(examples, begin, first=row, stop=stop, is_new=True))
         labels.add(new, cast(ClassTally, examples.tally))
         return self._together(scores, n)
+
+    def _begins_at_target(self, examples: Examples) -> bool:
+        """Return whether the intercept begins at the target of the first row, which these are with."""
+        if (
+            self.states.totals()[0]
+            or not self.inputs.intercept
+            or self.watch is not None
+            or not examples.weights[0] > 0
+        ):
+            return False
+        return all(state.may_begin_anywhere() for state in self.states.all())
+
+    def _first_target(self, first: Examples) -> Floats:
+        """Learn from the first row of all that its target is where the intercept begins, and return its score, 0.
+
+        As a step that row would be one of the size of the target, be it a year or a latitude, and what it leaves in H
+        would slow down all later ones.
+        """
+        y, weight = first.y[0], first.weights[0]
+        batch, targets = self.inputs.prepared(first.batch), first.y[None, :]
+        for state in self.states.all():
+            state.base[batch.indices[-1] if isinstance(batch, Csr) else -1] = y
+        members = self.states.unread(targets)
+        self.states.learn(batch, targets, first.weights, members)
+        members[:] = 0.0  # what the model had known of it
+        loss = next(name for name, known in LOSSES.items() if known.number == self.states.held[0].setting.loss)
+        lost = weight * LOSSES[loss].value(np.zeros(1), first.y, as_loss_parameter(loss, None))[0]
+        # not of the state, whose steps may be in units of its losses
+        self.states.counted.tally[PAST_LOSS] += lost
+        self.states.counted.tally[PAST_MISTAKES] += self.states.readout is None and y != 0
+        scores = self.states.read_out(members, targets, first.weights, first.y)
+        self.metrics.add(scores, targets, first.counted)
+        return scores[0]
 
     def _part(
         self,

@@ -139,6 +139,9 @@ class NewtonState(LearnedState):
     def fade(self, factor: float) -> None:
         self.rounds.fade(factor)
 
+    def may_begin_anywhere(self) -> bool:
+        return self.setting.constraint == UNCONSTRAINED
+
     def n_kept(self) -> int:
         return int(self.count[ROWS])
 

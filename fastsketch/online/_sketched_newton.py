@@ -46,7 +46,8 @@ class SketchedNewton(OnlineLinear[NewtonState]):
     loss_scale : float, default 1.0
         Factor on every loss. The square loss of the papers, (z - y)^2, is loss="square", loss_scale=2.0.
     fit_intercept : bool, default True
-        Whether a column that is always 1 learns with the others, after scaling; ``intercept`` reads it.
+        Whether a column that is always 1 learns with the others, after scaling; ``intercept`` reads it. Its weight
+        begins at the first of real targets: what all of them share costs nothing.
     scale : {"moments", None}, default "moments"
         "moments": dense features are centred and divided by their running standard deviations, and all rows by their
         running length; sparse ones are divided by the running root mean square of their nonzeros, the less the rarer

@@ -251,6 +251,10 @@ class LearnedState(Arrays, ABC):
         checks.number_within(scalar[LOSS], "cumulative loss", 0.0, np.inf)
         return names
 
+    def may_begin_anywhere(self) -> bool:
+        """Return whether w may begin elsewhere than at 0, and `base` is w at the beginning."""
+        return False
+
     @property
     def rounds(self) -> Any:
         """Return what the kernel makes of the arrays."""
