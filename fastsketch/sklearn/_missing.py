@@ -1,4 +1,4 @@
-"""Missing numbers: NaN in rows, array or CSR."""
+"""Missing numbers: NaN in rows, array or CSR; missing labels."""
 
 # pyright: basic
 
@@ -8,7 +8,21 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch.data.names._id_columns import is_missing
+
 FILLS = ("mean", "drop")
+
+
+def refuse_missing_labels(labels: Any) -> None:
+    """Raise TypeError that names the first row whose label is None or NaN, among words or objects."""
+    given: Any = np.asarray(labels)
+    if given.dtype.kind in "OU" and isinstance(labels, list | tuple):
+        given = np.asarray(labels, object)  # else NaN among words is one of them
+    if given.dtype != object or given.ndim == 0:
+        return
+    for row, label in enumerate(given.ravel().tolist()):
+        if is_missing(label) or (isinstance(label, float) and label != label):
+            raise TypeError(f"y must have a label for every row: that of row {row} is {label!r}")
 
 
 def filled(rows: Any, values: NDArray[np.float64]) -> Any:

@@ -22,6 +22,7 @@ from fastsketch.data.files import _checks as checks
 from fastsketch.online import AdaptiveSubgradient, SketchedNewton
 from fastsketch.online._labels import ClassWeight
 from fastsketch.sklearn._estimator import Arrays, ModelEstimator, checked, estimator, seed_of
+from fastsketch.sklearn._missing import refuse_missing_labels
 from fastsketch.sklearn._passes import Learner, Places, chosen_passes
 
 LinearModel = SketchedNewton | AdaptiveSubgradient
@@ -129,8 +130,12 @@ class LinearEstimator(ModelEstimator):
                 f"y must be one target for each row, got several: {self._FOR_SEVERAL} around this estimator fits one "
                 "for each"
             )
+        self._refuse_targets(y)
         rows, targets = checked(self, X, y=y, reset=reset, dtype=np.float64, **self._OF_TARGETS)
         return rows, targets
+
+    def _refuse_targets(self, y: Any) -> None:
+        """Raise TypeError for targets of which scikit-learn would not say where they are wrong."""
 
     def _checked_rows(self, X: Any) -> Any:
         return checked(self, X, reset=False, dtype=np.float64)
@@ -245,6 +250,9 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
         self._learn(model, rows, labels, sample_weight, whole=False)
         self.classes_ = known
         return self
+
+    def _refuse_targets(self, y: Any) -> None:
+        refuse_missing_labels(y)
 
     @classmethod
     def _parameters_for(cls, model: LinearModel) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from fastsketch.online._labels import ClassWeight, as_class_weight
 from fastsketch.ridge import SketchedRidge as RidgeModel
 from fastsketch.ridge._ridge_reading import TOLERANCE
 from fastsketch.sklearn._estimator import Arrays, MergingEstimator, checked, estimator, seed_of
+from fastsketch.sklearn._missing import refuse_missing_labels
 
 Floats = NDArray[np.float64]
 
@@ -231,6 +232,7 @@ class SketchedRidgeClassifier(ClassifierMixin, RidgeEstimator):
         sample_weight (n_samples,), nonnegative, multiplies squared errors, beside class_weight.
         """
         with self._whole_or_as_before():
+            refuse_missing_labels(y)
             self.classes_ = _different(y, "y")
             return self._learn(X, y, sample_weight, anew=True)
 
@@ -258,6 +260,7 @@ class SketchedRidgeClassifier(ClassifierMixin, RidgeEstimator):
         if not first and not np.array_equal(known, self.classes_):
             raise ValueError(f"classes must be those of the first call, {self.classes_}, got {classes!r}")
         self._check_parameters()
+        refuse_missing_labels(y)
         with self._whole_or_as_before():
             self.classes_ = known
             return self._learn(X, y, sample_weight, anew=False)

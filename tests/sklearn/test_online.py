@@ -26,6 +26,7 @@ from fastsketch.sklearn import (  # noqa: E402
     AdaptiveSubgradientRegressor,
     SketchedNewtonClassifier,
     SketchedNewtonRegressor,
+    SketchedRidgeClassifier,
     _online_base,
     _passes,
 )
@@ -292,6 +293,18 @@ def test_class_weights(cls):
     assert np.mean(parts.predict(X[y == "b"]) == "b") > recall[0]
     with pytest.raises(ValueError, match="class_weight"):
         cls(class_weight="heavy").fit(X, y)
+
+
+@pytest.mark.parametrize("cls", [SketchedNewtonClassifier, AdaptiveSubgradientClassifier, SketchedRidgeClassifier])
+@pytest.mark.parametrize("missing", [None, np.nan])
+def test_a_missing_label_is_named_with_its_row(cls, missing):
+    X = np.arange(12.0).reshape(6, 2)
+    words = ["a", "b", missing, "a", "b", "a"]
+    for y in (words, np.array(words, object), [1, 0, None, 1, 0, 1]):
+        with pytest.raises(TypeError, match="y must have a label for every row: that of row 2 is (None|nan)"):
+            cls().fit(X, y)
+        with pytest.raises(TypeError, match="y must have a label for every row: that of row 2 is (None|nan)"):
+            cls().partial_fit(X, y, classes=["a", "b"])
 
 
 def test_a_loss_of_real_targets_is_none_of_a_classifier():
