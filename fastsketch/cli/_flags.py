@@ -330,7 +330,7 @@ def row_by_row(parser: Parser) -> None:
     parser.add_argument(
         "--resume",
         action="store_true",
-        help="go on from what the same command has left in OUTPUT.partial: only other parts are read",
+        help="go on from what the same command has left in OUTPUT.partial: only other parts are read; begin where nothing is there",
     )
     progress(parser)
 
@@ -362,7 +362,7 @@ def checkpointed(parser: Parser) -> None:
     parser.add_argument(
         "--resume",
         action="store_true",
-        help="go on from the checkpoint of the same command: only what is left is learned",
+        help="go on from the checkpoint of the same command: only what is left is learned; begin where nothing is there",
     )
     progress(parser)
 

@@ -102,7 +102,8 @@ def map_rows(
         As in ``fs.run``. Workers of Dask write to the output themselves: it must lie where all of them see it.
     resume : bool, default False
         Go on from what a job that was killed has left in the folder ``OUTPUT.partial``: only parts that are not there
-        are done. Refused if rows, model or parts are not the same, or come once.
+        are done. Where there is none the job begins, with a warning. Refused if rows, model or parts are not the same,
+        or come once.
     part_bytes : int, default 64 MiB
         Bytes of rows in a part: what is done again after a kill, and what becomes a file of Parquet.
 

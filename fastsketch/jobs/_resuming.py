@@ -70,10 +70,15 @@ def begin_or_resume(folder: Path, job: Identity, *, resume: bool) -> list[Journa
     return lines
 
 
-def require_journal(folder: Path) -> None:
-    """Raise ValueError if there is nothing to resume in a folder."""
-    if not (folder / JOURNAL).exists():
-        raise ValueError(f"nothing to resume: {folder / JOURNAL} does not exist")
+def goes_on(folder: Path) -> bool:
+    """Return whether a resume finds a job in its folder; if not, warn that it begins.
+
+    A job that was stopped before its first part was done leaves nothing: who always resumes means to begin it.
+    """
+    found = (folder / JOURNAL).exists()
+    if not found:
+        warnings.warn(f"nothing to resume in {folder}: the job begins", stacklevel=4)
+    return found
 
 
 def as_written(value: Any) -> Any:
@@ -213,7 +218,7 @@ class Checkpoint:
         Raises
         ------
         ValueError
-            If there is nothing to resume, or what there is belongs to another job.
+            If what is to be resumed belongs to another job.
         StateError
             If the journal is damaged.
         LockHeld
@@ -221,8 +226,6 @@ class Checkpoint:
         OSError
             If the folder cannot be written to, or has a file in the journal's place that is none.
         """
-        if resume:
-            require_journal(folder)
         folder.mkdir(exist_ok=True)
         try:
             with locked(folder / JOURNAL):

@@ -21,7 +21,7 @@ from fastsketch.jobs import _parts
 from fastsketch.jobs._engines import NAMES, Engine, EngineName, Serial, engine_of
 from fastsketch.jobs._parts import JobNode
 from fastsketch.jobs._progress import Reporter, Wanted
-from fastsketch.jobs._resuming import Checkpoint, Identity, as_written, check_unchanged, identity_of
+from fastsketch.jobs._resuming import Checkpoint, Identity, as_written, check_unchanged, goes_on, identity_of
 from fastsketch.jobs._tree import Span, Tree, climbed
 from fastsketch.jobs._workers import workers_of
 
@@ -83,7 +83,7 @@ def run(
         end it holds the result alone; models of parts have none if there is one part.
     resume : bool, default False
         Whether to go on from what is in ``checkpoint``: only parts of which nothing is there are learned, or the rows
-        after those that a model has learned in order.
+        after those that a model has learned in order. Where nothing is there the job begins, with a warning.
     progress : bool, "json" or callable, optional
         Whether to print a line on standard error (None: on a terminal), lines of JSON, or what to call with a
         ``jobs.Report``: a dict with "rows", "rows_per_second", "parts", "n_parts", "seconds", "certificate" and more.
@@ -233,6 +233,7 @@ class Learning:
         if folder is not None and not source.repeatable:
             what = "resume" if resume else "checkpoint"
             raise ValueError(f"{what}: the rows of {source.name} come once, and nobody could go on with the rest")
+        resume = resume and folder is not None and goes_on(folder)
         with (
             Reporter(progress, source, len(self.parts), passes=self.passes) as reporter,
             contextlib.ExitStack() as stack,

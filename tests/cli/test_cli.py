@@ -188,7 +188,6 @@ def test_a_kind_defined_elsewhere(capsys, tmp_path):
         (["sketch", "rows.npy", "--threads", "0", "-o", "o.fsk"], "--threads must be at least 1"),
         (["sketch", "rows.npy", "-o", "nowhere/o.fsk"], "nowhere"),
         (["sketch", "rows.npy", "-o", "."], "directory"),
-        (["sketch", "rows.npy", "--resume", "-o", "o.fsk"], "nothing to resume"),
         (["sketch", "nan.npy", "-o", "o.fsk"], "row 3 "),
         (["sketch", "none.npy", "-o", "o.fsk"], "no rows"),
         (["sketch", "bad.svm", "-o", "o.fsk"], "bad.svm: line 2"),

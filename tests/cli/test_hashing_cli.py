@@ -100,7 +100,6 @@ def test_bad_input(folder):
         (("quantize", "nan.npy", "--n-bits", 8, "-o", "x.fsk"), "a NaN in column 0"),
         (("quantize", "rows.npy", "narrow.npy", "--n-bits", 4, "-o", "x.fsk"), "number of columns"),
         (("quantize", "rows.npy", "--n-bits", 4, "-o", "none/x.fsk"), "folder of the output"),
-        (("quantize", "rows.npy", "--n-bits", 4, "-o", "x.fsk", "--resume"), "nothing to resume"),
         (("transform", "m.fsk", "narrow.npy", "-o", "c.npy"), "24 columns"),
         (("transform", "m.fsk", "nan.npy", "-o", "c.npy"), "finite"),
         (("search", "s.fsk", "rows.npy", "--codes", "c.npy"), "not a SketchHash"),

@@ -358,6 +358,18 @@ def test_a_signal_while_modules_are_imported(run, monkeypatch):
     assert "interrupted" in run(*SKETCH, status=130).err
 
 
+@pytest.mark.parametrize("verb", ["sketch", "learn"])
+def test_a_job_that_left_nothing_is_begun_by_a_resume(run, monkeypatch, verb):
+    write("train.svm", ROWS, TRUTH)
+    command = [verb, "train.svm", "-l", 5, "-o", "out.fsk"]
+    undo = interrupt(monkeypatch, FrequentDirections if verb == "sketch" else fs.SketchedNewton, 1)
+    assert "nothing has been saved: no part was complete" in run(*command, status=130).err
+    undo()
+    said = run(*command, "--resume").err
+    assert "nothing to resume in out.fsk.partial: the job begins" in said
+    assert fs.load("out.fsk").n_rows == len(ROWS)
+
+
 def test_an_interrupted_job_without_a_file(run, monkeypatch):
     out = stopped(run, monkeypatch, *SKETCH[:-1], "-")
     assert out.out == "" and "nothing has been saved" in out.err and "--checkpoint DIR" in out.err

@@ -90,7 +90,6 @@ def test_resume(folder):
     assert found["parts_kept"] == 10
     assert np.array_equal(np.load(folder / "again.npy"), encoder.encode(ROWS))
     for words, message in [
-        (["rows.npy", "-o", "again.npy", "--resume"], "nothing to resume"),
         (["-", "-o", "again.npy", "--resume"], "resume: these rows come once"),
         (["rows.npy", "-o", "-", "--resume"], "--resume needs an output that is a file"),
         (["rows.npy", "-o", "x.npy", "--workers", "0"], "workers must be at least 1"),

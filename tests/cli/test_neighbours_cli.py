@@ -117,7 +117,6 @@ def test_bad_input(run, quantized, tmp_path):
     search = ("search", "q.fsk", "queries.npy", "--codes", "c.npy")
     for command, message in [
         (("quantize", "rows.npy", "-b", 0, "-o", "x.fsk"), "n_bytes must be"),
-        (("quantize", "rows.npy", "-o", "x.fsk", "--resume"), "nothing to resume"),
         (("quantize", "rows.csv", "-b", 2, "-o", "x.fsk"), "rows.csv, line 2: column 2"),
         (("search", "s.fsk", "rows.npy", "--codes", "c.npy"), "s.fsk holds a FrequentDirections"),
         (("transform", "q.fsk", "rows.npy", "--factors", "-o", "x.npy"), "--factors is for codes of a hash"),

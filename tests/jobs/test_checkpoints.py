@@ -308,9 +308,9 @@ def test_a_file_that_was_written_to_since_is_refused(tmp_path):
         fs.run(fs.FrequentDirections(5, solver="gram"), path, checkpoint=tmp_path / "checkpoint", resume=True)
 
 
-def test_nothing_to_resume(tmp_path):
-    with pytest.raises(ValueError, match="nothing to resume"):
-        job(tmp_path, "threads", 1, resume=True)
+def test_where_nothing_is_there_a_resume_begins(tmp_path, whole):
+    with pytest.warns(UserWarning, match=r"nothing to resume in .*checkpoint: the job begins"):
+        assert same_state(job(tmp_path, "threads", 1, resume=True), whole)
 
 
 def test_an_unfinished_checkpoint_is_replaced_with_a_word(tmp_path, whole):

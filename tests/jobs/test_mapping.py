@@ -344,8 +344,9 @@ def test_another_job_is_not_gone_on_with(folder):
     assert len(calls(folder)) == 3
     with pytest.warns(UserWarning, match=r"out\.npy\.partial is replaced: resume would have gone on from it"):
         fs.map_rows(answers.first_column, folder / "rows.npy", output=folder / "out.npy", workers=1)
-    with pytest.raises(ValueError, match="nothing to resume"):
+    with pytest.warns(UserWarning, match=r"nothing to resume in .*out\.npy\.partial: the job begins"):
         fs.map_rows(answers.first_column, folder / "rows.npy", output=folder / "out.npy", **options)
+    assert np.array_equal(np.load(folder / "out.npy"), changed[:, 0])
 
 
 def test_one_job_at_a_time(folder):
