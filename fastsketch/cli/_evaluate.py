@@ -168,6 +168,12 @@ def _advice(args: Namespace, events: UserEvents, models: list[_Measured]) -> lis
             f"values take {len(levels)} levels from {levels[0]:g} to {levels[-1]:g}: if they are ratings, --relevant "
             f"{levels[int(0.6 * len(levels))]:g} counts as a hit what was liked, not what was seen"
         )
+    values = events.entries.data
+    if levels is None and events.valued and args.relevant is None and not args.binary and (values % 1 == 0).all():
+        said.append(
+            f"values are whole numbers up to {values.max():g}: if they are counts, --binary lets every pair of user and "
+            "item count once, which is mostly better than that a few large ones outweigh the rest"
+        )
     return said
 
 

@@ -153,6 +153,8 @@ def learned(name: str, events: UserEvents, entries: Any, meaning: Meaning, args:
         mine = {key: value for key, value in settings.items() if alone or key == "seed"}
         return Ratings.learned(events, entries, mine if args.rank is None else {**mine, "rank": args.rank})
     seen = entries.tocsr()
+    if not events.valued and meaning.relevant is None:
+        meaning = meaning._replace(binary=True)  # as tables without values in ``update``
     if name == "popularity":
         return Popular(seen, events.items, meaning)
     if name != "item":

@@ -83,9 +83,9 @@ def _items(parser: Parser) -> None:
 def _recommend(parser: Parser) -> None:
     """Learn from lines of user, item and, if there is one, value which items go together (SketchedEASE), and print the
     best items for users; or ask a model that was saved by -o, or by 'complete'. Text as for 'complete'; without a third
-    column every line counts 1, and values of one user and item are added up. A user without events gets the most
-    popular items, and the line says so. For lists of recommendations a model of ratings is mostly the wrong tool:
-    'evaluate' measures it.
+    column a user's item counts 1, however often it comes; values of one user and item are added up. A user without
+    events gets the most popular items, and the line says so. For lists of recommendations a model of ratings is mostly
+    the wrong tool: 'evaluate' measures it.
 
     Examples
     --------

@@ -179,14 +179,20 @@ def _are_names(rows: Any) -> bool:
 
 
 def rows_of_table(table: Triples, places: NDArray[np.int64], n_items: int, dtype: DTypeLike) -> Any:
-    """Return the events of a table as CSR (users, items), its items at these places; errors name ids."""
+    """Return the events of a table as CSR (users, items), its items at these places; errors name ids.
+
+    Without values a pair counts 1, however often it comes: what is repeated most would drown the rest.
+    """
     values = table.values
     if values is not None and len(values) and values.min() < 0:
         line = int(np.argmax(values < 0))
         raise ValueError(f"values must not be negative: entry {line}, {pair_of(table, line)}, has {values[line]}")
     shape = len(table.user_ids), n_items
+    entries = placed(table, np.arange(shape[0]), places, shape)
+    if values is None:
+        entries.data[:] = 1.0
     try:
-        return as_events(placed(table, np.arange(shape[0]), places, shape), n_items, np.dtype(dtype), "values")
+        return as_events(entries, n_items, np.dtype(dtype), "values")
     except ValueError as error:
         entry = re.search(r"row (\d+) holds (\S+) in column (\d+)", str(error))
         if entry is None:

@@ -136,7 +136,8 @@ class ItemLearner(HeldOutLearner, abstract=True):
             A table is ``fastsketch.data.Triples`` of users, items and perhaps values, by ids of any type; or
             {user: [items]}; or, where `columns` says so, a data frame or the path of a file. Its users, in the order in
             which they appear, are rows: all events of a user must come in one table, for who comes again in another
-            update is another row. Its items that are new to the model become columns at the end.
+            update is another row. Its items that are new to the model become columns at the end. Values of one pair are
+            added up; without values a pair counts 1, however often it comes.
         sample_weight : array_like (k,) or float, optional
             Finite, >= 0: a factor on the weight that `activity_power` gives each row.
         columns : (user, item) or (user, item, value), optional

@@ -183,6 +183,18 @@ def test_values(folder, capsys):
     assert (answer.out, "looks like times, and no values" in answer.err) == (without, True)
 
 
+def test_a_log_with_repeats_counts_pairs_once(folder, capsys):
+    lines = [f"u{i % 9},i{i * i % 7}\n" for i in range(40)]
+    (folder / "once.csv").write_text("user,item\n" + "".join(sorted(set(lines))))
+    (folder / "log.csv").write_text("user,item\n" + "".join(lines))
+    (folder / "counts.csv").write_text("user,item,plays\n" + "".join(f"{one.strip()},{7 * n}\n" for n, one in enumerate(lines)))
+    once, log = (found(capsys, name, "-n", 3) for name in ("once.csv", "log.csv"))
+    assert log == once
+    assert found(capsys, "log.csv", "-n", 3, "--binary") == log
+    said = works(capsys, "evaluate", "counts.csv", "--split", "random", "--models", "popularity").err
+    assert "values are whole numbers up to 273: if they are counts, --binary" in said
+
+
 def test_what_comes_without_values_counts(folder, capsys):
     """To a model of --relevant: not as a value of 1, which is below it."""
     (folder / "five.csv").write_text("p,item 1,5\np,item 3,5\n")

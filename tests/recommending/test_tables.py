@@ -6,6 +6,7 @@ from scipy import sparse
 
 import fastsketch as fs
 from fastsketch.data import Triples
+from fastsketch.recommending.ranking import mean_of, ndcg_at, user_split
 
 K, N = 240, 40
 USERS, ITEMS = np.nonzero(np.random.default_rng(0).random((K, N)) < 0.15)
@@ -128,9 +129,28 @@ def test_a_user_of_all_items_is_offered_none_unless_seen_ones_count():
     assert model.recommend(every, 3, exclude_seen=False).items.tolist() == [best]
 
 
+def test_a_log_with_repeats_ranks_as_its_pairs():
+    """Few pairs that come very often must not drown the others of a row."""
+    rng = np.random.default_rng(0)
+    taste = rng.integers(6, size=600)
+    had = rng.random((600, 60)) < np.where(taste[:, np.newaxis] == np.arange(60) % 6, 0.5, 0.05)
+    split = user_split(sparse.csr_array(had.astype(float)), 0.2, seed=0)
+    users, items = split.train.nonzero()
+    plays = np.where(rng.random(len(users)) < 0.1, rng.geometric(0.05, len(users)), 1)
+    log = fs.SketchedEASE().update(Triples(*(np.repeat(ids, plays) for ids in (users, items))))
+    counts = fs.SketchedEASE().update(Triples(users, items, values=plays))
+    found = [log_or_counts.recommend(Triples(*split.shown.nonzero()), 10).items for log_or_counts in (log, counts)]
+    score, of_counts = (mean_of(ndcg_at(lists, split.hidden[split.shown.getnnz(axis=1) > 0])).mean for lists in found)
+    assert score > 1.1 * of_counts
+
+
 def test_counts_and_values():
     twice = fs.SketchedEASE(4, activity_power=0.0).update(Triples(["a", "a", "a"], ["x", "x", "y"]))
-    assert dict(zip(twice.item_ids, twice.popularity, strict=True)) == {"x": 4.0, "y": 1.0}
+    assert dict(zip(twice.item_ids, twice.popularity, strict=True)) == {"x": 1.0, "y": 1.0}
+    added = fs.SketchedEASE(4, activity_power=0.0).update(Triples(["a", "a", "a"], ["x", "x", "y"], values=[1, 1, 1]))
+    assert added.popularity.tolist() == [4.0, 1.0]
+    asked = [twice.decision_block(Triples(["a"] * n, ["x"] * n)) for n in (1, 3)]
+    assert np.array_equal(*asked)
     values = fs.SketchedEASE(4, activity_power=0.0).update({"a": {"x": 3, "y": 0.5}})
     assert values.popularity.tolist() == [9.0, 0.25]
     weighted = fs.SketchedEASE(4, activity_power=0.0).update({"a": ["x"], "b": ["y"]}, [1.0, 2.0])
