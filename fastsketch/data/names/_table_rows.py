@@ -17,6 +17,7 @@ from fastsketch._core.validation import as_choice, as_integer
 from fastsketch.data.files._input import SourceError
 from fastsketch.data.files._table import (
     LOGGER,
+    MANY,
     MISSING,
     MISTAKES,
     NUMBER,
@@ -38,6 +39,8 @@ ROWS_AT_A_TIME = 4096
 _OF_NUMBERS = re.compile(r"[0-9.eE+\- \t\n]*").fullmatch
 
 NUMERIC, CATEGORICAL = "numeric", "categorical"
+# Share of the texts of a column that are different where none is a category that comes again.
+DIFFERENT = 0.9
 Named = dict[str, float | str]
 
 
@@ -315,7 +318,22 @@ class TableRows:
         wanted = [name for name in self._names if name not in given["ignore"] and name != label]
         if not wanted:
             raise SourceError(f"{self.name} has no column of features")
-        return {name: self._kind(name, cells, given) for name in (*wanted, *last)}
+        kinds = {name: self._kind(name, cells, given) for name in (*wanted, *last)}
+        for name in wanted:
+            if kinds[name] == CATEGORICAL and name not in given["categorical"]:
+                self._say_texts(name, [fields[self._names.index(name)].strip() for _, fields in cells.first])
+        return kinds
+
+    def _say_texts(self, name: str, cells: list[str]) -> None:
+        """Warn of a column of texts which are no categories: nearly every row has another one."""
+        texts = [text for text in cells if text]
+        if len(texts) >= MANY and len(set(texts)) > DIFFERENT * len(texts):
+            LOGGER.warning(
+                "%s: column %r holds another text in nearly every row, such as %r, and as categories they teach "
+                "nothing: --ignore %s leaves it out (ignore=%r), --categorical %s keeps it (categorical=%r); in Python "
+                "its words can be features",
+                *(self.name, name, texts[0][:40], name, [name], name, [name]),
+            )
 
     def _kind(self, name: str, cells: Cells, given: dict[str, list[str]]) -> str:
         for kind in (CATEGORICAL, NUMERIC):

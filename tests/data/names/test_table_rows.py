@@ -262,6 +262,20 @@ def test_numbers_that_may_be_ids_are_told(tmp_path, caplog):
     ]
 
 
+def test_a_column_of_texts_that_hardly_come_again_is_told(tmp_path, caplog):
+    text = "text,city,y\n" + "".join(f"it came {k // 2 * 2 if k < 4 else k} days late,town {k // 2},no\n" for k in range(40))
+    for options in ({"ignore": ["text"]}, {"categorical": ["text"]}):
+        table(tmp_path, text, label="y", **options)
+    assert not caplog.records
+    table(tmp_path, text, label="y")
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert record.getMessage().startswith(
+        f"{tmp_path}/t.csv: column 'text' holds another text in nearly every row, such as 'it came 0 days late', and"
+    )
+    assert "--ignore text leaves it out (ignore=['text']), --categorical text keeps it" in record.getMessage()
+
+
 @pytest.mark.parametrize("kind", ["pandas", "polars", "t.parquet", "t.feather"])
 def test_so_are_those_of_tables_with_types(tmp_path, caplog, kind):
     frames = pytest.importorskip("polars" if kind == "polars" else "pandas")
