@@ -171,8 +171,8 @@ def _advice(args: Namespace, events: UserEvents, models: list[_Measured]) -> lis
     values = events.entries.data
     if levels is None and events.valued and args.relevant is None and not args.binary and (values % 1 == 0).all():
         said.append(
-            f"values are whole numbers up to {values.max():g}: if they are counts, --binary lets every pair of user and "
-            "item count once, which is mostly better than that a few large ones outweigh the rest"
+            f"values are whole numbers up to {values.max():g}: if they are counts, --binary lets every pair of user "
+            "and item count once, which is mostly better than that a few large ones outweigh the rest"
         )
     return said
 

@@ -330,7 +330,7 @@ def row_by_row(parser: Parser) -> None:
     parser.add_argument(
         "--resume",
         action="store_true",
-        help="go on from what the same command has left in OUTPUT.partial: only other parts are read; begin where nothing is there",
+        help="go on from what the same command has left in OUTPUT.partial, if it has: only other parts are read",
     )
     progress(parser)
 
@@ -362,7 +362,7 @@ def checkpointed(parser: Parser) -> None:
     parser.add_argument(
         "--resume",
         action="store_true",
-        help="go on from the checkpoint of the same command: only what is left is learned; begin where nothing is there",
+        help="go on from the checkpoint of the same command, if there is one: only what is left is learned",
     )
     progress(parser)
 

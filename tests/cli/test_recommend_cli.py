@@ -187,7 +187,9 @@ def test_a_log_with_repeats_counts_pairs_once(folder, capsys):
     lines = [f"u{i % 9},i{i * i % 7}\n" for i in range(40)]
     (folder / "once.csv").write_text("user,item\n" + "".join(sorted(set(lines))))
     (folder / "log.csv").write_text("user,item\n" + "".join(lines))
-    (folder / "counts.csv").write_text("user,item,plays\n" + "".join(f"{one.strip()},{7 * n}\n" for n, one in enumerate(lines)))
+    (folder / "counts.csv").write_text(
+        "user,item,plays\n" + "".join(f"{one.strip()},{7 * n}\n" for n, one in enumerate(lines))
+    )
     once, log = (found(capsys, name, "-n", 3) for name in ("once.csv", "log.csv"))
     assert log == once
     assert found(capsys, "log.csv", "-n", 3, "--binary") == log

@@ -2,6 +2,7 @@
 
 # pyright: reportPrivateUsage=false
 # (the sample of a model)
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -20,6 +21,8 @@ from fastsketch.neighbours.summaries._summary_model import SummaryModel
 
 Rows = NDArray[np.floating[Any]]
 
+# Rows that are looked at for what rounding takes from them, and what is much of their spread: recall falls from there.
+LOOKED_AT, COARSE = 1000, 0.01
 # Most cells of a segment.
 MOST_CELLS = 1 << 16
 
@@ -65,9 +68,15 @@ def facts(contents: Contents) -> list[dict[str, Any]]:
 
 
 # -- rows on their way in ----------------------------------------------------------------------------------------------
-def as_kept(rows: Any, dtype: np.dtype[Any], *, offset: int = 0) -> Rows:
-    """Return rows in the dtype they are kept in; ValueError for what it does not hold."""
+def as_kept(rows: Any, kept: str | None, contents: Contents, *, offset: int = 0) -> Rows | None:
+    """Return rows in the dtype they are kept in, None if they are not; ValueError for what it does not hold.
+
+    Contents are those that the rows come to: the first ones are looked at for what rounding takes from them.
+    """
+    if kept is None:
+        return None
     check_finite(rows, offset=offset)
+    dtype = np.dtype(kept)
     dense: NDArray[Any] = rows.toarray() if is_sparse(rows) else rows
     with np.errstate(over="ignore"):
         out = dense.astype(dtype)
@@ -77,7 +86,24 @@ def as_kept(rows: Any, dtype: np.dtype[Any], *, offset: int = 0) -> Rows:
         raise ValueError(
             f"rows must be numbers that {dtype} holds: row {offset + row} has one that is too large{wider}"
         )
+    if dtype == np.float16 and not offset and not contents.n_live:
+        _warn_of_rounding(dense[:LOOKED_AT], out[:LOOKED_AT], getattr(contents.encoder, "mean", None))
     return out
+
+
+def _warn_of_rounding(rows: Rows, kept: Rows, mean: Rows | None) -> None:
+    """Warn if what float16 has taken from rows is much beside their distances from the mean of the model, or theirs."""
+    exact = rows.astype(np.float64)
+    lost = np.square(exact - kept).sum()
+    spread = np.square(exact - (exact.mean(axis=0) if mean is None else mean)).sum()
+    if lost > COARSE**2 * spread > 0:
+        warnings.warn(
+            f'rows="float16" keeps these rows with errors of {np.sqrt(lost / spread):.1%} of their distances from the '
+            f"mean, more than {COARSE:.0%}, so that near ones change places: subtract the mean from rows and queries, "
+            'or take rows="float32"',
+            UserWarning,
+            stacklevel=4,
+        )
 
 
 # -- bringing old ones forward -----------------------------------------------------------------------------------------

@@ -45,7 +45,8 @@ class CodeIndex(ReadableIndex):
     rows : {None, "float16", "float32"}, default None
         Whether, and as what, the rows themselves are kept, to rank candidates by exact distances (``rescore``) and to
         encode them again (``reencode``): 2 or 4 bytes a feature, in memory until the index is saved and loaded
-        memory-mapped.
+        memory-mapped. float16 has 11 bits: where the first rows lie so far from 0 that this is coarse beside their
+        spread, a warning says so.
     metric : {"euclidean", "inner_product", "cosine", "hamming"}, default "euclidean"
         What ``search`` ranks by. "hamming" is for hashes alone.
     partitions : int, "auto" or None, default None
@@ -163,8 +164,7 @@ class CodeIndex(ReadableIndex):
         def batches() -> Iterator[CodedBatch]:
             for piece in pieces(n):
                 some = checked[piece]
-                dtype = None if self._rows is None else ROW_TYPES[self._rows]
-                kept = None if dtype is None else _generations.as_kept(some, dtype, offset=piece.start)
+                kept = _generations.as_kept(some, self._rows, contents, offset=piece.start)
                 check_finite(some, offset=piece.start)
                 yield CodedBatch(contents.encoder.encode(some), given[piece], kept)
 
@@ -216,11 +216,11 @@ class CodeIndex(ReadableIndex):
             wanted = "the rows of the codes, which it keeps" if rows is None else "rows=None: it keeps none"
             raise ValueError(f"this index needs {wanted}")
         kept = None
-        if rows is not None and self._rows is not None:
+        if rows is not None:
             dense = as_rows(rows, encoder.n_features)
             if dense.shape[0] != len(checked):
                 raise ValueError(f"rows must be as many as the {len(checked)} codes, got {dense.shape[0]}")
-            kept = _generations.as_kept(dense, ROW_TYPES[self._rows])
+            kept = _generations.as_kept(dense, self._rows, contents)
         given = contents.new_ids(numbers, len(checked))
         if not len(given):
             return contents.named(given)

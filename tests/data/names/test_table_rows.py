@@ -263,7 +263,9 @@ def test_numbers_that_may_be_ids_are_told(tmp_path, caplog):
 
 
 def test_a_column_of_texts_that_hardly_come_again_is_told(tmp_path, caplog):
-    text = "text,city,y\n" + "".join(f"it came {k // 2 * 2 if k < 4 else k} days late,town {k // 2},no\n" for k in range(40))
+    text = "text,city,y\n" + "".join(
+        f"it came {k // 2 * 2 if k < 4 else k} days late,town {k // 2},no\n" for k in range(40)
+    )
     for options in ({"ignore": ["text"]}, {"categorical": ["text"]}):
         table(tmp_path, text, label="y", **options)
     assert not caplog.records

@@ -317,6 +317,27 @@ def test_what_makes_no_index():
         both.to_faiss()
 
 
+@pytest.mark.parametrize("model", [fs.SketchQuantizer(4), fs.SketchHash(8)], ids=["quantizer", "hash"])
+def test_rows_that_float16_keeps_coarsely_are_warned_of(model, recwarn):
+    rows = np.random.default_rng(3).standard_normal((400, 16)) * np.geomspace(2, 0.2, 16)
+    far = rows + 1000.0
+    learned = model.copy().update(far)
+    for quiet in (
+        fresh(learned, far, None, rows="float32"),
+        fresh(model.copy().update(rows), rows, None, rows="float16"),
+    ):
+        assert len(quiet) == 400
+    assert not recwarn.list
+    index = fs.CodeIndex(learned, rows="float16")
+    with pytest.warns(UserWarning, match='rows="float16" keeps these rows with errors of .*% of their distances'):
+        index.add(far[:1])  # one row, beside the mean of the model
+    index.add(far[1:])
+    index = fs.CodeIndex(learned, rows="float16")
+    with pytest.warns(UserWarning, match='rows="float32"'):
+        index.add_codes(learned.encode(far), fingerprint=learned.encoder().fingerprint, rows=far)
+    assert not recwarn.list  # said once
+
+
 def test_an_empty_index(tmp_path):
     index = fs.CodeIndex(toy(), rows="float16")
     assert len(index) == 0 and index.ids.shape == (0,) and index.get([]).shape == (0, D)
