@@ -173,3 +173,12 @@ def test_models_and_files_of_the_other_kind(run):
     run("learn", "t.svm", "-o", "s.fsk")
     assert "the model was learned from svmlight text" in run("predict", "s.fsk", "test.csv", status=2).err
     assert "t.svm has no column 'age'" in run("predict", "m.fsk", "t.svm", status=2).err
+
+
+def test_a_column_of_texts_that_hardly_come_again_is_told(run):
+    lines = [f"{k % 7},it came {k} days {'late' if k % 2 else 'early'},{'yes' if k % 2 else 'no'}" for k in range(90)]
+    Path("texts.csv").write_text("\n".join(["n,text,late", *lines]) + "\n")
+    command = ("learn", "texts.csv", "--target", "late", "-o", "m.fsk")
+    assert "column 'text' holds another text in nearly every row" in run(*command).err
+    for option in ("--ignore", "--categorical"):
+        assert "column 'text'" not in run(*command, option, "text").err
