@@ -330,8 +330,8 @@ class TableRows:
         if len(texts) >= MANY and len(set(texts)) > DIFFERENT * len(texts):
             LOGGER.warning(
                 "%s: column %r holds another text in nearly every row, such as %r, and as categories they teach "
-                "nothing: --ignore %s leaves it out (ignore=[%r]), --categorical %s keeps it (categorical=[%r]); in Python "
-                "its words can be features",
+                "nothing: --ignore %s leaves it out (ignore=[%r]), --categorical %s keeps it (categorical=[%r]); in "
+                "Python its words can be features",
                 *(self.name, name, texts[0][:40], name, name, name, name),
             )
 
