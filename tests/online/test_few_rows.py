@@ -82,7 +82,7 @@ def test_an_interrupt_when_the_states_have_learned(name, n, monkeypatch):
     assert model.to_bytes() == whole.to_bytes()
 
 
-# -- up to 16 rows in one call -------------------------------------------------------------------------------------------
+# -- up to 16 rows in one call -----------------------------------------------------------------------------------------
 PLAIN = {
     **{f"newton-{loss}": (fs.SketchedNewton, {"loss": loss}) for loss in ("logistic", "square", "absolute")},
     "newton-next": (fs.SketchedNewton, {"constraint": "next", "decay": 0.9, "scale": None}),

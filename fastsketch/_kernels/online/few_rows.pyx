@@ -25,7 +25,6 @@ import sys
 import numpy as np
 
 from fastsketch._kernels.features.columns import INTERCEPT
-from fastsketch._kernels.online.inputs import TOTALS
 from fastsketch._kernels.online.metrics import REAL
 
 ndarray = np.ndarray
@@ -262,7 +261,7 @@ cdef class FewRows(StateArrays):
 
     cdef bint copy_dense(self, Py_ssize_t n, const double* x) noexcept nogil:
         cdef Plan* p = &self.plan
-        cdef Py_ssize_t i, j
+        cdef Py_ssize_t i
         cdef double* out = p.data
         cdef bint good = True
         for i in range(n * p.d):
