@@ -1,5 +1,7 @@
 """Models that are there, or that tasks make, as one. Of those from elsewhere ``copy`` and ``merge`` are known."""
 
+# pyright: reportPrivateUsage=false
+# (models of the library are asked by a hook of their frame)
 from collections.abc import Callable, Iterable, Sequence
 from math import isqrt
 from typing import Literal, Protocol, Self, TypeVar

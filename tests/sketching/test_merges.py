@@ -49,6 +49,13 @@ def test_the_rows_of_a_sketch_pass_the_buffer_of_another_as_they_lie(monkeypatch
     assert [sketch.to_bytes() for sketch in sketches] == before
 
 
+def test_the_square_of_what_fading_has_left_need_not_be_a_number():
+    rows = 1e90 * RNG.standard_normal((18, D))  # after which there has just been a shrink
+    one = fs.FrequentDirections(4, solver="gram", method="fd").update(rows).fade(1e-322)
+    b, twice = one.sketch(), one.copy().merge(one).sketch()
+    assert np.abs(twice.T @ twice - 2 * b.T @ b).max() <= tol(np.float64, one.squared_norm)
+
+
 @pytest.mark.covering(2)
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("dtype", DTYPES)

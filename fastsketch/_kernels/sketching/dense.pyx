@@ -181,9 +181,12 @@ cdef int flush(DenseState s, real* buffer, real* part, real* work, Py_ssize_t lw
     return 0
 
 
-cdef int take(DenseState s, Py_ssize_t n, Py_ssize_t ld, const real* rows, const double* weight, double scale,
-              real* buffer, real* part, real* work, Py_ssize_t lwork) noexcept nogil:
-    """All n rows, flushing whenever the buffer is full. The buffer fills from its end towards its beginning."""
+cdef int take(DenseState s, Py_ssize_t n, Py_ssize_t ld, const real* rows, const double* weight, bint rooted,
+              double scale, real* buffer, real* part, real* work, Py_ssize_t lwork) noexcept nogil:
+    """All n rows, flushing whenever the buffer is full. The buffer fills from its end towards its beginning.
+
+    rooted: weight holds the roots, of weights whose squares may be no numbers.
+    """
     cdef Py_ssize_t d = s.n_features
     cdef Py_ssize_t done = 0, count, j, slot
     cdef Py_ssize_t limit = s.capacity - s.center
@@ -200,7 +203,8 @@ cdef int take(DenseState s, Py_ssize_t n, Py_ssize_t ld, const real* rows, const
         if count > n - done:
             count = n - done
         for j in range(count):
-            s.root[slot - j] = sqrt(weight[done + j]) if weight is not NULL else 1.0
+            w = 1.0 if weight is NULL else weight[done + j]
+            s.root[slot - j] = w if rooted else sqrt(w)
         load_parts(count, d, ld, rows + done * ld, &s.root[slot] if weighted else <double*> NULL, -1, scale,
                    buffer + slot * d, -d, &s.square[0])
         for j in range(count):
@@ -237,10 +241,10 @@ def absorb(const real[:, :] rows, weights, double scale, DenseState state):
         w = weights
         wp = &w[0]
     if state.fill + n < state.capacity - state.center and is_brief(n, state.n_features):
-        info = take(state, n, ld, &rows[0, 0], wp, scale, &buffer[0, 0], pp, &work[0], work.shape[0])
+        info = take(state, n, ld, &rows[0, 0], wp, False, scale, &buffer[0, 0], pp, &work[0], work.shape[0])
     else:
         with nogil:
-            info = take(state, n, ld, &rows[0, 0], wp, scale, &buffer[0, 0], pp, &work[0], work.shape[0])
+            info = take(state, n, ld, &rows[0, 0], wp, False, scale, &buffer[0, 0], pp, &work[0], work.shape[0])
     converged(info, "the eigensolver of the shrink")
 
 
@@ -255,16 +259,16 @@ def absorb_buffer(const real[:, ::1] other, DenseState theirs, DenseState state)
     cdef real* pp = &part[0, 0] if part.shape[0] else NULL
     cdef double norm = state.squared_norm + theirs.squared_norm, weight = state.weight + theirs.weight
     cdef Py_ssize_t n_rows = state.n_rows + theirs.n_rows, m = theirs.fill, i
-    cdef double[::1] power = np.ones(m)
+    cdef double[::1] lengths = np.ones(m)
     cdef int info = 0
     for i in range(theirs.kept):
-        power[m - 1 - i] = theirs.gain[i] * theirs.gain[i]
+        lengths[m - 1 - i] = theirs.gain[i]
     state.top = max(state.top, theirs.top)
     with nogil:
         if m:
-            info = take(state, m, theirs.n_features, &other[theirs.capacity - m, 0], &power[0], 1.0, &buffer[0, 0], pp,
-                        &work[0], work.shape[0])
-        state.root[:] = 1.0  # take has put their lengths there
+            info = take(state, m, theirs.n_features, &other[theirs.capacity - m, 0], &lengths[0], True, 1.0,
+                        &buffer[0, 0], pp, &work[0], work.shape[0])
+        state.root[:] = 1.0  # take has put the lengths there
         if state.solver == EXACT and theirs.age > 0:
             for i in range(theirs.cov.shape[0] * theirs.cov.shape[1]):
                 (&state.cov[0, 0])[i] += (&theirs.cov[0, 0])[i]
