@@ -366,7 +366,7 @@ def test_a_job_that_left_nothing_is_begun_by_a_resume(run, monkeypatch, verb):
     assert "nothing has been saved: no part was complete" in run(*command, status=130).err
     undo()
     said = run(*command, "--resume").err
-    assert "nothing to resume in out.fsk.partial: the job begins" in said
+    assert "nothing to resume in " in said and "out.fsk.partial: the job begins" in said
     assert fs.load("out.fsk").n_rows == len(ROWS)
 
 
