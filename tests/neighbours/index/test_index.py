@@ -334,7 +334,7 @@ def test_rows_that_float16_keeps_coarsely_are_warned_of(model, recwarn):
     index.add(far[1:])
     index = fs.CodeIndex(learned, rows="float16")
     with pytest.warns(UserWarning, match='rows="float32"'):
-        index.add_codes(learned.encode(far), fingerprint=learned.encoder().fingerprint, rows=far)
+        index.add_codes(index.encoder.encode(far), fingerprint=index.encoder.fingerprint, rows=far)
     assert not recwarn.list  # said once
 
 
