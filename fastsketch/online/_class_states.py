@@ -457,6 +457,11 @@ class Unlearned(ArithmeticError):
         self.row = row
         self.state = state  # None: the squares of the row's features did, before any state has had it
 
+    def told(self, n_rows: int, cause: str | None) -> str:
+        """Say what left the range of numbers, in which row after n_rows others; `cause`: of coefficients."""
+        what = "squares of the features" if cause is None else "coefficients"
+        return f"the {what} left the range of numbers in row {n_rows + self.row + 1}" + (f": {cause}" if cause else "")
+
 
 def part_of(batch: RowBatch, first: int, stop: int) -> RowBatch:
     """Return rows first to stop - 1 of a batch; views."""

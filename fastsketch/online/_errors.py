@@ -112,6 +112,16 @@ class Metrics(Arrays):
         """Return the nats that a read-out which forgets has gained on the model; None where there is none."""
         return float(self.metric_sums[MOST_GAIN]) if self.follow and self.auc_bins is not None else None
 
+    def advice(self) -> str | None:
+        """Say that the stream moves, and what to do; None unless it surely does."""
+        gain = self.moved or 0.0
+        if gain < SURELY_MOVED:
+            return None
+        return (
+            f"the stream moves: calibrated by its latest rows the model had lost {gain:.0f} nats less "
+            "than it has; if the order of the rows is that of time, give decay='auto' or drift='restart'"
+        )
+
     def _mean(self, entry: int) -> float | None:
         """Return a sum by the weight of the rows; None before the first of positive weight."""
         total = float(self.metric_sums[WEIGHT])

@@ -15,22 +15,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._core.losses import LOSSES, ONLINE_LOSSES, OnlineLossName
-from fastsketch._core.validation import (
-    as_flag,
-    as_numbers,
-    as_real,
-    as_weights,
-    is_sparse,
-)
+from fastsketch._core.validation import as_flag, as_numbers, as_real, as_weights, is_sparse
 from fastsketch._frame.batches import is_table, names_of
 from fastsketch._frame.model import Arrays, Model
 from fastsketch._frame.parameters import choice, flag, integer, parameter, real
 from fastsketch._kernels.guard import changes
+from fastsketch._kernels.online.few_rows import FewRows
 from fastsketch.data.files import _checks as checks
 from fastsketch.data.names._columns import MOST_BITS
 from fastsketch.online._class_states import Blend, States, Unlearned, n_states, pace_name, start_beside, start_readout
 from fastsketch.online._decay_mix import DECAYS, as_decay, check_auto, start_mix
-from fastsketch.online._errors import SURELY_MOVED, DriftWatch, Metrics, start_metrics, start_watch
+from fastsketch.online._errors import DriftWatch, Metrics, start_metrics, start_watch
 from fastsketch.online._kept import LATER, Examples, Kept, by_prefix
 from fastsketch.online._labels import (
     LOOK,
@@ -239,14 +234,21 @@ class OnlineLearner(Model, Generic[S], abstract=True):
 
     def _learn_few(self, rows: Any, targets: Any) -> bool:
         """Learn from a few plain rows in one step, and return whether that was done: not if anything in them is new."""
+        few = self._few() if self._names.is_numbered() else None
+        return few is not None and few.learn(self, rows, targets)
+
+    def _few(self) -> FewRows | None:
+        """Return what takes a few rows through all stages at once; None where that is not for this model."""
         kept = self._kept
         if kept is None or self._comparator is not None or self._values.class_weight is not None:
-            return False
-        few = kept.few_rows(self._values.loss_scale) if self._names.is_numbered() else None
-        return few is not None and few.learn(self, rows, targets)
+            return None
+        return kept.few_rows(self._values.loss_scale)
 
     def _learn(self, rows: Any, targets: Any, sample_weight: ArrayLike | None) -> Self:
         x = self._rows_to_learn(rows)
+        named = isinstance(x, NamedRows) and sample_weight is None
+        if named and (few := self._few()) is not None and few.learn_named(self, x.csr, targets):
+            return self
         n, d = x.shape
         if self._comparator is not None and len(self._comparator) != d:
             raise ValueError(f"rows must have {len(self._comparator)} columns as the comparator, got {d}")
@@ -281,13 +283,8 @@ class OnlineLearner(Model, Generic[S], abstract=True):
                 begin = partial(self._new_states, kept.columns, kept.inputs.sparse)
                 scores = kept.learn(examples, new=new, begin=begin)
         except Unlearned as refused:
-            row = self.n_rows + refused.row + 1
-            if refused.state is None:
-                what = f"the squares of the features left the range of numbers in row {row}"
-            else:
-                cause = self._cause(cast(S, refused.state))
-                what = f"the coefficients left the range of numbers in row {row}: {cause}"
-            raise FloatingPointError(what) from None
+            cause = None if refused.state is None else self._cause(cast(S, refused.state))
+            raise FloatingPointError(refused.told(self.n_rows, cause)) from None
         if self._comparator is not None:
             kept.compare(self._comparator, x, y, weights, self.loss)
         self.last_scores, self._kept = scores, kept
@@ -299,12 +296,8 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         if tally.is_sorted() and not self._in_time_order():
             warnings.warn(tally.advice(), stacklevel=4)
             self._until_look = inf
-        elif self._kept is not None and (gain := self._kept.metrics.moved or 0.0) >= SURELY_MOVED:
-            warnings.warn(
-                f"the stream moves: calibrated by its latest rows the model had lost {gain:.0f} nats less "
-                "than it has; if the order of the rows is that of time, give decay='auto' or drift='restart'",
-                stacklevel=4,
-            )
+        elif self._kept is not None and (advice := self._kept.metrics.advice()):
+            warnings.warn(advice, stacklevel=4)
             self._until_look = inf
 
     def _rows_to_learn(self, rows: Any) -> Any:

@@ -185,3 +185,25 @@ def test_what_is_not_plain_is_as_the_long_way_has_it(form, monkeypatch):
                     outcomes.append(f"{type(error).__name__}: {error}")
         assert outcomes[0] == outcomes[1]
         assert models[0].to_bytes() == models[1].to_bytes()
+
+
+@pytest.mark.parametrize("hash_bits", [None, 8])
+def test_rows_with_names_pass_in_one_call(hash_bits, monkeypatch):
+    rows, labels = stream(2, np.asarray)
+    dicts = [{f"c{j}": row[j] for j in np.flatnonzero(row).tolist()} for row in rows]
+    few, long = (fs.SketchedNewton(5, hash_bits=hash_bits) for _ in range(2))
+    taken = []
+    for first, stop in ((0, 3), (3, 4), (4, 20), (20, 21), (21, 70)):
+        with monkeypatch.context() as patch:
+            patch.setattr(OnlineLearner, "_few", lambda *_: None)
+            long.update(dicts[first:stop], labels[first:stop])
+        state = few._kept
+        few.update(dicts[first:stop], labels[first:stop])
+        taken.append(state is not None and few._kept is state)
+        assert few.to_bytes() == long.to_bytes()
+        bad = [*dicts[first:stop], {"c1": 1e200, "new": 1.0}]
+        before = few.to_bytes()
+        with pytest.raises(FloatingPointError):
+            few.update(bad[-2:], [0, 1])
+        assert few.to_bytes() == before
+    assert sum(taken) >= 2

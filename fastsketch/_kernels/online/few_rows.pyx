@@ -185,13 +185,20 @@ cdef class FewRows(StateArrays):
 
         Of `model`, whose rows they are, last_scores, _until_look and _coef follow.
         """
-        cdef Plan* p = &self.plan
-        cdef Py_ssize_t n, i
-        cdef bint done
-        cdef double[::1] scores
         if self.stale():
             return False
-        n = self.read_sparse(rows) if self.columns is not None else self.read_dense(rows)
+        return self.learn_read(model, self.read_sparse(rows) if self.columns is not None else self.read_dense(rows),
+                               targets)
+
+    def learn_named(self, model, csr, targets):
+        """Learn, as ``learn`` does, from rows whose names have become columns: (data, indices, indptr), as checked."""
+        return not self.stale() and self.learn_read(model, self.read_named(csr), targets)
+
+    cdef bint learn_read(self, model, Py_ssize_t n, targets) except -1:
+        cdef Plan* p = &self.plan
+        cdef Py_ssize_t i
+        cdef bint done
+        cdef double[::1] scores
         if n < 1 or not self.read_targets(targets, n):
             return False
         p.rows.n, tally, left = n, None, model._until_look - n
@@ -308,6 +315,18 @@ cdef class FewRows(StateArrays):
                 got -= 1
                 PyBuffer_Release(&views[got])
         return n
+
+    cdef Py_ssize_t read_named(self, csr) except -2:
+        cdef const double[::1] data = csr[0]
+        cdef const int32_t[::1] indices = csr[1]
+        cdef const int64_t[::1] indptr = csr[2]
+        cdef int32_t[FEW + 1] starts
+        cdef Py_ssize_t i, n = indptr.shape[0] - 1
+        if self.columns is None or not 1 <= n <= FEW or not 0 < indptr[n] <= MOST:
+            return -1
+        for i in range(n + 1):
+            starts[i] = <int32_t> indptr[i]
+        return self.copy_sparse(n, &data[0], &indices[0], starts)
 
     cdef Py_ssize_t copy_sparse(self, Py_ssize_t n, const double* data, const int32_t* indices,
                                 const int32_t* indptr) except -2:
