@@ -152,7 +152,7 @@ class NewtonState(LearnedState):
         checks.number_within(scalar[FADED], "share that has not faded", 5e-324, 1.0)
         checks.number_within(scalar[TAKEN], "share of what it keeps that has not faded", 0.0, 1.0)
         checks.number_within(scalar[FLOOR], "floor of alpha", setting.alpha0 or 0.0, alpha * 2)
-        least = (setting.alpha0 or 0.0) / (1 if scalar[FADED] == 1 and setting.decay == 1 else 2)
+        least = (setting.alpha0 or 0.0) / 2  # where rows have faded, and then been shrunk
         checks.number_within(
             alpha, "alpha", least, MOST_ALPHA if setting.method == "rfd" else cast(float, setting.alpha0)
         )

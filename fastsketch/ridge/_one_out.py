@@ -9,6 +9,9 @@ from fastsketch.ridge._gram_model import Matrix
 from fastsketch.ridge._moments import Moments
 from fastsketch.ridge._read_out import TINY, Rows, Scorer
 
+# Of an eigenvalue to the largest, and of what is left of a row's own say: what is smaller is rounding.
+ROUNDING = 1e-12
+
 
 class OneOut:
     """Predictions of every row (n, d) by ridge regression of all others.
@@ -30,16 +33,23 @@ class OneOut:
 
     def predict(self, ridge: float) -> Matrix:
         """Predict the targets (n, c) of each row by the others."""
-        by = 1.0 / (self._values / ridge + 1.0)
+        if ridge > 0:
+            by = 1.0 / (self._values / ridge + 1.0)
+        else:  # least squares
+            by = (self._values <= ROUNDING * self._values.max(initial=0.0)).astype(np.float64)
         left = self._vectors @ (by[:, np.newaxis] * self._turned)
         own = self._vectors**2 @ by
-        return self._y - left / (np.maximum(own, TINY)[:, np.newaxis] * self._root)
+        off = left / (np.maximum(own, TINY)[:, np.newaxis] * self._root)
+        # of a row that no other has anything to say of
+        return self._y - np.where(own[:, np.newaxis] > ROUNDING, off, np.inf)
 
     def residuals(self, ridges: Matrix, scorer: Scorer, rows: Rows) -> Matrix:
         """Compute what predictions of each row (n, c) by the others are off, at the ridge that is best for the others.
 
         A ridge that a row has chosen itself flatters it: of ten rows intervals would hold a tenth less than they say.
         """
+        if len(ridges) == 1:
+            return rows.y - self.predict(float(ridges[0]))
         predicted = np.stack([self.predict(float(ridge)) for ridge in ridges])
         errors = np.stack([scorer.errors(of_ridge, rows) for of_ridge in predicted])
         best = (errors.sum(axis=1, keepdims=True) - errors).argmin(axis=0)

@@ -228,3 +228,14 @@ def test_adaptive_fade_is_decay_by_hand(method):
     for i in range(200):
         by_hand.fade(0.9).update(rows[i], y[i])
     assert np.allclose(by_itself.coef, by_hand.coef, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("method", ["rfd", "fd", "pfd"])
+@pytest.mark.parametrize("factor", [0.9, 0.5])
+def test_a_model_that_has_faded_by_hand_is_kept(method, factor):
+    rng = np.random.default_rng(0)
+    rows, labels = rng.standard_normal((60, 5)), rng.integers(0, 2, 60)
+    options = {} if method != "pfd" else {"beta": 0.2}
+    model = fs.SketchedNewton(5, alpha0=3.0, method=method, **options).update(rows[:5], labels[:5])
+    model.fade(factor).update(rows, labels)
+    assert fs.from_bytes(model.to_bytes()).to_bytes() == model.to_bytes()

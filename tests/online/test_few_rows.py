@@ -42,6 +42,23 @@ def test_a_few_rows_are_single_rows(name, form, k):
     assert few.to_bytes() == single.to_bytes()
 
 
+@pytest.mark.parametrize("options", [{}, {"scale": None}, {"scale": None, "calibrate": False}], ids=str)
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array], ids=["dense", "csr"])
+def test_a_row_that_is_refused_is_so_wherever_it_stands(form, options):
+    rows, labels = stream(2, np.asarray)
+    for model in (fs.SketchedNewton(6, blend=False, **options), fs.AdaptiveSubgradient(6, blend=False, **options)):
+        model.update(form(rows[:40]), labels[:40])
+        for n in (2, 3, 9):
+            for at in range(n):
+                some = rows[40 : 40 + n].copy()
+                some[at, :4] = 1e200
+                before = model.to_bytes()
+                with pytest.raises(FloatingPointError, match=f"in row {model.n_rows + at + 1}"):
+                    model.update(form(some), labels[40 : 40 + n])
+                assert model.to_bytes() == before
+            model.update(form(rows[40 : 40 + n]), labels[40 : 40 + n])  # whose scores stay behind
+
+
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("form", [np.asarray, sparse.csr_array], ids=["dense", "csr"])
 @pytest.mark.parametrize("k", [2, 3])

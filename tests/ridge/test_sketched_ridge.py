@@ -229,6 +229,26 @@ def test_intervals_of_few_rows_hold_as_much_as_they_say():
     assert 0.88 < np.mean(held) < 0.92
 
 
+def test_intervals_of_least_squares():
+    rng = np.random.default_rng(2)
+    x = rng.standard_normal((40, 3))
+    y = x[:, 0] + rng.standard_normal(40)
+    lower, upper = fs.SketchedRidge(ridge=0.0).update(x, y).predict_interval(x)
+    off = np.empty(40)
+    for i in range(40):
+        others = np.arange(40) != i
+        wide = np.column_stack([x, np.ones(40)])
+        off[i] = y[i] - wide[i] @ np.linalg.lstsq(wide[others], y[others], rcond=None)[0]
+    assert np.allclose((upper - lower) / 2, np.sort(np.abs(off))[int(np.ceil(0.9 * 41)) - 1])
+    # rows that are all needed say nothing of each other
+    lower, upper = (
+        fs.SketchedRidge(ridge=0.0)
+        .update(rng.standard_normal((12, 20)), rng.standard_normal(12))
+        .predict_interval(np.zeros(20))
+    )
+    assert np.isneginf(lower).all() and np.isposinf(upper).all()
+
+
 def test_too_few_rows_choose_no_ridge():
     x, y, w = examples()
     model = fs.SketchedRidge().update(x[:2], y[:2])

@@ -309,6 +309,7 @@ cdef class NewtonRounds(StateArrays):
                         double* scores) noexcept nogil:
         cdef Model* s = &self.s
         s.c.seen = s.count[SEEN]
+        scores[rows.n - 1] = NAN  # what a call before has left there is no score of these rows
         if rows.indptr == NULL:
             dense_loop(s, rows.n, rows.data, targets, weights, scores)
         else:
