@@ -187,8 +187,11 @@ class NewtonState(LearnedState):
         out.append((rows.kept_indptr, ...))
         if not rebases:
             return [*out, *self.of_slots(batch, self.base)] if ahead else out
-        self.make_room(cast(Csr, batch))
-        kept, used = slice(int(rows.kept_indptr[held])), slice(self.n_slots)
+        rows_in_slots = cast(Csr, batch)
+        self.make_room(rows_in_slots)
+        # slots that these rows are the first to have must be zero again: other columns may get them
+        used = slice(max(self.n_slots, int(rows_in_slots.indices.max(initial=-1)) + 1))
+        kept = slice(int(rows.kept_indptr[held]))
         return [*out, (self.base, used), (rows.z, used), (rows.kept_data, kept), (rows.kept_indices, kept)]
 
     def coef(self) -> Floats:

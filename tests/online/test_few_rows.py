@@ -99,6 +99,28 @@ def test_an_interrupt_when_the_states_have_learned(name, n, monkeypatch):
     assert model.to_bytes() == whole.to_bytes()
 
 
+@pytest.mark.covering(2)
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("scale", ["moments", None])
+@pytest.mark.parametrize("n", [2, 12, 30])
+def test_slots_of_a_refused_batch_are_empty_again(name, scale, n):
+    """Columns that it was the first to have leave nothing in their slots, which other columns get."""
+    rng = np.random.default_rng(0)
+    first, refused, after = np.zeros((3, 40, 90))
+    for part, columns in ((first, 0), (refused, 30), (after, 60)):
+        part[:, columns : columns + 30] = rng.standard_normal((40, 30)) * (rng.random((40, 30)) < 0.2)
+    refused[n - 1, 30:34] = 1e200
+    labels = np.arange(40) % 2
+    models = [MODELS[name]().update(sparse.csr_array(first[:1]), [0]) for _ in range(2)]
+    if scale is None and "scale" in models[0].parameters:
+        models = [type(m)(**{**m.parameters, "scale": None}) for m in models]
+    models = [m.update(sparse.csr_array(first), labels) for m in models]
+    with pytest.raises(FloatingPointError):
+        models[1].update(sparse.csr_array(refused[:n]), labels[:n])
+    models = [m.update(sparse.csr_array(after), labels) for m in models]
+    assert models[0].to_bytes() == models[1].to_bytes()
+
+
 # -- up to 16 rows in one call -----------------------------------------------------------------------------------------
 PLAIN = {
     **{f"newton-{loss}": (fs.SketchedNewton, {"loss": loss}) for loss in ("logistic", "square", "absolute")},
@@ -113,6 +135,7 @@ PLAIN = {
 }
 
 
+@pytest.mark.covering(2)
 @pytest.mark.parametrize("name", PLAIN)
 @pytest.mark.parametrize("form", [np.asarray, sparse.csr_array, sparse.csr_matrix], ids=["dense", "csr", "matrix"])
 def test_one_call_has_the_bits_of_the_long_way(name, form, monkeypatch):
