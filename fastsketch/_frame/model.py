@@ -410,33 +410,18 @@ class MergeableModel(Model, abstract=True):
         >>> here.merge(there)
         <FrequentDirections(sketch_size=8): 500 rows of 40 features>
         """
-        self._check_family(other)
+        family = next(base for base in type(self).__mro__ if "_merge" in vars(base))
+        if not isinstance(other, family):
+            raise TypeError(f"other must be a {family.__name__}, got {type(other).__name__}")
         if other is self:  # which no other call can be at work in
             self._take(self)
         else:
             other._give_to(self)
         return self
 
-    @changes
-    def _merge_in_order(self, others: Sequence[Any]) -> None:
-        """Merge others into a model that nobody else has yet, with the bits of ``merge``; not undone after an error."""
-        self._check_family(*others)
-        for other in others:
-            other._join(self)
-
-    def _check_family(self, *others: Any) -> None:
-        family = next(base for base in type(self).__mro__ if "_merge" in vars(base))
-        for other in others:
-            if not isinstance(other, family):
-                raise TypeError(f"other must be a {family.__name__}, got {type(other).__name__}")
-
     @reads
     def _give_to(self, other: Any) -> None:
         other._take(self)
-
-    def _join(self, whole: Any) -> None:
-        """Become a part of another model, which is to be thrown away if that fails."""
-        self._give_to(whole)
 
     def _take(self, other: Any) -> None:
         """Add what `other` has seen, if the two belong together."""

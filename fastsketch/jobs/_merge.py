@@ -1,14 +1,11 @@
 """Models that are there, or that tasks make, as one. Of those from elsewhere ``copy`` and ``merge`` are known."""
 
-# pyright: reportPrivateUsage=false
-# (models of the library are asked by a hook of their frame)
 from collections.abc import Callable, Iterable, Sequence
 from math import isqrt
 from typing import Literal, Protocol, Self, TypeVar
 
 from fastsketch._core import threads as _threads
 from fastsketch._core.validation import as_choice, as_integer
-from fastsketch._frame.model import MergeableModel
 from fastsketch._kernels import pool as cores
 from fastsketch.jobs._engines import Engine, Serial, engine_of
 from fastsketch.jobs._tree import Tree, climbed
@@ -41,8 +38,9 @@ def merged(models: Sequence[M]) -> M:
 def merged_into_first(models: Sequence[M]) -> M:
     """Return the first of these models with all the others merged into it, in their order."""
     first, *others = models
-    if isinstance(first, MergeableModel):
-        first._merge_in_order(others)
+    in_order = getattr(first, "_merge_in_order", None)  # of sketches: the same bits, sooner
+    if in_order is not None and all(isinstance(model, type(first)) for model in others):
+        in_order(others)
         return first
     for model in others:
         first.merge(model)

@@ -1,6 +1,6 @@
 """Frequent Directions: rows go in, sketches merge; the bases hold what is read of them."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import replace
 from math import ceil, ldexp
 from typing import Any, Self
@@ -238,6 +238,12 @@ class FrequentDirections(SecondReads):
             engine.restore(before)
             self._replace(engine, *certain)
             raise
+
+    @changes
+    def _merge_in_order(self, others: Sequence[Self]) -> None:
+        """Merge others into a sketch that nobody else has yet, with the bits of ``merge``; not undone after an error."""
+        for other in others:
+            other._join(self)
 
     @reads
     def _join(self, whole: Self) -> None:
