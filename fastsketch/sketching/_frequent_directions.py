@@ -241,7 +241,7 @@ class FrequentDirections(SecondReads):
 
     @changes
     def _merge_in_order(self, others: Sequence[Self]) -> None:
-        """Merge others into a sketch that nobody else has yet, with the bits of ``merge``; not undone after an error."""
+        """Merge others into a sketch that nobody else has yet, with the bits of ``merge``; an error is not undone."""
         for other in others:
             other._join(self)
 
