@@ -10,31 +10,14 @@ from bench_lowrank_sets import halves, ratings_of
 from bench_sparse import OF_WIDTH
 from bench_tools import few, fresh, interleaved, spread, table
 
-# Milliseconds (us a row, where it says so) in November 2026, before any of this was worked on: the same calls, by the
-# processor's clock, on the machine of bench/README.md. Later changes are seen beside them; no run repeats them.
-FORMERLY = {
-    "sketch() after one row, 2,048 x 64": "9 to 10",
-    "sketch() after one row, 8,192 x 64": "33 to 43",
-    "sketch() after one row, 2,048 x 128": "26 to 29",
-    "merge of 1,000 sketches, 64 columns, l = 16": "482",
-    "SketchHash(32) of MNIST, 70,000 x 784, random rotation": "68",
-    "SketchHash(32) of MNIST, 70,000 x 784": "128",
-    "SketchHash(128) of MNIST, 70,000 x 784, random rotation": "199",
-    "SketchHash(128) of MNIST, 70,000 x 784": "545",
-    "CSR rows of 20,000 columns that occur, d = 1,000,000, us a row": "78 to 106",
-    "CSR rows of 20,000 columns that occur, d = 10,000,000, us a row": "810",
-    "sketch(sparse=True) of these, d = 1,000,000": "3,300",
-    "sketch(sparse=True) of these, d = 10,000,000": "33,900",
-}
 REPEATS = 5
 
 
 def small(args):
     """Milliseconds of each, and of what else does the same or is a part of it."""
     lines = [*_read_outs(), *_merges(), *_widths(args), *_hashes(args)]
-    rows = [[what, FORMERLY.get(what, ""), *cells] for what, *cells in lines]
-    columns = ["what", "at first, ms", "now, ms", "beside it", "that, ms"]
-    table(rows, columns, "main", runs=f"least and (median) of {REPEATS} in turn; CSR the median of 3 processes")
+    runs = f"least and (median) of {REPEATS} in turn; CSR the median of 3 processes"
+    table(lines, ["what", "ms", "beside it", "that, ms"], "main", runs=runs)
     if stars := _losses(args):
         columns = ["set", "loss", "RMSE", "mean absolute error", "s, processor"]
         table(stars, columns, "losses", runs="2 halves, mean +- standard deviation")

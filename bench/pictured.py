@@ -140,6 +140,10 @@ PICTURED = {
     "regression_defaults": [
         Bars("means", ("candidate",), ("mean R^2, validation",), ours=r"^[A-Za-z]+$|comes", axis="mean R^2", least=-1),
     ],
+    "small": [
+        Bars("main", ("what",), ("ms", "that, ms"), axis="ms, or us a row of CSR", log=True,
+             title="Small and single calls"),
+    ],
     "lowrank_defaults": [
         Bars("own", ("set", "loss", "rank"), ("as it comes, validation", "other ridge, validation",
              "other bias_ridge, validation", "sweeps=0, validation"), axis="RMSE, mean absolute error or mean deviance",
