@@ -1,5 +1,8 @@
 from typing import Any
 
+from fastsketch._kernels.features.columns import INTERCEPT as INTERCEPT
+from fastsketch._kernels.online.metrics import REAL as REAL
+
 class FewRows:
     def __init__(self, kept: Any, loss_scale: float, mistakes: int) -> None: ...
     def is_stale(self) -> bool: ...

@@ -27,9 +27,9 @@ import numpy as np
 from fastsketch._kernels.features.columns import INTERCEPT
 from fastsketch._kernels.online.metrics import REAL
 
-ndarray = np.ndarray
-MOST_NUMBER = sys.float_info.max
-empty = np.empty
+cdef object ndarray = np.ndarray
+cdef object empty = np.empty
+cdef double MOST_NUMBER = sys.float_info.max
 
 # Types of labels that are looked up as they are.
 SINGLE = frozenset((bool, int, float, str, np.bool_, np.int32, np.int64, np.float32, np.float64, np.str_))
