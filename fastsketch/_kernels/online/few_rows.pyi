@@ -1,8 +1,11 @@
 from typing import Any
 
+from typing_extensions import disjoint_base
+
 from fastsketch._kernels.features.columns import INTERCEPT as INTERCEPT
 from fastsketch._kernels.online.metrics import REAL as REAL
 
+@disjoint_base
 class FewRows:
     def __init__(self, kept: Any, loss_scale: float, mistakes: int) -> None: ...
     def is_stale(self) -> bool: ...
