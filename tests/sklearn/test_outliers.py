@@ -457,7 +457,7 @@ def test_a_sum_that_is_none_is_seen(n, seed):
     model = SketchedCovariance().fit(X[:n])
     new, truth = X[n:], wrong[n:]
     distance, ours = (roc_auc_score(truth, s) for s in (model.mahalanobis(new), -model.score_samples(new)))
-    assert ours > max(0.8, distance - 0.06)
+    assert ours > max(0.7, distance - 0.08)
     [mean, alone] = model._scorer()[1].ways
     assert np.array_equal(alone, np.eye(len(alone))[0]) and np.isclose(mean.sum(), 1)
     scores = model._scorer()[1].scores  # a half above the median of either, and a quarter above its upper quartile
