@@ -125,7 +125,7 @@ def test_parts_of_a_model(folder, capsys):
     works(capsys, "merge", "one.fsk", "two.fsk", "-o", "m.fsk")
     assert fs.load("m.fsk").notes["events"] == {"relevant": None, "binary": True}
     assert found(capsys, "m.fsk", "--items", "item 1", "item 3", "-n", 3)[0]["known"]
-    works(capsys, "recommend", "two.csv", "-o", "two.fsk")
+    works(capsys, "recommend", "two.csv", "--relevant", 1, "-o", "two.fsk")
     assert "its events have another meaning" in fails(capsys, "merge", "one.fsk", "two.fsk", "-o", "m.fsk")
 
 

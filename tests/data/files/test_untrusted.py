@@ -124,7 +124,7 @@ CASES = [
     ("online-rfd-csr", put("0.count", SEEN, 99), "slots that have occurred"),
     ("online-fd", put("0.scalar", ALPHA, 0.0), "alpha must lie in"),
     ("online-fd", put("0.count", RANK, 99), "rank must lie in"),
-    ("online-fd", put("0.scalar", ALPHA, 0.75), "alpha must lie in"),  # alpha0 is 1, and nothing fades
+    ("online-fd", put("0.scalar", ALPHA, 0.45), "alpha must lie in"),  # alpha0 is 1: it is put back below a half
     ("online-ada_full", state("sparse", True), "no form for sparse rows"),
     ("online-ada_ffd", put("0.count", RANK, 1), "rows of C must lie in"),
     ("online-ada_ffd", put("0.lam", 0, 0.0), "descending"),
