@@ -236,14 +236,14 @@ cdef class FewRows(StateArrays):
         if n_values <= self.room:
             return True
         data = <double*> realloc(self.data_room, n_values * sizeof(double))
-        if data != NULL:
-            self.data_room = data
-        places = <int32_t*> realloc(self.place_room, n_values * sizeof(int32_t))
-        if places != NULL:
-            self.place_room = places
-        if data == NULL or places == NULL:
+        if data == NULL:
             return False
-        self.plan.data, self.plan.places, self.room = data, places, n_values
+        self.data_room = self.plan.data = data  # at once: that of before is gone, whatever the next one gives
+        places = <int32_t*> realloc(self.place_room, n_values * sizeof(int32_t))
+        if places == NULL:
+            return False
+        self.place_room = self.plan.places = places
+        self.room = n_values
         return True
 
     cdef Py_ssize_t read_dense(self, rows) except -2:

@@ -30,9 +30,12 @@ cdef inline Piece* _next_piece(Undo* u, void* at, size_t size) noexcept nogil:
     cdef Piece* piece
     if at == NULL or size == 0:
         return NULL
+    if u.n == MOST_KEPT:
+        u.lacks_memory = True
+        return NULL
     if u.used + size > u.room:
         copies = <char*> realloc(u.copies, 2 * (u.used + size))
-        if copies == NULL or u.n == MOST_KEPT:
+        if copies == NULL:
             u.lacks_memory = True
             return NULL
         u.copies, u.room = copies, 2 * (u.used + size)
