@@ -114,15 +114,22 @@ class Running(NamedTuple):
         self.process.wait()
 
 
-def begun(name, paths, form, folder):
-    """Begin a part."""
+def begun(name, paths, form, folder, temporary):
+    """Begin a part, with temporary files of its own: pytests that share a folder fail where two remove its old ones."""
     log = folder / f"{name.replace(' ', '-')}.log"
+    own = Path(temporary, log.stem)
+    own.mkdir()
     code = "import sys; sys.path.append(sys.argv[1]); import pytest; sys.exit(pytest.main(sys.argv[2:]))"
     report = [f"--junitxml={log.with_suffix('.xml')}", "-o", "junit_family=xunit1"]
     command = [sys.executable, "-P", "-c", code, str(ROOT), *map(str, paths), *OPTIONS, *report, *form]
     with log.open("w") as file:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, start_new_session=True
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env={**os.environ, "PYTEST_DEBUG_TEMPROOT": str(own)},
         )
     return Running(name, log, time.monotonic(), process, PATIENCE_LONG if "--long" in form else PATIENCE)
 
@@ -135,10 +142,11 @@ def everything(form, folder, *, store):
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     waiting, running, ended = list(parts(stored.get(which, {})).items()), [], []
+    temporary = tempfile.mkdtemp(prefix="tests-")
     try:
         while waiting or running:
             while waiting and len(running) < AT_A_TIME:
-                running.append(begun(*waiting.pop(0), form, folder))
+                running.append(begun(*waiting.pop(0), form, folder, temporary))
             time.sleep(0.05)
             for part in [part for part in running if part.over()]:
                 running.remove(part)
@@ -148,6 +156,7 @@ def everything(form, folder, *, store):
     finally:
         for part in running:
             part.end()
+        shutil.rmtree(temporary, ignore_errors=True)
     if store:
         # a turn is a part of the long form: of the files that it has no test of, what is known stays
         stored[which] = {**(stored.get(which, {}) if "--turn" in form else {}), **seconds_of_files(ended)}
