@@ -40,8 +40,9 @@ class OneOut:
         left = self._vectors @ (by[:, np.newaxis] * self._turned)
         own = self._vectors**2 @ by
         off = left / (np.maximum(own, TINY)[:, np.newaxis] * self._root)
-        # of a row that no other has anything to say of
-        return self._y - np.where(own[:, np.newaxis] > ROUNDING, off, np.inf)
+        if not ridge > 0:
+            off[own <= ROUNDING] = np.inf  # of a row that no other has anything to say of
+        return self._y - off
 
     def residuals(self, ridges: Matrix, scorer: Scorer, rows: Rows) -> Matrix:
         """Compute what predictions of each row (n, c) by the others are off, at the ridge that is best for the others.

@@ -249,6 +249,18 @@ def test_intervals_of_least_squares():
     assert np.isneginf(lower).all() and np.isposinf(upper).all()
 
 
+def test_hardly_anything_left_of_a_row_is_no_nothing():
+    rng = np.random.default_rng(4)
+    x, y = 10 * rng.standard_normal((12, 20)), rng.standard_normal(12)
+    off = np.empty(12)
+    for i in range(12):  # the shortest coefficients that others leave
+        others = np.arange(12) != i
+        mean, level = x[others].mean(axis=0), y[others].mean()
+        off[i] = y[i] - level - (x[i] - mean) @ np.linalg.pinv(x[others] - mean) @ (y[others] - level)
+    lower, upper = fs.SketchedRidge(ridge=1e-11, fit_intercept=True).update(x, y).predict_interval(x, coverage=0.8)
+    assert np.allclose((upper - lower) / 2, np.sort(np.abs(off))[int(np.ceil(0.8 * 13)) - 1], rtol=0.01)
+
+
 def test_too_few_rows_choose_no_ridge():
     x, y, w = examples()
     model = fs.SketchedRidge().update(x[:2], y[:2])
