@@ -16,7 +16,7 @@ from fastsketch._kernels.features.columns import INTERCEPT
 from fastsketch._kernels.guard import changes, reads
 from fastsketch._kernels.online.numbers import BEFORE, THEIRS
 from fastsketch.data.names import Vocabulary
-from fastsketch.online._class_states import Unlearned, n_states, probabilities
+from fastsketch.online._class_states import ReadOut, Unlearned, n_states, probabilities
 from fastsketch.online._decay_mix import DriftFigures
 from fastsketch.online._errors import MetricFigures
 from fastsketch.online._kept import Kept
@@ -219,6 +219,13 @@ class OnlineLinear(OnlineLearner[S], abstract=True):
             return np.stack([1.0 - p, p], axis=1)
         total = p.sum(axis=1, keepdims=True)
         return np.where(total > 0, p / np.where(total > 0, total, 1.0), 1.0 / n_classes)
+
+    def _temper(self, factor: float) -> None:
+        """Multiply the scores of a calibrated model by a factor."""
+        kept = self._kept
+        if factor != 1.0 and kept is not None and isinstance(kept.states.readout, ReadOut):
+            kept.states.readout.readout_weights *= factor
+            self._coef = None
 
     # -- features --------------------------------------------------------------------------------------------------
     @property

@@ -65,8 +65,10 @@ class SketchedNewtonClassifier(LinearClassifier, NewtonEstimator):
     epochs : int or "auto", default "auto"
         Passes of ``fit``; ``partial_fit`` makes one. "auto": one of 10,000 rows or more, and of rows that are not
         shuffled; of fewer rows 1, 2, 3, 5 or 10, the next of these as long as rows that are held out are predicted
-        better by more than one standard error. Finding out takes the time of two passes at least; ``n_iter_`` is the
-        number that was made in the end.
+        better by more than one standard error, by less where there are fewer than 500; calibrated scores are then
+        multiplied by the factor, 1 or less, that these rows ask for. Rows of uneven weights, those of classes among
+        them, count as fewer, (sum w)^2 / sum w^2, if they are fewer than 100,000. Finding out takes the time of two
+        passes at least; ``n_iter_`` is the number that was made in the end.
     shuffle : bool, default True
         Whether ``fit`` learns from the rows in a random order, another in each epoch: files are often sorted by label,
         and a model of one pass forgets what came first. ``partial_fit`` learns in the order that rows come in.
@@ -164,8 +166,10 @@ class AdaptiveSubgradientClassifier(LinearClassifier, AdaptiveEstimator):
     epochs : int or "auto", default "auto"
         Passes of ``fit``; ``partial_fit`` makes one. "auto": one of 10,000 rows or more, and of rows that are not
         shuffled; of fewer rows 1, 2, 3, 5 or 10, the next of these as long as rows that are held out are predicted
-        better by more than one standard error. Finding out takes the time of two passes at least; ``n_iter_`` is the
-        number that was made in the end.
+        better by more than one standard error, by less where there are fewer than 500; calibrated scores are then
+        multiplied by the factor, 1 or less, that these rows ask for. Rows of uneven weights, those of classes among
+        them, count as fewer, (sum w)^2 / sum w^2, if they are fewer than 100,000. Finding out takes the time of two
+        passes at least; ``n_iter_`` is the number that was made in the end.
     shuffle : bool, default True
         Whether ``fit`` learns from the rows in a random order, another in each epoch: files are often sorted by label,
         and a model of one pass forgets what came first. ``partial_fit`` learns in the order that rows come in.

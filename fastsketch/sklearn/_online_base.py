@@ -23,7 +23,7 @@ from fastsketch.online import AdaptiveSubgradient, SketchedNewton
 from fastsketch.online._labels import ClassWeight
 from fastsketch.sklearn._estimator import Arrays, ModelEstimator, checked, estimator, seed_of
 from fastsketch.sklearn._missing import refuse_missing_labels
-from fastsketch.sklearn._passes import Learner, Places, chosen_passes
+from fastsketch.sklearn._passes import Learner, Places, chosen_passes, evenly, sureness
 
 LinearModel = SketchedNewton | AdaptiveSubgradient
 Floats = NDArray[np.float64]
@@ -51,18 +51,30 @@ class _RowsInEpochs:
         for at in self._blocks(order):
             model.update(self.X[at], self.targets[at], sample_weight=None if self.weights is None else self.weights[at])
 
-    def learner(self, model: LinearModel) -> Learner:
-        """Return what `chosen_passes` asks for: a pass over some rows, and the losses of others, weighted as in it."""
-        weights = np.ones(self.n) if self.weights is None else self.weights
-        if isinstance(model.class_weight, dict):
-            labels, numbers = np.unique(self.targets, return_inverse=True)
-            weights = weights * np.array([model.class_weight.get(label, 1.0) for label in labels.tolist()])[numbers]
+    def plan(self, model: LinearModel, seed: int) -> tuple[int, float]:
+        """Return how many passes to make, and what to multiply scores by after them, as held-out rows say."""
+        weights, classes, numbers = np.ones(self.n) if self.weights is None else self.weights, None, None
+        if LOSSES[model.loss].targets == "label":
+            classes, numbers = np.unique(self.targets, return_inverse=True)
+            if isinstance(model.class_weight, dict):
+                weights = weights * np.array([model.class_weight.get(one, 1.0) for one in classes.tolist()])[numbers]
+        even, calibrated = evenly(weights), model._calibrates()
 
-        def losses(places: Places) -> Floats:
-            found = [losses_of(model, self.X[at], self.targets[at]) for at in self._blocks(places)]
-            return np.concatenate(found) * weights[places]
+        def learner() -> Learner:
+            one = model.copy()
 
-        return lambda epoch, places: self.learn(model, epoch, places), losses
+            def scores(places: Places) -> Floats:
+                return np.concatenate([one.decision_function(self.X[at]) for at in self._blocks(places)])
+
+            return lambda epoch, places: self.learn(one, epoch, places), scores
+
+        def losses(scores: Floats, places: Places) -> Floats:
+            return losses_of(model.loss, scores, self.targets[places], classes)
+
+        passes, held, scores = chosen_passes(learner, losses, even, seed=seed, classes=numbers, hasty=calibrated)
+        if numbers is None or not calibrated or not len(held):
+            return passes, 1.0
+        return passes, sureness(scores, numbers[held], even[held])
 
     def _blocks(self, places: Places) -> Iterator[Places]:
         """Split places of rows into blocks of which a copy is small."""
@@ -70,13 +82,12 @@ class _RowsInEpochs:
             yield places[first : first + self._some]
 
 
-def losses_of(model: LinearModel, X: Any, targets: Any) -> Floats:
+def losses_of(name: str, scores: Floats, targets: Any, classes: Any) -> Floats:
     """Return the loss of each row (n,): of a class against the rest summed over classes, of real targets as named."""
-    loss = LOSSES[model.loss]
+    loss = LOSSES[name]
     if loss.targets == "real":
-        error = np.abs(model.predict(X) - targets)
-        return error**2 if model.loss == "square" else error
-    scores, classes = model.decision_function(X), np.asarray(model._known_classes())
+        error = np.abs(scores - targets)
+        return error**2 if name == "square" else error
     if scores.ndim == 1:
         scores, classes = scores[:, None], classes[1:]
     return loss.value(scores, np.where(targets[:, None] == classes, 1.0, -1.0), 0.0).sum(axis=1)
@@ -152,9 +163,10 @@ class LinearEstimator(ModelEstimator):
             model.update(X, targets, sample_weight=weights)
         else:
             rows = _RowsInEpochs(X, targets, weights, self._order_seed(model))
-            passes = self._epochs(model, rows)
+            passes, factor = self._plan(model, rows)
             for epoch in range(passes):
                 rows.learn(model, epoch)
+            model._temper(factor)
         self.model_, self.n_iter_ = model, passes
         return self
 
@@ -163,13 +175,13 @@ class LinearEstimator(ModelEstimator):
         shuffled = as_flag(self.shuffle, "shuffle") and model.decay == 1.0
         return seed_of(self.random_state) if shuffled else None
 
-    def _epochs(self, model: LinearModel, rows: "_RowsInEpochs") -> int:
-        """Return the number of passes: as asked for, or for "auto" what held-out rows say; in the order of time one."""
+    def _plan(self, model: LinearModel, rows: "_RowsInEpochs") -> tuple[int, float]:
+        """Return the number of passes, as asked for or for "auto" as held-out rows say, and the factor on scores."""
         if not isinstance(self.epochs, str):
-            return as_integer(self.epochs, "epochs", 1)
+            return as_integer(self.epochs, "epochs", 1), 1.0
         if self.epochs != "auto":
             raise ValueError(f'epochs must be "auto" or an integer of at least 1, got {self.epochs!r}')
-        return 1 if rows.seed is None else chosen_passes(lambda: rows.learner(model.copy()), rows.n, rows.seed)
+        return (1, 1.0) if rows.seed is None else rows.plan(model, rows.seed)
 
     def _split(self) -> tuple[Floats, Floats]:
         """Return (coefficients (k, n_features), intercepts (k,)), k = 1 but for more than two classes."""
