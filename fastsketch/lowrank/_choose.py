@@ -20,7 +20,7 @@ from typing import Any
 
 from fastsketch.lowrank._fitted import Score, SelectionLine, selection_line
 from fastsketch.lowrank._pursuit import Pursuit
-from fastsketch.lowrank._setting import Ridges
+from fastsketch.lowrank._setting import LEARNED, Ridge, Ridges
 from fastsketch.lowrank._sweeps import Factors, Sweeps, biases_alone, held_gain, held_losses, held_score
 
 BIAS_RIDGES = (0.3, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 40.0)  # observations
@@ -67,7 +67,7 @@ class Candidate:
 
 
 def choose(
-    pursuit: Pursuit, sweeps: Sweeps, ridges: Ridges, *, ridge: float | None
+    pursuit: Pursuit, sweeps: Sweeps, ridges: Ridges, *, ridge: Ridge | None
 ) -> tuple[Factors, Score, list[SelectionLine]]:
     """Return the model after sweeps whose ridge and rank the held-out entries choose; biases alone are one.
 
@@ -79,9 +79,9 @@ def choose(
     losses = held_losses(parts, loss, model)
     alone = Candidate(model, losses, held_score(parts, losses), (0.0, 0.0))
     unit = unit_of(alone.score[0])
-    candidates: dict[tuple[int, float], Candidate] = {}  # of a rank and a ridge
+    candidates: dict[tuple[int, Ridge], Candidate] = {}  # of a rank and a ridge
 
-    def at(multiple: float, rank: int) -> float:
+    def at(multiple: Ridge, rank: int) -> float:
         if (rank, multiple) not in candidates:
             model = sweeps.run(*pursuit.sides(rank), pursuit.path[rank], replace(ridges, ridge=multiple))
             losses = held_losses(parts, loss, model)
@@ -95,6 +95,8 @@ def choose(
         return gain > errors * error or other.score[0] == inf > one.score[0]
 
     rank = pursuit.rank
+    if ridges.ridge == LEARNED:
+        ridge = LEARNED
     chosen = ridge if ridge is not None else along(RIDGES, 1.0, lambda multiple: at(multiple, rank))
     at(chosen, rank)
     if ridge is None:

@@ -77,6 +77,12 @@ class Observed:
         ends = self.indptr.astype(np.int64)
         return ends[1:] - ends[:-1], np.bincount(self.indices, minlength=self.n)
 
+    @cached_property
+    def row_weights(self) -> NDArray[np.float64]:
+        """Return the sum of the weights of every row."""
+        counts: NDArray[Any] = np.bincount(self.rows, self.c, self.m) if len(self.c) else self.counts[0]
+        return counts.astype(np.float64, copy=False)
+
     def write_over(self, out: Array) -> None:
         """Put the values where they are observed in out (m, n)."""
         out[self.rows, self.indices] = self.o

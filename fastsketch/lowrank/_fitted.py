@@ -1,8 +1,8 @@
 """The fitted state of a low-rank model."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any, NamedTuple, Self, TypedDict
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Literal, NamedTuple, Self, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,14 +12,14 @@ from fastsketch._kernels.lowrank import dense
 from fastsketch.data.files import _checks as checks
 from fastsketch.data.files._checks import as_figure
 from fastsketch.lowrank._data import Array
-from fastsketch.lowrank._setting import Ridges
+from fastsketch.lowrank._setting import LEARNED, Ridge, Ridges
 
 # Entries that are predicted at once.
 PART = 2_000_000
 MOST = float(np.finfo(np.float64).max)
-RIDGES = tuple(field.name for field in fields(Ridges))
+RIDGES = tuple(each.name for each in fields(Ridges))
 # Fields of a model that files hold under their names.
-ARRAYS = ("left", "right", "row", "column", "path")
+ARRAYS = ("left", "right", "row", "column", "path", "learned")
 SCALARS = ("level", "selected_rank", "loss_parameter", "n_observations", "standard_error")
 
 Score = tuple[float, float]  # mean loss, and its standard error
@@ -59,7 +59,7 @@ class SelectionLine(TypedDict):
     """A candidate that `validation` has tried."""
 
     rank: int
-    ridge: float | None  # None: biases alone
+    ridge: float | Literal["learned"] | None  # None: biases alone
     bias_ridge: float
     validation: float  # mean loss of the entries held out
     standard_error: float
@@ -67,7 +67,7 @@ class SelectionLine(TypedDict):
     gain_error: float  # standard error of that, entry by entry
 
 
-def selection_line(rank: int, ridge: float | None, bias_ridge: float, score: Score, gain: Score) -> SelectionLine:
+def selection_line(rank: int, ridge: Ridge | None, bias_ridge: float, score: Score, gain: Score) -> SelectionLine:
     """Return the line of a candidate with its score, and its gain over biases alone."""
     return {
         "rank": rank,
@@ -109,6 +109,7 @@ class Fitted:
     history: list[HistoryLine]
     selected_rank: int
     ridges: Ridges  # of the last sweep, and of fold-in
+    learned: NDArray[np.float64] | None = field(default=None, kw_only=True)  # (2, 2, t), of rows and of columns
     loss_parameter: float | None  # in use; None: the loss takes none
     n_observations: int  # entries fitted
     after: HistoryLine | None = None  # of the model after sweeps, where the history ends before them
@@ -219,7 +220,7 @@ class Fitted:
         after = state["after"]
         return cls(
             **known,
-            ridges=Ridges(*(float(state[name]) for name in RIDGES)),
+            ridges=Ridges(**{name: _ridge(state, name) for name in RIDGES}),
             history=[_line(entry) for entry in state["history"]],
             after=None if after is None else _line(after),
             selection=tuple(_candidate(entry) for entry in state["selection"]),
@@ -247,7 +248,11 @@ def validate(state: Mapping[str, Any], arrays: Mapping[str, Array], *, dtype: np
     if rank not in ranks or (rank != t if "path" not in arrays else max(ranks) > t) or len(set(ranks)) < len(ranks):
         raise ValueError(f"the ranks {ranks} of a low-rank model do not belong to its {t} factors")
     for name in RIDGES:
-        as_real(state[name], name, 0.0, 1e300)
+        _ridge(state, name)
+    if (state["ridge"] == LEARNED and rank > 0) != ("learned" in arrays and t > 0):
+        raise ValueError(f"the ridge {state['ridge']!r} and array 'learned' do not belong together")
+    if "learned" in arrays and (checks.finite(arrays, "learned", (2, 2, t)) < 0).any():
+        raise ValueError("array 'learned' must not be negative")
     as_real(state["level"], "level", -MOST, MOST)
     for entry in state["selection"]:
         _candidate(entry)
@@ -270,11 +275,17 @@ def _line(entry: Mapping[str, Any]) -> HistoryLine:
     }
 
 
+def _ridge(state: Mapping[str, Any], name: str) -> Any:
+    """Return a ridge of a state, "learned" where it may be, or raise ValueError."""
+    learned = name == "ridge" and state[name] == LEARNED
+    return LEARNED if learned else as_real(state[name], name, 0.0, 1e300)
+
+
 def _candidate(entry: Mapping[str, Any]) -> SelectionLine:
     ridge = entry["ridge"]
     return {
         "rank": as_integer(entry["rank"], "rank", 0),
-        "ridge": None if ridge is None else as_real(ridge, "ridge", 0.0, 1e300),
+        "ridge": None if ridge is None else _ridge(entry, "ridge"),
         "bias_ridge": as_real(entry["bias_ridge"], "bias_ridge", 0.0, 1e300),
         "validation": as_figure(entry["validation"], "validation"),
         "standard_error": as_figure(entry["standard_error"], "standard_error"),

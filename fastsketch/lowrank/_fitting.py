@@ -13,7 +13,7 @@ from fastsketch.lowrank._choose import BIAS_ERRORS, BIAS_RIDGES, along, choose, 
 from fastsketch.lowrank._fitted import Fitted, HistoryLine, SelectionLine, Side, selection_line
 from fastsketch.lowrank._partitions import Entries, Rest
 from fastsketch.lowrank._pursuit import Pursuit
-from fastsketch.lowrank._setting import FROM_SPREAD, FitSetting, LossSetting, Ridges, SideSetting
+from fastsketch.lowrank._setting import FROM_SPREAD, LEARNED, FitSetting, LossSetting, Ridges, SideSetting
 from fastsketch.lowrank._sweeps import Factors, Sweeps, biases_alone, held_gain, held_losses, held_score, total_loss
 from fastsketch.lowrank._units import BIAS_OBSERVATIONS, NoiseLevel, mean_curvature
 
@@ -50,14 +50,15 @@ def fit_once(parts: Entries, setting: FitSetting, watch: "FitHistory") -> tuple[
     start = begin(parts, setting)
     loss, biases = start.loss, start.biases
     pursuit = Pursuit.begun(parts, biases, loss, setting)
-    about: dict[str, Any] = {"bias_ridge": start.bias_ridge, "follow": setting.rank > 0 and setting.sweeps > 0}
+    follow = setting.rank > 0 and setting.sweeps > 0 and setting.sweep_ridge != LEARNED
+    about: dict[str, Any] = {"bias_ridge": start.bias_ridge, "follow": follow}
     noise = NoiseLevel(parts, loss, pursuit.state, objective=pursuit.objective, **about)
-    ridges = Ridges(1.0 if setting.ridge is None else setting.ridge, start.bias_ridge, noise.unit, start.curvature)
+    ridges = Ridges(setting.sweep_ridge, start.bias_ridge, noise.unit, start.curvature)
     climb(pursuit, setting.rank, watch)
     if not setting.sweeps or not pursuit.rank:
         return greedy(pursuit, watch, ridges, start.selection), pursuit
     pursuit.state = None  # scores and gradient make room for a transposed copy of the entries
-    side = SideSetting(loss, biases.level, ridges.penalty, ridges.bias_penalty, setting.biases)
+    side = SideSetting(loss, biases.level, ridges.penalty or 0.0, ridges.bias_penalty, setting.biases)
     sweeps, rank = Sweeps(parts, side, sweeps=setting.sweeps, noise=noise), watch.selected_rank()
     selection, score = list(start.selection), None
     if parts.n_held:
@@ -72,6 +73,7 @@ def fit_once(parts: Entries, setting: FitSetting, watch: "FitHistory") -> tuple[
     rank = model.rank
     after = HistoryLine(rank=rank, objective=objective, seconds=seconds, validation=mean)
     fitted = assembled(pursuit, watch, model.rows, model.columns, model.ridges, rank)
+    fitted = replace(fitted, learned=model.learned)
     return replace(fitted, after=after, selection=tuple(selection), standard_error=error), pursuit
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch._core.losses import LOSSES, as_targets
+from fastsketch.lowrank._arguments import as_share
 from fastsketch.lowrank._data import Array, Observed, observed
 from fastsketch.lowrank._partitions import (
     Crew,
@@ -22,7 +23,7 @@ from fastsketch.lowrank._partitions import (
     Rest,
     Smallest,
 )
-from fastsketch.lowrank._setting import FitSetting, as_share
+from fastsketch.lowrank._setting import FitSetting
 
 # Degree scaling: rows and columns count as if seen this much more often; weighted trace norm, spec of the field.
 DAMPING = 30.0

@@ -15,6 +15,7 @@ from fastsketch.data.names._events import ColumnNames
 from fastsketch.data.names._id_map import IdMap
 from fastsketch.data.names._triples import Table, naming_ids
 from fastsketch.lowrank._answers import LowRankAnswers
+from fastsketch.lowrank._arguments import as_range, as_ridge, as_steps, check_learned
 from fastsketch.lowrank._data import Observed, observed
 from fastsketch.lowrank._fitted import Fitted, HistoryLine, SelectionLine, Side, validate
 from fastsketch.lowrank._fitting import Callback, FitHistory, climb, fit, greedy
@@ -22,7 +23,7 @@ from fastsketch.lowrank._ids import Ids, as_matrices, known_columns, without_ids
 from fastsketch.lowrank._loading import check_rank, load_matrix
 from fastsketch.lowrank._pursuit import Continuation, Pursuit
 from fastsketch.lowrank._queries import FoldedIn, Scale
-from fastsketch.lowrank._setting import FROM_SPREAD, FitSetting, LossSetting, SideSetting, as_range, as_steps
+from fastsketch.lowrank._setting import FROM_SPREAD, FitSetting, LossSetting, SideSetting
 from fastsketch.lowrank._sweeps import fold_in
 
 
@@ -41,8 +42,8 @@ class LowRankModel(LowRankAnswers):
         "square" (z - o)^2 / 2; "logistic" log(1 + exp(-oz)) and "squared_hinge" of labels o = -1 and +1 (or 0 and 1);
         "huber" with loss_parameter delta; "poisson" exp(z) - oz of counts; and, with kinks, "absolute" ``|z - o|``,
         "hinge" of labels, "quantile" with loss_parameter tau (0.5), "epsilon_insensitive" with loss_parameter epsilon.
-        Stars want "square": no star is far out, and "huber" is slower and has the larger RMSE (ML-1M 0.873 against
-        0.871); "huber" is for values of which some are wrong by far, "absolute" where the mean distance counts.
+        Stars want "square", and signs too, unless chances are asked for: it is as accurate as "logistic", and faster.
+        "huber" is for values of which some are wrong by far, "absolute" where the mean distance counts.
     refine : {"economic", "full", "none"}, default "economic"
         Of smooth losses, after each rank: all coefficients together scaled and the new one (GLRL equation 7); all of
         them (6); none, the step s / L alone. Square loss with "full" is rank-one matrix pursuit.
@@ -60,14 +61,15 @@ class LowRankModel(LowRankAnswers):
         leave (1.4826 times the median size; the standard deviation of normal residuals): ``resolved`` after the fit.
     learning_rate : float in (0, 1], default 0.7
         Factor on each step of smooth losses: below 1 more ranks overfit later.
-    sweeps : int, default 4
-        Times that columns and rows are fitted again in turn after the last rank, with `ridge`. More accurate; the
-        models of smaller rank are then gone: 0 keeps them, and allows ``add_ranks``.
-    ridge : float, optional
-        L2 penalty of factors in sweeps and fold-in, as a multiple of the largest singular value that the gradient of
-        pure noise would have, which is estimated from the data before each sweep: at 1 noise is left out. If not given,
-        what entries held out choose (`validation` of ``fit``), and whether biases alone are as good; 1 without sweeps,
-        or where there are fewer than 300 entries. ``facts()["penalty"]`` is the penalty in units of the loss.
+    sweeps : int, optional
+        Times that columns and rows are fitted again in turn after the last rank, with `ridge`: 10 if it is learned,
+        else 4. More accurate; the models of smaller rank are then gone: 0 keeps them, and allows ``add_ranks``.
+    ridge : float or "learned", optional
+        L2 penalty of factors in sweeps and fold-in. "learned", of the square loss: one of each factor, by what is
+        certain of both sides. A number: a multiple of the largest singular value that the gradient of pure noise would
+        have, which is estimated before each sweep: at 1 noise is left out. If not given, it is learned, or of other
+        losses what entries held out choose (`validation` of ``fit``; 1 without sweeps, or of fewer than 300 entries).
+        ``facts()["penalty"]`` is in units of the loss, None if it is learned.
     bias_ridge : float, optional
         L2 penalty of biases, in observations of mean curvature and weight: a bias of n observations is shrunk by
         n / (n + bias_ridge). If not given, what biases alone choose on the same entries; else 3, of labels 2.
@@ -123,7 +125,7 @@ class LowRankModel(LowRankAnswers):
     References
     ----------
     Yao, Kwok, *Learning of Generalized Low-Rank Models: A Greedy Approach*, IJCAI 2016, Algorithms 2 and 3; Wang et
-    al., *Rank-One Matrix Pursuit for Matrix Completion*, ICML 2014.
+    al., *Rank-One Matrix Pursuit for Matrix Completion*, ICML 2014; Lim, Teh, KDD Cup 2007 (`ridge`).
 
     Examples
     --------
@@ -146,8 +148,8 @@ class LowRankModel(LowRankAnswers):
     scaling: bool = flag(default=True)
     loss_parameter: float | None = real(default=None, low=-1e300)
     learning_rate: float = real(default=0.7, high=1.0, low_open=True)
-    sweeps: int = integer(default=4)
-    ridge: float | None = real(default=None)
+    sweeps: int | None = integer(default=None)
+    ridge: float | Literal["learned"] | None = parameter(as_ridge, default=None)
     bias_ridge: float | None = real(default=None)
     step_rule: Literal["line_search", "inverse_sqrt"] = choice(("line_search", "inverse_sqrt"), default="line_search")
     step_size: float = real(default=1.0, low_open=True)
@@ -161,6 +163,7 @@ class LowRankModel(LowRankAnswers):
 
     def _check(self) -> None:
         as_loss_parameter(self.loss, self.loss_parameter)
+        check_learned(self.ridge, self.loss, self.sweeps)
 
     def _begin(self) -> None:
         super()._begin()
@@ -200,13 +203,13 @@ class LowRankModel(LowRankAnswers):
         validation : float in (0, 1), or scipy.sparse (m, n), or a table if X is one, optional
             Share of the entries to hold out while rank, ridge and bias_ridge are chosen (0.1 if not given, unless ridge
             is given); the fit is then made of all entries. Or held-out entries of your own, which are not fitted.
-            bias_ridge is chosen by fits of the biases alone, and is the usual one unless another is better by half a
-            standard error; then sweeps run at the last rank for three or more ridges from 1/4 to 4, and at smaller
-            ranks. Biases alone (rank 0) win where nothing is better by more than a standard error, ridge 1 where it is
-            and no other is better by two; a ridge that was given is kept. All this takes three to five times as long as
-            the fit. ``facts()`` has the gain over biases alone, its error, and as chosen_by "validation", "argument" or
-            "default": too few entries to tell. Without sweeps, the rank alone is chosen, of a fit to the entries that
-            are left. ``LowRankModel(**{**model.resolved, "rank": model.selected_rank})`` is the same fit without a
+            bias_ridge is chosen by fits of the biases alone: the usual one, unless another is better by half a standard
+            error. Then sweeps run at the last rank (where the ridge is not learned for three or more, 1/4 to 4) and at
+            smaller ones. Biases alone (rank 0) win where nothing is better by more than a standard error, ridge 1 where
+            it is and no other by two; a ridge that was given is kept. All this takes two to five times as long as the
+            fit. ``facts()`` has the gain over biases alone, its error, and as chosen_by "validation", "argument" or
+            "default": too few entries to tell. Without sweeps, the rank alone is chosen, of a fit to the entries left.
+            ``LowRankModel(**{**model.resolved, "rank": model.selected_rank})`` is the same fit without a
             choice.
         patience : int, optional
             Stop after this many ranks without a better validation score, in the fit that chooses.
@@ -245,7 +248,7 @@ class LowRankModel(LowRankAnswers):
         watch = FitHistory(held=given.validation is not None, patience=patience, callback=callback)
         del given
         fitted, pursuit = fit(entries, setting, watch, apart)
-        self._fitted, self._continuation, self._ids = fitted, None if self.sweeps else pursuit.end(), ids
+        self._fitted, self._continuation, self._ids = fitted, pursuit.end() if self.sweeps == 0 else None, ids
         return self
 
     @changes
@@ -281,7 +284,7 @@ class LowRankModel(LowRankAnswers):
         (3, 4)
         """
         n = as_integer(n, "n", 1)
-        if self.sweeps:
+        if self.sweeps != 0:
             raise ValueError("add_ranks cannot follow sweeps: fit with sweeps=0")
         fitted, before = self._fitted, self._continuation
         if fitted is None or before is None:
@@ -298,7 +301,7 @@ class LowRankModel(LowRankAnswers):
         return self
 
     def _setting(self) -> FitSetting:
-        return FitSetting(**{**vars(self._values), "loss": self._asked_loss()})
+        return FitSetting(**vars(self._values)).of(self._asked_loss())
 
     def _asked_loss(self) -> LossSetting:
         """Return the loss with the parameter of the table where none was given."""
@@ -361,14 +364,15 @@ class LowRankModel(LowRankAnswers):
         if axis > 1:
             raise ValueError(f"axis must be 0 or 1, got {axis}")
         rank = fitted.rank(rank)
-        ridges = fitted.ridges
+        ridges, learned = fitted.ridges, fitted.learned
         if ridge is not None:
-            ridges = replace(ridges, ridge=as_real(ridge, "ridge", 0.0, 1e300))
+            ridges, learned = replace(ridges, ridge=as_real(ridge, "ridge", 0.0, 1e300)), None
+        penalty: Any = (ridges.penalty or 0.0) if learned is None else learned[axis]
         data, new_ids = self._observed(X, sample_weight, axis)
         biases = fitted.row if axis else fitted.column
         known = Side(np.ascontiguousarray(fitted.factors(rank)[1 - axis]), biases.copy())
         loss = self._loss_setting(fitted)
-        setting = SideSetting(loss, fitted.level, ridges.penalty, ridges.bias_penalty, self.biases)
+        setting = SideSetting(loss, fitted.level, penalty, ridges.bias_penalty, self.biases)
         new = fold_in(data if axis == 0 else data.transposed(), setting, known)
         return FoldedIn(
             axis=axis, new=new, known=known, scale=self._scale(), ids=new_ids, known_ids=self._ids.side(1 - axis)
@@ -465,14 +469,14 @@ class LowRankModel(LowRankAnswers):
         other._continuation, other._ids = self._continuation, self._ids
 
     def _resolved(self) -> dict[str, Any]:
-        fitted = self._fitted
+        fitted, swept = self._fitted, {"sweeps": self._setting().sweeps}
         if fitted is None:
             from_data = self.loss_parameter is None and self.loss in FROM_SPREAD
             known = not from_data and LOSSES[self.loss].parameter is not None
-            return {"loss_parameter": self._asked_loss().parameter if known else None, "dtype": self.dtype}
+            return {"loss_parameter": self._asked_loss().parameter if known else None, "dtype": self.dtype, **swept}
         parameter = None if LOSSES[self.loss].parameter is None else self._loss_setting(fitted).parameter
         ridges = {"ridge": fitted.ridges.ridge, "bias_ridge": fitted.ridges.bias_ridge}
-        return {"loss_parameter": parameter, "dtype": fitted.left.dtype, **ridges}
+        return {"loss_parameter": parameter, "dtype": fitted.left.dtype, **ridges, **swept}
 
     def _facts(self) -> dict[str, Any]:
         if self._fitted is None:

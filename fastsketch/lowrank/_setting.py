@@ -1,16 +1,24 @@
 """Settings of a fit: the loss, the parameters of the model, the ridges in units of the loss."""
 
 from dataclasses import dataclass, field
-from numbers import Real
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
 
 from fastsketch._core.losses import LOSSES, Loss
-from fastsketch._core.validation import as_integer, as_real
 
 # Parameters of losses that are taken from the data where they are not given, as multiples of the robust spread of what
 # biases leave (for normal residuals, their standard deviation).
 FROM_SPREAD = {"huber": 1.345, "epsilon_insensitive": 0.1}
+# The ridge that is learned for every factor (`_learned.py`), and the losses for which it can be.
+LEARNED: Literal["learned"] = "learned"
+LEARNS = ("square",)
+# Sweeps: as many as gain, where strengths and noise are learned on the way, and of a ridge that stands.
+MANY, FEW = 10, 4
+
+Ridge = float | Literal["learned"]
 
 
 @dataclass(frozen=True)
@@ -40,15 +48,15 @@ class LossSetting:
 class Ridges:
     """The ridges as parameters count them, and what one of each is in units of the loss (`_units.py`)."""
 
-    ridge: float  # in noise levels
+    ridge: Ridge  # in noise levels
     bias_ridge: float  # in observations
     ridge_unit: float = 1.0
     bias_ridge_unit: float = 1.0
 
     @property
-    def penalty(self) -> float:
-        """Return the L2 penalty of the factors, in units of the loss."""
-        return self.ridge * self.ridge_unit
+    def penalty(self) -> float | None:
+        """Return the L2 penalty of the factors, in units of the loss; None: each has its own."""
+        return None if self.ridge == LEARNED else self.ridge * self.ridge_unit
 
     @property
     def bias_penalty(self) -> float:
@@ -60,6 +68,18 @@ class FitSetting(SimpleNamespace):
     """Parameters of a LowRankModel by their names."""
 
     loss: LossSetting  # with the parameter of the table where none was given
+
+    @property
+    def sweep_ridge(self) -> Ridge:
+        """Return the ridge that sweeps begin with."""
+        usual = LEARNED if self.loss.name in LEARNS and self.sweeps else 1.0
+        return usual if self.ridge is None else self.ridge
+
+    def of(self, loss: LossSetting) -> Self:
+        """Return the setting with this loss, and sweeps where none were given: what is learned takes more."""
+        many = loss.name in LEARNS and self.ridge in (None, LEARNED)
+        sweeps = (MANY if many else FEW) if self.sweeps is None else self.sweeps
+        return type(self)(**{**vars(self), "loss": loss, "sweeps": sweeps})
 
     @property
     def chooses(self) -> bool:
@@ -74,32 +94,16 @@ class SideSetting:
 
     loss: LossSetting
     level: float  # the global bias
-    penalty: float  # of factors, in units of the loss
+    penalty: float | NDArray[np.float64]  # of factors, in units of the loss; or `ridges` of each, (2, t)
     bias_penalty: float
     biases: bool  # whether biases are fitted too
 
-
-# -- checks ------------------------------------------------------------------------------------------------------------
-def as_range(value: Any, name: str) -> tuple[float, float]:
-    """Return a pair low < high, or raise TypeError or ValueError."""
-    pair = cast("list[Any]", value) if isinstance(value, tuple | list) else []
-    if len(pair) != 2:
-        raise TypeError(f"{name} must be None or a pair of numbers, got {value!r}")
-    low, high = (as_real(entry, name, -1e300, 1e300) for entry in pair)
-    if low >= high:
-        raise ValueError(f"{name} must be a pair low < high, got {(low, high)}")
-    return low, high
-
-
-def as_steps(value: Any, name: str) -> int | None:
-    """Return None or a number of at least 1, or raise TypeError or ValueError."""
-    return None if value is None else as_integer(value, name, 1)
-
-
-def as_share(validation: Any) -> float | None:
-    """Return the share of the entries to hold out; None if validation is entries, or none."""
-    if isinstance(validation, bool):
-        raise TypeError(f"validation must be a share of the entries, entries held out or None, got {validation}")
-    if not isinstance(validation, Real):
-        return None
-    return as_real(validation, "validation", 0.0, 1.0, low_open=True, high_open=True)
+    def ridges(self, t: int) -> NDArray[np.float64]:
+        """Return the ridges (2, t) of t factors and, where fitted, the bias: of a row, and each unit of weight."""
+        out = np.zeros((2, t + self.biases))
+        out[0, t:] = self.bias_penalty
+        if isinstance(self.penalty, np.ndarray):
+            out[:, :t] = self.penalty
+        else:
+            out[0, :t] = self.penalty
+        return out

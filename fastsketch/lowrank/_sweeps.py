@@ -15,8 +15,9 @@ from fastsketch._kernels.lowrank import fits, sides
 from fastsketch.lowrank._biases import SMOOTH, Biases, smoothing, smoothing_from
 from fastsketch.lowrank._data import Array, Observed
 from fastsketch.lowrank._fitted import Score, Side, balance
+from fastsketch.lowrank._learned import LearnedRidges
 from fastsketch.lowrank._partitions import Entries, Moments, Partition, added, moments
-from fastsketch.lowrank._setting import LossSetting, Ridges, SideSetting
+from fastsketch.lowrank._setting import LEARNED, LossSetting, Ridges, SideSetting
 from fastsketch.lowrank._units import TINY, NoiseLevel
 
 Floats = NDArray[np.float64]
@@ -51,9 +52,9 @@ def fit_side(data: Observed, setting: SideSetting, own: Side, other: Side, smoot
 def widened(factors: Array, setting: SideSetting, dtype: np.dtype[Any]) -> tuple[Array, Floats]:
     """Return factors (m, t), and those of the biases of the other side, ones; and the penalties of what is fitted."""
     m, t = factors.shape
-    wide, ridge = np.ones((m, t + setting.biases), dtype), np.full(t + setting.biases, float(setting.bias_penalty))
-    wide[:, :t], ridge[:t] = factors, setting.penalty
-    return wide, ridge
+    wide = np.ones((m, t + setting.biases), dtype)
+    wide[:, :t] = factors
+    return wide, setting.ridges(t)
 
 
 def fold_in(data: Observed, setting: SideSetting, other: Side) -> Side:
@@ -74,6 +75,7 @@ class Factors:
     columns_there: Any  # a promise of them
     level: float
     ridges: Ridges
+    learned: Floats | None = None  # (2, 2, t) ridges of rows and of columns (`SideSetting.ridges`), if each is learned
 
     @property
     def rank(self) -> int:
@@ -96,21 +98,51 @@ class Sweeps:
 
         They begin with the ranks of these sides and their coefficients, which go to both in equal parts.
         """
-        setting, noise, parts, penalty = self.setting, self.noise, self.parts, ridges.penalty
+        setting, noise, parts = self.setting, self.noise, self.parts
         rows, columns = self._balanced(rows, columns, coefficients)
-        there = parts.put(columns)
+        model = Factors(rows, columns, parts.put(columns), setting.level, ridges)
+        if ridges.ridge == LEARNED:
+            return self._learning(model)
         for k in range(self.sweeps):
+            penalty = ridges.penalty or 0.0
             if noise.follows:
-                unit = noise.unit_now(rows, columns, there, setting.level, penalty)
-                ridges, penalty = replace(ridges, ridge_unit=unit), ridges.ridge * unit
-            setting, turns = replace(setting, penalty=penalty), FEW_TURNS if k < self.sweeps - 1 else TURNS
-            if parts.alone:
-                columns = parts.total(fit_side, self._flipped, setting, there, rows, self.smooth, turns)
-            else:
-                columns = ColumnFit(parts, self._flipped, rows, setting, self.smooth).fit(columns, turns)
-            there = parts.put(columns)
-            rows = parts.each(fit_side, parts.data, setting, rows, there, self.smooth, turns)
-        return Factors(rows, columns, there, setting.level, ridges)
+                unit = noise.unit_now(model.rows, model.columns, model.columns_there, setting.level, penalty)
+                ridges = replace(ridges, ridge_unit=unit)
+                penalty = ridges.penalty or 0.0
+            turns = FEW_TURNS if k < self.sweeps - 1 else TURNS
+            model = self._rows(self._columns(model, penalty, turns), penalty, turns)
+        return replace(model, ridges=ridges)
+
+    def _learning(self, model: Factors) -> Factors:
+        """Return the factors after all sweeps, their ridges learned beside them."""
+        learned = LearnedRidges(self.parts, self.setting, model.rows, model.columns, self._loss_of(model))
+        of_rows = learned.of_rows
+        for _ in range(self.sweeps):
+            model = self._columns(model, learned.of_columns, TURNS)
+            learned.see_columns(model.columns)
+            of_rows = learned.of_rows
+            model = self._rows(model, of_rows, TURNS)
+            learned.see_rows(model.rows, self._loss_of(model))
+        both = np.stack([of_rows, learned.of_columns])
+        return replace(model, ridges=replace(model.ridges, ridge_unit=learned.unit), learned=both)
+
+    def _loss_of(self, model: Factors) -> float:
+        return total_loss(self.parts, self.setting.loss, model)
+
+    def _columns(self, model: Factors, penalty: Any, turns: int) -> Factors:
+        """Return the model with columns fitted to its rows."""
+        setting, parts = replace(self.setting, penalty=penalty), self.parts
+        if parts.alone:
+            columns = parts.total(fit_side, self._flipped, setting, model.columns_there, model.rows, self.smooth, turns)
+        else:
+            columns = ColumnFit(parts, self._flipped, model.rows, setting, self.smooth).fit(model.columns, turns)
+        return replace(model, columns=columns, columns_there=parts.put(columns))
+
+    def _rows(self, model: Factors, penalty: Any, turns: int) -> Factors:
+        """Return the model with rows fitted to its columns."""
+        setting, parts = replace(self.setting, penalty=penalty), self.parts
+        known = model.rows, model.columns_there, self.smooth, turns
+        return replace(model, rows=parts.each(fit_side, parts.data, setting, *known))
 
     def _balanced(self, rows: Any, columns: Side, coefficients: Floats) -> tuple[Any, Side]:
         lengths = np.sqrt(self.parts.total(_norms, rows)), np.linalg.norm(columns.factors, axis=0)
@@ -226,7 +258,7 @@ class ColumnFit:
     def fit(self, columns: Side, turns: int) -> Side:
         """Fit the columns, beginning with `columns`, as `fit_side` does of the transposed matrix."""
         setting, n, dtype, t = self.setting, len(columns.biases), columns.factors.dtype, columns.factors.shape[1]
-        self.ridge, biased = widened(columns.factors, setting, dtype)[1], setting.biases
+        (self.ridge, _), biased = setting.ridges(t), setting.biases
         own = np.full(n, setting.level, dtype) if biased else np.asarray(columns.biases + setting.level, dtype)
         a = np.zeros((n, t + biased))
         a[:, :t] = columns.factors
@@ -298,6 +330,8 @@ def _column_sums(
     known = at.own, np.asarray(rows.biases, data.o.dtype), wide
     if data.m:
         sides.side_terms(*about, *known, at.which, at.a, at.widths, values, slopes, curvatures)
+    if curved and (each := setting.ridges(rows.factors.shape[1])[1]).any():  # of the square loss, from a = 0
+        curvatures[:, [q * (q + 3) // 2 for q in range(t)]] += flipped.row_weights[at.which, None] * each
     return ColumnSums(values, slopes, curvatures)
 
 

@@ -18,10 +18,12 @@ from fastsketch.data.files import _checks as checks
 from fastsketch.data.names import IdMap
 from fastsketch.data.names._triples import table_of
 from fastsketch.lowrank import LowRankModel
+from fastsketch.lowrank._arguments import as_range
 from fastsketch.sklearn._column_units import ColumnUnits
 from fastsketch.sklearn._estimator import ModelEstimator, checked, consistent_rows, estimator, seed_of
 
 UNITS = ("unit_mean", "unit_scale")  # in files
+OF_NUMBERS = [name for name, about in LOSSES.items() if about.targets == "real"]
 
 
 @estimator
@@ -84,8 +86,8 @@ class LowRankCompleter(OneToOneFeatureMixin, TransformerMixin, ModelEstimator):
     scaling: bool = True
     loss_parameter: float | None = None
     learning_rate: float = 0.7
-    sweeps: int = 4
-    ridge: float | None = None
+    sweeps: int | None = None
+    ridge: float | Literal["learned"] | None = None
     bias_ridge: float | None = None
     step_rule: Literal["line_search", "inverse_sqrt"] = "line_search"
     step_size: float = 1.0
@@ -108,13 +110,12 @@ class LowRankCompleter(OneToOneFeatureMixin, TransformerMixin, ModelEstimator):
             rows, shape = table, (len(table.user_ids), len(table.item_ids))
         if isinstance(self.rank, int | np.integer):
             parameters["rank"] = min(self.rank, *shape)
-        model, units = LowRankModel(**parameters, seed=seed), None  # which refuses what is no parameter
-        if table is None and LOSSES[self.loss].targets == "real":
-            units = ColumnUnits.of(rows)
+        units = ColumnUnits.of(rows) if table is None and self.loss in OF_NUMBERS else None
         if units is not None:
+            if self.clip is not None:
+                as_range(self.clip, "clip")
             rows, parameters["clip"] = units.into(rows), None
-            model = LowRankModel(**parameters, seed=seed)
-        self.model_ = model.fit(rows)
+        self.model_ = LowRankModel(**parameters, seed=seed).fit(rows)
         self._units = units
         if table is not None:
             self._drop("feature_names_in_")

@@ -316,7 +316,7 @@ def test_more_ranks_need_a_fit_without_sweeps():
 
 def test_parameters_and_facts(tmp_path):
     model = fs.LowRankModel(loss="huber", clip=[-3, 3])
-    assert (model.rank, model.sweeps, model.learning_rate, model.ridge, model.bias_ridge) == (10, 4, 0.7, None, None)
+    assert (model.rank, model.sweeps, model.learning_rate, model.ridge, model.bias_ridge) == (10, None, 0.7, None, None)
     assert model.loss_parameter is None and model.resolved["loss_parameter"] is None
     assert (model.n_rows, model.n_features, model.selected_rank, model.history) == (0, None, None, [])
     assert repr(model) == "<LowRankModel(loss='huber', clip=[-3.0, 3.0]): not fitted>"

@@ -37,16 +37,18 @@ def test_pure_noise_has_no_rank():
 @pytest.mark.parametrize("scale", [0.01, 100.0])
 def test_the_scale_of_the_data_changes_nothing(scale):
     truth, x = low_rank(0.5)
-    one, other = fs.LowRankModel(4).fit(x), fs.LowRankModel(4).fit(scale * x)
     rows = np.arange(len(truth))
-    assert np.allclose(other.predict_block(rows), scale * one.predict_block(rows), rtol=1e-6, atol=1e-6 * scale)
-    assert penalties(other) == pytest.approx((scale * penalties(one)[0], penalties(one)[1]))
+    for ridge in (None, 1.0):
+        one, other = (fs.LowRankModel(4, ridge=ridge).fit(times * x) for times in (1.0, scale))
+        assert np.allclose(other.predict_block(rows), scale * one.predict_block(rows), rtol=1e-6, atol=1e-6 * scale)
+        ridges = penalties(one)
+        assert penalties(other) == (pytest.approx((scale * ridges[0], ridges[1])) if ridge else (None, ridges[1]))
 
 
 def test_the_ridge_in_use_is_told_kept_and_used_in_fold_in():
     _, x = low_rank(0.5)
-    model = fs.LowRankModel(4).fit(x)
-    assert model.ridge is None and model.bias_ridge is None
+    model = fs.LowRankModel(4, ridge=0.7).fit(x)
+    assert model.bias_ridge is None
     (ridge, bias_ridge), penalty = (model.resolved[name] for name in ("ridge", "bias_ridge")), penalties(model)[0]
     assert ridge > 0 and penalty > ridge and penalties(model)[1] == bias_ridge and model.facts()["ridge"] == ridge
     twin = fs.from_bytes(model.to_bytes())
@@ -66,8 +68,8 @@ def test_the_ridge_in_use_is_told_kept_and_used_in_fold_in():
 def test_weights_of_one_change_nothing(loss):
     o, seen = problem(loss)
     x = stored(o, seen)
-    whole = fs.LowRankModel(3, loss=loss).fit(x)
+    whole = fs.LowRankModel(3, loss=loss, ridge=1.0).fit(x)
     ones = x.copy()
     ones.data = np.ones_like(ones.data)
-    weighted = fs.LowRankModel(3, loss=loss).fit(x, sample_weight=ones)
+    weighted = fs.LowRankModel(3, loss=loss, ridge=1.0).fit(x, sample_weight=ones)
     assert penalties(weighted) == pytest.approx(penalties(whole), rel=1e-6)

@@ -48,7 +48,11 @@ def answers(x, loss, **options):
     rows, columns = np.repeat(np.arange(x.shape[0]), 3), np.tile(np.arange(3), x.shape[0])
     new, side = model.fold_in(x[:300]), model.fold_in(x[:, :50], axis=1)
     found = [*model.factors(), *model.bias_terms()[1:], [line["objective"] for line in model.history]]
-    found += [model.resolved["ridge"], model.predict(rows, columns), model.predict_block(np.arange(x.shape[0]))]
+    found += [
+        model._fitted.learned if loss == "square" and model.sweeps else model.resolved["ridge"],
+        model.predict(rows, columns),
+        model.predict_block(np.arange(x.shape[0])),
+    ]
     found += [*model.recommend(np.arange(x.shape[0]), 7, exclude=x), new.factors, new.biases, side.factors]
     return [np.asarray(part) for part in [*found, new.predict_block(), *new.recommend(4)]]
 

@@ -11,7 +11,7 @@ def fit_rows(
     loss: int,
     p: float,
     smooth: float,
-    ridge: _Sums,
+    ridge: _Sums,  # (2, t)
     indptr: _Indices,
     indices: _Indices,
     o: _Values,

@@ -138,7 +138,8 @@ cdef struct Rows:
 cdef void fit_rows_part(void* context, ptrdiff_t part, real* scratch) noexcept nogil:
     cdef const Rows* rows = <const Rows*> context
     cdef Fit f = rows.setting
-    cdef Py_ssize_t t = f.t, i, q
+    cdef Py_ssize_t t = f.t, i, q, k
+    cdef double seen
     cdef real* out = <real*> rows.out
     cdef const real* rb = <const real*> rows.rb
     cdef const real* o = <const real*> rows.o
@@ -148,13 +149,17 @@ cdef void fit_rows_part(void* context, ptrdiff_t part, real* scratch) noexcept n
     f.h = <double*> scratch
     f.g = f.h + t * t
     f.a, f.x, f.minus, f.move, f.ridge, f.z = f.g + t, f.g + 2 * t, f.g + 3 * t, f.g + 4 * t, f.g + 5 * t, f.g + 6 * t
-    for q in range(t):
-        f.ridge[q] = rows.ridge[q]
     for i in range(first_row(rows.indptr, rows.m, rows.parts, part),
                    first_row(rows.indptr, rows.m, rows.parts, part + 1)):
         f.first, f.count = rows.indptr[i], <Py_ssize_t> rows.indptr[i + 1] - <Py_ssize_t> rows.indptr[i]
+        seen = <double> f.count
+        if c:
+            seen = 0
+            for k in range(f.first, f.first + f.count):
+                seen += c[k]
         for q in range(t):
             f.a[q] = out[i * t + q]
+            f.ridge[q] = rows.ridge[q] + seen * rows.ridge[t + q]
         if f.loss == SQUARE:
             square_row(&f, rows.indices, o, c, rb[i], cb, factors)
         else:
@@ -163,10 +168,13 @@ cdef void fit_rows_part(void* context, ptrdiff_t part, real* scratch) noexcept n
             out[i * t + q] = <real> f.a[q]
 
 
-def fit_rows(int loss, double p, double smooth, const double[::1] ridge, const uint32_t[::1] indptr,
+def fit_rows(int loss, double p, double smooth, const double[:, ::1] ridge, const uint32_t[::1] indptr,
              const uint32_t[::1] indices, const real[::1] o, const real[::1] c, const real[::1] rb,
              const real[::1] cb, const real[:, ::1] factors, real[:, ::1] out, Py_ssize_t turns, double tol):
-    """fit_one for every row: out (m, t) holds where each begins, and where it ends."""
+    """fit_one for every row: out (m, t) holds where each begins, and where it ends.
+
+    ridge (2, t): of a row, and what each unit of weight of its entries adds to it.
+    """
     cdef Py_ssize_t t = factors.shape[1], m = indptr.shape[0] - 1, i
     cdef Rows rows
     cdef double work
@@ -174,7 +182,7 @@ def fit_rows(int loss, double p, double smooth, const double[::1] ridge, const u
         return
     rows.m, rows.longest, rows.indptr = m, 0, &indptr[0]
     rows.indices, rows.o, rows.c = &indices[0] if indices.shape[0] else NULL, at(o), at(c)
-    rows.rb, rows.cb, rows.factors, rows.ridge, rows.out = at(rb), at(cb), &factors[0, 0], &ridge[0], &out[0, 0]
+    rows.rb, rows.cb, rows.factors, rows.ridge, rows.out = at(rb), at(cb), &factors[0, 0], &ridge[0, 0], &out[0, 0]
     rows.setting.loss, rows.setting.p, rows.setting.smooth, rows.setting.t = loss, p, smooth, t
     rows.setting.turns, rows.setting.tol = turns, tol
     for i in range(m):

@@ -13,7 +13,7 @@ from fastsketch._core.validation import as_integer, as_real
 from fastsketch.jobs import WorkerLost
 from fastsketch.jobs.dask._engine import await_workers, connected, has_client
 from fastsketch.lowrank import LowRankModel
-from fastsketch.lowrank._setting import as_share
+from fastsketch.lowrank._arguments import as_share
 
 if TYPE_CHECKING:
     from fastsketch.lowrank._fitting import Callback
