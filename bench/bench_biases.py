@@ -1,11 +1,14 @@
 """LowRankModel as it comes against biases tuned alone: stars, few stars of each user, signed links."""
 
+from functools import partial
+
 import numpy as np
 from scipy import sparse
 
 import fastsketch as fs
 from bench_choice import Comparison, Way, chosen, less, seconds_of
-from bench_lowrank_sets import few_of_each, halves, links_of, ratings_of, tenths
+from bench_lowrank_sets import GENERATED, few_of_each, halves, links_of, ratings_of, tenths
+from bench_ratings import RANKS, UNITS, cmfrec_tuned
 from bench_tools import spread, table
 from store import Parts
 
@@ -16,9 +19,14 @@ STARS = {
     "ML-1M, 5 a user": ("ML-1M", few_of_each),
     "ML-100K": ("ML-100K", halves),
     "ML-1M": ("ML-1M", halves),
+    "ML-100K, 40 a user": ("ML-100K", partial(few_of_each, many=40)),
+    "ML-1M, 40 a user": ("ML-1M", partial(few_of_each, many=40)),
+    "generated stars, 40 a user": (GENERATED, partial(few_of_each, many=40)),
 }
-LINKS = "bitcoin-OTC", "Slashdot", "Epinions"
+DENSE = "generated signs, 90 a row"
+LINKS = "bitcoin-OTC", "Slashdot", DENSE, "Epinions"
 CODES = 8  # of an edge between two users: positive, negative or none, each way
+TUNED = {"rank": RANKS, "ridge": UNITS, "bias_ridge": (1.0, 3.0, 5.0)}
 PAIRS = 2.0 ** np.arange(1, CODES + 1)[:, np.newaxis] * 3.0 ** np.arange(1, CODES + 1)
 
 
@@ -27,7 +35,8 @@ def biases(args):
     parts, splits, tables = Parts(args), 2 if args.quick else 5, {}
     for name in [*list(STARS)[::2], *LINKS[:1]] if args.quick else [*STARS, *LINKS]:
         if not args.sets or any(name.startswith(some) for some in args.sets.split(",")):
-            of = "Epinions" if name == "Epinions" else "main"  # a table of its own: --sets Epinions --join
+            # tables of their own: --sets Epinions --join
+            of = "main" if name in STARS else "Epinions" if name == "Epinions" else "signs"
             tables.setdefault(of, []).extend(parts.of(name, _of_set, name, splits))
     head = ["set", "method", "RMSE, or errors in %", f"less {BASE}", "error of that", "s, processor", "chosen"]
     for name, lines in tables.items():
@@ -37,7 +46,7 @@ def biases(args):
 def _of_set(name, splits):
     """Return a line for each method on one set; none where its file is absent."""
     known, cut = STARS.get(name, (name, tenths))
-    found = ratings_of(known) if name in STARS else links_of(known, shared=True)
+    found = ratings_of(known) if name in STARS else links_of(GENERATED if name == DENSE else known, shared=True)
     return [] if found is None else list(_compared(name, found, cut(found, splits), splits))
 
 
@@ -45,7 +54,7 @@ def _compared(name, found, cuts, splits):
     values = found[2]
     signs = values.min() < 0
     plain = {"loss": "logistic" if signs else "square", "dtype": "float32"}
-    defaults = {"ridge": 1.0, "bias_ridge": 2.0 if signs else 3.0}
+    defaults = {"ridge": 1.0 if signs else "learned", "bias_ridge": 2.0 if signs else 3.0}
 
     def measure(z, train, test):
         if signs:
@@ -58,10 +67,18 @@ def _compared(name, found, cuts, splits):
 
     ways = [
         Way(BASE, lambda x, **o: fit(x, 0, **o), {"bias_ridge": BIASES}),
-        Way("LowRankModel, ridge=1", lambda x: fit(x, 10, **defaults)),
+        Way("LowRankModel, nothing chosen", lambda x: fit(x, 10, **defaults)),
         Way("LowRankModel, as it comes", lambda x: fit(x, 10)),
-        *([Way(TRIADS, link_scores)] if signs else []),
     ]
+    if signs:
+        square = fs.LowRankModel(10, dtype="float32")
+        ways.append(Way("LowRankModel, as it comes, square loss", lambda x: square.fit(x).decision_function))
+        ways += [] if name == DENSE else [Way(TRIADS, link_scores)]
+    else:
+        ways += [
+            Way("LowRankModel, ridge tuned", lambda x, **o: fit(x, **o), TUNED, once=name.startswith("ML-1M")),
+            *cmfrec_tuned(once=name.startswith("ML-1M")),
+        ]
     results = Comparison(found, lambda _: values, measure).run(ways, cuts)
     for label, result in results.items():
         apart = np.array([a[0] - b[0] for a, b in zip(result.errors, results[BASE].errors, strict=True)])

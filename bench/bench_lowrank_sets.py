@@ -8,9 +8,13 @@ from scipy import sparse
 from bench_data import located, movielens_100k, signed_links
 from bench_tools import few
 
+GENERATED = "generated"
+
 
 def ratings_of(name):
-    """(rows, columns, stars, shape) of MovieLens, or None."""
+    """(rows, columns, stars, shape) of MovieLens, or generated ones, or None."""
+    if name == GENERATED:
+        return generated()
     if name == "ML-100K":
         lines = movielens_100k()
         if lines is None:
@@ -28,11 +32,31 @@ def ratings_of(name):
     return found.row.astype(np.int64), found.col.astype(np.int64), found.data.astype(np.float32), found.shape
 
 
+def generated(*, signs=False):
+    """(rows, columns, values, shape) by biases, five factors and noise: 50 stars of 2,000 users, 100 signs of 1,000."""
+    (m, n, many), rng = (1_000, 200, 100) if signs else (2_000, 500, 50), np.random.default_rng(100)
+    m = few(m, 100)
+    z = 0.4 * rng.standard_normal((m, 1)) + 0.5 * rng.standard_normal(n)
+    z = z + (2.0 if signs else 0.5) / np.sqrt(5) * rng.standard_normal((m, 5)) @ rng.standard_normal((5, n))
+    # items are taken with weights 1, 1/2, 1/3 ...
+    taken = rng.gumbel(size=z.shape) - np.log(1 + np.arange(n)) * (not signs)
+    rows, columns = np.repeat(np.arange(m), many), np.argsort(-taken, axis=1)[:, :many].ravel()
+    z = z[rows, columns]
+    values = (
+        np.sign(z + rng.logistic(size=len(z)))
+        if signs
+        else np.clip(np.round(3.5 + z + 0.7 * rng.standard_normal(len(z))), 1, 5)
+    )
+    return rows, columns, values.astype(np.float32), (m, n)
+
+
 def links_of(name, *, shared=False):
     """(rows, columns, signs, shape) of a signed network, users with fewer than two observations dropped; or None.
 
     shared: rows and columns have one numbering of users.
     """
+    if name == GENERATED:
+        return generated(signs=True)
     lines = signed_links(name)
     if lines is None:
         return None
