@@ -7,9 +7,10 @@ four fits; every fit is the one that an explicit ridge and rank would have, so t
 fit of all entries.
 
 What is simple or usual stays where entries held out cannot tell: the usual bias_ridge unless another is better by half
-a standard error; biases alone where no factors are better by more than one; ridge 1, and the ranks that were asked for,
-unless another ridge or fewer ranks are better by more than two: the fit to all entries supports a smaller ridge and
-more ranks than the one that chooses. Ridge 1 is not usual where it is no better than biases alone: the best ridge is
+a standard error; biases alone where no factors are better by more than one (of learned ridges, by anything: factors
+that say nothing have faded, and cost nothing where a few entries prefer them by chance); ridge 1, and the ranks that
+were asked for, unless another ridge or fewer ranks are better by more than two: the fit to all entries supports a
+smaller ridge and more ranks than the one that chooses. Ridge 1 is not usual where it is no better than biases alone: the best ridge is
 then what has to be. Losses are compared entry by entry, which tells more than their means do.
 """
 
@@ -109,5 +110,6 @@ def choose(
             break
         rank //= 2
     factors = candidates[rank, chosen]
-    winner = factors if better(factors, alone, 1.0) else alone
+    errors = 0.0 if ridges.ridge == LEARNED else 1.0
+    winner = factors if better(factors, alone, errors) else alone
     return winner.model, winner.score, [*(each.line for each in candidates.values()), alone.line]

@@ -205,11 +205,11 @@ class LowRankModel(LowRankAnswers):
             is given); the fit is then made of all entries. Or held-out entries of your own, which are not fitted.
             bias_ridge is chosen by fits of the biases alone: the usual one, unless another is better by half a standard
             error. Then sweeps run at the last rank (where the ridge is not learned for three or more, 1/4 to 4) and at
-            smaller ones. Biases alone (rank 0) win where nothing is better by more than a standard error, ridge 1 where
-            it is and no other by two; a ridge that was given is kept. All this takes two to five times as long as the
-            fit. ``facts()`` has the gain over biases alone, its error, and as chosen_by "validation", "argument" or
-            "default": too few entries to tell. Without sweeps, the rank alone is chosen, of a fit to the entries left.
-            ``LowRankModel(**{**model.resolved, "rank": model.selected_rank})`` is the same fit without a
+            smaller ones. Biases alone (rank 0) win where nothing is better (by more than a standard error, if the ridge
+            is chosen), ridge 1 where no other is by two; a given ridge is kept. All this takes two to five times as
+            long as the fit. ``facts()`` has the gain over biases alone, its error, and as chosen_by "validation",
+            "argument" or "default": too few entries to tell. Without sweeps, the rank alone is chosen, of a fit to the
+            entries left. ``LowRankModel(**{**model.resolved, "rank": model.selected_rank})`` is the same fit without a
             choice.
         patience : int, optional
             Stop after this many ranks without a better validation score, in the fit that chooses.
