@@ -10,8 +10,8 @@ What is simple or usual stays where entries held out cannot tell: the usual bias
 a standard error; biases alone where no factors are better by more than one (of learned ridges, by anything: factors
 that say nothing have faded, and cost nothing where a few entries prefer them by chance); ridge 1, and the ranks that
 were asked for, unless another ridge or fewer ranks are better by more than two: the fit to all entries supports a
-smaller ridge and more ranks than the one that chooses. Ridge 1 is not usual where it is no better than biases alone: the best ridge is
-then what has to be. Losses are compared entry by entry, which tells more than their means do.
+smaller ridge and more ranks than the one that chooses. Ridge 1 is not usual where it is no better than biases alone:
+the best ridge is then what has to be. Losses are compared entry by entry, which tells more than their means do.
 """
 
 from collections.abc import Callable, Sequence
