@@ -7,6 +7,7 @@ The variances along the components are their own, those beside them one, the noi
 # pyright: basic
 
 import warnings
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -41,11 +42,16 @@ class ComponentsReadOut(NamedTuple):
 
 
 def refine(
-    sketch: FrequentDirections, rows: Any, weights: NDArray[np.float64] | None, wanted: int | float
-) -> tuple[int, SpectrumOverview]:
+    sketch: FrequentDirections,
+    rows: Any,
+    weights: NDArray[np.float64] | None,
+    wanted: int | float,
+    exactly: Callable[[], bool] = lambda: False,
+) -> tuple[int, SpectrumOverview | None]:
     """Read the rows until no variance moves by more than SETTLED; return the passes in all, and the last read-out.
 
-    UserWarning where the last pass that is made still moves one by more than half of that.
+    Where the last pass that is made still moves one by more than half of that, exactly() is called; (1, None) if it
+    has learned the rows by an exact way, else a UserWarning.
     """
     k = wanted if isinstance(wanted, int) else sketch.resolved["sketch_size"]
     seen, passes, moved = sketch._overview(), 1, 1.0
@@ -59,6 +65,8 @@ def refine(
         moved = float((change / np.maximum(values[:few], tiny)).max(initial=0.0))
     # in a flat spectrum about as much is left as a pass moves
     if passes == MOST_PASSES and moved > SETTLED / 2 and isinstance(wanted, int):
+        if exactly():
+            return 1, None
         warnings.warn(
             f"explained_variance_ is not exact to {SETTLED:.0%}: pass {passes}, the last, still moved a variance by "
             f"{moved:.1%}, as in a flat spectrum; solver='exact' has no such error",

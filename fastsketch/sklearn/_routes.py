@@ -124,20 +124,21 @@ def by_sketch(p: FitProblem, *, passes: int) -> Route:
     return Route("sketch", seconds, kept + 6.0 * BLOCK_BYTES + 8.0 * 2 * 256 * d)
 
 
-def choose(p: FitProblem, *, max_memory: float, pairs: bool = False) -> Route:
-    """Choose the way of a fit: the cheaper exact one, unless both cost too much; the sketch needs the least memory.
+def cheapest_exact(p: FitProblem, *, max_memory: float, pairs: bool = False) -> Route | None:
+    """Return the cheaper exact way, if one fits the memory.
 
     `pairs`: whether Lanczos steps with the rows may be tried, which needs CSR rows and a k that is known.
     """
-    sketch = by_sketch(p, passes=2)
     ways = [by_rows(p), by_columns(p)]
     if pairs and p.stored is not None and p.k + 1 < min(p.n, p.d):
         ways.append(by_pairs(p))
-    best = sketch
-    for route in ways:
-        if route.bytes <= max_memory and (best is sketch or route.seconds < best.seconds):
-            best = route
-    return best if best.seconds <= WORTH_IN_FIT * sketch.seconds else sketch
+    return min((way for way in ways if way.bytes <= max_memory), key=lambda way: way.seconds, default=None)
+
+
+def choose(p: FitProblem, *, max_memory: float, pairs: bool = False) -> Route:
+    """Choose the way of a fit: the cheaper exact one, unless it costs too much; the sketch needs the least memory."""
+    best, sketch = cheapest_exact(p, max_memory=max_memory, pairs=pairs), by_sketch(p, passes=2)
+    return best if best is not None and best.seconds <= WORTH_IN_FIT * sketch.seconds else sketch
 
 
 def most_rows_in_stream(p: FitProblem, *, max_memory: float, most: int) -> int:

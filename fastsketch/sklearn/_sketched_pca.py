@@ -4,6 +4,7 @@
 # pyright: basic
 
 from dataclasses import KW_ONLY, field
+from functools import partial
 from numbers import Integral, Real
 from os import PathLike
 from typing import Any, ClassVar, Self
@@ -35,17 +36,14 @@ from fastsketch.sklearn._principal_components import (
     first_of,
     refine,
 )
-from fastsketch.sklearn._routes import WayName, choose, most_rows_in_stream, problem_of, sums_in_stream
+from fastsketch.sklearn._routes import WayName, cheapest_exact, choose, most_rows_in_stream, problem_of, sums_in_stream
 
 SOLVERS = ("auto", "gram", "svd", "exact")
-# Parameters in which the sketches of two ways may differ.
-ANY_WAY = ("solver", "buffer_size", "sketch_size", "dtype")
-# Ways of ``fit`` that its sketch does not tell, by their number in files.
+ANY_WAY = ("solver", "buffer_size", "sketch_size", "dtype")  # in which the sketches of two ways may differ
+# Ways of ``fit`` that its sketch does not tell, by their number in files; the exact ways as ``solver_`` has them.
 WAYS = ("", "rows", "arpack")
-# The exact ways as ``solver_`` has them.
 SOLVER_OF = {"rows": "rows", "columns": "exact", "pairs": "arpack"}
-# Rows of the sketch where the number of components is not known beforehand.
-SIZE_OF_SHARE = 128
+SIZE_OF_SHARE = 128  # rows of the sketch where the number of components is not known beforehand
 MOST = float(np.finfo(np.float64).max)
 
 
@@ -57,8 +55,7 @@ class SketchedPCA(PrincipalComponents, IncrementalPCA):
     ----------
     n_components : int, float or None, default None
         Components to keep; None: min(n_samples, n_features) of the first batch, after ``from_model`` also at most one
-        less than the sketch_size in use (``resolved``); a float in (0, 1): the fewest that have
-        more than this share of the variance, by the point estimates.
+        less than the sketch_size in use (``resolved``); a float in (0, 1): the fewest that have more than this share.
     whiten : bool, default False
         Scale the transformed components to unit variance.
     copy : bool, default True
@@ -72,8 +69,8 @@ class SketchedPCA(PrincipalComponents, IncrementalPCA):
         See ``fastsketch.FrequentDirections``; Tracked FD has the best point estimates.
     solver : {"auto", "gram", "svd", "exact"}, default "auto"
         "auto": ``fit`` takes the cheapest of four ways by a model of their seconds and bytes, and prefers an exact
-        one while it costs at most three times a sketch: the products of all pairs of rows (few rows), those of all
-        pairs of columns, Lanczos steps with CSR rows, or a sketch and further passes over the rows.
+        one while it costs at most three times a sketch, or where that does not settle: the products of all pairs of
+        rows (few rows) or of columns, Lanczos steps with CSR rows, or a sketch and further passes over the rows.
         ``partial_fit`` sums up the products of columns, or sketches; beside the sketch it keeps the rows, 4,000 at
         most, as long as products of all their pairs cost little. "exact": products of columns. "gram" and "svd": a
         sketch in one pass, for speed first.
@@ -110,10 +107,9 @@ class SketchedPCA(PrincipalComponents, IncrementalPCA):
     ``partial_fit`` after ``fit`` goes on from what fit has kept: the sum of products, or l rows. Batches may be smaller
     than n_components, also single rows, and sparse input is neither made dense nor copied as a whole.
 
-    A row of weight w counts as w rows: variances are divided by max(1, sum of weights - 1).
-
-    Unlike scikit-learn's, ``get_covariance``, ``get_precision`` and ``score`` are those of the rows with whiten=True
-    too. What each way costs and gives: docs/jobs/components.md.
+    A row of weight w counts as w rows: variances are divided by max(1, sum of weights - 1). Unlike scikit-learn's,
+    ``get_covariance``, ``get_precision`` and ``score`` are those of the rows with whiten=True too. What each way costs
+    and gives: docs/jobs/components.md.
 
     Examples
     --------
@@ -320,9 +316,15 @@ class SketchedPCA(PrincipalComponents, IncrementalPCA):
             variance.update(rows[batch], part)
         self.sketch_, self._variance, self.solver_, self.n_passes_ = sketch, variance, solver, 1
         if self.solver == "auto":
-            self.n_passes_, seen = refine(sketch, rows, weights, self._wanted)
-            if isinstance(wanted := self._wanted, int):
+            exactly = partial(self._exactly, rows, weights, size)
+            self.n_passes_, seen = refine(sketch, rows, weights, self._wanted, exactly)
+            if isinstance(wanted := self._wanted, int) and seen is not None:
                 self._read_once("components", lambda: first_of(seen, wanted))
+
+    def _exactly(self, rows: Any, weights: NDArray[np.float64] | None, size: int) -> bool:
+        """Learn by an exact way, if one fits the memory."""
+        route = cheapest_exact(problem_of(rows, k=int(self._wanted), size=size), max_memory=self.max_memory)
+        return route is not None and self._multiply_all(rows, weights, size, way=route.way)
 
     def _begun_stream(self, rows: Any, wanted: int | float, sketch: FrequentDirections) -> KeptRows | None:
         """Return where a stream that begins with these rows keeps them; None: not at all."""

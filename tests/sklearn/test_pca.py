@@ -26,6 +26,7 @@ SPARSE = RNG.standard_normal((90, 70)) * (RNG.random((90, 70)) < 0.1) * np.linsp
 def through(monkeypatch, way):
     """Make solver="auto" go one way."""
     monkeypatch.setattr(_sketched_pca, "choose", lambda *_, **__: Route(way, 0.0, 0.0))
+    monkeypatch.setattr(_sketched_pca, "cheapest_exact", lambda *_, **__: None)
 
 
 def truth(rows, weights=None):
@@ -275,6 +276,18 @@ def test_passes_are_those_of_the_rows_that_were_read(monkeypatch, tmp_path):
     assert SketchedPCA(3, max_memory=0).partial_fit(rows).n_passes_ == 1
     assert model.merge(SketchedPCA(3, max_memory=0).fit(rows)).n_passes_ == 1
     assert model.partial_fit(rows).refine(np.vstack([rows, rows, rows])).n_passes_ == 2
+
+
+@pytest.mark.parametrize("kind", ["dense", "csr"])
+def test_a_flat_spectrum_is_read_exactly_where_memory_allows(monkeypatch, kind):
+    monkeypatch.setattr(_sketched_pca, "choose", lambda *_, **__: Route("sketch", 0.0, 0.0))
+    rows = np.random.default_rng(0).standard_normal((900, 300))
+    weights = np.random.default_rng(1).choice([1.0, 2.0], 900)
+    model = SketchedPCA(10).fit(sparse.csr_array(rows) if kind == "csr" else rows, sample_weight=weights)
+    assert (model.solver_, model.n_passes_) == ("exact", 1)
+    assert np.allclose(model.explained_variance_, truth(rows, weights)[:10], rtol=1e-9)
+    with pytest.warns(UserWarning, match="is not exact to 1%"):
+        assert SketchedPCA(10, max_memory=0).fit(rows, sample_weight=weights).solver_ == "gram"
 
 
 def test_a_flat_spectrum_is_said_not_to_be_exact(monkeypatch):
