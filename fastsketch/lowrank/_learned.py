@@ -25,10 +25,12 @@ from fastsketch.lowrank._data import Observed
 from fastsketch.lowrank._fitted import Side
 from fastsketch.lowrank._partitions import Entries
 from fastsketch.lowrank._setting import SideSetting
-from fastsketch.lowrank._units import TINY, noise_unit
+from fastsketch.lowrank._units import noise_unit
 
 Floats = NDArray[np.float64]
 
+# What noise and sums of weights are at least.
+TINY = float(np.finfo(np.float64).tiny)
 # A factor is at least so much in effect: what has faded would else have 0 / 0 for its variance.
 LEAST_EFFECT = 1e-3
 # Variances are at least this share of an entry's standard deviation: of the product of two factors it is the variance.

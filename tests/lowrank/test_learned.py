@@ -145,5 +145,7 @@ def test_exact_data_and_those_of_few_entries():
     truth = problem(m=60, n=40, noise=0.0)[0]
     model = fs.LowRankModel(3, ridge="learned", biases=False, sweeps=30).fit(x)
     assert np.abs(model.complete() - truth).max() < 1e-3
+    small = fs.LowRankModel(3).fit(1e-150 * x)
+    assert np.allclose(small.complete(), 1e-150 * fs.LowRankModel(3).fit(x).complete(), rtol=1e-6, atol=1e-160)
     for few in (np.full((4, 3), 2.0), np.array([[1.0, np.nan, 3.0], [2.0, 5.0, np.nan]]), np.zeros((3, 3))):
         assert np.isfinite(fs.LowRankModel(2, ridge="learned").fit(few).complete()).all()
