@@ -64,7 +64,7 @@ plt.show()
 
 # %%
 # **How sure is this?** The gain of a loss that doubts is large where entries are wrong and small where they are
-# only noisy. For photographs there are better methods than any low rank; for tables, ``validation=0.1`` chooses
-# rank and ridge on entries held out, and says how good they are.
+# only noisy. For photographs there are better methods than any low rank; for tables, ``model.facts()`` says by how much
+# factors are better than biases alone on entries held out, and how sure that is.
 #
 # **Next:** :doc:`completing a matrix </jobs/completing>`.
