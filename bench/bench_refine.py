@@ -67,7 +67,7 @@ def _folds(found, options, folds):
         path = [f[min(k, len(f) - 1)] / f[0] for k in (1, 5, len(f) - 1)]
         chosen, line = model.selected_rank, model.facts()
         ends = []
-        for rank in (chosen, chosen if model.sweeps else len(f) - 1):
+        for rank in (chosen, len(f) - 1 if model.sweeps == 0 else chosen):
             z = model.decision_function(rows[test], columns[test], rank=rank).astype(float)
             right = np.where(z == 0, np.sign(labels.mean()), np.sign(z)) == labels[test]
             ends += [np.logaddexp(0, -labels[test] * z).mean(), 100 * right.mean()]
