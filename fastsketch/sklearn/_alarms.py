@@ -26,7 +26,7 @@ from fastsketch.sklearn._kept_rows import KeptRows
 from fastsketch.sklearn._left_out import Pairs, RowModel
 from fastsketch.sklearn._missing import FILLS, filled, without_missing
 from fastsketch.sklearn._moments import FourthMoment, check_squares, differ
-from fastsketch.sklearn._outliers import Threshold, counts_for, set_threshold
+from fastsketch.sklearn._outliers import NOTHING_LEFT, Threshold, counts_for, set_threshold
 
 # Sum of the squares of all rows around their mean: beyond it their matrix leaves the range of numbers.
 MOST_SQUARES = 1e300
@@ -52,9 +52,8 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
     _kept_rows: KeptRows | None
     _without_rows: int  # a place in WITHOUT_ROWS
 
-    # of the subclass: its covariance as given out, that of a (matrix, pairs, total, n), log-densities of rows
+    # of the subclass: its covariance as given out, its weight, log-densities of rows
     _read: Callable[[], ShrunkCovariance]
-    _shrunk: Callable[..., ShrunkCovariance]
     _total: Callable[[], float]
     _densities: Callable[[Any], NDArray[np.float64]]
     _warn_of_nothing: Callable[[], None]
@@ -182,9 +181,13 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
         counts = counts_for(pairs[0], matrix.trace, self.n_features_in_)
         sample: Any = self._kept_rows
         kept, weights = sample.sample()
-        return RowModel(self._read(), pairs[1], self.location_), set_threshold(
-            self.sketch_, pairs, kept, weights, counts, self._shrunk
-        )
+        # where a pseudo-inverse would be blind: columns that never varied, sums that always held
+        shrunk, least = self._read(), NOTHING_LEFT * matrix.trace / self.n_features_in_
+        if shrunk.floor < least:
+            shrunk = shrunk._replace(floor=least)
+            shrunk = shrunk._replace(matrix=shrunk.as_much(matrix, pairs))
+        threshold = set_threshold(self.sketch_, pairs, kept, weights, counts, shrunk)
+        return RowModel(shrunk.matrix, pairs[1], self.location_), threshold
 
     def _level(self) -> tuple[float, NDArray[np.float64]]:
         check_is_fitted(self, "sketch_")

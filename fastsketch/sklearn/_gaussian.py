@@ -289,6 +289,14 @@ class ShrunkCovariance(NamedTuple):
     mean: float  # to which the others were shrunk
     floor: float  # no eigenvalue is below it: share * mean, and the ridge
 
+    def as_much(
+        self, matrix: "SpikedCovariance | DenseCovariance", pairs: tuple[Matrix, Matrix]
+    ) -> "SpikedCovariance | DenseCovariance":
+        """Return another matrix, of leading pairs that are given, shrunk by as much as this was."""
+        values, vectors = pairs
+        ridge = self.floor - self.share * self.mean
+        return matrix.shrunk(values[: self.kept], vectors[: self.kept], self.share, self.mean, ridge)
+
 
 def empirical_covariance(sketch: FrequentDirections, total: float) -> SpikedCovariance | DenseCovariance:
     """Return the covariance that a sketch has, nothing shrunk and nothing added."""

@@ -3,11 +3,14 @@
 Of a sum of products the rows of a part are taken out. Its leading pairs are those of the whole, turned by what was
 taken out; distances under the shrunk matrix of the others need no factor of their own, since it differs from one matrix
 in so many directions as rows were taken out and directions are kept (Woodbury).
+
+The matrix of the others is shrunk by as much as that of all, not by what they would choose: a row that is the only one
+in some column is as far away as that floor is low, and of a hundred rows five more or less may halve it.
 """
 
 # pyright: basic
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -27,8 +30,6 @@ from fastsketch.sklearn._gaussian import (
 
 Floats = NDArray[np.float64]
 Pairs = tuple[Floats, Floats]  # (k,) eigenvalues, descending, and (k, d) directions
-# of (matrix, its pairs, weight, rows): a covariance matrix as it is given out
-Shrink = Callable[..., ShrunkCovariance]
 
 # Products with the sum of all rows by which leading pairs are turned. Real rows need one; in flat noise, where they
 # follow the rows learned from, one leaves 7.3% of alarms where 5% are asked for (2,000 rows of 784 columns), two 5.7%.
@@ -46,14 +47,14 @@ FEW = 2
 class RowModel(NamedTuple):
     """What rows are measured against."""
 
-    shrunk: ShrunkCovariance
+    matrix: SpikedCovariance | DenseCovariance  # as it is given out
     vectors: Floats  # (k, d) leading directions
     mean: Floats  # (d,)
 
     def measures(self, rows: Any, counts: list[int]) -> Floats:
         """Return the squared distances by the matrix and by its diagonal, and residuals, (2 + len(counts), n)."""
-        matrix = self.shrunk.matrix
-        return all_measures(matrix.distances(rows, self.mean), rows, self.mean, matrix.diagonal(), self.vectors, counts)
+        distances = self.matrix.distances(rows, self.mean)
+        return all_measures(distances, rows, self.mean, self.matrix.diagonal(), self.vectors, counts)
 
 
 def all_measures(
@@ -178,19 +179,19 @@ class ShiftedFactor:
 
 
 def measures_left_out(
-    sketch: FrequentDirections, pairs: Pairs, rows: Any, weights: Floats, folds: int, counts: list[int], shrink: Shrink
+    sketch: FrequentDirections, pairs: Pairs, rows: Any, weights: Floats, folds: int, counts: list[int], shrunk: ShrunkCovariance
 ) -> Floats:
     """Measure rows (m, d) that a sketch has learned, each by what the rows outside its fold give, (2 + len(counts), m).
 
-    Rows k, k + folds, ... are fold k; `pairs` are those of the sketch's covariance.
+    Rows k, k + folds, ... are fold k; `pairs` are those of the sketch's covariance, `shrunk` as it is given out.
     """
     parts = [np.arange(fold, rows.shape[0], folds) for fold in range(folds)]
     if sketch.resolved["solver"] == "exact":
-        found = _by_sums(sketch, pairs, rows, weights, parts, counts, shrink)
+        found = _by_sums(sketch, pairs, rows, weights, parts, counts, shrunk)
     elif rows.shape[0] == sketch.n_rows:  # sketches of the others can be made
-        found = _by_sketches(FrequentDirections(**sketch.parameters), rows, weights, parts, counts, shrink)
+        found = _by_sketches(FrequentDirections(**sketch.parameters), rows, weights, parts, counts, shrunk)
     else:
-        found = (_by_span(sketch, rows[part], weights[part], counts, shrink) for part in parts)
+        found = (_by_span(sketch, rows[part], weights[part], counts, shrunk) for part in parts)
     measures = np.empty((2 + len(counts), rows.shape[0]))
     for part, of_part in zip(parts, found, strict=True):
         measures[:, part] = of_part
@@ -204,7 +205,7 @@ def _by_sums(
     weights: Floats,
     parts: list[NDArray[np.intp]],
     counts: list[int],
-    shrink: Shrink,
+    shrunk: ShrunkCovariance,
 ) -> Iterator[Floats]:
     """Yield the measures of each part, taken out of the sum of products."""
     gram, whole, factor = sketch.gram(), (sketch.total_weight * pairs[0], pairs[1]), None
@@ -214,10 +215,9 @@ def _by_sums(
         left = values / out.left, vectors
         if factor is not None:
             distances, variances = factor.distances(out, left), factor.variances(out, left)
-        else:  # the first part says how all are shrunk
-            matrix = DenseCovariance((gram - out.roots.T @ out.roots) / out.left)
-            shrunk = shrink(matrix, left, out.left, sketch.n_rows - len(part))
-            distances, variances = shrunk.matrix.distances(out.rows, -out.shift), shrunk.matrix.diagonal()
+        else:
+            matrix = shrunk.as_much(DenseCovariance((gram - out.roots.T @ out.roots) / out.left), left)
+            distances, variances = matrix.distances(out.rows, -out.shift), matrix.diagonal()
             if part is parts[0] and len(parts) > 1 and FEW * len(part) <= len(gram):
                 factor = ShiftedFactor.made(gram, shrunk, out.left)
         yield all_measures(distances, out.rows, -out.shift, variances, vectors, counts)
@@ -229,7 +229,7 @@ def _by_sketches(
     weights: Floats,
     parts: list[NDArray[np.intp]],
     counts: list[int],
-    shrink: Shrink,
+    shrunk: ShrunkCovariance,
 ) -> Iterator[Floats]:
     """Yield the measures of each part by a sketch of the others: each half of the parts learns the other half first."""
     if len(parts) > 1:
@@ -237,18 +237,18 @@ def _by_sketches(
         for mine, others in ((parts[:half], parts[half:]), (parts[half:], parts[:half])):
             outside = np.concatenate(others)
             yield from _by_sketches(
-                sketch.copy().update(rows[outside], weights[outside]), rows, weights, mine, counts, shrink
+                sketch.copy().update(rows[outside], weights[outside]), rows, weights, mine, counts, shrunk
             )
         return
     total = sketch.total_weight
     matrix = empirical_covariance(sketch, total)
     pairs = leading_pairs(sketch, matrix, total)
     mean = np.zeros(rows.shape[1]) if sketch.mean is None else sketch.mean
-    model = RowModel(shrink(matrix, pairs, total, sketch.n_rows), pairs[1], mean)
+    model = RowModel(shrunk.as_much(matrix, pairs), pairs[1], mean)
     yield model.measures(rows[parts[0]], counts)
 
 
-def _by_span(sketch: FrequentDirections, rows: Any, weights: Floats, counts: list[int], shrink: Shrink) -> Floats:
+def _by_span(sketch: FrequentDirections, rows: Any, weights: Floats, counts: list[int], shrunk: ShrunkCovariance) -> Floats:
     """Measure rows that are taken out of a sketch in the span of its directions."""
     out, total = Downdate.by(sketch, rows, weights), sketch.total_weight
     whole: Any = empirical_covariance(sketch, total)
@@ -259,5 +259,5 @@ def _by_span(sketch: FrequentDirections, rows: Any, weights: Floats, counts: lis
     matrix = SpikedCovariance.pooled(
         values, turn.T[::-1] @ whole.vectors, certain=values, trace=trace, rounding=least_trace(sketch, trace)
     )
-    shrunk = shrink(matrix, (matrix.values, matrix.vectors), out.left, sketch.n_rows - len(rows))
-    return RowModel(shrunk, matrix.vectors, -out.shift).measures(out.rows, counts)
+    model = RowModel(shrunk.as_much(matrix, (matrix.values, matrix.vectors)), matrix.vectors, -out.shift)
+    return model.measures(out.rows, counts)

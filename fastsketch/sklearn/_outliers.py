@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch.sketching import FrequentDirections
-from fastsketch.sklearn._left_out import Pairs, RowModel, Shrink, measures_left_out
+from fastsketch.sklearn._gaussian import ShrunkCovariance
+from fastsketch.sklearn._left_out import Pairs, RowModel, measures_left_out
 
 Floats = NDArray[np.float64]
 
@@ -75,18 +76,17 @@ def counts_for(values: Floats, trace: float, d: int) -> list[int]:
 
 
 def set_threshold(
-    sketch: FrequentDirections, pairs: Pairs, rows: Any, weights: Floats, counts: list[int], shrink: Shrink
+    sketch: FrequentDirections, pairs: Pairs, rows: Any, weights: Floats, counts: list[int], shrunk: ShrunkCovariance
 ) -> Threshold:
     """Score rows that have been learned from, (m, d) in random order with their weights, by what the others give.
 
-    ``pairs`` are the leading ones of the sketch's covariance; ``shrink(matrix, pairs, total, n_rows)`` returns such a
-    matrix as it is given out.
+    ``pairs`` are the leading ones of the sketch's covariance, ``shrunk`` is what it gives out.
     """
     m = rows.shape[0]
     if sketch.n_rows < 2:
         raise ValueError("a threshold needs at least 2 rows, got 1")
     folds = min(m, -(-FOLDS * m // sketch.n_rows))
-    measures = measures_left_out(sketch, pairs, rows, weights, folds, counts, shrink)
+    measures = measures_left_out(sketch, pairs, rows, weights, folds, counts, shrunk)
     least = np.maximum(NOTHING_LEFT * np.median(measures, axis=1, keepdims=True), np.finfo(np.float64).tiny)
     logs = np.log(np.maximum(measures, least))
     ways = np.stack([least_variance(logs), np.eye(len(logs))[0]])

@@ -308,16 +308,11 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
     def _shrink(self, shrinkage: Any, alpha0: Any) -> ShrunkCovariance:
         total = self._total()
         matrix = empirical_covariance(self.sketch_, total)
-        pairs = self._leading(matrix) if shrinkage == "auto" else None
-        return self._shrunk(matrix, pairs, total, self.sketch_.n_rows)
-
-    def _shrunk(self, matrix: SpikedCovariance | DenseCovariance, pairs: Any, total: float, n: int) -> ShrunkCovariance:
-        """Return a covariance matrix as the parameters have it, of n rows; "auto" needs its leading pairs."""
-        ridge, d = as_real(self.alpha0, "alpha0", 0.0, MOST) / total, matrix.n_features
+        ridge, d = as_real(alpha0, "alpha0", 0.0, MOST) / total, matrix.n_features
         if self._shrinkage_asked() == "auto":
-            most = min(self.sketch_.resolved["sketch_size"] - 1, d // 2, int(min(total, n)) // 2)
+            most = min(self.sketch_.resolved["sketch_size"] - 1, d // 2, int(min(total, self.sketch_.n_rows)) // 2)
             least = least_trace(self.sketch_, matrix.trace)
-            return shrink_tail(matrix, pairs, most=most, n=total, least=least, ridge=ridge)
+            return shrink_tail(matrix, self._leading(matrix), most=most, n=total, least=least, ridge=ridge)
         share, mean = self._linear_share(matrix), matrix.trace / d
         return ShrunkCovariance(matrix.shrunk(*_none_of(d), share, mean, ridge), share, 0, mean, share * mean + ridge)
 

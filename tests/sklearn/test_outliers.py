@@ -18,6 +18,7 @@ from fastsketch.sklearn import _kept_rows as kept_rows  # noqa: E402
 from fastsketch.sklearn import _left_out as left_out  # noqa: E402
 from fastsketch.sklearn._gaussian import (  # noqa: E402
     DenseCovariance,
+    ShrunkCovariance,
     SpikedCovariance,
     column_distances,
     shrink_tail,
@@ -249,32 +250,42 @@ def test_a_singular_matrix_has_no_common_factor():
 )
 @pytest.mark.parametrize("n", [30, 300])
 def test_rows_are_measured_as_by_a_model_of_the_others(options, n):
-    """Fits to the others say the same, but for how many directions they keep and what they shrink by."""
+    """Fits to the others, shrunk by as much, say the same; a sketch of them is another one."""
     X, counts = rows_of(0, n), [2, 4]
     model = SketchedCovariance(8, **options).fit(X)
-    pairs = model._leading(model._read().matrix if "solver" in options else DenseCovariance(np.eye(40)))
-    found = measures_left_out(model.sketch_, pairs, X, np.ones(n), 10, counts, model._shrunk)
+    shrunk, dense = model._read(), "solver" not in options
+    pairs = model._leading(DenseCovariance(np.eye(40)) if dense else shrunk.matrix)
+    found = measures_left_out(model.sketch_, pairs, X, np.ones(n), 10, counts, shrunk)
     expected = np.empty((4, n))
     for fold in range(10):
         part = np.arange(n) % 10 == fold
         others = SketchedCovariance(8, **options).fit(X[~part])
-        expected[0, part] = others.mahalanobis(X[part])
-        expected[1, part] = (X[part] - others.location_) ** 2 @ (1 / np.diag(others.covariance_))
+        mean = 0 if "assume_centered" in options else X[~part].mean(axis=0)
+        values, vectors = np.linalg.eigh((X[~part] - mean).T @ (X[~part] - mean) / np.sum(~part))
+        values[: 40 - shrunk.kept] *= 1 - shrunk.share
+        values[: 40 - shrunk.kept] += shrunk.share * shrunk.mean
+        values += shrunk.floor - shrunk.share * shrunk.mean
+        inverses = np.where(values > 1e-9 * values[-1], 1 / np.maximum(values, 1e-300), 0)
+        expected[0, part] = ((X[part] - mean) @ vectors) ** 2 @ inverses
+        expected[1, part] = (X[part] - mean) ** 2 @ (1 / (vectors**2 @ values))
         for row, k in enumerate(counts):
             expected[row + 2, part] = others.projection_distance(X[part], n_components=k) ** 2
     off, spread = np.log(found / expected), np.log(expected).std(axis=1)
+    if dense:  # the directions kept are nearly those of the others
+        assert np.all(np.abs(off[:2]) < 0.1 * spread[:2, np.newaxis])
     assert np.all(np.abs(off.mean(axis=1)) < 0.1 * spread) and np.all(off.std(axis=1) < 0.3 * spread)
 
 
 def test_a_sketch_has_learned_all_rows_but_those_of_its_part(monkeypatch):
     X, learned = rows_of(0, 70, 12), []
     monkeypatch.setattr(
-        left_out, "empirical_covariance", lambda sketch, total: learned.append(sketch) or DenseCovariance
+        left_out, "empirical_covariance", lambda sketch, total: learned.append(sketch) or DenseCovariance(np.eye(12))
     )
-    monkeypatch.setattr(left_out, "leading_pairs", lambda *_: (None, None))
+    monkeypatch.setattr(left_out, "leading_pairs", lambda *_: (X, X))
     monkeypatch.setattr(left_out.RowModel, "measures", lambda *_: np.zeros((1, 10)))
     sketch = fs.FrequentDirections(14, solver="gram", center=True).update(X)
-    measures_left_out(sketch, (X, X), X, np.ones(70), 7, [], lambda *_: None)
+    shrunk = ShrunkCovariance(None, 0.0, 0, 0.0, 0.0)
+    measures_left_out(sketch, (X, X), X, np.ones(70), 7, [], shrunk)
     assert len(learned) == 7
     for fold, others in enumerate(learned):
         left = X[np.arange(70) % 7 != fold]
@@ -283,18 +294,37 @@ def test_a_sketch_has_learned_all_rows_but_those_of_its_part(monkeypatch):
 
 
 def test_rows_are_taken_out_of_a_sketch_that_holds_all():
-    X, shrunk = rows_of(0, 300, 12), []
+    X = rows_of(0, 300, 12)
     sketch = fs.FrequentDirections(14, solver="gram", method="tfd", center=True).update(X)
+    others = SketchedCovariance(14, shrinkage=None).fit(X[40:])
+    measures = left_out._by_span(sketch, X[:40], np.ones(40), [3], others._read())
+    assert np.allclose(measures[0], others.mahalanobis(X[:40]), rtol=1e-6)
+    assert np.allclose(measures[1], ((X[:40] - X[40:].mean(axis=0)) ** 2 / X[40:].var(axis=0)).sum(axis=1), rtol=1e-6)
 
-    def shrink(matrix, pairs, total, n_rows):
-        shrunk.append((matrix, total, n_rows))
-        return SketchedCovariance(14, shrinkage=None).fit(X[40:])._read()
 
-    measures = left_out._by_span(sketch, X[:40], np.ones(40), [3], shrink)
-    ((matrix, total, n_rows),) = shrunk
-    assert total == n_rows == 260
-    assert np.allclose(matrix.matrix(), np.cov(X[40:].T, bias=True), rtol=1e-6, atol=1e-8)
-    assert np.allclose(measures[0], SketchedCovariance(14, shrinkage=None).fit(X[40:]).mahalanobis(X[:40]))
+def test_categories_that_were_never_seen_raise_alarms_and_no_more_than_asked_for():
+    """A hundred rows of fewer directions: what is new in them must be far away, and as far as one of the hundred was."""
+    shares = []
+    for seed in range(16):
+        rng = np.random.default_rng(seed)
+        kinds, odd = rng.integers(8, size=(1100, 1)), rng.random((1100, 20)) < 0.03
+        values = np.where(odd, rng.integers(6, size=odd.shape), kinds * np.arange(1, 21) % 4)
+        rows = np.eye(6)[values].reshape(1100, 120)
+        model = SketchedCovariance(contamination=0.05).fit(rows[:100])
+        shares.append(np.mean(model.predict(rows[100:]) < 0))
+    assert abs(np.mean(shares) - 0.05) < 3 * np.std(shares) / np.sqrt(len(shares)), shares
+
+
+@pytest.mark.parametrize("solver", ["exact", "gram"])
+def test_directions_without_variance_are_not_left_out(solver):
+    """A pseudo-inverse is blind to a column that never varied, and to a sum that always held."""
+    X = rows_of(0, 400, 4) @ np.random.default_rng(1).standard_normal((4, 40))
+    X[:, 3] = 7.0
+    model = SketchedCovariance(solver=solver, contamination=0.05).fit(X[:300].astype(np.float32))
+    strange = X[300:306].copy()
+    strange[[0, 1, 2], 3] += [0.1, -1.0, 100.0]
+    strange[[3, 4, 5], [0, 8, 9]] += [0.1, -1.0, 100.0]
+    assert np.all(model.predict(strange) < 0) and np.mean(model.predict(X[300:].astype(np.float32)) < 0) < 0.2
 
 
 @pytest.mark.parametrize("matrix", [DenseCovariance, None], ids=["dense", "spiked"])
