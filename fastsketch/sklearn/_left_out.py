@@ -179,7 +179,13 @@ class ShiftedFactor:
 
 
 def measures_left_out(
-    sketch: FrequentDirections, pairs: Pairs, rows: Any, weights: Floats, folds: int, counts: list[int], shrunk: ShrunkCovariance
+    sketch: FrequentDirections,
+    pairs: Pairs,
+    rows: Any,
+    weights: Floats,
+    folds: int,
+    counts: list[int],
+    shrunk: ShrunkCovariance,
 ) -> Floats:
     """Measure rows (m, d) that a sketch has learned, each by what the rows outside its fold give, (2 + len(counts), m).
 
@@ -248,7 +254,9 @@ def _by_sketches(
     yield model.measures(rows[parts[0]], counts)
 
 
-def _by_span(sketch: FrequentDirections, rows: Any, weights: Floats, counts: list[int], shrunk: ShrunkCovariance) -> Floats:
+def _by_span(
+    sketch: FrequentDirections, rows: Any, weights: Floats, counts: list[int], shrunk: ShrunkCovariance
+) -> Floats:
     """Measure rows that are taken out of a sketch in the span of its directions."""
     out, total = Downdate.by(sketch, rows, weights), sketch.total_weight
     whole: Any = empirical_covariance(sketch, total)

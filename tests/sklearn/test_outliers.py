@@ -303,7 +303,7 @@ def test_rows_are_taken_out_of_a_sketch_that_holds_all():
 
 
 def test_categories_that_were_never_seen_raise_alarms_and_no_more_than_asked_for():
-    """A hundred rows of fewer directions: what is new in them must be far away, and as far as one of the hundred was."""
+    """A hundred rows of fewer directions: what is new is far away, and as far as one of the hundred was."""
     shares = []
     for seed in range(16):
         rng = np.random.default_rng(seed)
