@@ -187,7 +187,7 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
             shrunk = shrunk._replace(floor=least)
             shrunk = shrunk._replace(matrix=shrunk.as_much(matrix, pairs))
         threshold = set_threshold(self.sketch_, pairs, kept, weights, counts, shrunk)
-        return RowModel(shrunk.matrix, pairs[1], self.location_), threshold
+        return RowModel(shrunk.matrix, pairs, self.location_), threshold
 
     def _level(self) -> tuple[float, NDArray[np.float64]]:
         check_is_fitted(self, "sketch_")
