@@ -25,7 +25,7 @@ from bench_ranking_methods import METHODS as ON_MOVIELENS
 from bench_ranking_methods import Fitted, Method, by_blocks, nearest, sketched
 from bench_tools import fresh, resident, table
 
-PLAN = {"Gowalla": ("published", 1), "Epinions": ("random", 2), "Slashdot": ("random", 2), "ML-1M": ("random", 2)}
+PLAN = {"Gowalla": ("published", 1), "Epinions": ("random", 5), "Slashdot": ("random", 5), "ML-1M": ("random", 5)}
 FILTERED = 256  # singular vectors of GF-CF, as in its paper
 ITEMS = 16384  # of which EASE's weights take a gigabyte, and are made where they lie
 BLOCK = 2048
