@@ -141,10 +141,12 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
     def score_samples(self, X: Rows) -> NDArray[np.float64]:
         """Score the rows of X, (n_samples,): the lower, the more abnormal.
 
-        Minus the larger of two numbers, each from its median over the training rows that are kept for the threshold,
-        in units of its upper quartile: the logarithm of the squared Mahalanobis distance; and a weighted mean of this,
-        of that of the distance by the variances of the columns alone, and of those of what the leading directions
-        leave of a row, whose weights, not negative and 1 in all, minimise its variance. Without such rows
+        Minus the largest of three numbers, each from its median over the training rows that are kept for the
+        threshold, in units from there to its upper quartile: the logarithm of the squared Mahalanobis distance; a
+        weighted mean of this, of that of the distance by the variances of the columns alone, and of those of what the
+        leading directions leave of a row, whose weights, not negative and 1 in all, minimise its variance; and, from
+        the upper quartile, the logarithm of the largest squared distance along one leading direction. What has no
+        variance is as far away as a variance of 1e-9 of the columns' mean would have it. Without such rows
         (``contamination=None``, a stream of jobs) the Gaussian log-density, on another scale, -inf where
         ``covariance_`` is singular.
 
