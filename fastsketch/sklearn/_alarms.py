@@ -141,12 +141,11 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
     def score_samples(self, X: Rows) -> NDArray[np.float64]:
         """Score the rows of X, (n_samples,): the lower, the more abnormal.
 
-        Minus the largest of three numbers, each from its median over the training rows that are kept for the
-        threshold, in units from there to its upper quartile: the logarithm of the squared Mahalanobis distance; a
-        weighted mean of this, of that of the distance by the variances of the columns alone, and of those of what the
-        leading directions leave of a row, whose weights, not negative and 1 in all, minimise its variance; and, from
-        the upper quartile, the logarithm of the largest squared distance along one leading direction. What has no
-        variance is as far away as a variance of 1e-9 of the columns' mean would have it. Without such rows
+        Minus the larger of two numbers, each from its median over the training rows that are kept for the threshold,
+        in units of its upper quartile: the logarithm of the squared Mahalanobis distance; and a weighted mean of this,
+        of that of the distance by the variances of the columns alone, and of those of what the leading directions
+        leave of a row, whose weights, not negative and 1 in all, minimise its variance. In a singular matrix what has
+        no variance is as far away as 1e-9 of the columns' mean variance would have it. Without such rows
         (``contamination=None``, a stream of jobs) the Gaussian log-density, on another scale, -inf where
         ``covariance_`` is singular.
 
@@ -189,7 +188,7 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
             shrunk = shrunk._replace(floor=least)
             shrunk = shrunk._replace(matrix=shrunk.as_much(matrix, pairs))
         threshold = set_threshold(self.sketch_, pairs, kept, weights, counts, shrunk)
-        return RowModel(shrunk.matrix, pairs, self.location_), threshold
+        return RowModel(shrunk.matrix, pairs[1], self.location_), threshold
 
     def _level(self) -> tuple[float, NDArray[np.float64]]:
         check_is_fitted(self, "sketch_")
@@ -244,6 +243,6 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
         >>> X = np.random.default_rng(0).standard_normal((2000, 20))
         >>> model = SketchedCovariance(contamination=0.05).fit(X[:1000])
         >>> float((model.predict(X[1000:]) == -1).mean()), model.alarm_interval_.round(3)
-        (0.057, array([0.037, 0.064]))
+        (0.061, array([0.037, 0.064]))
         """
         return np.where(self.decision_function(X) < 0, -1, 1)

@@ -48,28 +48,22 @@ class RowModel(NamedTuple):
     """What rows are measured against."""
 
     matrix: SpikedCovariance | DenseCovariance  # as it is given out
-    pairs: Pairs  # leading ones of what the sketch has
+    vectors: Floats  # (k, d) leading directions
     mean: Floats  # (d,)
 
     def measures(self, rows: Any, counts: list[int]) -> Floats:
-        """Return the squared distances by the matrix and by its diagonal, and residuals, (3 + len(counts), n)."""
+        """Return the squared distances by the matrix and by its diagonal, and residuals, (2 + len(counts), n)."""
         distances = self.matrix.distances(rows, self.mean)
-        return all_measures(distances, rows, self.mean, self.matrix.diagonal(), self.pairs, counts)
+        return all_measures(distances, rows, self.mean, self.matrix.diagonal(), self.vectors, counts)
 
 
 def all_measures(
-    distances: Floats, rows: Any, mean: Floats, variances: Floats, pairs: Pairs, counts: list[int]
+    distances: Floats, rows: Any, mean: Floats, variances: Floats, vectors: Floats, counts: list[int]
 ) -> Floats:
-    """Return squared distances, those by the variances of columns, what so many leading directions leave, and peaks.
-
-    A peak is the largest squared distance along one of the directions of the last count.
-    """
-    k = max(counts, default=0)
-    values, vectors = pairs[0][:k], pairs[1][:k]
-    inside, outside = projected(rows, mean, vectors)
+    """Return squared distances, those by the variances of columns, and what so many leading directions leave."""
+    inside, outside = projected(rows, mean, vectors[: max(counts, default=0)])
     left = (outside + np.einsum("ij,ij->i", inside[:, k:], inside[:, k:]) for k in counts)
-    peaks = (inside**2 / np.maximum(values, np.finfo(np.float64).tiny)).max(axis=1, initial=0.0)
-    return np.array([distances, column_distances(rows, mean, variances), *left, peaks])
+    return np.array([distances, column_distances(rows, mean, variances), *left])
 
 
 class Downdate(NamedTuple):
@@ -193,7 +187,7 @@ def measures_left_out(
     counts: list[int],
     shrunk: ShrunkCovariance,
 ) -> Floats:
-    """Measure rows (m, d) that a sketch has learned, each by what the rows outside its fold give, (3 + len(counts), m).
+    """Measure rows (m, d) that a sketch has learned, each by what the rows outside its fold give, (2 + len(counts), m).
 
     Rows k, k + folds, ... are fold k; `pairs` are those of the sketch's covariance, `shrunk` as it is given out.
     """
@@ -204,7 +198,7 @@ def measures_left_out(
         found = _by_sketches(FrequentDirections(**sketch.parameters), rows, weights, parts, counts, shrunk)
     else:
         found = (_by_span(sketch, rows[part], weights[part], counts, shrunk) for part in parts)
-    measures = np.empty((3 + len(counts), rows.shape[0]))
+    measures = np.empty((2 + len(counts), rows.shape[0]))
     for part, of_part in zip(parts, found, strict=True):
         measures[:, part] = of_part
     return measures
@@ -232,7 +226,7 @@ def _by_sums(
             distances, variances = matrix.distances(out.rows, -out.shift), matrix.diagonal()
             if part is parts[0] and len(parts) > 1 and FEW * len(part) <= len(gram):
                 factor = ShiftedFactor.made(gram, shrunk, out.left)
-        yield all_measures(distances, out.rows, -out.shift, variances, left, counts)
+        yield all_measures(distances, out.rows, -out.shift, variances, vectors, counts)
 
 
 def _by_sketches(
@@ -256,7 +250,7 @@ def _by_sketches(
     matrix = empirical_covariance(sketch, total)
     pairs = leading_pairs(sketch, matrix, total)
     mean = np.zeros(rows.shape[1]) if sketch.mean is None else sketch.mean
-    model = RowModel(shrunk.as_much(matrix, pairs), pairs, mean)
+    model = RowModel(shrunk.as_much(matrix, pairs), pairs[1], mean)
     yield model.measures(rows[parts[0]], counts)
 
 
@@ -273,6 +267,5 @@ def _by_span(
     matrix = SpikedCovariance.pooled(
         values, turn.T[::-1] @ whole.vectors, certain=values, trace=trace, rounding=least_trace(sketch, trace)
     )
-    pairs = matrix.values, matrix.vectors
-    model = RowModel(shrunk.as_much(matrix, pairs), pairs, -out.shift)
+    model = RowModel(shrunk.as_much(matrix, (matrix.values, matrix.vectors)), matrix.vectors, -out.shift)
     return model.measures(out.rows, counts)

@@ -5,10 +5,8 @@ columns alone, and of the squared reconstruction errors after the leading compon
 the variance. The weights minimise the variance of that mean over the rows kept: an anomaly that multiplies all measures
 by one factor shifts every weighted mean equally, so that the least variable one shows it best; no label is needed. An
 anomaly in a direction that hardly varies, as a total that is not the sum of its columns, is in the distance alone, and
-the mean may leave that out. Anomalies that are many and alike make a direction of their own, which is then a leading
-one: they are no further away than other rows, but for their distance along it. A score is the largest of these three,
-in units of the upper quartile less the median, from the median; the last from the upper quartile, since one direction
-of many is always loud. Rows kept are scored by what the other rows give (in folds), as new rows are.
+the mean may leave that out: a score is the larger of both, each from its median in units of its upper quartile. Rows
+kept are scored by what the other rows give (in folds), as new rows are.
 """
 
 # pyright: basic
@@ -40,15 +38,15 @@ class Threshold(NamedTuple):
 
     counts: list[int]
     least: Floats  # (c, 1) of each measure: less is taken for this
-    ways: Floats  # (3, c) weights of the logarithms: of the mean that varies least, of the distance, of the peak
-    zeros: Floats  # (3, 1) medians of what they give, of the peak the upper quartile
-    spreads: Floats  # (3, 1) upper quartiles less medians
+    ways: Floats  # (2, c) weights of the logarithms: of the mean that varies least, and of the distance alone
+    medians: Floats  # (2, 1) of what they give
+    spreads: Floats  # (2, 1) the upper quartiles less these
     scores: Floats  # (m,) of the rows kept, ascending, larger for what is stranger
 
     def score(self, model: RowModel, rows: Any) -> Floats:
         """Score rows, (n,): larger for what is stranger."""
         logs = np.log(np.maximum(model.measures(rows, self.counts), self.least))
-        return ((self.ways @ logs - self.zeros) / self.spreads).max(axis=0)
+        return ((self.ways @ logs - self.medians) / self.spreads).max(axis=0)
 
     def exceeded_by(self, share: float) -> tuple[float, Floats]:
         """Return (the score that this share of new rows exceeds, the interval of the share itself, of 95%)."""
@@ -91,11 +89,10 @@ def set_threshold(
     measures = measures_left_out(sketch, pairs, rows, weights, folds, counts, shrunk)
     least = np.maximum(NOTHING_LEFT * np.median(measures, axis=1, keepdims=True), np.finfo(np.float64).tiny)
     logs = np.log(np.maximum(measures, least))
-    alone = np.eye(len(logs))
-    ways = np.stack([np.append(least_variance(logs[:-1]), 0.0), alone[0], alone[-1]])
+    ways = np.stack([least_variance(logs), np.eye(len(logs))[0]])
     medians, upper = np.quantile(ways @ logs, [0.5, 0.75], axis=1, keepdims=True)
-    spreads, zeros = np.where(upper > medians, upper - medians, 1.0), np.concatenate([medians[:-1], upper[-1:]])
-    return Threshold(counts, least, ways, zeros, spreads, np.sort(((ways @ logs - zeros) / spreads).max(axis=0)))
+    spreads = np.where(upper > medians, upper - medians, 1.0)
+    return Threshold(counts, least, ways, medians, spreads, np.sort(((ways @ logs - medians) / spreads).max(axis=0)))
 
 
 def least_variance(logs: Floats) -> Floats:

@@ -256,14 +256,12 @@ def test_rows_are_measured_as_by_a_model_of_the_others(options, n):
     shrunk, dense = model._read(), "solver" not in options
     pairs = model._leading(DenseCovariance(np.eye(40)) if dense else shrunk.matrix)
     found = measures_left_out(model.sketch_, pairs, X, np.ones(n), 10, counts, shrunk)
-    expected = np.empty((5, n))
+    expected = np.empty((4, n))
     for fold in range(10):
         part = np.arange(n) % 10 == fold
         others = SketchedCovariance(8, **options).fit(X[~part])
         mean = 0 if "assume_centered" in options else X[~part].mean(axis=0)
         values, vectors = np.linalg.eigh((X[~part] - mean).T @ (X[~part] - mean) / np.sum(~part))
-        loudest = ((X[part] - mean) @ vectors[:, -4:]) ** 2 / values[-4:]
-        expected[4, part] = loudest.max(axis=1)
         values[: 40 - shrunk.kept] *= 1 - shrunk.share
         values[: 40 - shrunk.kept] += shrunk.share * shrunk.mean
         values += shrunk.floor - shrunk.share * shrunk.mean
@@ -315,20 +313,6 @@ def test_categories_that_were_never_seen_raise_alarms_and_no_more_than_asked_for
         model = SketchedCovariance(contamination=0.05).fit(rows[:100])
         shares.append(np.mean(model.predict(rows[100:]) < 0))
     assert abs(np.mean(shares) - 0.05) < 3 * np.std(shares) / np.sqrt(len(shares)), shares
-
-
-@pytest.mark.parametrize("share", [0.02, 0.05])
-def test_anomalies_that_are_alike_are_seen(share):
-    """They make a leading direction of their own, in which they are loud, and hardly further away than other rows."""
-    from sklearn.metrics import roc_auc_score
-
-    rng = np.random.default_rng(0)
-    X, truth = rng.standard_normal((4000, 50)), rng.random(4000) < share
-    X[truth] += 1.5
-    model, new, wrong = SketchedCovariance().fit(X[:2000]), X[2000:], truth[2000:]
-    distance, ours = (roc_auc_score(wrong, scores) for scores in (model.mahalanobis(new), -model.score_samples(new)))
-    assert ours > max(0.93, distance)
-    assert np.mean(model.set_params(contamination=0.1).predict(new[~wrong]) < 0) < 0.1
 
 
 @pytest.mark.parametrize("solver", ["exact", "gram"])
@@ -504,8 +488,8 @@ def test_a_sum_that_is_none_is_seen(n, seed):
     new, truth = X[n:], wrong[n:]
     distance, ours = (roc_auc_score(truth, s) for s in (model.mahalanobis(new), -model.score_samples(new)))
     assert ours > max(0.7, distance - 0.08)
-    [mean, *alone] = model._scorer()[1].ways
-    assert np.array_equal(alone, np.eye(len(mean))[[0, -1]]) and np.isclose(mean[:-1].sum(), 1)
+    [mean, alone] = model._scorer()[1].ways
+    assert np.array_equal(alone, np.eye(len(alone))[0]) and np.isclose(mean.sum(), 1)
     scores = model._scorer()[1].scores  # a half above the median of either, and a quarter above its upper quartile
     assert np.mean(scores > 0) >= 0.5 and np.mean(scores > 1) >= 0.25
 
