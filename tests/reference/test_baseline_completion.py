@@ -106,7 +106,7 @@ def test_biases_are_those_of_a_low_rank_model_and_predictions_have_them(model):
     if loss == "logistic":
         x.data = np.where(x.data > 0, 1.0, -1.0)
     z = scores(model.fit(x), truth.shape)
-    other = fs.LowRankModel(0, loss=loss, bias_ridge=model.bias_ridge).fit(x)
+    other = fs.LowRankModel(0, loss=loss, ridge=1.0, bias_ridge=model.bias_ridge).fit(x)
     for mine, theirs in zip(model.bias_terms(), other.bias_terms(), strict=True):
         assert np.allclose(mine, theirs, rtol=1e-12, atol=1e-12)
     assert model.resolved["bias_ridge"] == other.resolved["bias_ridge"]
