@@ -270,7 +270,7 @@ class Kept(Generic[S]):
             self.states.totals()[0]
             or not self.inputs.intercept
             or self.watch is not None
-            or not examples.weights[0] > 0
+            or not examples.weights[:1].any()  # there may be none
         ):
             return False
         return all(state.may_begin_anywhere() for state in self.states.all())
