@@ -97,7 +97,7 @@ def tenths(found, splits):
 
 def few_of_each(found, splits, many=5):
     """(training, test) places of the entries: so many of every row, by chance, and all others."""
-    rows = found[0]
+    rows, many = found[0], few(many, 5)  # the first rows of a file may have no more than that to test
     for seed in range(splits):
         order = np.random.default_rng(seed).permutation(len(rows))
         order = order[np.argsort(rows[order], kind="stable")]

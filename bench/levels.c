@@ -154,11 +154,11 @@ static void times_z_d(void) { fs_csr_times_z_d(A, C, C, starts, ints, xd, zd, yd
 static void times_z_s(void) { fs_csr_times_z_s(A, C, C, starts, ints, xs, zs, ys); }
 static void settle_d(void)
 {
-    fs_csr_settle_d(0, B, C, C, C, more, more + B, xd + MOST / 2, wd, NULL, NULL, yd, zd + MOST / 2, zd, vd);
+    fs_csr_settle_d(0, B, C, C, C, more, more + B, xd + MOST / 2, wd, NULL, NULL, 0, yd, zd + MOST / 2, zd, vd);
 }
 static void settle_s(void)
 {
-    fs_csr_settle_s(0, B, C, C, C, more, more + B, xs + MOST / 2, ws, NULL, NULL, ys, zs + MOST / 2, zs, vd);
+    fs_csr_settle_s(0, B, C, C, C, more, more + B, xs + MOST / 2, ws, NULL, NULL, 0, ys, zs + MOST / 2, zs, vd);
 }
 static void z_dot_d(void) { fs_z_dot_d(B, C, C, zd, wd, vd); }
 static void z_dot_s(void) { fs_z_dot_s(B, C, C, zs, wd, vd); }
