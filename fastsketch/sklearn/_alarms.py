@@ -30,6 +30,8 @@ from fastsketch.sklearn._outliers import NOTHING_LEFT, Threshold, counts_for, se
 
 # Sum of the squares of all rows around their mean: beyond it their matrix leaves the range of numbers.
 MOST_SQUARES = 1e300
+# Largest number of a row that is asked about.
+MOST_ASKED = MOST_SQUARES**0.5
 # Mean of these squares, where there are any: below it inverses leave that range.
 LEAST_SQUARES = 1e-280
 # Why an estimator has kept no rows, by the number in its files.
@@ -82,7 +84,13 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
         """Return checked rows that are asked about, means in the place of missing numbers if there may be some."""
         check_is_fitted(self, "sketch_")
         rows = self._checked(X, reset=False)
-        return rows if self.fill is None else filled(rows, self.location_)
+        if self.fill is not None:
+            rows = filled(rows, self.location_)
+        data = rows if isinstance(rows, np.ndarray) else rows.data
+        largest = max(data.max(initial=0.0), -data.min(initial=0.0))
+        if largest > MOST_ASKED:
+            raise ValueError(f"numbers of X must be at most {MOST_ASKED:g} in size, got {largest:g}: scale the rows down")
+        return rows
 
     def _without_missing(self, X: Any, weights: Any, *, first: bool) -> tuple[Any, Any, int]:
         """Return rows to learn from as ``fill`` has them, their weights, and n_missing_ with those of these rows."""
@@ -180,14 +188,13 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
         matrix = empirical_covariance(self.sketch_, self._total())
         pairs = self._leading(matrix)
         counts = counts_for(pairs[0], matrix.trace, self.n_features_in_)
-        sample: Any = self._kept_rows
-        kept, weights = sample.sample()
+        kept: Any = self._kept_rows
         # where a pseudo-inverse would be blind: columns that never varied, sums that always held
         shrunk, least = self._read(), NOTHING_LEFT * matrix.trace / self.n_features_in_
         if shrunk.floor < least:
             shrunk = shrunk._replace(floor=least)
             shrunk = shrunk._replace(matrix=shrunk.as_much(matrix, pairs))
-        threshold = set_threshold(self.sketch_, pairs, kept, weights, counts, shrunk)
+        threshold = set_threshold(self.sketch_, pairs, kept, counts, shrunk)
         return RowModel(shrunk.matrix, pairs[1], self.location_), threshold
 
     def _level(self) -> tuple[float, NDArray[np.float64]]:

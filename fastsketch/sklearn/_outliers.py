@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from fastsketch.sketching import FrequentDirections
 from fastsketch.sklearn._gaussian import ShrunkCovariance
+from fastsketch.sklearn._kept_rows import KeptRows
 from fastsketch.sklearn._left_out import Pairs, RowModel, measures_left_out
 
 Floats = NDArray[np.float64]
@@ -76,16 +77,22 @@ def counts_for(values: Floats, trace: float, d: int) -> list[int]:
 
 
 def set_threshold(
-    sketch: FrequentDirections, pairs: Pairs, rows: Any, weights: Floats, counts: list[int], shrunk: ShrunkCovariance
+    sketch: FrequentDirections,
+    pairs: Pairs,
+    kept: KeptRows,
+    counts: list[int],
+    shrunk: ShrunkCovariance,
 ) -> Threshold:
-    """Score rows that have been learned from, (m, d) in random order with their weights, by what the others give.
+    """Score the rows kept, which have been learned from, by what the others give.
 
     ``pairs`` are the leading ones of the sketch's covariance, ``shrunk`` is what it gives out.
     """
+    rows, weights = kept.sample()  # in random order
     m = rows.shape[0]
-    if sketch.n_rows < 2:
+    of = m if m < kept.size else sketch.n_rows  # all that have a weight are kept, or a part of them
+    if of < 2:
         raise ValueError("a threshold needs at least 2 rows, got 1")
-    folds = min(m, -(-FOLDS * m // sketch.n_rows))
+    folds = min(m, -(-FOLDS * m // of))
     measures = measures_left_out(sketch, pairs, rows, weights, folds, counts, shrunk)
     least = np.maximum(NOTHING_LEFT * np.median(measures, axis=1, keepdims=True), np.finfo(np.float64).tiny)
     logs = np.log(np.maximum(measures, least))
