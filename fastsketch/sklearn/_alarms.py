@@ -87,7 +87,7 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
         if self.fill is not None:
             rows = filled(rows, self.location_)
         data = rows if isinstance(rows, np.ndarray) else rows.data
-        largest = max(data.max(initial=0.0), -data.min(initial=0.0))
+        largest = max(float(data.max(initial=0.0)), -float(data.min(initial=0.0)))
         if largest > MOST_ASKED:
             raise ValueError(f"numbers of X must be at most {MOST_ASKED:g} in size, got {largest:g}: scale the rows down")
         return rows
@@ -149,13 +149,14 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
     def score_samples(self, X: Rows) -> NDArray[np.float64]:
         """Score the rows of X, (n_samples,): the lower, the more abnormal.
 
-        Minus the larger of two numbers, each from its median over the training rows that are kept for the threshold,
-        in units of its upper quartile: the logarithm of the squared Mahalanobis distance; and a weighted mean of this,
-        of that of the distance by the variances of the columns alone, and of those of what the leading directions
-        leave of a row, whose weights, not negative and 1 in all, minimise its variance. In a singular matrix what has
-        no variance is as far away as 1e-9 of the columns' mean variance would have it. Without such rows
-        (``contamination=None``, a stream of jobs) the Gaussian log-density, on another scale, -inf where
-        ``covariance_`` is singular.
+        Minus the largest of three numbers, each from its median over the training rows that are kept for the threshold
+        (the last from its upper quartile), in units of its upper quartile less the median: the logarithm of the squared
+        Mahalanobis distance; a weighted mean of this, of that of the distance by the variances of the columns alone,
+        and of those of what the leading directions leave of a row, whose weights, not negative and 1 in all, minimise
+        its variance; and the logarithm of the largest squared distance along one of the leading directions that hold
+        for rows left out. In a singular matrix what has no variance is as far away as 1e-9 of the columns' mean
+        variance would have it. Without such rows (``contamination=None``, a stream of jobs) the Gaussian log-density,
+        on another scale, -inf where ``covariance_`` is singular.
 
         Examples
         --------
@@ -195,7 +196,7 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
             shrunk = shrunk._replace(floor=least)
             shrunk = shrunk._replace(matrix=shrunk.as_much(matrix, pairs))
         threshold = set_threshold(self.sketch_, pairs, kept, counts, shrunk)
-        return RowModel(shrunk.matrix, pairs[1], self.location_), threshold
+        return RowModel(shrunk.matrix, pairs, self.location_), threshold
 
     def _level(self) -> tuple[float, NDArray[np.float64]]:
         check_is_fitted(self, "sketch_")

@@ -48,22 +48,38 @@ class RowModel(NamedTuple):
     """What rows are measured against."""
 
     matrix: SpikedCovariance | DenseCovariance  # as it is given out
-    vectors: Floats  # (k, d) leading directions
+    pairs: Pairs  # leading ones of what the sketch has
     mean: Floats  # (d,)
 
     def measures(self, rows: Any, counts: list[int]) -> Floats:
-        """Return the squared distances by the matrix and by its diagonal, and residuals, (2 + len(counts), n)."""
+        """Return ``all_measures`` of rows, array or CSR (n, d)."""
         distances = self.matrix.distances(rows, self.mean)
-        return all_measures(distances, rows, self.mean, self.matrix.diagonal(), self.vectors, counts)
+        return all_measures(distances, rows, self.mean, self.matrix.diagonal(), self.pairs, counts)
 
 
 def all_measures(
-    distances: Floats, rows: Any, mean: Floats, variances: Floats, vectors: Floats, counts: list[int]
+    distances: Floats, rows: Any, mean: Floats, variances: Floats, pairs: Pairs, counts: list[int]
 ) -> Floats:
-    """Return squared distances, those by the variances of columns, and what so many leading directions leave."""
-    inside, outside = projected(rows, mean, vectors[: max(counts, default=0)])
-    left = (outside + np.einsum("ij,ij->i", inside[:, k:], inside[:, k:]) for k in counts)
-    return np.array([distances, column_distances(rows, mean, variances), *left])
+    """Return squared distances, those by the variances of columns, what so many leading directions leave, and those
+    along each of the directions of the last count, ``(n_measures(counts), n)``.
+    """
+    k = max(counts, default=0)
+    values, vectors = pairs[0][:k], pairs[1][:k]
+    inside, outside = projected(rows, mean, vectors)
+    measures = np.zeros((n_measures(counts), len(distances)))
+    measures[0], measures[1] = distances, column_distances(rows, mean, variances)
+    squares = np.square(inside, dtype=np.float64).T
+    for number, count in enumerate(counts, start=2):
+        measures[number] = outside + squares[count:].sum(axis=0)
+    np.divide(
+        squares, values[:, np.newaxis], out=measures[2 + len(counts) :][: len(squares)], where=values[:, np.newaxis] > 0
+    )
+    return measures
+
+
+def n_measures(counts: list[int]) -> int:
+    """Count the measures of a row."""
+    return 2 + len(counts) + max(counts, default=0)
 
 
 class Downdate(NamedTuple):
@@ -187,7 +203,7 @@ def measures_left_out(
     counts: list[int],
     shrunk: ShrunkCovariance,
 ) -> Floats:
-    """Measure rows (m, d) that a sketch has learned, each by what the rows outside its fold give, (2 + len(counts), m).
+    """Return ``all_measures`` of rows (m, d) that a sketch has learned, each by what the rows outside its fold give.
 
     Rows k, k + folds, ... are fold k; `pairs` are those of the sketch's covariance, `shrunk` as it is given out.
     """
@@ -198,7 +214,7 @@ def measures_left_out(
         found = _by_sketches(FrequentDirections(**sketch.parameters), rows, weights, parts, counts, shrunk)
     else:
         found = (_by_span(sketch, rows[part], weights[part], counts, shrunk) for part in parts)
-    measures = np.empty((2 + len(counts), rows.shape[0]))
+    measures = np.empty((n_measures(counts), rows.shape[0]))
     for part, of_part in zip(parts, found, strict=True):
         measures[:, part] = of_part
     return measures
@@ -226,7 +242,7 @@ def _by_sums(
             distances, variances = matrix.distances(out.rows, -out.shift), matrix.diagonal()
             if part is parts[0] and len(parts) > 1 and FEW * len(part) <= len(gram):
                 factor = ShiftedFactor.made(gram, shrunk, out.left)
-        yield all_measures(distances, out.rows, -out.shift, variances, vectors, counts)
+        yield all_measures(distances, out.rows, -out.shift, variances, left, counts)
 
 
 def _by_sketches(
@@ -250,7 +266,7 @@ def _by_sketches(
     matrix = empirical_covariance(sketch, total)
     pairs = leading_pairs(sketch, matrix, total)
     mean = np.zeros(rows.shape[1]) if sketch.mean is None else sketch.mean
-    model = RowModel(shrunk.as_much(matrix, pairs), pairs[1], mean)
+    model = RowModel(shrunk.as_much(matrix, pairs), pairs, mean)
     yield model.measures(rows[parts[0]], counts)
 
 
@@ -267,5 +283,6 @@ def _by_span(
     matrix = SpikedCovariance.pooled(
         values, turn.T[::-1] @ whole.vectors, certain=values, trace=trace, rounding=least_trace(sketch, trace)
     )
-    model = RowModel(shrunk.as_much(matrix, (matrix.values, matrix.vectors)), matrix.vectors, -out.shift)
+    pairs = matrix.values, matrix.vectors
+    model = RowModel(shrunk.as_much(matrix, pairs), pairs, -out.shift)
     return model.measures(out.rows, counts)

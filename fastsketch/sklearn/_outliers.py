@@ -5,8 +5,12 @@ columns alone, and of the squared reconstruction errors after the leading compon
 the variance. The weights minimise the variance of that mean over the rows kept: an anomaly that multiplies all measures
 by one factor shifts every weighted mean equally, so that the least variable one shows it best; no label is needed. An
 anomaly in a direction that hardly varies, as a total that is not the sum of its columns, is in the distance alone, and
-the mean may leave that out: a score is the larger of both, each from its median in units of its upper quartile. Rows
-kept are scored by what the other rows give (in folds), as new rows are.
+the mean may leave that out. Anomalies that are many and alike make a leading direction of their own: they are no
+further away than other rows, but along it. A score is the largest of these three, in units of the upper quartile less
+the median, from the median; the last from the upper quartile, since one direction of many is always loud.
+
+Rows kept are scored by what the other rows give (in folds), as new rows are. The directions of few rows are these rows:
+only those count along which rows left out vary as much as the others.
 """
 
 # pyright: basic
@@ -32,22 +36,26 @@ RIDGE = 0.02
 FOLDS = 20
 # Of the median of a measure, and of the variance that directions leave: less is rounding.
 NOTHING_LEFT = 1e-9
+# Of the variance that a direction has in the rows that it was found by, what it has in other ones: a direction that has
+# less of it is one of those rows rather than of what they have in common.
+HOLDS = 0.8
 
 
 class Threshold(NamedTuple):
     """How rows are scored, and which score is an alarm."""
 
     counts: list[int]
+    holding: int  # leading directions along which rows that were left out vary as much as the others
     least: Floats  # (c, 1) of each measure: less is taken for this
-    ways: Floats  # (2, c) weights of the logarithms: of the mean that varies least, and of the distance alone
-    medians: Floats  # (2, 1) of what they give
-    spreads: Floats  # (2, 1) the upper quartiles less these
+    ways: Floats  # (w, c) weights of the logarithms: of the mean that varies least, of the distance, of the peak if any
+    zeros: Floats  # (w, 1) medians of what they give, of the peak the upper quartile
+    spreads: Floats  # (w, 1) upper quartiles less medians
     scores: Floats  # (m,) of the rows kept, ascending, larger for what is stranger
 
     def score(self, model: RowModel, rows: Any) -> Floats:
         """Score rows, (n,): larger for what is stranger."""
-        logs = np.log(np.maximum(model.measures(rows, self.counts), self.least))
-        return ((self.ways @ logs - self.medians) / self.spreads).max(axis=0)
+        measures = with_peaks(model.measures(rows, self.counts), self.counts, self.holding)
+        return ((self.ways @ np.log(np.maximum(measures, self.least)) - self.zeros) / self.spreads).max(axis=0)
 
     def exceeded_by(self, share: float) -> tuple[float, Floats]:
         """Return (the score that this share of new rows exceeds, the interval of the share itself, of 95%)."""
@@ -94,12 +102,24 @@ def set_threshold(
         raise ValueError("a threshold needs at least 2 rows, got 1")
     folds = min(m, -(-FOLDS * m // of))
     measures = measures_left_out(sketch, pairs, rows, weights, folds, counts, shrunk)
+    along = np.average(measures[2 + len(counts) :], axis=1, weights=weights)
+    holding = int(np.argmin(np.append(along >= HOLDS, False)))
+    measures = with_peaks(measures, counts, holding)
     least = np.maximum(NOTHING_LEFT * np.median(measures, axis=1, keepdims=True), np.finfo(np.float64).tiny)
-    logs = np.log(np.maximum(measures, least))
-    ways = np.stack([least_variance(logs), np.eye(len(logs))[0]])
+    logs, several = np.log(np.maximum(measures, least)), 2 + len(counts)
+    alone = np.eye(len(logs))
+    ways = np.stack([np.append(least_variance(logs[:several]), alone[0, several:]), alone[0], *alone[several:]])
     medians, upper = np.quantile(ways @ logs, [0.5, 0.75], axis=1, keepdims=True)
-    spreads = np.where(upper > medians, upper - medians, 1.0)
-    return Threshold(counts, least, ways, medians, spreads, np.sort(((ways @ logs - medians) / spreads).max(axis=0)))
+    spreads, zeros = np.where(upper > medians, upper - medians, 1.0), np.concatenate([medians[:2], upper[2:]])
+    scores = np.sort(((ways @ logs - zeros) / spreads).max(axis=0))
+    return Threshold(counts, holding, least, ways, zeros, spreads, scores)
+
+
+def with_peaks(measures: Floats, counts: list[int], holding: int) -> Floats:
+    """Return measures (c, n) with the largest along the leading `holding` directions in the place of one for each."""
+    first = 2 + len(counts)
+    along = measures[first : first + holding]
+    return np.vstack([measures[:first], along.max(axis=0)]) if holding else measures[:first]
 
 
 def least_variance(logs: Floats) -> Floats:

@@ -256,12 +256,13 @@ def test_rows_are_measured_as_by_a_model_of_the_others(options, n):
     shrunk, dense = model._read(), "solver" not in options
     pairs = model._leading(DenseCovariance(np.eye(40)) if dense else shrunk.matrix)
     found = measures_left_out(model.sketch_, pairs, X, np.ones(n), 10, counts, shrunk)
-    expected = np.empty((4, n))
+    expected = np.empty((8, n))
     for fold in range(10):
         part = np.arange(n) % 10 == fold
         others = SketchedCovariance(8, **options).fit(X[~part])
         mean = 0 if "assume_centered" in options else X[~part].mean(axis=0)
         values, vectors = np.linalg.eigh((X[~part] - mean).T @ (X[~part] - mean) / np.sum(~part))
+        expected[4:, part] = (((X[part] - mean) @ vectors[:, :-5:-1]) ** 2 / values[:-5:-1]).T
         values[: 40 - shrunk.kept] *= 1 - shrunk.share
         values[: 40 - shrunk.kept] += shrunk.share * shrunk.mean
         values += shrunk.floor - shrunk.share * shrunk.mean
@@ -313,6 +314,34 @@ def test_categories_that_were_never_seen_raise_alarms_and_no_more_than_asked_for
         model = SketchedCovariance(contamination=0.05).fit(rows[:100])
         shares.append(np.mean(model.predict(rows[100:]) < 0))
     assert abs(np.mean(shares) - 0.05) < 3 * np.std(shares) / np.sqrt(len(shares)), shares
+
+
+@pytest.mark.parametrize("share", [0.02, 0.05])
+def test_anomalies_that_are_alike_are_seen(share):
+    """They make a leading direction of their own, in which they are loud, and hardly further away than other rows."""
+    from sklearn.metrics import roc_auc_score
+
+    rng = np.random.default_rng(0)
+    X, truth = rng.standard_normal((4000, 50)), rng.random(4000) < share
+    X[truth] += 1.5
+    model, new, wrong = SketchedCovariance().fit(X[:2000]), X[2000:], truth[2000:]
+    distance, ours = (roc_auc_score(wrong, scores) for scores in (model.mahalanobis(new), -model.score_samples(new)))
+    assert ours > max(0.93, distance)
+    assert np.mean(model.set_params(contamination=0.1).predict(new[~wrong]) < 0) < 0.1
+
+
+@pytest.mark.parametrize(("n", "d"), [(30, 100), (300, 784), (400, 20)])
+def test_directions_that_are_rows_learned_from_count_for_no_peak(n, d):
+    """Along a direction of few rows these are loud, and others are not: all that was learned would be alarms."""
+    rng = np.random.default_rng(0)
+    noise = rng.standard_normal((n, d))
+    model = SketchedCovariance(contamination=0.05).fit(noise)
+    assert model._scorer()[1].holding == 0
+    assert np.mean(model.predict(noise) < 0) <= 0.05
+    one = rng.standard_normal((n, 1)) * np.linspace(1, 2, d) + noise  # a direction that rows have in common
+    model = SketchedCovariance(contamination=0.05).fit(one)
+    assert model._scorer()[1].holding == 1
+    assert np.mean(model.predict(one) < 0) <= 0.05
 
 
 @pytest.mark.parametrize("solver", ["exact", "gram"])
@@ -488,8 +517,11 @@ def test_a_sum_that_is_none_is_seen(n, seed):
     new, truth = X[n:], wrong[n:]
     distance, ours = (roc_auc_score(truth, s) for s in (model.mahalanobis(new), -model.score_samples(new)))
     assert ours > max(0.7, distance - 0.08)
-    [mean, alone] = model._scorer()[1].ways
-    assert np.array_equal(alone, np.eye(len(alone))[0]) and np.isclose(mean.sum(), 1)
+    threshold = model._scorer()[1]
+    several = 2 + len(threshold.counts)
+    [mean, *alone] = threshold.ways
+    assert np.array_equal(alone, np.eye(len(mean))[[0, *range(several, len(mean))]])
+    assert len(mean) == several + (threshold.holding > 0) and np.isclose(mean[:several].sum(), 1)
     scores = model._scorer()[1].scores  # a half above the median of either, and a quarter above its upper quartile
     assert np.mean(scores > 0) >= 0.5 and np.mean(scores > 1) >= 0.25
 
