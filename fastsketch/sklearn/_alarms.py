@@ -89,7 +89,7 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
         data = rows if isinstance(rows, np.ndarray) else rows.data
         largest = max(float(data.max(initial=0.0)), -float(data.min(initial=0.0)))
         if largest > MOST_ASKED:
-            raise ValueError(f"numbers of X must be at most {MOST_ASKED:g} in size, got {largest:g}: scale the rows down")
+            raise ValueError(f"numbers of X must be at most {MOST_ASKED:g} in size, got {largest:g}: scale rows down")
         return rows
 
     def _without_missing(self, X: Any, weights: Any, *, first: bool) -> tuple[Any, Any, int]:
