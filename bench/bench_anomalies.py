@@ -3,8 +3,8 @@
 A fiftieth of the training rows are anomalies; no estimator is told which. The settings of the tuned ones are chosen by
 the area under the ROC curve on a quarter of the training rows, whose labels the choice alone looks at.
 
-The default scores were designed on SETS and ALIKE; no choice has seen those of UNSEEN. ``alarms`` counts how many of new
-rows lie beyond a threshold that is to be exceeded by 5% or 1% of them.
+The default scores were designed on SETS and ALIKE; no choice has seen those of UNSEEN. ``alarms`` counts how many of
+new rows lie beyond a threshold that is to be exceeded by 5% or 1% of them.
 """
 
 import time
