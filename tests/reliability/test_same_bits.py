@@ -19,7 +19,7 @@ from tests.reliability.zoo import N_FEATURES, SPECIMENS, Specimen, numbers_of
 
 # What is a matter of the cut: sums of a second pass and of a ridge regression, by rounding (as they say), when a
 # quantizer is anchored here, and what learns from one batch.
-CUT = ("second-pass", "ridge", "quantizer-anchored", "hash-sgh")
+CUT = ("second-pass", "ridge", "window-ridge", "quantizer-anchored", "hash-sgh")
 STREAMS = [s for s in SPECIMENS if not s.name.startswith((*CUT, "completion"))]
 STRIDE = 37  # from one model to the next: a few cases are of all kinds
 SHARES = (0.02, 0.1, 0.15, 0.2, 0.3, 0.35, 0.6, 1.0)

@@ -64,7 +64,7 @@ for shift, (ridge, (values, errors)), colour in zip((-0.15, 0.15), found.items()
     label = "ridge 0" if ridge == 0 else f"ridge {ridge:.0f}"
     right.errorbar(places + shift, values, yerr=errors, fmt="o", capsize=3, color=colour, label=label)
 right.axhline(0, color="black", linewidth=0.8)
-right.set(xticks=places, xticklabels=names, ylabel="change of the score for one deviation")
+right.set(xticks=places, xticklabels=names, xlabel="feature", ylabel="change of the score for one deviation")
 right.legend(frameon=False)
 right.set_title("Coefficients, 95%")
 plt.show()

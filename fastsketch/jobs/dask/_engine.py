@@ -318,11 +318,15 @@ class Cluster:
                 raise ConnectionError(f"the Dask scheduler at {address} let go of {task.key}: was it restarted?")
             error = told.exception()
             if error is None:
-                for other in task.made_of:
-                    if not isinstance(other, _Model):
-                        other.future = None
-                result, left = told.result()
-                return task.key, result._replace(content=Elsewhere(task)) if left else result
+                try:
+                    result, left = told.result()
+                except self._distributed.KilledWorker as killed:
+                    error = killed  # its worker died before it told, and so did those that made it again
+                else:
+                    for other in task.made_of:
+                        if not isinstance(other, _Model):
+                            other.future = None
+                    return task.key, result._replace(content=Elsewhere(task)) if left else result
             if not isinstance(error, self._distributed.KilledWorker):
                 raise error
             # Dask counts a worker's death against all that the worker had: who is to blame shows when it is alone

@@ -93,6 +93,35 @@ def test_two_passes_and_a_checkpoint(cluster, files, tmp_path):
     assert same_state(fs.run(model, files, checkpoint=tmp_path / "c", resume=True, **options), expected)
 
 
+class Killed:
+    """A future whose result is lost, and cannot be made again, once it was seen to be there."""
+
+    status = "finished"
+
+    def __init__(self, told):
+        self.key = told.key
+
+    def exception(self):
+        return None
+
+    def result(self):
+        raise distributed.KilledWorker(self.key, None, 3)
+
+
+def test_a_result_whose_workers_die_while_it_is_fetched_is_made_again(cluster, monkeypatch):
+    with _engine.Cluster(cluster, 0, retries=3) as engine:
+        engine.submit("a part", os.getpid)
+        done, seen = engine._next_done, []
+
+        def next_done():
+            seen.append(done())
+            return seen[-1] if seen[1:] else Killed(seen[-1])
+
+        monkeypatch.setattr(engine, "_next_done", next_done)
+        key, found = engine.next()
+    assert key == "a part" and found > 0 and len(seen) == 2
+
+
 def test_joins_stay_on_the_cluster(cluster, files, monkeypatch):
     fetched = []
     fetch = _engine.Elsewhere.fetch
