@@ -30,8 +30,8 @@ from fastsketch.sklearn._outliers import NOTHING_LEFT, Threshold, counts_for, se
 
 # Sum of the squares of all rows around their mean: beyond it their matrix leaves the range of numbers.
 MOST_SQUARES = 1e300
-# Largest number of a row that is asked about.
-MOST_ASKED = MOST_SQUARES**0.5
+# Largest number of a row that is asked about, in standard deviations of all numbers learned from, and at all.
+MOST_ASKED, MOST_SIZE = 1e140, MOST_SQUARES**0.5
 # Mean of these squares, where there are any: below it inverses leave that range.
 LEAST_SQUARES = 1e-280
 # Why an estimator has kept no rows, by the number in its files.
@@ -88,9 +88,14 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
             rows = filled(rows, self.location_)
         data = rows if isinstance(rows, np.ndarray) else rows.data
         largest = max(float(data.max(initial=0.0)), -float(data.min(initial=0.0)))
-        if largest > MOST_ASKED:
-            raise ValueError(f"numbers of X must be at most {MOST_ASKED:g} in size, got {largest:g}: scale rows down")
+        most = min(MOST_ASKED * self._deviation(), MOST_SIZE) or MOST_SIZE
+        if largest > most:
+            raise ValueError(f"numbers of X must be at most {most:.3g} in size, got {largest:.3g}: scale the rows down")
         return rows
+
+    def _deviation(self) -> float:
+        """Return the root of the columns' mean variance."""
+        return float(np.sqrt(self._read().matrix.trace / self.n_features_in_))
 
     def _without_missing(self, X: Any, weights: Any, *, first: bool) -> tuple[Any, Any, int]:
         """Return rows to learn from as ``fill`` has them, their weights, and n_missing_ with those of these rows."""
@@ -149,14 +154,15 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
     def score_samples(self, X: Rows) -> NDArray[np.float64]:
         """Score the rows of X, (n_samples,): the lower, the more abnormal.
 
-        Minus the largest of three numbers, each from its median over the training rows that are kept for the threshold
-        (the last from its upper quartile), in units of its upper quartile less the median: the logarithm of the squared
-        Mahalanobis distance; a weighted mean of this, of that of the distance by the variances of the columns alone,
-        and of those of what the leading directions leave of a row, whose weights, not negative and 1 in all, minimise
-        its variance; and the logarithm of the largest squared distance along one of the leading directions that hold
-        for rows left out. In a singular matrix what has no variance is as far away as 1e-9 of the columns' mean
-        variance would have it. Without such rows (``contamination=None``, a stream of jobs) the Gaussian log-density,
-        on another scale, -inf where ``covariance_`` is singular.
+        Minus the largest of three numbers. Two are from their medians over the training rows that are kept for the
+        threshold, in units of the upper quartile less the median: the logarithm of the squared Mahalanobis distance;
+        and a weighted mean of this, of that of the distance by the variances of the columns alone, and of those of what
+        the leading directions leave of a row, whose weights, not negative and 1 in all, minimise its variance. The
+        third is the logarithm of the largest squared distance along one of the leading directions that hold for rows
+        left out, with its 90% quantile where the larger of the other two has its upper quartile. In a singular matrix
+        what has no variance is as far away as 1e-9 of the columns' mean variance would have it. Without such rows
+        (``contamination=None``, a stream of jobs) the Gaussian log-density, on another scale, -inf where
+        ``covariance_`` is singular.
 
         Examples
         --------

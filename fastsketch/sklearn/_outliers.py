@@ -6,8 +6,9 @@ the variance. The weights minimise the variance of that mean over the rows kept:
 by one factor shifts every weighted mean equally, so that the least variable one shows it best; no label is needed. An
 anomaly in a direction that hardly varies, as a total that is not the sum of its columns, is in the distance alone, and
 the mean may leave that out. Anomalies that are many and alike make a leading direction of their own: they are no
-further away than other rows, but along it. A score is the largest of these three, in units of the upper quartile less
-the median, from the median; the last from the upper quartile, since one direction of many is always loud.
+further away than other rows, but along it. A score is the largest of these three: the first two from their medians, in
+units of the upper quartile less the median; the last, since one direction of many is always loud, where the larger of
+these two would be at a lower quantile.
 
 Rows kept are scored by what the other rows give (in folds), as new rows are. The directions of few rows are these rows:
 only those count along which rows left out vary as much as the others.
@@ -39,6 +40,10 @@ NOTHING_LEFT = 1e-9
 # Of the variance that a direction has in the rows that it was found by, what it has in other ones: a direction that has
 # less of it is one of those rows rather than of what they have in common.
 HOLDS = 0.8
+# The quantiles of the peak's logarithm are as far apart as those of the larger of the other two scores, and the second
+# is where the first of these is: where ordinary rows are far out along a direction, as of heavy tails, they hide no
+# anomalies of the other kinds.
+TAIL = 0.75, 0.9
 
 
 class Threshold(NamedTuple):
@@ -48,8 +53,8 @@ class Threshold(NamedTuple):
     holding: int  # leading directions along which rows that were left out vary as much as the others
     least: Floats  # (c, 1) of each measure: less is taken for this
     ways: Floats  # (w, c) weights of the logarithms: of the mean that varies least, of the distance, of the peak if any
-    zeros: Floats  # (w, 1) medians of what they give, of the peak the upper quartile
-    spreads: Floats  # (w, 1) upper quartiles less medians
+    zeros: Floats  # (w, 1) medians of what they give; of the peak, what puts it beside the larger of the others (TAIL)
+    spreads: Floats  # (w, 1) upper quartiles less medians; of the peak, as many of its units as of the larger
     scores: Floats  # (m,) of the rows kept, ascending, larger for what is stranger
 
     def score(self, model: RowModel, rows: Any) -> Floats:
@@ -97,7 +102,7 @@ def set_threshold(
     """
     rows, weights = kept.sample()  # in random order
     m = rows.shape[0]
-    of = m if m < kept.size else sketch.n_rows  # all that have a weight are kept, or a part of them
+    of = max(m, round(sketch.total_weight / float(weights.mean())))  # rows learned from, but for those of weight 0
     if of < 2:
         raise ValueError("a threshold needs at least 2 rows, got 1")
     folds = min(m, -(-FOLDS * m // of))
@@ -106,11 +111,16 @@ def set_threshold(
     holding = int(np.argmin(np.append(along >= HOLDS, False)))
     measures = with_peaks(measures, counts, holding)
     least = np.maximum(NOTHING_LEFT * np.median(measures, axis=1, keepdims=True), np.finfo(np.float64).tiny)
-    logs, several = np.log(np.maximum(measures, least)), 2 + len(counts)
-    alone = np.eye(len(logs))
-    ways = np.stack([np.append(least_variance(logs[:several]), alone[0, several:]), alone[0], *alone[several:]])
-    medians, upper = np.quantile(ways @ logs, [0.5, 0.75], axis=1, keepdims=True)
-    spreads, zeros = np.where(upper > medians, upper - medians, 1.0), np.concatenate([medians[:2], upper[2:]])
+    logs, alone = np.log(np.maximum(measures, least)), np.eye(len(measures))
+    several = 2 + len(counts)
+    ways = np.stack([np.append(least_variance(logs[:several]), alone[0, several:]), alone[0]])
+    zeros, upper = np.quantile(ways @ logs, [0.5, 0.75], axis=1, keepdims=True)
+    spreads = np.where(upper > zeros, upper - zeros, 1.0)
+    if holding:
+        others, along = (np.quantile(x, TAIL) for x in (((ways @ logs - zeros) / spreads).max(axis=0), logs[-1]))
+        unit = np.ptp(along) / np.ptp(others) if np.ptp(along) > 0 and np.ptp(others) > 0 else 1.0
+        ways, spreads = np.vstack([ways, alone[-1:]]), np.vstack([spreads, unit])
+        zeros = np.vstack([zeros, along[1] - unit * others[0]])
     scores = np.sort(((ways @ logs - zeros) / spreads).max(axis=0))
     return Threshold(counts, holding, least, ways, zeros, spreads, scores)
 

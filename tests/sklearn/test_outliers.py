@@ -674,7 +674,7 @@ def test_threads_that_ask_at_once_have_the_same_sample(monkeypatch):
 def test_rows_of_weight_zero_change_no_threshold():
     rng = np.random.default_rng(0)
     X, weights = rng.standard_normal((400, 5)), np.zeros(400)
-    weights[:20] = 1
+    weights[:20] = 3
     asked = rng.standard_normal((50, 5))
     one = SketchedCovariance(contamination=0.2).fit(X, sample_weight=weights)
     other = SketchedCovariance(contamination=0.2).fit(X[:20])
@@ -685,9 +685,9 @@ def test_rows_of_weight_zero_change_no_threshold():
 def test_numbers_whose_squares_are_out_of_range_are_refused_by_name(form):
     model = SketchedCovariance(contamination=0.2).fit(np.random.default_rng(0).standard_normal((40, 5)))
     asked = np.zeros((2, 5))
-    asked[1, 3] = -1e150
+    asked[1, 3] = -1e138
     assert model.predict(form(asked))[1] == -1
     asked[1, 3] = -1e156
     for ask in (model.predict, model.mahalanobis, model.leverage, model.projection_distance, model.score):
-        with pytest.raises(ValueError, match=r"numbers of X must be at most 1e\+150 in size, got 1e\+156"):
+        with pytest.raises(ValueError, match=r"numbers of X must be at most [0-9.]+e\+139 in size, got 1e\+156"):
             ask(form(asked))
