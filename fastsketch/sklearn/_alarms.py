@@ -26,7 +26,7 @@ from fastsketch.sklearn._kept_rows import KeptRows
 from fastsketch.sklearn._left_out import Pairs, RowModel
 from fastsketch.sklearn._missing import FILLS, filled, without_missing
 from fastsketch.sklearn._moments import FourthMoment, check_squares, differ
-from fastsketch.sklearn._outliers import NOTHING_LEFT, Threshold, counts_for, set_threshold
+from fastsketch.sklearn._outliers import NOTHING_LEFT, Threshold, counts_for, likelier, set_threshold
 
 # Sum of the squares of all rows around their mean: beyond it their matrix leaves the range of numbers.
 MOST_SQUARES = 1e300
@@ -159,9 +159,10 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
         and a weighted mean of this, of that of the distance by the variances of the columns alone, and of those of what
         the leading directions leave of a row, whose weights, not negative and 1 in all, minimise its variance. The
         third is the logarithm of the largest squared distance along one of the leading directions that hold for rows
-        left out, with its 90% quantile where the larger of the other two has its upper quartile. In a singular matrix
-        what has no variance is as far away as 1e-9 of the columns' mean variance would have it. Without such rows
-        (``contamination=None``, a stream of jobs) the Gaussian log-density, on another scale, -inf where
+        left out, its 90% quantile midway between median and 90% quantile of the larger of the other two. Distances are
+        by a matrix without shrinkage where ``shrinkage="auto"`` and rows left out are likelier by that. In a singular
+        matrix what has no variance is as far away as 1e-9 of the columns' mean variance would have it. Without such
+        rows (``contamination=None``, a stream of jobs) the Gaussian log-density, on another scale, -inf where
         ``covariance_`` is singular.
 
         Examples
@@ -203,6 +204,8 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
         if shrunk.floor < least:
             shrunk = shrunk._replace(floor=least)
             shrunk = shrunk._replace(matrix=shrunk.as_much(matrix, pairs))
+        if self.shrinkage == "auto" and isinstance(matrix, DenseCovariance):
+            shrunk = likelier(self.sketch_, pairs, kept, shrunk.without_share(matrix, least), shrunk)
         threshold = set_threshold(self.sketch_, pairs, kept, counts, shrunk)
         return RowModel(shrunk.matrix, pairs, self.location_), threshold
 

@@ -297,6 +297,12 @@ class ShrunkCovariance(NamedTuple):
         ridge = self.floor - self.share * self.mean
         return matrix.shrunk(values[: self.kept], vectors[: self.kept], self.share, self.mean, ridge)
 
+    def without_share(self, matrix: "DenseCovariance", least: float) -> "ShrunkCovariance":
+        """Return a matrix with the ridge of this, or `least` if that is more, and no shrinkage."""
+        floor = max(self.floor - self.share * self.mean, least)
+        none = np.empty((0, matrix.n_features))
+        return ShrunkCovariance(matrix.shrunk(none[:, 0], none, 0.0, 0.0, floor), 0.0, 0, 0.0, floor)
+
 
 def empirical_covariance(sketch: FrequentDirections, total: float) -> SpikedCovariance | DenseCovariance:
     """Return the covariance that a sketch has, nothing shrunk and nothing added."""

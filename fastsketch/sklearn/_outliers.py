@@ -37,13 +37,15 @@ RIDGE = 0.02
 FOLDS = 20
 # Of the median of a measure, and of the variance that directions leave: less is rounding.
 NOTHING_LEFT = 1e-9
+# Folds that tell whether shrinkage makes rows likelier, where it changes the log-density of a column by more than this.
+TRIED, LEAST_GAIN = 4, 0.02
 # Of the variance that a direction has in the rows that it was found by, what it has in other ones: a direction that has
 # less of it is one of those rows rather than of what they have in common.
 HOLDS = 0.8
-# The quantiles of the peak's logarithm are as far apart as those of the larger of the other two scores, and the second
-# is where the first of these is: where ordinary rows are far out along a direction, as of heavy tails, they hide no
-# anomalies of the other kinds.
-TAIL = 0.75, 0.9
+# These quantiles of the peak's logarithm are as far apart as those of the larger of the other two scores, the second
+# midway between these two: where ordinary rows are far out along a direction, as of heavy tails, they hide no anomalies
+# of the other kinds.
+TAIL = 0.5, 0.9
 
 
 class Threshold(NamedTuple):
@@ -101,11 +103,7 @@ def set_threshold(
     ``pairs`` are the leading ones of the sketch's covariance, ``shrunk`` is what it gives out.
     """
     rows, weights = kept.sample()  # in random order
-    m = rows.shape[0]
-    of = max(m, round(sketch.total_weight / float(weights.mean())))  # rows learned from, but for those of weight 0
-    if of < 2:
-        raise ValueError("a threshold needs at least 2 rows, got 1")
-    folds = min(m, -(-FOLDS * m // of))
+    folds = folds_of(sketch, weights)
     measures = measures_left_out(sketch, pairs, rows, weights, folds, counts, shrunk)
     along = np.average(measures[2 + len(counts) :], axis=1, weights=weights)
     holding = int(np.argmin(np.append(along >= HOLDS, False)))
@@ -120,9 +118,40 @@ def set_threshold(
         others, along = (np.quantile(x, TAIL) for x in (((ways @ logs - zeros) / spreads).max(axis=0), logs[-1]))
         unit = np.ptp(along) / np.ptp(others) if np.ptp(along) > 0 and np.ptp(others) > 0 else 1.0
         ways, spreads = np.vstack([ways, alone[-1:]]), np.vstack([spreads, unit])
-        zeros = np.vstack([zeros, along[1] - unit * others[0]])
+        zeros = np.vstack([zeros, along[1] - unit * others.mean()])
     scores = np.sort(((ways @ logs - zeros) / spreads).max(axis=0))
     return Threshold(counts, holding, least, ways, zeros, spreads, scores)
+
+
+def folds_of(sketch: FrequentDirections, weights: Floats) -> int:
+    """Return in how many parts rows kept, of these weights, are left out."""
+    m = len(weights)
+    of = max(m, round(sketch.total_weight / float(weights.mean())))  # rows learned from, but for those of weight 0
+    if of < 2:
+        raise ValueError("a threshold needs at least 2 rows, got 1")
+    return min(m, -(-FOLDS * m // of))
+
+
+def likelier(
+    sketch: FrequentDirections, pairs: Pairs, kept: KeptRows, bare: ShrunkCovariance, shrunk: ShrunkCovariance
+) -> ShrunkCovariance:
+    """Return the one of two covariances, not shrunk and shrunk, by which rows left out are likelier, in a few folds.
+
+    Shrinkage helps where rows are few. Where they are many it is small, but a total that hardly ever differs from the
+    sum of its columns by so much is hidden by it.
+    """
+    gain = shrunk.matrix.log_determinant - bare.matrix.log_determinant
+    if not gain > LEAST_GAIN * bare.matrix.n_features:
+        return shrunk
+    rows, weights = kept.sample()
+    folds = folds_of(sketch, weights)
+    some, tried = np.flatnonzero(np.arange(len(weights)) % folds < TRIED), min(TRIED, folds)
+    rows, weights = rows[some], weights[some]
+    of_bare, of_shrunk = (
+        np.average(measures_left_out(sketch, pairs, rows, weights, tried, [], matrix)[0], weights=weights)
+        for matrix in (bare, shrunk)
+    )
+    return bare if of_bare - of_shrunk < gain else shrunk
 
 
 def with_peaks(measures: Floats, counts: list[int], holding: int) -> Floats:
