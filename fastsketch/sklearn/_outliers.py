@@ -37,8 +37,9 @@ RIDGE = 0.02
 FOLDS = 20
 # Of the median of a measure, and of the variance that directions leave: less is rounding.
 NOTHING_LEFT = 1e-9
-# Folds that tell whether shrinkage makes rows likelier, where it changes the log-density of a column by more than this.
-TRIED, LEAST_GAIN = 4, 0.02
+# Shrinkage is left out for a try where it changes the log-density by more than this for each column. If in so many folds
+# it makes rows so many times likelier, the other folds are not asked.
+LEAST_GAIN, TRIED, HOPELESS = 0.02, 4, 10.0
 # Of the variance that a direction has in the rows that it was found by, what it has in other ones: a direction that has
 # less of it is one of those rows rather than of what they have in common.
 HOLDS = 0.8
@@ -135,7 +136,7 @@ def folds_of(sketch: FrequentDirections, weights: Floats) -> int:
 def likelier(
     sketch: FrequentDirections, pairs: Pairs, kept: KeptRows, bare: ShrunkCovariance, shrunk: ShrunkCovariance
 ) -> ShrunkCovariance:
-    """Return the one of two covariances, not shrunk and shrunk, by which rows left out are likelier, in a few folds.
+    """Return the one of two covariances, not shrunk and shrunk, by which rows left out are likelier.
 
     Shrinkage helps where rows are few. Where they are many it is small, but a total that hardly ever differs from the
     sum of its columns by so much is hidden by it.
@@ -145,13 +146,16 @@ def likelier(
         return shrunk
     rows, weights = kept.sample()
     folds = folds_of(sketch, weights)
-    some, tried = np.flatnonzero(np.arange(len(weights)) % folds < TRIED), min(TRIED, folds)
-    rows, weights = rows[some], weights[some]
-    of_bare, of_shrunk = (
-        np.average(measures_left_out(sketch, pairs, rows, weights, tried, [], matrix)[0], weights=weights)
-        for matrix in (bare, shrunk)
-    )
-    return bare if of_bare - of_shrunk < gain else shrunk
+    for tried in sorted({min(TRIED, folds), folds}):
+        some = np.flatnonzero(np.arange(len(weights)) % folds < tried)
+        of_bare, of_shrunk = (
+            measures_left_out(sketch, pairs, rows[some], weights[some], tried, [], matrix)[0]
+            for matrix in (bare, shrunk)
+        )
+        lost = np.average(of_bare - of_shrunk, weights=weights[some])
+        if lost > HOPELESS * gain:
+            break
+    return bare if lost < gain else shrunk
 
 
 def with_peaks(measures: Floats, counts: list[int], holding: int) -> Floats:

@@ -671,13 +671,36 @@ def test_threads_that_ask_at_once_have_the_same_sample(monkeypatch):
         assert np.array_equal(one, other)
 
 
+@pytest.mark.parametrize("learned", [True, False], ids=["among rows learned from", "in new rows alone"])
+def test_a_total_that_is_a_tenth_off_is_seen(learned):
+    """Shrinkage, small as it is, is more than what is left of the variance where a sum holds."""
+    from sklearn.metrics import roc_auc_score
+
+    rng = np.random.default_rng(3)
+    X = np.exp(rng.standard_normal((800, 5)) + 2)
+    X, wrong = np.column_stack([X, X.sum(axis=1)]), np.arange(800) % 50 == 0
+    X[wrong & (learned | (np.arange(800) >= 400)), -1] *= 1.1
+    new, truth = X[400:], wrong[400:]
+    areas = {}
+    for shrinkage in ("auto", 0.02, None):
+        model = SketchedCovariance(contamination=0.05, shrinkage=shrinkage).fit(X[:400])
+        areas[shrinkage] = roc_auc_score(truth, -model.score_samples(new))
+    assert areas["auto"] == areas[None] > 0.9 > areas[0.02] + 0.1, areas
+
+
+def test_shrinkage_stays_where_rows_left_out_are_likelier_by_it():
+    X = rows_of(0, 60, 40)
+    model = SketchedCovariance(contamination=0.05).fit(X)
+    assert np.array_equal(model._scorer()[0].matrix.distances(X, model.location_), model.mahalanobis(X))
+
+
 def test_rows_of_weight_zero_change_no_threshold():
     rng = np.random.default_rng(0)
     X, weights = rng.standard_normal((400, 5)), np.zeros(400)
     weights[:20] = 3
     asked = rng.standard_normal((50, 5))
     one = SketchedCovariance(contamination=0.2).fit(X, sample_weight=weights)
-    other = SketchedCovariance(contamination=0.2).fit(X[:20])
+    other = SketchedCovariance(contamination=0.2).fit(X[:20], sample_weight=weights[:20])
     assert np.allclose(one.decision_function(asked), other.decision_function(asked), atol=1e-9)
 
 
