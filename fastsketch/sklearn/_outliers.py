@@ -37,8 +37,8 @@ RIDGE = 0.02
 FOLDS = 20
 # Of the median of a measure, and of the variance that directions leave: less is rounding.
 NOTHING_LEFT = 1e-9
-# Shrinkage is left out for a try where it changes the log-density by more than this for each column. If in so many folds
-# it makes rows so many times likelier, the other folds are not asked.
+# Shrinkage is left out for a try where it changes the log-density by more than this for each column. If in so many
+# folds it makes rows so many times likelier, the other folds are not asked.
 LEAST_GAIN, TRIED, HOPELESS = 0.02, 4, 10.0
 # Of the variance that a direction has in the rows that it was found by, what it has in other ones: a direction that has
 # less of it is one of those rows rather than of what they have in common.
