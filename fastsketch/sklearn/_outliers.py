@@ -40,6 +40,9 @@ NOTHING_LEFT = 1e-9
 # Shrinkage is left out for a try where it changes the log-density by more than this for each column. If in so many
 # folds it makes rows so many times likelier, the other folds are not asked.
 LEAST_GAIN, TRIED, HOPELESS = 0.02, 4, 10.0
+# Rows a column, with fewer of which it is not: without shrinkage, distances by all rows are too unlike those by the rows
+# outside a fold.
+MANY = 10
 # Of the variance that a direction has in the rows that it was found by, what it has in other ones: a direction that has
 # less of it is one of those rows rather than of what they have in common.
 HOLDS = 0.8
@@ -126,11 +129,15 @@ def set_threshold(
 
 def folds_of(sketch: FrequentDirections, weights: Floats) -> int:
     """Return in how many parts rows kept, of these weights, are left out."""
-    m = len(weights)
-    of = max(m, round(sketch.total_weight / float(weights.mean())))  # rows learned from, but for those of weight 0
+    m, of = len(weights), rows_learned(sketch, weights)
     if of < 2:
         raise ValueError("a threshold needs at least 2 rows, got 1")
     return min(m, -(-FOLDS * m // of))
+
+
+def rows_learned(sketch: FrequentDirections, weights: Floats) -> int:
+    """Count the rows learned from, but for those of weight 0, by the weights of those that are kept."""
+    return max(len(weights), round(sketch.total_weight / float(weights.mean())))
 
 
 def likelier(
@@ -141,10 +148,12 @@ def likelier(
     Shrinkage helps where rows are few. Where they are many it is small, but a total that hardly ever differs from the
     sum of its columns by so much is hidden by it.
     """
-    gain = shrunk.matrix.log_determinant - bare.matrix.log_determinant
-    if not gain > LEAST_GAIN * bare.matrix.n_features:
-        return shrunk
     rows, weights = kept.sample()
+    if rows_learned(sketch, weights) < MANY * rows.shape[1]:
+        return shrunk
+    gain = shrunk.matrix.log_determinant - bare.matrix.log_determinant
+    if not gain > LEAST_GAIN * rows.shape[1]:
+        return shrunk
     folds = folds_of(sketch, weights)
     for tried in sorted({min(TRIED, folds), folds}):
         some = np.flatnonzero(np.arange(len(weights)) % folds < tried)
