@@ -40,8 +40,8 @@ NOTHING_LEFT = 1e-9
 # Shrinkage is left out for a try where it changes the log-density by more than this for each column. If in so many
 # folds it makes rows so many times likelier, the other folds are not asked.
 LEAST_GAIN, TRIED, HOPELESS = 0.02, 4, 10.0
-# Rows a column, with fewer of which it is not: without shrinkage, distances by all rows are too unlike those by the rows
-# outside a fold.
+# With fewer rows a column it is not: without shrinkage, distances by all rows are too unlike those by rows outside a
+# fold.
 MANY = 10
 # Of the variance that a direction has in the rows that it was found by, what it has in other ones: a direction that has
 # less of it is one of those rows rather than of what they have in common.
