@@ -181,7 +181,7 @@ def test_numbers_of_threads_have_an_end(n):
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_child_of_fork_has_no_limits_of_other_threads():
     code = """
-import os, sys, threading, warnings
+import os, sys, threading, time, warnings
 import numpy as np
 import fastsketch as fs
 from fastsketch._kernels import pool
@@ -198,6 +198,7 @@ def reading():
     sketch = fs.FrequentDirections(16).update(rows)
     while not stop.is_set():
         sketch.update(rows[:1]).sketch()
+        time.sleep(1e-3)  # a fork waits for locks that threads without a pause hardly ever leave
 threads = [threading.Thread(target=limiting), *(threading.Thread(target=reading) for _ in range(2))]
 for thread in threads:
     thread.start()
