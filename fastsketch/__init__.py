@@ -5,11 +5,19 @@ tells type checkers and editors where each of them is.
 """
 
 from importlib import import_module
+from importlib.machinery import PathFinder as _PathFinder
 from typing import Any
 
 from fastsketch._core import registry as _registry
 
 __version__ = "0.1.0"
+
+if _PathFinder.find_spec("level", [f"{__path__[0]}/_kernels"]) is None:
+    raise ImportError(
+        f"fastsketch was imported from {__path__[0]}, where its kernels are not compiled for this Python: that is its "
+        "source tree, which Python finds before the installed package. Leave the tree (cd ..) and start Python again; "
+        "to work within it, compile the kernels there: pip install -e ."
+    )
 
 _HOME = {
     "FrequentDirections": "fastsketch.sketching",

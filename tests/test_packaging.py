@@ -1,9 +1,11 @@
 """What goes into the sdist, and what a build says that has nothing to compile with."""
 
+import os
 import re
 import runpy
 import shutil
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -105,3 +107,16 @@ def test_what_stands_in_the_way_of_a_release(tmp_path):
     assert list(unready(tmp_path, "1.2.0")) == []
     git("tag", "v1.2.0")
     assert [fault[:22] for fault in unready(tmp_path, "1.2.0")] == ["v1.2.0 has been tagged"]
+
+
+@pytest.mark.parametrize("command", ["import fastsketch", "from fastsketch.sklearn import SketchedPCA"])
+def test_the_source_tree_says_what_to_do_where_no_kernels_are_compiled(tmp_path, command):
+    """Python finds the tree in the current folder before the installed package."""
+    shutil.copytree(ROOT / "fastsketch", tmp_path / "fastsketch", ignore=shutil.ignore_patterns("*.so", "*.pyd", "*.c"))
+    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONSAFEPATH")}
+    done = subprocess.run(
+        [sys.executable, "-c", command], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    message = done.stderr.strip().splitlines()[-1]
+    assert done.returncode == 1 and message.startswith("ImportError: fastsketch was imported from ")
+    assert str(tmp_path / "fastsketch") in message and "cd .." in message and "pip install -e ." in message

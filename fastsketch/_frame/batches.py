@@ -73,6 +73,16 @@ def names_of(rows: Any) -> FeatureNames | None:
     return None
 
 
+def require_columns(rows: Any, feature_names: FeatureNames | None, name: str = "rows") -> None:
+    """Raise ValueError unless the named columns of rows are the ones that were learned, in the same order.
+
+    Every method that takes rows calls this function, or ``agreed`` below it. Rows without names of columns (arrays,
+    sparse matrices, lists) pass, and so does everything where `feature_names` is None.
+    """
+    if type(rows) is not np.ndarray and feature_names is not None:
+        agreed(rows.feature_names if isinstance(rows, Source) else names_of(rows), feature_names, name)
+
+
 def agreed(names: FeatureNames | None, before: FeatureNames | None, whose: str = "rows") -> FeatureNames | None:
     """Return the names of both, of which one may have none; ValueError that says what differs, and what to do."""
     if names is None or before is None or names == before:

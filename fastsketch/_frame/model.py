@@ -48,7 +48,15 @@ from typing import Any, BinaryIO, ClassVar, Self, cast, dataclass_transform
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch._frame.batches import FeatureNames, WeightedChunks, agreed, as_names, as_source, is_table, names_of
+from fastsketch._frame.batches import (
+    FeatureNames,
+    WeightedChunks,
+    agreed,
+    as_names,
+    as_source,
+    names_of,
+    require_columns,
+)
 from fastsketch._frame.loading import home_of, kinds, load, name_of, received
 from fastsketch._frame.parameters import (
     Parametrized,
@@ -193,8 +201,7 @@ class Model(Parametrized, abstract=True):
 
     def _require_columns(self, rows: Any) -> None:
         """Raise ValueError if rows that are only read are a table of other columns, or in another order."""
-        if type(rows) is not np.ndarray and self._feature_names is not None and is_table(rows):
-            agreed(names_of(rows), self._feature_names)
+        require_columns(rows, self._feature_names)
 
     def _name_columns(self, source: Source) -> None:
         """Take the names of a source whose rows come next, on a model that nobody else has yet."""

@@ -330,7 +330,8 @@ def row_by_row(parser: Parser) -> None:
     parser.add_argument(
         "--resume",
         action="store_true",
-        help="go on from what the same command has left in OUTPUT.partial, if it has: only other parts are read",
+        help="go on from what the same command has left in OUTPUT.partial, if it has: only other parts are read; "
+        "refused if OUTPUT is finished",
     )
     progress(parser)
 
@@ -362,7 +363,8 @@ def checkpointed(parser: Parser) -> None:
     parser.add_argument(
         "--resume",
         action="store_true",
-        help="go on from the checkpoint of the same command, if there is one: only what is left is learned",
+        help="go on from the checkpoint of the same command, if there is one: only what is left is learned; refused if "
+        "OUTPUT is finished",
     )
     progress(parser)
 

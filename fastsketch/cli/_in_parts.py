@@ -14,7 +14,7 @@ from fastsketch.cli._signals import held
 from fastsketch.data.sources import Source, comes_once
 from fastsketch.jobs import Report
 from fastsketch.jobs._progress import Printed
-from fastsketch.jobs._resuming import Difference, OtherJob, in_words, kept, remove, shown
+from fastsketch.jobs._resuming import Difference, OtherJob, in_words, kept, refuse_finished, remove, shown
 from fastsketch.jobs._run import InOrder, Learning
 
 # Arguments that are no parameters of the model, and that two runs of one job have in common.
@@ -117,6 +117,8 @@ def _folder(args: Namespace, out: Output) -> Path | None:
         raise ValueError("--resume needs an output that is a file, or --checkpoint DIR: what there is lies there")
     if folder is not None and folder.is_file():
         raise ValueError(f"{folder} is a file, and what has been learned lies in a folder: remove it")
+    if args.resume and folder is not None and out.path is not None:
+        refuse_finished(folder, out.path)
     return folder
 
 

@@ -103,7 +103,7 @@ def map_rows(
     resume : bool, default False
         Go on from what a job that was killed has left in the folder ``OUTPUT.partial``: only parts that are not there
         are done. Where there is none the job begins, with a warning. Refused if rows, model or parts are not the same,
-        or come once.
+        or come once, and if the output is finished: it would be replaced.
     part_bytes : int, default 64 MiB
         Bytes of rows in a part: what is done again after a kill, and what becomes a file of Parquet.
 

@@ -81,6 +81,18 @@ def goes_on(folder: Path) -> bool:
     return found
 
 
+def refuse_finished(folder: Path, result: Path) -> None:
+    """Raise ValueError if a resume finds no unfinished job in its folder, but a finished result that it would replace.
+
+    The result may be that of another job, or of other rows, and it says nothing of how it was made.
+    """
+    if result.exists() and not (folder / JOURNAL).exists():
+        raise ValueError(
+            f"resume: {folder} holds no unfinished job, and {result} is finished: it would be replaced by a result of "
+            "these rows alone; choose another output, or leave resume out to replace it"
+        )
+
+
 def as_written(value: Any) -> Any:
     """Return a value as json writes and reads it: tuples are lists."""
     return json.loads(json.dumps(value))

@@ -17,7 +17,7 @@ from fastsketch.data.files._state import StateError
 from fastsketch.jobs._fields import Spec
 from fastsketch.jobs._journal import add_line, begin, contents
 from fastsketch.jobs._outputs import Sink
-from fastsketch.jobs._resuming import JOURNAL, Identity, begin_or_resume, goes_on
+from fastsketch.jobs._resuming import JOURNAL, Identity, begin_or_resume, goes_on, refuse_finished
 
 # Answers of a part without rows.
 NOTHING = Spec((), (), ())
@@ -42,7 +42,7 @@ class Unfinished:
         Raises
         ------
         ValueError
-            If the output cannot be what is wanted, or what is to be resumed is another job's.
+            If the output cannot be what is wanted, or what is to be resumed is another job's, or is finished.
         StateError
             If the journal is damaged.
         LockHeld
@@ -56,6 +56,8 @@ class Unfinished:
         with contextlib.nullcontext() if held else locked(target):
             self = cls(target, sink, job or {})
             journal = self.place / JOURNAL
+            if resume:
+                refuse_finished(self.place, target)
             resume = resume and goes_on(self.place)
             if not resume:
                 if job is not None and _has_parts(journal):

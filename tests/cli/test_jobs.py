@@ -16,6 +16,7 @@ import pytest
 
 import fastsketch as fs
 from fastsketch.cli import _parser, main
+from fastsketch.cli._verbs_of_events import VERBS
 from fastsketch.data.files import _lock, _owner
 from fastsketch.data.files._lock import _Content, lock_name
 from fastsketch.data.sources import _source
@@ -368,6 +369,39 @@ def test_a_job_that_left_nothing_is_begun_by_a_resume(run, monkeypatch, verb):
     said = run(*command, "--resume").err
     assert "nothing to resume in " in said and "out.fsk.partial: the job begins" in said
     assert fs.load("out.fsk").n_rows == len(ROWS)
+
+
+# A command of each verb that takes --resume.
+RESUMED = {
+    "sketch": ("sketch", "rows.npy", "-l", 5),
+    "learn": ("learn", "rows.svm", "-l", 5),
+    "quantize": ("quantize", "rows.npy", "--n-bytes", 5),
+    "items": ("items", "rows-counts.npy", "-l", 5),
+    "transform": ("transform", "hash.fsk", "rows.npy"),
+    "predict": ("predict", "model.fsk", "rows.svm"),
+}
+
+
+@pytest.mark.parametrize("verb", [name for name in VERBS if "--resume" in _parser.parser_of(name).format_help()])
+def test_a_resume_does_not_replace_a_finished_output(run, verb):
+    """A finished output, of the same inputs or of others, is not replaced by one that knows the new inputs alone."""
+    for path, rows in (("rows", ROWS), ("others", ROWS[:50])):
+        np.save(f"{path}.npy", rows)
+        np.save(f"{path}-counts.npy", rows > 0)
+        write(f"{path}.svm", rows, TRUTH[: len(rows)])
+    fs.SketchHash(8).update(ROWS).save("hash.fsk")
+    fs.SketchedNewton().update(ROWS, TRUTH).save("model.fsk")
+    command = [str(word) for word in RESUMED[verb]]
+    output = ["-o", "out.csv" if verb in ("transform", "predict") else "out.fsk"]
+    run(*command, *output)
+    before = Path(output[1]).read_bytes()
+    others = [word.replace("rows", "others") for word in command]
+    for again in (command, others):
+        message = run(*again, *output, "--resume", status=2).err
+        assert f"{output[1]} is finished" in message and "choose another output" in message
+        assert Path(output[1]).read_bytes() == before and not Path(f"{output[1]}.partial").exists()
+    run(*others, *output)
+    assert Path(output[1]).read_bytes() != before
 
 
 def test_an_interrupted_job_without_a_file(run, monkeypatch):

@@ -344,9 +344,24 @@ def test_another_job_is_not_gone_on_with(folder):
     assert len(calls(folder)) == 3
     with pytest.warns(UserWarning, match=r"out\.npy\.partial is replaced: resume would have gone on from it"):
         fs.map_rows(answers.first_column, folder / "rows.npy", output=folder / "out.npy", workers=1)
-    with pytest.warns(UserWarning, match=r"nothing to resume in .*out\.npy\.partial: the job begins"):
-        fs.map_rows(answers.first_column, folder / "rows.npy", output=folder / "out.npy", **options)
     assert np.array_equal(np.load(folder / "out.npy"), changed[:, 0])
+    with pytest.warns(UserWarning, match=r"nothing to resume in .*new\.npy\.partial: the job begins"):
+        fs.map_rows(answers.first_column, folder / "rows.npy", output=folder / "new.npy", **options)
+    assert np.array_equal(np.load(folder / "new.npy"), changed[:, 0])
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".parquet"])
+def test_a_resume_does_not_replace_a_finished_output(folder, suffix):
+    if suffix == ".parquet":
+        pytest.importorskip("pyarrow")
+    output = folder / f"out{suffix}"
+    fs.map_rows(answers.first_column, folder / "rows.npy", output=output, workers=1)
+    files = [output] if suffix == ".npy" else sorted(output.iterdir())
+    before = [path.read_bytes() for path in files]
+    np.save(folder / "others.npy", ROWS[:5])
+    with pytest.raises(ValueError, match=rf"holds no unfinished job, and .*out\{suffix} is finished"):
+        fs.map_rows(answers.first_column, folder / "others.npy", output=output, workers=1, resume=True)
+    assert [path.read_bytes() for path in files] == before and not (folder / f"out{suffix}.partial").exists()
 
 
 def test_one_job_at_a_time(folder):

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._core.validation import Rows, as_rows
+from fastsketch._frame.batches import FeatureNames, as_names, require_columns
 from fastsketch._frame.loading import home_of, import_home
 from fastsketch.neighbours.codes._code_scan import Estimate, Tables
 from fastsketch.neighbours.codes._layout import Codes, Layout
@@ -30,6 +31,9 @@ class Encoder(CodeSearch, ABC):
     Attributes
     ----------
     n_features : int
+    feature_names : tuple of str or None
+        Names of the columns of the rows that the model learned from: rows with other names, or in another order, are
+        refused. They are no part of the fingerprint.
     layout : Layout
         Where nibbles and factors are in a code.
     length : float
@@ -57,6 +61,7 @@ class Encoder(CodeSearch, ABC):
     """
 
     n_features: int
+    feature_names: FeatureNames | None = None
     layout: Layout
     length: float = 1.0
     norm: float | None = None
@@ -129,7 +134,9 @@ class Encoder(CodeSearch, ABC):
         return self
 
     def checked(self, rows: Rows, name: str = "rows") -> Any:
-        """Return rows of this width as an array or CSR; not looked at for what is not finite.
+        """Return rows of this width, with these names of columns if they have any, as an array or CSR.
+
+        Whether they are finite is not checked.
 
         Parameters
         ----------
@@ -137,6 +144,7 @@ class Encoder(CodeSearch, ABC):
         name : str, default "rows"
             What messages call them.
         """
+        require_columns(rows, self.feature_names, name)
         return as_rows(rows, self.n_features, name)
 
     def __eq__(self, other: object) -> bool:
@@ -160,7 +168,8 @@ def _kind(cls: type) -> str:
 def kept(encoder: Encoder) -> tuple[dict[str, Any], Arrays]:
     """Return the state of an encoder with its kind, for ``restored``."""
     state, arrays = encoder.state()
-    return {"kind": _kind(type(encoder)), "state": state}, arrays
+    names = {} if encoder.feature_names is None else {"feature_names": list(encoder.feature_names)}
+    return {"kind": _kind(type(encoder)), "state": state, **names}, arrays
 
 
 def restored(about: dict[str, Any], arrays: Arrays) -> Encoder:
@@ -173,6 +182,8 @@ def restored(about: dict[str, Any], arrays: Arrays) -> Encoder:
     if kind not in _kinds or isabstract(_kinds[kind]):
         raise ValueError(f"no encoder of kind {kind!r} is known: it may be of a newer version")
     try:
-        return _kinds[kind].of_state(about["state"], arrays)
+        encoder = _kinds[kind].of_state(about["state"], arrays)
+        encoder.feature_names = as_names(about.get("feature_names"), encoder.n_features)
+        return encoder
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"no state of an encoder of kind {kind!r}: {error}") from error

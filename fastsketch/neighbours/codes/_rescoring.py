@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch._core.validation import Rows, as_rows, check_finite, is_sparse
+from fastsketch._frame.batches import FeatureNames, require_columns
 
 Places = NDArray[np.int64]
 Source = Rows | Callable[[Places], Rows]
@@ -17,15 +18,18 @@ Reader = Callable[[Places, Places], Any]
 PIECE_BYTES = 16 << 20
 
 
-def rows_reader(source: Source, n_features: int, name: str, n: int | None = None) -> Reader:
+def rows_reader(
+    source: Source, n_features: int, name: str, n: int | None = None, *, feature_names: FeatureNames | None = None
+) -> Reader:
     """Return what reads rows of n_features columns, n of them if that is known; TypeError or ValueError names them.
 
     It takes places, ascending, and their ids: an array has rows by place, a function is asked for those of ids, and
-    what it returns is checked when it does.
+    what it returns is checked when it does. Rows with names of columns must have `feature_names`, in their order.
     """
     rows: Any = source
     if not callable(source):
         refuse_names(source, name)
+        require_columns(source, feature_names, name)
         held = isinstance(source, np.ndarray) and source.ndim == 2
         # of an array its kind, not its entries: they may lie on a disk
         checked = as_rows(rows[:0] if held else rows, name=name)
@@ -36,7 +40,9 @@ def rows_reader(source: Source, n_features: int, name: str, n: int | None = None
 
     def read(places: Places, ids: Places) -> Any:
         if callable(rows):
-            came = as_rows(rows(ids.copy()), name=f"the rows that {name} returned")
+            returned = rows(ids.copy())
+            require_columns(returned, feature_names, f"the rows that {name} returned")
+            came = as_rows(returned, name=f"the rows that {name} returned")
             if came.shape != (len(ids), n_features):
                 raise ValueError(
                     f"{name} must return rows of shape {(len(ids), n_features)} for {len(ids)} ids, got {came.shape}"

@@ -135,7 +135,9 @@ class CodeSearch:
         mask = allowed(allow, n, names)
         k = as_k(k, n, mask)
         wanted = as_candidates(k, oversample, n if mask is None else int(np.count_nonzero(mask)))
-        read = None if rescore is None else rows_reader(rescore, encoder.n_features, "rescore", n)
+        read = None
+        if rescore is not None:
+            read = rows_reader(rescore, encoder.n_features, "rescore", n, feature_names=encoder.feature_names)
         norms = estimated_norms(encoder, collection) if metric == "cosine" and encoder.norm is None else None
 
         candidates = k if read is None else wanted

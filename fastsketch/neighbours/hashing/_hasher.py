@@ -37,9 +37,7 @@ class Hasher(CodeSearch, Model, abstract=True):
         TypeError, ValueError
             If the model has learned nothing, or rows are no finite real matrix of its width.
         """
-        self._require_rows()
-        self._require_columns(rows)
-        encoder = self._encoder(factors=False)
+        encoder = self._named_encoder(factors=False)
         return encoder.scores(encoder.checked(rows))
 
     @reads
@@ -71,10 +69,7 @@ class Hasher(CodeSearch, Model, abstract=True):
         >>> model.encode(rows).shape, model.encode(rows, factors=True).shape
         ((1000, 4), (1000, 8))
         """
-        as_flag(factors, "factors")
-        self._require_rows()
-        self._require_columns(rows)
-        return self._encoder(factors=factors).encode(rows)
+        return self._named_encoder(factors=as_flag(factors, "factors")).encode(rows)
 
     @reads
     def encoder(self, *, factors: bool = False) -> SignEncoder:
@@ -103,11 +98,18 @@ class Hasher(CodeSearch, Model, abstract=True):
         >>> bool((encoder.encode(rows) == model.encode(rows)).all())
         True
         """
-        self._require_rows()
-        return self._encoder(factors=as_flag(factors, "factors"))
+        return self._named_encoder(factors=as_flag(factors, "factors"))
+
+    def _named_encoder(self, *, factors: bool) -> SignEncoder:
+        """Return what has been learned so far, with the names of the columns; ValueError before the first row."""
+        if not self.n_rows:
+            raise ValueError("the model has seen no rows: call update first")
+        encoder = self._encoder(factors=factors)
+        encoder.feature_names = self._feature_names
+        return encoder
 
     def _encoder(self, *, factors: bool) -> SignEncoder:
-        """Return what has been learned so far; it has seen rows."""
+        """Return what has been learned so far, without names of columns; it has seen rows."""
         raise NotImplementedError
 
     def _encoder_for(self, codes: Codes) -> SignEncoder:
@@ -146,7 +148,3 @@ class Hasher(CodeSearch, Model, abstract=True):
                 raise ValueError(f"faiss takes bits alone: encode without factors, or give codes[:, :{width}]")
             index.add(packed)
         return index
-
-    def _require_rows(self) -> None:
-        if not self.n_rows:
-            raise ValueError("the model has seen no rows: call update first")

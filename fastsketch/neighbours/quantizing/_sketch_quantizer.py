@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._core.threads import one_blas_thread
 from fastsketch._core.validation import Rows
+from fastsketch._frame.batches import agreed
 from fastsketch._frame.model import Arrays
 from fastsketch._frame.parameters import choice, integer
 from fastsketch.neighbours.codes._encoder import Encoder, kept, restored
@@ -185,7 +186,9 @@ class SketchQuantizer(CodeSearch, SummaryModel):
         ValueError
             Before the first row.
         """
-        return self._read().encoder
+        encoder = self._read().encoder
+        encoder.feature_names = self._feature_names
+        return encoder
 
     def encode(self, rows: Rows) -> Codes:
         """Return codes of rows.
@@ -216,7 +219,6 @@ class SketchQuantizer(CodeSearch, SummaryModel):
         >>> model.encode(rows[:3]).shape
         (3, 20)
         """
-        self._require_columns(rows)
         return self.encoder().encode(rows)
 
     def decode(self, codes: ArrayLike) -> NDArray[np.float32]:
@@ -271,6 +273,7 @@ class SketchQuantizer(CodeSearch, SummaryModel):
         if not isinstance(anchor, BookEncoder):
             raise TypeError(f"encoder must be that of a SketchQuantizer, got {type(anchor).__name__}")
         self._require_anchor(anchor)
+        self._feature_names = agreed(anchor.feature_names, self._feature_names, "the rows of encoder")
         return self._anchor_at(anchor)
 
     def _require_anchor(self, anchor: Encoder, n_features: int | None = None) -> None:
