@@ -12,6 +12,7 @@ from fastsketch._kernels.losses import L1_PENALTY, L2_PENALTY, NO_PENALTY
 from fastsketch._kernels.online.numbers import ADAM, DELTA, DIAGONAL, EVERY_ROUND, GRADIENT, NEVER, WHEN_FULL
 from fastsketch.online._adaptive_state import AdaptiveSetting, start_diagonal, start_sketched
 from fastsketch.online._class_states import RATE_OF_NUMBERS
+from fastsketch.online._linear import OUT_OF_RANGE
 from fastsketch.online._predictions import OnlineLinear
 from fastsketch.online._state_arrays import LearnedState, Zeros
 
@@ -232,9 +233,12 @@ class AdaptiveSubgradient(OnlineLinear[LearnedState]):
             )
 
     def _cause(self, learned: LearnedState) -> str:
+        given = [name for name in ("learning_rate", "delta") if getattr(self, name) is not None]
+        remedies = {"learning_rate": "a smaller learning_rate", "delta": "a larger delta"}
+        remedy = "take " + " or ".join(remedies[name] for name in given) if given else OUT_OF_RANGE
         return (
             f"learning_rate = {learned.setting.learning_rate:g} is too large for the lengths of the rows, or "
-            f"delta = {learned.scalar[DELTA]:g} too small"
+            f"delta = {learned.scalar[DELTA]:g} too small: {remedy}"
         )
 
     def _resolved(self) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch._core.losses import LOSSES, as_loss_parameter
+from fastsketch._core.validation import as_real
 from fastsketch._kernels.online.few_rows import FewRows
 from fastsketch._kernels.online.numbers import ROUND, THEIRS
 from fastsketch.data.files import _checks as checks
@@ -31,6 +32,8 @@ S = TypeVar("S", bound=LearnedState)
 
 # Bytes of rows that pass through all stages before the next ones: they stay in a cache, and are work for all threads.
 PART = 1 << 20
+# Sum of the weights of all rows, at most.
+MOST_WEIGHT = float(np.finfo(np.float64).max)
 
 
 class Examples(NamedTuple):
@@ -41,12 +44,13 @@ class Examples(NamedTuple):
     weights: Floats
     counted: Floats | None  # weights for the metrics, None for 1
     tally: ClassTally | None  # of all rows of each class, these among them; None where targets are real
+    weight_sums: tuple[float, int]  # of all rows that had weights, these among them: the sum, and how many
 
     def part(self, first: int, stop: int) -> "Examples":
         """Return examples first to stop - 1; views."""
         counted = None if self.counted is None else self.counted[first:stop]
         batch = part_of(self.batch, first, stop)
-        return Examples(batch, self.y[first:stop], self.weights[first:stop], counted, self.tally)
+        return self._replace(batch=batch, y=self.y[first:stop], weights=self.weights[first:stop], counted=counted)
 
 
 @dataclass(slots=True)
@@ -61,6 +65,7 @@ class Kept(Generic[S]):
     watch: DriftWatch | None = None  # for drift
     later: States[S] | None = None  # begun at a warning
     few: FewRows | None = None  # how few rows pass through all stages at once, planned for the arrays at hand
+    weight_sums: tuple[float, int] = (0.0, 0)  # of the rows that had weights: the sum, and how many
 
     def few_rows(self, loss_scale: float) -> FewRows | None:
         """Return what takes few rows of known classes through all stages at once; None if several states learn."""
@@ -84,6 +89,7 @@ class Kept(Generic[S]):
             self.metrics.copied(),
             watch,
             later,
+            weight_sums=self.weight_sums,
         )
 
     # -- columns ---------------------------------------------------------------------------------------------------
@@ -212,6 +218,7 @@ class Kept(Generic[S]):
             self.metrics.add(out, targets, examples.counted, signs=self.states.signs, numbers=examples.y)
         if self.labels is not None and examples.tally is not None:
             self.labels.tally = examples.tally
+        self.weight_sums = examples.weight_sums
         return answer
 
     def _changing(self, batch: RowBatch, n: int) -> tuple[Changing, bool] | None:
@@ -242,6 +249,7 @@ class Kept(Generic[S]):
         Classes that are new get states from `begin` at the rows of `new`.
         """
         n, labels = len(examples.y), self.labels
+        self.weight_sums = examples.weight_sums
         if labels is None:
             if not self._begins_at_target(examples):
                 return self._part(examples, begin, first=0, stop=n)[0]
@@ -266,12 +274,7 @@ class Kept(Generic[S]):
 
     def _begins_at_target(self, examples: Examples) -> bool:
         """Return whether the intercept begins at the target of the first row, which these are with."""
-        if (
-            self.states.totals()[0]
-            or not self.inputs.intercept
-            or self.watch is not None
-            or not examples.weights[:1].any()  # there may be none
-        ):
+        if self.states.totals()[0] or not self.inputs.intercept or self.watch is not None or not len(examples.y):
             return False
         return all(state.may_begin_anywhere() for state in self.states.all())
 
@@ -418,6 +421,8 @@ class Kept(Generic[S]):
         state: dict[str, Any] = {"sparse": self.inputs.sparse, "n_features": self.columns.width}
         if self.labels is not None:
             state.update(labels=self.labels.saved(), signs=list(self.states.signs))
+        if self.weight_sums[1]:
+            state["weights"] = list(self.weight_sums)
         arrays = {"columns": self.columns.array(self.n_slots())} if self.inputs.sparse else {}
         for prefix, part in self.parts():
             arrays.update({prefix + name: array for name, array in part.saved(self.n_slots()).items()})
@@ -437,11 +442,20 @@ class Kept(Generic[S]):
         checks.only(arrays, *names)
         rows = int(arrays["0.count"][ROUND]) + int(arrays["tally"][PAST_ROWS])
         checks.number_within(arrays["tally"][MISTAKES], "mistakes", 0, rows)
+        checks.number_within(self.weight_sums[1], "number of weights", 0, rows)
         self.inputs.validate_moments(arrays, rows)
         if self.watch is not None:
             self.watch.validate_rows(arrays, rows)
         if self.labels is not None:
             checks.number_within(sum(self.labels.tally.rows), "rows of all classes", 0, rows)
+
+
+def checked_sums(value: Any) -> tuple[float, int]:
+    """Return the sum and number of weights that a file holds; raise ValueError unless rows could have had them."""
+    if not isinstance(value, list | tuple) or len(cast("Sequence[Any]", value)) != 2:
+        raise ValueError(f"weights must be the sum and the number of weights, got {value!r}")
+    total, n = cast("Sequence[Any]", value)
+    return as_real(total, "sum of weights", 0.0, MOST_WEIGHT), checks.as_count(n, "number of weights")
 
 
 LATER = "later."  # in the names of arrays of all that has begun at a warning

@@ -8,7 +8,7 @@ the scores follows (_kept). What a model answers is in _predictions.
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
-from math import inf
+from math import inf, isfinite
 from typing import Any, Generic, Literal, Self, TypeVar, cast
 
 import numpy as np
@@ -23,10 +23,11 @@ from fastsketch._kernels.guard import changes
 from fastsketch._kernels.online.few_rows import FewRows
 from fastsketch.data.files import _checks as checks
 from fastsketch.data.names._columns import MOST_BITS
+from fastsketch.data.names._naming import as_list
 from fastsketch.online._class_states import Blend, States, Unlearned, n_states, pace_name, start_beside, start_readout
 from fastsketch.online._decay_mix import DECAYS, as_decay, check_auto, start_mix
 from fastsketch.online._errors import DriftWatch, Metrics, start_metrics, start_watch
-from fastsketch.online._kept import LATER, Examples, Kept, by_prefix
+from fastsketch.online._kept import LATER, Examples, Kept, by_prefix, checked_sums
 from fastsketch.online._labels import (
     LOOK,
     NOTHING_NEW,
@@ -36,6 +37,7 @@ from fastsketch.online._labels import (
     Label,
     as_class_weight,
     as_classes,
+    as_labels,
     in_order,
 )
 from fastsketch.online._row_inputs import ColumnSlots, Inputs, NamedRows, Names, numeric_rows, start_inputs
@@ -43,6 +45,8 @@ from fastsketch.online._state_arrays import Floats, LearnedState, Zeros, outline
 
 # Share of nonzeros in the first row above which all are learned from as dense ones.
 DENSE_ABOVE = 0.3
+# Remedy for coefficients out of range where no parameter was given that could have caused it.
+OUT_OF_RANGE = "divide the rows or the targets by a constant that brings them near 1"
 NO_SPARSE_FORM = "needs a form for sparse rows that begins with no columns: this model has none"
 
 S = TypeVar("S", bound=LearnedState)
@@ -188,13 +192,17 @@ class OnlineLearner(Model, Generic[S], abstract=True):
             For loss="squared_hinge" and "logistic" labels: integers, bools or strings, two classes or more. New ones
             are added as they come, unless ``classes`` are given. For other losses real numbers.
         sample_weight : array_like (n,) or float, optional
-            Nonnegative; each multiplies the loss of its example.
+            Nonnegative; each multiplies the loss of its row, divided by the mean weight of all rows so far, this one
+            among them (a row without a weight has the weight 1). So only ratios of weights matter. A row of weight 0
+            leaves the model as if it had not come: it is not counted, and what it has of new columns, names and labels
+            is not learned.
 
         Returns
         -------
         self
             ``last_scores`` holds the scores of each row, from before it was learned from: (n,), or (n, n_classes) for
-            more than two classes, in the order of ``classes``, NaN for a class that had not appeared.
+            more than two classes, in the order of ``classes``, NaN for a class that had not appeared and for a row of
+            weight 0.
 
         Raises
         ------
@@ -227,10 +235,20 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         """
         if sample_weight is None and self._learn_few(rows, targets):
             return self
+        return self._learn_table(rows, targets, sample_weight)
+
+    def _learn_table(
+        self, rows: Any, targets: Any, sample_weight: ArrayLike | None, mean_weight: float | None = None
+    ) -> Self:
+        """Learn as ``update`` does. Weights are divided by `mean_weight`, if it is not given by the running mean."""
         if type(rows) is np.ndarray or self.open_columns or not is_table(rows):
-            return self._learn(rows, targets, sample_weight)
+            return self._learn(rows, targets, sample_weight, mean_weight)
+        names_before, n_before = self._feature_names, self.n_rows
         with self._named(names_of(rows), "rows"):
-            return self._learn(rows, targets, sample_weight)
+            self._learn(rows, targets, sample_weight, mean_weight)
+        if sample_weight is not None and self.n_rows == n_before:  # no row has a weight
+            self._feature_names = names_before
+        return self
 
     def _learn_few(self, rows: Any, targets: Any) -> bool:
         """Learn from a few plain rows in one step, and return whether that was done: not if anything in them is new."""
@@ -244,7 +262,15 @@ class OnlineLearner(Model, Generic[S], abstract=True):
             return None
         return kept.few_rows(self._values.loss_scale)
 
-    def _learn(self, rows: Any, targets: Any, sample_weight: ArrayLike | None) -> Self:
+    def _learn(
+        self,
+        rows: Any,
+        targets: Any,
+        sample_weight: ArrayLike | None,
+        mean_weight: float | None = None,
+        positions: NDArray[np.intp] | None = None,
+    ) -> Self:
+        """Learn from rows, whose `positions` in the batch that was given a message names."""
         x = self._rows_to_learn(rows)
         named = isinstance(x, NamedRows) and sample_weight is None
         if named and (few := self._few()) is not None and few.learn_named(self, x.csr, targets):
@@ -258,19 +284,26 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         if new.rows and self._comparator is not None:
             cast(ClassLabels, labels).require_comparable(new)
         counted = as_weights(sample_weight, n)
-        if counted is not None:
-            weights = counted * self.loss_scale
+        given, sums = counted, (0.0, 0) if kept is None else kept.weight_sums
+        if labels is not None and isinstance(self.class_weight, dict):
+            factors = labels.weights(y, new, self.class_weight)
+            given = factors if given is None else given * factors
+        if given is not None and not given.all():
+            return self._learn_weighted(rows, x, targets if labels is not None else y, counted, given, mean_weight)
+        if given is not None:
+            relative, sums = self._relative(given, sums, mean_weight)
+            weights = relative * self.loss_scale
         else:  # np.full takes five times as long for one entry
             weights = np.array([self.loss_scale]) if n == 1 else np.full(n, self.loss_scale)
-        if labels is not None and self.class_weight is not None:
+        if labels is not None and self.class_weight == "balanced":
             weights = weights * labels.weights(y, new, self.class_weight)
         tally = None if labels is None else labels.tally.with_rows(y, len(labels.known) + len(new.rows))
         self._until_look -= n
         if tally is not None and self._until_look <= 0:
             self._look_at_order(tally)
-        if kept is None or not (len(self.last_scores) or self.n_rows):  # or has seen no row that could decide
+        if kept is None or not self.n_rows:  # or has seen no row that could decide
             kept = self._first_kept(x, labels)
-        examples = Examples(kept.with_slots(x), y, weights, counted, tally)
+        examples = Examples(kept.with_slots(x), y, weights, counted, tally, sums)
         self._coef = None
         try:
             scores = None
@@ -283,12 +316,52 @@ class OnlineLearner(Model, Generic[S], abstract=True):
                 begin = partial(self._new_states, kept.columns, kept.inputs.sparse)
                 scores = kept.learn(examples, new=new, begin=begin)
         except Unlearned as refused:
+            if positions is not None:
+                refused.row = int(positions[refused.row])
             cause = None if refused.state is None else self._cause(cast(S, refused.state))
             raise FloatingPointError(refused.told(self.n_rows, cause)) from None
         if self._comparator is not None:
             kept.compare(self._comparator, x, y, weights, self.loss)
         self.last_scores, self._kept = scores, kept
         return self
+
+    def _learn_weighted(
+        self, rows: Any, x: Any, targets: Any, counted: Floats | None, given: Floats, mean_weight: float | None
+    ) -> Self:
+        """Learn from the rows x whose weights `given` are positive, as if the others had not come."""
+        positions, n_rows = np.flatnonzero(given), self.n_rows
+        scores = np.full(len(given), np.nan)
+        if len(positions):
+            labels = self._labels()
+            y = targets if labels is None else as_labels(targets, len(given))
+            some = [as_list(rows)[i] for i in positions] if isinstance(x, NamedRows) else x[positions]
+            weights = None if counted is None else counted[positions]
+            self._learn(some, y[positions], weights, mean_weight, positions)
+            scores = np.full((len(given), *self.last_scores.shape[1:]), np.nan)
+            scores[positions] = self.last_scores
+        elif isinstance(x, NamedRows):
+            self._names.forget(n_rows)
+        self.last_scores = scores
+        return self
+
+    def _relative(
+        self, given: Floats, sums: tuple[float, int], mean_weight: float | None
+    ) -> tuple[Floats, tuple[float, int]]:
+        """Divide weights by the mean weight of the rows up to each, and return the sum and number of weights so far.
+
+        So no step is longer than it would be if the row had come as many times as it outweighs the others, whatever
+        unit weights have. Rows that came without a weight, all but `sums` counts, have the weight 1.
+        """
+        n_rows, (total, n_weighted) = self.n_rows, sums
+        with np.errstate(over="ignore"):  # one after the other: any split has the same bits
+            totals = np.cumsum(np.concatenate([[total], given]))[1:]
+        means = (totals + (n_rows - n_weighted)) / np.arange(n_rows + 1, n_rows + len(given) + 1)
+        if len(given) and not isfinite(totals[-1]):
+            raise ValueError(
+                "sample_weight: the sum of all weights so far must be below 1.8e308: divide the weights by a constant"
+            )
+        relative = given / (means if mean_weight is None else mean_weight)
+        return relative, (float(totals[-1]) if len(given) else total, n_weighted + len(given))
 
     def _look_at_order(self, tally: ClassTally) -> None:
         """Warn once if classes come in runs or the stream moves, before the last rows are learned from."""
@@ -489,7 +562,8 @@ class OnlineLearner(Model, Generic[S], abstract=True):
             later = self._begun(columns, sparse, signs, lambda name: slots(LATER + name), zeros)
         n_slots = max(len(one.base) for one in states.all()) - (self.fit_intercept and not sparse)
         inputs = self._first_inputs(n_slots, sparse, zeros)
-        return Kept(states, labels, columns, inputs, self._metrics(zeros), watch, later)
+        sums = checked_sums(state.get("weights", (0.0, 0)))
+        return Kept(states, labels, columns, inputs, self._metrics(zeros), watch, later, weight_sums=sums)
 
     def _keep_in_memory(self, other: Any) -> None:
         other.last_scores = self.last_scores.copy()

@@ -143,6 +143,13 @@ class Names:
             raise ValueError("the model has seen no rows: call update first" if n_rows == 0 else NUMBERED)
         return self._as_rows(self._naming.parts(as_list(rows), "ignore"))
 
+    def forget(self, n_rows: int) -> None:
+        """Forget the names of the last batch, which nothing was learned from."""
+        if self.is_named(n_rows) is None:
+            self._naming = None
+        elif self._naming is not None:
+            self._naming.cut(self.count(n_rows))
+
     def _as_rows(self, parts: Parts) -> NamedRows:
         width = self.width
         return NamedRows(parts, len(self._naming or ()) if width is None else width)

@@ -9,6 +9,7 @@ from fastsketch._core.losses import LOSSES
 from fastsketch._core.validation import as_real
 from fastsketch._frame.parameters import choice, parameter, real
 from fastsketch._kernels.online.numbers import ALPHA
+from fastsketch.online._linear import OUT_OF_RANGE
 from fastsketch.online._newton_state import (
     CONSTRAINTS,
     SHARE_BY_LOSS,
@@ -226,7 +227,8 @@ class SketchedNewton(OnlineLinear[NewtonState]):
 
     def _cause(self, learned: NewtonState) -> str:
         alpha = learned.scalar[ALPHA]
-        return f"alpha = {alpha:.3g} is too small for the lengths of the rows: take a larger alpha0, or none"
+        remedy = "take a larger alpha0, or none" if self.alpha0 is not None else OUT_OF_RANGE
+        return f"alpha = {alpha:.3g} is too small for the lengths of the rows: {remedy}"
 
     @property
     def alpha(self) -> float:

@@ -35,27 +35,30 @@ COPIED = 1 << 23
 class _RowsInEpochs:
     """Rows with targets that are learned from several times, each time in another order unless the seed is None."""
 
-    def __init__(self, X: Any, targets: Any, weights: Any, seed: int | None) -> None:
+    def __init__(self, X: Any, targets: Any, weights: Any, seed: int | None, mean_weight: float) -> None:
         self.X, self.targets, self.weights, self.seed, self.n = X, targets, weights, seed, X.shape[0]
+        self.mean_weight = mean_weight
         size = X.data.nbytes if is_sparse(X) else X.nbytes
         self._some = max(1, COPIED * self.n // max(size, 1))
 
     def learn(self, model: LinearModel, epoch: int, among: Places | None = None) -> None:
         """Learn from all rows, or from those at the places `among`, once."""
         if self.seed is None:
-            model.update(self.X, self.targets, sample_weight=self.weights)
+            model._learn_table(self.X, self.targets, self.weights, self.mean_weight)
             return
         order = np.argsort(raw_numbers(self.seed, Key.EPOCH, epoch, 0, self.n), kind="stable")
         if among is not None:
             order = order[np.isin(order, among)]
         for at in self._blocks(order):
-            model.update(self.X[at], self.targets[at], sample_weight=None if self.weights is None else self.weights[at])
+            weights = None if self.weights is None else self.weights[at]
+            model._learn_table(self.X[at], self.targets[at], weights, self.mean_weight)
 
     def plan(self, model: LinearModel, seed: int) -> tuple[int, float]:
         """Return how many passes to make, and what to multiply scores by after them, as held-out rows say."""
         weights, classes, numbers = np.ones(self.n) if self.weights is None else self.weights, None, None
         if LOSSES[model.loss].targets == "label":
-            classes, numbers = np.unique(self.targets, return_inverse=True)
+            classes = model._known_classes()
+            numbers = np.searchsorted(classes, self.targets)
             if isinstance(model.class_weight, dict):
                 weights = weights * np.array([model.class_weight.get(one, 1.0) for one in classes.tolist()])[numbers]
         even, calibrated = evenly(weights), model._calibrates()
@@ -80,6 +83,15 @@ class _RowsInEpochs:
         """Split places of rows into blocks of which a copy is small."""
         for first in range(0, len(places), self._some):
             yield places[first : first + self._some]
+
+
+def _selected(X: Any, targets: Any, weights: Floats, chosen: Any, name: str) -> tuple[Any, Any, Floats]:
+    """Return the chosen rows with their targets and weights; ValueError if there are none."""
+    if chosen.all():
+        return X, targets, weights
+    if not chosen.any():
+        raise ValueError(f"{name} must be positive for some rows: it is 0 for all {len(weights)}")
+    return X[np.flatnonzero(chosen)], targets[chosen], weights[chosen]
 
 
 def losses_of(name: str, scores: Floats, targets: Any, classes: Any) -> Floats:
@@ -151,23 +163,46 @@ class LinearEstimator(ModelEstimator):
     def _checked_rows(self, X: Any) -> Any:
         return checked(self, X, reset=False, dtype=np.float64)
 
-    def _learn(self, model: LinearModel, X: Any, targets: Any, sample_weight: Any, *, whole: bool) -> Self:
-        """Learn on a copy: what is interrupted or refused leaves the estimator as it was.
+    @staticmethod
+    def _with_weight(X: Any, targets: Any, sample_weight: Any) -> tuple[Any, Any, Floats | None]:
+        """Return rows, targets and weights without the rows of weight 0, which are not fitted."""
+        if sample_weight is None:
+            return X, targets, None
+        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        return _selected(X, targets, weights, weights > 0, "sample_weight")
 
-        whole: these are all rows, for as many epochs as there are to be, each in an order of its own.
+    def _fit(
+        self, model: LinearModel, X: Any, targets: Any, weights: Floats | None, class_factors: Floats | None = None
+    ) -> Self:
+        """Fit a new model to rows of positive weight, in as many epochs as there are to be.
+
+        Weights, times those of the classes (n,) that the user gave, are divided by their mean.
         """
-        weights, passes = sample_weight, 1
+        if class_factors is not None:
+            ones = np.ones(len(class_factors)) if weights is None else weights
+            chosen = class_factors > 0
+            X, targets, ones = _selected(X, targets, ones, chosen, "class_weight")
+            weights = None if weights is None else ones
+            class_factors = class_factors[chosen]
+        mean_weight = 1.0
+        if weights is not None or class_factors is not None:
+            product = np.multiply(1.0 if weights is None else weights, 1.0 if class_factors is None else class_factors)
+            mean_weight = float((product / product.max()).mean() * product.max())
+        rows = _RowsInEpochs(X, targets, weights, self._order_seed(model), mean_weight)
+        passes, factor = self._plan(model, rows)
+        for epoch in range(passes):
+            rows.learn(model, epoch)
+        model._temper(factor)
+        self.model_, self.n_iter_ = model, passes
+        return self
+
+    def _learn(self, model: LinearModel, X: Any, targets: Any, sample_weight: Any) -> Self:
+        """Learn from a batch on a copy: what is interrupted or refused leaves the estimator as it was."""
+        weights = sample_weight
         if weights is not None:
             weights = _check_sample_weight(weights, X, dtype=np.float64, ensure_non_negative=True)
-        if not whole:
-            model.update(X, targets, sample_weight=weights)
-        else:
-            rows = _RowsInEpochs(X, targets, weights, self._order_seed(model))
-            passes, factor = self._plan(model, rows)
-            for epoch in range(passes):
-                rows.learn(model, epoch)
-            model._temper(factor)
-        self.model_, self.n_iter_ = model, passes
+        model.update(X, targets, sample_weight=weights)
+        self.model_, self.n_iter_ = model, 1
         return self
 
     def _order_seed(self, model: LinearModel) -> int | None:
@@ -214,15 +249,21 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
 
         In a shuffled order (``shuffle``), a new one for each epoch; as they come with ``decay`` below 1 or "auto".
         sample_weight (n_samples,), nonnegative, multiplies the losses: not quite the same as repeating examples.
-        class_weight="balanced" counts the labels of y.
+        Weights are divided by their mean, so that only their ratios matter; rows of weight 0 are left out, and their
+        labels with them. class_weight="balanced" counts the labels of y.
         """
         rows, labels = self._checked(X, y, reset=True)
         check_classification_targets(labels)
-        classes, weights = np.unique(labels), self.class_weight
-        if isinstance(weights, str) and weights == "balanced":
-            factors = compute_class_weight("balanced", classes=classes, y=labels)
-            weights = dict(zip(classes.tolist(), factors.tolist(), strict=True))
-        self._learn(self._begin(classes, weights), rows, labels, sample_weight, whole=True)
+        rows, labels, weights = self._with_weight(rows, labels, sample_weight)
+        classes, class_weight, factors = np.unique(labels), self.class_weight, None
+        if isinstance(class_weight, str) and class_weight == "balanced":
+            balanced = compute_class_weight("balanced", classes=classes, y=labels)
+            class_weight = dict(zip(classes.tolist(), balanced.tolist(), strict=True))
+        model = self._begin(classes, class_weight)
+        if class_weight is self.class_weight and isinstance(model.class_weight, dict):
+            of_classes = np.array([model.class_weight.get(label, 1.0) for label in classes.tolist()])
+            factors = of_classes[np.searchsorted(classes, labels)]
+        self._fit(model, rows, labels, weights, factors)
         self.classes_ = classes
         return self
 
@@ -259,7 +300,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
             if classes is not None and not np.array_equal(np.unique(classes), known):
                 raise ValueError(f"classes must be those of the first call, {known}, got {classes}")
             model = self.model_.copy()
-        self._learn(model, rows, labels, sample_weight, whole=False)
+        self._learn(model, rows, labels, sample_weight)
         self.classes_ = known
         return self
 
@@ -342,9 +383,11 @@ class LinearRegressor(RegressorMixin, LinearEstimator):
 
         In a shuffled order (``shuffle``), a new one for each epoch.
         sample_weight (n_samples,), nonnegative, multiplies the losses: not quite the same as repeating examples.
+        Weights are divided by their mean, so that only their ratios matter; rows of weight 0 are left out.
         """
         rows, targets = self._checked(X, y, reset=True)
-        return self._learn(self._new(), rows, targets, sample_weight, whole=True)
+        rows, targets, weights = self._with_weight(rows, targets, sample_weight)
+        return self._fit(self._new(), rows, targets, weights)
 
     def partial_fit(self, X: Rows, y: ArrayLike, *, sample_weight: ArrayLike | None = None) -> Self:
         """Learn from one more batch of any size, in the order of its rows.
@@ -362,7 +405,7 @@ class LinearRegressor(RegressorMixin, LinearEstimator):
             self._check_parameters()
         rows, targets = self._checked(X, y, reset=first)
         model = self._new() if first else self.model_.copy()
-        return self._learn(model, rows, targets, sample_weight, whole=False)
+        return self._learn(model, rows, targets, sample_weight)
 
     @property
     def coef_(self) -> Floats:
