@@ -10,28 +10,35 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import OutlierMixin
+from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
 from fastsketch._core.validation import Rows, as_choice, as_real
 from fastsketch.data.files import _checks as checks
+from fastsketch.sketching._engines import by_column
+from fastsketch.sklearn._column_scales import Standardization
 from fastsketch.sklearn._estimator import Arrays, SketchEstimator, checked
 from fastsketch.sklearn._gaussian import (
     DenseCovariance,
     ShrunkCovariance,
     SpikedCovariance,
     empirical_covariance,
+    exact_products,
     leading_pairs,
+    sketch_size_of,
 )
 from fastsketch.sklearn._kept_rows import KeptRows
-from fastsketch.sklearn._left_out import Pairs, RowModel
+from fastsketch.sklearn._left_out import KeptSample, Pairs, RowModel
 from fastsketch.sklearn._missing import FILLS, filled, without_missing
-from fastsketch.sklearn._moments import FourthMoment, check_squares, differ
+from fastsketch.sklearn._moments import check_squares, differ, squares_around
 from fastsketch.sklearn._outliers import NOTHING_LEFT, Threshold, counts_for, likelier, set_threshold
 
 # Sum of the squares of all rows around their mean: beyond it their matrix leaves the range of numbers.
 MOST_SQUARES = 1e300
-# Largest number of a row that is asked about, in standard deviations of all numbers learned from, and at all.
+# Largest number of a row that is asked about, in standard deviations of its column, and at all.
 MOST_ASKED, MOST_SIZE = 1e140, MOST_SQUARES**0.5
+# Rows that are asked about which are brought to standard units at a time.
+ROWS_AT_ONCE = 1024
 # Mean of these squares, where there are any: below it inverses leave that range.
 LEAST_SQUARES = 1e-280
 # Why an estimator has kept no rows, by the number in its files.
@@ -62,8 +69,28 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
 
     @property
     def location_(self) -> NDArray[np.float64]:
+        if self._learner.total_weight > 0:
+            return self._standard()[0].mean.copy()
         mean = self._learner.mean
-        return np.zeros(self.n_features_in_) if self.assume_centered else np.asarray(mean)
+        return np.zeros(self.n_features_in_) if mean is None else np.asarray(mean)
+
+    @property
+    def scale_(self) -> NDArray[np.float64]:
+        return self._standard()[0].scale.copy()
+
+    def _standard(self) -> tuple[Standardization, SpikedCovariance | DenseCovariance]:
+        """Return the standard units of the columns, and the covariance in them, nothing shrunk and nothing added."""
+        return self._read_once("standard", self._standardize)
+
+    def _standardize(self) -> tuple[Standardization, SpikedCovariance | DenseCovariance]:
+        sketch, total = self.sketch_, self._total()
+        if sketch.resolved["solver"] == "exact":
+            gram, mean = exact_products(sketch)
+            units = Standardization.of_products(gram, mean, total)
+            gram /= total
+            return units, DenseCovariance(units.of_matrix(gram))
+        mean = np.zeros(self.n_features_in_) if sketch.mean is None else sketch.mean
+        return Standardization(mean, np.ones(len(mean)), total), empirical_covariance(sketch, total)
 
     # -- rows ------------------------------------------------------------------------------------------------------
     def _checked(self, X: Any, *, reset: bool) -> Any:
@@ -86,16 +113,29 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
         rows = self._checked(X, reset=False)
         if self.fill is not None:
             rows = filled(rows, self.location_)
-        data = rows if isinstance(rows, np.ndarray) else rows.data
+        dense = isinstance(rows, np.ndarray)
+        data: Any = rows if dense else rows.data
         largest = max(float(data.max(initial=0.0)), -float(data.min(initial=0.0)))
-        most = min(MOST_ASKED * self._deviation(), MOST_SIZE) or MOST_SIZE
-        if largest > most:
-            raise ValueError(f"numbers of X must be at most {most:.3g} in size, got {largest:.3g}: scale the rows down")
+        units, matrix = self._standard()
+        deviations = units.scale * np.sqrt(matrix.trace / len(units.scale))
+        most = np.where(deviations > 0, np.minimum(MOST_ASKED * deviations, MOST_SIZE), MOST_SIZE)
+        if largest > most.min():
+            excess = np.abs(data) > (most if dense else most[rows.indices])
+            if excess.any():
+                place = np.argwhere(excess)[0]
+                row = place[0] if dense else np.searchsorted(rows.indptr, place[0], side="right") - 1
+                column = place[1] if dense else rows.indices[place[0]]
+                raise ValueError(
+                    f"numbers of X must be at most {most[column]:.3g} in size in column {column}, got "
+                    f"{data[tuple(place)]:.3g} in row {row}: scale the rows down"
+                )
         return rows
 
-    def _deviation(self) -> float:
-        """Return the root of the columns' mean variance."""
-        return float(np.sqrt(self._read().matrix.trace / self.n_features_in_))
+    def _measured(self, X: Any, measure: Callable[[Any, NDArray[np.float64]], Any]) -> NDArray[np.float64]:
+        """Return measure(rows, mean) of the rows of X in standard units, some at a time, (n_samples,)."""
+        rows, units = self._checked_asked(X), self._standard()[0]
+        blocks = gen_batches(rows.shape[0], ROWS_AT_ONCE)
+        return np.concatenate([np.asarray(measure(*units.apply(rows[block]))) for block in blocks])
 
     def _without_missing(self, X: Any, weights: Any, *, first: bool) -> tuple[Any, Any, int]:
         """Return rows to learn from as ``fill`` has them, their weights, and n_missing_ with those of these rows."""
@@ -106,15 +146,22 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
         rows, weights, missing = without_missing(X, weights, self.fill, mean, names=names)
         return rows, weights, before + missing
 
-    def _check_squares(self, X: Any, weights: NDArray[np.float64] | None, more: FourthMoment | None) -> None:
-        """Raise ValueError where the squares of all rows leave the range of numbers; `more`: their sums, if known."""
-        before = total = 0.0
-        if more is None:
-            before, total, d = self.sketch_.squared_norm, self.sketch_.total_weight, X.shape[1]
-            more = FourthMoment(self.location_, np.zeros(d), np.zeros(d), np.zeros(3)).after(X, weights)
-        squares, total = before + more.sums[1], total + more.sums[0]
+    def _check_squares(self, X: Any, weights: NDArray[np.float64] | None, *, first: bool) -> None:
+        """Raise ValueError where the squares of all rows leave the range of numbers; `first`: none were learned."""
+        total = float(X.shape[0]) if weights is None else float(weights.sum())
+        mean, before = np.zeros(X.shape[1]), 0.0
+        if not first:
+            engine = self.sketch_._seen_engine()
+            unit = np.ldexp(1.0, engine.exponent)
+            before, total = engine.squared_norm * unit * unit, total + engine.weight
+            if not self.assume_centered:
+                mean = by_column(engine, engine.mean) * unit
+        elif total > 0 and not self.assume_centered:
+            sums: Any = X.T @ (np.ones(X.shape[0]) if weights is None else weights)
+            mean = np.asarray(sums, np.float64).ravel() / total
+        squares = before + squares_around(X, weights, mean)
         check_squares(squares, MOST_SQUARES)
-        if squares < LEAST_SQUARES * total and (squares > 0 or differ(X, weights, more.shift)):
+        if squares < LEAST_SQUARES * total and (squares > 0 or differ(X, weights, mean)):
             raise ValueError(
                 f"the rows differ, but by so little that their squares are below {LEAST_SQUARES:g} in the mean, or no "
                 "numbers at all: scale the rows up"
@@ -161,9 +208,11 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
         third is the logarithm of the largest squared distance along one of the leading directions that hold for rows
         left out, its 90% quantile midway between median and 90% quantile of the larger of the other two. Distances are
         by a matrix without shrinkage where ``shrinkage="auto"`` and rows left out are likelier by that. In a singular
-        matrix what has no variance is as far away as 1e-9 of the columns' mean variance would have it. Without such
-        rows (``contamination=None``, a stream of jobs) the Gaussian log-density, on another scale, -inf where
-        ``covariance_`` is singular.
+        matrix what has no variance is as far away as 1e-9 of the columns' mean variance would have it. All this is in
+        standard units (``scale_``). A row that differs from a column that never varied has there the deviation that it
+        would have if it had been learned from, the only one that differs: (n + 1) / sqrt(n), however large the
+        difference is. Without rows kept (``contamination=None``, a stream of jobs) the score is the Gaussian
+        log-density, on another scale, -inf where ``covariance_`` is singular.
 
         Examples
         --------
@@ -174,12 +223,12 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
         >>> int(SketchedCovariance().fit(X).score_samples(X).argmin())
         7
         """
-        rows = self._checked_asked(X)
+        check_is_fitted(self, "sketch_")
         if self._kept_rows is None or self.n_samples_seen_ < 2:
-            return self._densities(rows)
+            return self._densities(X)
         self._warn_of_nothing()
         model, threshold = self._scorer()
-        return -threshold.score(model, rows)
+        return self._measured(X, lambda rows, mean: -threshold.score(model, rows, mean))
 
     def _share_asked(self) -> float | None:
         asked = self.contamination
@@ -187,27 +236,27 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
             raise TypeError(f"contamination must be a share of rows, 0.01 unless given, or None, got {asked!r}")
         return None if asked is None else as_real(asked, "contamination", 0.0, 0.5, low_open=True)
 
-    def _leading(self, matrix: SpikedCovariance | DenseCovariance) -> Pairs:
-        """Return the leading pairs of the covariance that the sketch has, found once."""
-        return self._read_once("leading", lambda: leading_pairs(self.sketch_, matrix, self._total()))
+    def _leading(self) -> Pairs:
+        """Return the leading pairs of the covariance in standard units, found once."""
+        return self._read_once("leading", lambda: leading_pairs(self._standard()[1], sketch_size_of(self.sketch_)))
 
     def _scorer(self) -> tuple[RowModel, Threshold]:
         return self._read_once("scorer", self._set_threshold, self.shrinkage, self.alpha0)
 
     def _set_threshold(self, *_: Any) -> tuple[RowModel, Threshold]:
-        matrix = empirical_covariance(self.sketch_, self._total())
-        pairs = self._leading(matrix)
+        (units, matrix), pairs = self._standard(), self._leading()
         counts = counts_for(pairs[0], matrix.trace, self.n_features_in_)
         kept: Any = self._kept_rows
+        rows, weights = kept.sample()
+        sample = KeptSample(self.sketch_, matrix, *units.apply(rows), weights)
         # where a pseudo-inverse would be blind: columns that never varied, sums that always held
         shrunk, least = self._read(), NOTHING_LEFT * matrix.trace / self.n_features_in_
         if shrunk.floor < least:
             shrunk = shrunk._replace(floor=least)
             shrunk = shrunk._replace(matrix=shrunk.as_much(matrix, pairs))
         if self.shrinkage == "auto" and isinstance(matrix, DenseCovariance):
-            shrunk = likelier(self.sketch_, pairs, kept, shrunk.without_share(matrix, least), shrunk)
-        threshold = set_threshold(self.sketch_, pairs, kept, counts, shrunk)
-        return RowModel(shrunk.matrix, pairs, self.location_), threshold
+            shrunk = likelier(sample, pairs, shrunk.without_share(matrix, least), shrunk)
+        return RowModel(shrunk.matrix, pairs), set_threshold(sample, pairs, counts, shrunk)
 
     def _level(self) -> tuple[float, NDArray[np.float64]]:
         check_is_fitted(self, "sketch_")
@@ -262,6 +311,6 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
         >>> X = np.random.default_rng(0).standard_normal((2000, 20))
         >>> model = SketchedCovariance(contamination=0.05).fit(X[:1000])
         >>> float((model.predict(X[1000:]) == -1).mean()), model.alarm_interval_.round(3)
-        (0.057, array([0.037, 0.064]))
+        (0.064, array([0.037, 0.064]))
         """
         return np.where(self.decision_function(X) < 0, -1, 1)

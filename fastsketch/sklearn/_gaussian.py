@@ -1,5 +1,7 @@
 """Covariance matrices in two forms, out of a sketch, shrunk, and distances of rows under a Gaussian with them.
 
+Matrices and rows are in standard units: ``_column_scales.py`` brings them there and back.
+
 ``SpikedCovariance`` is V' diag(values - rest) V + rest I: a few directions with eigenvalues of their own, one
 eigenvalue for all others; everything but the matrix itself takes O(k d). ``DenseCovariance`` is a d x d matrix.
 """
@@ -14,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch.sketching import FrequentDirections
+from fastsketch.sketching._leading_pairs import leading
 from fastsketch.sketching._methods import METHODS
 from fastsketch.sketching._spectrum import seen_of
 from fastsketch.sklearn._moments import ROWS_IN_CACHE, squared, squared_lengths
@@ -304,10 +307,17 @@ class ShrunkCovariance(NamedTuple):
         return ShrunkCovariance(matrix.shrunk(none[:, 0], none, 0.0, 0.0, floor), 0.0, 0, 0.0, floor)
 
 
-def empirical_covariance(sketch: FrequentDirections, total: float) -> SpikedCovariance | DenseCovariance:
-    """Return the covariance that a sketch has, nothing shrunk and nothing added."""
-    if sketch.resolved["solver"] == "exact":
-        return DenseCovariance(sketch.gram() / total)
+def exact_products(sketch: FrequentDirections) -> tuple[Matrix, Matrix | None]:
+    """Return the d x d products of an exact sketch and the mean (d,) that was subtracted, None if none was."""
+    engine = sketch._seen_engine().clone()
+    unit = np.ldexp(1.0, engine.exponent)
+    with np.errstate(over="ignore", under="ignore"):
+        gram: Matrix = engine.gram() * unit * unit  # which settles the mean
+    return gram, engine.mean * unit if sketch.center else None
+
+
+def empirical_covariance(sketch: FrequentDirections, total: float) -> SpikedCovariance:
+    """Return the covariance that a sketch has which is not exact, nothing shrunk and nothing added."""
     if METHODS[sketch.method].tracks:
         values, vectors = seen_of(sketch._seen_engine())
         certain = values
@@ -320,14 +330,14 @@ def empirical_covariance(sketch: FrequentDirections, total: float) -> SpikedCova
     )
 
 
-def leading_pairs(
-    sketch: FrequentDirections, matrix: SpikedCovariance | DenseCovariance, total: float
-) -> tuple[Matrix, Matrix]:
-    """Return (values (k,) descending, directions (k, d)) of the covariance that a sketch has."""
+def leading_pairs(matrix: SpikedCovariance | DenseCovariance, size: int) -> tuple[Matrix, Matrix]:
+    """Return (values (k,) descending, directions (k, d)) of a covariance: of a dense one `size` at most."""
     if isinstance(matrix, SpikedCovariance):
         return matrix.values, matrix.vectors
-    spectrum = sketch.spectrum()
-    return spectrum.values / total, spectrum.vectors.astype(np.float64)
+    dense = matrix.matrix()
+    values, vectors = leading(dense, min(len(dense), size), overwrite=True)
+    known = values > len(dense) * np.finfo(np.float64).eps * max(float(values[0]), 0.0)
+    return values[known], np.ascontiguousarray(vectors[known])
 
 
 def shrink_tail(
@@ -350,6 +360,11 @@ def shrink_tail(
     if kept < len(values) and trace > least:
         share, mean = oracle_approximating(squares, n=n, size=d - kept), trace / (d - kept)
     return ShrunkCovariance(matrix.shrunk(*first, share, mean, ridge), share, kept, mean, share * mean + ridge)
+
+
+def sketch_size_of(sketch: FrequentDirections) -> int:
+    """Return the rows of the sketch that are in use."""
+    return int(sketch.resolved["sketch_size"])
 
 
 def least_trace(sketch: FrequentDirections, trace: float) -> float:

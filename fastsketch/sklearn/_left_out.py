@@ -1,8 +1,9 @@
 """Measures of rows that were learned from, by what all others give: a part of them at a time, nothing learned again.
 
-Of a sum of products the rows of a part are taken out. Its leading pairs are those of the whole, turned by what was
-taken out; distances under the shrunk matrix of the others need no factor of their own, since it differs from one matrix
-in so many directions as rows were taken out and directions are kept (Woodbury).
+All rows and matrices here are in standard units (``_column_scales.py``). Of a sum of products the rows of a part are
+taken out. Its leading pairs are those of the whole, turned by what was taken out; distances under the shrunk matrix of
+the others need no factor of their own, since it differs from one matrix in so many directions as rows were taken out
+and directions are kept (Woodbury).
 
 The matrix of the others is shrunk by as much as that of all, not by what they would choose: a row that is the only one
 in some column is as far away as that floor is low, and of a hundred rows five more or less may halve it.
@@ -26,6 +27,7 @@ from fastsketch.sklearn._gaussian import (
     leading_pairs,
     least_trace,
     projected,
+    sketch_size_of,
 )
 
 Floats = NDArray[np.float64]
@@ -45,16 +47,29 @@ FEW = 2
 
 
 class RowModel(NamedTuple):
-    """What rows are measured against."""
+    """Covariance in standard units that rows are measured against."""
 
-    matrix: SpikedCovariance | DenseCovariance  # as it is given out
-    pairs: Pairs  # leading ones of what the sketch has
-    mean: Floats  # (d,)
+    matrix: SpikedCovariance | DenseCovariance  # shrunk
+    pairs: Pairs  # leading ones of the covariance before shrinkage
 
-    def measures(self, rows: Any, counts: list[int]) -> Floats:
+    def measures(self, rows: Any, mean: Floats, counts: list[int]) -> Floats:
         """Return ``all_measures`` of rows, array or CSR (n, d)."""
-        distances = self.matrix.distances(rows, self.mean)
-        return all_measures(distances, rows, self.mean, self.matrix.diagonal(), self.pairs, counts)
+        distances = self.matrix.distances(rows, mean)
+        return all_measures(distances, rows, mean, self.matrix.diagonal(), self.pairs, counts)
+
+
+class KeptSample(NamedTuple):
+    """Rows of a sample, which a sketch has learned from, and the covariance of all rows; in standard units."""
+
+    sketch: FrequentDirections
+    matrix: SpikedCovariance | DenseCovariance  # nothing shrunk
+    rows: Any  # array or CSR (m, d), as ``Standardization.apply`` returns them
+    mean: Floats  # (d,) of all rows, likewise
+    weights: Floats  # (m,)
+
+    def some(self, chosen: NDArray[np.intp]) -> Self:
+        """Return the sample of some of its rows."""
+        return self._replace(rows=self.rows[chosen], weights=self.weights[chosen])
 
 
 def all_measures(
@@ -92,15 +107,15 @@ class Downdate(NamedTuple):
     left: float  # weight of the others
 
     @classmethod
-    def by(cls, sketch: FrequentDirections, rows: Any, weights: Floats) -> Self:
-        """Return what these rows, array or CSR (n, d), have added to a sketch."""
-        y = rows if isinstance(rows, np.ndarray) else rows.toarray()
-        y = y.astype(np.float64) if sketch.mean is None else y - np.asarray(sketch.mean, np.float64)
-        left = sketch.total_weight - float(weights.sum())
+    def by(cls, sample: KeptSample) -> Self:
+        """Return what the rows of a sample have added to the products of all rows."""
+        rows, weights = sample.rows, sample.weights
+        y = (rows if isinstance(rows, np.ndarray) else rows.toarray()) - sample.mean
+        left = sample.sketch.total_weight - float(weights.sum())
         if not left > 0:
             raise ValueError("a threshold needs rows whose weights are not nearly those of all: learn from more rows")
         roots = np.sqrt(weights)[:, np.newaxis] * y
-        if not sketch.center:
+        if not sample.sketch.center:
             return cls(y, weights, roots, np.zeros(y.shape[1]), left)
         # the rows that are left sum up to -s around the mean of all, s = Y'w: A'A - Y'WY - s s' / left
         s = weights @ y
@@ -195,44 +210,35 @@ class ShiftedFactor:
 
 
 def measures_left_out(
-    sketch: FrequentDirections,
-    pairs: Pairs,
-    rows: Any,
-    weights: Floats,
-    folds: int,
-    counts: list[int],
-    shrunk: ShrunkCovariance,
+    sample: KeptSample, pairs: Pairs, folds: int, counts: list[int], shrunk: ShrunkCovariance
 ) -> Floats:
-    """Return ``all_measures`` of rows (m, d) that a sketch has learned, each by what the rows outside its fold give.
+    """Return ``all_measures`` of the rows of a sample, each by what the rows outside its fold give.
 
-    Rows k, k + folds, ... are fold k; `pairs` are those of the sketch's covariance, `shrunk` as it is given out.
+    Rows k, k + folds, ... are fold k; `pairs` are those of the covariance of all rows, `shrunk` is that as it is given
+    out.
     """
-    parts = [np.arange(fold, rows.shape[0], folds) for fold in range(folds)]
-    if sketch.resolved["solver"] == "exact":
-        found = _by_sums(sketch, pairs, rows, weights, parts, counts, shrunk)
-    elif rows.shape[0] == sketch.n_rows:  # sketches of the others can be made
-        found = _by_sketches(FrequentDirections(**sketch.parameters), rows, weights, parts, counts, shrunk)
+    n_rows = sample.rows.shape[0]
+    parts = [np.arange(fold, n_rows, folds) for fold in range(folds)]
+    if isinstance(sample.matrix, DenseCovariance):
+        found = _by_sums(sample, pairs, parts, counts, shrunk)
+    elif n_rows == sample.sketch.n_rows:  # sketches of the others can be made
+        found = _by_sketches(FrequentDirections(**sample.sketch.parameters), sample, parts, counts, shrunk)
     else:
-        found = (_by_span(sketch, rows[part], weights[part], counts, shrunk) for part in parts)
-    measures = np.empty((n_measures(counts), rows.shape[0]))
+        found = (_by_span(sample.some(part), counts, shrunk) for part in parts)
+    measures = np.empty((n_measures(counts), n_rows))
     for part, of_part in zip(parts, found, strict=True):
         measures[:, part] = of_part
     return measures
 
 
 def _by_sums(
-    sketch: FrequentDirections,
-    pairs: Pairs,
-    rows: Any,
-    weights: Floats,
-    parts: list[NDArray[np.intp]],
-    counts: list[int],
-    shrunk: ShrunkCovariance,
+    sample: KeptSample, pairs: Pairs, parts: list[NDArray[np.intp]], counts: list[int], shrunk: ShrunkCovariance
 ) -> Iterator[Floats]:
     """Yield the measures of each part, taken out of the sum of products."""
-    gram, whole, factor = sketch.gram(), (sketch.total_weight * pairs[0], pairs[1]), None
+    total, factor = sample.sketch.total_weight, None
+    gram, whole = total * sample.matrix.matrix(), (total * pairs[0], pairs[1])
     for part in parts:
-        out = Downdate.by(sketch, rows[part], weights[part])
+        out = Downdate.by(sample.some(part))
         values, vectors = downdated_pairs(gram, whole, out.roots)
         left = values / out.left, vectors
         if factor is not None:
@@ -247,8 +253,7 @@ def _by_sums(
 
 def _by_sketches(
     sketch: FrequentDirections,
-    rows: Any,
-    weights: Floats,
+    sample: KeptSample,
     parts: list[NDArray[np.intp]],
     counts: list[int],
     shrunk: ShrunkCovariance,
@@ -257,32 +262,25 @@ def _by_sketches(
     if len(parts) > 1:
         half = len(parts) // 2
         for mine, others in ((parts[:half], parts[half:]), (parts[half:], parts[:half])):
-            outside = np.concatenate(others)
-            yield from _by_sketches(
-                sketch.copy().update(rows[outside], weights[outside]), rows, weights, mine, counts, shrunk
-            )
+            outside = sample.some(np.concatenate(others))
+            yield from _by_sketches(sketch.copy().update(outside.rows, outside.weights), sample, mine, counts, shrunk)
         return
-    total = sketch.total_weight
-    matrix = empirical_covariance(sketch, total)
-    pairs = leading_pairs(sketch, matrix, total)
-    mean = np.zeros(rows.shape[1]) if sketch.mean is None else sketch.mean
-    model = RowModel(shrunk.as_much(matrix, pairs), pairs, mean)
-    yield model.measures(rows[parts[0]], counts)
+    matrix = empirical_covariance(sketch, sketch.total_weight)
+    pairs = leading_pairs(matrix, sketch_size_of(sketch))
+    mean = np.zeros(sample.rows.shape[1]) if sketch.mean is None else sketch.mean
+    yield RowModel(shrunk.as_much(matrix, pairs), pairs).measures(sample.rows[parts[0]], mean, counts)
 
 
-def _by_span(
-    sketch: FrequentDirections, rows: Any, weights: Floats, counts: list[int], shrunk: ShrunkCovariance
-) -> Floats:
-    """Measure rows that are taken out of a sketch in the span of its directions."""
-    out, total = Downdate.by(sketch, rows, weights), sketch.total_weight
-    whole: Any = empirical_covariance(sketch, total)
+def _by_span(sample: KeptSample, counts: list[int], shrunk: ShrunkCovariance) -> Floats:
+    """Measure the rows of a sample that are taken out of a sketch in the span of its directions."""
+    out, total = Downdate.by(sample), sample.sketch.total_weight
+    whole: Any = sample.matrix
     along = out.roots @ whole.vectors.T
     values, turn = np.linalg.eigh(np.diag(total * whole.values) - along.T @ along)
     values = np.maximum(values[::-1], 0.0) / out.left
     trace = max(total * whole.trace - float(np.einsum("ij,ij->", out.roots, out.roots)), 0.0) / out.left
     matrix = SpikedCovariance.pooled(
-        values, turn.T[::-1] @ whole.vectors, certain=values, trace=trace, rounding=least_trace(sketch, trace)
+        values, turn.T[::-1] @ whole.vectors, certain=values, trace=trace, rounding=least_trace(sample.sketch, trace)
     )
     pairs = matrix.values, matrix.vectors
-    model = RowModel(shrunk.as_much(matrix, pairs), pairs, -out.shift)
-    return model.measures(out.rows, counts)
+    return RowModel(shrunk.as_much(matrix, pairs), pairs).measures(out.rows, -out.shift, counts)

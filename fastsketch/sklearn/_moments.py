@@ -1,9 +1,8 @@
-"""Moments of the rows of a stream, in one pass and without a copy of the batch: of every feature, and the fourth."""
+"""Sums of squares of the rows of a stream, of every feature and in all, in one pass and without a copy of the batch."""
 
 # pyright: basic
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -134,85 +133,12 @@ def check_batch(rows: Any, weights: Floats | None, before: FeatureVariance | Non
         check_squares(squares + (0.0 if before is None else before.squares), MOST_SQUARES)
 
 
-@dataclass(eq=False)
-class FourthMoment:
-    """Sums that give sum of ||x - mean||^4, taken around the mean c of the first batch, y = x - c.
-
-    Weighted sums of 1, y, ||y||^2, ||y||^4 and ||y||^2 y. The mean that the rows have in the end, and products with
-    their matrix of squares, complete it: those come from the sketch.
-    """
-
-    shift: Floats
-    first: Floats
-    third: Floats
-    sums: Floats  # of 1, ||y||^2, ||y||^4
-
-    @classmethod
-    def beginning(cls, rows: Any, weights: Floats | None, *, centered: bool) -> Self:
-        """Return sums of no rows; `centered`: the mean is known to be zero."""
-        n, d = rows.shape
-        total = float(n) if weights is None else float(weights.sum())
-        shift = np.zeros(d)
-        if total and not centered:
-            shift = np.asarray(rows.T @ (np.ones(n) if weights is None else weights), np.float64).ravel() / total
-        return cls(shift, np.zeros(d), np.zeros(d), np.zeros(3))
-
-    def after(self, rows: Any, weights: Floats | None) -> Self:
-        """Return the sums with a batch more, array or CSR (n, d); these stay as they are."""
-        out = type(self)(self.shift, self.first.copy(), self.third.copy(), self.sums.copy())
-        weights = np.ones(rows.shape[0]) if weights is None else weights
-        with np.errstate(over="ignore", invalid="ignore", under="ignore"):
-            if isinstance(rows, np.ndarray):
-                for start in range(0, len(rows), ROWS_IN_CACHE):
-                    y: Floats = rows[start : start + ROWS_IN_CACHE] - self.shift
-                    out._add(np.einsum("ij,ij->i", y, y), y, weights[start : start + ROWS_IN_CACHE])
-            else:
-                q = squared_lengths(rows) + self.shift @ self.shift - 2 * (rows @ self.shift)
-                q = np.maximum(q, 0.0)  # a difference: rounding may leave it below
-                out._add(q, rows, weights)
-                out.first -= self.shift * weights.sum()
-                out.third -= self.shift * (weights @ q)
-        return out
-
-    def _add(self, q: Floats, y: Any, weights: Floats) -> None:
-        self.sums += weights.sum(), weights @ q, weights @ (q * q)
-        both = np.asarray(y.T @ np.column_stack([weights, weights * q]), np.float64)
-        self.first += both[:, 0]
-        self.third += both[:, 1]
-
-    def moved(self, move: Floats, times: Callable[[Floats], Floats]) -> Self:
-        """Return the sums around `shift` + `move`; `times` multiplies the covariance matrix of the rows by a vector."""
-        total, mass, fourth = self.sums
-        if not total:
-            return replace(self, shift=self.shift + move)
-        e = self.first / total
-        # sums of w (y - f), w ||y - f||^2 and so on, with sum of w y y' = total (S + e e')
-        along = total * (times(move) + e * (e @ move))
-        square, at = move @ move, move @ self.first
-        near = mass - 2 * at + square * total
-        fourth += 4 * move @ along + square**2 * total - 4 * move @ self.third + 2 * square * mass - 4 * square * at
-        return type(self)(
-            self.shift + move,
-            self.first - total * move,
-            self.third - 2 * along + square * self.first - move * near,
-            np.maximum([total, near, fourth], 0.0),  # sums of differences: rounding may leave them below
-        )
-
-    def value(self, times: Callable[[Floats], Floats] | None) -> float:
-        """Return sum of w ||x - mean||^4.
-
-        `times` multiplies the covariance matrix by a vector (None: the mean is zero).
-        """
-        total = self.sums[0]
-        return float((self if not total or times is None else self.moved(self.first / total, times)).sums[2])
-
-    def joined(self, other: Self, times: Callable[[Floats], Floats]) -> Self:
-        """Return the sums of both; `times` multiplies the covariance matrix of the other's rows by a vector."""
-        theirs = other.moved(self.shift - other.shift, times)
-        return type(self)(self.shift, self.first + theirs.first, self.third + theirs.third, self.sums + theirs.sums)
-
-    @classmethod
-    def from_arrays(cls, arrays: dict[str, NDArray[Any]], n_features: int) -> Self:
-        """Return the sums of these names; raise ValueError if they are inconsistent."""
-        shift, first, third = (checks.finite(arrays, name, (n_features,)) for name in ("shift", "first", "third"))
-        return cls(shift, first, third, checks.not_negative(arrays, "sums", (3,)))
+def squares_around(rows: Any, weights: Floats | None, center: Floats) -> float:
+    """Compute the weighted sum of ||x - center||^2 over rows, array or CSR (n, d)."""
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        if isinstance(rows, np.ndarray):
+            parts = (rows[start : start + ROWS_IN_CACHE] - center for start in range(0, len(rows), ROWS_IN_CACHE))
+            lengths = np.concatenate([np.einsum("ij,ij->i", y, y) for y in parts])
+        else:  # a difference: rounding may leave it below zero
+            lengths = np.maximum(squared_lengths(rows) + center @ center - 2 * (rows @ center), 0.0)
+        return float(lengths.sum() if weights is None else weights @ lengths)

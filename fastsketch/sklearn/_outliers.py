@@ -24,8 +24,7 @@ from numpy.typing import NDArray
 
 from fastsketch.sketching import FrequentDirections
 from fastsketch.sklearn._gaussian import ShrunkCovariance
-from fastsketch.sklearn._kept_rows import KeptRows
-from fastsketch.sklearn._left_out import Pairs, RowModel, measures_left_out
+from fastsketch.sklearn._left_out import KeptSample, Pairs, RowModel, measures_left_out
 
 Floats = NDArray[np.float64]
 
@@ -63,9 +62,9 @@ class Threshold(NamedTuple):
     spreads: Floats  # (w, 1) upper quartiles less medians; of the peak, as many of its units as of the larger
     scores: Floats  # (m,) of the rows kept, ascending, larger for what is stranger
 
-    def score(self, model: RowModel, rows: Any) -> Floats:
-        """Score rows, (n,): larger for what is stranger."""
-        measures = with_peaks(model.measures(rows, self.counts), self.counts, self.holding)
+    def score(self, model: RowModel, rows: Any, mean: Floats) -> Floats:
+        """Score rows in standard units, (n,): larger for what is stranger."""
+        measures = with_peaks(model.measures(rows, mean, self.counts), self.counts, self.holding)
         return ((self.ways @ np.log(np.maximum(measures, self.least)) - self.zeros) / self.spreads).max(axis=0)
 
     def exceeded_by(self, share: float) -> tuple[float, Floats]:
@@ -95,20 +94,13 @@ def counts_for(values: Floats, trace: float, d: int) -> list[int]:
     return sorted(k for k in counts if held[k - 1] < 1 - NOTHING_LEFT)
 
 
-def set_threshold(
-    sketch: FrequentDirections,
-    pairs: Pairs,
-    kept: KeptRows,
-    counts: list[int],
-    shrunk: ShrunkCovariance,
-) -> Threshold:
-    """Score the rows kept, which have been learned from, by what the others give.
+def set_threshold(sample: KeptSample, pairs: Pairs, counts: list[int], shrunk: ShrunkCovariance) -> Threshold:
+    """Score the rows kept, in random order, which have been learned from, by what the others give.
 
-    ``pairs`` are the leading ones of the sketch's covariance, ``shrunk`` is what it gives out.
+    ``pairs`` are the leading ones of the covariance of all rows, ``shrunk`` is that as it is given out.
     """
-    rows, weights = kept.sample()  # in random order
-    folds = folds_of(sketch, weights)
-    measures = measures_left_out(sketch, pairs, rows, weights, folds, counts, shrunk)
+    weights = sample.weights
+    measures = measures_left_out(sample, pairs, folds_of(sample.sketch, weights), counts, shrunk)
     along = np.average(measures[2 + len(counts) :], axis=1, weights=weights)
     holding = int(np.argmin(np.append(along >= HOLDS, False)))
     measures = with_peaks(measures, counts, holding)
@@ -140,26 +132,23 @@ def rows_learned(sketch: FrequentDirections, weights: Floats) -> int:
     return max(len(weights), round(sketch.total_weight / float(weights.mean())))
 
 
-def likelier(
-    sketch: FrequentDirections, pairs: Pairs, kept: KeptRows, bare: ShrunkCovariance, shrunk: ShrunkCovariance
-) -> ShrunkCovariance:
+def likelier(sample: KeptSample, pairs: Pairs, bare: ShrunkCovariance, shrunk: ShrunkCovariance) -> ShrunkCovariance:
     """Return the one of two covariances, not shrunk and shrunk, by which rows left out are likelier.
 
     Shrinkage helps where rows are few. Where they are many it is small, but a total that hardly ever differs from the
     sum of its columns by so much is hidden by it.
     """
-    rows, weights = kept.sample()
-    if rows_learned(sketch, weights) < MANY * rows.shape[1]:
+    weights, d = sample.weights, sample.rows.shape[1]
+    if rows_learned(sample.sketch, weights) < MANY * d:
         return shrunk
     gain = shrunk.matrix.log_determinant - bare.matrix.log_determinant
-    if not gain > LEAST_GAIN * rows.shape[1]:
+    if not gain > LEAST_GAIN * d:
         return shrunk
-    folds = folds_of(sketch, weights)
+    folds = folds_of(sample.sketch, weights)
     for tried in sorted({min(TRIED, folds), folds}):
         some = np.flatnonzero(np.arange(len(weights)) % folds < tried)
         of_bare, of_shrunk = (
-            measures_left_out(sketch, pairs, rows[some], weights[some], tried, [], matrix)[0]
-            for matrix in (bare, shrunk)
+            measures_left_out(sample.some(some), pairs, tried, [], matrix)[0] for matrix in (bare, shrunk)
         )
         lost = np.average(of_bare - of_shrunk, weights=weights[some])
         if lost > HOPELESS * gain:

@@ -4,13 +4,14 @@
 # pyright: basic
 
 import warnings
-from dataclasses import KW_ONLY, field
+from dataclasses import KW_ONLY
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 from sklearn.covariance import EmpiricalCovariance
+from sklearn.utils.validation import check_is_fitted
 
 from fastsketch._core.validation import Rows, as_choice, as_flag, as_integer, as_real, as_weights
 from fastsketch._frame.batches import Batch
@@ -20,23 +21,22 @@ from fastsketch.data.sources import Source, with_missing
 from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._engines import SolverName
 from fastsketch.sketching._methods import METHODS, MethodName
-from fastsketch.sklearn._alarms import AlarmEstimator
+from fastsketch.sklearn._alarms import WITHOUT_ROWS, AlarmEstimator
 from fastsketch.sklearn._estimator import Arrays, as_far_source, estimator, exact_is_fair
 from fastsketch.sklearn._gaussian import (
     NOTHING_LEFT,
     DenseCovariance,
     ShrunkCovariance,
     SpikedCovariance,
-    empirical_covariance,
     least_trace,
     ledoit_wolf,
     oracle_approximating,
     projected,
     rounding_of,
     shrink_tail,
+    sketch_size_of,
 )
 from fastsketch.sklearn._kept_rows import KeptRows
-from fastsketch.sklearn._moments import FourthMoment
 
 SOLVERS = ("auto", "gram", "svd", "exact")
 SHRINKAGES = ("auto", "ledoit-wolf", "oas")
@@ -51,12 +51,16 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
     directions that the sketch keeps, and what they leave of the trace, which is known exactly, is shared over all
     others; kept directions that do not stand out of the mean of the rest are pooled with it.
 
+    Shrinkage, directions, distances and scores are those of columns in standard units: of the d x d matrix divided by
+    the deviations of both columns, the correlation matrix. So no answer depends on the unit of a column.
+
     Parameters
     ----------
     sketch_size : int, default 64
         Rows l of the sketch; above n_features nothing is lost.
     alpha0 : float, default 0.0
-        Ridge in units of squared rows: alpha0 / (sum of weights) I is added to the covariance. May change at any time.
+        Ridge: alpha0 / (sum of weights) I is added to the covariance of columns in standard units. May change at any
+        time.
     assume_centered : bool, default False
         Take the mean to be zero. ``from_model`` sets it to True for a sketch with center=False, which has no mean.
     solver : {"auto", "gram", "svd", "exact"}, default "auto"
@@ -71,8 +75,10 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
         "auto" shrinks all eigenvalues but the leading ones (sketch_size - 1, at most half of n and of n_features, and
         of these the ones beyond the noise edge of Marchenko and Pastur) to their mean, by the oracle approximating
         share of that tail. A float is the share s of
-        (1 - s) S + s trace(S) / d I, which "ledoit-wolf" and "oas" find as scikit-learn's estimators do. May change at
-        any time: no further pass is needed.
+        (1 - s) R + s trace(R) / d I for the correlation matrix R; "ledoit-wolf" and "oas" find s as scikit-learn's
+        estimators do for standardised columns, the first with fourth moments of the rows that are kept for alarms (with
+        contamination=None they are kept if this is set when learning begins). May change at any time: no further pass
+        is needed.
     max_memory : float, default 1e9
         Bytes that the exact matrix and its copies (32 n_features^2) may take.
     contamination : float or None, default 0.01
@@ -88,17 +94,22 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
     location_ : ndarray (n_features,)
         Mean, exact; zeros with assume_centered.
     covariance_, precision_ : ndarray (n_features, n_features)
-        float64, made when they are read: at large d use ``mahalanobis`` and ``score``, which need O(l d) a row.
+        float64, in the units of the rows, made when they are read: at large d use ``mahalanobis`` and ``score``, which
+        need O(l d) a row.
+    scale_ : ndarray (n_features,)
+        What brings columns to standard units: of the exact matrix their deviations, 0 for a column that never varied,
+        which is zero in ``covariance_`` and ``precision_``; with a sketch ones.
     shrinkage_ : float
         The share in use (with "auto", that of the tail).
     eigenvalues_ : ndarray (k,)
-        Of ``covariance_``, those of its kept directions, descending (of the exact matrix the leading sketch_size).
+        Of the covariance in standard units, those of its kept directions, descending (of the exact matrix the leading
+        sketch_size).
     noise_variance_ : float
-        Mean variance of all other directions; with a sketch the eigenvalue that they share.
+        Mean variance of all other directions in standard units; with a sketch the eigenvalue that they share.
     n_samples_seen_, n_features_in_ : int
     error_bound_ : float
-        Bound on the spectral norm of the error of ``covariance_`` against the empirical covariance plus alpha0 / n I:
-        what the sketch does not know, and shrinkage.
+        Bound on the spectral norm of the error of ``covariance_`` against the empirical covariance plus
+        alpha0 / n diag(scale_ ** 2): what the sketch does not know, and shrinkage.
     offset_ : float
         Rows of a lower ``score_samples`` are alarms.
     alarm_interval_ : ndarray (2,)
@@ -116,7 +127,7 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
 
     Without shrinkage, the distances of new rows under the exact matrix are too large by about 1 + d / n: with n below
     about 3 d^1.5 more than twice too many normal rows lie beyond the 1% threshold (d = 1,000, n = 20,000: 13%).
-    "ledoit-wolf" and "oas" take a target, trace(S) / d, that a few large eigenvalues lift: they make distances too
+    "ledoit-wolf" and "oas" take a target, trace(R) / d, that a few large eigenvalues lift: they make distances too
     small where the noise is far below it. "auto" has neither fault on data that are a few factors and noise given the
     rows (there 1.2%), and little of the first with few of them (d = 300, n = 400: 5.2%).
 
@@ -152,8 +163,6 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
     contamination: float | None = 0.01
     fill: Literal["mean", "drop"] | None = None
 
-    _moment: FourthMoment | None = field(init=False)
-
     # -- learning --------------------------------------------------------------------------------------------------
     @changes
     def fit(self, X: Batch, y: Any = None, *, sample_weight: ArrayLike | None = None) -> Self:
@@ -172,7 +181,7 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
             return self._fit_source(source)
         with self._whole_or_as_before():
             rows, weights = self._checked_all(X, sample_weight)
-            self._drop("sketch_", "_moment", "_kept_rows", "_without_rows", "n_missing_")
+            self._drop("sketch_", "_kept_rows", "_without_rows", "n_missing_")
             return self._learn_rows(rows, weights)
 
     @changes
@@ -196,14 +205,11 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
         sketch = self._model_for(X)
         first = sketch.n_features is None
         X, weights, missing = self._without_missing(X, weights, first=first)
-        moment = FourthMoment.beginning(X, weights, centered=self.assume_centered) if first else self._moment
-        more = None if moment is None else moment.after(X, weights)
-        self._check_squares(X, weights, more)
-        kept = (KeptRows.like(X) if self._share_asked() else None) if first else self._kept_rows
+        self._check_squares(X, weights, first=first)
+        keeps = self._share_asked() or self._shrinkage_asked() == "ledoit-wolf"
+        kept = (KeptRows.like(X) if keeps else None) if first else self._kept_rows
         n_rows = sketch.n_rows
         part = None if kept is None else kept.chosen(X, weights, first=n_rows)
-        if more is not None and not all(np.isfinite(sums).all() for sums in vars(more).values()):
-            more = None
         learned = False
         try:
             self._teach(sketch, X, weights)
@@ -211,7 +217,7 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
         finally:  # an interrupt may come once the sketch has learned: what lies beside it learns then, too
             if learned or sketch.n_rows > n_rows:
                 without = 0 if first else self._without_rows
-                self.__dict__.update(n_missing_=missing, _moment=more, _kept_rows=kept, _without_rows=without)
+                self.__dict__.update(n_missing_=missing, _kept_rows=kept, _without_rows=without)
                 if kept is not None and part is not None:
                     kept.add(part)
         return self
@@ -228,7 +234,7 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
 
     def _fit_source(self, source: Source) -> Self:
         begun: Any = clone(self)
-        self._become(begun._partial_fit_source(source))  # a job keeps no rows, and sums up no moments
+        self._become(begun._partial_fit_source(source))  # a job keeps no rows
         return self
 
     def _partial_fit_source(self, source: Source) -> Self:
@@ -237,15 +243,14 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
     def _job(self, source: Source) -> tuple[Any, Any]:
         if self._shrinkage_asked() == "ledoit-wolf":
             raise ValueError(
-                "shrinkage='ledoit-wolf' needs fourth moments, which a job does not sum up: take 'oas' or 'auto', or "
-                "call fit or partial_fit"
+                "shrinkage='ledoit-wolf' needs fourth moments of rows kept aside, and a job keeps none: take 'oas' or "
+                "'auto', or call fit or partial_fit"
             )
         return super()._job(source)
 
     # -- merging, files, sketches (_estimator.py) ------------------------------------------------------------------
     def _own(self) -> Arrays:
-        out = {"missing": np.array([float(self.n_missing_)]), **self._kept_arrays()}
-        return out if self._moment is None else {**out, **vars(self._moment)}
+        return {"missing": np.array([float(self.n_missing_)]), **self._kept_arrays()}
 
     def _restore_own(self, arrays: Arrays) -> None:
         sketch = self.sketch_
@@ -253,20 +258,11 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
         for name in ("sketch_size", "method", "assume_centered"):
             if getattr(self, name) != known[name]:
                 raise ValueError(f"{name} is {getattr(self, name)!r}, but {known[name]!r} in its sketch")
-        moment = FourthMoment.from_arrays(arrays, self.n_features_in_) if "shift" in arrays else None
-        if moment is not None and not np.isclose(moment.sums[0], sketch.total_weight):
-            raise ValueError(f"its moments are of weight {moment.sums[0]:g}, its sketch of {sketch.total_weight:g}")
-        self._moment = moment
         self.n_missing_ = int(checks.not_negative(arrays, "missing", (1,))[0]) if arrays else 0
         self._restore_kept(arrays)
 
     def _own_with(self, other: Any) -> Arrays:
-        own = {"missing": np.array([float(self.n_missing_ + other.n_missing_)]), **self._kept_arrays_with(other)}
-        if self._moment is not None and other._moment is not None:
-            own.update(
-                vars(self._moment.joined(other._moment, empirical_covariance(other.sketch_, other._total()).times))
-            )
-        return own
+        return {"missing": np.array([float(self.n_missing_ + other.n_missing_)]), **self._kept_arrays_with(other)}
 
     @classmethod
     def _parameters_for(cls, model: FrequentDirections) -> dict[str, Any]:
@@ -285,40 +281,42 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
         return total
 
     def _linear_share(self, matrix: SpikedCovariance | DenseCovariance) -> float:
-        """Return the share of trace(S) / d I that the parameter asks for."""
+        """Return the share of trace(S) / d I that the parameter asks for; S in standard units."""
         asked, d, n = self._shrinkage_asked(), self.n_features_in_, self._total()
         if not isinstance(asked, str):
             return asked or 0.0
         trace, squares = matrix.tail_sums(*_none_of(d))
         if asked == "oas":
             return oracle_approximating(squares, n=n, size=d)
-        if not np.isfinite(trace * trace):
-            raise ValueError("the rows are too large for their fourth powers: scale them, or set shrinkage=None")
-        if self._moment is None:
+        if self._kept_rows is None:
+            why = WITHOUT_ROWS[self._without_rows]
             raise ValueError(
-                "shrinkage='ledoit-wolf' needs fourth moments, which a sketch alone does not have: take 'oas'"
+                "shrinkage='ledoit-wolf' needs fourth moments of rows kept aside, and this estimator has none: take "
+                f"'oas', or: {why}"
             )
-        fourth = self._moment.value(None if self.assume_centered else matrix.times)
+        rows, weights = self._kept_rows.sample()
+        lengths = projected(*self._standard()[0].apply(rows), _none_of(d)[1])[1]
+        fourth = n * float(np.average(lengths * lengths, weights=weights))
         return ledoit_wolf(trace, squares * trace * trace, fourth, n=n, d=d)
 
     def _read(self) -> ShrunkCovariance:
-        """Return the shrunk covariance, made once for each pair of parameters."""
+        """Return the shrunk covariance in standard units, made once for each pair of parameters."""
         return self._read_once("covariance", self._shrink, self.shrinkage, self.alpha0)
 
     def _shrink(self, shrinkage: Any, alpha0: Any) -> ShrunkCovariance:
-        total = self._total()
-        matrix = empirical_covariance(self.sketch_, total)
+        total, matrix = self._total(), self._standard()[1]
         ridge, d = as_real(alpha0, "alpha0", 0.0, MOST) / total, matrix.n_features
         if self._shrinkage_asked() == "auto":
-            most = min(self.sketch_.resolved["sketch_size"] - 1, d // 2, int(min(total, self.sketch_.n_rows)) // 2)
+            most = min(sketch_size_of(self.sketch_) - 1, d // 2, int(min(total, self.sketch_.n_rows)) // 2)
             least = least_trace(self.sketch_, matrix.trace)
-            return shrink_tail(matrix, self._leading(matrix), most=most, n=total, least=least, ridge=ridge)
+            return shrink_tail(matrix, self._leading(), most=most, n=total, least=least, ridge=ridge)
         share, mean = self._linear_share(matrix), matrix.trace / d
         return ShrunkCovariance(matrix.shrunk(*_none_of(d), share, mean, ridge), share, 0, mean, share * mean + ridge)
 
     @property
     def covariance_(self) -> NDArray[np.float64]:
-        return self._read().matrix.matrix()
+        scale = self._standard()[0].scale
+        return self._read().matrix.matrix() * scale * scale[:, np.newaxis]
 
     @property
     def shrinkage_(self) -> float:
@@ -339,18 +337,25 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
         return self.get_precision()
 
     def get_precision(self) -> NDArray[np.float64]:
-        """Compute the inverse of ``covariance_`` (pseudo-inverse where it is singular), (d, d)."""
-        return self._read().matrix.inverse()
+        """Compute the inverse of ``covariance_``, (d, d).
+
+        Where it is singular, the pseudo-inverse of the covariance of standardised columns, in the units of the rows;
+        zeros for columns that never varied.
+        """
+        scale = self._standard()[0].scale
+        inverse = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0)
+        return self._read().matrix.inverse() * inverse * inverse[:, np.newaxis]
 
     @property
     def error_bound_(self) -> float:
-        matrix, share, kept, mean, _ = self._read()
-        sketch, total = self.sketch_, self._total()
+        matrix = self._read().matrix
+        (units, empirical), sketch, total = self._standard(), self.sketch_, self._total()
         ridge = self.alpha0 / total
         if isinstance(matrix, DenseCovariance):
-            high = sketch.spectrum().high[kept:] / total
-            largest = float(high[0]) if len(high) else 0.0
-            return share * max(mean, largest - mean) + rounding_of(sketch) / total
+            shrunk = matrix.matrix() - empirical.matrix()
+            shrunk[np.diag_indices_from(shrunk)] -= ridge
+            values = np.linalg.eigvalsh(shrunk * units.scale * units.scale[:, np.newaxis])
+            return float(np.abs(values).max()) + rounding_of(sketch) / total
         # B'B, and covariance_ without the ridge, in the directions of B; all else has one eigenvalue
         s, basis = sketch.singular_values.astype(np.float64), sketch.components.astype(np.float64)
         turn = matrix.vectors @ basis.T
@@ -362,14 +367,15 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
         delta = sketch.shrinkage / total
         least = float(values.min()) - (delta if METHODS[sketch.method].compensates else 0.0)
         most = float(values.max()) + delta
-        return max(-least, most, 0.0) + rounding_of(sketch) / total
+        largest = float(units.scale.max())
+        return (max(-least, most, 0.0) + rounding_of(sketch) / total) * largest * largest
 
     # -- rows against it -------------------------------------------------------------------------------------------
     def mahalanobis(self, X: Rows) -> NDArray[np.float64]:
         """Compute squared Mahalanobis distances (n_samples,) of the rows of X, array or sparse (n_samples, n_features).
 
-        Where ``covariance_`` is singular, of their projections on its range; where it is zero, as that of one row, all
-        are 0, and a UserWarning says so.
+        Where the covariance of columns in standard units is singular, of their projections on its range; where it is
+        zero, as that of one row, all are 0, and a UserWarning says so.
 
         Examples
         --------
@@ -381,9 +387,9 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
         >>> int(model.mahalanobis(X).argmax())
         7
         """
-        rows = self._checked_asked(X)
+        check_is_fitted(self, "sketch_")
         self._warn_of_nothing()
-        return self._read().matrix.distances(rows, self.location_)
+        return self._measured(X, self._read().matrix.distances)
 
     def _warn_of_nothing(self) -> None:
         if not self._read().matrix.trace > 0:
@@ -394,16 +400,21 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
             )
 
     def score(self, X_test: Rows, y: Any = None) -> float:
-        """Compute the mean Gaussian log-likelihood of the rows of X_test; -inf where ``covariance_`` is singular."""
-        return float(self._densities(self._checked_asked(X_test)).mean())
+        """Compute the mean Gaussian log-likelihood of the rows of X_test; -inf where ``covariance_`` is singular.
 
-    def _densities(self, rows: Any) -> NDArray[np.float64]:
-        """Return Gaussian log-densities of checked rows, (n,); -inf where ``covariance_`` is singular."""
+        A column that never varied counts in standard units, as if its deviation were 1.
+        """
+        return float(self._densities(X_test).mean())
+
+    def _densities(self, X: Rows) -> NDArray[np.float64]:
+        """Return Gaussian log-densities of the rows of X, (n_samples,); -inf where the covariance is singular."""
+        check_is_fitted(self, "sketch_")
         self._warn_of_nothing()
         matrix, d = self._read().matrix, self.n_features_in_
         if np.isneginf(matrix.log_determinant):
-            return np.full(rows.shape[0], -np.inf)
-        return -0.5 * (matrix.distances(rows, self.location_) + matrix.log_determinant + d * np.log(2 * np.pi))
+            return np.full(self._checked_asked(X).shape[0], -np.inf)
+        constant = matrix.log_determinant + 2 * self._standard()[0].log_volume + d * np.log(2 * np.pi)
+        return -0.5 * (self._measured(X, matrix.distances) + constant)
 
     def leverage(self, X: Rows, *, n_components: int | None = None) -> NDArray[np.float64]:
         """Compute the leverage of rows within the leading directions: sum of (v_j'(x - mean))^2 / (n lambda_j).
@@ -430,16 +441,16 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
         >>> int(model.leverage(X).argmax())
         7
         """
-        rows = self._checked_asked(X)
+        check_is_fitted(self, "sketch_")
         self._warn_of_nothing()
         values, vectors = self._kept(n_components)
-        inside = projected(rows, self.location_, vectors)[0]
         least = NOTHING_LEFT * np.finfo(np.float64).eps * values.max(initial=0.0)  # less is rounding
         inverse = np.divide(1.0, values, out=np.zeros_like(values), where=values > least)
-        return np.einsum("ij,ij,j->i", inside, inside, inverse) / self._total()
+        squares = self._measured(X, lambda rows, mean: projected(rows, mean, vectors)[0] ** 2 @ inverse)
+        return squares / self._total()
 
     def projection_distance(self, X: Rows, *, n_components: int | None = None) -> NDArray[np.float64]:
-        """Compute the distance of rows to the subspace of the leading directions through the mean.
+        """Compute the distance of rows to the subspace of the leading directions through the mean, in standard units.
 
         Parameters
         ----------
@@ -464,16 +475,17 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
         >>> distances.shape
         (500,)
         """
-        rows = self._checked_asked(X)
-        return np.sqrt(projected(rows, self.location_, self._kept(n_components)[1])[1])
+        check_is_fitted(self, "sketch_")
+        vectors = self._kept(n_components)[1]
+        return np.sqrt(self._measured(X, lambda rows, mean: projected(rows, mean, vectors)[1]))
 
     def _kept(self, n_components: int | None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return (eigenvalues (k,) of covariance_, directions (k, d))."""
+        """Return (eigenvalues (k,) of the shrunk covariance in standard units, directions (k, d))."""
         matrix, share, kept, mean, _ = self._read()
         if isinstance(matrix, SpikedCovariance):
             values, vectors = matrix.values, matrix.vectors
         else:
-            values, vectors = self._leading(matrix)
+            values, vectors = self._leading()
             values = np.append(values[:kept], (1 - share) * values[kept:] + share * mean)
             values += self.alpha0 / self._total()
         if n_components is None:
