@@ -66,28 +66,34 @@ class FeatureVariance:
         """Return the sum of all squares around the mean of the first batch."""
         return float(self._square.sum()) if self.weight else 0.0
 
-    def update(self, rows: Any, weights: Floats | None = None) -> None:
-        """Take a batch in, array or CSR (n, d), with weights (n,)."""
+    def after(self, rows: Any, weights: Floats | None = None) -> Self:
+        """Return the variance with one more batch, array or CSR (n, d), with weights (n,).
+
+        Nothing is changed in place: a batch may still be refused, and the sums of an estimator that joblib has mapped
+        from a file are read-only.
+        """
         n, d = rows.shape
         sparse = not isinstance(rows, np.ndarray)
         weights = np.ones(n) if weights is None else weights
         weight = float(weights.sum())
-        if not self.weight:
+        if self.weight:
+            shift, total, square = self._shift, self._sum.copy(), self._square.copy()
+        else:
             # Sparse rows are summed around zero: a shift would fill them.
-            self._shift = np.zeros(d) if sparse else rows.mean(axis=0, dtype=np.float64)
-            self._sum, self._square = np.zeros(d), np.zeros(d)
+            shift = np.zeros(d) if sparse else rows.mean(axis=0, dtype=np.float64)
+            total, square = np.zeros(d), np.zeros(d)
         if sparse:
             plain = rows.T @ weights
-            self._sum += plain - weight * self._shift
-            self._square += squared(rows).T @ weights - 2 * self._shift * plain + weight * self._shift**2
+            total += plain - weight * shift
+            square += squared(rows).T @ weights - 2 * shift * plain + weight * shift**2
         else:
             for start in range(0, n, ROWS_IN_CACHE):
-                moved: Floats = rows[start : start + ROWS_IN_CACHE] - self._shift
+                moved: Floats = rows[start : start + ROWS_IN_CACHE] - shift
                 part = weights[start : start + ROWS_IN_CACHE]
-                self._sum += np.einsum("i,ij->j", part, moved)
+                total += np.einsum("i,ij->j", part, moved)
                 np.multiply(moved, moved, out=moved)
-                self._square += np.einsum("i,ij->j", part, moved)
-        self.weight += weight
+                square += np.einsum("i,ij->j", part, moved)
+        return type(self)(self.weight + weight, shift, total, square)
 
     def joined(self, other: Self) -> Self:
         """Return the variance of the rows of both, which have one width."""

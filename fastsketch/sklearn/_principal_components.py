@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.decomposition import IncrementalPCA
 from sklearn.utils.validation import check_is_fitted
 
 from fastsketch._core.validation import Rows
@@ -39,6 +40,7 @@ class ComponentsReadOut(NamedTuple):
     vt: Floats  # (k, d) orthonormal
     total: float  # sum of all eigenvalues
     mean: Floats  # (d,)
+    rounding: float  # bound on what rounding may have moved an eigenvalue by
 
 
 def refine(
@@ -135,7 +137,7 @@ def first_of(seen: SpectrumOverview, k: int) -> ComponentsReadOut:
         squares, low = np.concatenate([squares, none]), np.concatenate([low, none])
         high = np.concatenate([high, none + rest])
     mean = np.zeros(spectrum.vectors.shape[1]) if seen.mean is None else seen.mean
-    return ComponentsReadOut(squares, low, high, upright(completed(vt, k)), seen.squared_norm, mean)
+    return ComponentsReadOut(squares, low, high, upright(completed(vt, k)), seen.squared_norm, mean, seen.rounding)
 
 
 def completed(vt: NDArray[Any], k: int) -> NDArray[Any]:
@@ -153,8 +155,11 @@ def completed(vt: NDArray[Any], k: int) -> NDArray[Any]:
     return np.vstack([vt, extra])
 
 
-class PrincipalComponents(SketchEstimator):
-    """Estimator whose learned attributes are read from its sketch when they are asked for."""
+class PrincipalComponents(SketchEstimator, IncrementalPCA):
+    """Estimator whose learned attributes are read from its sketch when they are asked for.
+
+    It descends from scikit-learn's transformers so that ``set_output`` wraps the ``transform`` defined here.
+    """
 
     whiten: bool
     _wanted: int | float
@@ -233,13 +238,18 @@ class PrincipalComponents(SketchEstimator):
         return self._variance.value().astype(self._dtype)
 
     def transform(self, X: Rows) -> NDArray[Any]:
-        """Project X (n_samples, n_features) on the components; sparse input is not made dense."""
+        """Project X (n_samples, n_features) on the components; sparse input is not made dense.
+
+        With whiten=True the coordinates along components whose variance is 0, or no more than rounding, are 0.
+        """
         rows = self._checked(X, reset=False)
         # (X - mean) V' = X V' - (mean V')
         out = np.asarray(rows @ self.components_.T) - self.mean_.astype(rows.dtype) @ self.components_.T
         if self.whiten:
-            scale = np.sqrt(self.explained_variance_)
-            out /= np.maximum(scale, np.finfo(scale.dtype).eps)
+            view = self._view()
+            scale = np.sqrt(view.squares / self._divisor())
+            # a quotient of two numbers that are rounding says nothing; PCA of scikit-learn divides by eps then
+            out *= np.divide(1.0, scale, out=np.zeros_like(scale), where=view.squares > view.rounding).astype(out.dtype)
         return out
 
     # -- the Gaussian model ----------------------------------------------------------------------------------------

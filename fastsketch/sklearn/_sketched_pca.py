@@ -11,7 +11,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.decomposition import IncrementalPCA
 from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
@@ -48,7 +47,7 @@ MOST = float(np.finfo(np.float64).max)
 
 
 @estimator
-class SketchedPCA(PrincipalComponents, IncrementalPCA):
+class SketchedPCA(PrincipalComponents):
     """Principal components of rows in memory or of a stream, exact where that is the better bargain, with intervals.
 
     Parameters
@@ -57,7 +56,7 @@ class SketchedPCA(PrincipalComponents, IncrementalPCA):
         Components to keep; None: min(n_samples, n_features) of the first batch, after ``from_model`` also at most one
         less than the sketch_size in use (``resolved``); a float in (0, 1): the fewest that have more than this share.
     whiten : bool, default False
-        Scale the transformed components to unit variance.
+        Scale the transformed components to unit variance; those whose variance is 0, or within rounding, become 0.
     copy : bool, default True
         For compatibility; the input is never overwritten.
     batch_size : int, optional
@@ -201,29 +200,27 @@ class SketchedPCA(PrincipalComponents, IncrementalPCA):
             self._check_parameters()
         rows: Any = self._checked(X, reset=first) if check_input else X
         weights = as_weights(sample_weight, rows.shape[0])
-        check_batch(rows, weights, None if first else self._variance)
+        variance = FeatureVariance() if first else self._variance
+        check_batch(rows, weights, variance)
         if first:
-            wanted, size = self._asked(_counted(rows, weights), rows.shape[1])
-            sketch = self._new_sketch(size, self._in_stream(rows, wanted, size), rows.dtype)
+            self._wanted, size = self._asked(_counted(rows, weights), rows.shape[1])
+            sketch = self._new_sketch(size, self._in_stream(rows, self._wanted, size), rows.dtype)
             self._name_features(sketch)
-            stream = self._begun_stream(rows, wanted, sketch)
-            part = None if stream is None else stream.chosen(rows, weights, first=0)
-            sketch.update(rows, weights)
-            self._wanted, self._dtype, self.sketch_, self._variance = wanted, rows.dtype, sketch, FeatureVariance()
-            self._stream = stream
-            self._fix_parameters()
+            stream, self._dtype = self._begun_stream(rows, self._wanted, sketch), rows.dtype
         else:
-            stream = self._stream
-            part = None if stream is None else stream.chosen(rows, weights, first=self.sketch_.n_rows)
-            self.sketch_.update(rows, weights)
-        if stream is not None and self.sketch_.n_rows > stream.size:
-            self._stream = None
+            sketch, stream = self.sketch_, self._stream
+        part = None if stream is None else stream.chosen(rows, weights, first=sketch.n_rows)
+        # the sketch, which is changed in place, learns when nothing else may be refused
+        variance = None if variance is None else variance.after(rows, weights)
+        sketch.update(rows, weights)
+        if stream is not None and sketch.n_rows > stream.size:
+            stream = None
         elif stream is not None and part is not None:
             stream.add(part)
-        self.n_passes_ = 1
-        if self._variance is not None:
-            self._variance.update(rows, weights)
-        self.solver_ = _solver_of(self.sketch_) if self._stream is None else "rows"
+        self.sketch_, self._variance, self._stream, self.n_passes_ = sketch, variance, stream, 1
+        self.solver_ = _solver_of(sketch) if stream is None else "rows"
+        if first:
+            self._fix_parameters()
         return self
 
     @changes
@@ -313,7 +310,7 @@ class SketchedPCA(PrincipalComponents, IncrementalPCA):
         for batch in gen_batches(rows.shape[0], max(self.batch_size_, size)):
             part = None if weights is None else weights[batch]
             sketch.update(rows[batch], part)
-            variance.update(rows[batch], part)
+            variance = variance.after(rows[batch], part)
         self.sketch_, self._variance, self.solver_, self.n_passes_ = sketch, variance, solver, 1
         if self.solver == "auto":
             exactly = partial(self._exactly, rows, weights, size)
