@@ -105,16 +105,59 @@ cdef inline double loss_and_slope(int loss, double z, double y, double* slope) n
     return loss_terms(loss, 1, z, y, slope, &curve)
 
 
-cdef inline double in_units(int loss, double scale, double* slope) noexcept nogil:
+# -- scales of residuals -----------------------------------------------------------------------------------------------
+cdef inline double kink() noexcept nogil:
+    # threshold of the huber loss in scales of residuals: 95% as efficient as least squares if these are normal (Huber 1981)
+    return 1.345
+
+
+cdef inline double winsorized() noexcept nogil:
+    # mean of min(z^2, kink^2) of a normal z of variance 1
+    return 0.7101645
+
+
+cdef inline double squares_with(int loss, double squares, double weights, double y, double r, double weight) noexcept nogil:
+    """Compute the weighted sum of squared residuals with a residual r of y; squares / weights is the squared scale.
+
+    Of the huber loss that scale is robust: the root of mean min(r^2, kink^2 scale^2) / winsorized (Proposal 2 of Huber
+    1964), found by stochastic approximation with polynomial-decay averaging (Shamir and Zhang 2013), by which the first
+    residuals, of a model that knows nothing yet, count less and less. Residuals that are rounding of y are zero.
+    """
+    cdef double scale, square = r * r, total = weights + weight
+    if loss != HUBER:
+        return squares + weight * r * r
+    scale = squares / weights if weights > 0 else 0.0
+    if fabs(r) <= 1e-15 * fabs(y):
+        square = 0
+    elif scale > 0:
+        square = min(square, kink() * kink() * scale)
+    return total * (scale + 2 * weight / (total + weight) * (square / winsorized() - scale))
+
+
+cdef inline double clipped(double r, double scale, double* curve) noexcept nogil:
+    """Slope of the huber loss at residual r, its threshold being kink() * scale, and the curvature of the parabola that
+    touches it there and lies above it. Without a scale it is the square loss."""
+    cdef double most = kink() * scale
+    curve[0] = 1
+    if not most > 0 or fabs(r) <= most:
+        return r
+    curve[0] = most / fabs(r)
+    return most if r > 0 else -most
+
+
+cdef inline double in_units(int loss, double r, double weight, double scale, double* slope) noexcept nogil:
     """The unit of slopes where residuals are of the size `scale`: slope / unit has no unit, and is about 1.
 
-    The slope becomes one that steps of that size go along: of the square loss it is, of the absolute loss it becomes
-    that of scale |z - y|; of the huber loss, whose kink is at 1, the one or the other.
+    The slope, `weight` times that of the loss at residual r, becomes one that steps of that size go along: of the square
+    loss it is, of the absolute loss it becomes that of scale |z - y|, of the huber loss that of a threshold in scales.
     """
+    cdef double curve
     if not scale > 0:
         return 1
-    if loss == ABSOLUTE or (loss == HUBER and scale > 1):
+    if loss == ABSOLUTE:
         slope[0] *= scale
+    elif loss == HUBER:
+        slope[0] = weight * clipped(r, scale, &curve)
     return scale
 
 
@@ -122,9 +165,10 @@ cdef inline double bowl(int loss, double z, double y, double scale, double* slop
     """Curvature of the parabola that touches the loss at z and lies above it: a step to its bottom passes no target.
 
     The absolute loss has a kink: its slope becomes that of scale |z - y|, its curvature is that of residuals of at least
-    `scale`, a usual one: with y -> c y, scale -> c scale the curvature stays what it is, as that of the square loss.
+    `scale`, a usual one; the threshold of the huber loss is kink() * scale. With y -> c y, scale -> c scale curvatures
+    stay what they are, as that of the square loss.
     """
-    cdef double r
+    cdef double r, curve
     if loss == SQUARE:
         return 1
     if loss == SQUARED_HINGE:
@@ -137,9 +181,5 @@ cdef inline double bowl(int loss, double z, double y, double scale, double* slop
     if loss == ABSOLUTE:
         slope[0] *= scale
         return scale / max(r, scale) if scale > 0 else 1.0
-    # huber: of residuals far beyond its kink it is an absolute loss, of curvatures as small as those are large
-    r = 1 / max(r, 1.0)
-    if scale > 1:
-        slope[0] *= scale
-        r *= scale
-    return r
+    slope[0] = clipped(z - y, scale, &curve)
+    return curve

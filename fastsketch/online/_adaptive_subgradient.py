@@ -47,7 +47,9 @@ class AdaptiveSubgradient(OnlineLinear[LearnedState]):
     sketch_size : int, default 20
         tau >= 2, for the methods that sketch.
     loss : {"squared_hinge", "logistic", "square", "huber", "absolute"}, default "logistic"
-        Targets of "logistic" and "squared_hinge" are labels, of any kind and number; "square" is (z - y)^2 / 2.
+        Targets of "logistic" and "squared_hinge" are labels, of any kind and number; "square" is (z - y)^2 / 2. The
+        threshold of "huber" is 1.345 times a robust scale of the residuals so far (Proposal 2 of Huber 1964), and 1 with
+        a learning_rate. cumulative_loss counts "huber" with threshold 1.
     loss_scale : float, default 1.0
         Factor on every loss.
     fit_intercept : bool, default True

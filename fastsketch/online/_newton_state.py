@@ -16,11 +16,13 @@ from fastsketch._kernels.online.numbers import (
     FLOOR,
     NEXT,
     RANK,
+    RESIDUALS,
     ROUND,
     ROWS,
     SHRINKAGE,
     TAKEN,
     UNCONSTRAINED,
+    WEIGHTS,
 )
 from fastsketch.data.files import _checks as checks
 from fastsketch.online._state_arrays import (
@@ -157,6 +159,8 @@ class NewtonState(LearnedState):
             alpha, "alpha", least, MOST_ALPHA if setting.method == "rfd" else cast(float, setting.alpha0)
         )
         checks.number_within(scalar[SHRINKAGE], "shrinkage", 0.0, np.inf)
+        for entry, name in ((RESIDUALS, "sum of squared residuals"), (WEIGHTS, "weight of residuals")):
+            checks.number_within(scalar[entry], name, 0.0, np.finfo(np.float64).max)
         r, n = count[RANK], count[ROWS]
         # B = [F Z'; C X] of 2 m rows would be full, and shrunk
         checks.number_within(r, "rank", 0, m - 1)

@@ -43,7 +43,10 @@ class SketchedNewton(OnlineLinear[NewtonState]):
     sketch_size : int, default 20
         m >= 2: the sketch has up to 2 m rows and shrinks to m - 1.
     loss : {"squared_hinge", "logistic", "square", "huber", "absolute"}, default "logistic"
-        Targets of "logistic" and "squared_hinge" are labels, of any kind and number; "square" is (z - y)^2 / 2.
+        Targets of "logistic" and "squared_hinge" are labels, of any kind and number; "square" is (z - y)^2 / 2. The
+        threshold of "huber" is 1.345 times a robust scale of the residuals so far (Proposal 2 of Huber 1964), and with
+        curvature="gradient", the papers' way, 1.
+        cumulative_loss counts "huber" with threshold 1.
     loss_scale : float, default 1.0
         Factor on every loss. The square loss of the papers, (z - y)^2, is loss="square", loss_scale=2.0.
     fit_intercept : bool, default True

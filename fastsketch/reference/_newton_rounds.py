@@ -73,15 +73,36 @@ def _project(u: Array, x: Array, h: Array, alpha: float) -> Array:
 def bowl(loss: str, z: float, y: float, scale: float) -> float:
     """Return the curvature of the parabola that touches the loss at z and lies above it: slope / (z - its bottom).
 
-    The absolute loss, times `scale`, has that of residuals of at least `scale`; the huber loss is times a scale above
-    1.
+    The absolute loss, times `scale`, has that of residuals of at least `scale`; the huber loss has its threshold at
+    KINK times `scale`, and is square where that is 0.
     """
     r = abs(z - y)
     if loss == "logistic":
         return float(np.tanh(0.5 * abs(y * z)) / (2 * abs(y * z))) if abs(y * z) > 1e-4 else 0.25
     if loss == "absolute":
         return scale / max(r, scale) if scale > 0 else 1.0
-    return {"square": 1.0, "squared_hinge": 2.0}.get(loss, max(scale, 1.0) / max(r, 1.0))
+    if loss == "huber":
+        return min(1.0, KINK * scale / r) if scale > 0 and r > 0 else 1.0
+    return {"square": 1.0, "squared_hinge": 2.0}[loss]
+
+
+# Threshold of the huber loss in scales of residuals, and the mean of min(z^2, KINK^2) of a normal z (Huber 1964, 1981).
+KINK = 1.345
+WINSORIZED = 0.7101645
+
+
+class RobustScale:
+    """Scale of residuals by Huber's Proposal 2, as a mean by polynomial-decay averaging (Shamir and Zhang 2013)."""
+
+    def __init__(self) -> None:
+        self.variance, self.weights = 0.0, 0.0
+
+    def with_residual(self, r: float, weight: float) -> float:
+        """Add a residual; return the scale."""
+        square = min(r * r, KINK**2 * self.variance) if self.variance > 0 else r * r
+        self.weights += weight
+        self.variance += 2 * weight / (self.weights + weight) * (square / WINSORIZED - self.variance)
+        return float(np.sqrt(self.variance))
 
 
 def newton_rounds(
@@ -100,7 +121,7 @@ def newton_rounds(
     about, p = LOSSES[loss], as_loss_parameter(loss, None)
     d: int = xs.shape[1]
     w: Array = np.zeros(d)
-    losses, scores, moved = list[float](), list[float](), False
+    losses, scores, moved, robust = list[float](), list[float](), False, RobustScale()
     for t, (x, y) in enumerate(zip(xs, ys, strict=True), 1):
         z = float(np.sign(w @ x) if moved else w @ x)  # 4: score; +-1 up to rounding once moved
         at, target = np.array([z]), np.array([y])
@@ -108,9 +129,11 @@ def newton_rounds(
         losses.append(weight * loss_scale * float(about.value(at, target, p)[0]))
         scores.append(z)
         slope = weight * loss_scale * float(about.slope(at, target, p)[0])
-        usual = float(np.mean(losses)) if by_loss and loss in ("absolute", "huber") else 1.0
-        usual = max(usual, 1.0) if loss == "huber" else usual
+        usual = float(np.mean(losses)) if by_loss and loss == "absolute" else 1.0
         slope *= usual
+        if by_loss and loss == "huber":
+            usual = robust.with_residual(z - y, weight * loss_scale)
+            slope = weight * loss_scale * float(np.clip(z - y, -KINK * usual, KINK * usual))
         g = slope * x  # 5: gradient
         if (slope != 0 if by_loss else abs(slope) > FLAT) and x @ x > 0:
             # 6-14: sketch of sqrt(mu + eta_t) g, or of rows by the curvature of the loss; H grows by the weight once

@@ -64,7 +64,7 @@ def test_no_first_step_passes_its_target(loss, alpha0, unit):
         assert abs(after - target) <= room * (1 + 1e-6)
 
 
-@pytest.mark.parametrize("loss", ["square", "absolute"])
+@pytest.mark.parametrize("loss", REAL)
 @pytest.mark.parametrize("units", [(1.0, 1024.0), (4.0**-12, 1.0), (2.0**-10, 2.0**20)])
 def test_targets_and_rows_in_other_units(loss, units):
     x, y = stream(400, 30)

@@ -6,7 +6,8 @@ from libc.math cimport sqrt
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy, memset
 
-from fastsketch._kernels.losses cimport ABSOLUTE, L2_PENALTY, NO_PENALTY, dot, finite, flat, in_units, loss_and_slope
+from fastsketch._kernels.losses cimport (ABSOLUTE, L2_PENALTY, NO_PENALTY, dot, finite, flat, in_units, loss_and_slope,
+                                         squares_with)
 from fastsketch._kernels.online.basis cimport Basis, add
 from fastsketch._kernels.online.numbers cimport (DELTA, LOSS, MISTAKES, RANK, RESIDUALS, ROUND, ROWS, SCALE,
                                                  WEIGHTS)
@@ -65,10 +66,10 @@ cdef inline bint predict(Model* s, double y, double weight) noexcept nogil:
     if not (finite(z) and finite(s.slope * s.slope * s.x_square)):
         return False
     if s.in_units and weight > 0:
-        z = s.scalar[RESIDUALS] + weight * (s.score - y) * (s.score - y)
+        z = squares_with(s.loss, s.scalar[RESIDUALS], s.scalar[WEIGHTS], y, s.score - y, weight)
         if not finite(z):
             return False
-        s.unit = in_units(s.loss, sqrt(z / (s.scalar[WEIGHTS] + weight)), &s.slope)
+        s.unit = in_units(s.loss, s.score - y, weight, sqrt(z / (s.scalar[WEIGHTS] + weight)), &s.slope)
     return True
 
 
@@ -78,7 +79,7 @@ cdef inline void count_losses(Model* s, double y, double weight) noexcept nogil:
     cdef double slope
     s.t.count[ROUND] += 1
     if s.in_units:
-        s.scalar[RESIDUALS] += weight * (s.score - y) * (s.score - y)
+        s.scalar[RESIDUALS] = squares_with(s.loss, s.scalar[RESIDUALS], s.scalar[WEIGHTS], y, s.score - y, weight)
         s.scalar[WEIGHTS] += weight
     s.scalar[LOSS] += weight * loss_and_slope(s.loss, s.score, y, &slope)
     s.t.count[MISTAKES] += s.score * y <= 0

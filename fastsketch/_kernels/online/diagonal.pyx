@@ -21,7 +21,7 @@ from libc.stdlib cimport free, malloc
 from fastsketch._kernels.brief cimport is_brief
 from fastsketch._kernels.level cimport follow
 from fastsketch._kernels.losses cimport (ABSOLUTE, L1_PENALTY, L2_PENALTY, NO_PENALTY, finite, flat, in_units,
-                                         loss_and_slope)
+                                         loss_and_slope, squares_with)
 from fastsketch._kernels.online.basis cimport seen_with
 from fastsketch._kernels.online.numbers cimport (ADAM, CLOCK, COUNTS, DELTA, DIAGONAL, FADED, FewRowsOf, GRADIENT, LOSS,
                                                  MISTAKES, RESIDUALS, ROUND, SCALARS, SEEN, StateArrays, WEIGHTS)
@@ -240,13 +240,13 @@ cdef inline bint learn_row(const Rows* rows, Py_ssize_t i, Lesson* its, const do
     # of the absolute loss H does not depend on w, not even at a tie
     h_slope = weight if s.loss == ABSOLUTE else s.slope
     if s.in_units and weight > 0:
-        square = s.scalar[RESIDUALS] + weight * (z - y) * (z - y)
+        square = squares_with(s.loss, s.scalar[RESIDUALS], s.scalar[WEIGHTS], y, z - y, weight)
     if not (finite(z) and h_slope * h_slope * x_square <= MOST_SQUARE and finite(square)):
         return False
     if s.in_units and weight > 0:
         s.scalar[RESIDUALS] = square
         s.scalar[WEIGHTS] += weight
-        unit = in_units(s.loss, sqrt(square / s.scalar[WEIGHTS]), &s.slope)
+        unit = in_units(s.loss, z - y, weight, sqrt(square / s.scalar[WEIGHTS]), &s.slope)
     its.scores[i], its.done = z, i + 1
     s.count[ROUND] += 1
     if s.decay != 1:

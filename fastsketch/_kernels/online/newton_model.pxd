@@ -5,9 +5,9 @@ from libc.stdint cimport int64_t
 from libc.string cimport memcpy, memset
 
 from fastsketch._kernels.linalg.blas cimport blas_int, syevd
-from fastsketch._kernels.losses cimport bowl, finite, flat, loss_and_slope
+from fastsketch._kernels.losses cimport HUBER, bowl, finite, flat, loss_and_slope, squares_with
 from fastsketch._kernels.online.basis cimport Basis, add
-from fastsketch._kernels.online.numbers cimport LOSS, MISTAKES, RANK, ROUND, ROWS
+from fastsketch._kernels.online.numbers cimport LOSS, MISTAKES, RANK, RESIDUALS, ROUND, ROWS, WEIGHTS
 from fastsketch._kernels.pool cimport fs_blas_alone
 
 # Of projection.py, which says what each computes.
@@ -144,16 +144,24 @@ cdef inline bint begin(Model* s, double y, double weight, double z, double* slop
 
     weight: loss_scale times that of the example.
     """
-    cdef double value = weight * loss_and_slope(s.loss, z, y, slope)
+    cdef double value = weight * loss_and_slope(s.loss, z, y, slope), scale, squares = 0
+    cdef bint robust = s.by_loss and s.loss == HUBER
     if s.by_loss:
         # the mean loss so far, of this example too
-        s.curve = weight * bowl(s.loss, z, y, (s.scalar[LOSS] + value) / (s.count[ROUND] + 1), slope)
+        scale = (s.scalar[LOSS] + value) / (s.count[ROUND] + 1)
+        if robust:
+            squares = squares_with(HUBER, s.scalar[RESIDUALS], s.scalar[WEIGHTS], y, z - y, weight)
+            scale = sqrt(squares / (s.scalar[WEIGHTS] + weight))
+        s.curve = weight * bowl(s.loss, z, y, scale, slope)
     slope[0] *= weight
     s.times = weight / s.loss_scale
-    if not (finite(slope[0]) and finite(slope[0] * slope[0] * s.x_square)):
+    if not (finite(slope[0]) and finite(slope[0] * slope[0] * s.x_square) and finite(squares)):
         return False
     if s.times < 1 and slope[0] != 0 and not finite(slope[0] * slope[0] * s.x_square / s.times):
         return False
+    if robust:
+        s.scalar[RESIDUALS] = squares
+        s.scalar[WEIGHTS] += weight
     s.scalar[LOSS] += value
     s.count[ROUND] += 1
     s.count[MISTAKES] += z * y <= 0

@@ -7,8 +7,8 @@ from libc.string cimport memset
 from fastsketch._kernels.losses cimport dot, finite
 from fastsketch._kernels.online.newton_model cimport (Model, add_basis, begin, decompose, factor_of, matrix_times, over,
                                                       score, teaches, times_basis, transposed_times)
-from fastsketch._kernels.online.numbers cimport (ALPHA, FADED, FLOOR, LOSS, MISTAKES, RANK, ROUND, ROWS,
-                                                 SHRINKAGE, TAKEN)
+from fastsketch._kernels.online.numbers cimport (ALPHA, FADED, FLOOR, LOSS, MISTAKES, RANK, RESIDUALS, ROUND, ROWS,
+                                                 SHRINKAGE, TAKEN, WEIGHTS)
 
 
 cdef inline double rank_share() noexcept nogil:
@@ -189,6 +189,7 @@ cdef inline bint shrinking_round(Model* s, double y, double weight, double* out)
     """
     cdef Py_ssize_t r = s.count[RANK], n = s.count[ROWS], k = r + n, i
     cdef double z = score(s, r), at, slope, c, alpha = s.scalar[ALPHA], h, f, step, before = s.scalar[LOSS], faded
+    cdef double residuals = s.scalar[RESIDUALS], weights = s.scalar[WEIGHTS]
     cdef int64_t mistakes = s.count[MISTAKES]
     s.extra, s.rank, out[0] = 0, -1, z
     if not finite(z):
@@ -220,6 +221,7 @@ cdef inline bint shrinking_round(Model* s, double y, double weight, double* out)
             return True
         # as if the example had never come: only a projection ahead cannot be taken back
         s.scalar[LOSS], s.count[MISTAKES], s.count[ROWS] = before, mistakes, n
+        s.scalar[RESIDUALS], s.scalar[WEIGHTS] = residuals, weights
         s.count[ROUND] -= 1
         return False
     if alpha == 0:

@@ -21,8 +21,8 @@ cpdef enum:
     LOSS = 0               # cumulative
     THEIRS = 1             # the comparator's loss
     BEFORE = 2             # the model's own loss when the comparison began
-    RESIDUALS = 3          # of steps in units of residuals: the sum of their weighted squares
-    WEIGHTS = 4            # and of the weights
+    RESIDUALS = 3          # of steps in units of residuals, and of the threshold of huber: their weighted squares' sum
+    WEIGHTS = 4            # and that of the weights
     DELTA = 5              # of H (adaptive), decided with the first row, also for a later version
     SCALE = 6              # what base and Z b are to be multiplied with (adaptive)
     CLOCK = 7              # what a regulariser has pulled (diagonal)
