@@ -81,10 +81,10 @@ def watch(args: Namespace) -> int:
             out.save(monitor)
         alarmed = len(monitor.alarms) > before
         if not (alarmed or monitor.armed):
-            span = monitor.facts()["rows_in_block"]
+            facts = monitor.facts()
             print(
                 f"fastsketch: the last rows were compared with nothing: the reference of {monitor.reference} blocks of "
-                f"{span:,} rows is not full (--reference, --every)",
+                f"{facts['rows_in_block']:,} rows is not full: {facts['not_armed_because']} (--reference, --every)",
                 file=sys.stderr,
             )
         return ALARMED if alarmed else 0

@@ -67,8 +67,9 @@ class DriftMonitor(Model):
     ----------
     every : int, default 100
         Rows of a block, at least 2: many times as many as rows remember. Where the first blocks resemble the ones
-        before them, blocks become 4 or 16 times as long; ``facts()["rows_in_block"]`` says how long. If it is a change
-        that makes them so, a warning says where, and a new reference begins.
+        before them, blocks become 4 or 16 times as long, and the reference begins again: a warning says from which row
+        on blocks are compared, and ``facts()`` has "rows_in_block" and "not_armed_because". If it is a change that
+        makes them so, a warning says where, and a new reference begins.
     reference : int, default 60
         Blocks of the reference, at least 10. A third of them says in which directions and units blocks are compared.
     run_length : int, default 10,000
@@ -174,6 +175,19 @@ class DriftMonitor(Model):
         """Return whether the reference is full: only then blocks are scored."""
         return self._n_blocks(self._past) >= self.reference
 
+    def _not_armed_because(self) -> str | None:
+        """Return why no block is compared yet; None if the monitor is armed."""
+        past = self._past
+        wanted = past.span * self.reference
+        if (missing := wanted - (past.n_rows - past.start)) <= 0:
+            return None
+        why = f"{missing - self._filled} rows of {wanted} are missing"
+        if past.start:
+            why += f" since row {past.start}"
+        if past.span > self.every:
+            why += f", as blocks of {self.every} rows resembled the ones before them and became {past.span} rows long"
+        return why
+
     @property
     @reads
     def evidence(self) -> float:
@@ -186,9 +200,8 @@ class DriftMonitor(Model):
         ValueError
             Before the reference is full.
         """
-        wanted = self._past.span * self.reference
-        if (missing := wanted - (self._past.n_rows - self._past.start)) > 0:
-            raise ValueError(f"the reference is not full: {missing - self._filled} rows of {wanted} are missing")
+        if (why := self._not_armed_because()) is not None:
+            raise ValueError(f"the reference is not full: {why}")
         return (self._past.tried + 1) / (self._wanted + 1)
 
     @property
@@ -364,6 +377,15 @@ class DriftMonitor(Model):
             )
         elif span < longest:
             span = longest if max(alike) > CLOSE else LONGER * span
+            if past.span == self.every:  # once: what follows is in the facts
+                warnings.warn(
+                    f"the monitor is not armed: blocks of {past.span:,} rows resemble the ones before them "
+                    f"(correlation {max(alike):.2f}), and are now {span:,} rows long. Nothing is compared before row "
+                    f"{past.n_rows + span * self.reference:,}, and a change before it may be missed: where that is too "
+                    f"late, begin with a smaller reference than {self.reference}, or with a larger every than "
+                    f"{self.every:,} if rows remember more of those before them",
+                    stacklevel=4,
+                )
         if since or going_on or span > past.span:
             return Past(past.n_rows, past.n_rows, span, alarms=past.alarms, sides=past.sides)
         warnings.warn(
@@ -390,7 +412,13 @@ class DriftMonitor(Model):
 
     # -- files -------------------------------------------------------------------------------------------------------
     def _facts(self) -> dict[str, Any]:
-        return {"n_alarms": len(self._past.alarms), "armed": self.armed, "rows_in_block": self._past.span}
+        facts = {"n_alarms": len(self._past.alarms), "armed": self.armed, "rows_in_block": self._past.span}
+        why = self._not_armed_because()
+        return facts if why is None else {**facts, "not_armed_because": why}
+
+    def _seen(self) -> str:
+        why = None if self._d is None else self._not_armed_because()
+        return super()._seen() if why is None else f"{super()._seen()}, not armed: {why}"
 
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         past, units = self._past, self._past.units

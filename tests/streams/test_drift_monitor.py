@@ -1,5 +1,7 @@
 """Alarms of a monitor: as rare as it says where nothing changes, soon where something does, and explained."""
 
+import warnings
+
 import numpy as np
 import pytest
 from scipy import sparse, stats
@@ -127,7 +129,7 @@ def test_features_are_moments(kind):
 
 
 # -- alarms ------------------------------------------------------------------------------------------------------------
-@pytest.mark.filterwarnings("ignore:the rows of the reference")
+@pytest.mark.filterwarnings("ignore:the rows of the reference", "ignore:the monitor is not armed")
 @pytest.mark.parametrize("kind", ["normal", "t(3)", "AR(.8)", "sparse", "zeros"])
 def test_false_alarms_are_as_rare_as_stated(kind, amount):
     """Within 50 blocks a false alarm has a chance of at most 50 / 200."""
@@ -340,13 +342,42 @@ def test_sparse_rows_in_a_state_are_checked():
 def test_blocks_that_resemble_the_ones_before_them_get_longer():
     rng = np.random.default_rng(0)
     walk = lfilter([1], [1, -0.97], rng.standard_normal((30_000, 4)), axis=0)
-    monitor = fs.DriftMonitor(every=20).update(walk)
+    with pytest.warns(UserWarning, match="not armed: blocks of 20 rows resemble the ones before them"):
+        monitor = fs.DriftMonitor(every=20).update(walk)
     assert monitor.facts()["rows_in_block"] in (80, 320)
     assert not monitor.alarms
+    with pytest.warns(UserWarning, match="not armed: blocks of 20"):
+        late = fs.DriftMonitor(every=20).update(np.cumsum(walk[:5_000], axis=0))
     with pytest.raises(ValueError, match="of 19200 are missing"):
-        _ = fs.DriftMonitor(every=20).update(np.cumsum(walk[:5_000], axis=0)).evidence
-    with pytest.warns(UserWarning, match="blocks of 32 rows resemble .* a larger every than 2"):
+        _ = late.evidence
+    with (
+        pytest.warns(UserWarning, match="blocks of 32 rows resemble .* a larger every than 2"),
+        pytest.warns(UserWarning, match="not armed: blocks of 2 rows"),
+    ):
         fs.DriftMonitor(every=2).update(np.cumsum(walk[:4_000], axis=0))
+
+
+@pytest.mark.parametrize("seed", range(80, 100))
+def test_a_monitor_that_is_armed_later_than_it_was_asked_to_says_so_once(seed):
+    """Of independent rows too: of these seeds two have blocks that resemble each other by chance."""
+    rows, monitor = np.random.default_rng(seed).standard_normal((12_000, 8)), fs.DriftMonitor()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for part in np.split(rows, 10):
+            monitor.update(part)
+    is_late = seed in (88, 99)
+    assert len(caught) == is_late and monitor.armed == (not is_late)
+    assert ("not_armed_because" in monitor.facts()) == ("not armed" in repr(monitor)) == is_late
+    if is_late:
+        assert "Nothing is compared before row 26,000" in str(caught[0].message)
+        because = "14000 rows of 24000 are missing since row 2000, as blocks of 100 rows resembled the ones before them"
+        loaded = fs.from_bytes(monitor.to_bytes())
+        assert because in monitor.facts()["not_armed_because"] and because in repr(loaded)
+        with pytest.raises(ValueError, match=because):
+            _ = monitor.evidence
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert monitor.update(np.random.default_rng(0).standard_normal((14_000, 8))).armed
 
 
 @pytest.mark.parametrize("at", [900, 3_300])
