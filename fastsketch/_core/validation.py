@@ -282,6 +282,23 @@ def check_finite(rows: Any, name: str = "rows", offset: int = 0) -> None:
     raise not_finite(offset + row, name=name, column=column)
 
 
+def rows_with_weight(
+    rows: Any, weights: NDArray[np.float64] | None, *columns: Any, checked: bool = False
+) -> tuple[Any, ...]:
+    """Leave out the rows of weight 0, which have the effect of no rows: return (rows, weights, *columns).
+
+    `columns` are arrays with an entry, or a row, for each of the rows, which are an array or CSR (n, d). Rows that are
+    left out are refused as others would be: unless they are `checked` already, ValueError names a row that is not
+    finite. Without a weight of 0 everything is returned as it is.
+    """
+    if weights is None or weights.all():
+        return rows, weights, *columns
+    if not checked:
+        check_finite(rows)
+    kept = weights > 0
+    return rows[kept], weights[kept], *(column[kept] for column in columns)
+
+
 def in_place(array: Any, dtype: DTypeLike) -> NDArray[Any]:
     """Return an array as a kernel can read it: of this dtype, C-contiguous and aligned; itself if it is so."""
     out: NDArray[Any] = np.ascontiguousarray(array, dtype)  # which leaves what is not aligned where it is

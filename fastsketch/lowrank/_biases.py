@@ -102,12 +102,11 @@ def _spread_around(parts: Entries, centre: float | Biases) -> float:
 
 
 def _residual_sizes(place: Partition, rows: Array | None, other: Any) -> tuple[tuple[Floats, None], Moments]:
-    """Return sizes of what biases leave, or (rows None) a constant, where weights are not zero; and their moments."""
+    """Return sizes of what biases leave, or (rows None) a constant; and their moments."""
     data, z = place.data, other
     if rows is not None:
         z = data.scores(np.zeros((data.m, 0)), np.zeros((data.n, 0)), rows, other)
     left = np.abs(np.asarray(data.o - z, np.float64))
-    left = left[data.c > 0] if len(data.c) else left
     return (left, None), moments(left)
 
 

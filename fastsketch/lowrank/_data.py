@@ -1,6 +1,6 @@
 """The observed entries of a matrix: those stored in a sparse one, zeros too; those that are not NaN in a dense one."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -96,6 +96,14 @@ class Observed:
         at = np.arange(int(kept[-1]), dtype=np.int64) + np.repeat(moved, lengths)
         c = self.c[at] if len(self.c) else self.c
         return Observed(self.m, self.n, kept.astype(np.uint32), self.indices[at], self.o[at], c), at
+
+    def with_weight(self) -> "Observed":
+        """Leave out the entries of weight 0, which have the effect of entries that are not observed.
+
+        Weights that are all 1 then have the effect of none.
+        """
+        kept = self if self.c.all() else self.part(self.c > 0)
+        return replace(kept, c=kept.c[:0]) if (kept.c == 1).all() else kept
 
     def part(self, mask: NDArray[np.bool_]) -> "Observed":
         """Return the entries where mask (nnz,) is true."""

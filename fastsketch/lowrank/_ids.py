@@ -19,7 +19,7 @@ from fastsketch.data.names._id_map import (
     read_ids,
     taken,
 )
-from fastsketch.data.names._triples import Triples, as_triples, placed, repeated
+from fastsketch.data.names._triples import Triples, as_triples, placed, repeated, with_lines
 from fastsketch.lowrank._data import Array
 from fastsketch.lowrank._queries import as_indices
 
@@ -137,11 +137,16 @@ def as_matrices(
         raise ValueError("row_ids and column_ids are for matrices: X is a table, which has ids")
     if len(table) == 0:
         raise ValueError("X must hold at least one observation, got none")
+    if sample_weight is not None:
+        sample_weight = _line_weights(table, sample_weight)
+        table, sample_weight = with_lines(table, sample_weight != 0), sample_weight[sample_weight != 0]
+        if len(table) == 0:
+            raise ValueError("X must hold at least one observation of a weight above 0, got none")
     held = validation if isinstance(validation, Real) else None
     other = None if validation is None or held is not None else _table_alone(validation, columns)
     sides = [_ascending(table, other, axis) for axis in (0, 1)]
     ids, shape = Ids(*sides), (len(sides[0]), len(sides[1]))
-    weight = None if sample_weight is None else _weights(table, sample_weight, ids, shape)
+    weight = None if sample_weight is None else placed(table, *_moved(table, ids), shape, sample_weight)
     return FitArguments(
         _matrix(table, ids, shape, "X"),
         weight,
@@ -186,14 +191,14 @@ def _matrix(table: Triples, ids: Ids, shape: tuple[int, int], name: str) -> Any:
     return out
 
 
-def _weights(table: Triples, sample_weight: Any, ids: Ids, shape: tuple[int, int]) -> Any:
-    """Return the weights (n,) of the lines as a matrix that is stored where X is."""
+def _line_weights(table: Triples, sample_weight: Any) -> NDArray[Any]:
+    """Return the weights of the lines, (n,) numbers."""
     values: NDArray[Any] = np.asarray(sample_weight)
     if values.dtype.kind not in "fiub":
         raise TypeError(f"sample_weight must hold real numbers, got dtype {values.dtype}")
     if values.shape != (len(table),):
         raise ValueError(f"sample_weight must have one entry for each of the {len(table)} lines, got {values.shape}")
-    return placed(table, *_moved(table, ids), shape, values)
+    return values
 
 
 def known_columns(table: Any, known: IdMap | None, axis: int, name: str = "X") -> tuple[Any, IdMap] | None:

@@ -55,7 +55,7 @@ class LearnedRidges:
     def __init__(self, parts: Entries, setting: SideSetting, rows: Any, columns: Side, loss: float) -> None:
         """Begin with both sides, balanced, and the sum of the losses that they leave."""
         self._parts, self._setting = parts, setting
-        self._n = parts.total(_weighing, parts.data) if parts.weighted else parts.n_observations
+        self._n = parts.n_observations
         self._column_weights = parts.tree_total(_column_weights, parts.data)
         self._weight = max(float(self._column_weights.sum()) / self._n, TINY)  # of an entry
         self._noise = self._first = max(2.0 * loss / self._n, TINY)
@@ -142,7 +142,3 @@ def _row_sums(data: Observed, rows: Side, known: Floats, ridges: Floats, bias_pe
 
 def _column_weights(data: Observed) -> Floats:
     return np.bincount(data.indices, data.c if len(data.c) else None, data.n).astype(np.float64)
-
-
-def _weighing(data: Observed) -> int:
-    return int(np.count_nonzero(data.c))

@@ -61,21 +61,23 @@ def load(
     about = parts.numbers if named else None, setting.loss.name, setting.dtype
     checked = parts.each(_check, parts.places, weights, held, *about)
     looks: list[Look] = parts.fetch(parts.items(checked, 0))
-    sizes, widths, counts, dtypes, zeros, minus, counts_held, weighing = zip(*looks, strict=True)
+    sizes, widths, counts, dtypes, zeros, minus, counts_held, weights_differ = zip(*looks, strict=True)
     check_alike(widths, zeros, minus)
-    m, n, total = sum(sizes), widths[0], sum(counts)
+    m, n, total, weighted = sum(sizes), widths[0], sum(counts), any(weights_differ)
     if check_width is not None:
         check_width(n)
     if total == 0:
-        raise ValueError(f"{'the partitions' if named else 'X'} must hold at least one observation, got none")
+        of_weight = "" if given.weights is None else " of a weight above 0"
+        what = "the partitions" if named else "X"
+        raise ValueError(f"{what} must hold at least one observation{of_weight}, got none")
     if given.held is not None and not any(counts_held):
         raise ValueError("validation must have at least one entry")
     check_rank(setting.rank, m, n)
     dtype = np.dtype(np.float32 if set(dtypes) == {"float32"} else np.float64)
-    rows_before, entries_before = parts.own([0, *accumulate(sizes)]), parts.own([0, *accumulate(weighing)])
+    rows_before, entries_before = parts.own([0, *accumulate(sizes)]), parts.own([0, *accumulate(counts)])
 
     def entries(share: float | None) -> Entries:
-        cut = parts.each(_cut, checked, dtype, share, setting.seed, entries_before)
+        cut = parts.each(_cut, checked, dtype, weighted, share, setting.seed, entries_before)
         sums: CutSums = parts.sum_of(cut, 1)
         column_counts = parts.tree_total(_column_counts, cut)
         places = parts.each(_partition, cut, rows_before, setting.scaling, sums.least_count.value)
@@ -87,7 +89,7 @@ def load(
             dtype=dtype,
             n_observations=sums.n_observations,
             n_held=sums.n_held,
-            weighted=given.weights is not None,
+            weighted=weighted,
             occurring_rows=sums.occurring_rows,
             column_counts=column_counts,
             right=degree_scale(column_counts, dtype, setting.scaling),
@@ -103,7 +105,7 @@ def load(
         return rest
 
     whole = entries(None)
-    if share is None and given.held is None and setting.chooses and SHARE * sum(weighing) >= ENOUGH:
+    if share is None and given.held is None and setting.chooses and SHARE * total >= ENOUGH:
         share = SHARE
     return whole, None if share is None else partial(apart, share)
 
@@ -144,7 +146,7 @@ class Look(NamedTuple):
     zeros: bool  # among labels
     minus: bool
     n_held: int
-    n_weighing: int  # entries whose weight is not zero
+    weighted: bool  # whether a weight is not 1
 
 
 def _check(
@@ -165,8 +167,7 @@ def _check(
             raise
         raise type(error)(f"partition {number}: {error}") from error
     n_held = 0 if apart is None else len(apart.o)
-    weighing = int(np.count_nonzero(data.c)) if len(data.c) else len(data.o)
-    return Look(data.m, data.n, len(data.o), data.o.dtype.name, zeros, minus, n_held, weighing), data, apart
+    return Look(data.m, data.n, len(data.o), data.o.dtype.name, zeros, minus, n_held, len(data.c) > 0), data, apart
 
 
 def _check_apart(data: Observed, held: Observed) -> None:
@@ -184,10 +185,11 @@ def _targets(rows: Any, loss: str, *, name: str = "X", **options: Any) -> tuple[
         data = observed(rows, loss=loss, name=name, **options)
         if loss == "square":
             _check_squares(data.o, name)
-        return data, False, False
+        return data.with_weight(), False, False
     data = observed(rows, loss="square", name=name, **options)
-    zeros, minus = bool((data.o == 0).any()), bool((data.o == -1).any())
-    return replace(data, o=as_targets(data.o, loss, name)), zeros, minus
+    checked = replace(data, o=as_targets(data.o, loss, name)).with_weight()
+    labels = data.with_weight().o  # as they came: 0 for the lower one, or -1
+    return checked, bool((labels == 0).any()), bool((labels == -1).any())
 
 
 def _check_squares(values: Array, name: str) -> None:
@@ -228,20 +230,22 @@ class CutSums(NamedTuple):
 def _cut(
     checked: tuple[Look, Observed, Observed | None],
     dtype: np.dtype[Any],
+    weighted: bool,
     share: float | None,
     seed: int,
     before: int,
 ) -> tuple[Observed, CutSums, Observed | None]:
     """Hold out a share of the entries, those that one fit of all would: `before` are in the partitions before.
 
-    Entries of weight zero are neither drawn nor counted: they are not there.
+    weighted: whether entries of any partition have weights.
     """
     data, held = _as(checked[1], dtype), checked[2] and _as(checked[2], dtype)
+    if weighted and not len(data.c):
+        data = replace(data, c=np.ones(len(data.o), dtype))
     if share is not None:
         numbers = np.random.PCG64(seed)
         numbers.advance(before)
-        chosen = data.c > 0 if len(data.c) else np.ones(len(data.o), bool)
-        chosen[chosen] = np.random.Generator(numbers).random(np.count_nonzero(chosen)) < share
+        chosen = np.random.Generator(numbers).random(len(data.o)) < share
         data, held = data.part(~chosen), data.part(chosen)
     counts = data.counts[0]
     least = Smallest(int(counts.min()) if data.m else 2**62)

@@ -199,7 +199,8 @@ class LowRankModel(LowRankAnswers):
             Ids of the rows and columns of a matrix X: integers or strings, see ``fastsketch.data.IdMap``.
         sample_weight : as X, optional
             Weight of each observation: 0 or from 1e-100 to 1e100 (float32: 1e-30 to 1e30), stored where X is;
-            (n_lines,) if X is a table. All of them times a number give the same predictions.
+            (n_lines,) if X is a table. All of them times a number give the same predictions. An observation of weight
+            0 is checked, and then left out, and so is an id of a table that has no other.
         validation : float in (0, 1), or scipy.sparse (m, n), or a table if X is one, optional
             Share of the entries to hold out while rank, ridge and bias_ridge are chosen (0.1 if not given, unless ridge
             is given); the fit is then made of all entries. Or held-out entries of your own, which are not fitted.
@@ -390,7 +391,7 @@ class LowRankModel(LowRankAnswers):
         size, side = (data.m, "rows") if axis else (data.n, "columns")
         if size != fitted.shape[1 - axis]:
             raise ValueError(f"X must have {fitted.shape[1 - axis]} {side}, got shape {(data.m, data.n)}")
-        return data, new_ids
+        return data.with_weight(), new_ids
 
     # -- what the frame asks for -------------------------------------------------------------------------------------
     @property

@@ -88,10 +88,8 @@ def mean_curvature(parts: Entries, loss: LossSetting, level: float) -> float:
 
 
 def steepness(place: Partition, loss: LossSetting, level: float) -> Steepness:
-    """Return sum over the observations whose weight is not zero, at the score `level`."""
+    """Return sums over the observations at the score `level`."""
     data = place.data
-    if len(data.c) and not data.c.all():  # of weight zero: not there
-        data = data.part(data.c > 0)
     o, c = data.o, data.c
     if not len(o):
         return Steepness(0.0, 0.0, 0.0, 0.0, 0)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from fastsketch._core.threads import one_blas_thread
-from fastsketch._core.validation import as_integer, as_real, as_weights
+from fastsketch._core.validation import as_integer, as_real, as_weights, rows_with_weight
 from fastsketch._frame.batches import Batch
 from fastsketch._frame.model import Arrays
 from fastsketch._frame.parameters import choice, float_dtype, integer, real, seed
@@ -17,7 +17,7 @@ from fastsketch._kernels.guard import changes
 from fastsketch.data.files import _checks as checks
 from fastsketch.data.names._events import ColumnNames
 from fastsketch.data.names._id_map import IdMap, array_names, arrays_of, no_ids, own_ids, read_ids
-from fastsketch.data.names._triples import Table, as_triples
+from fastsketch.data.names._triples import Table, as_triples, with_lines
 from fastsketch.recommending._item_events import (
     ITEM_IDS,
     MOST,
@@ -139,7 +139,10 @@ class ItemLearner(HeldOutLearner, abstract=True):
             update is another row. Its items that are new to the model become columns at the end. Values of one pair are
             added up; without values a pair counts 1, however often it comes.
         sample_weight : array_like (k,) or float, optional
-            Finite, >= 0: a factor on the weight that `activity_power` gives each row.
+            Finite, >= 0: a factor on the weight that `activity_power` gives each row. A user of weight 0 is checked and
+            then left out: the user is not counted, is not drawn for the reservoir, and does not age the others, and
+            items of a table that no other user has get no column. The reservoir draws each user once, whatever the
+            weight.
         columns : (user, item) or (user, item, value), optional
             `rows` are a data frame or a file, and these are the names, or numbers from 0, of its columns. Without them
             a file has no more than these, and a data frame is a matrix, and refused if it has three columns or fewer,
@@ -170,6 +173,13 @@ class ItemLearner(HeldOutLearner, abstract=True):
             raise ValueError(
                 "rows are a table, and the model has seen a matrix without ids: begin with item_ids, or with a table"
             )
+        if sample_weight is not None:
+            weights = as_weights(sample_weight, len(table.user_ids))
+            assert weights is not None
+            if not weights.all():
+                n_items, kept = len(table.item_ids), weights > 0
+                rows_of_table(table, np.arange(n_items), n_items, self._dtype)  # refuses what it would of other users
+                table, sample_weight = with_lines(table, kept[table.users], kept), weights[kept]
         if len(table):
             ids, places = (self._ids or no_ids()).extended(table.item_ids, "items")
             self._learn(rows_of_table(table, places, len(ids), self._dtype), ids, sample_weight)
@@ -185,6 +195,9 @@ class ItemLearner(HeldOutLearner, abstract=True):
         now = self if n_items == width else self._placed(np.arange(width), n_items)
         of = entry_squares(events)
         sketch, weights = now._sketch, self._row_weights(row_squares(events, of), as_weights(sample_weight, k))
+        if not weights.all():
+            events, weights = rows_with_weight(events, weights, checked=True)
+            k, of = events.shape[0], entry_squares(events)
         squares = column_squares(events, weights, self.decay, first=self._n, before=now._squares, of=of)
         held = held_out.empty(n_items, self._dtype) if now._held is None else now._held
         size = self.reservoir_size if self.ridge is None else 0

@@ -61,7 +61,7 @@ class HeldOutLearner(MergeableModel, abstract=True):
             # first of all, and in one step, so that nothing is left to be done when the sketch has learned
             vars(self).update(learned, _last=None)
             if rows.shape[0]:
-                sketch._update(rows, weights)  # as update does with arrays, in a sketch that nobody else has
+                sketch._absorb(rows, weights)  # a row of weight 0 stands for one held out, and ages the others
         except BaseException:
             if rows.shape[0] and sketch.n_rows == n_rows:  # it has refused them, or was interrupted
                 vars(self).update(before)
@@ -104,7 +104,9 @@ class HeldOutLearner(MergeableModel, abstract=True):
         for start in range(0, len(held), step):
             part, weight = rows[start : start + step], held.weight[start : start + step]
             powers = self.decay ** -np.arange(len(weight) - 1.0, -1.0, -1.0)
-            sketch.merge(self._empty_sketch(part.shape[1]).update(part, weight * powers))
+            block = self._empty_sketch(part.shape[1])
+            block._absorb(part, weight * powers)
+            sketch.merge(block)
         return sketch
 
     # -- merging ---------------------------------------------------------------------------------------------------

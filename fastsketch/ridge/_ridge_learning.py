@@ -17,6 +17,7 @@ from fastsketch._core.validation import (
     as_weights,
     check_finite,
     is_sparse,
+    rows_with_weight,
 )
 from fastsketch._frame.batches import Batch, agreed, as_source, names_of
 from fastsketch._frame.model import Arrays
@@ -118,7 +119,9 @@ class RidgeLearner(HeldOutLearner, abstract=True):
             Real and finite, of the first batch's form. They may be left out where a source has them beside its rows
             (``beside`` of ``fs.open_rows``, labels of svmlight text that are numbers).
         sample_weight : array_like (n,) or float, optional
-            Finite, >= 0: the squared error of a row counts so many times.
+            Finite, >= 0: the squared error of a row counts so many times. A row of weight 0 is checked and then left
+            out: it is not counted, and earlier rows do not decay by it. The reservoir draws each row once, whatever its
+            weight; there its errors count by the weight.
 
         Returns
         -------
@@ -182,7 +185,10 @@ class RidgeLearner(HeldOutLearner, abstract=True):
         n, d = x.shape
         check_finite(x)
         y, flat = self._as_targets(targets, n, d)
-        given = as_weights(sample_weight, n)
+        x, given, y = rows_with_weight(x, as_weights(sample_weight, n), y, checked=True)
+        n = x.shape[0]
+        if not n and self._moments is not None:
+            return
         weights = np.ones(n) if given is None else given
         ages = np.arange(n - 1.0, -1.0, -1.0)
         with np.errstate(over="ignore", invalid="ignore"):

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastsketch._core.validation import as_real, as_rows, as_weights, natural_dtype
+from fastsketch._core.validation import as_real, as_rows, as_weights, natural_dtype, rows_with_weight
 from fastsketch._frame.batches import Batch
 from fastsketch._frame.parameters import choice, real
 from fastsketch._kernels.guard import changes, reads
@@ -83,7 +83,7 @@ class FrequentDirections(SecondReads):
     Attributes
     ----------
     n_rows, n_features : int
-        Rows seen (weights do not count) and columns d; n_features is None before the first batch.
+        Rows seen, whatever their weight unless it is 0, and columns d; n_features is None before the first batch.
     notes : dict
         Anything that json can write; saved with the state.
 
@@ -138,7 +138,8 @@ class FrequentDirections(SecondReads):
             Real and finite. Sparse rows are never made dense as a whole; explicit zeros are harmless. Tables, sources
             (``fs.open_rows``) and arrays that lie elsewhere (h5py, Zarr, Dask, memory maps) are read in chunks.
         sample_weight : array_like (n,) or float, optional
-            Finite, >= 0: a row of weight w counts as sqrt(w) times itself.
+            Finite, >= 0: a row of weight w counts as sqrt(w) times itself, so that A'A is that of w equal rows. A row
+            of weight 0 is checked and then left out: it is not counted, and earlier rows do not decay by it.
 
         Returns
         -------
@@ -165,7 +166,13 @@ class FrequentDirections(SecondReads):
     def _update(self, rows: Any, sample_weight: Any) -> None:
         engine = self._engine
         checked = as_rows(rows, None if engine is None else engine.n_features)
-        weights = as_weights(sample_weight, checked.shape[0])
+        self._absorb(*rows_with_weight(checked, as_weights(sample_weight, checked.shape[0])))
+
+    def _absorb(self, checked: Any, weights: NDArray[np.float64] | None) -> None:
+        """Learn from checked rows: all of them or none. Rows of weight 0 count here, and age the rows before them."""
+        engine = self._engine
+        if engine is not None and not checked.shape[0]:
+            return
         if engine is None or not engine.n_rows:  # or has seen no row that could decide
             dtype = natural_dtype(checked.dtype) if self.dtype is None else np.dtype(self.dtype)
             engine = make_engine(self._setting, checked, dtype=dtype)
@@ -178,7 +185,7 @@ class FrequentDirections(SecondReads):
             engine = updated(engine, checked, weights)
         self._engine = engine
         if engine.setting.tolerance is not None and self.max_sketch_size is not None and misses_tolerance(engine):
-            self._say_that_it_misses(self._at_most(), stacklevel=5)
+            self._say_that_it_misses(self._at_most(), stacklevel=6)
 
     def _update_refined(self, engine: AnyEngine, rows: Any, weights: NDArray[np.float64] | None) -> AnyEngine:
         certain, before = (self._certain_high, self._estimates), engine.n_rows

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastsketch._core.validation import as_rows, as_weights
+from fastsketch._core.validation import as_rows, as_weights, rows_with_weight
 from fastsketch._frame.batches import Batch
 from fastsketch._frame.loading import from_bytes
 from fastsketch._frame.model import Arrays, MergeableModel
@@ -128,7 +128,7 @@ class SecondPass(MergeableModel):
     def _update(self, rows: Any, sample_weight: Any) -> None:
         _, view = self._begun()
         checked = as_rows(rows, view.n_features)
-        weights = as_weights(sample_weight, checked.shape[0])
+        checked, weights = rows_with_weight(checked, as_weights(sample_weight, checked.shape[0]))
         q = np.ascontiguousarray(self._vt.T)
         products = Product.none(q)
         for block, part, first in blocks_of(checked, weights, q.shape[1]):

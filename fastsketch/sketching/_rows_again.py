@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastsketch._core.validation import Rows, as_rows, check_finite, in_place, is_sparse
+from fastsketch._core.validation import Rows, as_rows, check_finite, in_place, is_sparse, rows_with_weight
 from fastsketch._frame.batches import FeatureNames, WeightedChunks, agreed, as_source, names_of
 from fastsketch._kernels.linalg.products import product, settled
 from fastsketch._kernels.sketching.csr_products import rows_times, turned_rows_times
@@ -121,7 +121,7 @@ class RowsAgain:
         out = Product.none(q)
         for rows, weights in chunks:
             with naming(chunks.source, chunks.row):
-                for block, part, first in blocks_of(rows, weights, q.shape[1]):
+                for block, part, first in blocks_of(*rows_with_weight(rows, weights), q.shape[1]):
                     out = out.adding(self._view.multiply(block, part, q, offset=first))
         return out
 

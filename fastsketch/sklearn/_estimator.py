@@ -19,7 +19,15 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fastsketch._core.sparse import as_csr, check_width
-from fastsketch._core.validation import as_real, as_seed, as_weights, is_sparse, refuse_dicts, refuse_iterator
+from fastsketch._core.validation import (
+    as_real,
+    as_seed,
+    as_weights,
+    is_sparse,
+    refuse_dicts,
+    refuse_iterator,
+    rows_with_weight,
+)
 from fastsketch._frame.batches import WeightedChunks, agreed, as_source, is_table
 from fastsketch._frame.keywords import named_keywords
 from fastsketch._frame.loading import INCONSISTENT, from_bytes
@@ -86,6 +94,14 @@ def seed_of(random_state: int | RandomState | None) -> int:
     if isinstance(random_state, numbers.Integral):
         return as_seed(random_state, "random_state")
     return int(check_random_state(random_state).randint(2**31))
+
+
+def weights_of_fit(sample_weight: Any, n_rows: int) -> NDArray[np.float64] | None:
+    """Return the weights of all rows that an estimator is fitted to, (n_rows,); ValueError unless one is above 0."""
+    weights = as_weights(sample_weight, n_rows)
+    if weights is not None and not weights.any():
+        raise ValueError("sample_weight must not be zero for all rows")
+    return weights
 
 
 def as_far_source(X: Any) -> Source | None:
@@ -474,12 +490,9 @@ class SketchEstimator(MergingEstimator):
         self._read_out: dict[str, Any] = {}
 
     def _checked_all(self, X: Any, sample_weight: Any) -> tuple[Any, Any]:
-        """Return checked rows of fit and their weights."""
+        """Return checked rows of fit and their weights, without the rows of weight 0."""
         rows = self._checked(X, reset=True)
-        weights = as_weights(sample_weight, rows.shape[0])
-        if weights is not None and not weights.any():
-            raise ValueError("sample_weight must not be zero for all rows")
-        return rows, weights
+        return rows_with_weight(rows, weights_of_fit(sample_weight, rows.shape[0]), checked=True)
 
     def _read_once(self, name: str, read: Callable[..., Any], *options: Any) -> Any:
         """Return what `read(*options)` returns, and keep it by a name until the sketch or the options are others."""

@@ -39,12 +39,9 @@ class KeptRows:
         return cls(max(1, min(MOST_ROWS, int(MOST_BYTES / max(each, 1.0)))))
 
     def chosen(self, rows: Any, weights: NDArray[np.float64] | None, *, first: int) -> Part | None:
-        """Return those of rows `first`, `first` + 1, ..., array or CSR (n, d), that may be of the sample, for ``add``.
-
-        Rows of weight 0 do not count.
-        """
+        """Return those of rows `first`, `first` + 1, ..., array or CSR (n, d), for ``add`` to put into the sample."""
         keys = self._keys_of(first, first + rows.shape[0])
-        able = np.flatnonzero(keys <= self._bound if weights is None else (keys <= self._bound) & (weights > 0))
+        able = np.flatnonzero(keys <= self._bound)
         if len(able) > self.size:
             able = np.sort(able[np.argpartition(keys[able], self.size)[: self.size]])
         if not len(able):

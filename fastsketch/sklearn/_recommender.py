@@ -10,9 +10,8 @@ import numpy as np
 from numpy.random import RandomState
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
-from sklearn.utils.validation import _check_sample_weight
 
-from fastsketch._core.validation import Rows
+from fastsketch._core.validation import Rows, as_weights
 from fastsketch._frame.batches import Batch
 from fastsketch.data.names import IdMap, Triples
 from fastsketch.data.names._id_map import positions
@@ -22,7 +21,7 @@ from fastsketch.recommending._best_items import Recommendations
 from fastsketch.recommending._item_events import events_of
 from fastsketch.recommending.ranking import ndcg_at
 from fastsketch.recommending.ranking._splits import shown_and_hidden
-from fastsketch.sklearn._estimator import MergingEstimator, as_far_source, checked, estimator, seed_of
+from fastsketch.sklearn._estimator import MergingEstimator, as_far_source, checked, estimator, seed_of, weights_of_fit
 
 # What ``score`` shows of a row, and the length of the lists that it counts hits in.
 SHOWN, LENGTH = 0.8, 20
@@ -104,7 +103,9 @@ class EASERecommender(MergingEstimator):
         if sample_weight is None and (source := as_far_source(X)) is not None:
             return self._fit_source(source)
         rows = self._checked(X, reset=True)
-        return self._learn_rows(rows, self._template(rows.shape[0], rows.shape[1], rows.dtype), sample_weight)
+        weights = weights_of_fit(sample_weight, rows.shape[0])
+        self._teach(self._template(rows.shape[0], rows.shape[1], rows.dtype), rows, weights)
+        return self
 
     def partial_fit(self, X: Batch, y: Any = None, *, sample_weight: ArrayLike | None = None) -> Self:
         """Learn from the rows of more users, in batches of any size, or from a source of rows.
@@ -123,7 +124,8 @@ class EASERecommender(MergingEstimator):
         if sample_weight is None and (source := as_far_source(X)) is not None:
             return self._partial_fit_source(source)
         rows = self._checked_more(X)
-        return self._learn_rows(rows, self._model_for(rows), sample_weight)
+        self._teach(self._model_for(rows), rows, as_weights(sample_weight, rows.shape[0]))
+        return self
 
     def _template(self, n_rows: int | None, n_features: int, dtype: Any) -> SketchedEASE:
         parameters = self.get_params(deep=False)
@@ -132,12 +134,6 @@ class EASERecommender(MergingEstimator):
 
     def _checked(self, X: Any, *, reset: bool) -> Any:
         return checked(self, X, reset=reset, dtype=[np.float64, np.float32], ensure_non_negative=True)
-
-    def _learn_rows(self, X: Any, model: SketchedEASE, sample_weight: Any) -> Self:
-        if sample_weight is not None:
-            sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        self._teach(model, X, sample_weight)
-        return self
 
     def _learn_table(self, table: Triples, model: SketchedEASE | None, sample_weight: Any) -> Self:
         if not len(table):
@@ -208,7 +204,10 @@ class EASERecommender(MergingEstimator):
         values = ndcg_at(positions(items, scores, model.item_ids), hidden)
         if sample_weight is None:
             return float(values.mean())
-        weights = _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
+        weights = as_weights(sample_weight, rows.shape[0])
+        assert weights is not None
+        if not weights[users].any():
+            raise ValueError("sample_weight must not be zero for all rows of two items or more")
         return float(np.average(values, weights=weights[users]))
 
     @property

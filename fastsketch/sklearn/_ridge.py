@@ -12,13 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin, MultiOutputMixin, RegressorMixin
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight
 
-from fastsketch._core.validation import Rows, as_integer
+from fastsketch._core.validation import Rows, as_integer, as_weights
 from fastsketch.online._labels import ClassWeight, as_class_weight
 from fastsketch.ridge import SketchedRidge as RidgeModel
 from fastsketch.ridge._ridge_reading import TOLERANCE
-from fastsketch.sklearn._estimator import Arrays, MergingEstimator, checked, estimator, seed_of
+from fastsketch.sklearn._estimator import Arrays, MergingEstimator, checked, estimator, seed_of, weights_of_fit
 from fastsketch.sklearn._missing import refuse_missing_labels
 
 Floats = NDArray[np.float64]
@@ -51,8 +50,8 @@ class RidgeEstimator(MergingEstimator):
         shared = {name: value for name, value in self.get_params(deep=False).items() if name in self._KIND._declared}
         return RidgeModel(**shared, seed=seed_of(self.random_state))
 
-    def _as_targets(self, y: Any, weights: Any) -> tuple[Any, Any]:
-        """Return checked y as targets, and their weights."""
+    def _as_targets(self, y: Any, weights: Any, *, anew: bool) -> tuple[Any, Any]:
+        """Return checked y as targets, and their weights; `anew`: nothing was learned before these rows."""
         return y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y, weights
 
     def _learn(self, X: Any, y: Any, sample_weight: Any, *, anew: bool) -> Self:
@@ -60,9 +59,8 @@ class RidgeEstimator(MergingEstimator):
         with self._whole_or_as_before():
             first = anew or not hasattr(self, "model_")
             rows, y = checked(self, X, y=y, reset=first, dtype=[np.float64, np.float32], **self._OF_TARGETS)
-            if sample_weight is not None:
-                sample_weight = _check_sample_weight(sample_weight, rows, dtype=np.float64, ensure_non_negative=True)
-            targets, weights = self._as_targets(y, sample_weight)
+            given = (weights_of_fit if anew else as_weights)(sample_weight, rows.shape[0])
+            targets, weights = self._as_targets(y, given, anew=anew)
             model: RidgeModel = self._template(rows.shape[0], rows.shape[1], None) if first else self.model_
             if first:
                 self._name_features(model)
@@ -192,7 +190,8 @@ class SketchedRidgeClassifier(ClassifierMixin, RidgeEstimator):
         the coefficients of scikit-learn's RidgeClassifier, unless those of the sketch have the smaller error on rows
         held out. 0, and ``partial_fit``: the sketch's.
     class_weight : None, "balanced" or {label: weight}
-        "balanced": n / (n_classes n_c) of the labels of y, in ``fit`` alone.
+        "balanced": n / (n_classes n_c) of the labels of y, in ``fit`` alone. With sample_weight n and n_c are sums of
+        weights, so that a row of weight k is k rows; RidgeClassifier counts every row once.
     random_state : int, RandomState or None, default 0
         An integer is the seed of the model.
 
@@ -265,19 +264,30 @@ class SketchedRidgeClassifier(ClassifierMixin, RidgeEstimator):
             self.classes_ = known
             return self._learn(X, y, sample_weight, anew=False)
 
-    def _as_targets(self, y: Any, weights: Any) -> tuple[Any, Any]:
+    def _as_targets(self, y: Any, weights: Any, *, anew: bool) -> tuple[Any, Any]:
         check_classification_targets(y)
+        strange = ~np.isin(y, self.classes_)
+        if strange.any():
+            raise ValueError(f"y must hold the classes {self.classes_}, got {y[strange][0]!r}")
+        kept = slice(None) if weights is None else weights > 0
+        if anew:  # a label of rows of weight 0 alone is no class
+            self.classes_ = self.classes_[np.isin(self.classes_, y[kept])]
         classes = self.classes_
         if len(classes) < 2:
             raise ValueError(f"y must hold at least two classes, got one class: {classes}")
-        strange = ~np.isin(y, classes)
-        if strange.any():
-            raise ValueError(f"y must hold the classes {classes}, got {y[strange][0]!r}")
         if self.class_weight is not None:
-            by_class = compute_class_weight(as_class_weight(self.class_weight, "class_weight"), classes=classes, y=y)
-            own = by_class[np.searchsorted(classes, y)]
-            weights = own if weights is None else own * weights
+            by_class = self._class_weights(y[kept], None if weights is None else weights[kept])
+            weights = np.ones(len(y)) if weights is None else weights.copy()
+            weights[kept] *= by_class[np.searchsorted(classes, y[kept])]
         return np.where(y[:, None] == (classes[1:] if len(classes) == 2 else classes), 1.0, -1.0), weights
+
+    def _class_weights(self, y: Any, weights: Any) -> Floats:
+        """Return the factor on the weights of each class; "balanced" counts a row as often as its weight says."""
+        asked, classes = as_class_weight(self.class_weight, "class_weight"), self.classes_
+        if asked != "balanced":
+            return compute_class_weight(asked, classes=classes, y=y)
+        counts = np.bincount(np.searchsorted(classes, y), weights)
+        return counts.sum() / (len(classes) * counts)
 
     # -- files, merges, models from elsewhere ----------------------------------------------------------------------
     def _job(self, source: Any) -> Any:

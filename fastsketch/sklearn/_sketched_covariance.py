@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.covariance import EmpiricalCovariance
 from sklearn.utils.validation import check_is_fitted
 
-from fastsketch._core.validation import Rows, as_choice, as_flag, as_integer, as_real, as_weights
+from fastsketch._core.validation import Rows, as_choice, as_flag, as_integer, as_real, as_weights, rows_with_weight
 from fastsketch._frame.batches import Batch
 from fastsketch._kernels.guard import changes
 from fastsketch.data.files import _checks as checks
@@ -197,7 +197,8 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
         if sample_weight is None and (source := as_far_source(X)) is not None:
             return self._partial_fit_source(source)
         rows = self._checked_more(X)
-        return self._learn_rows(rows, as_weights(sample_weight, rows.shape[0]))
+        rows, weights = rows_with_weight(rows, as_weights(sample_weight, rows.shape[0]), checked=True)
+        return self._learn_rows(rows, weights) if rows.shape[0] else self
 
     def _learn_rows(self, X: Any, weights: NDArray[np.float64] | None) -> Self:
         self._shrinkage_asked()

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
-from fastsketch._core.validation import as_choice, as_integer, as_real, as_weights
+from fastsketch._core.validation import as_choice, as_integer, as_real, as_weights, rows_with_weight
 from fastsketch._frame.batches import Batch
 from fastsketch._kernels.guard import changes
 from fastsketch.data.files import _checks as checks
@@ -199,7 +199,9 @@ class SketchedPCA(PrincipalComponents):
         if not first:
             self._check_parameters()
         rows: Any = self._checked(X, reset=first) if check_input else X
-        weights = as_weights(sample_weight, rows.shape[0])
+        rows, weights = rows_with_weight(rows, as_weights(sample_weight, rows.shape[0]), checked=True)
+        if not rows.shape[0]:
+            return self
         variance = FeatureVariance() if first else self._variance
         check_batch(rows, weights, variance)
         if first:

@@ -179,7 +179,8 @@ class Window(Model):
             rows are then without. They may be left out where a source has them beside its rows (``beside`` of
             ``fs.open_rows``, labels of svmlight text).
         sample_weight : array_like (n,) or float, optional
-            For models that take weights.
+            For models that take weights. A row of weight 0 is checked and then left out: it fills no block of rows,
+            and its time begins no block.
         by : str, int, or array_like (n,)
             With blocks of time: the column of the rows that has their times, by name or position, which the rows are
             then without; or the times. datetime64, datetimes, ISO 8601 text, or seconds since 1970; those without a
@@ -243,23 +244,31 @@ class Window(Model):
             checked = checked.astype(self._dtype)
         k, n = checked.shape[0], self._n
         answers: tuple[Any, ...] = () if targets is None else (self._as_targets(targets, k),)
-        weights: dict[str, Any] = {} if sample_weight is None else {"sample_weight": as_weights(sample_weight, k)}
-        if times is None and n // self._length == (n + k - 1) // self._length == self._number:
-            self._learn_here(checked, answers, weights)
+        own_weights = as_weights(sample_weight, k)
+        weights: dict[str, Any] = {} if own_weights is None else {"sample_weight": own_weights}
+        moments = None if times is None else as_moments(times, k)
+        # rows of weight 0, which the models check and leave out, are in the block of the row of some weight before them
+        kept: NDArray[np.intp] = np.arange(k) if own_weights is None else np.flatnonzero(own_weights)
+        k = len(kept)
+        if not k:
+            if checked.shape[0]:
+                self._filling.copy().update(checked, *answers, **weights)
+            return
+        if moments is None and n // self._length == (n + k - 1) // self._length == self._number:
+            self._learn_here(checked, answers, weights, k)
             return
         # numbers of the rows' blocks: of moments rounded down, before 1970 too
-        places: NDArray[np.int64] = np.arange(n, n + k, dtype=np.int64) if times is None else as_moments(times, k)
+        places: NDArray[np.int64] = np.arange(n, n + k, dtype=np.int64) if moments is None else moments[kept]
         numbers = places // self._length
-        self._check_order(numbers)
-        if not k:
-            return
+        self._check_order(numbers, kept)
         if numbers[0] == numbers[-1] == self._number:
-            self._learn_here(checked, answers, weights)
+            self._learn_here(checked, answers, weights, k)
             return
-        ends = [*(np.flatnonzero(np.diff(numbers)) + 1).tolist(), k]
+        firsts = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist()]  # of each block, among the rows of some weight
+        starts = [0, *kept[firsts[1:]].tolist()]
         filling, number, opened, blocks = self._filling, self._number, self._opened, self._blocks
-        for start, end in zip([0, *ends[:-1]], ends, strict=True):
-            here = int(numbers[start])
+        for first, start, end in zip(firsts, starts, [*starts[1:], checked.shape[0]], strict=True):
+            here = int(numbers[first])
             if here == number:
                 filling = filling.copy()
             else:
@@ -272,11 +281,11 @@ class Window(Model):
         changed = {"_filling": filling, "_number": number, "_opened": opened, "_blocks": blocks, "_form": form}
         vars(self).update(changed | {"_n": n + k, "_d": checked.shape[1], "_dtype": checked.dtype})
 
-    def _learn_here(self, rows: Any, answers: tuple[Any, ...], weights: dict[str, Any]) -> None:
-        """Learn from rows of the block being filled alone."""
+    def _learn_here(self, rows: Any, answers: tuple[Any, ...], weights: dict[str, Any], k: int) -> None:
+        """Learn from rows of the block being filled alone, k of them of some weight."""
         n, before = self._n, self._filling.n_rows
         try:
-            self._n = n + rows.shape[0]
+            self._n = n + k
             self._filling.update(rows, *answers, **weights)
         except BaseException:
             if self._filling.n_rows == before:  # it has refused them, or was interrupted
@@ -294,15 +303,15 @@ class Window(Model):
             raise ValueError(f"targets must have shape (n, *{self._form}) as before, got {values.shape}")
         return values
 
-    def _check_order(self, numbers: NDArray[np.int64]) -> None:
-        """Raise ValueError if a row is of a block before that of the rows before it."""
+    def _check_order(self, numbers: NDArray[np.int64], rows: NDArray[np.intp]) -> None:
+        """Raise ValueError if one of these rows of the batch is of a block before that of the rows before it."""
         latest = numbers[:1] if self._number is None else self._number
         back = np.flatnonzero(np.diff(numbers, prepend=latest) < 0)
         if back.size:
             begin = self._begin_of(int(numbers[back[0]]))
             raise ValueError(
-                f"by: row {back[0]} is of the block that begins at {begin}, and rows of a later one have come: sort "
-                "rows by time; from a clock that is set back take times in UTC"
+                f"by: row {rows[back[0]]} is of the block that begins at {begin}, and rows of a later one have come: "
+                "sort rows by time; from a clock that is set back take times in UTC"
             )
 
     def _with_closed(self, blocks: dict[int, Node], block: Node, number: int | None, following: int) -> dict[int, Node]:

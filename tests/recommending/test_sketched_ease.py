@@ -296,7 +296,7 @@ def test_a_refused_or_interrupted_update_changes_nothing(monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(fs.FrequentDirections, "_update", interrupted)
+        patch.setattr(fs.FrequentDirections, "_absorb", interrupted)
         with pytest.raises(KeyboardInterrupt):
             model.update(rows[100:])
     assert model.to_bytes() == before

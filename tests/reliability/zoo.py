@@ -53,11 +53,11 @@ def _learn(model, rows, **more):
     return model.update(rows, **more)
 
 
-def _learn_source(model, rows):
+def _learn_source(model, rows, **more):
     """From a source of named columns."""
     source = ArraySource(rows)
     source.feature_names = tuple(f"x{j}" for j in range(N_FEATURES))
-    return model.update(source)
+    return model.update(source, **more)
 
 
 def _learn_labelled(model, rows, **more):
@@ -93,8 +93,8 @@ def _fit(model, rows):
     return model.fit(sparse.csr_array(rows))
 
 
-def _learn_by_ids(model, rows):
-    return model.update(rows, item_ids=[f"item {j}" for j in range(rows.shape[1])])
+def _learn_by_ids(model, rows, **more):
+    return model.update(rows, item_ids=[f"item {j}" for j in range(rows.shape[1])], **more)
 
 
 def _fit_by_ids(model, rows):
@@ -189,10 +189,10 @@ def _second_pass(name, **parameters):
     """One whose sketch has seen forty rows; an empty one of its kind has none yet, and takes that one."""
     sketch = fs.FrequentDirections(5, **parameters).update(dense_rows(7))
 
-    def learn(model, rows):
+    def learn(model, rows, **more):
         if model.n_features is None:
             model.merge(SecondPass.of(sketch))
-        return model.update(rows)
+        return model.update(rows, **more)
 
     return Specimen(f"second-pass-{name}", SecondPass, learn=learn, reads={"finish": _finished})
 

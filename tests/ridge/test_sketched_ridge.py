@@ -320,9 +320,10 @@ def test_refining_reaches_the_coefficients_of_all_rows(density):
     whole.refine(fs.open_rows(rows), sample_weight=w, passes=43, tolerance=1e-10)
     assert np.array_equal(again.coef(), model.coef())
     assert np.allclose(whole.coef(), model.coef(), rtol=0, atol=1e-12)
-    # residuals are of rows that the coefficients have not seen
+    # residuals are of rows that the coefficients have not seen; those of weight 0 are not counted
+    x, y, w = (array[w > 0] for array in (x, y, w))
     came = model._held.came[model._measuring()]
-    rest = np.delete(np.arange(400), came)
+    rest = np.delete(np.arange(len(x)), came)
     coef, intercept = ridge(x[rest], y[rest], w[rest], 3.0)
     expected = y[came] - x[came] @ coef - intercept
     assert np.allclose(model._known_residuals()[0], expected, atol=1e-6)
@@ -375,7 +376,7 @@ def test_targets_lie_beside_the_rows_of_a_source(tmp_path):
         model.update(fs.open_rows(x))
     with pytest.raises(ValueError, match="targets must have one entry"):
         given.update(fs.open_rows(x), y[:-1])
-    assert given.n_rows == 400
+    assert given.n_rows == np.count_nonzero(w)
 
 
 def test_models_of_other_targets_do_not_merge():
@@ -456,7 +457,7 @@ def test_odd_targets_and_weights_are_answered():
     weights = np.append(np.zeros(200), np.ones(200))
     half = fs.SketchedRidge().update(x, y, sample_weight=weights)
     assert apart(half, *ridge(x[200:], y[200:], np.ones(200), 1.0), 1.0) < 1e-10
-    assert not (half._held.came < 200).any()
+    assert half.to_bytes() == fs.SketchedRidge().update(x[200:], y[200:]).to_bytes()
     nothing = fs.SketchedRidge().update(x, y, sample_weight=0.0)
     assert not nothing.coef().any() and not nothing.update(x[:0], y[:0]).predict(x[:1]).any()
     same = np.ones((400, 2))

@@ -107,7 +107,7 @@ def test_weights_scale_rows_by_their_root(method, solver):
     sketch = fs.FrequentDirections(6, method=method, solver=solver).update(rows, weights)
     weighted = np.sqrt(weights)[:, None] * rows
     check(weighted, sketch)
-    plain = fs.FrequentDirections(6, method=method, solver=solver).update(weighted)
+    plain = fs.FrequentDirections(6, method=method, solver=solver).update(weighted[weights > 0])
     assert np.allclose(sketch.gram(), plain.gram(), atol=1e-9 * plain.squared_norm)
     assert np.isclose(sketch.total_weight, weights.sum())
 

@@ -54,6 +54,9 @@ def test_labels_are_targets_of_ridge_classifier(class_weight, n_classes):
     if isinstance(class_weight, dict):
         class_weight = {label: class_weight[label] for label in np.unique(labels)}
     ours = SketchedRidgeClassifier(ridge=2.5, class_weight=class_weight).fit(rows, labels, sample_weight=weights)
+    if class_weight == "balanced":  # of sums of weights: RidgeClassifier counts rows
+        counts = {label: weights[labels == label].sum() for label in np.unique(labels)}
+        class_weight = {label: weights.sum() / (n_classes * count) for label, count in counts.items()}
     theirs = RidgeClassifier(2.5, class_weight=class_weight).fit(rows, labels, sample_weight=weights)
     assert np.allclose(ours.coef_, theirs.coef_) and np.allclose(ours.intercept_, theirs.intercept_)
     assert np.allclose(ours.decision_function(rows), theirs.decision_function(rows))

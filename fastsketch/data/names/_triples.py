@@ -4,6 +4,7 @@ import re
 import warnings
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from glob import has_magic
 from os import PathLike
 from pathlib import Path
@@ -182,6 +183,32 @@ def placed(
     if not known.all():
         i, j, data = i[known], j[known], data[known]
     return coo_array((data, (i, j)), shape=shape).tocsr()
+
+
+def with_lines(table: Triples, kept: NDArray[np.bool_], users: NDArray[np.bool_] | None = None) -> Triples:
+    """Return a table of the lines `kept` (n,) alone, as if the others had never been in it.
+
+    Its ids are those of these lines, in the order of their first appearance; with `users` (users,) its users are those,
+    whether they have lines or not.
+    """
+    if kept.all() and (users is None or users.all()):
+        return table
+    out = copy(table)
+    if users is None:
+        out.user_ids, out.users = _appearing(table.user_ids, table.users[kept])
+    else:
+        out.user_ids = IdMap(table.user_ids.ids[users])
+        out.users = (np.cumsum(users) - 1)[table.users[kept]].astype(np.int32)
+    out.item_ids, out.items = _appearing(table.item_ids, table.items[kept])
+    out.values = None if table.values is None else table.values[kept]
+    return out
+
+
+def _appearing(ids: IdMap, places: NDArray[np.int32]) -> tuple[IdMap, NDArray[np.int32]]:
+    """Return the ids at these places, in the order of their first appearance, and each place among them."""
+    used, first, inverse = np.unique(places, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    return IdMap(ids.ids[used[order]]), np.argsort(order)[inverse].astype(np.int32)
 
 
 def repeated(table: Triples) -> str | None:
