@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from fastsketch._core.validation import Rows, as_choice, as_real
 from fastsketch.data.files import _checks as checks
 from fastsketch.sketching._engines import by_column
-from fastsketch.sklearn._column_scales import Standardization
+from fastsketch.sklearn._column_scales import ColumnScales, Standardization
 from fastsketch.sklearn._estimator import Arrays, SketchEstimator, checked
 from fastsketch.sklearn._gaussian import (
     DenseCovariance,
@@ -60,6 +60,7 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
     n_missing_: int
     _kept_rows: KeptRows | None
     _without_rows: int  # a place in WITHOUT_ROWS
+    _scales: ColumnScales | None  # of a sketch; None of an exact sum, and of a sketch that came from elsewhere
 
     # of the subclass: its covariance as given out, its weight, log-densities of rows
     _read: Callable[[], ShrunkCovariance]
@@ -89,8 +90,9 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
             units = Standardization.of_products(gram, mean, total)
             gram /= total
             return units, DenseCovariance(units.of_matrix(gram))
-        mean = np.zeros(self.n_features_in_) if sketch.mean is None else sketch.mean
-        return Standardization(mean, np.ones(len(mean)), total), empirical_covariance(sketch, total)
+        scale = np.ones(self.n_features_in_) if self._scales is None else self._scales.scale
+        mean = np.zeros(len(scale)) if sketch.mean is None else sketch.mean * np.where(scale > 0, scale, 1.0)
+        return Standardization(mean, scale, total), empirical_covariance(sketch, total)
 
     # -- rows ------------------------------------------------------------------------------------------------------
     def _checked(self, X: Any, *, reset: bool) -> Any:
@@ -150,7 +152,12 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
         """Raise ValueError where the squares of all rows leave the range of numbers; `first`: none were learned."""
         total = float(X.shape[0]) if weights is None else float(weights.sum())
         mean, before = np.zeros(X.shape[1]), 0.0
-        if not first:
+        scales = None if first else self._scales
+        if scales is not None and scales.variance.weight:
+            before, total = scales.variance.squares, total + scales.variance.weight
+            if not self.assume_centered:
+                mean = scales.variance.mean()
+        elif not first:
             engine = self.sketch_._seen_engine()
             unit = np.ldexp(1.0, engine.exponent)
             before, total = engine.squared_norm * unit * unit, total + engine.weight
@@ -187,7 +194,7 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
         warnings.warn(
             f"{'other' if other._kept_rows is None else 'this estimator'} has kept no rows, so that the merged one has "
             "no threshold for alarms: learn both with contamination set",
-            stacklevel=6,
+            stacklevel=7,
         )
         return {"without_rows": np.array([2.0])}
 

@@ -1,13 +1,24 @@
-"""Columns in standard units: what is subtracted from each, what it is divided by, and the rule for constant columns."""
+"""Columns in standard units: what is subtracted from each, what it is divided by, and the rule for constant columns.
+
+An exact sum is brought to standard units when it is read (``Standardization``). A sketch cannot be: its rows are
+divided by powers of two before it learns them (``ColumnScales``).
+"""
 
 # pyright: basic
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils import gen_batches
 
 from fastsketch._core.validation import is_sparse
+from fastsketch.data.files import _checks as checks
+from fastsketch.sketching import FrequentDirections
+from fastsketch.sketching._engines import merge_engines, with_columns_multiplied
+from fastsketch.sklearn._kept_rows import MOST_ROWS, KeptRows
+from fastsketch.sklearn._moments import FeatureVariance
 
 Floats = NDArray[np.float64]
 
@@ -69,3 +80,184 @@ class Standardization(NamedTuple):
     def log_volume(self) -> float:
         """Return the logarithm of the product of all scales but those of constant columns."""
         return float(np.log(self.scale[self.scale > 0]).sum())
+
+
+# -- scales of a sketch ------------------------------------------------------------------------------------------------
+# Rows that are divided by the scales at a time, so that a batch is never copied as a whole.
+ROWS_AT_ONCE = 4096
+MOST_SCALE_ROWS = MOST_ROWS
+
+
+@dataclass(frozen=True)
+class ColumnScales:
+    """Powers of two that columns are divided by before a sketch learns them, and what the rows were before.
+
+    The first `n_first` rows of positive weight fix them: the power of two nearest to a column's deviation. Until so
+    many rows have come they wait, and the sketch is made anew with each batch. A column of which all these rows have
+    the same number c has the scale of c; one of zeros gets the root mean square of all rows up to the first that has
+    another number, and the scale 0 until then. A frozen object: learning returns another one.
+    """
+
+    n_first: int
+    waiting: KeptRows | None  # the rows so far, as long as they are fewer than n_first
+    scale: Floats  # (d,) of the sketch as it is now
+    variance: FeatureVariance  # of the columns in their own units
+
+    @classmethod
+    def begin(cls, n_first: int, n_features: int) -> Self:
+        """Return scales that no row has fixed."""
+        return cls(n_first, KeptRows(n_first), np.zeros(n_features), FeatureVariance())
+
+    def divide(self, rows: Any) -> Any:
+        """Return rows divided by the scales, array or CSR, in their dtype; CSR stays CSR."""
+        divisor = np.where(self.scale > 0, self.scale, 1.0).astype(rows.dtype)
+        if not is_sparse(rows):
+            return rows / divisor
+        return type(rows)((rows.data / divisor[rows.indices], rows.indices, rows.indptr), shape=rows.shape)
+
+    def prepare(
+        self, sketch: FrequentDirections, rows: Any, weights: Floats | None
+    ) -> "tuple[Self, FrequentDirections, Any, Floats | None]":
+        """Return (scales, sketch, rows, weights): this sketch learns these rows, and is that of all rows then.
+
+        It is another one than before, or the same in the same state. Nothing else is changed.
+        """
+        if weights is not None and not weights.all():
+            if not weights.any():  # a sketch that has seen no other rows knows their columns at least
+                return self, sketch, self.divide(rows), weights
+            rows, weights = rows[weights > 0], weights[weights > 0]
+        variance = self.variance.copy()
+        variance.update(rows, weights)
+        out = replace(self, variance=variance)
+        if self.waiting is not None:
+            n_waiting = self.waiting.n_held
+            n_more = min(self.n_first - n_waiting, rows.shape[0])
+            first, first_weights = rows[:n_more], None if weights is None else weights[:n_more]
+            waiting = self.waiting.copy()
+            part = waiting.chosen(first, first_weights, first=n_waiting)
+            assert part is not None  # all weights are positive
+            waiting.add(part)
+            first, first_weights = waiting.in_order()
+            scale = first_scales(first, first_weights, center=sketch.center)
+            out = replace(out, scale=scale, waiting=waiting if n_waiting + n_more < self.n_first else None)
+            sketch = empty_like(sketch)
+            if n_more == rows.shape[0]:
+                return out, sketch, out.divide(first), first_weights
+            sketch.update(out.divide(first), first_weights)
+            rows, weights = rows[n_more:], None if weights is None else weights[n_more:]
+        out = replace(out, scale=out._with_late_columns(rows, weights, sketch.total_weight))
+        blocks = list(gen_batches(rows.shape[0], ROWS_AT_ONCE))
+        if len(blocks) > 1:
+            sketch = sketch.copy()
+        for block in blocks[:-1]:
+            sketch.update(out.divide(rows[block]), None if weights is None else weights[block])
+        return out, sketch, out.divide(rows[blocks[-1]]), None if weights is None else weights[blocks[-1]]
+
+    def learn(self, sketch: FrequentDirections, rows: Any, weights: Floats) -> "tuple[FrequentDirections, Self]":
+        """Return (the sketch of these rows, too, its scales); what was there before stays as it was."""
+        scales, sketch, rows, left = self.prepare(sketch.copy(), rows, weights)
+        return sketch.update(rows, left), scales
+
+    def _with_late_columns(self, rows: Any, weights: Floats | None, before: float) -> Floats:
+        """Return the scales with those of columns that were zero in all rows so far, of weight `before`."""
+        late = self.scale == 0
+        if not late.any():
+            return self.scale
+        if is_sparse(rows):
+            entries = np.flatnonzero(late[rows.indices] & (rows.data != 0))
+            columns, places = np.unique(rows.indices[entries], return_index=True)
+            values = rows.data[entries[places]]
+            owners = np.searchsorted(rows.indptr, entries[places], side="right") - 1
+        else:
+            columns = np.flatnonzero(late)
+            occurs = rows[:, columns] != 0
+            columns, owners = columns[occurs.any(axis=0)], occurs.argmax(axis=0)[occurs.any(axis=0)]
+            values = rows[owners, columns]
+        weights = np.ones(rows.shape[0]) if weights is None else weights
+        share = weights[owners] / (before + np.cumsum(weights)[owners])
+        scale = self.scale.copy()
+        scale[columns] = nearest_power_of_two(np.abs(values.astype(np.float64)) * np.sqrt(share))
+        return scale
+
+    def merge(
+        self, sketch: FrequentDirections, other: "ColumnScales", others: FrequentDirections
+    ) -> "tuple[FrequentDirections, ColumnScales]":
+        """Return the sketch of the rows of both, and its scales; both sides stay as they were.
+
+        Rows that still wait are learned by the other side. Else both sketches are divided until each column has the
+        larger of its two scales, so that no certificate grows.
+        """
+        if other.waiting is not None:
+            return self.learn(sketch, *other.waiting.in_order()) if other.waiting.n_held else (sketch, self)
+        if self.waiting is not None:
+            return other.merge(others, self, sketch)
+        scale = np.maximum(self.scale, other.scale)
+        engines = [
+            with_columns_multiplied(
+                one._seen_engine(), _factors(scales.scale, scale), _squares(scales.variance, scale, center=one.center)
+            )
+            for one, scales in ((sketch, self), (others, other))
+        ]
+        out = sketch.copy()
+        out._replace(merge_engines(*engines), 0.0)
+        return out, ColumnScales(self.n_first, None, scale, self.variance.joined(other.variance))
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the scales by name, for a file."""
+        waiting = {} if self.waiting is None else {f"first_{key}": a for key, a in self.waiting.arrays().items()}
+        variance = {f"column_{name}": array for name, array in self.variance.arrays().items()}
+        return {"scale": self.scale, "n_first": np.array([float(self.n_first)]), **waiting, **variance}
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, NDArray[Any]], n_features: int) -> "Self | None":
+        """Return what ``arrays`` has written, None if it has written nothing; ValueError if it is inconsistent."""
+        if "scale" not in arrays:
+            return None
+        scale = checks.not_negative(arrays, "scale", (n_features,))
+        n_first = int(checks.not_negative(arrays, "n_first", (1,))[0])
+        checks.number_within(n_first, "n_first", 1, MOST_SCALE_ROWS)
+        first = {key.removeprefix("first_"): array for key, array in arrays.items() if key.startswith("first_")}
+        columns = {key.removeprefix("column_"): array for key, array in arrays.items() if key.startswith("column_")}
+        waiting = KeptRows.from_arrays(first, n_features) if first else None
+        return cls(n_first, waiting, scale, FeatureVariance.from_arrays(columns, n_features))
+
+
+def empty_like(sketch: FrequentDirections) -> FrequentDirections:
+    """Return a sketch of the same parameters and names of columns that has seen nothing."""
+    out = FrequentDirections(**sketch.parameters)
+    out._feature_names = sketch._feature_names
+    return out
+
+
+def nearest_power_of_two(values: Floats) -> Floats:
+    """Return the powers of two that are nearest to positive values by their ratio; 0 for 0."""
+    mantissa, exponent = np.frexp(values)
+    return np.where(values > 0, np.ldexp(1.0, exponent - (mantissa < np.sqrt(0.5))), 0.0)
+
+
+def first_scales(rows: Any, weights: Floats, *, center: bool) -> Floats:
+    """Return a power of two for every column of the first rows, 0 for one of zeros alone."""
+    total = float(weights.sum())
+    rows = rows.astype(np.float64)
+    mean = np.asarray(rows.T @ weights).ravel() / total if center else np.zeros(rows.shape[1])
+    if is_sparse(rows):
+        owners = np.repeat(weights, np.diff(rows.indptr))
+        moved = (rows.data - mean[rows.indices]) ** 2
+        squares = np.bincount(rows.indices, owners * moved, rows.shape[1])
+        stored = np.bincount(rows.indices, owners, rows.shape[1])
+        absent = np.where(stored < total * (1 - 1e-12), total - stored, 0.0)
+        deviations = np.sqrt((squares + absent * mean**2) / total)
+    else:
+        deviations = np.sqrt(weights @ (rows - mean) ** 2 / total)
+    return nearest_power_of_two(np.where(deviations > CONSTANT * np.abs(mean), deviations, np.abs(mean)))
+
+
+def _factors(scale: Floats, larger: Floats) -> Floats:
+    """Return what columns of one scale are multiplied by to have a larger one."""
+    return np.divide(scale, larger, out=np.ones_like(scale), where=scale > 0)
+
+
+def _squares(variance: FeatureVariance, scale: Floats, *, center: bool) -> float:
+    """Return the sum of the squares of all rows, centred if `center`, divided by the scales."""
+    squares = variance.weight * (variance.value() + (0.0 if center else variance.mean() ** 2))
+    return float((squares / np.where(scale > 0, scale, 1.0) / np.where(scale > 0, scale, 1.0)).sum())

@@ -163,7 +163,11 @@ class ModelEstimator(BaseEstimator):
     # -- shared ----------------------------------------------------------------------------------------------------
     def _fix_parameters(self) -> None:
         """Keep the parameters with which learning begins."""
-        self._fixed = {name: value for name, value in self.get_params(deep=False).items() if name not in self._FREE}
+        self._fixed = self._to_fix()
+
+    def _to_fix(self) -> dict[str, Any]:
+        """Return the parameters that may not change once learning has begun."""
+        return {name: value for name, value in self.get_params(deep=False).items() if name not in self._FREE}
 
     def _check_parameters(self) -> None:
         """Raise ValueError naming a parameter that is no longer what learning began with."""
@@ -339,6 +343,11 @@ class MergingEstimator(ModelEstimator):
         """Return ``_own`` with the other's rows too, before the models are merged."""
         return {}
 
+    def _merged(self, other: Any) -> tuple[Any, Arrays]:
+        """Return (a new model of the rows of this estimator and of another, ``_own`` of both)."""
+        own = self._own_with(other)
+        return self._merged_model(other._learner), own
+
     def _merged_model(self, other: Any) -> Any:
         """Return a new model of the rows of this one's and of another."""
         return self._learner.copy().merge(other)
@@ -416,8 +425,7 @@ class MergingEstimator(ModelEstimator):
         mine, theirs = (getattr(estimator, "feature_names_in_", None) for estimator in (self, other))
         if mine is not None and theirs is not None and not np.array_equal(mine, theirs):
             raise ValueError("other has other feature names than this estimator")
-        own = self._own_with(other)
-        model = self._merged_model(other._learner)
+        model, own = self._merged(other)
         setattr(self, self._MODEL, model)
         if mine is None and theirs is not None:
             self.feature_names_in_ = theirs.copy()

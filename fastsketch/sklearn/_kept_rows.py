@@ -74,6 +74,23 @@ class KeptRows:
             self._bound = keys[order[-1]]
         return rows, weights[order]
 
+    @property
+    def n_held(self) -> int:
+        """Return how many rows are held."""
+        return self._held
+
+    def copy(self) -> Self:
+        """Return an independent copy."""
+        out = type(self)(self.size)
+        out._parts, out._held, out._bound = list(self._parts), self._held, self._bound
+        return out
+
+    def in_order(self) -> tuple[Any, NDArray[np.float64]]:
+        """Return (rows, weights) in the order of the stream, of a sample of all of its rows."""
+        rows, weights = self.sample()
+        place = np.argsort(np.argsort(self._keys_of(0, len(weights))))
+        return rows[place], weights[place]
+
     def joined(self, other: Self) -> Self:
         """Return the sample of the rows of both streams."""
         out = type(self)(min(self.size, other.size))

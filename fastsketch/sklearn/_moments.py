@@ -95,6 +95,12 @@ class FeatureVariance:
                 square += np.einsum("i,ij->j", part, moved)
         return type(self)(self.weight + weight, shift, total, square)
 
+    def copy(self) -> Self:
+        """Return an independent copy."""
+        if not self.weight:
+            return type(self)()
+        return type(self)(self.weight, self._shift, self._sum.copy(), self._square.copy())
+
     def joined(self, other: Self) -> Self:
         """Return the variance of the rows of both, which have one width."""
         # around this shift: x - a = (x - b) + (b - a)
@@ -115,6 +121,10 @@ class FeatureVariance:
         """Return what ``arrays`` has written; a ValueError names an array that is inconsistent."""
         shift, total, square = (checks.finite(arrays, name, (d,)) for name in ("shift", "sum", "square"))
         return cls(float(checks.not_negative(arrays, "weight", (1,))[0]), shift, total, square)
+
+    def mean(self) -> Floats:
+        """Return the means (d,)."""
+        return self._shift + self._sum / self.weight
 
     def value(self) -> Floats:
         """Return the variances (d,)."""

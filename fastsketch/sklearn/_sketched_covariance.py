@@ -22,6 +22,7 @@ from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._engines import SolverName
 from fastsketch.sketching._methods import METHODS, MethodName
 from fastsketch.sklearn._alarms import WITHOUT_ROWS, AlarmEstimator
+from fastsketch.sklearn._column_scales import MOST_SCALE_ROWS, ColumnScales
 from fastsketch.sklearn._estimator import Arrays, as_far_source, estimator, exact_is_fair
 from fastsketch.sklearn._gaussian import (
     NOTHING_LEFT,
@@ -52,7 +53,9 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
     others; kept directions that do not stand out of the mean of the rest are pooled with it.
 
     Shrinkage, directions, distances and scores are those of columns in standard units: of the d x d matrix divided by
-    the deviations of both columns, the correlation matrix. So no answer depends on the unit of a column.
+    the deviations of both columns, the correlation matrix. So no answer depends on the unit of a column. A sketch
+    learns columns divided by powers of two (``scale_rows``): there answers are the same if a unit is changed by a power
+    of two, and otherwise those of columns that are up to twice as large or small as they were.
 
     Parameters
     ----------
@@ -88,6 +91,11 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
     fill : {"mean", "drop"} or None, default None
         What becomes of rows with NaN: refused, learned with the mean of the column so far, or left out. Those that are
         asked about get ``location_`` in both cases.
+    scale_rows : int, default 100
+        With a sketch, the first rows of positive weight, 4,000 at most, that fix what each column is divided by before
+        the sketch learns it: the power of two nearest to its deviation among them. A column that had one number c in
+        all of them is divided by that nearest to c; one of zeros by that nearest to its root mean square when it first
+        has another number. The rows are kept until so many have come, and are then no longer needed.
 
     Attributes
     ----------
@@ -98,7 +106,8 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
         need O(l d) a row.
     scale_ : ndarray (n_features,)
         What brings columns to standard units: of the exact matrix their deviations, 0 for a column that never varied,
-        which is zero in ``covariance_`` and ``precision_``; with a sketch ones.
+        which is zero in ``covariance_`` and ``precision_``; with a sketch powers of two (``scale_rows``), 0 for a
+        column of zeros; ones for a sketch from elsewhere (``from_model``, a job).
     shrinkage_ : float
         The share in use (with "auto", that of the tail).
     eigenvalues_ : ndarray (k,)
@@ -162,6 +171,7 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
     max_memory: float = 1e9
     contamination: float | None = 0.01
     fill: Literal["mean", "drop"] | None = None
+    scale_rows: int = 100
 
     # -- learning --------------------------------------------------------------------------------------------------
     @changes
@@ -181,7 +191,7 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
             return self._fit_source(source)
         with self._whole_or_as_before():
             rows, weights = self._checked_all(X, sample_weight)
-            self._drop("sketch_", "_kept_rows", "_without_rows", "n_missing_")
+            self._drop("sketch_", "_scales", "_kept_rows", "_without_rows", "n_missing_")
             return self._learn_rows(rows, weights)
 
     @changes
@@ -209,19 +219,34 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
         self._check_squares(X, weights, first=first)
         keeps = self._share_asked() or self._shrinkage_asked() == "ledoit-wolf"
         kept = (KeptRows.like(X) if keeps else None) if first else self._kept_rows
-        n_rows = sketch.n_rows
-        part = None if kept is None else kept.chosen(X, weights, first=n_rows)
-        learned = False
+        part = None if kept is None else kept.chosen(X, weights, first=sketch.n_rows)
+        scales = self._first_scales(sketch, X.shape[1]) if first else self._scales
+        if scales is not None:
+            self._name_features(sketch)
+            scales, sketch, X, weights = scales.prepare(sketch, X, weights)
+        n_rows, learned, fixed = sketch.n_rows, False, self._to_fix() if first else self._fixed
         try:
             self._teach(sketch, X, weights)
             learned = True
         finally:  # an interrupt may come once the sketch has learned: what lies beside it learns then, too
             if learned or sketch.n_rows > n_rows:
                 without = 0 if first else self._without_rows
-                self.__dict__.update(n_missing_=missing, _kept_rows=kept, _without_rows=without)
+                self.__dict__.update(
+                    sketch_=sketch,
+                    _fixed=fixed,
+                    _scales=scales,
+                    n_missing_=missing,
+                    _kept_rows=kept,
+                    _without_rows=without,
+                )
                 if kept is not None and part is not None:
                     kept.add(part)
         return self
+
+    def _first_scales(self, sketch: FrequentDirections, n_features: int) -> ColumnScales | None:
+        """Return the scales with which a sketch begins; None for an exact sum."""
+        n_first = as_integer(self.scale_rows, "scale_rows", 1, MOST_SCALE_ROWS)
+        return None if sketch.solver == "exact" else ColumnScales.begin(n_first, n_features)
 
     def _template(self, n_rows: int | None, n_features: int, dtype: np.dtype[Any] | None) -> FrequentDirections:
         size = as_integer(self.sketch_size, "sketch_size", 2)
@@ -251,7 +276,8 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
 
     # -- merging, files, sketches (_estimator.py) ------------------------------------------------------------------
     def _own(self) -> Arrays:
-        return {"missing": np.array([float(self.n_missing_)]), **self._kept_arrays()}
+        scales = {} if self._scales is None else self._scales.arrays()
+        return {"missing": np.array([float(self.n_missing_)]), **self._kept_arrays(), **scales}
 
     def _restore_own(self, arrays: Arrays) -> None:
         sketch = self.sketch_
@@ -259,11 +285,24 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
         for name in ("sketch_size", "method", "assume_centered"):
             if getattr(self, name) != known[name]:
                 raise ValueError(f"{name} is {getattr(self, name)!r}, but {known[name]!r} in its sketch")
+        self._scales = ColumnScales.from_arrays(arrays, self.n_features_in_)
         self.n_missing_ = int(checks.not_negative(arrays, "missing", (1,))[0]) if arrays else 0
         self._restore_kept(arrays)
 
     def _own_with(self, other: Any) -> Arrays:
         return {"missing": np.array([float(self.n_missing_ + other.n_missing_)]), **self._kept_arrays_with(other)}
+
+    def _merged(self, other: Any) -> tuple[FrequentDirections, Arrays]:
+        if (self._scales is None) != (other._scales is None):
+            raise ValueError(
+                "one of the two has a sketch of rows as they are, made elsewhere, the other one of columns divided by "
+                "their scales: they cannot be merged; learn both by fit or partial_fit"
+            )
+        own = self._own_with(other)
+        if self._scales is None:
+            return self._merged_model(other._learner), own
+        sketch, scales = self._scales.merge(self.sketch_, other._scales, other.sketch_)
+        return sketch, {**own, **scales.arrays()}
 
     @classmethod
     def _parameters_for(cls, model: FrequentDirections) -> dict[str, Any]:

@@ -167,8 +167,7 @@ def test_everything_agrees_with_the_dense_matrix(setting, dtype):
     assert k == 30 or np.isclose(ours.noise_variance_, values[k:].mean(), rtol=1e-4)
 
 
-@pytest.mark.parametrize("unit", [1e-12, 1e12])
-@pytest.mark.parametrize("solver", ["exact"])
+@pytest.mark.parametrize(("solver", "unit"), [("exact", 1e-12), ("exact", 1e12), ("gram", 2.0**-40), ("gram", 2.0**40)])
 def test_scores_do_not_depend_on_the_unit_of_the_rows(solver, unit):
     ours, scaled = (SketchedCovariance(8, solver=solver).fit(rows) for rows in (X, unit * X))
     assert ours.leverage(X).min() > 0 and np.allclose(scaled.leverage(unit * X), ours.leverage(X), rtol=1e-6)
@@ -181,10 +180,11 @@ def test_the_bound_is_shrinkage_and_what_a_sketch_does_not_know(setting):
     ours = SketchedCovariance(solver="gram", **setting).fit(X)
     sketch, n = ours.sketch_, len(X)
     rows, lost = sketch.singular_values[:, np.newaxis] * sketch.components, sketch.shrinkage / n
-    left = np.linalg.eigvalsh(rows.T @ rows / n + ours.alpha0 / n * np.eye(30) - ours.covariance_)
+    standard = ours.covariance_ / np.outer(ours.scale_, ours.scale_)
+    left = np.linalg.eigvalsh(rows.T @ rows / n + ours.alpha0 / n * np.eye(30) - standard)
     # all of the loss is above B'B, of Compensative FD half is below
     below = lost - left[0] if sketch.method == "cfd" else -left[0]
-    assert np.isclose(ours.error_bound_, max(below, left[-1] + lost), rtol=1e-6)
+    assert np.isclose(ours.error_bound_, max(below, left[-1] + lost) * ours.scale_.max() ** 2, rtol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -401,6 +401,8 @@ def test_weights_of_zero():
 @pytest.mark.parametrize("assume_centered", [False, True])
 def test_merging(solver, assume_centered):
     options = {"sketch_size": 40, "solver": solver, "assume_centered": assume_centered, "shrinkage": "ledoit-wolf"}
+    if solver == "gram":  # scales are those of other rows, and so is what shrinkage does
+        options["shrinkage"] = None
     whole = SketchedCovariance(**options).fit(X)
     parts = [SketchedCovariance(**options).fit(X[part]) for part in (slice(50), slice(50, 90), slice(90, 400))]
     before = parts[1].covariance_
@@ -498,20 +500,20 @@ def test_files_that_are_none(tmp_path):
 @pytest.mark.parametrize("method", ["tfd", "rfd", "fd", "pfd", "cfd", "isvd"])
 @pytest.mark.parametrize("center", [False, True])
 def test_from_a_sketch(method, center):
-    sketch = fs.FrequentDirections(8, method=method, solver="gram", center=center).update(X)
-    ours = SketchedCovariance.from_model(sketch, shrinkage=None)
     same = SketchedCovariance(8, method=method, solver="gram", assume_centered=not center, shrinkage=None).fit(X)
-    assert np.array_equal(ours.covariance_, same.covariance_)
-    assert np.array_equal(ours.mahalanobis(X), same.mahalanobis(X))
+    sketch = fs.FrequentDirections(8, method=method, solver="gram", center=center).update(X / same.scale_)
+    ours = SketchedCovariance.from_model(sketch, shrinkage=None)
+    assert np.array_equal(ours.covariance_ * np.outer(same.scale_, same.scale_), same.covariance_)
+    assert np.array_equal(ours.mahalanobis(X / same.scale_), same.mahalanobis(X))
     assert ours.set_params(shrinkage="oas").shrinkage_ > 0
     with pytest.raises(ValueError, match="'ledoit-wolf' needs fourth moments of rows kept aside, .* from elsewhere"):
         _ = ours.set_params(shrinkage="ledoit-wolf").shrinkage_
     ours.set_params(shrinkage="auto").partial_fit(X)
     assert ours.n_samples_seen_ == 800
     assert sketch.n_rows == 400
-    with pytest.warns(UserWarning, match="other has kept no rows"):
+    with pytest.raises(ValueError, match="one of the two has a sketch of rows as they are, made elsewhere"):
         same.set_params(shrinkage="auto").merge(ours)
-    assert same.n_samples_seen_ == 1200
+    assert same.n_samples_seen_ == 400 and ours.merge(ours).n_samples_seen_ == 1600
 
 
 def test_what_is_no_sketch_to_begin_from():
@@ -590,4 +592,4 @@ def test_the_trace_where_all_directions_are_kept():
     for n in (17, 26, 35):
         X = np.random.default_rng(0).standard_normal((n, 8))
         model = SketchedCovariance(8, solver="gram", shrinkage=None, assume_centered=True).fit(X)
-        assert np.isclose(np.trace(model.covariance_), (X**2).sum() / n)
+        assert np.isclose(np.trace(model.covariance_ / model.scale_**2), (X**2 / model.scale_**2).sum() / n)

@@ -1,7 +1,13 @@
 """Engines: the arrays behind a sketch and the kernels that change them."""
 
 from fastsketch.sketching._engines._base import SketchEngine, exponent_for
-from fastsketch.sketching._engines._combine import merge_engines, merges_in_place, put_known, shrink_rows
+from fastsketch.sketching._engines._combine import (
+    merge_engines,
+    merges_in_place,
+    put_known,
+    shrink_rows,
+    with_columns_multiplied,
+)
 from fastsketch.sketching._engines._decompose import decompose
 from fastsketch.sketching._engines._dense_engine import DenseEngine
 from fastsketch.sketching._engines._engine_choice import AnyEngine, kind_for, make_engine, stays_sparse
@@ -42,4 +48,5 @@ __all__ = [
     "stays_sparse",
     "to_read",
     "updated",
+    "with_columns_multiplied",
 ]

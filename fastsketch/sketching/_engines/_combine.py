@@ -9,12 +9,13 @@ from numpy.typing import NDArray
 
 from fastsketch._kernels.sketching.state import ROUNDING_PER_SHRINK
 from fastsketch.sketching._engines._base import AnyBuffer, exponent_for
+from fastsketch.sketching._engines._decompose import decompose
 from fastsketch.sketching._engines._dense_engine import DenseEngine
 from fastsketch.sketching._engines._engine_setting import EngineSetting
 from fastsketch.sketching._engines._exact_engine import ExactEngine
 from fastsketch.sketching._engines._ledger import Known, joined, put_ledger
 from fastsketch.sketching._engines._mapped_engine import MappedEngine
-from fastsketch.sketching._engines._sparse_engine import SparseEngine
+from fastsketch.sketching._engines._sparse_engine import SparseEngine, columns_of
 from fastsketch.sketching._engines._tolerance import SHARE, Tolerance, squares_of
 
 Buffer = TypeVar("Buffer", bound=AnyBuffer)
@@ -140,6 +141,35 @@ def _put_joined(mine: AnyBuffer, known: Sequence[Known], correction: NDArray[Any
     eps, top = float(np.finfo(mine.dtype).eps), float(merged.squares.max(initial=0.0)) + delta
     mine.state.rounding = mine.joint_rounding((ROUNDING_PER_SHRINK * eps * top) ** 2)
     put_known(mine, merged)
+
+
+def with_columns_multiplied(
+    engine: DenseEngine | SparseEngine, factors: NDArray[np.float64], squared_norm: float
+) -> DenseEngine | SparseEngine:
+    """Return an engine of the rows whose columns are multiplied by factors (d,) of at most 1, as a new engine.
+
+    From 0 <= A'A - B'B <= Delta I follows 0 <= T (A'A - B'B) T <= max(t)^2 Delta I: the certificate grows no further.
+    `squared_norm` is that of the multiplied rows, which a sketch does not know.
+    """
+    engine = engine.clone()
+    own = factors[columns_of(engine)]
+    if (own == 1.0).all():
+        return engine
+    known = engine.known()
+    s, vt = decompose(np.sqrt(known.squares)[:, np.newaxis] * known.vt * own)
+    turn, unit = (known.vt * own) @ vt.T, np.ldexp(1.0, -2 * engine.exponent)
+    seen, leaked = (turn.T @ matrix @ turn for matrix in (known.seen, known.leaked))
+    state, most = engine.state, float(own.max(initial=0.0))
+    state.squared_norm = squared_norm * unit
+    lost = max(0.0, state.squared_norm - float(np.trace(seen)))
+    put_known(engine, Known(s**2, vt, seen, leaked, lost, engine.n_features))
+    state.shrinkage *= most * most
+    state.rounding *= most**4
+    eps, top = float(np.finfo(engine.dtype).eps), float(s.max(initial=0.0)) ** 2
+    state.rounding = engine.joint_rounding((ROUNDING_PER_SHRINK * eps * top) ** 2)
+    for mean in (engine.mean, engine.mean_low):
+        mean *= own if len(mean) else 1.0
+    return engine
 
 
 def put_known(engine: AnyBuffer, known: Known) -> None:
