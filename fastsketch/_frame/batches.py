@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastsketch._core.validation import Rows, as_weights, is_sparse
+from fastsketch._core.validation import Rows, as_rows, as_weights, is_sparse
 from fastsketch.data.sources import Source, open_rows
 from fastsketch.data.sources._formats import refuse_lazy
 
@@ -73,6 +73,11 @@ def names_of(rows: Any) -> FeatureNames | None:
     return None
 
 
+def names_in(rows: Any) -> FeatureNames | None:
+    """Return the names of the columns of a table or a source; None of everything else."""
+    return rows.feature_names if isinstance(rows, Source) else names_of(rows)
+
+
 def require_columns(rows: Any, feature_names: FeatureNames | None, name: str = "rows") -> None:
     """Raise ValueError unless the named columns of rows are the ones that were learned, in the same order.
 
@@ -80,7 +85,36 @@ def require_columns(rows: Any, feature_names: FeatureNames | None, name: str = "
     sparse matrices, lists) pass, and so does everything where `feature_names` is None.
     """
     if type(rows) is not np.ndarray and feature_names is not None:
-        agreed(rows.feature_names if isinstance(rows, Source) else names_of(rows), feature_names, name)
+        agreed(names_in(rows), feature_names, name)
+
+
+def column_order(rows: Any, feature_names: FeatureNames | None, name: str = "rows") -> list[int] | None:
+    """Match the columns of rows with those that were learned, by name: return the positions of these in `rows`.
+
+    For models whose columns are items: None if rows have no names, or these in this order; ValueError if any is missing
+    or unknown. Labels of a data frame that are whole numbers are names, unless they are 0 to n - 1 in order and these
+    are not the names.
+    """
+    names = names_in(rows)
+    if names is None and is_table(rows):
+        labels = list(getattr(rows, "columns", ()))
+        if labels and all(isinstance(label, int | np.integer) for label in labels):
+            names = tuple(map(str, labels))
+            if labels == list(range(len(labels))) and set(names) != set(feature_names or ()):
+                return None
+    if names is None or feature_names is None or names == feature_names:
+        return None
+    position = {label: place for place, label in enumerate(names)}
+    if len(position) < len(names) or position.keys() != set(feature_names):
+        agreed(names, feature_names, name)
+    return [position[label] for label in feature_names]
+
+
+def with_columns(rows: Any, order: list[int] | None, name: str = "rows") -> Any:
+    """Return rows with the columns at these positions, as ``column_order`` gives them."""
+    if order is None:
+        return rows
+    return open_rows(rows, columns=order) if isinstance(rows, Source) else as_rows(rows, name=name)[:, order]
 
 
 def agreed(names: FeatureNames | None, before: FeatureNames | None, whose: str = "rows") -> FeatureNames | None:

@@ -48,14 +48,16 @@ from typing import Any, BinaryIO, ClassVar, Self, cast, dataclass_transform
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch._core.validation import is_sparse
 from fastsketch._frame.batches import (
     FeatureNames,
     WeightedChunks,
     agreed,
     as_names,
     as_source,
+    column_order,
+    names_in,
     names_of,
-    require_columns,
 )
 from fastsketch._frame.loading import home_of, kinds, load, name_of, received
 from fastsketch._frame.parameters import (
@@ -155,7 +157,14 @@ class Model(Parametrized, abstract=True):
     @property
     @reads
     def feature_names(self) -> FeatureNames | None:
-        """Return the names of the columns, from the first rows that had them (a table, a source); None before."""
+        """Return the names of the columns, from the first rows that had them (a table, a source); None before.
+
+        Models of items that have ids, and rows without names, have the ids as text.
+        """
+        return self._column_names()
+
+    def _column_names(self) -> FeatureNames | None:
+        """Return ``feature_names``, for a call that is at work in the model itself."""
         return self._feature_names
 
     def _update(self, rows: Any, sample_weight: Any) -> Any:
@@ -201,7 +210,17 @@ class Model(Parametrized, abstract=True):
 
     def _require_columns(self, rows: Any) -> None:
         """Raise ValueError if rows that are only read are a table of other columns, or in another order."""
-        require_columns(rows, self._feature_names)
+        if type(rows) is not np.ndarray and self._feature_names is not None:
+            self._agreed(names_in(rows), "rows")
+
+    def _agreed(self, names: FeatureNames | None, whose: str) -> FeatureNames | None:
+        """Return the names of the columns when rows with these come: ValueError if those before had others."""
+        return agreed(names, self._feature_names, whose)
+
+    def _column_order(self, rows: Any, name: str = "rows") -> list[int] | None:
+        """Match the columns of rows with those of a model of items by name: see ``column_order``."""
+        in_memory = isinstance(rows, np.ndarray | list | tuple) or is_sparse(rows)
+        return None if in_memory else column_order(rows, self._column_names(), name)
 
     def _name_columns(self, source: Source) -> None:
         """Take the names of a source whose rows come next, on a model that nobody else has yet."""
@@ -211,7 +230,7 @@ class Model(Parametrized, abstract=True):
     def _named(self, names: FeatureNames | None, whose: str) -> Generator[None]:
         """Name the columns while rows are taken in, or not: ValueError if the columns before had others."""
         seen, before = self.n_rows, self._feature_names
-        self._feature_names = agreed(names, before, whose)
+        self._feature_names = self._agreed(names, whose)
         try:
             yield
         except BaseException:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch._frame.batches import FeatureNames, column_order, names_of, with_columns
 from fastsketch.data.names._events import ColumnNames
 from fastsketch.data.names._id_map import (
     IdMap,
@@ -119,6 +120,7 @@ class FitArguments(NamedTuple):
     sample_weight: Any
     validation: Any
     ids: Ids
+    feature_names: FeatureNames | None = None
 
 
 def as_matrices(
@@ -127,12 +129,16 @@ def as_matrices(
     """Return the matrices of a fit, of tables with ids in ascending order, so that lines may have any order."""
     table = as_triples(X, columns)
     if table is None:
+        names = names_of(X)
+        validation = with_columns(validation, column_order(validation, names, "validation"), "validation")
+        order = column_order(sample_weight, names, "sample_weight")
+        sample_weight = with_columns(sample_weight, order, "sample_weight")
         shape = np.shape(X) if not hasattr(X, "shape") else X.shape
         if len(shape) != 2 or (row_ids is None and column_ids is None):
-            return FitArguments(X, sample_weight, _matrix_alone(validation), Ids())
+            return FitArguments(X, sample_weight, _matrix_alone(validation), Ids(), names)
         named = (None if ids is None else as_id_map(ids, size, name) for ids, size, name in (
             (row_ids, shape[0], "row_ids"), (column_ids, shape[1], "column_ids")))  # fmt: skip
-        return FitArguments(X, sample_weight, _matrix_alone(validation), Ids(*named))
+        return FitArguments(X, sample_weight, _matrix_alone(validation), Ids(*named), names)
     if row_ids is not None or column_ids is not None:
         raise ValueError("row_ids and column_ids are for matrices: X is a table, which has ids")
     if len(table) == 0:

@@ -7,6 +7,7 @@ import numpy as np
 
 from fastsketch._core.losses import LOSSES, LossName, as_loss_parameter
 from fastsketch._core.validation import Rows, as_integer, as_real
+from fastsketch._frame.batches import FeatureNames, is_table, with_columns
 from fastsketch._frame.model import Arrays
 from fastsketch._frame.parameters import choice, flag, float_dtype, integer, parameter, real, seed
 from fastsketch._kernels.guard import changes
@@ -247,9 +248,11 @@ class LowRankModel(LowRankAnswers):
         with naming_ids(ids.rows, ids.columns):
             entries, apart = load_matrix(given.X, given.sample_weight, given.validation, setting)
         watch = FitHistory(held=given.validation is not None, patience=patience, callback=callback)
+        names = given.feature_names
         del given
         fitted, pursuit = fit(entries, setting, watch, apart)
         self._fitted, self._continuation, self._ids = fitted, pursuit.end() if self.sweeps == 0 else None, ids
+        self._feature_names = names
         return self
 
     @changes
@@ -329,7 +332,9 @@ class LowRankModel(LowRankAnswers):
         ----------
         X : scipy.sparse or array with NaN
             (any, n) for axis=0; (m, any) for axis=1. Or a table, if the model has ids: then the new ones are in the
-            order in which their ids appear, and what is said of ids that the model does not know is left out.
+            order in which their ids appear, and what is said of ids that the model does not know is left out. Columns
+            of a data frame are, for axis=0, matched with the names or ids of the model's columns, in any order; a name
+            that is missing or unknown is refused.
         sample_weight : as X, optional
         axis : {0, 1}
         rank : int, optional
@@ -387,6 +392,11 @@ class LowRankModel(LowRankAnswers):
             if sample_weight is not None:
                 raise ValueError("sample_weight is for matrices: X is a table")
             entries, new_ids = table
+        elif axis == 0:
+            order = self._column_order(X, "X")
+            entries = with_columns(X, order, "X")
+            order = self._column_order(sample_weight, "sample_weight") if is_table(sample_weight) else order
+            sample_weight = None if sample_weight is None else with_columns(sample_weight, order, "sample_weight")
         data = observed(entries, loss=self.loss, sample_weight=sample_weight, dtype=fitted.left.dtype)
         size, side = (data.m, "rows") if axis else (data.n, "columns")
         if size != fitted.shape[1 - axis]:
@@ -430,6 +440,10 @@ class LowRankModel(LowRankAnswers):
     def n_features(self) -> int | None:
         """Return the columns of the matrix; None before the fit."""
         return None if self._fitted is None else self._fitted.shape[1]
+
+    def _column_names(self) -> FeatureNames | None:
+        """Return the names of the columns: those of the data frame that was fitted, or their ids as text; or None."""
+        return self._feature_names or (None if self._ids.columns is None else tuple(map(str, self._ids.columns)))
 
     @property
     def row_ids(self) -> IdMap | None:

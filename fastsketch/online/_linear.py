@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._core.losses import LOSSES, ONLINE_LOSSES, OnlineLossName
 from fastsketch._core.validation import as_flag, as_numbers, as_real, as_weights, is_sparse
-from fastsketch._frame.batches import is_table, names_of
+from fastsketch._frame.batches import FeatureNames, agreed, is_table, names_of
 from fastsketch._frame.model import Arrays, Model
 from fastsketch._frame.parameters import choice, flag, integer, parameter, real
 from fastsketch._kernels.guard import changes
@@ -241,7 +241,7 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         self, rows: Any, targets: Any, sample_weight: ArrayLike | None, mean_weight: float | None = None
     ) -> Self:
         """Learn as ``update`` does. Weights are divided by `mean_weight`, if it is not given by the running mean."""
-        if type(rows) is np.ndarray or self.open_columns or not is_table(rows):
+        if type(rows) is np.ndarray or not is_table(rows):
             return self._learn(rows, targets, sample_weight, mean_weight)
         names_before, n_before = self._feature_names, self.n_rows
         with self._named(names_of(rows), "rows"):
@@ -249,6 +249,15 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         if sample_weight is not None and self.n_rows == n_before:  # no row has a weight
             self._feature_names = names_before
         return self
+
+    def _agreed(self, names: FeatureNames | None, whose: str) -> FeatureNames | None:
+        """With ``open_columns`` rows may have more columns than before, or fewer: those of both have the same names."""
+        before = self._feature_names
+        if not self.open_columns or names is None or before is None:
+            return super()._agreed(names, whose)
+        n = min(len(names), len(before))
+        agreed(names[:n], before[:n], whose)
+        return max(before, names, key=len)
 
     def _learn_few(self, rows: Any, targets: Any) -> bool:
         """Learn from a few plain rows in one step, and return whether that was done: not if anything in them is new."""

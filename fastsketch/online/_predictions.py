@@ -43,7 +43,8 @@ def largest(weights: Floats, sizes: Floats, columns: Counts, n: int, *, names: S
         there = there[sizes[there] >= np.partition(sizes[there], -n)[-n]]
     order = there[np.lexsort((columns[there], -sizes[there]))][:n]
     places: list[int] = columns[order].tolist()
-    shown: Sequence[str | int] = places if names is None else [names[column] for column in places]
+    names = names or ()  # of open columns the first may have names, and those that came later in arrays none
+    shown: list[str | int] = [names[column] if column < len(names) else column for column in places]
     of_weights: list[float] = weights[order].tolist()
     return list(zip(shown, of_weights, strict=True))
 

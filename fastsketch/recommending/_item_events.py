@@ -6,7 +6,7 @@ Items that come by ids may grow in number; answers to questions by ids are ids.
 # pyright: reportPrivateUsage=false
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from fastsketch._core.sparse import as_csr
 from fastsketch._core.validation import Rows, as_rows, as_subset, in_place, is_sparse
+from fastsketch._frame.batches import with_columns
 from fastsketch.data.names._id_map import IdMap, as_id_map, taken
 from fastsketch.data.names._triples import Triples, as_triples, pair_of, placed
 from fastsketch.recommending.ranking._splits import owners
@@ -151,11 +152,17 @@ def ids_of_matrix(rows: Any, item_ids: Any, known: IdMap | None, n_items: int | 
 
 
 def events_of(
-    rows: Any, known: IdMap | None, n_items: int, dtype: DTypeLike, name: str = "rows"
+    rows: Any,
+    known: IdMap | None,
+    n_items: int,
+    dtype: DTypeLike,
+    order_of: Callable[[Any, str], list[int] | None],
+    name: str = "rows",
 ) -> tuple[Any, IdMap | None]:
     """Return (CSR (k, items) of users to be answered, their ids if they come in a table).
 
-    Items that the model does not know are left out.
+    Items of a table that the model does not know are left out. `order_of(rows, name)` matches the named columns of a
+    matrix with the items, as ``column_order`` does.
     """
     if _are_names(rows) or (isinstance(rows, str) and rows != "-" and not Path(rows).exists()):
         got = repr(rows)[:60] if isinstance(rows, str) else "strings"
@@ -165,7 +172,7 @@ def events_of(
         )
     table = as_triples(rows, None, name)
     if table is None:
-        return as_events(rows, n_items, np.dtype(dtype), name), None
+        return as_events(with_columns(rows, order_of(rows, name), name), n_items, np.dtype(dtype), name), None
     if known is None:
         raise ValueError(f"{name} are a table, and the model was given no ids of items")
     return rows_of_table(table, known.places(table.item_ids, "items"), n_items, dtype), table.user_ids

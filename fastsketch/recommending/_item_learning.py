@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from fastsketch._core.threads import one_blas_thread
 from fastsketch._core.validation import as_integer, as_real, as_weights, rows_with_weight
-from fastsketch._frame.batches import Batch
+from fastsketch._frame.batches import Batch, FeatureNames, with_columns
 from fastsketch._frame.model import Arrays
 from fastsketch._frame.parameters import choice, float_dtype, integer, real, seed
 from fastsketch._kernels.guard import changes
@@ -47,7 +47,7 @@ from fastsketch.ridge import _held_out as held_out
 from fastsketch.ridge._held_learner import HELD, OF_SKETCH, HeldOutLearner
 from fastsketch.ridge._held_out import HeldOut
 from fastsketch.sketching import FrequentDirections
-from fastsketch.sketching._moved_columns import with_columns
+from fastsketch.sketching._moved_columns import with_columns as with_moved_columns
 
 # Users on whom a ridge is chosen: a fifth of all at most, and none if they are fewer than this.
 FEWEST, ONE_OF = 20, 5  # fewer than 100 users choose none
@@ -104,6 +104,10 @@ class ItemLearner(HeldOutLearner, abstract=True):
         """Return the number of items; None before the first batch."""
         return None if self._squares is None else len(self._squares)
 
+    def _column_names(self) -> FeatureNames | None:
+        """Return the names of the items: those of the first rows that had some, or the ids as text; or None."""
+        return self._feature_names or (None if self._ids is None else tuple(map(str, self._ids)))
+
     @property
     def item_ids(self) -> IdMap | None:
         """Return the ids of the items; None if the model was given none."""
@@ -131,7 +135,8 @@ class ItemLearner(HeldOutLearner, abstract=True):
         rows : scipy.sparse (k, items), array_like (k, items) or (items,), source, or a table by ids
             Real, finite and not negative: 0, or between 1e-30 and 1e30 (1e-140 and 1e140 in float64). Entries that are
             stored twice are added up, zeros are no events. A row without events counts in ``n_rows`` and, with decay,
-            ages what came before: nothing else.
+            ages what came before: nothing else. Columns with names (a data frame, a source) are matched with the names
+            or ids of the items, in any order; a name that is missing or unknown is refused.
 
             A table is ``fastsketch.data.Triples`` of users, items and perhaps values, by ids of any type; or
             {user: [items]}; or, where `columns` says so, a data frame or the path of a file. Its users, in the order in
@@ -163,7 +168,10 @@ class ItemLearner(HeldOutLearner, abstract=True):
         """
         table = as_triples(rows, columns, "rows")
         if table is None:
-            given = item_ids if item_ids is None else ids_of_matrix(rows, item_ids, self._ids, self.n_features)
+            if item_ids is None:
+                given, rows = None, with_columns(rows, self._column_order(rows))
+            else:
+                given = ids_of_matrix(rows, item_ids, self._ids, self.n_features)
             self._take_rows(rows, sample_weight)
             self._ids = self._ids if given is None else given
             return self
@@ -262,7 +270,7 @@ class ItemLearner(HeldOutLearner, abstract=True):
     def _placed(self, places: NDArray[np.int64], width: int) -> Self:
         """Return a model of the same rows with its items at other places, without ids."""
         out = type(self)(**self.parameters)
-        out._n, out._sketch = self._n, with_columns(self._sketch, places, width)
+        out._n, out._sketch = self._n, with_moved_columns(self._sketch, places, width)
         if self._squares is not None and self._held is not None:
             out._squares, out._held = np.zeros(width), self._held.with_items(places, width)
             out._squares[places] = self._squares

@@ -125,7 +125,7 @@ class SketchedEASE(ItemLearner):
         ((1, 6), True)
         """
         weights = self._fitted().weights
-        return weights.scores(events_of(rows, self._ids, weights.n_items, self._dtype)[0])
+        return weights.scores(events_of(rows, self._ids, weights.n_items, self._dtype, self._column_order)[0])
 
     @reads
     def recommend(
@@ -178,7 +178,7 @@ class SketchedEASE(ItemLearner):
         """
         squares, ids = self._known_squares(), self._ids
         n, exclude_seen = as_integer(n, "n", 1), as_flag(exclude_seen, "exclude_seen")
-        events, users = events_of(rows, ids, len(squares), self._dtype)
+        events, users = events_of(rows, ids, len(squares), self._dtype, self._column_order)
         unwanted = left_out(exclude, users, ids, events.shape)
         allowed = None
         if allow is not None:
@@ -262,7 +262,7 @@ class SketchedEASE(ItemLearner):
         n_items, ids = len(self._known_squares()), self._ids
         one = [as_integer(item, "item", -n_items) if ids is None else item]
         target = int(items_of(one, ids, n_items, "item")[0])
-        events = events_of(row, ids, n_items, self._dtype, "row")[0]
+        events = events_of(row, ids, n_items, self._dtype, self._column_order, "row")[0]
         if events.shape[0] != 1:
             raise ValueError(f"row must be one row, got {events.shape[0]}")
         explanation = explained(self._fitted().weights, events, target)
@@ -306,7 +306,7 @@ class SketchedEASE(ItemLearner):
         (True, 2)
         """
         squares = self._known_squares()
-        events = events_of(rows, self._ids, len(squares), self._dtype)[0]
+        events = events_of(rows, self._ids, len(squares), self._dtype, self._column_order)[0]
         values: Sequence[float] | None = None
         if ridges is not None:
             values = as_numbers(ridges, int(np.size(ridges)), "ridges").tolist()

@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._core.random import Key, raw_numbers
 from fastsketch._core.validation import Rows, as_flag, as_integer, as_real, as_rows, check_finite, is_sparse
+from fastsketch._frame.batches import names_of
 from fastsketch._frame.model import Arrays
 from fastsketch._frame.parameters import integer, seed
 from fastsketch._kernels.guard import changes
@@ -113,7 +114,8 @@ class SGH(Hasher):
         k = _kernel(x, bases, width=width)
         offset = k.mean(axis=0)
         k -= offset
-        self._learned = _LearnedSGH(mean, bases, width, offset, self._directions(x, k), n)
+        learned, names = _LearnedSGH(mean, bases, width, offset, self._directions(x, k), n), names_of(rows)
+        self._learned, self._feature_names = learned, names
         return self
 
     def _directions(self, x: Array, k: Array) -> Array:

@@ -147,6 +147,7 @@ def _fill(
             gathering.close()
     if packed is not None:
         groups._take_packed(dict(index), packed)
+        groups._feature_names = rows.source.feature_names
 
 
 class _PassProgress:

@@ -133,7 +133,12 @@ class GroupSketches(Mapping[Key, FrequentDirections], MergeableModel):
         }
         # what a stranger's file holds of this group is checked now
         return FrequentDirections._built(
-            {**self.parameters, "solver": "gram"}, {}, {"engine": about}, self._packed.one(number), trusted=False
+            {**self.parameters, "solver": "gram"},
+            {},
+            {"engine": about},
+            self._packed.one(number),
+            feature_names=self._feature_names,
+            trusted=False,
         )
 
     # -- arrays --------------------------------------------------------------------------------------------------------

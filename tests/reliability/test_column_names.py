@@ -1,0 +1,313 @@
+"""Columns in another order, or of other names: every public method that takes rows matches them by name or refuses.
+
+The methods are found by their signatures: a new one is tested without being listed here, and a parameter of a name that
+is in neither table below is an error.
+"""
+
+import inspect
+import pickle
+import re
+import warnings
+
+import numpy as np
+import pytest
+
+import fastsketch as fs
+import fastsketch.sklearn
+from fastsketch.reference.baselines import SGH
+from fastsketch.sketching import SecondPass
+from tests.reliability.zoo import N_FEATURES, SPECIMENS, Specimen, classes_of, dense_rows, event_rows
+
+pd = pytest.importorskip("pandas")
+
+NAMES = [f"c{j}" for j in range(N_FEATURES)]
+OTHERS = [f"other{j}" if j in (3, 7) else name for j, name in enumerate(NAMES)]  # the first that differs is column 3
+
+# Parameters that are rows whose columns are those that were learned from.
+ROWS = {"rows", "row", "queries", "X", "X_test", "rescore"}
+# All others that public methods have.
+NOT_ROWS = set(
+    re.findall(
+        r"\w+",
+        """
+    accuracy allow alpha axis basis begin by callback check_input classes codes column_ids columns comp_cov
+    comparator copy coverage decoded deep default encoder exclude exclude_seen factor factors fit_params ids index
+    input_features inverse item item_ids items k key kwargs label max_memory metric mode model n n_components
+    n_neighbors n_rows name norm other oversample parameters params passes path patience prior projection rank
+    return_distance ridge ridges row_ids sample_weight scaling source sparse squared targets tolerance transform v
+    validation y
+    """,
+    )
+)  # "other" is a model: test_merges_of_models_with_other_columns
+MORE = Specimen("ridge-intervals", lambda: fs.SketchedRidge(5, reservoir_size=100))
+# Specimens by their kind, without those whose columns are names in each row.
+KINDS: dict[str, list[Specimen]] = {}
+for specimen in (*SPECIMENS, MORE):
+    if not getattr(specimen.make(), "hash_bits", None):
+        KINDS.setdefault(type(specimen.make()).__name__, []).append(specimen)
+
+# Why a method is of no use to some settings of a model, whatever the rows are.
+DOES_NOT_APPLY = (
+    "needs a (sketch|model) without (compressor|decay)|needs a loss of labels|needs the residuals of"
+    "|SGH learns from one batch"
+)
+LEARNING = ("update", "fit", "partial_fit")
+# Methods that forget what was learned, names of columns too.
+BEGIN_AGAIN = ("fit", "fit_transform", "fit_predict")
+ENCODERS = ("BookEncoder", "LinearSignEncoder", "GraphEncoder")
+# Not rows, though the parameters are called so: indices and ids of rows, coordinates, what was checked before.
+NO_ROWS = {
+    *(("LowRankModel", name) for name in ("decision_function", "predict", "predict_block", "predict_proba")),
+    *(("LowRankModel", name) for name in ("decision_block", "recommend")),
+    *((name, "inverse_transform") for name in ("LowRankFactors", "SketchCoder", "SketchedPCA")),
+    *((encoder, name) for encoder in ENCODERS for name in ("bits", "tables", "scores")),
+}
+
+
+def frame(values, names=NAMES, container="pandas"):
+    """Rows as a table with these names of columns, or as a source."""
+    table = pd.DataFrame(values, columns=list(names))
+    if container == "pandas":
+        return table
+    if container == "source":
+        return fs.open_rows(table)
+    package = pytest.importorskip(container)
+    return package.DataFrame(table.to_dict("list")) if container == "polars" else package.Table.from_pandas(table)
+
+
+def row_methods(thing):
+    """(Method, name of the parameter that is rows) of an object, by the signatures of its public methods."""
+    found = []
+    for name in dir(type(thing)):
+        member = inspect.getattr_static(type(thing), name)
+        if name.startswith("_") or isinstance(member, property) or not callable(getattr(type(thing), name)):
+            continue
+        if name.startswith("set_") and name.endswith("_request"):
+            continue  # of scikit-learn: they name parameters of other methods
+        if isinstance(member, classmethod | staticmethod | type):
+            continue
+        parameters = [p for p in inspect.signature(getattr(type(thing), name)).parameters if p != "self"]
+        unknown = set(parameters) - ROWS - NOT_ROWS
+        assert not unknown, f"{type(thing).__name__}.{name}: say of {sorted(unknown)} whether they are rows"
+        if (type(thing).__name__, name) not in NO_ROWS:
+            found += [(name, parameter) for parameter in parameters if parameter in ROWS]
+    return found
+
+
+def called(thing, name, parameter, rows, values):
+    """What a method returns of rows; its other arguments are made of the same values."""
+    method = getattr(thing, name)
+    arguments = {parameter: rows}
+    for other, declared in inspect.signature(method).parameters.items():
+        required = declared.default is inspect.Parameter.empty and declared.kind is not declared.VAR_KEYWORD
+        if other in ("targets", "y") and (required or (name in LEARNING and learns_targets(thing))):
+            arguments[other] = classes_of(values) if getattr(thing, "parameters", {}).get("classes") else halves(values)
+        elif other == "by" and isinstance(thing.every, str):
+            arguments[other] = (thing.n_rows + np.arange(len(values))) * 450.0
+        elif other == "codes":
+            arguments[other] = thing.encode(values)
+        elif other in ROWS and other != parameter and required:
+            arguments[other] = values
+        elif required and other != parameter:
+            arguments[other] = {"item": 0}[other]
+        elif other == "k":
+            arguments[other] = 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of few rows, rows read again that are others, and the like
+        return method(**arguments)
+
+
+def halves(values):
+    """A target of each row: whether its first number is in the larger half."""
+    return np.where(values[:, 0] > np.median(values[:, 0]), 1.0, -1.0)
+
+
+def learns_targets(thing):
+    """Whether rows come with targets."""
+    if hasattr(thing, "_learns_targets"):
+        return thing._learns_targets()
+    return any(word in type(thing).__name__ for word in ("Classifier", "Regressor", "Ridge"))
+
+
+def same(one, two):
+    """Whether two answers are the same: models by their states."""
+    if one is two:
+        return True
+    if isinstance(one, fs.LowRankModel):  # whose state has seconds in it
+        return same(one.complete(), two.complete())
+    if hasattr(one, "get_params"):
+        return same(one._learner, two._learner)
+    if hasattr(one, "to_bytes"):
+        return type(one) is type(two) and one.to_bytes() == two.to_bytes()
+    if isinstance(one, tuple) or hasattr(one, "_asdict"):
+        return len(one) == len(two) and all(map(same, one, two))
+    if hasattr(one, "predict_block"):
+        return np.array_equal(one.predict_block(), two.predict_block())
+    if hasattr(one, "tocsr"):
+        return not (one != two).nnz
+    if hasattr(one, "__dict__") and not isinstance(one, np.ndarray) and not hasattr(one, "iloc"):
+        return pickle.dumps(one) == pickle.dumps(two)
+    one, two = np.asarray(one), np.asarray(two)
+    if one.dtype.kind != "f":
+        return np.array_equal(one, two)
+    # tables and arrays may differ in the order of memory, and sums of their rows by rounding
+    return one.shape == two.shape and np.allclose(one, two, rtol=1e-6, atol=1e-9, equal_nan=True)
+
+
+def state(thing):
+    """All that a model or an estimator has learned, as bytes."""
+    return thing.to_bytes() if hasattr(thing, "to_bytes") else pickle.dumps(thing)
+
+
+def copied(thing):
+    """An independent copy."""
+    return pickle.loads(pickle.dumps(thing))
+
+
+def values_of(specimen, seed=0, n=None):
+    """Rows that a specimen takes, dense: many of a ridge regression, whose intervals need residuals."""
+    n = n or (400 if "ridge" in specimen.name else 40)
+    return event_rows(seed, n).toarray() if specimen.rows is event_rows else dense_rows(seed, n)
+
+
+def asked_of(specimen):
+    """Rows that methods are called with: some that are read again must be those that were learned from."""
+    return values_of(specimen) if "ridge" in specimen.name else values_of(specimen, 1, 6)
+
+
+def learned(specimen, container="pandas", names=NAMES):
+    """A model that has learned rows with names of columns."""
+    model, values = specimen.make(), values_of(specimen)
+    rows = frame(values, names, container)
+    if isinstance(model, fs.GroupSketches):
+        return fs.sketch_groups(rows, by=np.arange(len(values)) % 3, **model.parameters)
+    if isinstance(model, SecondPass):
+        return SecondPass.of(fs.FrequentDirections(5, solver="gram").update(rows))
+    if isinstance(model, fs.LowRankModel):
+        return model.fit(rows)
+    called(model, "update", "rows", rows, values)
+    if isinstance(model, SGH):
+        model.encode(values)
+    return model
+
+
+def check(thing, name, parameter, values, container="pandas"):
+    """Call one method with rows whose columns are named as learned, in another order, and by other names.
+
+    Return whether the method is of use to this model at all.
+    """
+    what = f"{type(thing).__name__}.{name}({parameter}: {container})"
+    one, two, three = copied(thing), copied(thing), copied(thing)
+    try:
+        right = called(one, name, parameter, values, values)
+    except ValueError as error:
+        assert re.search(DOES_NOT_APPLY, str(error)), (what, error)
+        return False
+    answer = called(two, name, parameter, frame(values, NAMES, container), values)
+    if name != "fit" or not hasattr(thing, "get_params"):  # of estimators one has names of columns, and one has none
+        assert same(answer, right), what
+    assert two.feature_names == tuple(NAMES) if hasattr(two, "feature_names") else True, what
+    if name in BEGIN_AGAIN:
+        return True
+    before = state(three)
+    try:
+        answer = called(three, name, parameter, frame(values[:, ::-1], NAMES[::-1], container), values)
+    except (TypeError, ValueError) as error:
+        assert "c0" in str(error) or "order" in str(error), (what, error)
+        assert state(three) == before, what
+    else:
+        assert same(answer, right), f"{what} answers for the wrong columns"
+        assert state(three) == state(two), what
+    for names in (OTHERS, [*NAMES[1:], "other3"]):
+        four = copied(thing)
+        with pytest.raises((TypeError, ValueError), match=r"c3|other3|c0"):
+            print(what, called(four, name, parameter, frame(values, names, container), values))
+        assert state(four) == before, what
+    return True
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_methods_of_models(kind):
+    """Every method of every specimen, and of its encoder; each must be of use to one of them at least."""
+    found, applied = set(), set()
+    for specimen in KINDS[kind]:
+        model, values = learned(specimen), asked_of(specimen)
+        for thing in (model, model.encoder() if hasattr(model, "encoder") else None):
+            for name, parameter in [] if thing is None else row_methods(thing):
+                found.add((type(thing), name, parameter))
+                if check(thing, name, parameter, values[:1] if parameter == "row" else values):
+                    applied.add((type(thing), name, parameter))
+    assert {method for method in found if method[1:] != ("update", "rows") or kind != "SGH"} == applied
+    assert found or kind == "GroupSketches"
+
+
+# Models that learn from rows in memory alone.
+IN_MEMORY = ("LowRankModel", "SGH", "SketchedNewton", "AdaptiveSubgradient")
+
+
+@pytest.mark.parametrize("container", ["polars", "pyarrow", "source"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_tables_of_other_packages_and_sources(kind, container):
+    """Where a method takes such rows at all; a source is for methods that read rows a chunk at a time."""
+    if container != "source":
+        pytest.importorskip(container)
+    chunks = ("audit", "refine") if kind in IN_MEMORY else ("audit", "refine", "update")
+    model = learned(KINDS[kind][-1], "pandas" if kind in IN_MEMORY and container == "source" else container)
+    values = asked_of(KINDS[kind][-1])
+    for name, parameter in row_methods(model):
+        if container == "source" and name not in chunks:
+            with pytest.raises((TypeError, ValueError)):
+                called(model, name, parameter, frame(values, NAMES, container), values)
+        else:
+            check(model, name, parameter, values[:1] if parameter == "row" else values, container)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if hasattr(KINDS[kind][0].make(), "merge")])
+def test_merges_of_models_with_other_columns(kind):
+    """Sums over columns of different names, or orders, are not added."""
+    for specimen in KINDS[kind]:
+        model = learned(specimen)
+        before = state(model)
+        for names in (NAMES[::-1], OTHERS):
+            other = learned(specimen, names=names)
+            with pytest.raises(ValueError, match=r"column \d+ is '\w+', it was '\w+'|c3|c0"):
+                model.merge(other)
+            assert state(model) == before, specimen.name
+
+
+# -- estimators --------------------------------------------------------------------------------------------------------
+ESTIMATORS = [name for name in fastsketch.sklearn.__all__ if name[0].isupper()]
+
+
+def fitted(name, container="pandas"):
+    """An estimator that was fitted to rows with names of columns."""
+    cls = getattr(fastsketch.sklearn, name)
+    required = {"n_components": 3, "n_bits": 2, "n_bytes": 4, "sketch_size": 5}
+    declared = inspect.signature(cls).parameters
+    given = {key: value for key, value in required.items() if key in declared}
+    values = abs(dense_rows(0, 200))
+    estimator = cls(**given)
+    called(estimator, "fit", "X", frame(values, NAMES, container), values)
+    return estimator
+
+
+@pytest.mark.parametrize("container", ["pandas", "polars", "pyarrow"])
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_methods_of_estimators(name, container):
+    estimator, values = fitted(name, container), abs(dense_rows(1, 30))
+    methods = row_methods(estimator)
+    assert methods
+    for method, parameter in methods:
+        assert check(estimator, method, parameter, values, container)
+
+
+@pytest.mark.parametrize("name", [name for name in ESTIMATORS if hasattr(getattr(fastsketch.sklearn, name), "merge")])
+def test_merges_of_estimators_with_other_columns(name):
+    estimator, values = fitted(name), abs(dense_rows(2, 200))
+    before = state(estimator)
+    for names in (NAMES[::-1], OTHERS):
+        other = copied(estimator)
+        called(other, "fit", "X", frame(values, names), values)
+        with pytest.raises(ValueError, match="feature names"):
+            estimator.merge(other)
+        assert state(estimator) == before
