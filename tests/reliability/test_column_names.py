@@ -7,7 +7,9 @@ is in neither table below is an error.
 import inspect
 import pickle
 import re
+import tempfile
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -155,8 +157,12 @@ def same(one, two):
 
 
 def state(thing):
-    """All that a model or an estimator has learned, as bytes."""
-    return thing.to_bytes() if hasattr(thing, "to_bytes") else pickle.dumps(thing)
+    """All that a model, an estimator or an encoder has learned, as bytes."""
+    if not hasattr(thing, "get_params"):
+        return thing.to_bytes() if hasattr(thing, "to_bytes") else pickle.dumps(thing)
+    with tempfile.TemporaryDirectory() as folder:
+        thing.save(Path(folder, "state"))
+        return Path(folder, "state").read_bytes()
 
 
 def copied(thing):
