@@ -1,9 +1,10 @@
 """The public door: what comes in is checked and converted here, once, with messages that name the argument."""
 
+import array
 import math
 import numbers
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -105,6 +106,46 @@ def natural_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype(np.float32) if dtype.kind == "f" and dtype.itemsize <= 4 else np.dtype(np.float64)
 
 
+# What NumPy makes an array of without asking for items one after another.
+_ARRAYS = ("__array__", "__array_interface__", "__array_struct__")
+_BUFFERS: tuple[type, ...] = (str, bytes, bytearray, memoryview, array.array, range)
+
+
+def require_array_like(values: Any, name: str) -> None:
+    """Raise TypeError for a masked array, or an object that is no array, table, sparse matrix or list of rows.
+
+    The one check of all methods that take rows, targets or weights, made before NumPy converts them. NumPy drops the
+    mask of a masked array, and asks any other object that has a length for its items, one after another: that may never
+    end (an AnnData). Items of a list, and of lists in it, are checked by their types.
+    """
+    kind = type(values)
+    if kind is np.ndarray:
+        return
+    if isinstance(values, list | tuple):
+        own: dict[type, Any] = {type(item): item for item in cast("Any", values)}
+        for item_type, item in own.items():
+            if issubclass(item_type, list | tuple):
+                inner = {type(entry): entry for row in cast("Any", values) if type(row) is item_type for entry in row}
+                for entry in inner.values():
+                    if not isinstance(entry, list | tuple):
+                        require_array_like(entry, f"an entry of {name}")
+            else:
+                require_array_like(item, f"an item of {name}")
+        return
+    if isinstance(values, np.ma.MaskedArray):
+        raise TypeError(
+            f"{name} must not be a masked array: what is behind the mask would count; fill the masked entries, leave "
+            "their rows out, or put NaN in their place (filled(np.nan)) where missing numbers are taken"
+        )
+    if any(hasattr(kind, protocol) for protocol in _ARRAYS) or isinstance(values, _BUFFERS) or is_sparse(values):
+        return
+    if hasattr(kind, "__getitem__") and not isinstance(values, Mapping):
+        raise TypeError(
+            f"{name} must be an array, a sparse matrix, a table or a list of rows, got an object of type "
+            f"{kind.__name__}: give the matrix in it (of an AnnData its X), or np.asarray of the list of its rows"
+        )
+
+
 def as_rows(rows: Any, n_features: int | None = None, name: str = "rows") -> Any:
     """Return a 2-d ndarray of real numbers, or a CSR container in canonical form; nothing is copied that need not be.
 
@@ -113,8 +154,7 @@ def as_rows(rows: Any, n_features: int | None = None, name: str = "rows") -> Any
     if is_sparse(rows):
         out = as_csr(rows, name)
     else:
-        if isinstance(rows, np.ma.MaskedArray):
-            raise TypeError(f"{name} must not be a masked array: fill the masked entries or leave their rows out")
+        require_array_like(rows, name)
         try:
             out = np.asarray(rows)
         except ValueError as error:
@@ -183,8 +223,7 @@ def as_numbers(values: Any, n_rows: int, name: str = "targets") -> NDArray[np.fl
 
 def _as_column(values: Any, n_rows: int, name: str, *, fill: bool) -> NDArray[np.float64]:
     """Return a contiguous float64 vector (n_rows,); `fill`: a scalar stands for all of its entries."""
-    if isinstance(values, np.ma.MaskedArray):
-        raise TypeError(f"{name} must not be a masked array")
+    require_array_like(values, name)
     try:
         out: NDArray[Any] = np.asarray(values)
     except ValueError as error:
@@ -199,15 +238,17 @@ def _as_column(values: Any, n_rows: int, name: str, *, fill: bool) -> NDArray[np
 
 
 def as_array(values: Any, name: str) -> NDArray[Any]:
-    """Return values as an array, a masked one as it is; ValueError for lists of unequal lengths."""
+    """Return values as an array; ValueError for lists of unequal lengths."""
+    require_array_like(values, name)
     try:
-        return np.asanyarray(values)
+        return np.asarray(values)
     except ValueError as error:
         raise ValueError(f"{name} must be a rectangular array of numbers: {error}") from None
 
 
 def as_vector(v: Any, n_features: int, name: str = "v") -> NDArray[Any]:
     """Return a float64 copy-free view of a finite vector (d,) or matrix (d, k)."""
+    require_array_like(v, name)
     out = np.asarray(v)
     if out.dtype.kind not in "fiub":
         raise TypeError(f"{name} must hold real numbers, got dtype {out.dtype}")
@@ -225,6 +266,7 @@ def no_mask(values: NDArray[Any]) -> str:
 
 def as_integer_vector(values: ArrayLike, name: str) -> NDArray[Any]:
     """Return integers of any type, (n,); TypeError or ValueError for what is none."""
+    require_array_like(values, name)
     out: NDArray[Any] = np.asarray(values)
     if out.ndim != 1:
         raise ValueError(f"{name} must be a vector, got shape {out.shape}")

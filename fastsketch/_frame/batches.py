@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastsketch._core.validation import Rows, as_rows, as_weights, is_sparse
+from fastsketch._core.validation import Rows, as_rows, as_weights, is_sparse, require_array_like
 from fastsketch.data.sources import Source, open_rows
 from fastsketch.data.sources._formats import refuse_lazy
 
@@ -167,6 +167,7 @@ class WeightedChunks:
         self.source = source
         self._weights: NDArray[np.float64] | None = None
         self._each: ArrayLike | None = None  # one weight for every row
+        require_array_like(sample_weight, "sample_weight")
         if sample_weight is not None and np.ndim(sample_weight) == 0:
             self._each = sample_weight
         elif sample_weight is not None:

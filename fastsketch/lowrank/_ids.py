@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch._core.validation import require_array_like
 from fastsketch._frame.batches import FeatureNames, column_order, names_of, with_columns
 from fastsketch.data.names._events import ColumnNames
 from fastsketch.data.names._id_map import (
@@ -133,6 +134,8 @@ def as_matrices(
         validation = with_columns(validation, column_order(validation, names, "validation"), "validation")
         order = column_order(sample_weight, names, "sample_weight")
         sample_weight = with_columns(sample_weight, order, "sample_weight")
+        if not hasattr(X, "shape"):
+            require_array_like(X, "X")
         shape = np.shape(X) if not hasattr(X, "shape") else X.shape
         if len(shape) != 2 or (row_ids is None and column_ids is None):
             return FitArguments(X, sample_weight, _matrix_alone(validation), Ids(), names)

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._core.losses import LOSSES, expected
 from fastsketch._core.sparse import as_csr
-from fastsketch._core.validation import Rows, as_integer, as_subset, is_sparse
+from fastsketch._core.validation import Rows, as_integer, as_subset, is_sparse, require_array_like
 from fastsketch._kernels.linalg.best import best_columns
 from fastsketch._kernels.lowrank import dense
 from fastsketch.data.names._id_map import IdMap, taken
@@ -46,6 +46,7 @@ class Scale:
 
 def as_indices(values: ArrayLike, size: int, name: str) -> NDArray[np.int64]:
     """Return a vector of integers in [-1, size), or raise TypeError, ValueError or IndexError."""
+    require_array_like(values, name)
     out: NDArray[Any] = np.asarray(values)
     if out.size == 0:
         return out.astype(np.int64).reshape(-1)

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastsketch._core.validation import as_real
+from fastsketch._core.validation import as_real, require_array_like
 from fastsketch._kernels.online.few_rows import SINGLE
 from fastsketch.data.files import _checks as checks
 from fastsketch.online._state_arrays import Counts, Floats
@@ -158,8 +158,7 @@ def as_labels(targets: ArrayLike, n_rows: int, name: str = "targets") -> NDArray
 
     Only labels that were not seen before are checked for being finite integers, in ``ClassLabels.read``.
     """
-    if isinstance(targets, np.ma.MaskedArray):
-        raise TypeError(f"{name} must not be a masked array")
+    require_array_like(targets, name)
     try:
         out: NDArray[Any] = np.asarray(targets)
     except ValueError as error:

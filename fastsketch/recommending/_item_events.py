@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from fastsketch._core.sparse import as_csr
-from fastsketch._core.validation import Rows, as_rows, as_subset, in_place, is_sparse
+from fastsketch._core.validation import Rows, as_rows, as_subset, in_place, is_sparse, require_array_like
 from fastsketch._frame.batches import with_columns
 from fastsketch.data.names._id_map import IdMap, as_id_map, taken
 from fastsketch.data.names._triples import Triples, as_triples, pair_of, placed
@@ -37,9 +37,10 @@ def as_events(rows: Rows, n_items: int | None, dtype: np.dtype[Any], name: str =
         csr = as_rows(given.reshape((1, -1)) if given.ndim == 1 else given, n_items, name)
         if type(csr) is not csr_array or csr.indices.dtype != np.int32:  # a matrix, or indices that scipy makes short
             csr = csr_array((csr.data, csr.indices, csr.indptr), shape=csr.shape)
-    elif np.ndim(cast(ArrayLike, rows)) == 0:
-        raise ValueError(f"{name} must hold what users have had, a row a user: they have no ids here, got {rows!r}")
     else:
+        require_array_like(rows, name)
+        if np.ndim(given) == 0:
+            raise ValueError(f"{name} must hold what users have had, a row a user: they have no ids here, got {rows!r}")
         csr = csr_array(as_rows(rows, n_items, name))
     data = csr.data
     if data.dtype != dtype:
@@ -142,6 +143,8 @@ ITEM_IDS = "item_ids"
 
 def ids_of_matrix(rows: Any, item_ids: Any, known: IdMap | None, n_items: int | None) -> IdMap:
     """Return the ids of the columns of a matrix, which are those of the rows before."""
+    if not hasattr(rows, "n_features"):
+        require_array_like(rows, "rows")
     width = rows.n_features if hasattr(rows, "n_features") else (np.shape(rows) or (0,))[-1]
     out = as_id_map(item_ids, int(width), ITEM_IDS)
     if n_items is not None and out != known:

@@ -217,9 +217,8 @@ class RidgeLearner(HeldOutLearner, abstract=True):
 
     def _as_targets(self, targets: Any, n: int, d: int) -> tuple[NDArray[np.float64], bool]:
         """Return the targets (n, c), and whether they came as a vector."""
-        masked = isinstance(targets, np.ma.MaskedArray)
-        if is_sparse(targets) or masked:
-            raise TypeError(f"targets must be an array of numbers, got {'a masked' if masked else 'a sparse'} one")
+        if is_sparse(targets):
+            raise TypeError("targets must be an array of numbers, got a sparse one")
         y = as_array(targets, "targets")
         y = _numbers(y) if y.dtype.kind in "OU" else y  # words of text
         if y.dtype.kind not in "fiub":

@@ -58,7 +58,8 @@ class LowRankCompleter(OneToOneFeatureMixin, TransformerMixin, ModelEstimator):
     measurements in units of their own do and ratings do not, are learned less their means and divided by the former.
     ``model_`` is then of these numbers.
 
-    Every stored entry of a sparse X is an observation, zeros too; in a dense X NaN is missing. X may also be a table by
+    Every stored entry of a sparse X is an observation, zeros too; in a dense X NaN is missing, and so are the masked
+    entries of a masked array, which ``transform`` fills. X may also be a table by
     ids, ``fastsketch.data.Triples`` or {row: {column: value}}: its rows are the samples, in ``transform`` in the
     order in which they appear. ``LowRankFactors`` gives the factors of rows.
 
@@ -127,6 +128,8 @@ class LowRankCompleter(OneToOneFeatureMixin, TransformerMixin, ModelEstimator):
 
     def _checked(self, X: Any, *, reset: bool) -> Any:
         options: dict[str, Any] = {"dtype": [np.float64, np.float32], "ensure_all_finite": "allow-nan"}
+        if isinstance(X, np.ma.MaskedArray) and X.dtype.kind in "fiub":
+            X = X.astype(X.dtype if X.dtype.kind == "f" else np.float64).filled(np.nan)
         return checked(self, X, sum_duplicates=False, reset=reset, **options)
 
     @property

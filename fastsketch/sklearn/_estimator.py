@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from os import PathLike
-from typing import Any, BinaryIO, ClassVar, Self, TypeVar, dataclass_transform
+from typing import Any, BinaryIO, ClassVar, Self, TypeVar, cast, dataclass_transform
 
 import numpy as np
 from numpy.random import RandomState
@@ -26,6 +26,7 @@ from fastsketch._core.validation import (
     is_sparse,
     refuse_dicts,
     refuse_iterator,
+    require_array_like,
     rows_with_weight,
 )
 from fastsketch._frame.batches import WeightedChunks, agreed, as_source, is_table
@@ -56,6 +57,7 @@ EXACT_COPIES = 4
 # -- rows and seeds as scikit-learn has them ---------------------------------------------------------------------------
 def consistent_rows(X: Any, *, sum_duplicates: bool = True) -> Any:
     """Return rows that scikit-learn may look at: scipy converts and stacks sparse arrays without a look at them."""
+    require_array_like(X, "X")
     if getattr(X, "ndim", None) != 2:  # scikit-learn has a message of its own
         refuse_iterator(X, "X")
         return X
@@ -76,6 +78,7 @@ def checked(estimator: BaseEstimator, X: Any, *, sum_duplicates: bool = True, **
         name = "a source" if isinstance(X, Source) else "the name of a file"
         raise TypeError(f"X is {name}, and this method takes rows: {advice}")
     refuse_dicts(X, "X")
+    require_array_like(options.get("y"), "y")
     rows = consistent_rows(X, sum_duplicates=sum_duplicates)
     try:
         return validate_data(estimator, rows, accept_sparse="csr", **options)
@@ -121,6 +124,16 @@ def exact_is_fair(n_features: int, sketch_size: int, max_memory: Any) -> bool:
 def estimator(cls: type[Estimator]) -> type[Estimator]:
     """Decorate a class whose annotated attributes are parameters: its constructor keeps them, and knows their names."""
     return named_keywords(dataclass(eq=False, repr=False)(cls))
+
+
+class ScoresTargets:
+    """Checks targets and weights for ``score`` of scikit-learn's mixins, which would drop masks of arrays."""
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Compute the accuracy of labels or the R^2 of targets, as scikit-learn's estimators do."""
+        require_array_like(y, "y")
+        require_array_like(sample_weight, "sample_weight")
+        return cast("Any", super()).score(X, y, sample_weight)
 
 
 class ModelEstimator(BaseEstimator):

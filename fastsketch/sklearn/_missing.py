@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch._core.validation import require_array_like
 from fastsketch.data.names._id_columns import is_missing
 
 FILLS = ("mean", "drop")
@@ -15,6 +16,7 @@ FILLS = ("mean", "drop")
 
 def refuse_missing_labels(labels: Any) -> None:
     """Raise TypeError that names the first row whose label is None or NaN, among words or objects."""
+    require_array_like(labels, "y")
     given: Any = np.asarray(labels)
     if given.dtype.kind in "OU" and isinstance(labels, list | tuple):
         given = np.asarray(labels, object)  # else NaN among words is one of them

@@ -13,15 +13,21 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight
 
 from fastsketch._core.losses import LOSSES, OnlineLossName
 from fastsketch._core.random import Key, raw_numbers
-from fastsketch._core.validation import Rows, as_flag, as_integer, is_sparse
+from fastsketch._core.validation import Rows, as_flag, as_integer, as_weights, is_sparse, require_array_like
 from fastsketch.data.files import _checks as checks
 from fastsketch.online import AdaptiveSubgradient, SketchedNewton
 from fastsketch.online._labels import ClassWeight
-from fastsketch.sklearn._estimator import Arrays, ModelEstimator, checked, estimator, seed_of
+from fastsketch.sklearn._estimator import (
+    Arrays,
+    ModelEstimator,
+    ScoresTargets,
+    checked,
+    estimator,
+    seed_of,
+)
 from fastsketch.sklearn._missing import refuse_missing_labels
 from fastsketch.sklearn._passes import Learner, Places, chosen_passes, evenly, sureness
 
@@ -144,6 +150,7 @@ class LinearEstimator(ModelEstimator):
             raise ValueError(f"model must have a loss of {targets}, it has loss={model.loss!r}")
 
     def _checked(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, Any]:
+        require_array_like(y, "y")
         try:
             shape = y.shape if hasattr(y, "shape") else np.asarray(y).shape
         except ValueError:  # lists of different lengths
@@ -168,7 +175,7 @@ class LinearEstimator(ModelEstimator):
         """Return rows, targets and weights without the rows of weight 0, which are not fitted."""
         if sample_weight is None:
             return X, targets, None
-        weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        weights: Any = as_weights(sample_weight, X.shape[0])
         return _selected(X, targets, weights, weights > 0, "sample_weight")
 
     def _fit(
@@ -198,10 +205,7 @@ class LinearEstimator(ModelEstimator):
 
     def _learn(self, model: LinearModel, X: Any, targets: Any, sample_weight: Any) -> Self:
         """Learn from a batch on a copy: what is interrupted or refused leaves the estimator as it was."""
-        weights = sample_weight
-        if weights is not None:
-            weights = _check_sample_weight(weights, X, dtype=np.float64, ensure_non_negative=True)
-        model.update(X, targets, sample_weight=weights)
+        model.update(X, targets, sample_weight=sample_weight)
         self.model_, self.n_iter_ = model, 1
         return self
 
@@ -236,7 +240,7 @@ class LinearEstimator(ModelEstimator):
 
 
 @estimator
-class LinearClassifier(ClassifierMixin, LinearEstimator):
+class LinearClassifier(ScoresTargets, ClassifierMixin, LinearEstimator):
     """Classifier: one model, with a state for two classes, or one against the rest for each of more."""
 
     _: KW_ONLY
@@ -364,7 +368,7 @@ class LinearClassifier(ClassifierMixin, LinearEstimator):
 
 
 @estimator
-class LinearRegressor(RegressorMixin, LinearEstimator):
+class LinearRegressor(ScoresTargets, RegressorMixin, LinearEstimator):
     """Regressor: one model of the targets as they are."""
 
     _OF_TARGETS: ClassVar = {"y_numeric": True}

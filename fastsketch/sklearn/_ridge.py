@@ -17,7 +17,15 @@ from fastsketch._core.validation import Rows, as_integer, as_weights
 from fastsketch.online._labels import ClassWeight, as_class_weight
 from fastsketch.ridge import SketchedRidge as RidgeModel
 from fastsketch.ridge._ridge_reading import TOLERANCE
-from fastsketch.sklearn._estimator import Arrays, MergingEstimator, checked, estimator, seed_of, weights_of_fit
+from fastsketch.sklearn._estimator import (
+    Arrays,
+    MergingEstimator,
+    ScoresTargets,
+    checked,
+    estimator,
+    seed_of,
+    weights_of_fit,
+)
 from fastsketch.sklearn._missing import refuse_missing_labels
 
 Floats = NDArray[np.float64]
@@ -91,7 +99,7 @@ class RidgeEstimator(MergingEstimator):
 
 
 @estimator
-class SketchedRidge(MultiOutputMixin, RegressorMixin, RidgeEstimator):
+class SketchedRidge(ScoresTargets, MultiOutputMixin, RegressorMixin, RidgeEstimator):
     """Ridge regression learned in one pass, with a ridge that is chosen on rows held out.
 
     Parameters
@@ -177,7 +185,7 @@ def _different(labels: Any, name: str) -> NDArray[Any]:
 
 
 @estimator
-class SketchedRidgeClassifier(ClassifierMixin, RidgeEstimator):
+class SketchedRidgeClassifier(ScoresTargets, ClassifierMixin, RidgeEstimator):
     """Classifier by the ridge regression of -1 and 1, one pass; of more than two classes one target for each.
 
     Parameters

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
-from fastsketch._core.validation import as_choice, as_integer, as_real, as_weights, rows_with_weight
+from fastsketch._core.validation import as_choice, as_integer, as_real, as_weights, require_array_like, rows_with_weight
 from fastsketch._frame.batches import Batch
 from fastsketch._kernels.guard import changes
 from fastsketch.data.files import _checks as checks
@@ -279,6 +279,7 @@ class SketchedPCA(PrincipalComponents):
     def inverse_transform(self, X: ArrayLike) -> NDArray[Any]:
         """Return the rows (n_samples, n_features) that components X (n_samples, n_components) stand for."""
         check_is_fitted(self, "sketch_")
+        require_array_like(X, "X")
         if np.shape(X)[-1:] != (self.n_components_,):
             raise ValueError(f"X must have n_components_={self.n_components_} columns, got shape {np.shape(X)}")
         return super().inverse_transform(X)

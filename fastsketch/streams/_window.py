@@ -12,7 +12,7 @@ from typing import Any, Self, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastsketch._core.validation import as_array, as_integer, as_rows, as_weights, is_sparse
+from fastsketch._core.validation import as_array, as_integer, as_rows, as_weights, is_sparse, require_array_like
 from fastsketch._frame.batches import Batch, agreed, as_source, names_of
 from fastsketch._frame.loading import _class_of, from_bytes, home_of
 from fastsketch._frame.model import Arrays, MergeableModel, Model
@@ -468,6 +468,8 @@ class Pieces:
         if isinstance(columns, tuple) and all(isinstance(name, str) for name in cast(Any, columns) or (None,)):
             self._apart = Apart(source, cast(Any, targets), positions(source, cast(Any, columns), "targets"))
             self.feature_names = self._apart.feature_names
+        require_array_like(sample_weight, "sample_weight")
+        require_array_like(times, "by")
         self._given: dict[str, Any] = {
             "targets": None if self._apart is not None or targets is None else as_array(targets, "targets"),
             "sample_weight": sample_weight if np.ndim(sample_weight) == 0 else np.asarray(sample_weight),

@@ -398,7 +398,7 @@ BAD = {
     "a word": (lambda x, y: (x, put(y.astype(str), (9, 1), "abc")), ValueError, "real numbers: row 9 holds 'abc'"),
     "complex numbers": (lambda x, y: (x, y * 1j), TypeError, "real numbers"),
     "sparse targets": (lambda x, y: (x, sparse.csr_array(y)), TypeError, "array of numbers"),
-    "masked targets": (lambda x, y: (x, np.ma.masked_array(y)), TypeError, "array of numbers"),
+    "masked targets": (lambda x, y: (x, np.ma.masked_array(y)), TypeError, "masked array"),
     "another length": (lambda x, y: (x, y[:-1]), ValueError, "each of the 400 rows"),
     "no targets": (lambda x, y: (x, None), TypeError, "targets must be given"),
     "another width of rows": (lambda x, y: (x[:, 1:], y), ValueError, "30 columns"),

@@ -7,6 +7,8 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch._core.validation import require_array_like
+
 # Kinds of ids, as files name them.
 INTEGERS: Final = "integers"
 STRINGS: Final = "strings"
@@ -52,8 +54,7 @@ def keys_of(values: Any, name: str, *, mixed: bool = False) -> Keys:
 
 
 def _as_array(values: Any, name: str) -> NDArray[Any]:
-    if isinstance(values, np.ma.MaskedArray):
-        raise TypeError(f"{name} must not be a masked array")
+    require_array_like(values, name)
     if isinstance(values, np.ndarray):
         return cast("NDArray[Any]", values)
     if hasattr(values, "__array__"):  # a column of pandas, polars or pyarrow

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch._core.validation import is_sparse
+from fastsketch._core.validation import is_sparse, require_array_like
 from fastsketch.data.files._input import SourceError
 from fastsketch.data.files._table import as_dialect
 from fastsketch.data.names._events import NAMED, ColumnNames, are_times
@@ -279,8 +279,7 @@ def _refuse_several(table: Any) -> None:
 
 
 def _as_values(values: Any, table: Triples) -> NDArray[Any]:
-    if isinstance(values, np.ma.MaskedArray):
-        raise TypeError("values must not be a masked array")
+    require_array_like(values, "values")
     try:
         out: NDArray[Any] = np.asarray(values)
         if out.dtype.kind == "O":  # as data frames keep missing ones beside integers

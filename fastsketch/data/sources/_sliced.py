@@ -3,8 +3,6 @@
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
 from fastsketch._core.validation import as_rows, is_sparse
 from fastsketch.data.files._input import SourceError
 from fastsketch.data.sources._identity import of_ends
@@ -38,8 +36,7 @@ class SlicedSource(RowSource):
         self._step = step
 
     def _slice(self, start: int, stop: int) -> Any:
-        rows = self._x[start:stop]
-        return as_rows(rows if is_sparse(rows) else np.asarray(rows), name=self.name)
+        return as_rows(self._x[start:stop], name=self.name)
 
     def _chunks(self, start: int) -> Iterator[Any]:
         step = -(-rows_of_chunk(self) // self._step) * self._step

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastsketch._core.validation import as_integer, as_integer_vector
+from fastsketch._core.validation import as_integer, as_integer_vector, require_array_like
 from fastsketch.neighbours.codes._places import ascending, find, with_run
 
 Places = NDArray[np.int64]
@@ -31,8 +31,7 @@ def allowed(allow: ArrayLike | None, n: int, ids: Places | None, name: str = "al
     """Return which of n codes may be found, bool (n,), from a mask or from different ids; None for all of them."""
     if allow is None:
         return None
-    if isinstance(allow, np.ma.MaskedArray):
-        raise TypeError(f"{name} must not be a masked array")
+    require_array_like(allow, name)
     given: NDArray[Any] = np.asarray(allow)
     if given.dtype.kind == "b":
         if given.shape != (n,):
@@ -76,8 +75,7 @@ def _places(wanted: Places, n: int, ids: Places | None, name: str) -> Places:
 
 def as_integers(values: ArrayLike, name: str) -> Places:
     """Return int64 (n,); TypeError or ValueError for what is none."""
-    if isinstance(values, np.ma.MaskedArray):
-        raise TypeError(f"{name} must not be a masked array")
+    require_array_like(values, name)
     out = as_integer_vector(values, name)
     if out.dtype.kind == "u" and out.max() > np.iinfo(np.int64).max:
         raise ValueError(f"{name} must be below 2**63, got {out.max()}")

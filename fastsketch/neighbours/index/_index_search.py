@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastsketch._core.validation import as_integer
+from fastsketch._core.validation import as_integer, require_array_like
 from fastsketch.neighbours.codes._places import Ids
 from fastsketch.neighbours.codes._rescoring import rescored, rows_reader
 from fastsketch.neighbours.codes._search import (
@@ -141,8 +141,7 @@ def _allowed(contents: Contents, allow: ArrayLike | None) -> list[Mask | None]:
     segments = contents.segments
     if allow is None:
         return [segment.live for segment in segments]
-    if isinstance(allow, np.ma.MaskedArray):
-        raise TypeError("allow must not be a masked array")
+    require_array_like(allow, "allow")
     given: NDArray[Any] = np.asarray(allow)
     if given.dtype.kind == "b":
         return _by_mask(segments, given)
