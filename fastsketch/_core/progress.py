@@ -6,6 +6,8 @@ import time
 from collections.abc import Mapping
 from typing import Any, Literal, TextIO
 
+from fastsketch._core.escaping import escaped
+
 # Seconds between two lines.
 PAUSE = 0.5
 
@@ -52,7 +54,7 @@ class ProgressLine:
         said = "".join(f"  {name.replace('_', ' ')} {value:.3g}" for name, value in (more or {}).items())
         terminal = self._stream.isatty()
         self._print(
-            f"{self._name}: {fraction:4.0%}  {rows:,} rows  {rate:,.0f} rows/s{said}{left}",
+            f"{escaped(self._name)}: {fraction:4.0%}  {rows:,} rows  {rate:,.0f} rows/s{said}{left}",
             "\r\x1b[K" if terminal else "",
             "\n" if final or not terminal else "",
         )

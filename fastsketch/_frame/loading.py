@@ -10,7 +10,8 @@ import contextlib
 import io
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextvars import ContextVar
 from importlib import import_module
 from os import PathLike
 from pathlib import Path
@@ -26,6 +27,10 @@ kinds: dict[tuple[str, str], type[Any]] = {}  # classes of models by home and na
 # The file that says what a folder holds, and by the kind in it what reads the folder.
 MANIFEST = "index.fsk"
 folder_readers: dict[str, Callable[[Path], Any]] = {}
+
+# States that may be within each other: that of a model, and those of models that it holds.
+DEEPEST = 2
+_depth: ContextVar[int] = ContextVar("states being read", default=0)
 
 # What parameters, state or arrays raise that make no model; the last one where they ask for more than there is.
 INCONSISTENT = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, MemoryError)
@@ -66,6 +71,11 @@ def load(source: str | PathLike[str] | BinaryIO) -> Any:
     """
     if isinstance(source, str | PathLike) and Path(source).is_dir():
         return _of_folder(Path(source))
+    with state_being_read(name_of(source)):
+        return _read(source)
+
+
+def _read(source: str | PathLike[str] | BinaryIO) -> Any:
     about, arrays = files.read(source)
     kind, name = about["kind"], name_of(source)
     cls = _class_of(kind, about.get("home"))
@@ -123,6 +133,47 @@ def from_bytes(content: bytes | bytearray | memoryview) -> Any:
     if not isinstance(content, bytes | bytearray | memoryview):
         raise TypeError(f"content must be bytes, got {type(content).__name__}")
     return load(io.BytesIO(content))
+
+
+@contextlib.contextmanager
+def state_being_read(name: str) -> Generator[None]:
+    """Count a state that is being read in this block; StateError for a state within a state within a state.
+
+    A model may hold the states of others, as a window or an estimator does, but none of these holds a third: a file
+    that nests more would take many times its size of memory before it is refused.
+    """
+    if (depth := _depth.get()) == DEEPEST:
+        raise StateError(f"{name} is a state within a state within a state, and no model has such")
+    token = _depth.set(depth + 1)
+    try:
+        yield
+    finally:
+        _depth.reset(token)
+
+
+def inner_model(arrays: dict[str, NDArray[Any]], name: str, kinds: type[Any] | tuple[type[Any], ...]) -> Any:
+    """Return the model whose state an array of another state holds.
+
+    Its kind is read first, and the rest only of a model of one of `kinds`.
+
+    Raises
+    ------
+    ValueError
+        If there is no such array, it holds no state (StateError), or that of a model of another kind.
+    """
+    content = arrays.get(name)
+    if content is None or content.dtype != np.uint8 or content.ndim != 1:
+        raise ValueError(f"array {name!r} must hold the bytes of a state")
+    source = io.BytesIO(content.tobytes())
+    about = files.read_header(source)
+    cls = _class_of(about["kind"], about.get("home"))
+    if cls is None or not issubclass(cls, kinds):
+        raise ValueError(f"array {name!r} holds a {about['kind']!r}, expected {_names_of(kinds)}")
+    return load(source)
+
+
+def _names_of(kinds: type[Any] | tuple[type[Any], ...]) -> str:
+    return " or ".join(kind.__name__ for kind in (kinds if isinstance(kinds, tuple) else (kinds,)))
 
 
 def received(

@@ -104,5 +104,7 @@ def _complain(text: str, error: BaseException) -> None:
 
 
 def _say(text: str) -> None:
+    from fastsketch._core.escaping import escaped
+
     with contextlib.suppress(OSError):
-        print(f"fastsketch: {' '.join(text.split())}", file=sys.stderr)
+        print(f"fastsketch: {escaped(' '.join(text.split()))}", file=sys.stderr)

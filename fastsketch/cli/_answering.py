@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch._core.escaping import escaped
 from fastsketch.cli import _lowrank
 from fastsketch.cli._labelled import as_list, require_labels, rows_as_learned
 from fastsketch.cli._output import Output, output_of
@@ -99,6 +100,7 @@ def _show(confusion: dict[str, dict[str, int]], out: Output) -> None:
     if len(confusion) > MOST_SHOWN:
         return
     out.say("confusion: a line for each label, a column for what it was taken for")
+    confusion = {escaped(name): line for name, line in confusion.items()}
     width = max(max(map(len, confusion)), *(len(f"{n:,}") for line in confusion.values() for n in line.values())) + 2
     out.say(" " * width + "".join(f"{name:>{width}}" for name in confusion))
     for name, line in confusion.items():

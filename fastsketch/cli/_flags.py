@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from typing import Any, NamedTuple
 
+from fastsketch._core.escaping import escaped
+
 # The value of --progress without one.
 LINE = "line"
 # What --set says of how rows are read: where that is documented, and the default.
@@ -75,7 +77,7 @@ class Parser(argparse.ArgumentParser):
         name = flag.partition(" ")[0].partition("=")[0].replace("-", "_")
         if name and any(name in known for known in self._documents().values()):
             message += f" (--set {name}=VALUE sets it)"
-        super().error(message)
+        super().error(escaped(message))
 
     def _print_message(self, message: str, file: Any = None) -> None:
         """See argparse, to which a disk that is full is no error."""

@@ -14,6 +14,7 @@ from glob import has_magic
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO, cast
 
+from fastsketch._core.escaping import escaped
 from fastsketch._core.threads import thread_limit
 from fastsketch._core.validation import as_integer
 from fastsketch.cli._signals import held, mute
@@ -116,7 +117,13 @@ class Output:
         try:
             if self._standard:
                 sys.stdout.flush()
-                pour(file, sys.stdout.buffer)
+                if sys.stdout.isatty():  # text, as the constructor has seen to
+                    file.seek(0)
+                    lines = file.read().decode("utf-8", "replace").split("\n")
+                    sys.stdout.write("\n".join(map(escaped, lines)))
+                    sys.stdout.flush()
+                else:
+                    pour(file, sys.stdout.buffer)
             else:
                 with straight(str(self.name)) as sink:
                     pour(file, sink)
@@ -145,20 +152,24 @@ class Output:
         """Print facts, with the output, as JSON or as text, a line each; a spectrum is left out of the text."""
         facts = facts if self.name is None else {**facts, "output": self.name}
         if self._json:
-            self.say(json.dumps(finite(facts)))
+            self._print(json.dumps(finite(facts)).replace("\x7f", r"\u007f"))
             return
         texts = {
-            name.replace("_", " "): value if type(value) is str else as_text(value)
+            escaped(name.replace("_", " ")): value if type(value) is str else as_text(value)
             for name, value in facts.items()
             if name != SPECTRUM
         }
         if "rows_per_second" in facts:
             texts["rows per second"] = f"{facts['rows_per_second']:,.0f}"
         width = max(map(len, texts))
-        self.say("\n".join([f"{name:<{width}}  {text}" for name, text in texts.items()]))
+        self.say(*(f"{name:<{width}}  {text}" for name, text in texts.items()))
 
-    def say(self, text: str) -> None:
-        """Print a line of facts. Nobody may be reading any more: that ends a command that has no other result."""
+    def say(self, *lines: str) -> None:
+        """Print lines of facts, with what is no printable character escaped."""
+        self._print("\n".join(map(escaped, lines)))
+
+    def _print(self, text: str) -> None:
+        """Print a text. Nobody may be reading any more: that ends a command that has no other result."""
         if self._quiet:
             return
         try:

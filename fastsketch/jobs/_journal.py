@@ -14,26 +14,31 @@ from typing import Any, cast
 
 from fastsketch.data.files._replacing import replacing
 from fastsketch.data.files._state import SCHEMA, StateError
+from fastsketch.data.files._untrusted import is_link, open_within
 
 JournalLine = dict[str, Any]
 
 
 def begin(path: Path, job: JournalLine, lines: Iterable[JournalLine] = ()) -> None:
     """Write a new journal of a job with these lines; until it is complete the old one stays."""
-    with replacing(path) as out:
+    with replacing(path, follow_links=False) as out:
         out.writelines(map(_written, [{"schema": SCHEMA, "job": job}, *lines]))
 
 
 def add_line(path: Path, content: JournalLine) -> None:
     """Add a line, and return when it is on the disk."""
-    with path.open("ab", buffering=0) as file:
+    with open_within(path.parent, path.name, "ab") as file:
         file.write(_written(content))
         os.fsync(file.fileno())
 
 
 def contents(path: Path) -> tuple[JournalLine, list[JournalLine]]:
-    """Return (the job of a journal, the lines after the first); a torn last one is cut off. StateError if damaged."""
-    content = path.read_bytes()
+    """Return (the job of a journal, the lines after the first); a torn last one is cut off.
+
+    StateError if the journal is damaged, or is no file that can be added to.
+    """
+    with open_within(path.parent, path.name, "r+b") as file:
+        content = file.read()
     whole, _, torn = content.rpartition(b"\n")
     lines = whole.split(b"\n") if whole else []
     said = [_said(line) for line in lines]
@@ -44,7 +49,7 @@ def contents(path: Path) -> tuple[JournalLine, list[JournalLine]]:
         number = said.index(None) + 1 if said else 1
         raise StateError(f"{path}, line {number} is damaged: start without resume")
     if torn:
-        with path.open("r+b") as file:
+        with open_within(path.parent, path.name, "r+b") as file:
             file.truncate(len(content) - len(torn))
             os.fsync(file.fileno())
     head, *rest = cast("list[JournalLine]", said)
@@ -55,11 +60,15 @@ def contents(path: Path) -> tuple[JournalLine, list[JournalLine]]:
 
 def is_foreign(path: Path) -> bool:
     """Tell whether a file is there that was never a journal, not even a damaged one."""
+    if is_link(path):
+        return True
     try:
-        with path.open("rb") as file:
+        with open_within(path.parent, path.name) as file:
             start = file.read(10)
     except FileNotFoundError:
         return False
+    except StateError:  # no regular file
+        return True
     return re.match(rb"[0-9a-f]{8} \{|\0|$", start) is None
 
 
@@ -69,9 +78,10 @@ def _written(content: JournalLine) -> bytes:
 
 
 def _said(line: bytes) -> JournalLine | None:
-    """Return the content of a line; None if it is damaged."""
+    """Return the content of a line, empty if it is no object; None if it is damaged."""
     crc, _, text = line.partition(b" ")
     try:
-        return cast("JournalLine", json.loads(text)) if int(crc, 16) == zlib.crc32(text) else None
+        content = json.loads(text) if int(crc, 16) == zlib.crc32(text) else None
     except (ValueError, RecursionError):
         return None
+    return cast("JournalLine", content) if content is None or isinstance(content, dict) else {}

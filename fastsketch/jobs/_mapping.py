@@ -8,7 +8,7 @@ import pickle
 import time
 import warnings
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -29,7 +29,7 @@ from fastsketch.jobs._parts import JobNode
 from fastsketch.jobs._progress import Reporter, Wanted
 from fastsketch.jobs._resuming import Identity, check_unchanged, identity_of
 from fastsketch.jobs._tree import Span, completed
-from fastsketch.jobs._unfinished import Unfinished
+from fastsketch.jobs._unfinished import MapParts, Unfinished
 from fastsketch.jobs._workers import workers_of
 
 # Bytes of rows in a part: what is done again after a kill, and of Parquet what becomes one file.
@@ -103,7 +103,9 @@ def map_rows(
     resume : bool, default False
         Go on from what a job that was killed has left in the folder ``OUTPUT.partial``: only parts that are not there
         are done. Where there is none the job begins, with a warning. Refused if rows, model or parts are not the same,
-        or come once, and if the output is finished: it would be replaced.
+        or come once, and if the output is finished: it would be replaced. What the folder holds is not trusted: the
+        function is asked once more for the first rows of a part that is there, and its answers say what the files of
+        all parts must hold.
     part_bytes : int, default 64 MiB
         Bytes of rows in a part: what is done again after a kill, and what becomes a file of Parquet.
 
@@ -189,6 +191,8 @@ def written(method: Method, source: Source, output: Path, sink: Sink, job: Job, 
     check_names(method, source)
     parts = source.parts(job.part_bytes)
     firsts = _first_rows(parts)
+    lengths = [part.n_rows for part in parts]
+    about_parts = MapParts(method, lengths, firsts, lambda n: _first_spec(method, name, parts[n]))
     about: Identity | None = None
     if source.repeatable:
         rows_as = {"part_bytes": job.part_bytes, "parts": len(parts), "rows": identity_of(source)}
@@ -196,9 +200,9 @@ def written(method: Method, source: Source, output: Path, sink: Sink, job: Job, 
     with (
         warnings.catch_warnings(),
         Reporter(job.progress, source, len(parts)) as reporter,
-        Unfinished.opened(output, sink, about, resume=job.resume, held=held) as kept,
+        Unfinished.opened(output, sink, about, about_parts, resume=job.resume, held=held) as kept,
     ):
-        done = kept.done(firsts)
+        done = kept.done()
         for number, rows in done.items():
             reporter.known(_node(number, rows))
         writers = {n: sink.writer(kept.place, n, firsts[n]) for n in range(len(parts)) if n not in done}
@@ -208,9 +212,9 @@ def written(method: Method, source: Source, output: Path, sink: Sink, job: Job, 
             reporter.finished(_node(number, rows))
         if about is not None:
             check_unchanged(source, about["rows"])
-        lengths, spec = kept.all(len(parts))
-        kept.finish(lengths, firsts, spec or _spec_of_nothing(method, name, source))
-    return MapResult(output, sum(lengths), len(parts), len(done), time.perf_counter() - started)
+        rows_of_parts, spec = kept.all(len(parts))
+        kept.finish(rows_of_parts, spec or _spec_of_nothing(method, name, source))
+    return MapResult(output, sum(rows_of_parts), len(parts), len(done), time.perf_counter() - started)
 
 
 def in_parts(
@@ -249,8 +253,7 @@ def _sent(engine: Engine, value: Any) -> Any:
 
 def answer_part(method: Method, name: str, part: Source, writer: Writer) -> tuple[int, Spec | None]:
     """Write the answers for the rows of a part, and return (rows, what answers are)."""
-    if part.feature_names is not None:  # which ``check_names`` has seen; it stays in processes that do nothing else
-        warnings.filterwarnings("ignore", "X does not have valid feature names", UserWarning)
+    _expect_names(part)
     n_rows, spec = 0, None
     with contextlib.ExitStack() as stack:
         append: Any = None
@@ -266,7 +269,20 @@ def answer_part(method: Method, name: str, part: Source, writer: Writer) -> tupl
     return n_rows, spec
 
 
-def answers(method: Method, name: str, part: Source) -> Iterator[tuple[Fields, int]]:
+def _expect_names(part: Source) -> None:
+    """Silence scikit-learn's warning about names, which ``check_names`` has seen; it stays so in a worker."""
+    if part.feature_names is not None:
+        warnings.filterwarnings("ignore", "X does not have valid feature names", UserWarning)
+
+
+def _first_spec(method: Method, name: str, part: Source) -> Spec | None:
+    """Return what the answers for the first rows of a part are; None if it has no rows."""
+    with contextlib.closing(answers(method, name, part)) as pieces, warnings.catch_warnings():
+        _expect_names(part)
+        return next((spec_of(fields) for fields, _ in pieces), None)
+
+
+def answers(method: Method, name: str, part: Source) -> Generator[tuple[Fields, int]]:
     """Yield (answers, rows) of a part, some rows at a time: cut by the data alone."""
     step, row = FIRST_ROWS, 0
     chunks = ((rows, None) for rows, _ in part.chunks()) if part.beside is None else _with_ids(part)

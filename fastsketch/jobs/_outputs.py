@@ -13,12 +13,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, BinaryIO, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch.data.files._replacing import replacing
+from fastsketch.data.files._state import StateError
+from fastsketch.data.files._untrusted import discard, is_link, open_within
 from fastsketch.jobs._fields import Fields, Method, Spec, column_names
 
 # Bytes of answers in one row group of Parquet: what readers take at a time; smaller ones cost them, larger ones memory.
@@ -41,16 +43,37 @@ class Sink(ABC):
     SUFFIX: ClassVar[str]
 
     def begin(self, place: Path) -> None:
-        """Make ready a folder that is this job's own, empty or left by a job that was killed."""
-        (place / self.RESULT).touch()
+        """Make ready a folder that is this job's own, empty or left by a job that was killed.
+
+        A result that is a link, has a second name, or is no file is replaced by an empty file.
+        """
+        result = place / self.RESULT
+        try:
+            open_within(place, self.RESULT, "r+b").close()
+        except (FileNotFoundError, StateError):
+            discard(result)
+            result.touch(exist_ok=False)
 
     @abstractmethod
     def writer(self, place: Path, number: int, first_row: int | None) -> Writer:
         """Return where a part goes; first_row None if it is not known before."""
 
-    def holds(self, place: Path, number: int, first_row: int | None) -> bool:
-        """Return whether the file that a finished part has written exists; asked before `begin`."""
-        return self.part(place, number).exists()
+    def holds(self, place: Path, number: int, first_row: int | None, rows: int, spec: Spec, method: Method) -> bool:
+        """Return whether a file holds the answers for the rows of a finished part; asked before `begin`."""
+        try:
+            name, mode = self._written_to(place, number, first_row)
+            with open_within(place, name, mode) as file:
+                return self._is_complete(file, first_row, rows, spec, method)
+        except (OSError, ValueError, csv.Error):
+            return False
+
+    def _written_to(self, place: Path, number: int, first_row: int | None) -> tuple[str, str]:
+        """Return the file that a part is written to, and how that must be opened."""
+        return self.part(place, number).relative_to(place).as_posix(), "rb"
+
+    @abstractmethod
+    def _is_complete(self, file: BinaryIO, first_row: int | None, rows: int, spec: Spec, method: Method) -> bool:
+        """Return whether an open file has the size, and the columns, of the answers for so many rows."""
 
     def wrote(self, name: str) -> bool:
         """Tell whether a file of a folder may be one of an earlier output."""
@@ -63,13 +86,13 @@ class Sink(ABC):
     def finish(self, place: Path, lengths: list[int], firsts: list[int | None], spec: Spec) -> Path:
         """Join the parts, and return the file or folder to be renamed to the output; the parts stay."""
         result = place / self.RESULT
-        with result.open("r+b") as file:
+        with open_within(place, self.RESULT, "r+b") as file:
             file.write(self.head(spec, sum(lengths)))
             for number, length in enumerate(lengths):
                 if self.IN_PLACE and firsts[number] is not None:
                     file.seek(length * spec.row_bytes, os.SEEK_CUR)
                 elif length:
-                    with self.part(place, number).open("rb") as part:
+                    with open_within(place, self.part(place, number).name) as part:
                         shutil.copyfileobj(part, file, 1 << 20)
             file.truncate()
             file.flush()
@@ -116,7 +139,7 @@ def _bytes_of(fields: Fields, spec: Spec) -> memoryview:
 def npy_rows(path: str, first_row: int, spec: Spec, method: Method) -> Generator[Append]:
     """Write rows of an .npy at their place in it; see Writer."""
     # the file is there: a worker that cannot see it must not make one of its own
-    with Path(path).open("r+b") as file:
+    with open_within(Path(path).parent, Path(path).name, "r+b") as file:
         file.seek(len(npy_header(spec, 0)) + first_row * spec.row_bytes)
         yield lambda fields: file.write(_bytes_of(fields, spec))
         file.flush()
@@ -127,7 +150,7 @@ def npy_rows(path: str, first_row: int, spec: Spec, method: Method) -> Generator
 def npy_part(path: str, spec: Spec, method: Method) -> Generator[Append]:
     """Write rows of an .npy whose place is not known yet; see Writer."""
     npy_header(spec, 0)
-    with replacing(path) as file:
+    with replacing(path, follow_links=False) as file:
         yield lambda fields: file.write(_bytes_of(fields, spec))
 
 
@@ -143,9 +166,14 @@ class Npy(Sink):
             return partial(npy_rows, str(place / self.RESULT), first_row)
         return partial(npy_part, str(self.part(place, number)))
 
-    def holds(self, place: Path, number: int, first_row: int | None) -> bool:
-        """See Sink."""
-        return (self.part(place, number) if first_row is None else place / self.RESULT).exists()
+    def _written_to(self, place: Path, number: int, first_row: int | None) -> tuple[str, str]:
+        return super()._written_to(place, number, None) if first_row is None else (self.RESULT, "r+b")
+
+    def _is_complete(self, file: BinaryIO, first_row: int | None, rows: int, spec: Spec, method: Method) -> bool:
+        size = file.seek(0, os.SEEK_END)
+        if first_row is None:
+            return size == rows * spec.row_bytes
+        return size >= len(npy_header(spec, 0)) + (first_row + rows) * spec.row_bytes
 
     def head(self, spec: Spec, n: int) -> bytes:
         """See Sink."""
@@ -163,7 +191,7 @@ def csv_part(path: str, spec: Spec, method: Method) -> Generator[Append]:
     """Write lines of a part, without a header; see Writer."""
     if any(len(shape) > 1 for shape in spec.shapes):
         raise ValueError(f"a line of csv takes one number or one row of them, answers are {spec}")
-    with replacing(path) as file:
+    with replacing(path, follow_links=False) as file:
         text = io.TextIOWrapper(file, "utf-8", newline="")
         lines = csv.writer(text, lineterminator="\n")
         yield lambda fields: lines.writerows(map(as_text, row) for row in _lines(fields))
@@ -190,6 +218,11 @@ class Csv(Sink):
         """See Sink."""
         return partial(csv_part, str(self.part(place, number)))
 
+    def _is_complete(self, file: BinaryIO, first_row: int | None, rows: int, spec: Spec, method: Method) -> bool:
+        width = sum(shape[0] if shape else 1 for shape in spec.shapes)
+        widths = [len(line) for line in csv.reader(io.TextIOWrapper(file, "utf-8", newline=""))]
+        return widths == [width] * rows
+
     def head(self, spec: Spec, n: int) -> bytes:
         """See Sink."""
         line = io.StringIO()
@@ -202,11 +235,10 @@ class Csv(Sink):
 def parquet_part(path: str, spec: Spec, method: Method) -> Generator[Append]:
     """Write a file of Parquet; see Writer."""
     pa, pq = arrow()
-    none = {name: np.empty((0, *shape), dtype) for name, dtype, shape in zip(*spec, strict=True)}
-    heads = [head for names in column_names(method, spec) for head in names]
-    kinds = [column.type for array in none.values() for column in _as_columns(pa, array)]
-    schema = pa.schema([pa.field(head, kind, nullable=False) for head, kind in zip(heads, kinds, strict=True)])
-    with replacing(path) as file, pq.ParquetWriter(file, schema) as writer:
+    schema = _schema(pa, spec, method)
+    if is_link(Path(path).parent):
+        raise StateError(f"{Path(path).parent} is a link, and no link is followed there: remove it")
+    with replacing(path, follow_links=False) as file, pq.ParquetWriter(file, schema) as writer:
         waiting: list[list[Any]] = []
         held = 0
 
@@ -227,6 +259,14 @@ def parquet_part(path: str, spec: Spec, method: Method) -> Generator[Append]:
 
         yield append
         flush()
+
+
+def _schema(pa: Any, spec: Spec, method: Method) -> Any:
+    """Return names and types of the columns of a part."""
+    none = {name: np.empty((0, *shape), dtype) for name, dtype, shape in zip(*spec, strict=True)}
+    heads = [head for names in column_names(method, spec) for head in names]
+    kinds = [column.type for array in none.values() for column in _as_columns(pa, array)]
+    return pa.schema([pa.field(head, kind, nullable=False) for head, kind in zip(heads, kinds, strict=True)])
 
 
 def _as_columns(pa: Any, array: NDArray[Any]) -> list[Any]:
@@ -254,7 +294,18 @@ class Parquet(Sink):
 
     def begin(self, place: Path) -> None:
         """See Sink."""
-        (place / self.RESULT).mkdir(exist_ok=True)
+        result = place / self.RESULT
+        if is_link(result) or not result.is_dir():
+            discard(result)
+            result.mkdir()
+
+    def _is_complete(self, file: BinaryIO, first_row: int | None, rows: int, spec: Spec, method: Method) -> bool:
+        pa, pq = arrow()
+        try:
+            found = pq.ParquetFile(file)
+        except pa.ArrowException:
+            return False
+        return found.metadata.num_rows == rows and found.schema_arrow.equals(_schema(pa, spec, method))
 
     def writer(self, place: Path, number: int, first_row: int | None) -> Writer:
         """See Sink."""
@@ -266,7 +317,11 @@ class Parquet(Sink):
 
     def finish(self, place: Path, lengths: list[int], firsts: list[int | None], spec: Spec) -> Path:
         """See Sink."""
-        return place / self.RESULT
+        result = place / self.RESULT
+        parts = {self.part(place, number) for number, length in enumerate(lengths) if length}
+        for path in set(result.iterdir()) - parts:  # would be read as rows of the table
+            discard(path)
+        return result
 
     def part(self, place: Path, number: int) -> Path:
         """See Sink."""

@@ -18,11 +18,13 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any, NamedTuple, Self, cast
 
+from fastsketch._core.escaping import escaped
 from fastsketch._frame.loading import from_bytes
 from fastsketch.data.files._input import SourceError
 from fastsketch.data.files._lock import locked
 from fastsketch.data.files._replacing import replacing, sweep
 from fastsketch.data.files._state import StateError
+from fastsketch.data.files._untrusted import open_within
 from fastsketch.data.sources import Source
 from fastsketch.jobs._journal import JournalLine, add_line, begin, contents, is_foreign
 from fastsketch.jobs._parts import JobNode
@@ -116,7 +118,7 @@ class OtherJob(ValueError):
         self.folder, self.changes = folder, changes
         said = list(dict.fromkeys(map(words or in_words, changes)))
         more = f"; and {len(said) - 4} more" if len(said) > 4 else ""
-        super().__init__(f"{folder} belongs to another job: {'; '.join(said[:4])}{more}")
+        super().__init__(escaped(f"{folder} belongs to another job: {'; '.join(said[:4])}{more}"))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return OtherJob, (self.folder, self.changes)
@@ -141,7 +143,7 @@ def differences(now: Any, then: Any, names: tuple[str, ...] = (), path: str | No
 def in_words(change: Difference) -> str:
     """Return a difference as part of a message."""
     name, now, then = change.names[-1], change.now, change.then
-    if change.path is not None and name == "bytes":
+    if change.path is not None and name == "bytes" and type(then) is int:
         return f"{change.path} has {now:,} bytes now and had {then:,}"
     if change.path is not None and name == "digest":
         return f"the content of {change.path} is not what it was"
@@ -185,32 +187,44 @@ class Checkpoint:
         self.folder = folder
         self.entries = entries
 
-    def nodes(self, number: int) -> list[tuple[Entry, JobNode]]:
-        """Return the nodes of a pass, by their first part; one that cannot be read is left out with a warning."""
+    def nodes(self, number: int, check: Callable[[Entry, Any], object]) -> list[tuple[Entry, JobNode]]:
+        """Return the nodes of a pass, by their first part; one that cannot be used is left out with a warning.
+
+        `check` is called with an entry and its model, and raises StateError unless the model can be that of the parts.
+        """
         nodes: list[tuple[Entry, JobNode]] = []
         for entry in sorted(entry for entry in self.entries if entry.number == number):
             try:
-                content = (self.folder / entry.file).read_bytes()
+                with open_within(self.folder, entry.file) as file:
+                    content = file.read()
                 if zlib.crc32(content) != entry.crc32:
                     raise StateError("it is not the one that was written")
-                n_rows = from_bytes(content).n_rows
+                model = from_bytes(content)
+                n_rows = model.n_rows
                 if n_rows != entry.rows:
                     raise StateError(f"it has {n_rows} rows, and its line says {entry.rows}")
+                check(entry, model)
             except (OSError, StateError) as error:
                 self.entries.remove(entry)
                 words = f"{self.folder / entry.file} cannot be used, its parts are learned again: {error}"
                 warnings.warn(words, stacklevel=2)
                 continue
             nodes.append((entry, JobNode(content, n_rows, entry.first, entry.last, {})))
-        return nodes
+        # a part is in one node alone: lines of parts that were learned again may stand beside one that covers them
+        nodes.sort(key=lambda pair: pair[0].first - pair[0].last)
+        kept: list[tuple[Entry, JobNode]] = []
+        for entry, node in nodes:
+            if not any(other.covers(entry) for other, _ in kept):
+                kept.append((entry, node))
+        return sorted(kept, key=lambda pair: pair[0].first)
 
     def add(self, number: int, place: Span, node: JobNode) -> None:
         """Keep a node, and remove those that it covers."""
-        file = f"node-{number}-{place.level}-{place.at}.fsk"
         content = node.as_bytes()
-        entry = Entry(number, *place, node.n_rows, zlib.crc32(content), file)
+        entry = Entry(number, *place, node.n_rows, zlib.crc32(content), "")
+        entry = entry._replace(file=(file := _node_name(entry)))
         try:
-            with replacing(self.folder / file) as out:
+            with replacing(self.folder / file, follow_links=False) as out:
                 out.write(content)
             add_line(self.folder / JOURNAL, entry._asdict())
         except OSError as error:  # a full disk says nothing of where it is
@@ -305,13 +319,18 @@ def _tidy(folder: Path, wanted: set[str]) -> None:
             path.unlink(missing_ok=True)
 
 
+def _node_name(entry: Entry) -> str:
+    """Return the name of a node's file."""
+    return f"node-{entry.number}-{entry.level}-{entry.at}.fsk"
+
+
 def _entries(folder: Path, lines: list[JournalLine]) -> list[Entry]:
     """Return the nodes of the lines of a journal that no other node covers."""
     entries: list[Entry] = []
     for number, line in enumerate(lines, 2):
         try:
             entry = Entry(**line)
-            if not all(type(value) is int and value >= 0 for value in entry[:-1]) or not _NODE.fullmatch(entry.file):
+            if not all(type(value) is int and value >= 0 for value in entry[:-1]) or entry.file != _node_name(entry):
                 raise TypeError
         except TypeError:
             raise StateError(f"{folder / JOURNAL}, line {number} is none of a manifest: start without resume") from None

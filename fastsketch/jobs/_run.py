@@ -5,8 +5,10 @@
 
 import contextlib
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
@@ -21,7 +23,7 @@ from fastsketch.jobs import _parts
 from fastsketch.jobs._engines import NAMES, Engine, EngineName, Serial, engine_of
 from fastsketch.jobs._parts import JobNode
 from fastsketch.jobs._progress import Reporter, Wanted
-from fastsketch.jobs._resuming import Checkpoint, Identity, as_written, check_unchanged, goes_on, identity_of
+from fastsketch.jobs._resuming import Checkpoint, Entry, Identity, as_written, check_unchanged, goes_on, identity_of
 from fastsketch.jobs._tree import Span, Tree, climbed
 from fastsketch.jobs._workers import workers_of
 
@@ -290,7 +292,7 @@ class Learning:
 
     def _pass(self, template: Any, engine: Engine, kept: Checkpoint | None, reporter: Reporter, number: int) -> Any:
         tree: Tree[JobNode] = Tree(len(self.parts))
-        known = [] if kept is None else self._known(tree, kept, number, here=engine.here)
+        known = [] if kept is None else self._known(tree, kept, template, number, here=engine.here)
         for _, node in known:
             reporter.known(node)
         shared = engine.share(template)
@@ -318,17 +320,40 @@ class Learning:
         model.notes = deepcopy(template.notes)
         return model
 
-    def _known(self, tree: Tree[JobNode], kept: Checkpoint, number: int, *, here: bool) -> list[tuple[Span, JobNode]]:
-        known: list[tuple[Span, JobNode]] = []
-        for entry, node in kept.nodes(number):
+    def _known(
+        self, tree: Tree[JobNode], kept: Checkpoint, template: Any, number: int, *, here: bool
+    ) -> list[tuple[Span, JobNode]]:
+        for entry in kept.entries:
             try:
                 place = tree.place(entry.level, entry.at)
             except ValueError:
                 place = None
             if place is None or (place.first, place.last) != (entry.first, entry.last):
                 raise StateError(f"{kept.folder}: the manifest has {entry.file} in no place: start without resume")
-            known.append((place, node))
-        return [(place, node._replace(content=node.opened()) if here else node) for place, node in known]
+        known = kept.nodes(number, partial(self._check_node, template))
+        return [
+            (tree.place(entry.level, entry.at), node._replace(content=node.opened()) if here else node)
+            for entry, node in known
+        ]
+
+    def _check_node(self, template: Any, entry: Entry, model: Any) -> None:
+        """Raise StateError unless a model of a checkpoint can be that of its parts, for a job with this template."""
+        if type(model) is not type(template):
+            raise StateError(f"it holds a {type(model).__name__}, and the job makes a {type(template).__name__}")
+        lengths = [part.n_rows for part in self.parts[entry.first : entry.last + 1]]
+        known = sum(length for length in lengths if length is not None)
+        complete = self.why_in_order is None or entry.level > 0
+        if None not in lengths and not (known if complete else 0) <= model.n_rows <= known:
+            raise StateError(f"it has {model.n_rows} rows, and its parts have {known}")
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                if self.why_in_order is None:
+                    template.copy().merge(model)
+                elif plain(model.parameters) != plain(template.parameters):
+                    raise ValueError("its parameters are not those of the job")
+        except (ValueError, TypeError, ArithmeticError) as error:
+            raise StateError(f"it is no model of this job: {error}") from error
 
     def _one_after_another(
         self, kept: Checkpoint | None, opened: Callable[[], Checkpoint | None], reporter: Reporter
@@ -339,7 +364,7 @@ class Learning:
         interrupted, and (level 1) in the end. `opened` makes the checkpoint when something is to be kept first.
         """
         model, at, source, every = self.template.copy(), 0, self.source, self.how.every
-        for entry, node in [] if kept is None else kept.nodes(1):
+        for entry, node in [] if kept is None else kept.nodes(1, partial(self._check_node, model)):
             model, at = node.opened(), entry.at + 1
             reporter.begun(node.n_rows)
 

@@ -7,27 +7,37 @@ import contextlib
 import errno
 import shutil
 import warnings
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from fastsketch.data.files._lock import locked
 from fastsketch.data.files._replacing import LONGEST_NAME, output_target, sweep, temporary_name
 from fastsketch.data.files._state import StateError
-from fastsketch.jobs._fields import Spec
+from fastsketch.data.files._untrusted import discard, is_link
+from fastsketch.jobs._fields import Method, Spec, name_of
 from fastsketch.jobs._journal import add_line, begin, contents
 from fastsketch.jobs._outputs import Sink
-from fastsketch.jobs._resuming import JOURNAL, Identity, begin_or_resume, goes_on, refuse_finished
+from fastsketch.jobs._resuming import JOURNAL, Identity, as_written, begin_or_resume, goes_on, refuse_finished
 
 # Answers of a part without rows.
 NOTHING = Spec((), (), ())
 
 
+class MapParts(NamedTuple):
+    """Parts of a map job, by which the lines of a journal are checked."""
+
+    method: Method
+    lengths: Sequence[int | None]  # rows of each part; None where they are not counted before they are read
+    firsts: Sequence[int | None]  # first row of each part; None if it is not known
+    spec_of_part: Callable[[int], Spec | None]  # names, dtypes and shapes of the answers for a part; None without rows
+
+
 class Unfinished:
     """Output of which parts are there; this job alone writes to it, inside a ``with`` block of ``opened``."""
 
-    def __init__(self, target: Path, sink: Sink, job: Identity) -> None:
-        self._target, self._sink, self._job = target, sink, job
+    def __init__(self, target: Path, sink: Sink, job: Identity, parts: MapParts) -> None:
+        self._target, self._sink, self._job, self._about = target, sink, job, parts
         self.place = target.with_name(f"{target.name}.partial")
         self._parts: dict[int, tuple[int, Spec]] = {}
         self._spec: tuple[int, Spec] | None = None  # what answers are, and a part that has such
@@ -35,7 +45,7 @@ class Unfinished:
     @classmethod
     @contextlib.contextmanager
     def opened(
-        cls, output: Path, sink: Sink, job: Identity | None, *, resume: bool, held: bool = False
+        cls, output: Path, sink: Sink, job: Identity | None, parts: MapParts, *, resume: bool, held: bool = False
     ) -> Generator[Self]:
         """Open the unfinished output of a job; `job` is None if it could not be resumed; `held`: the output is locked.
 
@@ -44,7 +54,7 @@ class Unfinished:
         ValueError
             If the output cannot be what is wanted, or what is to be resumed is another job's, or is finished.
         StateError
-            If the journal is damaged.
+            If the journal is damaged, or says what cannot be true of the parts.
         LockHeld
             If another job writes the same output.
         OSError
@@ -54,8 +64,10 @@ class Unfinished:
             raise ValueError("resume: these rows come once, and what is left of them cannot be found again")
         target = checked(output, sink)
         with contextlib.nullcontext() if held else locked(target):
-            self = cls(target, sink, job or {})
+            self = cls(target, sink, job or {}, parts)
             journal = self.place / JOURNAL
+            if is_link(self.place):
+                raise _in_the_way(self.place)
             if resume:
                 refuse_finished(self.place, target)
             resume = resume and goes_on(self.place)
@@ -64,29 +76,44 @@ class Unfinished:
                     warnings.warn(f"{self.place} is replaced: resume would have gone on from it", stacklevel=4)
                 _remove(self.place)
                 self.place.mkdir()
-            for line in begin_or_resume(self.place, self._job, resume=resume):
-                names, dtypes, shapes = line["answers"]
-                spec = Spec(tuple(names), tuple(dtypes), tuple(tuple(shape) for shape in shapes))
-                self._parts[int(line["part"])] = int(line["rows"]), spec
-            for path in [*self.place.glob(".*.tmp"), *self.place.glob("*/.*.tmp")]:  # of a part that was being written
-                path.unlink(missing_ok=True)
+            for number, line in enumerate(begin_or_resume(self.place, self._job, resume=resume), 2):
+                self._take_line(line, f"{journal}, line {number}")
+            for folder in filter(Path.is_dir, [self.place, sink.part(self.place, 0).parent]):
+                for path in () if is_link(folder) else folder.glob(".*.tmp"):  # of a part that was being written
+                    path.unlink(missing_ok=True)
             try:
                 yield self
             except BaseException as error:
                 self._last_words(error, goes_on=job is not None)
                 raise
 
-    def done(self, firsts: list[int | None]) -> dict[int, int]:
-        """Return {part: its rows} of the finished parts; `firsts`: the first row of each part, None if it is not known.
+    def _take_line(self, line: dict[str, Any], where: str) -> None:
+        """Count the part of a line as done; StateError unless it says what can be true of that part."""
+        part, rows, about = line.get("part"), line.get("rows"), self._about
+        if type(part) is not int or not 0 <= part < len(about.lengths) or type(rows) is not int or rows < 0:
+            raise StateError(f"{where} is none of a manifest: start without resume")
+        if about.lengths[part] not in (None, rows):
+            words = f"says that part {part} has {rows} rows, and it has {about.lengths[part]}"
+            raise StateError(f"{where} {words}: start without resume")
+        if rows and self._spec is None:
+            spec = about.spec_of_part(part)
+            self._spec = None if spec is None else (part, spec)
+        expected = NOTHING if not rows or self._spec is None else self._spec[1]
+        if line.get("answers") != as_written(expected) or (rows and not expected.names):
+            raise StateError(f"{where}: the answers are not those of {name_of(about.method)}: start without resume")
+        self._parts[part] = rows, expected
+
+    def done(self) -> dict[int, int]:
+        """Return {part: its rows} of the finished parts, those whose files are as the journal has them.
 
         Asked once, before anything is written: what a part has written may have gone to the output already, and then
         the journal may not say any longer that it is there.
         """
-        known = self._parts
+        known, about = self._parts, self._about
         self._parts = {
-            n: part
-            for n, part in known.items()
-            if n < len(firsts) and (not part[1].names or self._sink.holds(self.place, n, firsts[n]))
+            n: (rows, spec)
+            for n, (rows, spec) in known.items()
+            if not rows or self._sink.holds(self.place, n, about.firsts[n], rows, spec, about.method)
         }
         self._find_spec()
         if len(self._parts) < len(known):
@@ -120,9 +147,9 @@ class Unfinished:
         """Return (rows of each part, Spec of the answers, None if there are none)."""
         return [self._parts[number][0] for number in range(n_parts)], self._spec and self._spec[1]
 
-    def finish(self, lengths: list[int], firsts: list[int | None], spec: Spec) -> None:
+    def finish(self, lengths: list[int], spec: Spec) -> None:
         """Put the parts together, and give them the name of the output."""
-        result = self._sink.finish(self.place, lengths, firsts, spec)
+        result = self._sink.finish(self.place, lengths, list(self._about.firsts), spec)
         old = None
         if self._sink.FOLDER and self._target.exists():
             old = temporary_name(self._target)
@@ -187,14 +214,18 @@ def _has_parts(journal: Path) -> bool:
 
 def _remove(place: Path) -> None:
     """Delete the folder of a job, the journal last, so that an interrupted deletion is recognised by the next job."""
-    if place.is_dir() and not place.is_symlink():
+    if place.is_dir() and not is_link(place):
         sweep(place / JOURNAL)  # of one that was killed before its journal had a name
         if any(place.iterdir()) and not (place / JOURNAL).exists():
             raise FileExistsError(errno.EEXIST, "is in the way, and holds no job: move it", str(place))
         for path in place.iterdir():
             if path.name != JOURNAL:
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
+                discard(path)
         (place / JOURNAL).unlink(missing_ok=True)
         place.rmdir()
     elif place.exists() or place.is_symlink():
-        raise FileExistsError(errno.EEXIST, "is in the way, and no folder: move it", str(place))
+        raise _in_the_way(place)
+
+
+def _in_the_way(place: Path) -> FileExistsError:
+    return FileExistsError(errno.EEXIST, "is in the way, and no folder: move it", str(place))

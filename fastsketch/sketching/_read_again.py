@@ -3,14 +3,14 @@
 # pyright: reportPrivateUsage=false, reportImportCycles=false
 # (the sketch is here for its type alone)
 
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._core.validation import as_rows, as_weights, rows_with_weight
 from fastsketch._frame.batches import Batch
-from fastsketch._frame.loading import from_bytes
+from fastsketch._frame.loading import inner_model
 from fastsketch._frame.model import Arrays, MergeableModel
 from fastsketch._kernels.guard import changes, reads
 from fastsketch.data.files import _checks as checks
@@ -206,7 +206,7 @@ class SecondPass(MergeableModel):
             checks.number_within(n_rows, "n_rows", 0, 0)
             return
         checks.only(arrays, "sketch", "vt", "product", "book")
-        sketch = _sketch_in(checks.array_of(arrays, "sketch", arrays["sketch"].shape[:1], np.dtype(np.uint8)))
+        sketch = inner_model(arrays, "sketch", SecondReads)
         sketch._rereadable("a second pass")
         r, d = len(arrays["vt"]), sketch.n_features or 0
         checks.number_within(r, "directions", 0, d)
@@ -219,13 +219,6 @@ class SecondPass(MergeableModel):
     def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
         self._begin()
         if arrays:
-            self._start(_sketch_in(arrays["sketch"]), arrays["vt"])
+            self._start(inner_model(arrays, "sketch", SecondReads), arrays["vt"])
             squared_norm, magnitude = arrays["book"].tolist()
             self._sum = Product(arrays["product"], squared_norm, state["n_rows"], magnitude)
-
-
-def _sketch_in(content: NDArray[Any]) -> "FrequentDirections":
-    sketch = from_bytes(content.tobytes())
-    if not isinstance(sketch, SecondReads):
-        raise ValueError(f"array 'sketch' holds a {type(sketch).__name__}")
-    return cast("FrequentDirections", sketch)

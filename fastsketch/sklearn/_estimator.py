@@ -31,7 +31,7 @@ from fastsketch._core.validation import (
 )
 from fastsketch._frame.batches import WeightedChunks, agreed, as_source, is_table
 from fastsketch._frame.keywords import named_keywords
-from fastsketch._frame.loading import INCONSISTENT, from_bytes
+from fastsketch._frame.loading import INCONSISTENT, inner_model, state_being_read
 from fastsketch._frame.model import Model, plain
 from fastsketch._kernels.guard import Guard, changes, reads
 from fastsketch.data.files import _state as files
@@ -322,14 +322,21 @@ class ModelEstimator(BaseEstimator):
         StateError
             If the file is missing, damaged, inconsistent, too new, or holds something else.
         """
-        about, arrays = files.read(source)
         name = "the state" if hasattr(source, "seek") else str(source)
+        about = files.read_header(source)
         if about["kind"] != cls.__name__ or about.get("home") != cls._HOME:
             raise StateError(f"{name} holds a {about['kind']}, not a {cls.__name__}")
+        with state_being_read(name):
+            return cls._read(source, name)
+
+    @classmethod
+    def _read(cls, source: str | PathLike[str] | BinaryIO, name: str) -> Self:
+        about, arrays = files.read(source)
         try:
             out = cls(**cls._revived(about["parameters"]))
-            model = from_bytes(arrays.pop(MODEL).tobytes())
-            if not isinstance(model, cls._KIND) or model.n_features is None:
+            model = inner_model(arrays, MODEL, cls._KIND)
+            del arrays[MODEL]
+            if model.n_features is None:
                 raise ValueError(f"it has no {cls._KIND.__name__} that has seen rows")
             out._own_model(model, arrays)
             state = about["state"]

@@ -12,7 +12,7 @@ from scipy import sparse
 
 from fastsketch._core.validation import as_choice, as_flag, as_integer, as_rows, check_finite, is_sparse
 from fastsketch._frame.batches import Batch
-from fastsketch._frame.loading import from_bytes
+from fastsketch._frame.loading import from_bytes, inner_model
 from fastsketch._frame.model import Arrays, Model
 from fastsketch._frame.parameters import integer, same, seed
 from fastsketch._kernels.guard import changes, reads
@@ -518,8 +518,8 @@ class DriftMonitor(Model):
 
     def _check_sketch(self, arrays: Arrays, name: str, rows: tuple[int, int], d: int) -> None:
         """Raise ValueError unless an array holds one of this monitor's sketches, of so many rows."""
-        content = checks.array_of(arrays, name, getattr(arrays.get(name), "shape", ()), np.dtype(np.uint8))
-        sketch, own = from_bytes(content.tobytes()), self._empty()
+        own = self._empty()
+        sketch = inner_model(arrays, name, type(own))
         if type(sketch) is not type(own) or not same(own.parameters, sketch.parameters):
             raise ValueError(f"a sketch must be a {own!r}, got {sketch!r}")
         if not rows[0] <= sketch.n_rows <= rows[1]:

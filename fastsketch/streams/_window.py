@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._core.validation import as_array, as_integer, as_rows, as_weights, is_sparse, require_array_like
 from fastsketch._frame.batches import Batch, agreed, as_source, names_of
-from fastsketch._frame.loading import _class_of, from_bytes, home_of
+from fastsketch._frame.loading import _class_of, from_bytes, home_of, inner_model
 from fastsketch._frame.model import Arrays, MergeableModel, Model
 from fastsketch._frame.parameters import integer, parameter, same
 from fastsketch._kernels.guard import changes, reads
@@ -430,8 +430,8 @@ class Window(Model):
         checks.only(arrays, *(names := [f"model{k}" for k in range(len(blocks) + 1)]))
         rows = 0
         for name in names:
-            content = checks.array_of(arrays, name, getattr(arrays.get(name), "shape", ()), np.dtype(np.uint8))
-            rows += self._check_model(from_bytes(content.tobytes()), d, filling=name == names[-1])
+            model = inner_model(arrays, name, type(self._template.model()))
+            rows += self._check_model(model, d, filling=name == names[-1])
         checks.number_within(rows, "rows of the window", 0, n)
 
     def _check_model(self, model: Any, n_features: int | None, *, filling: bool) -> int:

@@ -351,11 +351,11 @@ def test_a_full_disk_ends_the_job_and_leaves_what_was_there(tmp_path, whole, mon
 
     calls = []
 
-    def full(path):
+    def full(path, **options):
         calls.append(path)
         if len(calls) == 6:
             raise OSError(28, "No space left on device")
-        return replacing(path)
+        return replacing(path, **options)
 
     with monkeypatch.context() as patch, pytest.raises(OSError, match=r"No space left .* stays: .*checkpoint"):
         patch.setattr(_resuming, "replacing", full)

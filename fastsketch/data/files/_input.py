@@ -10,6 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Self, cast
 
+from fastsketch._core.escaping import escaped
+
 # Bytes of the file that are handed to a decompressor at a time.
 RAW_BYTES = 1 << 16
 # What is read whole may unpack to so many bytes, and so many times its length beside: tables and matrices as people
@@ -35,6 +37,9 @@ class SourceError(ValueError):
     ...     print(error)
     no such file.npy cannot be read: No such file or directory
     """
+
+    def __init__(self, message: object) -> None:
+        super().__init__(escaped(message))
 
 
 def most_unpacked(length: int, given: int | None) -> int:

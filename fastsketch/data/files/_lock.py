@@ -8,11 +8,18 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
+from fastsketch._core.escaping import escaped
 from fastsketch.data.files._owner import Owner, this_process
 from fastsketch.data.files._replacing import sweep, temporary_name
+from fastsketch.data.files._untrusted import open_within
+
+# Keys of the locks that this process holds. One of its own that is not among them was left behind: its removal failed.
+_held_keys: set[str] = set()
 
 # How long two who find the lock of a dead owner may get into each other's way.
 TRIES, PAUSE = 500, 0.01
+# Bytes of a lock file, at most.
+LONGEST = 1 << 12
 
 
 class LockHeld(OSError):
@@ -64,7 +71,8 @@ def locked(target: Path) -> Generator[None]:
     OSError
         If no file can be made in its folder.
     """
-    with _held(lock_name(target), target):
+    lock = lock_name(target)
+    with _held(lock, target, lock):
         yield
 
 
@@ -81,38 +89,49 @@ def forget_own(target: Path) -> None:
 
 
 @contextlib.contextmanager
-def _held(lock: Path, target: Path) -> Generator[None]:
-    mine = _taken(lock, target)
-    try:
-        yield
-    finally:
-        with contextlib.suppress(OSError):
-            if _read(lock) == mine:  # removed by hand, it may be another's now
-                lock.unlink()
-
-
-def _taken(lock: Path, target: Path) -> _Content:
+def _held(lock: Path, target: Path, beside: Path) -> Generator[None]:
+    """Hold a lock; its temporary file is called by the name of `beside`, so that whoever takes that lock removes it."""
     mine = _Content(os.urandom(8).hex(), this_process())
-    sweep(lock)
+    _held_keys.add(mine.key)
+    try:
+        _take(mine, lock, target, beside)
+        try:
+            yield
+        finally:
+            with contextlib.suppress(OSError):
+                if _read(lock) == mine:  # removed by hand, it may be another's now
+                    lock.unlink()
+    finally:
+        _held_keys.discard(mine.key)
+
+
+def _may_be_held(content: _Content) -> bool:
+    """Return whether the owner of a lock may still be at work under it."""
+    return content.key in _held_keys if content.owner == this_process() else content.owner.may_live()
+
+
+def _take(mine: _Content, lock: Path, target: Path, beside: Path) -> None:
+    sweep(beside)
     # complete before it has its name: nobody sees a lock without its owner
-    fresh = temporary_name(lock)
+    fresh = temporary_name(beside)
     try:
         fresh.write_text(mine.text(), encoding="utf-8")
         for _ in range(TRIES):
             if _put(fresh, lock, mine):
-                return mine
+                return
             content = _read(lock)
             if content is None:
                 continue  # it has just been released
-            if content.owner.may_live():
+            if _may_be_held(content):
                 raise LockHeld(_why(content.owner, lock, target))
             with contextlib.suppress(LockHeld):
                 if _succeeded(content, fresh, lock, target):
-                    return mine
+                    return
             time.sleep(PAUSE)
         raise LockHeld(f"{target}: its lock {lock} cannot be had; if no job writes it, remove that file")
     finally:
-        fresh.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            fresh.unlink(missing_ok=True)
 
 
 def _put(fresh: Path, lock: Path, mine: _Content) -> bool:
@@ -136,7 +155,7 @@ def _succeeded(dead: _Content, fresh: Path, lock: Path, target: Path) -> bool:
     Two may have found the same dead owner. Whoever holds the claim on that very lock, by its key, may replace it, if it
     is still there; nobody else touches it meanwhile, as only its owner would.
     """
-    with _held(lock.with_name(f".{lock.name}.{dead.key}.claim"), target):
+    with _held(lock.with_name(f".{lock.name}.{dead.key}.claim"), target, lock):
         if _read(lock) != dead:
             return False
         fresh.replace(lock)
@@ -151,13 +170,13 @@ def _succeeded(dead: _Content, fresh: Path, lock: Path, target: Path) -> bool:
 def _read(lock: Path) -> _Content | None:
     """Return the contents of a lock file; None if there is none."""
     try:
-        text = lock.read_text(encoding="utf-8")
-        about = cast(dict[str, Any], json.loads(text))
+        with open_within(lock.parent, lock.name) as file:
+            about = cast(dict[str, Any], json.loads(file.read(LONGEST).decode()))
         owner = Owner(int(about["pid"]), str(about["started"]), str(about["place"]), str(about["host"]))
         return _Content(str(about["key"]), owner)
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError, OSError):
+    except (ValueError, KeyError, TypeError, OSError, RecursionError):  # a link, or not a lock
         raise LockHeld(f"the lock {lock} cannot be read; if no job writes beside it, remove that file") from None
 
 
@@ -168,6 +187,6 @@ def _why(owner: Owner, lock: Path, target: Path) -> str:
             f"(if that process is no job, remove {lock})"
         )
     return (
-        f"{target} is held by a job on another machine, process {owner.pid} on {owner.host}, whose end cannot be seen "
-        f"from here: if it has ended, remove {lock}"
+        f"{target} is held by a job on another machine, process {owner.pid} on {escaped(owner.host)}, whose end cannot "
+        f"be seen from here: if it has ended, remove {lock}"
     )

@@ -32,15 +32,18 @@ DESCRIPTORS = re.compile(r"/dev/fd|/proc/(?P<pid>self|\d+)(/task/\d+)?/fd")
 
 
 @contextlib.contextmanager
-def replacing(path: str | PathLike[str]) -> Generator[BinaryIO]:
+def replacing(path: str | PathLike[str], *, follow_links: bool = True) -> Generator[BinaryIO]:
     """Open a binary file that takes the place of `path` when the block ends, and is gone if it fails.
+
+    With `follow_links` false a symbolic link at `path` is replaced itself, and what it leads to stays: for names in
+    folders that are not trusted.
 
     Raises
     ------
     OSError
         If `path` is a directory, a circle of links, or cannot be written.
     """
-    target = regular_target(path)
+    target = regular_target(path) if follow_links else Path(path)
     if target is None:
         with spooled() as file:
             yield file
@@ -48,7 +51,10 @@ def replacing(path: str | PathLike[str]) -> Generator[BinaryIO]:
                 pour(file, sink)
         return
     sweep(target)
-    mode = stat.S_IMODE(target.stat().st_mode) & 0o777 if target.exists() else None
+    mode = None
+    with contextlib.suppress(FileNotFoundError):
+        old = target.lstat().st_mode
+        mode = stat.S_IMODE(old) & 0o777 if stat.S_ISREG(old) else None
     temporary = temporary_name(target)
     try:
         with _created(temporary, 0o666 if mode is None else mode) as file:

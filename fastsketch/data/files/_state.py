@@ -24,6 +24,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch._core.escaping import escaped
 from fastsketch._core.validation import as_integer
 from fastsketch.data.files._npy import read_header as read_npy_header
 from fastsketch.data.files._replacing import replacing
@@ -71,6 +72,9 @@ class StateError(ValueError):
     ...     print(error)
     the state is not a fastsketch state, or is cut short (File is not a zip file)
     """
+
+    def __init__(self, message: object) -> None:
+        super().__init__(escaped(message))
 
 
 class Pieces(NamedTuple):

@@ -9,6 +9,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from fastsketch._core.escaping import escaped
 from fastsketch._core.validation import as_flag
 from fastsketch.data.files._input import InputFile, SourceError, whole_lines
 
@@ -435,7 +436,7 @@ def say_header(where: str, rows: Sequence[Sequence[str]], decimal: str) -> None:
     ids = [cell for cell, column in _pairs(rows) if _of_codes(cell, column)]
     sure = not ids or any(_of_figures(cell, column, decimal) for cell, column in _pairs(rows))
     text = "%s is taken for a header: %s (--set header=no, header=False, if it is none)"
-    LOGGER.log(logging.INFO if sure else logging.WARNING, text, where, listed(rows[0]))
+    LOGGER.log(logging.INFO if sure else logging.WARNING, text, escaped(where), listed(rows[0]))
 
 
 def say_ids(of: str, columns: Mapping[str, Sequence[str]], otherwise: str) -> None:
@@ -443,7 +444,7 @@ def say_ids(of: str, columns: Mapping[str, Sequence[str]], otherwise: str) -> No
     names = [name for name, cells in columns.items() if len(cells) >= MANY and _may_be_ids([*map(str.strip, cells)])]
     if names:
         said = "hold another whole number in every row, or zeros in front, and are read as numbers"
-        LOGGER.info("%s: these columns %s: %s (%s)", of, said, listed(names), otherwise)
+        LOGGER.info("%s: these columns %s: %s (%s)", escaped(of), said, listed(names), escaped(otherwise))
 
 
 def _may_be_ids(cells: Sequence[str]) -> bool:

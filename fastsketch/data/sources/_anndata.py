@@ -8,6 +8,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch._core.escaping import escaped
 from fastsketch.data.files._input import SourceError
 from fastsketch.data.files._svmlight import MOST_FEATURES
 from fastsketch.data.sources import _source
@@ -110,7 +111,7 @@ class CsrSource(FileSource):
         super().__init__(path)
         self._most = max_unpacked
         self._key: str = group.name
-        self.name = f"{path}, {group.name}"
+        self.name = escaped(f"{path}, {group.name}")
         shape = np.asarray(group.attrs.get("shape", group.attrs.get("h5sparse_shape", ())))
         if shape.shape != (2,) or shape.dtype.kind not in "iu":
             raise SourceError(f"{self.name} has no shape of two dimensions")

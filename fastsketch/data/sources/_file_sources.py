@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from fastsketch._core.escaping import escaped
 from fastsketch.data.files._input import SourceError
 from fastsketch.data.sources._identity import of_file
 from fastsketch.data.sources._source import RowSource
@@ -25,7 +26,7 @@ class FileSource(RowSource):
     path: Path
 
     def __init__(self, path: Path) -> None:
-        self.path, self.name = path, str(path)
+        self.path, self.name = path, escaped(path)
         with reading(path):
             about = path.stat()
         self._stamp = about.st_size, about.st_mtime_ns

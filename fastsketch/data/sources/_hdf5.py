@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch._core.escaping import escaped
 from fastsketch.data.files._input import SourceError
 from fastsketch.data.files._replacing import same_file
 from fastsketch.data.sources._ahead import Spaces
@@ -144,7 +145,7 @@ class HdfSource(InChunks, FileSource):
     def __init__(self, path: Path, item: Any, max_unpacked: int | None) -> None:
         super().__init__(path)
         self._key: str = item.name
-        self.name = f"{path}, {item.name}"
+        self.name = escaped(f"{path}, {item.name}")
         self._describe(item, int(item.chunks[0]) if item.chunks else 1, self.file_bytes, max_unpacked)
 
     def identity(self) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from fastsketch._core.escaping import escaped
 from fastsketch.data.files._input import InputFile, SourceError
 from fastsketch.data.files._npy import MAGIC, read_header
 from fastsketch.data.files._table import WORKBOOK, ZIP
@@ -59,7 +60,7 @@ class Stream(io.RawIOBase):
     def __init__(self, path: Path, *, suffix: str = "", file: Any = None) -> None:
         super().__init__()
         self.path = path
-        self.name = "standard input" if str(path) == STANDARD_INPUT else str(path)
+        self.name = "standard input" if str(path) == STANDARD_INPUT else escaped(path)
         self._opened: Any = file
         if file is None:
             with reading(path):

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch._core.escaping import escaped
 from fastsketch.data.files._input import SourceError
 from fastsketch.data.sources._foreign import damaged, needs
 from fastsketch.data.sources._formats import Options
@@ -77,7 +78,7 @@ class ZarrSource(InChunks):
 
     def __init__(self, path: Path, key: str, array: Any, stamp: tuple[int, str], max_unpacked: int | None) -> None:
         self.path, self._key, self._stamp = path, key, stamp
-        self.name = f"{path}, {key}" if key else str(path)
+        self.name = escaped(f"{path}, {key}" if key else path)
         self._describe(array, _chunk_rows(array), stamp[0], max_unpacked)
 
     def __getstate__(self) -> dict[str, Any]:

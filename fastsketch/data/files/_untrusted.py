@@ -1,0 +1,100 @@
+"""Files of a folder that is not trusted, such as a checkpoint: only regular files are opened, and no link is followed.
+
+Whoever made the folder may have put a symbolic link, a hard link, a pipe or a device where a job expects its own file.
+"""
+
+import contextlib
+import errno
+import os
+import shutil
+import stat
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from fastsketch.data.files._state import StateError
+
+# How a file is opened, by the mode of the file object. Opening a pipe must not wait for its other end.
+_COMMON = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+_FLAGS = {"rb": os.O_RDONLY, "r+b": os.O_RDWR, "ab": os.O_WRONLY | os.O_APPEND}
+# Where the system opens a name relative to a folder that is open, a folder cannot be exchanged for a link in between.
+_RELATIVE = os.open in os.supports_dir_fd
+
+
+def is_link(path: Path) -> bool:
+    """Return whether a name is a symbolic link, or on Windows any reparse point; False where there is nothing."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return False
+    return stat.S_ISLNK(found.st_mode) or bool(
+        getattr(found, "st_file_attributes", 0) & stat.FILE_ATTRIBUTE_REPARSE_POINT
+    )
+
+
+def open_within(folder: Path, name: str, mode: str = "rb") -> BinaryIO:
+    """Open a regular file of a folder; only the path of the folder itself may contain links.
+
+    Parameters
+    ----------
+    folder : Path
+    name : str
+        The file, relative to the folder, with "/" between the names of inner folders.
+    mode : {"rb", "r+b", "ab"}
+        The file must exist. To write to it, it must have no second name (hard link), which would be written to as well.
+
+    Raises
+    ------
+    StateError
+        If the file, or a folder above it within `folder`, is a link, or if it is no regular file.
+    OSError
+        If there is no such file, or it cannot be opened.
+    """
+    path = folder / name
+    *inner, last = name.split("/")
+    with contextlib.ExitStack() as stack:
+        try:
+            descriptor = _opened(folder, inner, last, _FLAGS[mode] | _COMMON, stack)
+        except OSError as error:
+            linked = next((place for place in _places(folder, name) if is_link(place)), None)
+            if linked is not None:
+                raise StateError(f"{linked} is a link, and no link is followed there: remove it") from None
+            if error.errno == errno.ENXIO:  # a pipe that nobody reads, or a socket
+                raise StateError(f"{path} is no regular file: remove it") from None
+            raise type(error)(error.errno, error.strerror, str(path)) from None
+        file = stack.enter_context(os.fdopen(descriptor, mode, buffering=0 if mode == "ab" else -1))
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise StateError(f"{path} is no regular file: remove it")
+        if mode != "rb" and found.st_nlink > 1:
+            raise StateError(f"{path} has another name (a hard link), which would be written to as well: remove it")
+        stack.pop_all()
+    return cast("BinaryIO", file)
+
+
+def _opened(folder: Path, inner: list[str], last: str, flags: int, stack: contextlib.ExitStack) -> int:
+    if not _RELATIVE:
+        for place in _places(folder, "/".join([*inner, last])):
+            if is_link(place):
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(place))
+        return os.open(folder.joinpath(*inner, last), flags)
+    with contextlib.ExitStack() as folders:
+        place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        folders.callback(os.close, place)
+        for name in inner:
+            place = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=place)
+            folders.callback(os.close, place)
+        return os.open(last, flags, dir_fd=place)
+
+
+def _places(folder: Path, name: str) -> list[Path]:
+    """Return the paths of a file and of the folders above it within `folder`."""
+    names = name.split("/")
+    return [folder.joinpath(*names[: k + 1]) for k in range(len(names))]
+
+
+def discard(path: Path) -> None:
+    """Delete a file, a link (not what it leads to) or a folder with all that is in it."""
+    if path.is_dir() and not is_link(path):
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
