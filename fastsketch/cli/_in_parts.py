@@ -11,6 +11,7 @@ from fastsketch.cli._flags import flag_of
 from fastsketch.cli._output import Output, output_of
 from fastsketch.cli._reading import rows_in
 from fastsketch.cli._signals import held
+from fastsketch.data.files._untrusted import is_link
 from fastsketch.data.sources import Source, comes_once
 from fastsketch.jobs import Report
 from fastsketch.jobs._progress import Printed
@@ -115,6 +116,8 @@ def _folder(args: Namespace, out: Output) -> Path | None:
     folder = out.partial if args.checkpoint is None else Path(args.checkpoint)
     if args.resume and folder is None:
         raise ValueError("--resume needs an output that is a file, or --checkpoint DIR: what there is lies there")
+    if folder is not None and args.checkpoint is None and is_link(folder):
+        raise ValueError(f"{folder} is a link, and what has been learned lies in a folder: remove it")
     if folder is not None and folder.is_file():
         raise ValueError(f"{folder} is a file, and what has been learned lies in a folder: remove it")
     if args.resume and folder is not None and out.path is not None:

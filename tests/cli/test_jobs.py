@@ -319,15 +319,14 @@ def test_more_signals_while_a_result_is_written_change_nothing(run, monkeypatch)
 def test_an_interrupt_while_the_checkpoint_is_opened(run, monkeypatch):
     """The lock that it leaves does not take the interrupt's place when the model is to be kept."""
     write("t.svm", ROWS, TRUTH)
-    take = _lock._taken
+    take = _lock._take
 
-    def taken(lock, target):
-        mine = take(lock, target)
+    def taken(mine, lock, target, beside):
+        take(mine, lock, target, beside)
         if target.parent.name == "o.fsk.partial":
             raise KeyboardInterrupt
-        return mine
 
-    monkeypatch.setattr(_lock, "_taken", taken)
+    monkeypatch.setattr(_lock, "_take", taken)
     monkeypatch.setattr(_run, "SECONDS", 0.0)
     assert "interrupted" in run(*LEARN, status=130).err
 

@@ -1,6 +1,7 @@
-"""Rows of numbers from any bytes: tables of text in a person's dialect, and files of Arrow."""
+"""Rows of numbers from any bytes: tables of text in a person's dialect, files of Arrow, and sparse matrices."""
 
 import contextlib
+import io
 import math
 import re
 import tempfile
@@ -8,6 +9,7 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+from scipy import sparse
 
 import fastsketch as fs
 from fastsketch.data import SourceError
@@ -62,6 +64,8 @@ def reference_rows(data, header, separator, decimal):
         return None
     table = [line.split(separator) for line in lines]
     if any(len(cells) != len(table[0]) for cells in table):
+        return None
+    if header and table[0] in table[1:]:  # files that were put together: a header of numbers would be read as a row
         return None
     try:
         return [[number_of(cell, decimal) for cell in cells] for cells in table[header:]]
@@ -122,4 +126,106 @@ def by_pyarrow(data):
     return expected
 
 
-ROW_TARGETS = {"table": table, "arrow": arrow}
+# -- sparse matrices ---------------------------------------------------------------------------------------------------
+def matrix_of(data, suffix):
+    """Return the matrix in a file with these bytes as rows of numbers, or None if it is refused."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
+        path = Path(folder, f"a{suffix}")
+        path.write_bytes(data)
+        try:
+            source = fs.open_rows(path)
+            if source.n_rows * source.n_features > 1 << 20:  # what nobody can write down as rows of numbers
+                return None
+            parts = [rows.toarray() if sparse.issparse(rows) else np.array(rows) for rows in source]
+        except SourceError as error:
+            assert "\n" not in str(error), str(error)
+            return None
+    return np.concatenate(parts) if parts else np.empty((0, source.n_features))
+
+
+def same_matrix(found, expected):
+    """Sums of repeated entries are taken in another order."""
+    scale = np.abs(expected).max(initial=0.0)
+    return found.shape == expected.shape and np.allclose(found, expected, rtol=1e-6, atol=1e-6 * scale)
+
+
+def npz(data):
+    """What is read of an .npz is what scipy reads, wherever scipy reads it."""
+    found = matrix_of(data, ".npz")
+    if found is None:
+        return
+    try:
+        expected = sparse.load_npz(io.BytesIO(data)).toarray()
+    except Exception:  # scipy does not read all that it once wrote, and names no error
+        return
+    with np.errstate(over="ignore"):
+        assert same_matrix(found, expected.astype(float)), (found, expected)
+
+
+def reference_market(data):
+    """Return the matrix of Matrix Market text as Python reads it; None where a rule is broken."""
+    try:
+        lines = data.decode("ascii").split("\n")
+    except UnicodeDecodeError:
+        return None
+    head = lines[0].rstrip("\r").lower().split()
+    if len(head) != 5 or head[:2] != ["%%matrixmarket", "matrix"]:
+        return None
+    form, field, symmetry = head[2:]
+    lines = [line.strip() for line in lines[1:]]
+    lines = [line.split() for line in lines if line and not line.startswith("%")]
+    try:
+        sizes = [int(cell) for cell in lines[0]]
+        entries = [[float(cell) for cell in line] for line in lines[1:]]
+        m, n = sizes[:2]
+        if form == "array":
+            values = iter([value for (value,) in entries])
+            skip = {"general": 0, "symmetric": 0, "skew-symmetric": 1}[symmetry]
+            places = [(i, j) for j in range(n) for i in range(0 if symmetry == "general" else j + skip, m)]
+            entries = [(i + 1, j + 1, next(values)) for i, j in places]
+        elif field == "pattern":
+            entries = [(i, j, 1.0) for i, j in entries]
+        out = np.zeros((m, n))
+        for i, j, value in entries:
+            row, column = int(i) - 1, int(j) - 1
+            if min(row, column) < 0 or (row, column) != (i - 1, j - 1):
+                return None
+            out[row, column] += value
+            if symmetry != "general" and row != column:
+                out[column, row] += -value if symmetry == "skew-symmetric" else value
+    except (ValueError, IndexError, StopIteration, KeyError, OverflowError, MemoryError):
+        return None
+    return out
+
+
+def market(data):
+    """What is read of Matrix Market text is what Python reads."""
+    found = matrix_of(data, ".mtx")
+    if found is not None:
+        expected = reference_market(data)
+        assert expected is not None and same_matrix(found, expected), (found, expected)
+
+
+def npz_seeds():
+    """Files of scipy in each format that is read."""
+    dense = np.array([[0.0, 1.5, 0.0], [2.0, 0.0, -3.0], [0.0, 0.0, 0.0], [4.0, 0.0, 5.0]])
+    out = []
+    for make in (sparse.csr_array, sparse.csc_array, sparse.coo_array, sparse.coo_matrix):
+        for compressed in (False, True):
+            file = io.BytesIO()
+            sparse.save_npz(file, make(dense), compressed=compressed)
+            out.append(file.getvalue())
+    return out
+
+
+MARKET_SEEDS = [
+    b"%%MatrixMarket matrix coordinate real general\n% text\n3 4 3\n1 1 1.5\n2 4 -2\n3 2 1e-3\n",
+    b"%%MatrixMarket matrix coordinate pattern symmetric\n3 3 3\n1 1\n2 1\n3 2\n",
+    b"%%MatrixMarket matrix coordinate integer skew-symmetric\n3 3 2\n2 1 4\n3 1 -5\n",
+    b"%%MatrixMarket matrix array real general\n2 3\n1\n2\n3\n4\n5\n6.5\n",
+    b"%%MatrixMarket matrix array real symmetric\n2 2\n1\n2\n3\n",
+    b"%%MatrixMarket matrix array double skew-symmetric\n3 3\n1\n2\n3\n",
+]
+
+ROW_TARGETS = {"table": table, "arrow": arrow, "npz": npz, "market": market}
+ROW_SEEDS = {"npz": npz_seeds, "market": lambda: MARKET_SEEDS}

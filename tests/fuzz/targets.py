@@ -18,7 +18,9 @@ from fastsketch.data.files._state import pack
 from fastsketch.data.files._svmlight import read_blocks
 from fastsketch.data.files._table import Dialect, text_cells
 from fastsketch.data.names._events import events_of
-from tests.fuzz.row_targets import ROW_TARGETS
+from tests.fuzz.folder_targets import FOLDER_TARGETS
+from tests.fuzz.folder_targets import SEEDS as FOLDER_SEEDS
+from tests.fuzz.row_targets import ROW_SEEDS, ROW_TARGETS
 
 CORPUS = Path(__file__).parents[1] / "data" / "corpus"
 NUMBER = re.compile(rb"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
@@ -193,4 +195,6 @@ def reseal(data, change):
         return None
 
 
-TARGETS = {"svmlight": svmlight, "csv": csv, "state": state, **ROW_TARGETS}
+TARGETS = {"svmlight": svmlight, "csv": csv, "state": state, **ROW_TARGETS, **FOLDER_TARGETS}
+# Of targets without files in tests/data/corpus: what depends on the machine, or is quickly made.
+SEEDS = {**ROW_SEEDS, **FOLDER_SEEDS}

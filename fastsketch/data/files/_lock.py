@@ -94,8 +94,8 @@ def _held(lock: Path, target: Path, beside: Path) -> Generator[None]:
     mine = _Content(os.urandom(8).hex(), this_process())
     _held_keys.add(mine.key)
     try:
-        _take(mine, lock, target, beside)
         try:
+            _take(mine, lock, target, beside)
             yield
         finally:
             with contextlib.suppress(OSError):
