@@ -327,10 +327,10 @@ class ModelEstimator(BaseEstimator):
         if about["kind"] != cls.__name__ or about.get("home") != cls._HOME:
             raise StateError(f"{name} holds a {about['kind']}, not a {cls.__name__}")
         with state_being_read(name):
-            return cls._read(source, name)
+            return cls._loaded_from(source, name)
 
     @classmethod
-    def _read(cls, source: str | PathLike[str] | BinaryIO, name: str) -> Self:
+    def _loaded_from(cls, source: str | PathLike[str] | BinaryIO, name: str) -> Self:
         about, arrays = files.read(source)
         try:
             out = cls(**cls._revived(about["parameters"]))

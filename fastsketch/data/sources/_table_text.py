@@ -1,6 +1,7 @@
 """Tables of numbers in text (.csv, .tsv): dense rows, their columns named by a header."""
 
 import io
+import re
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -52,7 +53,8 @@ class TableText(TextSource):
         beside, dialect = options.beside, options.dialect
         if dialect.header is None and options.named:
             dialect = dialect._replace(header=True)
-        with InputFile(Path(self.name), io.BytesIO(self._head())) as head:
+        first_lines = self._head()
+        with InputFile(Path(self.name), io.BytesIO(first_lines)) as head:
             cells = text_cells(head, dialect, block_bytes=LOOK_BYTES, longest=LONGEST_LINE, numbers=True)
         if not cells.width:
             raise SourceError(f"{self.name} holds no rows")
@@ -60,6 +62,7 @@ class TableText(TextSource):
         self._width, self._header = cells.width, cells.names is not None
         if self._width == 1 and cells.first and all(kind_of(row[0], self._decimal) == WORD for _, row in cells.first):
             raise cells.error(cells.begins, f"{listed(cells.names or cells.first[0][1])}: {UNDIVIDED}")
+        self._header_line = first_lines.split(b"\n")[cells.begins - 1].removeprefix(BYTE_ORDER_MARK).rstrip(b"\r")
         names = None if cells.names is None else _names(cells.names, f"{self.name}, line {cells.begins}")
         self.feature_names, self.n_features = names, self._width
         self._columns: list[int] = list(range(self._width))
@@ -135,6 +138,7 @@ class TableText(TextSource):
         # numbers of text take more room than their digits: of "0," four times
         line, block_bytes = 0, max(1, _source.CHUNK_BYTES // 4)
         left_out = self._header and not self._from
+        repeated = self._repeated_header()
         for piece in whole_lines(file, block_bytes, LONGEST_LINE):
             start = 0
             if not line and not self._from and bytes(piece[:3]) == BYTE_ORDER_MARK:
@@ -146,9 +150,19 @@ class TableText(TextSource):
                 left_out = not bytes(piece[start:end]).strip()
                 start, line = end + 1, line + 1
             with piece[start:] as text:  # released, or the buffer that it stands in cannot change its length
+                if repeated is not None and (found := repeated.search(text)):
+                    number = self.line_at(line + bytes(text[: found.start()]).count(b"\n"))
+                    raise SourceError(f"{self.name}, line {number}: {AGAIN}")
                 rows, values, newlines = self._parsed(text, line)
             line += newlines
             yield rows, values
+
+    def _repeated_header(self) -> re.Pattern[bytes] | None:
+        """Return what finds the header among the rows, if it would be read as one: where the names are numbers."""
+        names = self.feature_names
+        if names is None or any(kind_of(name, self._decimal) == WORD for name in names):
+            return None
+        return re.compile(rb"^" + re.escape(self._header_line) + rb"\r?$", re.MULTILINE)
 
     def _parsed(self, text: Any, line: int) -> tuple[NDArray[np.float64], NDArray[Any], int]:
         beside = self._beside is not None

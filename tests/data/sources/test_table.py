@@ -160,6 +160,17 @@ def test_headers_are_recognised(tmp_path, text, names, rows):
     assert np.array_equal(all_rows(source), rows)
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n", ""])
+@pytest.mark.parametrize("rows", [1, 20_000])
+def test_a_header_of_numbers_that_stands_there_again_is_no_row(tmp_path, rows, end):
+    """Files that were put together: near the beginning or far from it, and in the last line without a line end."""
+    (tmp_path / "t.csv").write_bytes(b"0,1,2\n" + b"5,6.5,7\n" * rows + b"0,1,2" + end.encode())
+    with pytest.raises(SourceError, match=f"t.csv, line {rows + 2}: the header stands there again: leave the line out"):
+        list(fs.open_rows(tmp_path / "t.csv", header=True))
+    (tmp_path / "t.csv").write_bytes(b"0,1,2\n" + b"5,6.5,7\n" * rows + b"0,1,2.0" + end.encode())
+    assert sum(len(part) for part in fs.open_rows(tmp_path / "t.csv", header=True)) == rows + 1
+
+
 def test_headers_as_it_is_said(tmp_path):
     assert opened(tmp_path, "1,2\n3,4\n", header=True).feature_names == ("1", "2")
     assert np.array_equal(all_rows(opened(tmp_path, "id,1\nb7,2\n", header=False, columns=[1])), [[1], [2]])
