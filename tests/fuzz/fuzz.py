@@ -153,7 +153,7 @@ def mutate_nested(data, max_size, seed):
     try:
         about, arrays = read(data)
         name = draw.choice(inner_arrays(arrays))
-    except (fs.StateError, IndexError):
+    except (fs.StateError, LookupError):
         return atheris.Mutate(data, max_size)
     if draw.random() < 0.3:
         return mutate_state(data, max_size, seed)

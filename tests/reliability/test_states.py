@@ -7,7 +7,9 @@ import subprocess
 import sys
 import threading
 
+from tests.fuzz.folder_targets import genuine_holders, nested, states_within
 from tests.reliability.figures import environment, report
+from tests.reliability.zoo import SPECIMENS
 
 # Seconds without a word after which a child counts as hanging: a seed takes hundredths.
 PATIENCE = 120
@@ -106,4 +108,29 @@ def test_crafted_state_files(amount):
         hangs=found["hung"],
         other_errors=others(found, "refused", "used", "used with a clean error", "crashed", "broke down", "hung"),
         also={"refused": found["refused"], "used": used},
+    )
+
+
+def test_states_within_states(amount):
+    """Whatever stands in the place of a state that another holds: of every kind, and many within each other."""
+    found, holders = collections.Counter(), genuine_holders()
+    for outer in holders:
+        assert states_within(outer)  # the untouched original
+        chain = outer
+        for _ in range(amount(10, 85)):
+            chain = nested(outer, chain)
+        inner = [specimen.learned(40).to_bytes() for specimen in SPECIMENS[:: amount(12, 1)]]
+        for content in [chain, *(nested(outer, other) for other in [*inner, *holders, b"", b"PK", bytes(10**6)])]:
+            try:
+                found["loaded" if states_within(content) else "refused"] += 1
+            except AssertionError as error:
+                found[f"more memory than allowed: {error}"] += 1
+            except Exception as error:
+                found[f"refused with {type(error).__name__}: {error}"] += 1
+    assert found["refused"] > 5 * found["loaded"] > 0
+    report(
+        "states within states: other kinds, nested deep",
+        f"{sum(found.values()):,} files of {len(holders)} kinds that hold states",
+        other_errors_or_too_much_memory=others(found, "refused", "loaded"),
+        also={"refused": found["refused"], "loaded": found["loaded"]},
     )

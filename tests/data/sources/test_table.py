@@ -166,9 +166,9 @@ def test_a_header_of_numbers_that_stands_there_again_is_no_row(tmp_path, rows, e
     """Files that were put together: near the beginning or far from it, and in the last line without a line end."""
     (tmp_path / "t.csv").write_bytes(b"0,1,2\n" + b"5,6.5,7\n" * rows + b"0,1,2" + end.encode())
     with pytest.raises(SourceError, match=f"t.csv, line {rows + 2}: the header stands there again: leave the line out"):
-        list(fs.open_rows(tmp_path / "t.csv", header=True))
+        list(open_rows(tmp_path / "t.csv", header=True))
     (tmp_path / "t.csv").write_bytes(b"0,1,2\n" + b"5,6.5,7\n" * rows + b"0,1,2.0" + end.encode())
-    assert sum(len(part) for part in fs.open_rows(tmp_path / "t.csv", header=True)) == rows + 1
+    assert sum(len(part) for part in open_rows(tmp_path / "t.csv", header=True)) == rows + 1
 
 
 def test_headers_as_it_is_said(tmp_path):
