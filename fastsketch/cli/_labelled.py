@@ -209,6 +209,7 @@ def _tables(
             schema, kept = table.schema, (*DIALECT, "missing")
             options = {**{name: options[name] for name in kept}, "header": table.header, "label": schema["label"]}
         else:
-            table = TableRows(path, **options, schema={**schema, "label": options["label"]} if relabelled else schema)
+            other = relabelled or options["label"] is None
+            table = TableRows(path, **options, schema={**schema, "label": options["label"]} if other else schema)
         tables.append(LabelledTable(path, table))
     return joined(tables), {**(schema or {}), **{name: options[name] for name in DIALECT}}

@@ -317,3 +317,87 @@ def test_merges_of_estimators_with_other_columns(name):
         with pytest.raises(ValueError, match="feature names"):
             estimator.merge(other)
         assert state(estimator) == before
+
+
+# -- items with ids ----------------------------------------------------------------------------------------------------
+IDS = {"strings": NAMES, "integers": [7 * j + 3 for j in range(N_FEATURES)], "places": list(range(N_FEATURES))[::-1]}
+
+
+def by_ids(kind, ids, values):
+    """A model of items that has ids, and has seen no names of columns."""
+    if kind == "LowRankModel":
+        return fs.LowRankModel(2, ridge=1.0).fit(values, column_ids=ids)
+    return fs.SketchedEASE(5, ridge=1.0).update(values, item_ids=ids)
+
+
+@pytest.mark.parametrize("kind", ["SketchedEASE", "LowRankModel"])
+@pytest.mark.parametrize("ids", IDS.values(), ids=IDS)
+def test_columns_are_matched_with_the_ids_of_items(kind, ids):
+    values = event_rows(0, 60).toarray().astype(float)
+    model, asked = by_ids(kind, ids, values), values[:6]
+    before = state(model)
+    for name, parameter in row_methods(model):
+        if name in BEGIN_AGAIN:
+            continue
+        rows = asked[:1] if parameter == "row" else asked
+        one, two = copied(model), copied(model)
+        item = {"item": ids[0]} if name == "explain" else {}
+        right = getattr(one, name)(rows, **item)
+        frame_of = pd.DataFrame(rows[:, ::-1], columns=ids[::-1])
+        assert same(getattr(two, name)(frame_of, **item), right), name
+        for unknown in (["other", *map(str, ids[1:])], ids[1:]):
+            three = copied(model)
+            with pytest.raises(ValueError, match=f"other|missing are '{ids[0]}'"):
+                getattr(three, name)(pd.DataFrame(rows[:, : len(unknown)], columns=unknown), **item)
+            assert state(three) == before
+
+
+def test_weights_and_held_out_entries_follow_their_columns():
+    """A fit matches the columns of all its frames; weights in an array are those of the entries beside them."""
+    rng = np.random.default_rng(0)
+    values, weights = dense_rows(0, 30), rng.random((30, N_FEATURES)) + 0.5
+    hidden = rng.random(values.shape) < 0.2
+    held, values = np.where(hidden, values, np.nan), np.where(hidden, np.nan, values)
+    fit = {"sample_weight": frame(weights), "validation": frame(held)}
+    turned = {"sample_weight": frame(weights[:, ::-1], NAMES[::-1]), "validation": frame(held[:, ::-1], NAMES[::-1])}
+    one, two = (fs.LowRankModel(2, ridge=1.0).fit(frame(values), **options) for options in (fit, turned))
+    assert same(one, two)
+    right = one.fold_in(values[:5], sample_weight=weights[:5])
+    backwards = frame(values[:5, ::-1], NAMES[::-1])
+    for of_rows in (weights[:5, ::-1], frame(weights[:5]), frame(weights[:5, ::-1], NAMES[::-1])):
+        assert same(one.fold_in(backwards, sample_weight=of_rows), right)
+    with pytest.raises(ValueError, match="sample_weight must have the columns.*other3"):
+        one.fold_in(values[:5], sample_weight=frame(weights[:5], OTHERS))
+    with pytest.raises(ValueError, match="validation must have the columns.*other3"):
+        fs.LowRankModel(2).fit(frame(values), validation=frame(held, OTHERS))
+
+
+# -- functions ---------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("names", [NAMES[::-1], OTHERS], ids=["order", "others"])
+def test_functions_of_rows_and_models(names, tmp_path):
+    """Jobs over several tables, groups, answers of a model to a source, and comparisons of two sketches."""
+    values = dense_rows(0, 60)
+    right, wrong = frame(values), frame(values, names)
+    for number, table in enumerate((right, wrong)):
+        table.to_csv(tmp_path / f"{number}.csv", index=False)
+    files = sorted(tmp_path.glob("*.csv"))
+    refused = r"column \d+ is '\w+'|other3|c3|c0"
+    with pytest.raises(ValueError, match=refused):
+        fs.run(fs.FrequentDirections(5), files)
+    with pytest.raises(ValueError, match=refused):
+        fs.sketch_groups(files, by=np.arange(120) % 2)
+    sketch, other = (fs.FrequentDirections(5).update(table) for table in (right, wrong))
+    with pytest.raises(ValueError, match=refused):
+        fs.compare(sketch, other)
+    with pytest.raises(ValueError, match=refused):
+        fs.merge([sketch, other])
+    hashes = fs.SketchHash(4).update(right)
+    ease = fs.SketchedEASE(5, ridge=1.0).update(abs(values), item_ids=NAMES)
+    covariance = fastsketch.sklearn.SketchedCovariance(sketch_size=5).fit(right)
+    newton = fs.SketchedNewton().update(right, halves(values))
+    for method in (hashes.encode, hashes.encoder().encode, covariance.score_samples, newton.predict):
+        with pytest.raises(ValueError, match=refused):
+            fs.map_rows(method, files[1], output=tmp_path / "out.npy", workers=1)
+        fs.map_rows(method, files[0], output=tmp_path / "out.npy", workers=1)
+    with pytest.raises(ValueError, match=refused):
+        fs.map_rows(ease.decision_block, fs.open_rows(abs(wrong)), output=tmp_path / "out.npy", workers=1)

@@ -69,7 +69,8 @@ class TableRows:
     path : str, path or data frame
         "-" is standard input, which can be read once.
     label : str or int, optional
-        The column of labels, by name or number from 0; without it there are none.
+        The column of labels, by name or number from 0. If not given, it is that of `schema` where the table has such a
+        column, and else there are none.
     categorical, numeric, ignore : sequences of str or int
         Columns that are so whatever they hold, and columns that are not read.
     header : bool, optional
@@ -84,8 +85,9 @@ class TableRows:
         What an empty cell becomes: the word "", of numeric columns too, so that a model has a weight for it; or an
         error. Of a label it is always an error.
     schema : dict, optional
-        That of other TableRows, which says what each column is in place of the first rows: for more rows of one
-        table, or rows to be predicted. Other columns are not read.
+        That of other TableRows, which says what each column is in place of the first rows, and which one the labels
+        are: for more rows of one table, or rows to be predicted. Other columns are not read.
+        ``{**schema, "label": None}`` reads no labels, as where their cells are empty.
 
     Attributes
     ----------
@@ -159,7 +161,9 @@ class TableRows:
                 raise ValueError(f"{refused[0]} does not go with schema, which says what each column is")
             else:
                 known = schema["label"] if isinstance(schema, Mapping) and "label" in schema else None
-                stated = {**schema, "label": self._name_of(known)} if isinstance(known, int) else schema
+                known = self._name_of(known) if isinstance(known, int) else known
+                stated = {**schema, "label": known} if isinstance(schema, Mapping) else schema
+                label = known if label is None and known in self._names else label
                 kinds, label_kind = _of_schema(stated, label)
             if self._is_input():
                 self._once = cells

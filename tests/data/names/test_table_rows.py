@@ -290,3 +290,17 @@ def test_so_are_those_of_tables_with_types(tmp_path, caplog, kind):
     TableRows(held, label="y")
     (record,) = caplog.records
     assert "and are read as numbers: 'id' (--ignore id" in record.getMessage()
+
+
+def test_a_schema_says_which_column_has_the_labels(tmp_path):
+    """They are read where the table has the column, and not where rows are to be predicted."""
+    schema = table(tmp_path, "age,buys\n31,yes\n44,no\n", label="buys").schema
+    labelled = table(tmp_path, "buys,age\nno,12\nyes,50\n", name="more.csv", schema=schema)
+    (rows, labels, _), *_ = labelled.chunks()
+    assert rows == [{"age": 12.0}, {"age": 50.0}] and labels.tolist() == ["no", "yes"] and labelled.schema == schema
+    for text, read_as in (("age\n12\n", schema), ("age,buys\n12,\n", {**schema, "label": None})):
+        unlabelled = table(tmp_path, text, name="new.csv", schema=read_as)
+        (rows, labels, _), *_ = unlabelled.chunks()
+        assert rows == [{"age": 12.0}] and labels is None and unlabelled.schema["label"] is None
+    with pytest.raises(SourceError, match="more.csv, line 2: column 'buys', the label, is empty"):
+        list(table(tmp_path, "age,buys\n12,\n", name="more.csv", schema=schema).chunks())
