@@ -126,8 +126,7 @@ class ColumnScales:
             if not weights.any():  # a sketch that has seen no other rows knows their columns at least
                 return self, sketch, self.divide(rows), weights
             rows, weights = rows[weights > 0], weights[weights > 0]
-        variance = self.variance.copy()
-        variance.update(rows, weights)
+        variance = self.variance.after(rows, weights)
         out = replace(self, variance=variance)
         if self.waiting is not None:
             n_waiting = self.waiting.n_held

@@ -95,12 +95,6 @@ class FeatureVariance:
                 square += np.einsum("i,ij->j", part, moved)
         return type(self)(self.weight + weight, shift, total, square)
 
-    def copy(self) -> Self:
-        """Return an independent copy."""
-        if not self.weight:
-            return type(self)()
-        return type(self)(self.weight, self._shift, self._sum.copy(), self._square.copy())
-
     def joined(self, other: Self) -> Self:
         """Return the variance of the rows of both, which have one width."""
         # around this shift: x - a = (x - b) + (b - a)

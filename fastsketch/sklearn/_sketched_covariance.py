@@ -245,7 +245,7 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
 
     def _first_scales(self, sketch: FrequentDirections, n_features: int) -> ColumnScales | None:
         """Return the scales with which a sketch begins; None for an exact sum."""
-        n_first = as_integer(self.scale_rows, "scale_rows", 1, MOST_SCALE_ROWS)
+        n_first = as_integer(self.scale_rows, "scale_rows", 1, MOST_SCALE_ROWS + 1)
         return None if sketch.solver == "exact" else ColumnScales.begin(n_first, n_features)
 
     def _template(self, n_rows: int | None, n_features: int, dtype: np.dtype[Any] | None) -> FrequentDirections:
