@@ -127,7 +127,7 @@ def test_states_within_states(amount):
                 found[f"more memory than allowed: {error}"] += 1
             except Exception as error:
                 found[f"refused with {type(error).__name__}: {error}"] += 1
-    assert found["refused"] > 5 * found["loaded"] > 0
+    assert found["refused"] > 5 * len(holders) and sum(found.values()) > 8 * len(holders)
     report(
         "states within states: other kinds, nested deep",
         f"{sum(found.values()):,} files of {len(holders)} kinds that hold states",
