@@ -242,16 +242,6 @@ PICTURED = {
              where={"threads": ("1",)}, axis="our rate over faiss's",
              title="A million codes; one query at once, and 100"),
     ],
-    "codedrift": [
-        Bars("main", ("way",), ("queries of the first part", "queries of the middle part", "queries of the last part"),
-             axis="recall@10, raw", title="Clusters that move"),
-    ],
-    "codeindex": [
-        Bars("main", ("what",), ("measured",), where={"what": ("add, a row in us", "remove, a row in us",
-             "reencode, a row in us", "search, 100 queries, codes alone, ms a query",
-             "search, 100 queries, 40 rescored from the file, ms a query")}, axis="as named",
-             title="An index of a million rows"),
-    ],
     "ridge": [
         Bars("loss", ("set",), ("Ridge, all rows in memory", "SketchedRidge()", "SketchedRidge().fit",
              "SGD, tuned", "components, Ridge", "hashing, Ridge", "SketchedNewton()"),
@@ -384,10 +374,6 @@ PICTURED = {
     "arpack": [
         Bars("main", ("set",), ("fit, s", "arpack, s"), log=True, where={"k": ("10",)}, axis="seconds of the processor",
              title="Ten principal components"),
-    ],
-    "cells": [
-        Bars("main", ("way", "cells looked at"), ("ms a query",), each="rows", log=True, across=2, ours="CodeIndex",
-             axis="ms a query"),
     ],
     "memory": [Bars("main", ("GB of file",), ("MB before", "MB above"), axis="MB",
                title="A file of so many GB, l = 128")],

@@ -64,9 +64,6 @@ COMMANDS = {
     "hashing.search": "a million codes against faiss",
     "encoding": "rows/s that quantizers encode, beside faiss's of as many bytes",
     "codes": "recall of nearest neighbours against all bytes of a row: our codes beside faiss's, four sets",
-    "codedrift": "codes of rows whose distribution moves: one generation against several",
-    "codeindex": "a million rows in an index: added, removed, two generations, saves that are killed",
-    "cells": "up to ten million rows in an index of cells, beside lists and graphs of faiss: recall by time, bytes",
     "scan": "a million codes by tables of real queries, beside the fast scans of faiss: PQ and RaBitQ",
     "frosh.hashthreads": "eight Python threads that learn hashes, with default BLAS settings",
     "frosh.widehash": "peak memory of FROSH at d = 25,600",
@@ -130,12 +127,12 @@ PARTS = {
         "learners": "'ours', 'peers' or a part of a label (then --keep for all)",
         "ridge": "'ours', 'rivals' or a part of a name (then --keep for all)",
     },
-    "--sets": dict.fromkeys(("biases", "cells", "codes", "learners", "order", "catalogues", "ridge"), "names of sets"),
+    "--sets": dict.fromkeys(("biases", "codes", "learners", "order", "catalogues", "ridge"), "names of sets"),
     "--bytes": {"codes": "totals of bytes"},
     "--rows": {"sources": "their number, of 1,024 float32 numbers"},
 }
-JOIN = ("headline", "cells", "biases")
-KEEP = ("biases", "cells", "codes", "learners", "order", "ridge", "regression", "classification", "cnn", "links")
+JOIN = ("headline", "biases")
+KEEP = ("biases", "codes", "learners", "order", "ridge", "regression", "classification", "cnn", "links")
 KEEP += ("ranking", "lowrank_defaults", "wiberg", "optimizers", "paths")
 
 

@@ -16,7 +16,7 @@ import fastsketch as fs
 from tests.reliability.zoo import SPECIMENS, dense_rows
 
 FOLDER = Path(__file__).parent / "data" / "golden"
-ANSWERS, INDEX, ESTIMATOR = FOLDER / "answers.json", FOLDER / "codes.index", FOLDER / "estimator.fsk"
+ANSWERS, INDEX, ESTIMATOR = FOLDER / "answers.json", FOLDER / "codes-index.fsk", FOLDER / "estimator.fsk"
 NAMES = (
     "groups-fd",
     "sketch-rfd",

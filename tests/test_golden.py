@@ -47,7 +47,7 @@ def test_every_kind_has_a_file():
 
 
 def test_an_index_loads_and_finds_what_it_found():
-    agree(golden.found(fs.load(golden.INDEX)), ANSWERS["codes.index"], "codes.index")
+    agree(golden.found(fs.load(golden.INDEX)), ANSWERS["codes-index.fsk"], "codes-index.fsk")
 
 
 def test_an_estimator_loads_and_says_what_it_said():

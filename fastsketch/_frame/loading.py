@@ -1,7 +1,7 @@
 """Models read back from files and bytes: which class a file is of, and what makes its content a model again.
 
 A class is known once its module is imported. The file says which module that is, and a room of the library is imported
-when it is needed; ``Model`` fills ``kinds``, and whatever is saved to a folder enters its reader in ``folder_readers``.
+when it is needed; ``Model`` fills ``kinds``.
 """
 
 # pyright: reportPrivateUsage=false
@@ -10,11 +10,10 @@ import contextlib
 import io
 import re
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextvars import ContextVar
 from importlib import import_module
 from os import PathLike
-from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -24,9 +23,6 @@ from fastsketch.data.files import _state as files
 from fastsketch.data.files._state import StateError
 
 kinds: dict[tuple[str, str], type[Any]] = {}  # classes of models by home and name
-# The file that says what a folder holds, and by the kind in it what reads the folder.
-MANIFEST = "index.fsk"
-folder_readers: dict[str, Callable[[Path], Any]] = {}
 
 # States that may be within each other: that of a model, and those of models that it holds.
 DEEPEST = 2
@@ -46,8 +42,7 @@ def load(source: str | PathLike[str] | BinaryIO) -> Any:
     Returns
     -------
     model
-        Of the kind that was saved; it continues with the same bits. ``SomeModel.load`` reads one kind alone. Of a
-        folder the index that was saved to it, memory-mapped: see ``CodeIndex.load``.
+        Of the kind that was saved; it continues with the same bits. ``SomeModel.load`` reads one kind only.
 
     Raises
     ------
@@ -69,8 +64,6 @@ def load(source: str | PathLike[str] | BinaryIO) -> Any:
     >>> bool((again.sketch() == sketch.sketch()).all())
     True
     """
-    if isinstance(source, str | PathLike) and Path(source).is_dir():
-        return _of_folder(Path(source))
     with state_being_read(name_of(source)):
         return _read(source)
 
@@ -91,17 +84,6 @@ def _read(source: str | PathLike[str] | BinaryIO) -> Any:
         return cls._built(parameters, notes, state, arrays, feature_names=about.get("feature_names"), trusted=False)
     except INCONSISTENT as error:
         raise StateError(f"{name}: the {kind} in it is not consistent: {error}") from error
-
-
-def _of_folder(folder: Path) -> Any:
-    path = folder / MANIFEST
-    if not path.exists():
-        raise StateError(f"{folder} cannot be read: it is no index, {MANIFEST} is missing")
-    about = files.read_header(path)
-    import_home(about.get("home"))
-    if about["kind"] not in folder_readers:
-        raise StateError(f"{path} is no manifest of an index: it holds a {about['kind']}")
-    return folder_readers[about["kind"]](folder)
 
 
 def from_bytes(content: bytes | bytearray | memoryview) -> Any:

@@ -181,9 +181,7 @@ def info(args: Namespace) -> None:
             return
         model = load_model(args.input)
         if isinstance(model, fs.CodeIndex):
-            from fastsketch.cli._indexing import report_index
-
-            report_index(args, out, model.facts())
+            out.report(model.facts())
             return
         if args.group is not None:
             model = _of_group(args, model)

@@ -1,4 +1,4 @@
-"""What commands read: rows, models, and arrays and ids that are no rows to learn from."""
+"""What commands read: rows and models."""
 
 import stat
 import sys
@@ -8,16 +8,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from fastsketch._frame.loading import from_bytes, load
 from fastsketch.cli._flags import as_column
 from fastsketch.cli._output import STANDARD
-from fastsketch.data.files import SourceError, StateError
-from fastsketch.data.files._npy import Header
+from fastsketch.data.files import StateError
 from fastsketch.data.sources import Source, comes_once, open_rows
-from fastsketch.data.sources._npy_source import read_npy_header
 
 
 def dialect_of(args: Namespace) -> dict[str, Any]:
@@ -87,51 +82,3 @@ def _from(content: bytes, name: str) -> Any:
         return from_bytes(content)
     except StateError as error:
         raise StateError(str(error).replace("the state", name, 1)) from None
-
-
-# -- arrays and ids ----------------------------------------------------------------------------------------------------
-def matrix(path: str, dtype: Any = None) -> NDArray[Any]:
-    """Return a C-ordered matrix of an .npy file, mapped; of one dtype if it is given."""
-    header, array = _mapped(path)
-    wanted = header.dtype if dtype is None else np.dtype(dtype)
-    if header.dtype != wanted or len(header.shape) != 2 or header.fortran:
-        what = "a matrix" if dtype is None else f"a matrix of {wanted}"
-        how = ", Fortran-ordered" if header.fortran else ""
-        raise SourceError(f"{path} must hold {what}, a row after the other, got {header.dtype} {header.shape}{how}")
-    return array
-
-
-def read_ids(path: str) -> NDArray[Any]:
-    """Return the integers of an .npy file, or of text with one in every line."""
-    if path.endswith(".npy"):
-        header, array = _mapped(path)
-        if header.dtype.kind not in "iu" or len(header.shape) != 1:
-            raise SourceError(f"{path} must hold one integer for each row, got {header.dtype} {header.shape}")
-        return np.array(array)
-    ids: list[int] = []
-    try:
-        with Path(path).open(encoding="utf-8") as file:
-            for number, line in enumerate(map(str.strip, file), 1):
-                try:
-                    ids += [int(line)] if line else []
-                except ValueError:
-                    raise SourceError(f"{path}, line {number}: an id must be an integer, got {line[:40]!r}") from None
-    except OSError as error:
-        raise SourceError(f"{path} cannot be read: {error.strerror or error}") from None
-    except UnicodeDecodeError:
-        raise SourceError(f"{path} must be text with an integer in every line, or an .npy file") from None
-    try:
-        return np.array(ids, np.int64)
-    except OverflowError:
-        raise SourceError(f"{path}: ids must be integers of 64 bits") from None
-
-
-def _mapped(path: str) -> tuple[Header, NDArray[Any]]:
-    """Return (header, memory-mapped array) of an .npy file; an array without entries is not mapped."""
-    try:
-        header = read_npy_header(Path(path))
-    except OSError as error:
-        raise SourceError(f"{path} cannot be read: {error.strerror or error}") from None
-    if not all(header.shape):
-        return header, np.empty(header.shape, header.dtype)
-    return header, np.memmap(path, header.dtype, "r", header.offset, header.shape)

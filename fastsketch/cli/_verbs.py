@@ -22,7 +22,6 @@ from fastsketch.cli._flags import (
     verb,
 )
 
-METRICS = "{euclidean,inner_product,cosine,hamming}"
 LOSSES = "square,logistic,squared_hinge,huber,absolute"
 
 
@@ -209,81 +208,6 @@ def _transform(parser: Parser) -> None:
     )
     rows(parser)
     row_by_row(parser)
-
-
-@verb("index", "_indexing.change", help="rows that are searched, added and removed: a folder of codes")
-def _index(parser: Parser) -> None:
-    """Add the rows of files to an index, a folder with codes of rows and, if wished, the rows themselves; remove rows;
-    or bring old generations forward. Every call leaves the index as it was, or complete; 'info' shows what it holds.
-    With --model a new index is made; of one that is there it begins a generation, encoded by the model as it is now, if
-    the model has learned on.
-
-    Examples
-    --------
-    fastsketch index shop.index rows.npy --model words.fsk
-    fastsketch index shop.index more.npy --ids new-ids.txt
-    fastsketch index shop.index --remove 3,5,8
-    fastsketch index shop.index --reencode decoded
-    """
-    parser.add_argument("index", metavar="INDEX", help="the folder of the index")
-    parser.add_argument("inputs", nargs="*", metavar="INPUT", help="rows to add")
-    parser.add_argument("--model", metavar="MODEL.fsk", help="a model of 'quantize'")
-    parser.add_argument(
-        "--ids", metavar="IDS", help="ids of the rows, 64-bit integers: .npy, or text with a line for each"
-    )
-    parser.add_argument(
-        "--keep-rows",
-        metavar="{none,float16,float32}",
-        help="of a new index: the rows, too, to rescore by (default none)",
-    )
-    parser.add_argument("--metric", metavar=METRICS, help="of a new index: what is near (default euclidean)")
-    parser.add_argument(
-        "--partitions", metavar="{none,auto,N}", help="of a new index: cells of near rows (default none)"
-    )
-    parser.add_argument("--remove", metavar="IDS", help="remove rows: their ids between commas, .npy, or text")
-    parser.add_argument(
-        "--reencode",
-        metavar="{kept,decoded,ROWS.npy}",
-        help="encode the rows of older generations by the present encoder: those that the index keeps, what their "
-        "codes stand for, or those of a file, row i that of id i",
-    )
-    rows(parser)
-    progress(parser)
-
-
-@verb("search", "_searching.search", help="nearest rows of query rows, in an index or among codes")
-def _search(parser: Parser) -> None:
-    """Find the rows of an index, or the codes of 'transform', nearest to every row of a file: by estimates of the
-    distance between the query and the row behind a code, or, of a hash, by Hamming distance; exactly, if the rows are
-    there to rescore.
-
-    Examples
-    --------
-    fastsketch search shop.index more.npy -k 3
-    fastsketch search words.fsk more.npy --codes codes.npy -k 3 --rescore rows.npy
-    """
-    parser.add_argument("where", metavar="INDEX|MODEL.fsk", help="the folder of an index, or a model, with --codes")
-    parser.add_argument("queries", metavar="QUERIES", help="rows, as for 'quantize'")
-    parser.add_argument("--codes", metavar="CODES.npy", help="codes of the model, from 'transform'")
-    parser.add_argument("--ids", metavar="IDS", help="what to call the codes, in their order: .npy, or text with lines")
-    parser.add_argument(
-        "--rescore",
-        metavar="{none,ROWS.npy}",
-        help="the rows behind the codes, of an index row i that of id i: the best candidates by exact distance "
-        "(default: those that the index keeps; none: no rows)",
-    )
-    parser.add_argument("--metric", metavar=METRICS, help="what is near to codes (default euclidean)")
-    parser.add_argument("-k", type=int, default=10, metavar="K", help="neighbours of a query (default 10)")
-    parser.add_argument(
-        "--oversample", type=float, default=4.0, metavar="C", help="rescore C times K candidates (default 4)"
-    )
-    parser.add_argument(
-        "--probes", type=int, metavar="N", help="cells of an index to look at (default: 99%% are found)"
-    )
-    parser.add_argument("--allow", metavar="IDS", help="find only these ids: .npy, or text with a line for each")
-    output(parser, "FOUND.npz", "arrays 'indices' and 'distances'", default=None)
-    parser.add_argument("--show", type=int, default=5, metavar="N", help="queries to print (default 5)")
-    rows(parser)
 
 
 # -- learners ----------------------------------------------------------------------------------------------------------

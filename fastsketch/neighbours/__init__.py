@@ -1,15 +1,13 @@
-"""Neighbours by a few bytes a row: hashes and quantizers learned from a stream, their codes, and an index of codes."""
+"""Nearest neighbours by a few bytes a row: hashes and quantizers learned from a stream, and an index of codes."""
 
+from fastsketch.neighbours._code_index import CodeIndex
 from fastsketch.neighbours.codes import Encoder, hamming_distances, hamming_topk
 from fastsketch.neighbours.hashing import SketchHash
-from fastsketch.neighbours.index import CodeIndex, IndexConflict, LockHeld
 from fastsketch.neighbours.quantizing import SketchQuantizer
 
 __all__ = [
     "CodeIndex",
     "Encoder",
-    "IndexConflict",
-    "LockHeld",
     "SketchHash",
     "SketchQuantizer",
     "hamming_distances",

@@ -40,28 +40,10 @@ def test_compressed_text(tmp_path, capsys, pack):
     assert not out.exists()
 
 
-def test_state_files_as_rows_and_codes(tmp_path, capsys):
-    model, rows, codes = tmp_path / "m.fsk", tmp_path / "r.npy", tmp_path / "c.npy"
+def test_state_files_as_rows(tmp_path, capsys):
+    model = tmp_path / "m.fsk"
     fs.SketchHash(3).update(ROWS).save(model)
-    np.save(rows, ROWS)
     assert "m.fsk is neither" in fails(capsys, "sketch", model, "-o", tmp_path / "o.fsk")
-    assert "m.fsk is no .npy file" in fails(capsys, "search", model, rows, "--codes", model)
-    np.save(codes, fs.load(model).encode(ROWS))
-    whole = codes.read_bytes()
-    wider = whole.replace(b"(400, 1)", b"(400, 9)")
-    for content in (whole[:50], whole[:-1], whole + b"x", wider, whole[:90] + b"{" * 400):
-        codes.write_bytes(content)
-        assert "c.npy" in fails(capsys, "search", model, rows, "--codes", codes)
-    np.save(codes, np.empty((0, 1), np.uint8))
-    assert "at most the 0 codes" in fails(capsys, "search", model, rows, "--codes", codes, "-k", 1)
-
-
-def test_queries_that_are_not_finite_are_named(tmp_path, capsys):
-    model, rows, codes = tmp_path / "m.fsk", tmp_path / "r.npy", tmp_path / "c.npy"
-    fs.SketchHash(3).update(ROWS).save(model)
-    np.save(codes, fs.load(model).encode(ROWS))
-    np.save(rows, ROWS * np.nan)
-    assert "r.npy: rows must be finite: row 0" in fails(capsys, "search", model, rows, "--codes", codes)
 
 
 def test_a_failure_in_the_middle_keeps_the_checkpoint(tmp_path, capsys, monkeypatch):

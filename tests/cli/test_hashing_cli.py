@@ -35,15 +35,6 @@ def test_hash_encode_search(folder):
     assert "rows per second" in run("transform", "m.fsk", "rows.npy", "more.npy", "-o", "c.npy", cwd=folder).stdout
     codes = np.load(folder / "c.npy")
     assert np.array_equal(codes, model.encode(np.vstack([ROWS, ROWS[:200] * 2])))
-    found = json.loads(run("search", "m.fsk", "more.npy", "--codes", "c.npy", "-k", 3, "--json", cwd=folder).stdout)
-    distances, indices = model.search(ROWS[:200] * 2, codes, k=3)
-    assert found["indices"] == indices.tolist()
-    assert found["distances"] == distances.tolist()
-    text = run("search", "m.fsk", "more.npy", "--codes", "c.npy", "-k", 3, "-o", "f.npz", cwd=folder).stdout
-    assert "query 4:" in text
-    assert "query 5:" not in text
-    with np.load(folder / "f.npz") as file:
-        assert np.array_equal(file["indices"], indices)
     about = json.loads(run("info", "m.fsk", "--json", cwd=folder).stdout)
     assert (about["kind"], about["n_rows"], about["n_features"]) == ("SketchHash", 1700, 24)
 
@@ -102,18 +93,12 @@ def test_bad_input(folder):
         (("quantize", "rows.npy", "--n-bits", 4, "-o", "none/x.fsk"), "folder of the output"),
         (("transform", "m.fsk", "narrow.npy", "-o", "c.npy"), "24 columns"),
         (("transform", "m.fsk", "nan.npy", "-o", "c.npy"), "finite"),
-        (("search", "s.fsk", "rows.npy", "--codes", "c.npy"), "not a SketchHash"),
         (
             ("transform", "m.fsk", "rows.npy", "--what", "scores", "-o", "c.npy"),
             "--what must be codes or rows for a Ske",
         ),
         (("transform", "m.fsk", "rows.npy", "-k", 3, "-o", "c.npy"), "--n-components is not for codes"),
         (("transform", "none.fsk", "rows.npy", "-o", "c.npy"), "none.fsk"),
-        (("search", "m.fsk", "rows.npy", "--codes", "c.npy", "-k", 1501), "at most the 1500 codes"),
-        (("search", "m.fsk", "rows.npy", "--codes", "c.npy", "-k", 0), "-k must be"),
-        (("search", "m.fsk", "rows.npy", "--codes", "wide.npy"), "codes must have 1 bytes"),
-        (("search", "m.fsk", "rows.npy", "--codes", "text.npy"), "text.npy is no .npy file"),
-        (("search", "m.fsk", "rows.npy", "--codes", "none.npy"), "none.npy"),
         (("merge", "m.fsk", "s.fsk", "-o", "x.fsk"), "s.fsk"),
         (("info", "m.fsk", "--plot", "x.png"), "spectrum of a sketch"),
         (

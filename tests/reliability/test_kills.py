@@ -82,7 +82,6 @@ COMMANDS = {
     "learn from a table": ["learn", "t.csv", "--target", "y", "-l", "5", "--every", "20"],
     "complete": ["complete", "r.csv", "-r", "4"],
     "encode": ["transform", "h.fsk", "rows.npy", "more.npy"],
-    "search": ["search", "h.fsk", "rows.npy", "--codes", "c.npy"],
     "predict": ["predict", "l.fsk", "r.csv"],
     "predict rows": ["predict", "s.fsk", "t.svm", "--what", "scores"],
     "merge": ["merge", "a.fsk", "b.fsk"],

@@ -51,5 +51,4 @@ def topk(
     allow: NDArray[np.uint8] | None = None,
     ids: NDArray[np.int64] | None = None,
     in_blocks_of: int = -1,
-    ranges: NDArray[np.int64] | None = None,
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]: ...

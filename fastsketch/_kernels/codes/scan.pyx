@@ -76,14 +76,13 @@ def unpack(const uint8_t[:, ::1] blocks, layout, Py_ssize_t start, Py_ssize_t st
 
 def topk(const float[:, :, ::1] tables, const uint8_t[:, ::1] codes, layout, Py_ssize_t k, *, float alpha, float beta,
          const float[::1] constant=None, const float[::1] divisor=None, const uint8_t[::1] allow=None,
-         const int64_t[::1] ids=None, Py_ssize_t in_blocks_of=-1, const int64_t[:, :, ::1] ranges=None):
+         const int64_t[::1] ids=None, Py_ssize_t in_blocks_of=-1):
     """The k codes of least score for each of m queries: scores float32 (m, k), ascending, and places int64 (m, k).
 
     tables (m, n_tables, 16); codes (n, width), or blocks of them as `pack` makes, of in_blocks_of = n. The score is
     ((beta * scale) * t + alpha * offset + constant) / divisor in float32, t summed in the order of the tables, constant
     (m,) and divisor (n,), positive. allow: bits of the rows that may come, uint8 (ceil(n / 8)), the lowest first; ids
-    (n,) break ties, else places do. ranges (m, p, 2): of blocks, those rows alone that each query looks at, from and
-    to, none twice. Where fewer than k may come: infinity and -1.
+    (n,) break ties, else places do. Where fewer than k may come: infinity and -1.
     """
     cdef Job c
     cdef fs_scan_set codes_set
@@ -98,7 +97,7 @@ def topk(const float[:, :, ::1] tables, const uint8_t[:, ::1] codes, layout, Py_
         codes_set.allow = &allow[0]
     if ids is not None:
         codes_set.ids = &ids[0]
-    c.codes, c.k, c.room, c.ranges = &codes_set, k, fs_least_room(k, n), NULL
+    c.codes, c.k, c.room = &codes_set, k, fs_least_room(k, n)
     cdef ptrdiff_t n_steps = fs_scan_steps(&codes_set.layout), n_weights = fs_scan_weights(&codes_set.layout)
     chunk = MOST_TABLES // n_steps // 4 * 4
     chunk = min(m, 4 if chunk < 4 else chunk if chunk < MOST_QUERIES else MOST_QUERIES)
@@ -111,8 +110,6 @@ def topk(const float[:, :, ::1] tables, const uint8_t[:, ::1] codes, layout, Py_
     for start in range(0, m, chunk):
         count = min(chunk, m - start)
         c.m, c.score, c.place = count, &s[start, 0], &p[start, 0]
-        if ranges is not None:
-            c.ranges, c.n_ranges = &ranges[start, 0, 0], ranges.shape[1]
         for i in range(count):
             c.queries[i].table = &tables[start + i, 0, 0]
             c.queries[i].steps, c.queries[i].weights = &steps[i, 0], &weights[i, 0]
@@ -172,9 +169,6 @@ cdef struct Job:
     void* scratch
     # of ranges: queries of each, which hold what is found there
     fs_scan_query* copies
-    # of each query, from and to of the rows that it looks at; NULL: all
-    const int64_t* ranges
-    Py_ssize_t n_ranges
     # of slices: their own set, and where they are packed
     fs_scan_set slice
     uint8_t* packed
@@ -207,9 +201,7 @@ cdef int find(Job* c) except -1:
     c.n_parts = fs_pool_parts(lookups * 16, 1 << 15)
     with nogil:
         fs_pool_run(c.n_parts, prepare_some, c, NULL, 0)
-    if c.ranges is not NULL:
-        by_own_ranges(c)
-    elif parts >= 4 and c.m >= 2 * FEW_QUERIES:
+    if parts >= 4 and c.m >= 2 * FEW_QUERIES:
         by_queries(c)
     else:
         by_ranges(c, parts if parts >= 4 else 1)
@@ -263,28 +255,6 @@ cdef int by_ranges(Job* c, Py_ssize_t parts) except -1:
         if looked > BETWEEN_SIGNALS:
             looked = 0
             PyErr_CheckSignals()
-    return 0
-
-
-cdef void look_at_own(void* context, ptrdiff_t part, void* scratch) noexcept nogil:
-    cdef Job* c = <Job*> context
-    cdef Py_ssize_t i, r
-    for i in range(fs_pool_from(c.m, c.n_parts, part, 1), fs_pool_from(c.m, c.n_parts, part + 1, 1)):
-        for r in range(i * c.n_ranges, (i + 1) * c.n_ranges):
-            if c.ranges[2 * r] < c.ranges[2 * r + 1]:
-                fs_scan_rows(c.codes, c.ranges[2 * r], c.ranges[2 * r + 1], 1, c.queries + i, scratch)
-
-
-cdef int by_own_ranges(Job* c) except -1:
-    """Each query looks at its own rows."""
-    cdef double rows = 0
-    cdef Py_ssize_t r
-    for r in range(c.m * c.n_ranges):
-        rows += c.ranges[2 * r + 1] - c.ranges[2 * r]
-    c.n_parts = min(c.m, fs_pool_parts(rows * c.codes.layout.n_tables, LEAST_LOOKUPS))
-    with nogil:
-        fs_pool_run(c.n_parts, look_at_own, c, c.scratch, fs_scan_scratch(&c.codes.layout, c.m))
-    PyErr_CheckSignals()
     return 0
 
 

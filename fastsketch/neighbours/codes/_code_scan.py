@@ -43,18 +43,16 @@ def scan(
     k: int,
     allow: Mask | None = None,
     ids: Places | None = None,
-    ranges: Places | None = None,
 ) -> tuple[Scores, Places]:
     """Return the k smallest scores (m, k) of every query, ascending, and the places (m, k) of their codes.
 
     Among equal scores the smaller id comes first (the lower place without ids); allow (n,) says which codes may come,
-    at least k. tables (m, n_tables, 16). ranges (m, p, 2): rows of blocks that each query looks at, from and to; where
-    fewer than k of them may come, what is missing has place -1. Few codes that may come are all looked at.
+    at least k. tables (m, n_tables, 16). Few codes that may come are all looked at.
     """
     some = few(allow)
     if some is not None:
         codes = CodeRows(codes.layout, np.ascontiguousarray(codes.take(some)), len(some))
-        allow, ids, ranges = None, None if ids is None else ids[some], None
+        allow, ids = None, None if ids is None else ids[some]
         rule = rule if rule.divisor is None else rule._replace(divisor=rule.divisor[some])
     scores, places = kernel.topk(
         np.ascontiguousarray(tables, np.float32),
@@ -68,6 +66,5 @@ def scan(
         allow=bits_of(allow),
         ids=ids,
         in_blocks_of=codes.in_blocks_of,
-        ranges=ranges,
     )
     return scores, places if some is None else some[places]

@@ -138,24 +138,52 @@ class CodeSearch:
         read = None
         if rescore is not None:
             read = rows_reader(rescore, encoder.n_features, "rescore", n, feature_names=encoder.feature_names)
-        norms = estimated_norms(encoder, collection) if metric == "cosine" and encoder.norm is None else None
-
-        candidates = k if read is None else wanted
-        ranked_by = "euclidean" if metric == "hamming" and read is not None else metric
 
         def rows_at(places: Places) -> Any:
             assert read is not None
             return read(places, places if names is None else names[places])
 
-        def answer(some: Any) -> Found:
-            keys, places = nearest(
-                encoder, some, collection, metric=metric, k=candidates, ids=names, allow=mask, norms=norms
-            )
-            if read is not None:
-                keys, places = rescored(some, places, rows_at, metric=ranked_by, k=k, ids=names)
-            return as_distances(keys, ranked_by), places if names is None else names[places]
+        distances, places = search_codes(
+            encoder,
+            asked,
+            collection,
+            metric=metric,
+            k=k,
+            n_candidates=k if read is None else wanted,
+            rows_at=None if read is None else rows_at,
+            ids=names,
+            allow=mask,
+        )
+        return distances, places if names is None else names[places]
 
-        return by_pieces(asked, answer, n_tables=encoder.layout.n_tables, candidates=candidates)
+
+def search_codes(
+    encoder: "Encoder",
+    queries: Any,
+    codes: CodeRows,
+    *,
+    metric: str,
+    k: int,
+    n_candidates: int,
+    rows_at: Callable[[Places], Any] | None = None,
+    ids: Places | None = None,
+    allow: Mask | None = None,
+) -> Found:
+    """Return distances and positions (m, k) of the codes nearest to checked queries; at least k codes are allowed.
+
+    With rows_at, which returns the rows at ascending positions, n_candidates codes of each query are ranked by exact
+    distances (Euclidean ones for "hamming"). Among equal distances the code with the smaller id comes first.
+    """
+    norms = estimated_norms(encoder, codes) if metric == "cosine" and encoder.norm is None else None
+    ranked_by = "euclidean" if metric == "hamming" and rows_at is not None else metric
+
+    def answer(some: Any) -> Found:
+        keys, places = nearest(encoder, some, codes, metric=metric, k=n_candidates, ids=ids, allow=allow, norms=norms)
+        if rows_at is not None:
+            keys, places = rescored(some, places, rows_at, metric=ranked_by, k=k, ids=ids)
+        return as_distances(keys, ranked_by), places
+
+    return by_pieces(queries, answer, n_tables=encoder.layout.n_tables, candidates=n_candidates)
 
 
 def by_pieces(queries: Any, answer: Callable[[Any], Found], *, n_tables: int, candidates: int) -> Found:
@@ -214,32 +242,27 @@ def nearest(
     ids: Places | None = None,
     allow: Mask | None = None,
     norms: NDArray[np.float32] | None = None,
-    ranges: Places | None = None,
 ) -> tuple[Keys, Places]:
     """Return keys (m, k), ascending, and places (m, k) of the k best codes of checked queries; k at least may come.
 
-    Among equal estimates the smaller id comes first. norms: ``estimated_norms``, if they are kept, for cosines. ranges:
-    as ``scan`` has them.
+    Among equal estimates the smaller id comes first. norms: ``estimated_norms``, for cosines.
     """
     if metric == "hamming":
         bits = np.ascontiguousarray(codes.part(0, len(codes))[:, : encoder.layout.nibble_bytes])
         return nearest_bits(encoder.bits(queries), bits, k=k, ids=ids, allow=allow)
     if metric == "euclidean" or encoder.norm is None:
-        return _estimated(encoder, queries, codes, metric=metric, k=k, ids=ids, allow=allow, norms=norms, ranges=ranges)
+        return _estimated(encoder, queries, codes, metric=metric, k=k, ids=ids, allow=allow, norms=norms)
     unit, norm = _unit(queries), encoder.norm * encoder.length
     aimed = unit.any(axis=1)
     if not aimed.all():  # zero has no direction: its products with all rows are 0
         keys, places = np.empty((len(unit), k)), np.empty((len(unit), k), np.int64)
-        own = None if ranges is None else ranges[aimed]
-        keys[aimed], places[aimed] = nearest(
-            encoder, queries[aimed], codes, metric=metric, k=k, ids=ids, allow=allow, ranges=own
-        )
+        keys[aimed], places[aimed] = nearest(encoder, queries[aimed], codes, metric=metric, k=k, ids=ids, allow=allow)
         keys[~aimed], places[~aimed] = _estimated(
             encoder, queries[~aimed], codes, metric=metric, k=k, ids=ids, allow=allow, norms=norms
         )
         return keys, places
     # q'x = |q| |x| (1 - |u - x|^2 / (2 |x|^2)), u the query at the length of the rows
-    keys, places = _estimated(encoder, unit * norm, codes, metric="euclidean", k=k, ids=ids, allow=allow, ranges=ranges)
+    keys, places = _estimated(encoder, unit * norm, codes, metric="euclidean", k=k, ids=ids, allow=allow)
     keys = keys / norm / norm / 2 - 1
     if metric == "inner_product":
         with np.errstate(over="ignore"):
@@ -257,7 +280,6 @@ def _estimated(
     ids: Places | None,
     allow: Mask | None,
     norms: NDArray[np.float32] | None = None,
-    ranges: Places | None = None,
 ) -> tuple[Keys, Places]:
     """Return what ``nearest`` does, by the estimates that codes give of this metric."""
     if metric == "cosine":
@@ -272,7 +294,7 @@ def _estimated(
     else:
         norms = estimated_norms(encoder, codes) if norms is None else norms
         rule = Rule(0.0, -1.0, np.clip(-constant, -LARGEST, LARGEST).astype(np.float32), norms)
-    scores, places = scan(tables, codes, rule, k=k, allow=allow, ids=ids, ranges=ranges)
+    scores, places = scan(tables, codes, rule, k=k, allow=allow, ids=ids)
     keys = np.clip(scores, -LARGEST, LARGEST, dtype=np.float64)
     if metric != "cosine":
         keys += constant[:, np.newaxis] if metric == "euclidean" else -constant[:, np.newaxis]

@@ -187,6 +187,11 @@ class BookEncoder(Encoder):
         """Return (d, r) float32, orthonormal columns: the directions that codes are about."""
         return self._basis.copy()
 
+    @property
+    def books(self) -> Books:
+        """Return the codewords of every nibble; not to be changed."""
+        return self._books
+
     def turned(self, basis: Array) -> "BookEncoder":
         """Return the same mean, words and rule in another basis (d, r)."""
         narrow = basis.astype(np.float32)

@@ -1,18 +1,19 @@
 """Codes that stand for rows, learned from a stream by sketching."""
 
-from typing import Any, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._core.threads import one_blas_thread
-from fastsketch._core.validation import Rows
+from fastsketch._core.validation import Rows, as_integer
 from fastsketch._frame.batches import agreed
 from fastsketch._frame.model import Arrays
 from fastsketch._frame.parameters import choice, integer
 from fastsketch.neighbours.codes._encoder import Encoder, kept, restored
 from fastsketch.neighbours.codes._layout import Codes
-from fastsketch.neighbours.codes._search import CodeSearch
+from fastsketch.neighbours.codes._packed_codes import as_codes
+from fastsketch.neighbours.codes._search import CodeSearch, check_width
 from fastsketch.neighbours.quantizing._book_encoder import BookEncoder
 from fastsketch.neighbours.quantizing._training import FACTOR_BYTES, trained
 from fastsketch.neighbours.summaries._block_summary import SummarySetting
@@ -250,6 +251,62 @@ class SketchQuantizer(CodeSearch, SummaryModel):
 
     def _encoder_for(self, codes: Codes) -> Encoder:
         return self.encoder()
+
+    def to_faiss(
+        self,
+        codes: ArrayLike | None = None,
+        *,
+        metric: Literal["euclidean", "inner_product"] = "euclidean",
+        n_lists: int | None = None,
+    ) -> Any:
+        """Return a faiss index that ranks codes of this quantizer as ``search`` does (extra: faiss).
+
+        The codes in it are those of ``encode``, byte for byte. A search of the index returns scores t, the larger the
+        nearer: for "euclidean" the estimated squared distance is ``squared_norm_of_query - 2 t`` plus a constant, in
+        units of ``encoder().length`` squared. ``index.add(rows)`` encodes rows by this quantizer as it is now; in an
+        index that faiss has written and read again ``add`` is faiss's own, which makes other codes: add to this one,
+        or make it anew.
+
+        Parameters
+        ----------
+        codes : ndarray uint8 (n, n_bytes), optional
+            Codes to begin with, as ``encode`` returns them.
+        metric : {"euclidean", "inner_product"}, default "euclidean"
+            What the index ranks by.
+        n_lists : int, optional
+            Make an inverted file of so many lists, by faiss's k-means of the rows that the codes decode to: a search
+            scans ``nprobe`` of them. It needs codes, at least as many as lists. Default: one flat list.
+
+        Returns
+        -------
+        faiss.IndexPreTransform
+            Over an IndexPQ of 4 bits with the inner product, or over an IndexIVFPQ.
+
+        Raises
+        ------
+        ImportError
+            Without faiss.
+        TypeError, ValueError
+            If the model has learned nothing, codes are none of this length or fewer than lists, or faiss has no sum
+            over nibbles that is this estimate: inner products of rows that all have one length are ranked by
+            distances here.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> rows = np.random.default_rng(0).standard_normal((2000, 100)) * np.linspace(3, 0.1, 100)
+        >>> model = fs.SketchQuantizer(20).update(rows)
+        >>> index = model.to_faiss(model.encode(rows))  # doctest: +SKIP
+        >>> scores, found = index.search(rows[:1].astype(np.float32), 10)  # doctest: +SKIP
+        """
+        from fastsketch.neighbours._faiss import pq_index
+
+        encoder = self.encoder()
+        checked = np.empty((0, encoder.width), np.uint8) if codes is None else as_codes(codes, "codes")
+        check_width(checked, encoder)
+        if n_lists is not None:
+            as_integer(n_lists, "n_lists", 1, len(checked) + 1)
+        return pq_index(encoder, checked, metric=metric, n_lists=n_lists)
 
     def anchor(self, encoder: Encoder | None = None) -> Self:
         """Keep codes comparable from here on: mean, bits and levels stay, later bases are turned to the present one.

@@ -303,33 +303,3 @@ def test_blocks_from_a_file(tmp_path):
     expected = scan.topk(tables, codes, layout, 9, alpha=1.0, beta=-2.0)
     assert np.array_equal(found[0], expected[0])
     assert np.array_equal(found[1], expected[1])
-
-
-@pytest.mark.parametrize("layout", [Layout(32), Layout(29, BYTE), Layout(7, FINE, FINE)], ids=str)
-@pytest.mark.parametrize("k", [1, 10, 400])
-def test_each_query_looks_at_its_own_rows(layout, k):
-    """Whatever ranges begin and end with, in whatever order: as if the other rows were not allowed."""
-    n, m = 3000, 25
-    codes, tables, ids = some_codes(n, layout), some_tables(m, layout), RNG.permutation(n)
-    ends = np.sort(RNG.integers(0, n, (m, 6)), axis=1).reshape(m, 3, 2)
-    ends[:, 1, 1] = np.where(np.arange(m) % 3 == 0, ends[:, 1, 0], ends[:, 1, 1])  # an empty one
-    ranges = np.ascontiguousarray(ends[:, RNG.permutation(3)])
-    rule = {"alpha": 1.0, "beta": -2.0}
-    scores = code_scores(tables, codes, layout=layout, **rule)
-    scores[np.isnan(scores)] = np.inf
-    for name in level.supported():
-        level.use(name)
-        for threads in THREADS:
-            pool.use(threads)
-            found = scan.topk(
-                tables, scan.pack(codes, layout), layout, k, ids=ids, in_blocks_of=n, ranges=ranges, **rule
-            )
-            for i in range(m):
-                allow = np.zeros(n, bool)
-                for start, stop in ends[i]:
-                    allow[start:stop] = True
-                there = min(k, int(allow.sum()))
-                expected = least_scores(scores[i : i + 1], there, allow=allow, ids=ids)
-                assert np.array_equal(found[0][i, :there], expected[0][0])
-                assert np.array_equal(found[1][i, :there], expected[1][0])
-                assert (found[1][i, there:] == -1).all() and np.isinf(found[0][i, there:]).all()

@@ -1,0 +1,877 @@
+"""An index of codes: rows are added, removed, and found again by real-valued queries. It is saved as one file."""
+
+import warnings
+from os import PathLike
+from typing import Any, BinaryIO, Final, Literal, NamedTuple, Self, cast, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fastsketch._core.validation import Rows, as_choice, as_flag, as_integer, as_rows, check_finite, is_sparse
+from fastsketch._frame.batches import FeatureNames, agreed, as_names, names_of
+from fastsketch._frame.loading import home_of, kinds, load, name_of, received
+from fastsketch._frame.parameters import bare_names
+from fastsketch._kernels.guard import Guard, changes
+from fastsketch.data.files import _checks as checks
+from fastsketch.data.files import _state as files
+from fastsketch.data.files._replacing import replacing
+from fastsketch.data.files._state import StateError
+from fastsketch.data.names._id_map import IdMap, arrays_of, no_ids, read_ids, taken
+from fastsketch.neighbours.codes import Encoder
+from fastsketch.neighbours.codes._blocks import Blocks, CodeRows
+from fastsketch.neighbours.codes._encoder import kept as kept_encoder
+from fastsketch.neighbours.codes._encoder import restored as restored_encoder
+from fastsketch.neighbours.codes._packed_codes import as_codes
+from fastsketch.neighbours.codes._places import Ids, Positions, Runs, find, with_run
+from fastsketch.neighbours.codes._rescoring import Source, rows_reader
+from fastsketch.neighbours.codes._search import (
+    Found,
+    Metric,
+    as_candidates,
+    as_metric,
+    check_width,
+    checked_queries,
+    search_codes,
+)
+from fastsketch.neighbours.codes._search_arguments import Mask, as_integers, different, shown
+from fastsketch.neighbours.hashing._hasher import Hasher
+from fastsketch.neighbours.quantizing import SketchQuantizer
+
+KeptRows = Literal["float16", "float32"] | None
+KEPT_DTYPES: Final = {"float16": np.dtype(np.float16), "float32": np.dtype(np.float32)}
+
+# Ids are integers below this number.
+ID_LIMIT: Final = checks.MOST_COUNT
+# The scan counts codes with 32 bits.
+MAX_ROWS: Final = 1 << 31
+# Rows that are encoded or decoded at a time, so that the memory beside the index does not grow with a batch.
+PIECE_ROWS: Final = 1 << 14
+# Capacity is 1,024 rows at first and grows by a quarter: that is the most that an index holds and does not use.
+FIRST_CAPACITY: Final = 1024
+GROWTH_DIVISOR: Final = 4
+# float16 that loses more than 1% of the rows' distances from their mean changes which rows are nearest: a warning.
+MAX_ROUNDING_SHARE: Final = 0.01
+ROWS_CHECKED_FOR_ROUNDING: Final = 1000
+# Answers of a query that exceed the rows of the index are filled up, to this number at most.
+MAX_PADDED_ANSWERS: Final = 1 << 20
+
+
+class _Contents(NamedTuple):
+    """The rows of an index at one moment.
+
+    Arrays have room beyond the first ``n_rows`` entries. An addition writes there, where nobody reads, and replaces the
+    contents when it is complete; a removal makes new arrays. So a search needs no lock, and an interrupted call has
+    changed nothing.
+    """
+
+    codes: CodeRows
+    ids: Ids
+    kept_rows: NDArray[np.floating[Any]] | None  # in units of the index's scale
+    n_rows: int
+    next_id: int  # above all ids that were ever given
+    names: IdMap | None  # the ids that are strings, by number; None: the numbers are the ids
+    runs: Runs  # what finds an id
+
+    @property
+    def live_ids(self) -> Ids:
+        return self.ids[: self.n_rows]
+
+    def named(self, ids: NDArray[Any]) -> NDArray[Any]:
+        """Return ids as the caller knows them, in the shape of the numbers; None, or -1, for number -1."""
+        return ids if self.names is None else taken(self.names, ids)
+
+    def find(self, ids: Ids) -> Positions:
+        """Return the position of each id, -1 for those that are not in the index."""
+        return find(self.runs, self.live_ids, ids)
+
+    def numbers_of(self, ids: ArrayLike, name: str = "ids") -> Ids:
+        """Return the numbers of ids, or of one id; -1 for a string that never was in the index."""
+        if self.names is not None:
+            return self.names.places(np.atleast_1d(ids), name)
+        given = np.atleast_1d(ids)
+        if given.dtype.kind in "iu" and given.size and (given.min() < 0 or given.max() >= ID_LIMIT):
+            raise ValueError(f"{name} must lie in [0, 2**62), got {shown(given[(given < 0) | (given >= ID_LIMIT)])}")
+        return as_integers(given, name)
+
+    def positions_of(self, ids: ArrayLike, name: str, *, distinct: bool = False) -> Positions:
+        """Return the positions of ids; IndexError if one is not in the index, ValueError if one must not repeat."""
+        numbers = self.numbers_of(ids, name)
+        positions = self.find(numbers)
+        if (positions < 0).any():
+            raise IndexError(f"{name} must be in the index: {shown(np.atleast_1d(ids)[positions < 0])} not found")
+        if distinct:
+            self.require_distinct(numbers, name)
+        return positions
+
+    def require_distinct(self, numbers: Ids, name: str = "ids") -> None:
+        if self.names is None:
+            different(numbers, name)
+            return
+        values, counts = np.unique(numbers, return_counts=True)
+        if (counts > 1).any():
+            raise ValueError(f"{name} must be different, got {shown(self.named(values[counts > 1]))} more than once")
+
+    def with_ids(self, ids: ArrayLike | None, n: int) -> tuple["_Contents", Ids]:
+        """Return (contents that know the strings among the ids of n new rows, the numbers of these ids)."""
+        given: Any = [] if ids is None else ids if np.ndim(ids) else [ids]
+        if type(ids) is tuple:
+            given = list(cast("tuple[Any, ...]", ids))
+        strings = len(given) > 0 and isinstance(np.asarray(given).flat[0], str)
+        contents = self
+        if self.names is not None or strings:
+            if ids is None:
+                raise ValueError("the ids of this index are strings: pass one for each row")
+            if self.names is None and self.next_id:
+                raise TypeError("ids must be integers, as those of the index are, got strings")
+            names, numbers = (no_ids() if self.names is None else self.names).extended(given)
+            if names.kind != "strings":
+                raise TypeError("ids must be all integers or all strings")
+            contents = self._replace(names=names)
+        elif ids is None:
+            if self.next_id + n > ID_LIMIT:
+                raise ValueError("there are no ids above those in the index: pass ids")
+            return self, np.arange(self.next_id, self.next_id + n)
+        else:
+            numbers = self.numbers_of(ids).copy()
+        if len(numbers) != n:
+            raise ValueError(f"ids must have one entry for each of the {n} rows, got {len(numbers)}")
+        contents.require_distinct(numbers)
+        known = self.find(numbers) >= 0
+        if known.any():
+            there = shown(contents.named(numbers[known]))
+            raise ValueError(f"ids must be new: {there} in the index already (remove them first)")
+        return contents, numbers
+
+    def with_capacity(self, capacity: int) -> "_Contents":
+        """Return the same rows in arrays of their own, of at least this capacity."""
+        kept = self.kept_rows
+        if kept is not None:
+            kept = np.empty((capacity, kept.shape[1]), kept.dtype)
+            kept[: self.n_rows] = cast("Any", self.kept_rows)[: self.n_rows]
+        ids = np.empty(capacity, np.int64)
+        ids[: self.n_rows] = self.live_ids
+        return self._replace(codes=self.codes.moved(self.n_rows, capacity), ids=ids, kept_rows=kept)
+
+    def select(self, positions: Positions) -> "_Contents":
+        """Return the rows at these positions alone."""
+        n = len(positions)
+        codes = self.codes.empty(n, self.codes.layout)
+        for start in range(0, n, PIECE_ROWS):
+            codes.put(start, np.ascontiguousarray(self.codes.take(positions[start : start + PIECE_ROWS])))
+        ids = self.ids[positions]
+        kept = None if self.kept_rows is None else self.kept_rows[positions]
+        return self._replace(codes=codes, ids=ids, kept_rows=kept, n_rows=n, runs=with_run((), ids))
+
+
+@bare_names
+class CodeIndex:
+    """A flat index of codes, from which rows are found by real-valued queries.
+
+    Rows are encoded by what a model has learned when the index is made (``model.encoder()``); the index does not follow
+    a model that learns on. A search scans all codes. For inverted lists, hand the codes to faiss by ``to_faiss``.
+
+    Parameters
+    ----------
+    model : SketchHash, SketchQuantizer, another hash that has learned, or the encoder of one
+    rows : {None, "float16", "float32"}, default None
+        Whether the rows themselves are stored, and in which dtype. Stored rows take 2 or 4 bytes a feature; searches
+        then rank candidates by exact distances (``rescore``). float16 has 11 significant bits: where the first rows
+        lie so far from 0 that this is coarse compared with their spread, a warning says so.
+    metric : {"euclidean", "inner_product", "cosine", "hamming"}, default "euclidean"
+        What ``search`` ranks by. "hamming" is for hashes only.
+
+    Attributes
+    ----------
+    metric, rows
+        As given.
+    encoder : Encoder
+        What encodes rows and queries.
+    n_features : int
+        Columns of a row.
+    n_rows : int
+        Rows in the index, as ``len(index)``.
+    ids : ndarray int64 (n_rows,), of objects where ids are strings
+        In the order in which the rows were added.
+    feature_names : tuple of str, or None
+        Names of the columns: those of the model, or of the first data frame that was added.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If model is none of these or has seen no rows, or a parameter has an unknown value.
+
+    Notes
+    -----
+    Ids are integers in [0, 2**62), or strings. Memory: the bytes of the codes, 8 bytes an id and the text of strings,
+    the stored rows, 4 bytes a row if ids do not ascend; capacity for up to a quarter more rows. A removal copies the
+    rows that remain. What fails or is interrupted has changed nothing.
+
+    One thread at a time changes an index; a second one gets a RuntimeError. Any number of threads may search meanwhile:
+    each sees the index before the change or after it.
+
+    Examples
+    --------
+    >>> import numpy as np, fastsketch as fs
+    >>> rows = np.random.default_rng(0).standard_normal((5000, 32)) * np.geomspace(3, 0.1, 32)
+    >>> index = fs.CodeIndex(fs.SketchHash(16).update(rows), rows="float16")
+    >>> index.add(rows)[:3]
+    array([0, 1, 2])
+    >>> distances, ids = index.search(rows[7], k=2)
+    >>> int(ids[0, 0])
+    7
+    >>> index.remove([7])
+    >>> len(index), 7 in index
+    (4999, False)
+    """
+
+    def __init__(self, model: Any, *, rows: KeptRows = None, metric: Metric = "euclidean") -> None:
+        if rows is not None:
+            if not isinstance(rows, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise TypeError(f"rows must be None or the name of a dtype, a string, got {type(rows).__name__}")
+            as_choice(rows, "rows", KEPT_DTYPES)
+        as_choice(metric, "metric", get_args(Metric))
+        encoder = _encoder_of(model, metric)
+        as_metric(metric, encoder)
+        self._set_up(encoder, rows, metric, getattr(model, "feature_names", None))
+
+    def _set_up(self, encoder: Encoder, rows: str | None, metric: str, feature_names: FeatureNames | None) -> None:
+        self._encoder, self._rows, self._metric, self._feature_names = encoder, rows, metric, feature_names
+        # float16 holds numbers from 6e-8 to 65,504: stored rows are in units of the encoder, a power of two
+        self._scale = encoder.length if rows == "float16" else 1.0
+        self._contents = _empty(encoder, rows, metric)
+        self._guard = Guard()
+
+    # -- what it is ----------------------------------------------------------------------------------------------------
+    @property
+    def rows(self) -> str | None:
+        """Return the dtype in which rows are stored, "float16" or "float32", or None."""
+        return self._rows
+
+    @property
+    def metric(self) -> str:
+        """Return what a search ranks by."""
+        return self._metric
+
+    @property
+    def encoder(self) -> Encoder:
+        """Return what encodes rows and queries."""
+        return self._encoder
+
+    @property
+    def n_features(self) -> int:
+        """Return the number of columns."""
+        return self._encoder.n_features
+
+    @property
+    def n_rows(self) -> int:
+        """Return the number of rows in the index."""
+        return self._contents.n_rows
+
+    @property
+    def feature_names(self) -> FeatureNames | None:
+        """Return the names of the columns; None if neither the model nor an added data frame had any."""
+        return self._feature_names
+
+    @property
+    def ids(self) -> Ids:
+        """Return the ids, int64 or strings (n_rows,), in the order in which the rows were added."""
+        contents = self._contents
+        return contents.named(contents.live_ids.copy())
+
+    def __len__(self) -> int:
+        return self._contents.n_rows
+
+    def facts(self) -> dict[str, Any]:
+        """Return a summary of the index as JSON values.
+
+        Returns
+        -------
+        dict
+            "kind", "n_rows", "n_features", "metric", "rows", "encoder" (its kind), "fingerprint" (of the encoder),
+            "width" (bytes of a code) and "n_bytes" (of all arrays, with the room for rows to come).
+        """
+        contents = self._contents
+        orders = (run.order for run in contents.runs)
+        arrays = (contents.codes.data, contents.ids, contents.kept_rows, *orders)
+        return {
+            "kind": type(self).__name__,
+            "n_rows": contents.n_rows,
+            "n_features": self.n_features,
+            "metric": self._metric,
+            "rows": self._rows,
+            "encoder": type(self._encoder).__name__,
+            "fingerprint": self._encoder.fingerprint,
+            "width": self._encoder.width,
+            "n_bytes": sum(array.nbytes for array in arrays if array is not None),
+        }
+
+    def __repr__(self) -> str:
+        stored = "" if self._rows is None else f", rows={self._rows!r}"
+        return f"<CodeIndex({self._encoder!r}{stored}, metric={self._metric!r}): {len(self)} rows>"
+
+    # -- changes -------------------------------------------------------------------------------------------------------
+    @changes
+    def add(self, rows: Rows, ids: ArrayLike | None = None) -> Ids:
+        """Encode rows and add them.
+
+        Parameters
+        ----------
+        rows : array_like, data frame or scipy.sparse (n, d), or one row (d,)
+            Real and finite. The columns of a data frame must have the names and the order of the model's.
+        ids : array_like of int or of str (n,), optional
+            Distinct, in [0, 2**62), and none that the index has; by default the next integers above all that it ever
+            had. Either all ids of an index are strings, or none.
+
+        Returns
+        -------
+        ndarray int64 (n,), of objects where ids are strings
+            The ids.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If rows are no finite real matrix of this width (or too large for the float16 that they are stored in), or
+            ids are not as above. The index is then as it was.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> rows = np.random.default_rng(0).standard_normal((1000, 32)) * np.geomspace(3, 0.1, 32)
+        >>> model = fs.SketchQuantizer(8).update(rows)
+        >>> index = fs.CodeIndex(model)
+        >>> index.add(rows[:3]), index.add(rows[3:5], ids=[100, 50]), index.add(rows[5])
+        (array([0, 1, 2]), array([100,  50]), array([101]))
+        """
+        return self._add(rows, None, ids)
+
+    @changes
+    def add_codes(
+        self, codes: ArrayLike, ids: ArrayLike | None = None, *, fingerprint: str, rows: Rows | None = None
+    ) -> Ids:
+        """Add codes that were made elsewhere, by the encoder of this index.
+
+        Parameters
+        ----------
+        codes : array_like of uint8 (n, width)
+        ids : array_like of int or of str (n,), optional
+            As for ``add``.
+        fingerprint : str
+            ``model.encoder().fingerprint`` of the model that made the codes; it must be that of ``index.encoder``.
+        rows : array_like or scipy.sparse (n, d), optional
+            The rows themselves; required if the index stores them, and refused otherwise.
+
+        Returns
+        -------
+        ndarray int64 (n,), of objects where ids are strings
+            The ids.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the codes are of another model or no uint8 matrix of its width, or ids or rows are not as ``add`` needs
+            them. The index is then as it was.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> rows = np.random.default_rng(0).standard_normal((1000, 32)) * np.geomspace(3, 0.1, 32)
+        >>> model = fs.SketchQuantizer(8).update(rows)
+        >>> index = fs.CodeIndex(model)
+        >>> index.add_codes(model.encode(rows[:3]), fingerprint=model.encoder().fingerprint)
+        array([0, 1, 2])
+        """
+        if not isinstance(fingerprint, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"fingerprint must be a string, got {type(fingerprint).__name__}")
+        if fingerprint != self._encoder.fingerprint:
+            raise ValueError(
+                f"the codes are of another model: its fingerprint is {fingerprint[:12]!r}, that of this index "
+                f"{self._encoder.fingerprint[:12]!r} (make an index of that model, or add the rows)"
+            )
+        checked = as_codes(codes, "codes")
+        check_width(checked, self._encoder)
+        if (rows is None) != (self._rows is None):
+            needed = "the rows of the codes, which it stores" if rows is None else "rows=None: it stores none"
+            raise ValueError(f"this index needs {needed}")
+        return self._add(rows, checked, ids)
+
+    def _add(self, rows: Rows | None, codes: NDArray[np.uint8] | None, ids: ArrayLike | None) -> Ids:
+        """Add rows that are encoded here, or codes (with their rows if the index stores rows)."""
+        names = agreed(None if rows is None else names_of(rows), self._feature_names)
+        checked = None if rows is None else as_rows(rows, self.n_features)
+        n = len(cast("Any", codes)) if checked is None else checked.shape[0]
+        if codes is not None and len(codes) != n:
+            raise ValueError(f"rows must be as many as the {len(codes)} codes, got {n}")
+        before = self._contents
+        if before.n_rows + n >= MAX_ROWS:
+            raise ValueError(f"an index holds fewer than 2**31 rows, got {before.n_rows} and {n}")
+        contents, numbers = before.with_ids(ids, n)
+        stop = before.n_rows + n
+        if stop > len(before.ids):
+            room = max(stop, before.n_rows + before.n_rows // GROWTH_DIVISOR, FIRST_CAPACITY)
+            contents = contents.with_capacity(room)
+        for start in range(0, n, PIECE_ROWS):
+            piece = slice(start, min(n, start + PIECE_ROWS))
+            target = slice(before.n_rows + piece.start, before.n_rows + piece.stop)
+            if checked is not None and contents.kept_rows is not None:
+                contents.kept_rows[target] = self._stored(checked[piece], start)
+            if codes is not None:
+                contents.codes.put(target.start, codes[piece])
+            else:
+                check_finite(cast("Any", checked)[piece], offset=start)
+                contents.codes.put(target.start, self._encoder.encode(cast("Any", checked)[piece]))
+        contents.ids[before.n_rows : stop] = numbers
+        runs = with_run(before.runs, contents.ids[:stop])
+        next_id = max(before.next_id, 1 + int(numbers.max(initial=-1)))
+        self._contents, self._feature_names = contents._replace(n_rows=stop, runs=runs, next_id=next_id), names
+        return self._contents.named(numbers)
+
+    def _stored(self, rows: Any, offset: int) -> NDArray[np.floating[Any]]:
+        """Return rows in the dtype and the scale in which they are stored; ValueError for those that do not fit."""
+        check_finite(rows, offset=offset)
+        dtype = KEPT_DTYPES[cast("str", self._rows)]
+        dense: NDArray[Any] = rows.toarray() if is_sparse(rows) else rows
+        with np.errstate(over="ignore", under="ignore"):
+            stored = (dense if self._scale == 1.0 else dense / self._scale).astype(dtype)
+        if not np.isfinite(stored).all():
+            row = int(np.argmin(np.isfinite(stored).all(axis=1)))
+            wider = ': store them as rows="float32"' if dtype == np.float16 else ""
+            raise ValueError(
+                f"rows must be numbers that {dtype} holds: row {offset + row} has one that is too large{wider}"
+            )
+        if dtype == np.float16 and not offset and not self._contents.n_rows:
+            self._warn_of_rounding(dense[:ROWS_CHECKED_FOR_ROUNDING], stored[:ROWS_CHECKED_FOR_ROUNDING])
+        return stored
+
+    def _warn_of_rounding(self, rows: NDArray[Any], stored: NDArray[Any]) -> None:
+        """Warn if rounding to float16 takes more than 1% of the rows' distances from their mean."""
+        exact = rows / self._scale
+        mean = getattr(self._encoder, "mean", None)
+        mean = exact.mean(axis=0) if mean is None else mean / self._scale
+        lost, spread = np.square(exact - stored).sum(), np.square(exact - mean).sum()
+        if lost > MAX_ROUNDING_SHARE**2 * spread > 0:
+            warnings.warn(
+                f'rows="float16" stores these rows with errors of {np.sqrt(lost / spread):.1%} of their distances from '
+                f"the mean, more than {MAX_ROUNDING_SHARE:.0%}, so that near ones change places: subtract the mean "
+                'from rows and queries, or take rows="float32"',
+                UserWarning,
+                stacklevel=5,
+            )
+
+    @changes
+    def remove(self, ids: ArrayLike) -> None:
+        """Remove rows. The rows that remain are copied: remove many ids in one call.
+
+        Parameters
+        ----------
+        ids : array_like of int or of str (n,), or one id
+
+        Raises
+        ------
+        IndexError
+            If one is not in the index, which is then as it was.
+        TypeError, ValueError
+            If they are no ids, or one comes twice.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> rows = np.random.default_rng(0).standard_normal((1000, 32)) * np.geomspace(3, 0.1, 32)
+        >>> model = fs.SketchQuantizer(8).update(rows)
+        >>> index = fs.CodeIndex(model)
+        >>> _ = index.add(rows)
+        >>> index.remove([3, 5])
+        >>> len(index), 3 in index, 4 in index
+        (998, False, True)
+        """
+        contents = self._contents
+        positions = contents.positions_of(ids, "ids", distinct=True)
+        if len(positions):
+            remaining = np.ones(contents.n_rows, np.bool_)
+            remaining[positions] = False
+            self._contents = contents.select(np.flatnonzero(remaining))
+
+    # -- reading -------------------------------------------------------------------------------------------------------
+    def search(
+        self,
+        queries: Rows,
+        k: int = 10,
+        *,
+        oversample: float = 4,
+        rescore: bool | Source | None = None,
+        allow: ArrayLike | None = None,
+        pad: bool = True,
+    ) -> Found:
+        """Find the k rows nearest to every query.
+
+        Parameters
+        ----------
+        queries : array_like, data frame or scipy.sparse (m, d), or one row (d,)
+            Real and finite. The columns of a data frame must have the names and the order of those of the rows.
+        k : int, default 10
+        oversample : float, default 4
+            ceil(k * oversample) candidates are rescored.
+        rescore : bool, array_like (n, d) or callable, optional
+            True: candidates by their codes are ranked by the distance to the stored rows; False: by codes only. By
+            default True if rows are stored. Rows of the caller: an array or memmap whose row i is that of id i, or a
+            function that returns the rows (c, d) of ids (c,).
+        allow : array_like of int or of str, or of bool (n_rows,), optional
+            Ids of the rows that may be found, or a mask in the order of ``ids``.
+        pad : bool, default True
+            Where fewer than k rows may be found, answers are filled up with id -1 (None where ids are strings) at an
+            infinite distance, or a product of -inf (Hamming distances: 2**31 - 1). False: such a k is refused.
+
+        Returns
+        -------
+        distances : ndarray (m, k)
+            Ascending: Euclidean distances, estimated from codes or exact; Hamming distances are int32 unless rescored
+            (then Euclidean). Inner products and cosines descend.
+        ids : ndarray int64 (m, k), of objects where ids are strings
+            Among equal distances the lower id comes first; of strings, the one that was added first.
+
+        Raises
+        ------
+        IndexError
+            If an id of allow is not in the index.
+        TypeError, ValueError
+            If queries are no finite real matrix of this width or a data frame of other columns, k exceeds the rows
+            that may be found and pad is False, or there are no rows to rescore by, or too few, or of another width.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> rows = np.random.default_rng(0).standard_normal((1000, 32)) * np.geomspace(3, 0.1, 32)
+        >>> model = fs.SketchQuantizer(8).update(rows)
+        >>> index = fs.CodeIndex(model, rows="float16")
+        >>> _ = index.add(rows)
+        >>> distances, ids = index.search(rows[7], k=3)
+        >>> int(ids[0, 0]), bool(distances[0, 0] < distances[0, 1])
+        (7, True)
+        >>> distances, ids = index.search(rows[7], k=3, allow=np.arange(100, 200))
+        >>> bool((ids >= 100).all())
+        True
+        """
+        source: Any = self._rows is not None if rescore is None else rescore
+        if isinstance(source, bool | np.bool_):
+            if source and self._rows is None:
+                raise ValueError('rescore=True needs stored rows: make the index with rows="float16", or pass the rows')
+            source = True if source else None
+        agreed(names_of(queries), self._feature_names, "queries")
+        contents, encoder = self._contents, self._encoder
+        checked = checked_queries(queries, encoder)
+        mask = _mask_of(contents, allow)
+        n_allowed = contents.n_rows if mask is None else int(np.count_nonzero(mask))
+        k_requested = as_integer(k, "k", 1)
+        if k_requested > n_allowed and not as_flag(pad, "pad"):
+            raise ValueError(f"k must be at most the {n_allowed} rows that may be found, got {k_requested}")
+        if k_requested > max(n_allowed, MAX_PADDED_ANSWERS):
+            raise ValueError(f"k must be at most {max(n_allowed, MAX_PADDED_ANSWERS):,}, got {k_requested}")
+        as_flag(pad, "pad")
+        k_found = min(k_requested, n_allowed)
+        n_candidates = k_found if source is None else as_candidates(k_found, oversample, n_allowed)
+        read = None if source is None else self._reader(contents, source)
+        metric = "euclidean" if self._metric == "hamming" and read is not None else self._metric
+        if k_found:
+            ascending = not contents.runs or (len(contents.runs) == 1 and contents.runs[0].order is None)
+            distances, positions = search_codes(
+                encoder,
+                checked,
+                contents.codes.first(contents.n_rows),
+                metric=self._metric,
+                k=k_found,
+                n_candidates=n_candidates,
+                rows_at=read,
+                ids=None if ascending else contents.live_ids,
+                allow=mask,
+            )
+            ids = contents.named(contents.ids[positions])
+        else:
+            distances = np.empty((checked.shape[0], 0), np.int32 if metric == "hamming" else np.float64)
+            ids = contents.named(np.empty((checked.shape[0], 0), np.int64))
+        if k_found == k_requested:
+            return distances, ids
+        width = (0, 0), (0, k_requested - k_found)
+        farthest = np.iinfo(np.int32).max if metric == "hamming" else np.inf if metric == "euclidean" else -np.inf
+        nobody = -1 if contents.names is None else None
+        return np.pad(distances, width, constant_values=farthest), np.pad(
+            ids, width, constant_values=cast("Any", nobody)
+        )
+
+    def _reader(self, contents: _Contents, source: Any) -> Any:
+        """Return a function that gives the rows at ascending positions: the stored ones, or the caller's."""
+        if source is True:
+            return lambda positions: self._stored_rows(contents, positions)
+        read = rows_reader(source, self.n_features, "rescore")
+
+        def rows_at(positions: Positions) -> Any:
+            ids = contents.ids[positions]
+            order = np.argsort(ids)  # a memory-mapped file is read from front to back
+            rows = read(ids[order], contents.named(ids[order]))
+            return rows[np.argsort(order)]
+
+        return rows_at
+
+    def _stored_rows(self, contents: _Contents, positions: Positions) -> NDArray[np.floating[Any]]:
+        rows = cast("Any", contents.kept_rows)[positions]
+        return rows if self._rows == "float32" else rows.astype(np.float64) * self._scale
+
+    def contains(self, ids: ArrayLike) -> NDArray[np.bool_]:
+        """Return which ids are in the index, bool (n,), for array_like of ids (n,); TypeError or ValueError otherwise.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> rows = np.random.default_rng(0).standard_normal((1000, 32)) * np.geomspace(3, 0.1, 32)
+        >>> model = fs.SketchQuantizer(8).update(rows)
+        >>> index = fs.CodeIndex(model)
+        >>> _ = index.add(rows)
+        >>> index.contains([0, 999, 1000])
+        array([ True,  True, False])
+        """
+        contents = self._contents
+        return contents.find(contents.numbers_of(ids)) >= 0
+
+    def __contains__(self, one: object) -> bool:
+        if self._contents.names is not None:
+            return isinstance(one, str) and bool(self.contains([one])[0])
+        if isinstance(one, bool | np.bool_) or not isinstance(one, int | np.integer) or not 0 <= one < ID_LIMIT:
+            return False
+        return bool(self.contains(np.array([one], np.int64))[0])
+
+    def get(self, ids: ArrayLike) -> NDArray[np.floating[Any]]:
+        """Return the rows of ids: the stored rows, or else the rows that their codes decode to.
+
+        Parameters
+        ----------
+        ids : array_like of int or of str (n,), or one id
+
+        Returns
+        -------
+        ndarray float32 (n, d), or float64 of rows that are stored as float16
+
+        Raises
+        ------
+        IndexError
+            If one is not in the index.
+        TypeError, ValueError
+            If they are no ids, or rows are not stored and codes of this kind cannot be decoded.
+
+        Examples
+        --------
+        >>> import numpy as np, fastsketch as fs
+        >>> rows = np.random.default_rng(0).standard_normal((1000, 32)) * np.geomspace(3, 0.1, 32)
+        >>> model = fs.SketchQuantizer(8).update(rows)
+        >>> index = fs.CodeIndex(model, rows="float16")
+        >>> _ = index.add(rows)
+        >>> bool(np.allclose(index.get([7]), rows[7], atol=0.01))
+        True
+        """
+        contents = self._contents
+        positions = contents.positions_of(ids, "ids")
+        if contents.kept_rows is None:
+            return self._encoder.decode(np.ascontiguousarray(contents.codes.take(positions)))
+        return self._stored_rows(contents, positions)
+
+    def to_faiss(self) -> Any:
+        """Return a faiss index of the same codes and ids (extra: faiss).
+
+        Returns
+        -------
+        faiss.IndexIDMap2 or faiss.IndexBinaryIDMap2
+            Of a quantizer's codes what ``SketchQuantizer.to_faiss`` returns for this metric, with the ids of this
+            index. Of a hash's codes an IndexBinaryFlat of the sign bits, without factors. Ids that are strings become
+            numbers, in the order in which they came.
+
+        Raises
+        ------
+        ImportError
+            Without faiss.
+        ValueError
+            If faiss has no index that gives the same answers: see ``SketchQuantizer.to_faiss``.
+        """
+        from fastsketch.neighbours._faiss import with_ids
+
+        contents = self._contents
+        codes = np.ascontiguousarray(contents.codes.part(0, contents.n_rows))
+        return with_ids(self._encoder, codes, contents.live_ids, metric=self._metric)
+
+    # -- keeping it ----------------------------------------------------------------------------------------------------
+    def _file(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """Return header and arrays of the index's file."""
+        contents = self._contents
+        encoder, encoder_arrays = kept_encoder(self._encoder)
+        names = contents.names
+        arrays: dict[str, NDArray[Any]] = {
+            "codes": contents.codes.part(0, contents.n_rows),
+            "ids": contents.live_ids,
+            **({} if contents.kept_rows is None else {"rows": contents.kept_rows[: contents.n_rows]}),
+            **({} if names is None else arrays_of(names, "names")),
+            **{f"encoder_{name}": array for name, array in encoder_arrays.items()},
+        }
+        about: dict[str, Any] = {
+            "kind": type(self).__name__,
+            "home": home_of(type(self)),
+            "parameters": {"metric": self._metric, "rows": self._rows},
+            "notes": {},
+            "state": {
+                "encoder": encoder,
+                "next_id": contents.next_id,
+                "names": None if names is None else names.kind,
+            },
+        }
+        if self._feature_names is not None:
+            about["feature_names"] = list(self._feature_names)
+        return about, arrays
+
+    def to_bytes(self) -> bytes:
+        """Return the index as bytes, which ``fs.from_bytes`` reads."""
+        return files.pack(*self._file())
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the index to one file that ``fs.load`` reads. A save that fails or is killed leaves the old file.
+
+        Parameters
+        ----------
+        path : str or path
+
+        Raises
+        ------
+        OSError
+            If it cannot be written.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> import numpy as np, fastsketch as fs
+        >>> rows = np.random.default_rng(0).standard_normal((1000, 32)) * np.geomspace(3, 0.1, 32)
+        >>> index = fs.CodeIndex(fs.SketchQuantizer(8).update(rows))
+        >>> _ = index.add(rows)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     index.save(Path(folder, "shop.fsk"))
+        ...     print(len(fs.load(Path(folder, "shop.fsk"))))
+        1000
+        """
+        about, arrays = self._file()
+        with replacing(path) as file:
+            files.pack_into(file, about, arrays)
+
+    @classmethod
+    def load(cls, source: str | PathLike[str] | BinaryIO) -> Self:
+        """Read an index that was saved, into memory.
+
+        Parameters
+        ----------
+        source : str, path or binary file
+
+        Raises
+        ------
+        StateError
+            If there is no index, or it is cut short, changed or of a newer version.
+        """
+        index = load(source)
+        if not isinstance(index, cls):
+            raise StateError(f"{name_of(source)} holds a {type(index).__name__}, not a {cls.__name__}")
+        return index
+
+    @classmethod
+    def _built(
+        cls,
+        parameters: dict[str, Any],
+        notes: dict[str, Any],
+        state: dict[str, Any],
+        arrays: dict[str, NDArray[Any]],
+        *,
+        feature_names: Any = None,
+        trusted: bool = False,
+    ) -> Self:
+        """Return the index of a file; ValueError for what cannot be one, whoever wrote it."""
+        metric, rows = parameters["metric"], parameters["rows"]
+        as_choice(metric, "metric", get_args(Metric))
+        encoder_arrays = {
+            name.removeprefix("encoder_"): array for name, array in arrays.items() if name.startswith("encoder_")
+        }
+        encoder = restored_encoder(state["encoder"], encoder_arrays)
+        as_metric(metric, encoder)
+        index = cls.__new__(cls)
+        if rows is not None:
+            as_choice(rows, "rows", KEPT_DTYPES)
+        index._set_up(encoder, rows, metric, as_names(feature_names, encoder.n_features))
+        n, next_id = len(arrays["ids"]), checks.as_count(state["next_id"], "next_id")
+        if n >= MAX_ROWS:
+            raise ValueError(f"an index holds fewer than 2**31 rows, got {n}")
+        ids = checks.array_of(arrays, "ids", (n,), np.int64)
+        codes = checks.array_of(arrays, "codes", (n, encoder.width), np.uint8)
+        kept = None
+        if rows is not None:
+            kept = checks.finite(arrays, "rows", (n, encoder.n_features), KEPT_DTYPES[rows])
+        names = None if state["names"] is None else read_ids(arrays, "names", state["names"])
+        if names is not None and (names.kind != "strings" or len(names) < next_id):
+            raise ValueError(f"it has {len(names)} names of {names.kind} for ids below {next_id}")
+        expected = {"codes", "ids", *(f"encoder_{name}" for name in encoder_arrays)}
+        expected |= set() if rows is None else {"rows"}
+        expected |= set() if names is None else {"names", "names_ends"}
+        checks.only(arrays, *expected)
+        if n and (ids.min() < 0 or ids.max() >= next_id):
+            raise ValueError(f"an id is outside [0, {next_id})")
+        different(ids)
+        held = index._contents.codes.of(codes, encoder.layout)
+        index._contents = _Contents(held, ids, kept, n, next_id, names, with_run((), ids))
+        return index
+
+    @changes
+    def copy(self) -> Self:
+        """Return an independent index with the same rows."""
+        other = type(self).__new__(type(self))
+        other._set_up(self._encoder, self._rows, self._metric, self._feature_names)
+        other._contents = self._contents.with_capacity(self._contents.n_rows)
+        return other
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        about, arrays = self._file()
+        own = {name: array.copy() for name, array in arrays.items()}
+        return received, (type(self), about["parameters"], {}, about["state"], own, self._feature_names)
+
+    def __copy__(self) -> Self:
+        return self.copy()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+        return self.copy()
+
+
+kinds[home_of(CodeIndex), CodeIndex.__name__] = CodeIndex
+
+
+def _encoder_of(model: Any, metric: str) -> Encoder:
+    """Return the encoder of a model as it has learned so far; of a hash with factors unless bits alone are compared."""
+    if isinstance(model, Encoder):
+        return model
+    if isinstance(model, Hasher):
+        return model.encoder(factors=metric != "hamming")
+    if isinstance(model, SketchQuantizer):
+        return model.encoder()
+    raise TypeError(f"model must be a hash, a quantizer or the encoder of one, got {type(model).__name__}")
+
+
+def _empty(encoder: Encoder, rows: str | None, metric: str) -> _Contents:
+    """Return the contents of an index without rows. Codes are stored as they are scanned: in blocks, but for bits."""
+    arrangement = CodeRows if metric == "hamming" else Blocks
+    kept = None if rows is None else np.empty((0, encoder.n_features), KEPT_DTYPES[rows])
+    return _Contents(arrangement.empty(0, encoder.layout), np.empty(0, np.int64), kept, 0, 0, None, ())
+
+
+def _mask_of(contents: _Contents, allow: ArrayLike | None) -> Mask | None:
+    """Return which rows may be found, bool (n_rows,); None for all."""
+    if allow is None:
+        return None
+    if isinstance(allow, np.ma.MaskedArray):
+        raise TypeError("allow must not be a masked array")
+    given: NDArray[Any] = np.asarray(allow)
+    if given.dtype.kind == "b":
+        if given.shape != (contents.n_rows,):
+            raise ValueError(
+                f"allow as a mask must have one entry for each of the {contents.n_rows} rows, got shape {given.shape}"
+            )
+        return np.ascontiguousarray(given)
+    mask = np.zeros(contents.n_rows, np.bool_)
+    mask[contents.positions_of(allow, "allow", distinct=True)] = True
+    return mask

@@ -1,0 +1,170 @@
+"""Codes of this library as indexes of faiss, which then answers as this library does."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastsketch.neighbours.codes import Encoder
+from fastsketch.neighbours.quantizing._book_encoder import BookEncoder
+
+Codes = NDArray[np.uint8]
+Array = NDArray[np.float64]
+
+NIBBLE_VALUES = 16
+
+
+def require_faiss() -> Any:
+    """Import faiss, or raise ImportError with the command that installs it."""
+    try:
+        import faiss
+    except ImportError as error:
+        raise ImportError("to_faiss needs faiss: pip install 'fastsketch[faiss]'") from error
+    return faiss
+
+
+def with_ids(encoder: Encoder, codes: Codes, ids: NDArray[np.int64], *, metric: str) -> Any:
+    """Return an index of codes with ids: of the sign bits of a hash, without factors, or of a quantizer's codes."""
+    faiss = require_faiss()
+    if encoder.has_bits:
+        width = encoder.layout.nibble_bytes
+        inner, wrapper = faiss.IndexBinaryFlat(8 * width), faiss.IndexBinaryIDMap2
+    else:
+        inner, wrapper = pq_index(encoder, codes[:0], metric=metric), faiss.IndexIDMap2
+    index = wrapper(inner)  # of an index that is still empty
+    index.own_fields = True
+    inner.this.disown()
+    if encoder.has_bits:
+        index.add_with_ids(np.ascontiguousarray(codes[:, :width]), ids)
+        return index
+    faiss.downcast_index(inner.index).add_sa_codes(codes)
+    faiss.copy_array_to_vector(ids, index.id_map)
+    index.ntotal = inner.ntotal = len(codes)
+    index.construct_rev_map()
+    index.add = index.add_with_ids = _refuse
+    return index
+
+
+def _refuse(*_: Any) -> None:
+    raise TypeError("rows are added to the CodeIndex that this was made of: faiss would make other codes of them")
+
+
+def pq_index(encoder: Encoder, codes: Codes, *, metric: str, n_lists: int | None = None) -> Any:
+    """Return an IndexPreTransform over a product quantizer whose codes are those of a SketchQuantizer, byte for byte.
+
+    The squared distance that this library estimates is c + offset - 2 t with t = sum over nibbles j of
+    <z_j, w_j> - squares_j / 2: z_j are the coordinates of the query in the directions of nibble j, w_j the codeword,
+    squares_j what stands for its square, and offset the number that the last bytes of a code hold. A product quantizer
+    of 4 bits with the inner product computes t - offset / 2 exactly as a sum over nibbles, if each subvector has one
+    more coordinate, which is 1 in every query and holds -squares_j / 2, or the share of a nibble in the offset. A
+    linear transform makes these queries; it repeats a direction that two nibbles share.
+    """
+    faiss = require_faiss()
+    if not isinstance(encoder, BookEncoder):
+        raise ValueError("to_faiss is for codes of a SketchQuantizer or of a hash")
+    if metric not in ("euclidean", "inner_product") or (metric == "inner_product" and encoder.norm is not None):
+        raise ValueError(
+            f"to_faiss keeps the order of metric='euclidean', and of 'inner_product' for rows of unequal lengths: "
+            f"got {metric!r}{'' if encoder.norm is None else ' for rows of one length'} (divide rows and queries by "
+            "their lengths, and take 'euclidean')"
+        )
+    matrix, bias, centroids = _as_product_quantizer(encoder, metric)
+    n_subvectors, _, width = centroids.shape
+    transform = faiss.LinearTransform(encoder.n_features, n_subvectors * width, True)
+    faiss.copy_array_to_vector(matrix.astype(np.float32).ravel(), transform.A)
+    faiss.copy_array_to_vector(bias.astype(np.float32), transform.b)
+    transform.is_trained = True
+    args = n_subvectors * width, n_subvectors, 4, faiss.METRIC_INNER_PRODUCT
+    if n_lists is None:
+        inner = faiss.IndexPQ(*args)
+    else:
+        coarse = _coarse_quantizer(faiss, encoder, transform, codes, n_lists)
+        inner = faiss.IndexIVFPQ(coarse, args[0], n_lists, *args[1:])
+        inner.own_fields, inner.by_residual = True, False
+        coarse.this.disown()
+    faiss.copy_array_to_vector(centroids.astype(np.float32).ravel(), inner.pq.centroids)
+    inner.is_trained = True
+    index = faiss.IndexPreTransform(transform, inner)
+    index.own_fields = True
+    transform.this.disown()
+    inner.this.disown()
+    _add_codes(faiss, index, inner, encoder, transform, codes)
+    _encode_by_this_library(faiss, index, inner, encoder, transform)
+    return index
+
+
+def _as_product_quantizer(encoder: BookEncoder, metric: str) -> tuple[Array, Array, Array]:
+    """Return matrix (m g, d), bias (m g,) of the transform of queries, and centroids (m, 16, g) of the quantizer."""
+    books, layout = encoder.books, encoder.layout
+    directions, words = books.by_nibble()
+    n, most = directions.shape
+    n_body = 2 * layout.nibble_bytes  # of an odd number of nibbles the last four bits are empty
+    n_subvectors, width = n_body + 2 * layout.offset.n_bytes, most + 1
+    centroids = np.zeros((n_subvectors, NIBBLE_VALUES, width))
+    centroids[:n, :, :most] = words
+    basis = encoder.basis.astype(np.float64)
+    used = (words != 0).any(axis=1)  # (n, most): what fills up a subvector is no direction of it
+    matrix = np.zeros((n_subvectors, width, encoder.n_features))
+    matrix[:n, :most] = np.where(used[:, :, np.newaxis], basis.T[directions], 0.0) / encoder.length
+    bias = np.zeros((n_subvectors, width))
+    bias[:, most] = 1.0
+    if metric == "euclidean":
+        bias[:n, :most] = -(matrix[:n, :most] @ encoder.mean)
+        centroids[:n, :, most] = -0.5 * books.squares
+        centroids[n_body:, :, most] = -0.5 * _offset_by_nibble(encoder)
+    return matrix.reshape(-1, encoder.n_features), bias.ravel(), centroids
+
+
+def _offset_by_nibble(encoder: BookEncoder) -> Array:
+    """Return the share of each nibble in the offset of a code, (2 n_bytes, 16); ValueError if it is no such sum."""
+    offset = encoder.layout.offset
+    n_nibbles = 2 * offset.n_bytes
+    if not n_nibbles:
+        return np.zeros((0, NIBBLE_VALUES))
+    if offset.mantissa_bits != 8 * offset.n_bytes:
+        raise ValueError(
+            f"to_faiss needs offsets that are a sum over the nibbles of a code: these have {offset.mantissa_bits} bits "
+            f"of mantissa in {offset.n_bytes} bytes, which is no linear scale"
+        )
+    # value(u) = unit (1 + u / 2^bits), u = sum over j of 16^j nibble_j
+    steps = np.outer(16.0 ** np.arange(n_nibbles), np.arange(NIBBLE_VALUES)) / 2.0**offset.mantissa_bits
+    steps[0] += 1.0
+    return offset.unit * steps
+
+
+def _coarse_quantizer(faiss: Any, encoder: BookEncoder, transform: Any, codes: Codes, n_lists: int) -> Any:
+    """Return an IndexFlatL2 of n_lists centroids by faiss's k-means of transformed rows, decoded from the codes."""
+    sample = codes[:: max(1, len(codes) // (256 * n_lists))]  # as many as faiss's k-means uses
+    rows = transform.apply(encoder.decode(np.ascontiguousarray(sample)))
+    kmeans = faiss.Kmeans(rows.shape[1], n_lists, seed=0)
+    kmeans.train(rows)
+    coarse = faiss.IndexFlatL2(rows.shape[1])
+    coarse.add(kmeans.centroids)
+    return coarse
+
+
+def _add_codes(faiss: Any, index: Any, inner: Any, encoder: BookEncoder, transform: Any, codes: Codes) -> None:
+    codes = np.ascontiguousarray(codes)
+    if not hasattr(inner, "invlists"):
+        inner.add_sa_codes(codes)
+    elif len(codes):
+        ids = np.arange(inner.ntotal, inner.ntotal + len(codes))
+        _, lists = inner.quantizer.search(transform.apply(encoder.decode(codes)), 1)
+        order = np.argsort(lists[:, 0], kind="stable")
+        for part in np.split(order, np.flatnonzero(np.diff(lists[order, 0])) + 1):
+            some, names = np.ascontiguousarray(codes[part]), np.ascontiguousarray(ids[part])
+            inner.invlists.add_entries(int(lists[part[0], 0]), len(part), faiss.swig_ptr(names), faiss.swig_ptr(some))
+        inner.ntotal += len(codes)
+    index.ntotal = inner.ntotal
+
+
+def _encode_by_this_library(faiss: Any, index: Any, inner: Any, encoder: BookEncoder, transform: Any) -> None:
+    """Replace ``index.add``: faiss would take the nearest codeword of each nibble, which is another code."""
+
+    def add(rows: Any) -> None:
+        _add_codes(faiss, index, inner, encoder, transform, encoder.encode(rows))
+
+    def add_with_ids(rows: Any, ids: Any) -> None:
+        raise TypeError("add_with_ids of such an index is not to be had: add rows, or make a CodeIndex with ids")
+
+    index.add, index.add_with_ids = add, add_with_ids
