@@ -412,12 +412,6 @@ PICTURED = {
         Bars("main", ("what",), ("of gemm's",), mark=90, axis="% of gemm's gain by two threads", ours=".",
              title="Two threads within a call"),
     ],
-    "groups": [
-        Bars("main", ("dtype",), ("groups, us a row", "one sketch", "a Python loop over sketches"), axis="us a row",
-             title="A sketch for each of 1,000 groups"),
-        Bars("main", ("dtype",), ("groups, us/row", "one sketch", "one sum (default)", "loop"), axis="us a row",
-             title="A sketch for each of 1,000 groups"),
-    ],
     "fwht": [
         Bars("main", ("shape", "dtype"), ("of a copy",), where={"between": ("rows",)}, mark=50, ours=".",
              axis="% of the speed of a copy", title="Transforms along the rows"),

@@ -45,7 +45,6 @@ COMMANDS = {
     "arpack": "where PCA('arpack') is as exact as SketchedPCA().fit and faster, on the sets of components",
     "arpack.noise": "flat noise of 4,000 x 4,000: SketchedPCA().fit beside PCA and IncrementalPCA",
     "tolerance": "the l that a precision ends with and what it costs, beside the smallest l and knowing it",
-    "groups": "a sketch for each of 1,000 groups beside one of all rows; 100,000 groups: memory, to disk",
     "sources": "1 GB as .npy, 10 Parquet files, HDF5, Zarr: open_rows beside plain readers, a sketch behind it",
     "memory": "peak memory of a 4 GB file (written to the folder given by --scratch) and of single updates",
     "memory.cold": "import and --help in fresh processes",

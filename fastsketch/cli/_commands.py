@@ -42,7 +42,6 @@ def sketch(args: Namespace) -> None:
         _refuse(args, "--by", ("passes", *PARTS))
         _sketch_groups(args)
     else:
-        _refuse(args, "a sketch without --by", ("max_memory", "folder"))
         model = FrequentDirections(**parameters_of(args, FrequentDirections))
         if as_integer(args.passes, "--passes", 1, 3) > 1:
             model._check_rereadable("--passes 2")
@@ -52,7 +51,7 @@ def sketch(args: Namespace) -> None:
 def _refuse(args: Namespace, what: str, names: Iterable[str]) -> None:
     """Raise ValueError for the first of these arguments that is given."""
     for name in names:
-        usual = {"passes": 1, "workers": "auto", "engine": "processes", "max_memory": 1e9}.get(name)
+        usual = {"passes": 1, "workers": "auto", "engine": "processes"}.get(name)
         value = getattr(args, name, usual)
         if name in args.settings or not (value is None or value is False or value == usual):
             raise ValueError(f"{flag_of(args, name)} does not go with {what}")
@@ -76,17 +75,13 @@ def _refine(args: Namespace) -> None:
 
 
 def _sketch_groups(args: Namespace) -> None:
-    """Sketch the groups of rows of files into one state file, or one table."""
-    as_table = Path(args.output).suffix.lower() == ".parquet"
-    with output_of(args, ".parquet" if as_table else ".fsk") as out:
+    """Sketch the groups of rows of files into one state file."""
+    with output_of(args) as out:
         started = time.perf_counter()
         sketches = fs.sketch_groups(
             list(args.inputs),
             by=args.by,
             **how_read(args, args.n_features),
-            max_memory=args.max_memory,
-            # temporary files lie beside the result, for which there is to be space
-            folder=str(out.path.parent) if args.folder is None and out.path is not None else args.folder,
             progress=args.progress,
             **parameters_of(args, fs.GroupSketches),
         )
@@ -94,11 +89,7 @@ def _sketch_groups(args: Namespace) -> None:
             raise ValueError("the inputs hold no rows")
         sketches.notes = {"inputs": [Path(path).name for path in args.inputs], "by": args.by}
         seconds = time.perf_counter() - started
-        with out.writing() as file:
-            if as_table:
-                sketches.to_parquet(file)
-            else:
-                sketches._write(file)
+        out.save(sketches)
         out.report({**sketches.facts(), "seconds": seconds, "rows_per_second": sketches.n_rows / seconds})
 
 

@@ -23,8 +23,6 @@ READING: dict[str, tuple[str, Any]] = {
     "separator": ("fastsketch.data.open_rows", None),
     "decimal": ("fastsketch.data.open_rows", None),
     "missing": ("fastsketch.data.TableRows", "feature"),
-    "max_memory": ("fastsketch.sketching.sketch_groups", 1e9),
-    "folder": ("fastsketch.sketching.sketch_groups", None),
 }
 ITEM_ROWS = "rows of the sketch, at least 2 (default 256)"
 TEXT, TABLES = ("n_features", "zero_based"), ("header", "separator", "decimal")

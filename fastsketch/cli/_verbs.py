@@ -30,8 +30,7 @@ LOSSES = "square,logistic,squared_hinge,huber,absolute"
 def _sketch(parser: Parser) -> None:
     """Sketch the rows of files in one pass, in constant memory: .npy, scipy .npz, svmlight text, csv, tsv and Matrix
     Market (.gz, .bz2, .xz too), Parquet, Arrow, HDF5, Zarr, AnnData; folders and quoted globs of them; - for standard
-    input. With --by every group of rows has a sketch of its own; the rows come in any order, and groups that do not fit
-    into memory go to temporary files.
+    input. With --by every group of rows has a separate sketch; rows may be in any order.
 
     Examples
     --------
@@ -41,7 +40,7 @@ def _sketch(parser: Parser) -> None:
     fastsketch sketch sales.csv --by shop -l 4 -o shops.fsk
     """
     parser.add_argument("inputs", nargs="+", metavar="INPUT")
-    output(parser, "OUT.fsk", "file for the sketch, or -; of groups also OUT.parquet, a row for each")
+    output(parser, "OUT.fsk", "file for the sketch, or -")
     text = "most rows that the sketch keeps, at least 2 (default 64, 16 of GroupSketches)"
     parameter(parser, "sketch_size", "-l", metavar="L", help=text)
     parameter(
@@ -69,7 +68,7 @@ def _sketch(parser: Parser) -> None:
         "with --passes 2; rows that are not those of the sketch are an error",
     )
     parser.add_argument("--by", type=as_column, metavar="COLUMN", help="name or number (from 0) of the groups' column")
-    rows(parser, "FrequentDirections", "GroupSketches", reading=("max_memory", "folder"))
+    rows(parser, "FrequentDirections", "GroupSketches")
     in_parts(parser)
 
 

@@ -26,7 +26,6 @@ SLOW += (
     "alarms",
     "anomalies",
     "changes",
-    "groups",
     "loader",
     "lowrank_defaults",
     "optimizers",

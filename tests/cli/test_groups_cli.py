@@ -35,15 +35,13 @@ def test_as_in_python(table, capsys):
     assert "largest error bound" in capsys.readouterr().out
 
 
-def test_memory_and_columns(table, capsys):
+def test_columns(table, capsys):
     folder, rows, keys = table
     out = folder / "groups.fsk"
     command = ["sketch", str(folder / "?.npy"), "--by", "0", "--columns", "0,3", "-l", "2", "-o", str(out)]
-    assert main([*command, "--set", "max_memory=1000"]) == 0
+    assert main(command) == 0
     assert fs.load(out)[3].n_features == 2
     assert sorted(path.name for path in folder.iterdir()) == ["a.npy", "b.npy", "groups.fsk"]
-    assert main([*command, "--set", "max_memory=-1"]) == 2
-    assert "max_memory must" in capsys.readouterr().err
 
 
 def test_merged_groups(table, capsys):
@@ -55,20 +53,6 @@ def test_merged_groups(table, capsys):
     assert fs.load(both).n_rows == 900 and sorted(fs.load(both)) == list(range(7))
 
 
-def test_a_table(table, capsys):
-    parquet = pytest.importorskip("pyarrow.parquet")
-    folder, rows, keys = table
-    out = folder / "groups.parquet"
-    assert main(["sketch", str(folder / "?.npy"), "--by", "0", "-l", "4", "--center", "-o", str(out)]) == 0
-    found = parquet.read_table(out).to_pylist()
-    assert [row["key"] for row in found] == list(dict.fromkeys(keys.tolist()))
-    for row in found:
-        mine = fs.FrequentDirections(4, solver="gram", center=True).update(rows[keys == row["key"]])
-        assert np.array_equal(np.array(row["sketch"], np.float32), mine.sketch())
-        assert np.array_equal(row["mean"], mine.mean) and row["n_rows"] == mine.n_rows
-        assert (row["error_bound"], row["alpha"], row["shrinkage"]) == (mine.error_bound, mine.alpha, mine.shrinkage)
-
-
 def test_what_cannot_be(table, capsys):
     folder, _, _ = table
     out = str(folder / "groups.fsk")
@@ -77,22 +61,7 @@ def test_what_cannot_be(table, capsys):
         ([str(folder / "a.npy"), "--by", "99", "-o", out], "13 columns, got position 99"),
         ([str(folder / "a.npy"), "--by", "1", "-o", out], "an integer or a string is one"),
         ([str(folder / "a.npy"), "--by", "0", "-o", str(folder / "a.npy")], "is also an input"),
-        (
-            [
-                str(folder / "a.npy"),
-                "--by",
-                "0",
-                "-o",
-                out,
-                "--set",
-                f"folder={folder / 'x'}",
-                "--set",
-                "max_memory=0",
-            ],
-            "x",
-        ),
         ([str(folder / "a.npy"), "--by", "0", "-o", out, "--workers", "2"], "--workers does not go with --by"),
-        ([str(folder / "a.npy"), "--set", "folder=x", "-o", out], "--set folder does not go with a sketch without"),
     ):
         assert main(["sketch", *arguments]) == 2
         assert message in capsys.readouterr().err

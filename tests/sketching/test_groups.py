@@ -1,12 +1,6 @@
-"""One sketch a group: the bits of a sketch of its rows alone, whatever the memory, the threads and the chunks."""
+"""One sketch a group: bitwise that of its rows only, for any threads and chunks."""
 
-import errno
-import itertools
-import os
 import pickle
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,13 +8,12 @@ from scipy import sparse
 
 import fastsketch as fs
 from fastsketch import reference
+from fastsketch._frame.model import about_of
+from fastsketch.data.files import _state as files
 from fastsketch.data.sources import _source
-from fastsketch.sketching._groups import _gathering, _shelf
 from tests.helpers import stream, tol
 
 L = 6
-# none to disk; small groups to disk, large ones stay; all to disk, and read several times
-MEMORY = {"memory": 1e9, "some": 1.5e5, "disk": 6e4}
 
 
 @pytest.fixture(autouse=True)
@@ -65,16 +58,15 @@ def test_reference():
 
 
 @pytest.mark.covering(1)
-@pytest.mark.parametrize("memory", MEMORY)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize(
     "parameters",
     [{}, {"method": "pfd", "beta": 0.3}, {"center": True}, {"method": "isvd", "buffer_size": 9}],
     ids=["rfd", "pfd", "center", "isvd"],
 )
-def test_the_bits_of_a_sketch_of_the_rows_alone(memory, dtype, parameters):
+def test_the_bits_of_a_sketch_of_the_rows_alone(dtype, parameters):
     rows, keys = rows_and_keys(dtype=dtype, offset=3.0 if "center" in parameters else 0.0)
-    groups = fs.sketch_groups(rows, by=keys, sketch_size=L, max_memory=MEMORY[memory], **parameters)
+    groups = fs.sketch_groups(rows, by=keys, sketch_size=L, **parameters)
     assert_bits(groups, rows, keys, **parameters)
 
 
@@ -85,15 +77,14 @@ def test_buffers_without_room(buffer_size):
     assert_bits(groups, rows, keys, buffer_size=buffer_size)
 
 
-@pytest.mark.parametrize("memory", MEMORY)
-def test_large_and_small_numbers(memory):
+def test_large_and_small_numbers():
     rows, keys = rows_and_keys(1500, dtype=np.float32)
     rows[keys == 3] *= 1e-20
     rows[keys == 4] *= 1e18
     late = np.flatnonzero(keys == 5)
     rows[late[len(late) // 2 :]] *= 1e17  # the scale changes on the way
     rows[keys == 6] = 0
-    assert_bits(fs.sketch_groups(rows, by=keys, sketch_size=L, max_memory=MEMORY[memory]), rows, keys)
+    assert_bits(fs.sketch_groups(rows, by=keys, sketch_size=L), rows, keys)
 
 
 @pytest.mark.usefixtures("threaded_blas")
@@ -124,42 +115,6 @@ def test_parts_of_a_batch_have_the_same_bits():
         assert fs.sketch_groups(rows, by=keys, sketch_size=L).to_bytes() == one
 
 
-def test_the_state_does_not_show_where_rows_have_lain():
-    rows, keys = rows_and_keys()
-    found = {name: fs.sketch_groups(rows, by=keys, sketch_size=L, max_memory=MEMORY[name]) for name in MEMORY}
-    assert found["memory"]._packed.rows.in_memory
-    some = found["some"]
-    assert not some._packed.rows.in_memory and not found["disk"]._packed.rows.in_memory
-    assert len({groups.to_bytes() for groups in found.values()}) == 1
-
-
-def test_files_are_read_once_if_their_groups_fit_however_little_is_read_at_a_time(monkeypatch):
-    read, readings = _gathering.Log.read, []
-    monkeypatch.setattr(_gathering.Log, "read", lambda log: readings.append(log) or read(log))
-    monkeypatch.setattr(_gathering, "PIECE_BYTES", 1)  # less than a row
-    rows, keys = rows_and_keys()
-    assert_bits(fs.sketch_groups(rows, by=keys, sketch_size=L, max_memory=MEMORY["some"]), rows, keys)
-    assert len(readings) == len(set(readings)) == _gathering.PARTS
-
-
-def test_many_new_groups_at_once_when_rows_go_to_disk(monkeypatch):
-    monkeypatch.setattr(_source, "CHUNK_BYTES", 2 * 8 * 4000)
-    rows = np.random.default_rng(3).standard_normal((8000, 2))
-    keys = np.maximum(np.arange(8000) - 3999, 0)
-    groups = fs.sketch_groups(rows, by=keys, sketch_size=L, max_memory=1)
-    assert len(groups) == 4001 and groups[4000].to_bytes() == alone(rows[-1:]).to_bytes()
-
-
-@pytest.mark.parametrize("n_groups", [1 << 16, (1 << 16) + 8, 1 << 17])
-def test_more_groups_than_short_integers(n_groups):
-    last = np.tile([7, n_groups - 1], 40)  # of which 16 bits are the same
-    keys = np.append(np.arange(n_groups), last)
-    rows = np.random.default_rng(4).standard_normal((len(keys), 2))
-    groups = fs.sketch_groups(rows, by=keys, sketch_size=L)
-    for key in (7, n_groups - 1):
-        assert groups[key].to_bytes() == alone(rows[keys == key]).to_bytes()
-
-
 def test_rows_of_one_column(tmp_path):
     rows, keys = rows_and_keys(300, 1)
     groups = fs.sketch_groups(rows, by=keys, sketch_size=L)
@@ -179,16 +134,15 @@ def test_rows_stay_as_they_are():
     before = rows.copy(), keys.copy()
     rows.setflags(write=False)
     keys.setflags(write=False)
-    fs.sketch_groups(rows, by=keys, sketch_size=L, max_memory=MEMORY["disk"])
+    fs.sketch_groups(rows, by=keys, sketch_size=L)
     assert np.array_equal(rows, before[0]) and np.array_equal(keys, before[1])
 
 
 # -- arrays, files, merges -------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("memory", MEMORY)
 @pytest.mark.parametrize("center", [False, True])
-def test_arrays_are_those_of_the_sketches(memory, center):
+def test_arrays_are_those_of_the_sketches(center):
     rows, keys = rows_and_keys(offset=1.0)
-    groups = fs.sketch_groups(rows, by=keys, sketch_size=L, center=center, max_memory=MEMORY[memory])
+    groups = fs.sketch_groups(rows, by=keys, sketch_size=L, center=center)
     sketches = list(groups.values())
     assert groups.group_keys.tolist() == list(groups)
     assert groups.group_rows.tolist() == [one.n_rows for one in sketches] and groups.n_rows == len(rows)
@@ -197,12 +151,11 @@ def test_arrays_are_those_of_the_sketches(memory, center):
     assert groups.facts()["n_groups"] == len(groups) == len(sketches) > 100
 
 
-@pytest.mark.parametrize("memory", MEMORY)
 @pytest.mark.parametrize("names", [False, True])
-def test_files(tmp_path, memory, names):
+def test_files(tmp_path, names):
     rows, keys = rows_and_keys()
     keys = np.array([f"né-{key}" for key in keys]) if names else keys - 2**62
-    groups = fs.sketch_groups(rows, by=keys, sketch_size=L, max_memory=MEMORY[memory])
+    groups = fs.sketch_groups(rows, by=keys, sketch_size=L)
     groups.notes = {"day": 3}
     groups.save(tmp_path / "groups.fsk")
     again = fs.load(tmp_path / "groups.fsk")
@@ -224,12 +177,11 @@ def test_a_sketch_is_the_callers_own():
     assert 3 in groups and "3" not in groups and groups.get("x") is None
 
 
-@pytest.mark.parametrize("memory", MEMORY)
 @pytest.mark.parametrize("center", [False, True])
-def test_merges(memory, center):
+def test_merges(center):
     rows, keys = rows_and_keys()
     parts = [
-        fs.sketch_groups(rows[part], by=keys[part], sketch_size=L, center=center, max_memory=MEMORY[memory])
+        fs.sketch_groups(rows[part], by=keys[part], sketch_size=L, center=center)
         for part in (slice(0, 900), slice(900, None))
     ]
     both = fs.merge([part.copy() for part in parts])
@@ -260,11 +212,6 @@ def test_a_group_of_few_rows_takes_up_its_rows():
     assert len(groups.to_bytes()) < 1.1 * rows.nbytes + 4000 * 120
     assert np.array_equal(groups[7].sketch().shape, (5, d)) and groups[7].error_bound < 1e-4
     assert not groups.shrinkages.any()
-    layout = groups._packed.layout
-    store = _gathering.Gathering(layout, max_memory=1e9, folder=None)
-    largest = np.abs(rows).max(axis=1).astype(float)
-    store.add(rows, largest, keys, 4000)
-    assert store._store.bytes < 1.6 * rows.nbytes
 
 
 # -- keys ------------------------------------------------------------------------------------------------------------
@@ -400,82 +347,6 @@ def test_no_rows():
     assert groups.group_rows.shape == groups.shrinkages.shape == (0,)
 
 
-def test_progress():
-    rows, keys = rows_and_keys(1000)
-    said = []
-    fs.sketch_groups(rows, by=keys, sketch_size=L, progress=said.append, max_memory=MEMORY["disk"])
-    assert [one["rows"] for one in said] == [300, 600, 900, 1000, 1000]
-    assert [one["final"] for one in said] == [False] * 4 + [True]
-    assert (
-        [one["fraction"] for one in said] == [0.3, 0.6, 0.9, 1.0, 1.0]
-        and said[-1]["groups"] == len(np.unique(keys))
-        and said[-1]["spilled"]
-    )
-
-
-# -- temporary files -------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("fails_at", [1, 3, 40])
-def test_a_full_disk(monkeypatch, tmp_path, fails_at):
-    rows, keys = rows_and_keys()
-    count = itertools.count(1)
-    real = _shelf.nameless
-
-    def nameless(folder):
-        file = real(folder)
-        return Full(file, count, fails_at)
-
-    monkeypatch.setattr(_shelf, "nameless", nameless)
-    with pytest.raises(
-        OSError, match=r"no space is left for the temporary files of groups in .*: give a folder"
-    ) as caught:
-        fs.sketch_groups(rows, by=keys, sketch_size=L, max_memory=MEMORY["disk"], folder=tmp_path)
-    assert caught.value.errno == errno.ENOSPC and str(tmp_path) in str(caught.value)
-    assert not list(tmp_path.iterdir())
-
-
-class Full:
-    """A file on a disk that is full from some write on."""
-
-    def __init__(self, file, count, fails_at):
-        self._file, self._count, self._fails_at = file, count, fails_at
-
-    def write(self, data):
-        if next(self._count) >= self._fails_at:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return self._file.write(data)
-
-    def __getattr__(self, name):
-        return getattr(self._file, name)
-
-
-@pytest.mark.skipif(os.name == "nt", reason="files are listed there, until they are closed")
-def test_no_folder_lists_temporary_files(tmp_path):
-    rows, keys = rows_and_keys()
-    seen = []
-    groups = fs.sketch_groups(
-        rows,
-        by=keys,
-        sketch_size=L,
-        max_memory=MEMORY["disk"],
-        folder=tmp_path,
-        progress=lambda said: seen.extend(tmp_path.iterdir()),
-    )
-    assert not seen and not list(tmp_path.iterdir())
-    assert groups[5].n_rows == (keys == 5).sum()
-    with pytest.raises(FileNotFoundError):
-        fs.sketch_groups(rows, by=keys, max_memory=1.0, folder=tmp_path / "none")
-
-
-def test_a_result_on_disk_is_read_by_several_threads():
-    from concurrent.futures import ThreadPoolExecutor
-
-    rows, keys = rows_and_keys()
-    groups = fs.sketch_groups(rows, by=keys, sketch_size=L, max_memory=MEMORY["disk"])
-    with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(lambda key: groups[key].to_bytes(), list(groups) * 3))
-    assert found == [groups[key].to_bytes() for key in groups] * 3
-
-
 # -- a stranger's file -----------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("name", "change"),
@@ -496,32 +367,8 @@ def test_what_no_groups_could_have(name, change):
     groups = fs.sketch_groups(rows, by=keys, sketch_size=L)
     state, arrays = groups._state()
     arrays = {key: array.copy() for key, array in arrays.items()}
+    assert fs.from_bytes(files.pack(about_of(groups, state), arrays)).n_rows == 900  # as it was written
     change(arrays[name])
-    with pytest.raises(ValueError, match=r".+"):
-        fs.GroupSketches(L)._validate(state, arrays)
-
-
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="nothing tells the peak there")
-def test_memory_is_bounded(tmp_path):
-    """100 MB of groups in 16 MB."""
-    code = """
-import numpy as np, fastsketch as fs
-class Rows:
-    shape, dtype = (200_000, 65), np.dtype(np.float32)
-    def __getitem__(self, part):
-        rng = np.random.default_rng(part.start)
-        rows = rng.standard_normal((part.stop - part.start, 65), dtype=np.float32)
-        rows[:, 0] = rng.integers(0, 12_000, len(rows))
-        return rows
-fs.sketch_groups(Rows(), by=0, max_memory=1e5, sketch_size=4, columns=[1, 2])  # imports
-def peak():  # getrusage would give that of the process that this one was forked from
-    return next(float(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM")) / 1e3
-before = peak()
-groups = fs.sketch_groups(Rows(), by=0, max_memory=16e6)
-groups.save("groups.fsk")
-print(len(groups), groups.n_rows, peak() - before)
-"""
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
-    n, n_rows, megabytes = done.stdout.split()
-    assert (n, n_rows) == ("12000", "200000") and (tmp_path / "groups.fsk").stat().st_size > 45e6
-    assert float(megabytes) < 16 + 60
+    about = about_of(groups, state)
+    with pytest.raises(fs.StateError, match=r".+"):
+        fs.from_bytes(files.pack(about, arrays))

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from fastsketch._frame.model import Arrays
 from fastsketch._kernels.sketching import dense as kernel
-from fastsketch._kernels.sketching.groups import scan as scan_by_row
 from fastsketch._kernels.sketching.state import EXACT, GRAM, SVD
 from fastsketch.data.files import _checks as checks
 from fastsketch.sketching._engines._base import SHARED_ARRAYS, SketchEngine, check_gains
@@ -66,8 +65,7 @@ class DenseEngine(SketchEngine[kernel.DenseState, NDArray[Any]]):
         return kernel.scan(piece)
 
     def largest_weighted(self, piece: NDArray[Any], root: NDArray[np.float64]) -> float:
-        by_row = np.empty(len(piece))
-        scan_by_row(piece, by_row)
+        by_row = np.maximum(piece.max(axis=1), -piece.min(axis=1)).astype(np.float64)
         return float((by_row * root).max())
 
     def absorb(self, piece: NDArray[Any], weights: NDArray[np.float64] | None) -> None:

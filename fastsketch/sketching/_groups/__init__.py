@@ -1,6 +1,5 @@
-"""One sketch a group, in one pass over rows of all groups."""
+"""A sketch for each group of rows, in one pass over the rows of all groups."""
 
-from fastsketch.sketching._groups._sketch_groups import sketch_groups
-from fastsketch.sketching._groups._sketches import GroupSketches
+from fastsketch.sketching._groups._sketch_groups import GroupSketches, sketch_groups
 
 __all__ = ["GroupSketches", "sketch_groups"]

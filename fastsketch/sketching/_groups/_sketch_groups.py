@@ -1,29 +1,283 @@
-"""One pass over rows of many groups."""
+"""A sketch for each group of rows: one pass, and a mapping from keys to sketches."""
 
 # pyright: reportPrivateUsage=false
 
-from collections.abc import Callable, Sequence
-from os import PathLike, fspath
-from time import perf_counter
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from fastsketch._core.progress import ProgressLine
-from fastsketch._core.validation import as_real, as_rows, is_sparse, natural_dtype, not_finite
-from fastsketch._kernels.sketching import groups as kernel
-from fastsketch.data.sources import Source, naming
-from fastsketch.sketching._groups._gathering import Gathering
-from fastsketch.sketching._groups._keys import KeyMap, kind_of
+from fastsketch._core.validation import (
+    all_finite,
+    as_choice,
+    as_dtype,
+    as_integer,
+    as_rows,
+    check_finite,
+    is_sparse,
+    natural_dtype,
+    not_finite,
+)
+from fastsketch._frame.model import Arrays, MergeableModel
+from fastsketch._frame.parameters import choice, flag, float_dtype, integer, real
+from fastsketch._kernels.guard import reads
+from fastsketch._kernels.sketching.state import SketchState
+from fastsketch.data.files import _checks as checks
+from fastsketch.data.sources import naming
+from fastsketch.sketching._frequent_directions import FrequentDirections
+from fastsketch.sketching._groups._keys import Key, KeyMap, key_arrays, keys_from, kind_of
 from fastsketch.sketching._groups._rows import KeyedRows
-from fastsketch.sketching._groups._sketches import GroupMethod, GroupSketches
-from fastsketch.sketching._plain_rows import plain_rows
 
-# Sparse rows are made dense so many bytes at a time.
-DENSE_BYTES = 4 << 20
+MAX_FLOAT = float(np.finfo(np.float64).max)
+# "tfd" logs the mass removed in each direction, which is as large as the rows of a small sketch: it is for one sketch.
+GroupMethod = Literal["rfd", "fd", "pfd", "cfd", "isvd"]
+FILL, KEPT = SketchState.COUNTS.index("fill"), SketchState.COUNTS.index("kept")
 
-Progress = Callable[[dict[str, Any]], object]
+
+class GroupSketches(Mapping[Key, FrequentDirections], MergeableModel):
+    """One FrequentDirections for each group of rows, by the group's key: what ``fs.sketch_groups`` returns.
+
+    ``groups[key]`` is a copy of a ``FrequentDirections(sketch_size, solver="gram", ...)`` that has seen the rows of
+    this group, in their order, and no others. It can be saved, merged, updated and read like any sketch. Groups are
+    in the order in which their first rows came.
+
+    Parameters
+    ----------
+    sketch_size : int, default 16
+        l >= 2 of every sketch. A group with fewer rows than the buffer is exact.
+    method : {"rfd", "fd", "pfd", "cfd", "isvd"}, default "rfd"
+    alpha0, beta, buffer_size, center, dtype
+        As for FrequentDirections.
+
+    Attributes
+    ----------
+    n_rows, n_features : int
+        Rows of all groups, and columns d; n_features is None if there are none.
+    group_keys : ndarray (n_groups,)
+        int64, or strings.
+    group_rows : ndarray (n_groups,), int64
+        Rows of each group.
+    squared_norms, shrinkages : ndarray (n_groups,), float64
+        ``squared_norm`` and ``shrinkage`` of each group's sketch.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a parameter is out of range; the message names it.
+
+    Notes
+    -----
+    Two merge as their sketches do, group by group. All groups are in memory: each takes up (l + b) d numbers, b the
+    buffer size, however few its rows are; a file holds the rows in use only.
+
+    Examples
+    --------
+    >>> import numpy as np, fastsketch as fs
+    >>> rows = np.random.default_rng(0).standard_normal((600, 20))
+    >>> groups = fs.sketch_groups(rows, by=np.arange(600) % 3, sketch_size=8)
+    >>> len(groups), groups[2].n_rows, groups[2].sketch().shape
+    (3, 200, (7, 20))
+    >>> alone = fs.FrequentDirections(8, solver="gram").update(rows[2::3])
+    >>> np.array_equal(groups[2].sketch(), alone.sketch())
+    True
+    """
+
+    sketch_size: int = integer(default=16, at_least=2, kw_only=False)
+    method: GroupMethod = choice(get_args(GroupMethod), default="rfd")
+    alpha0: float = real(default=0.0, high=MAX_FLOAT)
+    beta: float | None = real(default=None, high=1.0)
+    buffer_size: int | None = integer(default=None)
+    center: bool = flag(default=False)
+    dtype: DTypeLike | None = float_dtype(default=None)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other  # a mapping would compare sketch by sketch
+
+    def __hash__(self) -> int:
+        return object.__hash__(self)
+
+    def _check(self) -> None:
+        # the sketch of a group without rows, whose constructor refuses parameters that contradict each other
+        self._empty = FrequentDirections(**self.parameters, solver="gram")
+
+    def _begin(self) -> None:
+        self._sketches: dict[Key, FrequentDirections] = {}
+
+    def _add_rows(self, key: Key, rows: Any) -> None:
+        """Update the sketch of one group, or begin it; the rows of all groups have one dtype."""
+        if key not in self._sketches:
+            self._sketches[key] = self._empty.copy()
+        self._sketches[key].update(rows)
+
+    @property
+    def _first(self) -> FrequentDirections:
+        return next(iter(self._sketches.values()))
+
+    # -- a mapping -----------------------------------------------------------------------------------------------------
+    @reads
+    def __getitem__(self, key: Key) -> FrequentDirections:
+        return self._sketches[key].copy()
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(self._sketches)
+
+    def __len__(self) -> int:
+        return len(self._sketches)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._sketches
+
+    # -- arrays --------------------------------------------------------------------------------------------------------
+    @property
+    @reads
+    def group_keys(self) -> NDArray[Any]:
+        """Return the keys, (n_groups,): int64, or strings."""
+        return np.array([*self._sketches], np.int64 if kind_of(self._sketches) == "int" else np.str_)
+
+    @property
+    @reads
+    def group_rows(self) -> NDArray[np.int64]:
+        """Return the number of rows of each group, (n_groups,)."""
+        return np.array([sketch.n_rows for sketch in self._sketches.values()], np.int64)
+
+    @property
+    @reads
+    def squared_norms(self) -> NDArray[np.float64]:
+        """Return ``squared_norm`` of each group's sketch, (n_groups,): sums over its rows, centred with ``center``."""
+        return np.array([sketch.squared_norm for sketch in self._sketches.values()])
+
+    @property
+    @reads
+    def shrinkages(self) -> NDArray[np.float64]:
+        """Return ``shrinkage`` of each group's sketch, (n_groups,): certificates before rounding; "rfd": twice."""
+        return np.array([sketch.shrinkage for sketch in self._sketches.values()])
+
+    # -- required by the frame -----------------------------------------------------------------------------------------
+    @property
+    def n_rows(self) -> int:
+        """Return the number of rows of all groups."""
+        return sum(sketch.n_rows for sketch in self._sketches.values())
+
+    @property
+    def n_features(self) -> int | None:
+        """Return the number d of columns; None if there are no rows."""
+        return self._first.n_features if self._sketches else None
+
+    def _resolved(self) -> dict[str, Any]:
+        if not self._sketches:
+            return {}
+        return {name: self._first.resolved[name] for name in ("beta", "buffer_size", "dtype")}
+
+    def _seen(self) -> str:
+        return "no rows yet" if self.n_features is None else f"{len(self)} groups, {super()._seen()}"
+
+    def _facts(self) -> dict[str, Any]:
+        sketches, rows = self._sketches.values(), [sketch.n_rows for sketch in self._sketches.values()]
+        return {
+            "n_groups": len(self),
+            "rows_of_smallest_group": min(rows, default=0),
+            "rows_of_largest_group": max(rows, default=0),
+            "squared_norm": float(sum(sketch.squared_norm for sketch in sketches)),
+            "largest_error_bound": max((sketch.error_bound for sketch in sketches), default=0.0),
+        }
+
+    def _state(self) -> tuple[dict[str, Any], Arrays]:
+        if not self._sketches:
+            return {"n_groups": 0}, {}
+        first, of_each = self._first, [sketch._seen_engine().arrays() for sketch in self._sketches.values()]
+        tails = [
+            np.concatenate([arrays[name] for name in ("lam", "gain", "mean", "mean_low")])
+            for arrays in of_each
+            if arrays["count"][KEPT]
+        ]
+        state = {
+            "n_groups": len(self),
+            "n_features": first.n_features,
+            "buffer_size": first.resolved["buffer_size"],
+            "dtype": np.dtype(first.resolved["dtype"]).name,
+            "keys": kind_of(self._sketches),
+        }
+        return state, {
+            **key_arrays([*self._sketches]),
+            "book": np.stack([arrays["book"] for arrays in of_each]),
+            "count": np.stack([arrays["count"] for arrays in of_each]),
+            "rows": np.concatenate([arrays["buffer"] for arrays in of_each]),
+            "tails": np.stack(tails) if tails else np.empty((0, self._tail_size(state))),
+        }
+
+    def _tail_size(self, state: dict[str, Any]) -> int:
+        """Return the numbers that a group which has shrunk has in addition to its rows: lam, gain, mean, mean_low."""
+        return 2 * (self.sketch_size + 1 + (state["n_features"] if self.center else 0))
+
+    def _validate(self, state: dict[str, Any], arrays: Arrays) -> None:
+        n = checks.as_count(state["n_groups"], "n_groups")
+        if not n:
+            checks.only(arrays)
+            return
+        dtype = np.dtype(as_dtype(state["dtype"]))
+        if self.dtype is not None and dtype != self.dtype:
+            raise ValueError(f"its rows have dtype={dtype}, its parameters dtype={self.dtype}")
+        d = as_integer(state["n_features"], "n_features", 1, checks.MOST_COLUMNS)
+        buffer_size = as_integer(state["buffer_size"], "buffer_size", 1 if self.center else 0)
+        if self.buffer_size is not None and buffer_size != self.buffer_size:
+            raise ValueError(f"its rows have buffer_size={buffer_size}, its parameters buffer_size={self.buffer_size}")
+        text = as_choice(state["keys"], "keys", ("int", "str")) == "str"
+        own = ("key_text", "key_ends") if text else ("keys",)
+        checks.only(arrays, *own, "book", "count", "rows", "tails")
+        if text:
+            ends = checks.array_of(arrays, "key_ends", (n,), checks.INT64)
+            if (np.diff(ends, prepend=0) < 0).any() or arrays["key_text"].shape != (int(ends[-1]),):
+                raise ValueError("array 'key_ends' must rise to the end of 'key_text'")
+            checks.array_of(arrays, "key_text", (int(ends[-1]),), np.dtype(np.uint8))
+        else:
+            checks.array_of(arrays, "keys", (n,), checks.INT64)
+        if len(set(keys_from(arrays))) < n:
+            raise ValueError("a key comes twice")
+        count = checks.array_of(arrays, "count", (n, len(SketchState.COUNTS)), checks.INT64)
+        checks.array_of(arrays, "book", (n, len(SketchState.SUMS)))
+        fill, kept = count[:, FILL], count[:, KEPT]
+        for name, column in (("fill", fill), ("kept", fill - kept), ("kept", kept)):
+            checks.number_within(int(column.min()), name, 0, self.sketch_size + buffer_size)
+            checks.number_within(int(column.max()), name, 0, self.sketch_size + buffer_size)
+        checks.array_of(arrays, "rows", (int(fill.sum()), d), dtype)
+        checks.array_of(arrays, "tails", (int((kept > 0).sum()), self._tail_size(state)))
+
+    def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
+        self._begin()
+        if not state["n_groups"]:
+            return
+        d, l1 = (state["n_features"] if self.center else 0), self.sketch_size + 1
+        engine = {
+            "kind": "dense",
+            "solver": "gram",
+            "n_features": state["n_features"],
+            "sketch_size": self.sketch_size,
+            "buffer_size": state["buffer_size"],
+            "dtype": state["dtype"],
+        }
+        unshrunk = np.concatenate([np.zeros(l1), np.ones(l1), np.zeros(2 * d)])
+        row = tail = 0
+        for key, book, count in zip(keys_from(arrays), arrays["book"], arrays["count"], strict=True):
+            fill, kept = int(count[FILL]), int(count[KEPT])
+            of_group = arrays["tails"][tail] if kept else unshrunk
+            lam, gain, mean, low = (part.copy() for part in np.split(of_group, [l1, 2 * l1, 2 * l1 + d]))
+            own = {"lam": lam, "gain": gain, "mean": mean, "mean_low": low, "root": np.ones(fill - kept)}
+            own |= {"book": book.copy(), "count": count.copy(), "buffer": arrays["rows"][row : row + fill].copy()}
+            # every sketch is checked as one of a file of its own
+            parameters = {**self.parameters, "solver": "gram"}
+            self._sketches[key] = FrequentDirections._built(parameters, {}, {"engine": engine}, own, trusted=False)
+            row, tail = row + fill, tail + (kept > 0)
+
+    def _merge(self, other: "GroupSketches") -> None:
+        mine, theirs = kind_of(self._sketches), kind_of(other._sketches)
+        if mine != theirs:
+            raise ValueError(f"other has keys of type {theirs}, this model of {mine}")
+        merged = dict(self._sketches)
+        for key, sketch in other._sketches.items():
+            merged[key] = merged[key].copy().merge(sketch) if key in merged else sketch.copy()
+        self._sketches = merged
 
 
 def sketch_groups(
@@ -45,16 +299,16 @@ def sketch_groups(
     decimal: str = ".",
     n_features: int | None = None,
     zero_based: bool = False,
-    max_memory: float = 1e9,
-    folder: str | PathLike[str] | None = None,
-    progress: bool | Progress | None = None,
+    progress: bool | None = None,
 ) -> GroupSketches:
-    """Sketch every group of rows by itself, in one pass over rows that come in any order.
+    """Sketch every group of rows separately, in one pass over rows that come in any order.
+
+    The rows of each chunk are sorted by key, stably, and each group's sketch is updated once a chunk.
 
     Parameters
     ----------
     source
-        Whatever ``fs.open_rows`` takes. Sparse rows are made dense a few megabytes at a time.
+        Whatever ``fs.open_rows`` takes. Rows that are sparse are made dense, a chunk's rows of one group at a time.
     by : str, int, or array_like (n,)
         The column whose values are the keys of the groups, by name or position: the rows are then without it. Or the
         keys of the rows themselves. Integers of 64 bits, or strings, as keys of csv text always are.
@@ -62,16 +316,8 @@ def sketch_groups(
         Of every sketch: see ``GroupSketches``. Without a dtype, that of the first chunk of rows.
     columns, fill, key, header, separator, decimal, n_features, zero_based
         As for ``fs.open_rows``; positions in columns count the columns without that of the keys.
-    max_memory : float, default 1e9
-        Bytes that the groups may take up. Beyond that, rows of groups that have not filled a buffer go to temporary
-        files, and so does the result, as far as it does not fit.
-    folder : str or path, optional
-        Where temporary files are, by default the system's place for them. They take as many bytes as the rows (and 8 a
-        row), at most; no folder lists them, and they vanish with the process, however it ends.
-    progress : bool or callable, optional
-        Whether a line on standard error shows how far it has come, by default on a terminal. A callable gets a dict
-        after every chunk: rows, rows_per_second, seconds, fraction (of the source; None if its size is not known),
-        groups, spilled (whether rows have gone to disk) and final.
+    progress : bool, optional
+        Whether a line on standard error shows the progress, by default on a terminal.
 
     Returns
     -------
@@ -81,18 +327,12 @@ def sketch_groups(
     ------
     TypeError, ValueError
         For rows or keys that cannot be: a row without a key (null) is named by its file and place.
-    OSError
-        If there is no space for temporary files.
 
     Notes
     -----
-    ``groups[key]`` has the bits of a ``FrequentDirections(sketch_size, solver="gram", ...)`` that has been updated with
-    the rows of this group alone, in their order, for any max_memory and any number of threads. (Its state would differ
-    where rows are so large or so small that sketches store them divided by a power of two, and some become denormal.)
-
-    Memory beside max_memory: a few chunks of rows (8 MB each), and what the system keeps of files. A group takes up
-    (l + b) d numbers and 16 (l + 1) + 320 bytes and its key, b the buffer size; one with fewer rows than its buffer
-    takes at most half as much again as these.
+    ``groups[key]`` is bitwise the ``FrequentDirections(sketch_size, solver="gram", ...)`` that has been updated with
+    the rows of this group only, in their order. All groups are in memory: (l + b) d numbers each, b the buffer size.
+    More groups than that allows are sketched in parts, each of a share of the keys, which ``fs.merge`` puts together.
 
     Examples
     --------
@@ -106,7 +346,6 @@ def sketch_groups(
     groups = GroupSketches(
         sketch_size, method=method, alpha0=alpha0, beta=beta, buffer_size=buffer_size, center=center, dtype=dtype
     )
-    max_memory = as_real(max_memory, "max_memory", 0.0, float(np.finfo(float).max))
     options: dict[str, Any] = {
         "fill": fill,
         "key": key,
@@ -117,87 +356,44 @@ def sketch_groups(
         "zero_based": zero_based,
     }
     rows = KeyedRows(source, by, columns=columns, options=options)
-    _fill(groups, rows, max_memory=max_memory, folder=None if folder is None else fspath(folder), progress=progress)
+    numbers, line, n_rows = KeyMap(), ProgressLine(rows.source.name, progress), 0
+    for batch, keys, first, position in rows.chunks():
+        if not keys:
+            continue
+        if numbers and kind_of(keys) != kind_of(numbers):
+            raise ValueError(
+                f"{rows.source.where(first)}: the key {keys[0]!r}, after {next(iter(numbers))!r}: "
+                "keys must be all integers or all strings"
+            )
+        checked = as_rows(batch, groups.n_features)
+        dtype = groups._first.resolved["dtype"] if len(groups) else groups.dtype or natural_dtype(checked.dtype)
+        with naming(rows.source, first):
+            _update(groups, checked, numbers.numbers(keys), keys, np.dtype(dtype))
+        n_rows = first + checked.shape[0]
+        fraction = min(1.0, position / rows.source.size) if rows.source.size else 0.0
+        line.show(fraction, n_rows, more={"groups": len(groups)})
+    line.show(1.0, n_rows, final=True, more={"groups": len(groups)})
     return groups
 
 
-def _fill(
-    groups: GroupSketches, rows: KeyedRows, *, max_memory: float, folder: str | None, progress: bool | Progress | None
+def _update(
+    groups: GroupSketches, batch: Any, numbers: NDArray[np.int64], keys: list[Any], dtype: np.dtype[Any]
 ) -> None:
-    index, packed = KeyMap(), None
-    gathering: Gathering | None = None
-    reported = _PassProgress(progress, rows.source)
-    n_rows, place = 0, 0
-    try:
-        for batch, keys, first, position in rows.chunks():
-            if not keys:
-                continue
-            if gathering is None:
-                layout = groups._layout(batch.shape[1], dtype=np.dtype(groups.dtype or natural_dtype(batch.dtype)))
-                gathering = Gathering(layout, max_memory=max_memory, folder=folder)
-            _check_kind(index, keys, rows, first)
-            _add(gathering, as_rows(batch, gathering.layout.n_features), index.numbers(keys), len(index), rows, first)
-            n_rows, place = first + batch.shape[0], position
-            reported.say(n_rows, place, len(index), spilled=gathering.spilled)
-        if gathering is not None:
-            packed = gathering.finish()
-            reported.say(n_rows, place, len(index), spilled=gathering.spilled, final=True)
-    finally:
-        if gathering is not None:
-            gathering.close()
-    if packed is not None:
-        groups._take_packed(dict(index), packed)
-        groups._feature_names = rows.source.feature_names
-
-
-class _PassProgress:
-    """Line, or calls, that say how far a pass has come."""
-
-    def __init__(self, wanted: bool | Progress | None, source: Source) -> None:
-        if not (wanted is None or isinstance(wanted, bool) or callable(wanted)):
-            raise TypeError(f"progress must be True, False, None or a function, got {type(wanted).__name__}")
-        self._call = wanted if callable(wanted) else None
-        self._line = ProgressLine(source.name, False if callable(wanted) else wanted)
-        self._size, self._started = source.size, perf_counter()
-
-    def say(self, n_rows: int, position: int, n_groups: int, *, spilled: bool, final: bool = False) -> None:
-        """Report after a chunk, and at the end."""
-        fraction = 1.0 if final else min(1.0, position / self._size) if self._size else None
-        self._line.show(fraction or 0.0, n_rows, final=final, more={"groups": n_groups})
-        if self._call is not None:
-            seconds = perf_counter() - self._started
-            self._call(
-                {
-                    "rows": n_rows,
-                    "rows_per_second": n_rows / max(seconds, 1e-9),
-                    "seconds": seconds,
-                    "fraction": fraction,
-                    "groups": n_groups,
-                    "spilled": spilled,
-                    "final": final,
-                }
-            )
-
-
-def _check_kind(index: KeyMap, keys: list[Any], rows: KeyedRows, first: int) -> None:
-    if index and kind_of(keys) != kind_of(index):
-        raise ValueError(
-            f"{rows.source.where(first)}: the key {keys[0]!r}, after {next(iter(index))!r}: "
-            "keys must be all integers or all strings"
+    """Update the sketch of each group with its rows of a chunk; a row that is not finite in this dtype is named."""
+    check_finite(batch)
+    with np.errstate(over="ignore"):
+        converted = batch.astype(dtype, copy=False)
+    values: NDArray[Any] = converted.data if is_sparse(converted) else converted
+    if not all_finite(values):
+        finite = np.isfinite(values) if not is_sparse(converted) else None
+        row = (
+            int(np.argmin(finite.all(axis=1)))
+            if finite is not None
+            else int(np.searchsorted(converted.indptr, int(np.argmin(np.isfinite(values))), side="right")) - 1
         )
-
-
-def _add(
-    gathering: Gathering, batch: Any, which: NDArray[np.int64], n_groups: int, rows: KeyedRows, first: int
-) -> None:
-    """Add the rows of a chunk, sparse ones a stretch at a time."""
-    layout, n = gathering.layout, batch.shape[0]
-    step = max(1, DENSE_BYTES // max(1, layout.row_bytes)) if is_sparse(batch) else n
-    for start in range(0, n, step):
-        plain = plain_rows(batch if step == n else batch[start : start + step], layout.dtype)
-        largest = np.empty(len(plain))
-        bad = kernel.scan(plain, largest)
-        if bad >= 0:
-            with naming(rows.source, first):
-                raise not_finite(start + bad, layout.dtype)
-        gathering.add(plain, largest, which[start : start + step], n_groups)
+        raise not_finite(row, dtype)
+    order = np.argsort(numbers, kind="stable")
+    first_of_group = np.flatnonzero(np.diff(numbers[order], prepend=-1))
+    for positions in np.split(order, first_of_group[1:]):
+        rows = converted[positions]
+        groups._add_rows(keys[positions[0]], rows.toarray() if is_sparse(rows) else rows)
