@@ -92,7 +92,7 @@ def test_errors_name_no_class_that_nobody_knows():
             if not method.startswith("_") and (getattr(function, "__module__", "") or "").startswith("fastsketch"):
                 owner = function.__qualname__.rpartition(".")[0]
                 assert not owner or owner in known, f"{name}.{method}: {function.__qualname__}"
-    with pytest.raises(TypeError, match=r"^search\(\) takes from 2 to 3 positional arguments but 4 were given"):
+    with pytest.raises(TypeError, match=r"^(CodeIndex\.)?search\(\) takes from 2 to 3 positional arguments"):
         fs.CodeIndex.search(1, 2, 3, 4)
 
 

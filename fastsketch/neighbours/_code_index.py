@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._core.validation import Rows, as_choice, as_flag, as_integer, as_rows, check_finite, is_sparse
-from fastsketch._frame.batches import FeatureNames, agreed, as_names, names_of
+from fastsketch._frame.batches import FeatureNames, agreed, as_names, names_of, require_columns
 from fastsketch._frame.loading import home_of, kinds, load, name_of, received
-from fastsketch._frame.parameters import bare_names
 from fastsketch._kernels.guard import Guard, changes
 from fastsketch.data.files import _checks as checks
 from fastsketch.data.files import _state as files
@@ -163,7 +162,6 @@ class _Contents(NamedTuple):
         return self._replace(codes=codes, ids=ids, kept_rows=kept, n_rows=n, runs=with_run((), ids))
 
 
-@bare_names
 class CodeIndex:
     """A flat index of codes, from which rows are found by real-valued queries.
 
@@ -232,7 +230,7 @@ class CodeIndex:
         as_choice(metric, "metric", get_args(Metric))
         encoder = _encoder_of(model, metric)
         as_metric(metric, encoder)
-        self._set_up(encoder, rows, metric, getattr(model, "feature_names", None))
+        self._set_up(encoder, rows, metric, encoder.feature_names)
 
     def _set_up(self, encoder: Encoder, rows: str | None, metric: str, feature_names: FeatureNames | None) -> None:
         self._encoder, self._rows, self._metric, self._feature_names = encoder, rows, metric, feature_names
@@ -459,7 +457,7 @@ class CodeIndex:
 
     @changes
     def remove(self, ids: ArrayLike) -> None:
-        """Remove rows. The rows that remain are copied: remove many ids in one call.
+        """Remove rows; those that remain are copied, so that many ids are best removed in one call.
 
         Parameters
         ----------
@@ -555,7 +553,7 @@ class CodeIndex:
             if source and self._rows is None:
                 raise ValueError('rescore=True needs stored rows: make the index with rows="float16", or pass the rows')
             source = True if source else None
-        agreed(names_of(queries), self._feature_names, "queries")
+        require_columns(queries, self._feature_names, "queries")
         contents, encoder = self._contents, self._encoder
         checked = checked_queries(queries, encoder)
         mask = _mask_of(contents, allow)
@@ -600,7 +598,7 @@ class CodeIndex:
         """Return a function that gives the rows at ascending positions: the stored ones, or the caller's."""
         if source is True:
             return lambda positions: self._stored_rows(contents, positions)
-        read = rows_reader(source, self.n_features, "rescore")
+        read = rows_reader(source, self.n_features, "rescore", feature_names=self._feature_names)
 
         def rows_at(positions: Positions) -> Any:
             ids = contents.ids[positions]
@@ -727,7 +725,7 @@ class CodeIndex:
         return files.pack(*self._file())
 
     def save(self, path: str | PathLike[str]) -> None:
-        """Write the index to one file that ``fs.load`` reads. A save that fails or is killed leaves the old file.
+        """Write the index to one file that ``fs.load`` reads; a save that fails or is killed leaves the old file.
 
         Parameters
         ----------

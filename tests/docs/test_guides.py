@@ -110,15 +110,14 @@ def test_learning(ran):
 
 
 def test_neighbours(ran):
-    """Estimates, rescoring, ids, generations, files."""
+    """Estimates, rescoring, ids, a model that learns on, files."""
     scopes = ran("jobs/neighbours")
     scope = having(scopes, "codes", "places", "later")
     assert scope["codes"].shape == (20_000, 20)
     assert (np.diff(scope["likeness"]) <= 0).all() and scope["likeness"].max() <= 1
     assert scope["found"].min() >= 10_000 and not (scope["found"] % 7 - 10_000 % 7).any()
-    assert (scope["ids"][:, 0] >= 20_000).all()
-    assert len(scope["again"]) == 40_000
-    assert [one["n_rows"] for one in scope["again"].generations] == [40_000]
+    assert len(scope["again"]) == len(scope["index"]) == 20_000 and len(scope["fresh"]) == 40_000
+    assert scope["fresh"].search(scope["later"][:5], k=1)[1].min() >= 50_000
 
 
 def test_read_outs(capsys):

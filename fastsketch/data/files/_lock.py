@@ -37,7 +37,7 @@ class LockHeld(OSError):
     ...     def again(report):  # while the first job is at work
     ...         try:
     ...             fs.map_rows(model.encode, rows, output=path)
-    ...         except fs.neighbours.LockHeld:
+    ...         except fs.jobs.LockHeld:
     ...             print("held by the job before")
     ...     result = fs.map_rows(model.encode, rows, output=path, progress=again)
     held by the job before
