@@ -7,7 +7,16 @@ from typing import Any, BinaryIO, Final, Literal, NamedTuple, Self, cast, get_ar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastsketch._core.validation import Rows, as_choice, as_flag, as_integer, as_rows, check_finite, is_sparse
+from fastsketch._core.validation import (
+    Rows,
+    as_choice,
+    as_flag,
+    as_integer,
+    as_rows,
+    check_finite,
+    is_sparse,
+    require_array_like,
+)
 from fastsketch._frame.batches import FeatureNames, agreed, as_names, names_of, require_columns
 from fastsketch._frame.loading import home_of, kinds, load, name_of, received
 from fastsketch._kernels.guard import Guard, changes
@@ -861,8 +870,7 @@ def _mask_of(contents: _Contents, allow: ArrayLike | None) -> Mask | None:
     """Return which rows may be found, bool (n_rows,); None for all."""
     if allow is None:
         return None
-    if isinstance(allow, np.ma.MaskedArray):
-        raise TypeError("allow must not be a masked array")
+    require_array_like(allow, "allow")
     given: NDArray[Any] = np.asarray(allow)
     if given.dtype.kind == "b":
         if given.shape != (contents.n_rows,):

@@ -64,4 +64,4 @@ def write(path):
 
 
 def test_a_message_is_one_line(tmp_path, capsys):
-    assert "none of them" in fails(capsys, "sketch", tmp_path / "none\nof\nthem", "-o", tmp_path / "o.fsk")
+    assert r"none\nof\nthem" in fails(capsys, "sketch", tmp_path / "none\nof\nthem", "-o", tmp_path / "o.fsk")

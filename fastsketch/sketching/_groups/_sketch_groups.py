@@ -118,7 +118,9 @@ class GroupSketches(Mapping[Key, FrequentDirections], MergeableModel):
     # -- a mapping -----------------------------------------------------------------------------------------------------
     @reads
     def __getitem__(self, key: Key) -> FrequentDirections:
-        return self._sketches[key].copy()
+        sketch = self._sketches[key].copy()
+        sketch._feature_names = self._feature_names
+        return sketch
 
     def __iter__(self) -> Iterator[Key]:
         return iter(self._sketches)
@@ -372,6 +374,8 @@ def sketch_groups(
         n_rows = first + checked.shape[0]
         fraction = min(1.0, position / rows.source.size) if rows.source.size else 0.0
         line.show(fraction, n_rows, more={"groups": len(groups)})
+    if len(groups):
+        groups._feature_names = rows.source.feature_names
     line.show(1.0, n_rows, final=True, more={"groups": len(groups)})
     return groups
 
