@@ -341,6 +341,25 @@ class ClassLabels:
         n_classes = sum(count > 0 for count in counts) + np.cumsum(firsts)
         return (sum(counts) + np.arange(1, len(numbers) + 1)) / (n_classes * seen)
 
+    def observed_factors(self, class_weight: ClassWeight) -> Floats:
+        """Return what turns probabilities learned with class weights into those of the rows as they came, (k,).
+
+        In the order of ``classes``, and up to a common factor. Losses weighed by w_c are those of rows in which class c
+        is w_c times as frequent: p(c | x) is proportional to the probability learned, divided by w_c (Elkan 2001,
+        Theorem 2, for two classes; Saerens, Latinne and Decaestecker 2002, for more). With "balanced", 1 / w_c is
+        proportional to the rows of the class.
+        """
+        if class_weight == "balanced":
+            return np.array(self.tally.rows, np.float64)[self.order]
+        weights = [(class_weight or {}).get(self.known[k], 1.0) for k in self.order]
+        if 0.0 in weights:
+            label = self.known[self.order[weights.index(0.0)]]
+            raise ValueError(
+                f"prior='observed': class_weight is 0 for the label {label!r}, of which nothing was learned: give it a "
+                "positive weight"
+            )
+        return 1.0 / np.array(weights)
+
     # -- keeping them ----------------------------------------------------------------------------------------------
     def saved(self) -> dict[str, Any]:
         """Return values that json can write."""

@@ -577,3 +577,4 @@ class OnlineLearner(Model, Generic[S], abstract=True):
     def _keep_in_memory(self, other: Any) -> None:
         other.last_scores = self.last_scores.copy()
         other._until_look = self._until_look
+        other._names.warned = self._names.warned

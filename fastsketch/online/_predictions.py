@@ -1,13 +1,14 @@
 """Answers of an online linear model: scores, predictions, probabilities, weights of features, progress."""
 
 from collections.abc import Sequence
-from typing import Any, Self, TypeVar, cast
+from typing import Any, Literal, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._core.losses import LOSSES, expected
 from fastsketch._core.validation import (
+    as_choice,
     as_integer,
     as_vector,
 )
@@ -180,13 +181,17 @@ class OnlineLinear(OnlineLearner[S], abstract=True):
         return classes[(scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)]
 
     @reads
-    def predict_proba(self, rows: Any) -> NDArray[np.float64]:
+    def predict_proba(self, rows: Any, *, prior: Literal["observed"] | None = None) -> NDArray[np.float64]:
         """Compute the probability of every class, for losses of labels.
 
         Parameters
         ----------
         rows : array_like (n, d) or (d,), or scipy.sparse (n, d), or rows with names
             As those that were learned from; names that have not been seen count nothing.
+        prior : "observed", optional
+            With ``class_weight`` probabilities are those of rows whose classes are as frequent as their weights say:
+            with "balanced", equally frequent. "observed" corrects them to the frequencies of the rows that were learned
+            (Elkan 2001). ``predict`` is the class of the largest probability without this correction.
 
         Returns
         -------
@@ -196,7 +201,7 @@ class OnlineLinear(OnlineLearner[S], abstract=True):
         Raises
         ------
         ValueError
-            If the loss takes real targets.
+            If the loss takes real targets, or the weight of a class is 0 and prior="observed".
 
         Examples
         --------
@@ -211,13 +216,19 @@ class OnlineLinear(OnlineLearner[S], abstract=True):
         """
         if LOSSES[self.loss].targets != "label":
             raise ValueError(f"predict_proba needs a loss of labels, this model has loss={self.loss!r}")
-        scores = self.decision_function(rows)
-        n_classes = len(cast(ClassLabels, self._labels()).known)
+        if prior is not None:
+            as_choice(prior, "prior", ("observed",))
+        scores, labels = self.decision_function(rows), cast(ClassLabels, self._labels())
+        n_classes = len(labels.known)
         p = probabilities(scores) if self._calibrates() else _probability(self.loss, scores)
         if n_classes <= 1:
             return np.ones((len(p), n_classes))
         if p.ndim == 1:
-            return np.stack([1.0 - p, p], axis=1)
+            p = np.stack([1.0 - p, p], axis=1)
+            if prior is None:
+                return p
+        if prior is not None:
+            p = p * labels.observed_factors(self.class_weight)
         total = p.sum(axis=1, keepdims=True)
         return np.where(total > 0, p / np.where(total > 0, total, 1.0), 1.0 / n_classes)
 

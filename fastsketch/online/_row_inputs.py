@@ -6,6 +6,7 @@ The intercept is one more column, which is always 1 and is not scaled: the last 
 sparse and dense rows are in _kernels/online/inputs.
 """
 
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Self, cast
@@ -84,12 +85,13 @@ class Names:
     that has grown since it came.
     """
 
-    __slots__ = ("_before", "_hash_bits", "_naming")
+    __slots__ = ("_before", "_hash_bits", "_naming", "warned")
 
     def __init__(self, hash_bits: int | None) -> None:
         self._hash_bits = hash_bits
         self._naming: KeptNames | HashedNames | None = None  # of numbered columns
         self._before = (0, 0)  # rows learned from, and names, when the last batch came
+        self.warned = False  # of a feature that is a word in some rows and a number in others
 
     @property
     def width(self) -> int | None:
@@ -135,13 +137,13 @@ class Names:
         else:
             naming.cut(self.count(n_rows))
         self._naming, self._before = naming, (n_rows, len(naming))
-        return self._as_rows(naming.parts(as_list(rows), "add"))
+        return self._as_rows(naming, rows, "add")
 
     def find(self, rows: Any, n_rows: int) -> NamedRows:
         """Return rows to be scored; names that are not known are ignored."""
         if self._naming is None or not self.is_named(n_rows):
             raise ValueError("the model has seen no rows: call update first" if n_rows == 0 else NUMBERED)
-        return self._as_rows(self._naming.parts(as_list(rows), "ignore"))
+        return self._as_rows(self._naming, rows, "ignore")
 
     def forget(self, n_rows: int) -> None:
         """Forget the names of the last batch, which nothing was learned from."""
@@ -150,9 +152,22 @@ class Names:
         elif self._naming is not None:
             self._naming.cut(self.count(n_rows))
 
-    def _as_rows(self, parts: Parts) -> NamedRows:
-        width = self.width
-        return NamedRows(parts, len(self._naming or ()) if width is None else width)
+    def _as_rows(self, naming: KeptNames | HashedNames, rows: Any, unknown: str) -> NamedRows:
+        """Return rows as CSR; UserWarning, once, for a feature that is a word here and was a number, or vice versa."""
+        parts = naming.parts(as_list(rows), unknown)
+        if naming.mixed is not None and not self.warned:
+            self.warned = True
+            row, name, is_word = naming.mixed
+            here, before = ("a word", "a number") if is_word else ("a number", "a word")
+            cure = f"float(row[{name!r}])" if is_word else f"str(row[{name!r}])"
+            what = "is learned as another feature" if unknown == "add" else "counts as a feature that was never seen"
+            warnings.warn(
+                f"row {row}: the feature {name!r} is {here}, and was learned as {before}, so that it {what} (a word "
+                f"makes the feature 'name=word', a number 'name'): give {cure} if it is the same column",
+                stacklevel=5,
+            )
+        width = naming.width
+        return NamedRows(parts, len(naming) if width is None else width)
 
     # -- what is kept ----------------------------------------------------------------------------------------------
     def count(self, n_rows: int) -> int:
@@ -174,7 +189,7 @@ class Names:
         if known is not None:
             out._naming = naming = KeptNames()
             naming.add(known)
-        out._before = (n_rows, self.count(n_rows))
+        out._before, out.warned = (n_rows, self.count(n_rows)), self.warned
         return out
 
     def saved(self, n_rows: int) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

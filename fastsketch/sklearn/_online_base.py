@@ -357,14 +357,18 @@ class LinearClassifier(ScoresTargets, ClassifierMixin, LinearEstimator):
         scores = self.decision_function(X)
         return self.classes_[(scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)]
 
-    def predict_proba(self, X: Rows) -> Floats:
+    def predict_proba(self, X: Rows, *, prior: Literal["observed"] | None = None) -> Floats:
         """Compute probabilities (n_samples, n_classes); of more than two classes one against the rest, normalised.
 
         Parameters
         ----------
         X : array_like or sparse (n_samples, n_features)
+        prior : "observed", optional
+            With ``class_weight`` probabilities are those of rows whose classes are as frequent as their weights say:
+            with "balanced", equally frequent. "observed" corrects them to the frequencies of the rows that were learned
+            (Elkan 2001). ``predict`` is the class of the largest probability without this correction.
         """
-        return self._learner.predict_proba(self._checked_rows(X))
+        return self._learner.predict_proba(self._checked_rows(X), prior=prior)
 
 
 @estimator

@@ -12,6 +12,8 @@ HASH: int
 
 @disjoint_base
 class Columns:
+    @property
+    def mixed(self) -> tuple[int, str, bool] | None: ...
     def __init__(
         self,
         columns: dict[str, int],

@@ -75,12 +75,15 @@ cdef void sort(Entry *entries, Py_ssize_t n) noexcept nogil:
 cdef class Columns:
     """Which column a name has.
 
-    columns : {name: column}, and pairs : {name: {string: column of "name=string"}}, which only saves time; both are
-    added to with unknown=ADD. With unknown=HASH a column is |h| mod 2**hash_bits, h the hash of the UTF-8 text as a
+    columns : {name: column}, and pairs : {name: {string: column of "name=string"}}, whose keys are the features that
+    have been words, and whose values only save time; both are added to with unknown=ADD. `mixed` becomes (row, name,
+    whether it is a word here) for the first feature that is a word here and has been a number only, or the other way
+    round; it stays None with unknown=HASH, which keeps no names. With unknown=HASH a column is |h| mod 2**hash_bits, h the hash of the UTF-8 text as a
     signed integer, whose sign the value gets if is_signed.
     """
 
     cdef dict columns, pairs
+    cdef readonly object mixed
     cdef int unknown, hash_bits
     cdef bint is_signed
 
@@ -109,6 +112,8 @@ cdef class Columns:
             found = known.get(text)
             if found is not None:
                 return <int64_t> found
+        elif self.mixed is None and name in self.columns:
+            self.mixed = row, name, True
         column = self.of_name(name + "=" + text, sign, row)
         if self.unknown == ADDED:
             if known is None:
@@ -118,6 +123,8 @@ cdef class Columns:
 
     cdef int64_t of_new(self, name, Py_ssize_t row) except -2:
         cdef Py_ssize_t size, column = len(self.columns)
+        if self.mixed is None and name in self.pairs:
+            self.mixed = row, name, False
         if self.unknown == IGNORED:
             return -1
         if self.unknown == REFUSED:

@@ -17,6 +17,8 @@ Parts = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.float64]]
 NamedRow = Mapping[str, float | str] | Sequence[str | tuple[str, float | str]]
 NamedRows = NamedRow | Sequence[NamedRow]
 
+# (row, name, whether it is a word there) of a feature that was learned as a number only, or as words only.
+Mixed = tuple[int, str, bool]
 # What becomes of a name without a column.
 UNKNOWN = {"add": kernel.ADD, "ignore": kernel.IGNORE, "refuse": kernel.REFUSE}
 
@@ -76,6 +78,7 @@ class KeptNames:
     def __init__(self) -> None:
         self.columns: dict[str, int] = {}
         self._pairs: dict[str, dict[str, int]] = {}
+        self.mixed: Mixed | None = None  # of the last rows
 
     def __len__(self) -> int:
         return len(self.columns)
@@ -85,9 +88,11 @@ class KeptNames:
 
         A refused or interrupted batch leaves no names.
         """
-        before = len(self.columns)
+        before, columns = len(self.columns), kernel.Columns(self.columns, self._pairs, UNKNOWN[unknown])
         try:
-            return kernel.encode(rows, kernel.Columns(self.columns, self._pairs, UNKNOWN[unknown]))
+            parts = kernel.encode(rows, columns)
+            self.mixed = columns.mixed
+            return parts
         except BaseException:
             self.cut(before)
             raise
@@ -95,9 +100,9 @@ class KeptNames:
     def cut(self, size: int) -> None:
         """Forget all names but the first ones."""
         if len(self.columns) > size:
-            self._pairs.clear()  # which would still know them
             while len(self.columns) > size:
                 self.columns.popitem()
+            self._find_words()
 
     def add(self, names: Sequence[str]) -> None:
         """Add columns for new names; ValueError if one of them has a column."""
@@ -106,6 +111,12 @@ class KeptNames:
         if len(self.columns) < before + len(names):
             self.cut(before)
             raise ValueError("names must be different: one of them stands twice")
+        self._find_words()
+
+    def _find_words(self) -> None:
+        """Find the features that have been words again, by the columns "name=string" that there are."""
+        self._pairs.clear()
+        self._pairs.update({name.partition("=")[0]: {} for name in self.columns if "=" in name})
 
     def arrays(self, size: int | None = None) -> dict[str, NDArray[Any]]:
         """Return the first names, or all, as arrays: their UTF-8 text, and where each ends."""
@@ -132,6 +143,8 @@ class KeptNames:
 
 class HashedNames:
     """Columns by a hash of the name."""
+
+    mixed = None  # no names are kept
 
     def __init__(self, hash_bits: int, *, signed: bool = True) -> None:
         self.width: int | None = 1 << hash_bits
