@@ -270,7 +270,7 @@ def answer_part(method: Method, name: str, part: Source, writer: Writer) -> tupl
 
 
 def _expect_names(part: Source) -> None:
-    """Silence scikit-learn's warning about names, which ``check_names`` has seen; it stays so in a worker."""
+    """Keep scikit-learn from warning about names, which ``check_names`` has seen; it stays so in a worker."""
     if part.feature_names is not None:
         warnings.filterwarnings("ignore", "X does not have valid feature names", UserWarning)
 

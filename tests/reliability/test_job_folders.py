@@ -131,7 +131,7 @@ def test_links_in_folders_of_jobs(inputs, tmp_path, amount):
 
 def test_crafted_journals(inputs, tmp_path, amount):
     pytest.importorskip("pyarrow")
-    found, n = {}, amount(25, 700)
+    found, n = {}, amount(25, 200)
     for job in JOBS:
         (tmp_path / job.name).mkdir()
         tried = Tried(job, inputs, tmp_path / job.name, share=1.0)

@@ -23,6 +23,7 @@ def changed(name, change, n=40):
     about, arrays = files.read(io.BytesIO(ZOO[name].learned(n).to_bytes()))
     kept = {key: about[key] for key in ("kind", "home", "parameters", "notes", "state")}
     arrays = {key: array.copy() for key, array in arrays.items()}
+    fs.from_bytes(files.pack(kept, arrays))  # untouched it is loaded
     change(kept, arrays)
     return files.pack(kept, arrays)
 
