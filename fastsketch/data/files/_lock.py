@@ -76,18 +76,6 @@ def locked(target: Path) -> Generator[None]:
         yield
 
 
-def forget_own(target: Path) -> None:
-    """Remove the lock of `target` if this process holds it: for a caller who knows that no call of it is at work.
-
-    An interrupt between two lines of such a call may leave one, and this process lives.
-    """
-    lock = lock_name(target)
-    with contextlib.suppress(OSError):  # LockHeld among them: whoever cannot read it will say so
-        content = _read(lock)
-        if content is not None and content.owner == this_process():
-            lock.unlink()
-
-
 @contextlib.contextmanager
 def _held(lock: Path, target: Path, beside: Path) -> Generator[None]:
     """Hold a lock; its temporary file is called by the name of `beside`, so that whoever takes that lock removes it."""
