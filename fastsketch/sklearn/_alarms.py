@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import OutlierMixin
-from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
 from fastsketch._core.validation import Rows, as_choice, as_real
@@ -37,8 +36,6 @@ from fastsketch.sklearn._outliers import NOTHING_LEFT, Threshold, counts_for, li
 MOST_SQUARES = 1e300
 # Largest number of a row that is asked about, in standard deviations of its column, and at all.
 MOST_ASKED, MOST_SIZE = 1e140, MOST_SQUARES**0.5
-# Rows that are asked about which are brought to standard units at a time.
-ROWS_AT_ONCE = 1024
 # Mean of these squares, where there are any: below it inverses leave that range.
 LEAST_SQUARES = 1e-280
 # Why an estimator has kept no rows, by the number in its files.
@@ -135,9 +132,7 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
 
     def _measured(self, X: Any, measure: Callable[[Any, NDArray[np.float64]], Any]) -> NDArray[np.float64]:
         """Return measure(rows, mean) of the rows of X in standard units, some at a time, (n_samples,)."""
-        rows, units = self._checked_asked(X), self._standard()[0]
-        blocks = gen_batches(rows.shape[0], ROWS_AT_ONCE)
-        return np.concatenate([np.asarray(measure(*units.apply(rows[block]))) for block in blocks])
+        return self._standard()[0].measured(self._checked_asked(X), measure)
 
     def _without_missing(self, X: Any, weights: Any, *, first: bool) -> tuple[Any, Any, int]:
         """Return rows to learn from as ``fill`` has them, their weights, and n_missing_ with those of these rows."""

@@ -6,6 +6,7 @@ divided by powers of two before it learns them (``ColumnScales``).
 
 # pyright: basic
 
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
@@ -15,6 +16,7 @@ from sklearn.utils import gen_batches
 
 from fastsketch._core.validation import is_sparse
 from fastsketch.data.files import _checks as checks
+from fastsketch.data.sources import Source
 from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._engines import merge_engines, with_columns_multiplied
 from fastsketch.sklearn._kept_rows import MOST_ROWS, KeptRows
@@ -25,6 +27,8 @@ Floats = NDArray[np.float64]
 # A deviation of at most this share of the mean is rounding: a column of equal numbers may show it where some of them
 # were filled in by their mean.
 CONSTANT = 64 * float(np.finfo(np.float64).eps)
+# Rows that are brought to other units at a time, so that they are never copied as a whole.
+ROWS_AT_ONCE = 1024
 
 
 class Standardization(NamedTuple):
@@ -76,6 +80,11 @@ class Standardization(NamedTuple):
         gram *= inverse
         return gram
 
+    def measured(self, rows: Any, measure: Callable[[Any, Floats], Any]) -> Floats:
+        """Return measure(rows, mean) of rows (n, d) in standard units, some at a time, (n,)."""
+        blocks = gen_batches(rows.shape[0], ROWS_AT_ONCE)
+        return np.concatenate([np.asarray(measure(*self.apply(rows[block]))) for block in blocks])
+
     @property
     def log_volume(self) -> float:
         """Return the logarithm of the product of all scales but those of constant columns."""
@@ -83,8 +92,6 @@ class Standardization(NamedTuple):
 
 
 # -- scales of a sketch ------------------------------------------------------------------------------------------------
-# Rows that are divided by the scales at a time, so that a batch is never copied as a whole.
-ROWS_AT_ONCE = 4096
 MOST_SCALE_ROWS = MOST_ROWS
 
 
@@ -107,6 +114,18 @@ class ColumnScales:
     def begin(cls, n_first: int, n_features: int) -> Self:
         """Return scales that no row has fixed."""
         return cls(n_first, KeptRows(n_first), np.zeros(n_features), FeatureVariance())
+
+    @classmethod
+    def of_all(cls, n_first: int, chunks: Iterable[tuple[Any, Floats | None]]) -> Self:
+        """Return the deviations of all rows as scales, from chunks of (rows, weights)."""
+        variance, sparse = FeatureVariance(), False
+        for rows, weights in chunks:
+            variance, sparse = variance.after(rows, weights), sparse or is_sparse(rows)
+        size = np.abs(variance.mean())
+        deviations = np.sqrt(variance.value())
+        # CSR rows are summed around zero: rounding is the root of what it is else
+        constant = deviations <= (np.sqrt(CONSTANT) if sparse else CONSTANT) * size
+        return cls(n_first, None, np.where(constant, size, deviations), variance)
 
     def divide(self, rows: Any) -> Any:
         """Return rows divided by the scales, array or CSR, in their dtype; CSR stays CSR."""
@@ -221,6 +240,57 @@ class ColumnScales:
         return cls(n_first, waiting, scale, FeatureVariance.from_arrays(columns, n_features))
 
 
+class DividedRows(Source):
+    """Rows of another source, divided by scales while they are read."""
+
+    waits = False  # the other source reads ahead
+
+    def __init__(self, source: Source, scales: ColumnScales) -> None:
+        self._source, self._scales = source, scales
+        for name in ("name", "n_rows", "n_features", "feature_names", "sparse", "size", "repeatable", "first_row"):
+            setattr(self, name, getattr(source, name))
+        self.dtype = np.dtype(np.float32 if source.dtype == np.float32 else np.float64)
+
+    def read(self, start_row: int = 0) -> Iterator[tuple[Any, int]]:
+        """See Source."""
+        for rows, position in self._source.chunks(start_row):
+            yield self._scales.divide(as_floats(rows)), position
+
+    def place(self, row: int) -> Any:
+        """See Source."""
+        return self._source.place(row)
+
+
+def as_floats(rows: Any) -> Any:
+    """Return rows, array or CSR, in float32 if they are, else in float64."""
+    return rows if rows.dtype in (np.float32, np.float64) else rows.astype(np.float64)
+
+
+def standardised_sketch(sketch: FrequentDirections) -> tuple[FrequentDirections, Floats]:
+    """Return (an exact sketch of the rows in standard units, their scales, 0 for constant columns)."""
+    engine: Any = sketch._seen_engine().clone()
+    unit = np.ldexp(1.0, engine.exponent)
+    if engine.state.fill:
+        engine.flush()
+    scale = Standardization.of_products(
+        engine.cov, engine.mean if sketch.center else None, engine.weight
+    ).scale  # in stored units
+    inverse = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0)
+    engine.cov *= inverse[:, np.newaxis]
+    engine.cov *= inverse
+    state, squared_norm = engine.state, float(np.trace(engine.cov))
+    if state.squared_norm > 0:
+        state.rounding *= (squared_norm / state.squared_norm) ** 2
+    state.squared_norm = squared_norm
+    # what was divided by stored units is without one
+    state.top, state.exponent = 0, 0
+    for mean in (engine.mean, engine.mean_low):
+        mean *= np.where(scale > 0, inverse, unit)
+    out = empty_like(sketch)
+    out._replace(engine, 0.0)
+    return out, scale * unit
+
+
 def empty_like(sketch: FrequentDirections) -> FrequentDirections:
     """Return a sketch of the same parameters and names of columns that has seen nothing."""
     out = FrequentDirections(**sketch.parameters)
@@ -236,6 +306,11 @@ def nearest_power_of_two(values: Floats) -> Floats:
 
 def first_scales(rows: Any, weights: Floats, *, center: bool) -> Floats:
     """Return a power of two for every column of the first rows, 0 for one of zeros alone."""
+    return nearest_power_of_two(spreads(rows, weights, center=center))
+
+
+def spreads(rows: Any, weights: Floats, *, center: bool) -> Floats:
+    """Return the deviation of every column; of one that has the same number c in all rows |c|."""
     total = float(weights.sum())
     rows = rows.astype(np.float64)
     mean = np.asarray(rows.T @ weights).ravel() / total if center else np.zeros(rows.shape[1])
@@ -248,7 +323,7 @@ def first_scales(rows: Any, weights: Floats, *, center: bool) -> Floats:
         deviations = np.sqrt((squares + absent * mean**2) / total)
     else:
         deviations = np.sqrt(weights @ (rows - mean) ** 2 / total)
-    return nearest_power_of_two(np.where(deviations > CONSTANT * np.abs(mean), deviations, np.abs(mean)))
+    return np.where(deviations > CONSTANT * np.abs(mean), deviations, np.abs(mean))
 
 
 def _factors(scale: Floats, larger: Floats) -> Floats:

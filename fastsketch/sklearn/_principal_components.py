@@ -19,6 +19,7 @@ from fastsketch._core.validation import Rows
 from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._read_out import upright
 from fastsketch.sketching._spectrum import SpectrumOverview
+from fastsketch.sklearn._column_scales import Standardization
 from fastsketch.sklearn._estimator import SketchEstimator
 from fastsketch.sklearn._gaussian import SpikedCovariance
 from fastsketch.sklearn._moments import FeatureVariance
@@ -162,6 +163,7 @@ class PrincipalComponents(SketchEstimator, IncrementalPCA):
     """
 
     whiten: bool
+    scale: bool
     _wanted: int | float
     _variance: FeatureVariance | None
     _dtype: np.dtype[Any]
@@ -175,6 +177,10 @@ class PrincipalComponents(SketchEstimator, IncrementalPCA):
         if not isinstance(self._wanted, int) and n < 2:
             raise ValueError(f"n_components={self._wanted} needs at least two rows to have a variance, got {n}")
         return components_of(self.sketch_, self._wanted)
+
+    def _column_scale(self) -> Floats | None:
+        """Return what the columns are divided by, (d,), 0 for constant columns; None with scale=False."""
+        return None
 
     def _divisor(self) -> float:
         return max(1.0, self.sketch_.total_weight - 1.0)
@@ -244,7 +250,10 @@ class PrincipalComponents(SketchEstimator, IncrementalPCA):
         """
         rows = self._checked(X, reset=False)
         # (X - mean) V' = X V' - (mean V')
-        out = np.asarray(rows @ self.components_.T) - self.mean_.astype(rows.dtype) @ self.components_.T
+        vt, scale = self.components_, self._column_scale()
+        if scale is not None:
+            vt = vt * np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0).astype(vt.dtype)
+        out = np.asarray(rows @ vt.T) - self.mean_.astype(rows.dtype) @ vt.T
         if self.whiten:
             view = self._view()
             scale = np.sqrt(view.squares / self._divisor())
@@ -254,18 +263,32 @@ class PrincipalComponents(SketchEstimator, IncrementalPCA):
 
     # -- the Gaussian model ----------------------------------------------------------------------------------------
     def get_covariance(self) -> NDArray[Any]:
-        """Compute V' diag(variances - noise) V + noise I, (n_features, n_features)."""
-        return self._gaussian().matrix().astype(self._dtype)
+        """Compute V' diag(variances - noise) V + noise I, (n_features, n_features).
+
+        With scale=True that of the standardised columns, in the units of the rows.
+        """
+        matrix, scale = self._gaussian().matrix(), self._column_scale()
+        if scale is not None:
+            matrix *= scale * scale[:, np.newaxis]
+        return matrix.astype(self._dtype)
 
     def get_precision(self) -> NDArray[Any]:
         """Compute the inverse of ``get_covariance``, (n_features, n_features)."""
-        return self._invertible().inverse().astype(self._dtype)
+        matrix, scale = self._invertible().inverse(), self._column_scale()
+        if scale is not None:
+            inverse = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0)
+            matrix *= inverse * inverse[:, np.newaxis]
+        return matrix.astype(self._dtype)
 
     def score_samples(self, X: Rows) -> NDArray[np.float64]:
         """Compute the log-likelihood (n_samples,) of each row of X (n_samples, n_features); sparse rows stay sparse."""
         model, rows = self._invertible(), self._checked(X, reset=False)
-        distance, d = model.distances(rows, self._view().mean), self.n_features_in_
-        return -0.5 * (distance + model.log_determinant + d * np.log(2.0 * np.pi))
+        mean, scale, d = self._view().mean, self._column_scale(), self.n_features_in_
+        constant = model.log_determinant + d * np.log(2.0 * np.pi)
+        if scale is None:
+            return -0.5 * (model.distances(rows, mean) + constant)
+        units = Standardization(mean, scale, self.sketch_.total_weight)
+        return -0.5 * (units.measured(rows, model.distances) + constant + 2.0 * units.log_volume)
 
     def score(self, X: Rows, y: Any = None) -> float:
         """Compute the mean log-likelihood of the rows of X."""

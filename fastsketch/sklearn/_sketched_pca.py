@@ -11,19 +11,36 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone
 from sklearn.utils import gen_batches
 from sklearn.utils.validation import check_is_fitted
 
-from fastsketch._core.validation import as_choice, as_integer, as_real, as_weights, require_array_like, rows_with_weight
+from fastsketch._core.validation import (
+    as_choice,
+    as_flag,
+    as_integer,
+    as_real,
+    as_weights,
+    require_array_like,
+    rows_with_weight,
+)
 from fastsketch._frame.batches import Batch
 from fastsketch._kernels.guard import changes
 from fastsketch.data.files import _checks as checks
-from fastsketch.data.sources import Source
+from fastsketch.data.sources import Source, open_rows
 from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._engines import SolverName, by_column, merge_engines
 from fastsketch.sketching._methods import METHODS, MethodName
 from fastsketch.sketching._rows_again import Readable
 from fastsketch.sketching._whole import RowProducts, WholePass, column_products, sparse_pairs
+from fastsketch.sklearn._column_scales import (
+    MOST_SCALE_ROWS,
+    ColumnScales,
+    DividedRows,
+    as_floats,
+    spreads,
+    standardised_sketch,
+)
 from fastsketch.sklearn._estimator import Arrays, as_far_source, estimator
 from fastsketch.sklearn._kept_rows import MOST_ROWS, KeptRows
 from fastsketch.sklearn._moments import FeatureVariance, check_batch
@@ -75,6 +92,13 @@ class SketchedPCA(PrincipalComponents):
         sketch in one pass, for speed first.
     max_memory : float, default 1e9
         Bytes that "auto" may take beyond the rows themselves; a sketch takes what it takes.
+    scale : bool, default False
+        Find the components of standardised columns, so that their units do not matter: those of the correlation matrix
+        where products of columns are kept. Sketches learn rows that are divided by ``scale_``.
+    scale_rows : int, default 100
+        With scale=True and a sketch by ``partial_fit``: the first rows of positive weight, 4,000 at most, whose
+        deviations, rounded to powers of two, the columns are divided by. A column of which all these rows have one
+        number c is divided by c; one of zeros by its root mean square when it first has another number.
 
     Attributes
     ----------
@@ -91,6 +115,10 @@ class SketchedPCA(PrincipalComponents):
         Bound on the error of every ``singular_values_ ** 2``: the farthest that one lies from an end of its interval.
     mean_, var_ : ndarray (n_features,)
         Exact at any sketch_size; ``var_`` is known from the rows, or from an exact sum, not from a sketch alone.
+    scale_ : ndarray (n_features,) or None
+        What the columns are divided by with scale=True, population deviations: exact ones after ``fit``, and while
+        ``solver_`` is "exact" or "rows"; powers of two near to them in a sketch by ``partial_fit``; the larger of both
+        in a merge of sketches. 0 for a column of one number, along which no component has a part.
     noise_variance_ : float
         Mean variance of the remaining directions; the total is exact.
     n_components_, n_samples_seen_, n_features_in_, batch_size_ : int
@@ -109,6 +137,12 @@ class SketchedPCA(PrincipalComponents):
     A row of weight w counts as w rows: variances are divided by max(1, sum of weights - 1). Unlike scikit-learn's,
     ``get_covariance``, ``get_precision`` and ``score`` are those of the rows with whiten=True too. What each way costs
     and gives: docs/jobs/components.md.
+
+    With scale=True variances, components and what ``transform`` returns are in standard units; ``mean_``, ``var_``,
+    ``get_covariance``, ``get_precision``, ``score`` and ``inverse_transform`` are in those of the rows. ``fit`` reads
+    rows once more for their deviations where it does not sum up products of columns: a source in one pass as "exact",
+    else in two, and in one more for each further pass of "auto"; a source that can be read only once is learned from as
+    by ``partial_fit``. The ways "rows" and "arpack" take a copy of the rows.
 
     Examples
     --------
@@ -132,11 +166,14 @@ class SketchedPCA(PrincipalComponents):
     method: MethodName = "tfd"
     solver: SolverName = "auto"
     max_memory: float = 1e9
+    scale: bool = False
+    scale_rows: int = 100
 
     # The parent's declaration knows neither the new parameters nor their checks; ours are made in _asked.
     _parameter_constraints: ClassVar[dict[str, Any]] = {}
 
     _stream: KeptRows | None = field(init=False)  # all rows of partial_fit, as long as they are few
+    _scales: ColumnScales | None = field(init=False)  # of a sketch, with scale=True; an exact sum is scaled when read
 
     # -- learning --------------------------------------------------------------------------------------------------
     @changes
@@ -156,6 +193,7 @@ class SketchedPCA(PrincipalComponents):
         batch_size = 5 * rows.shape[1] if self.batch_size is None else as_integer(self.batch_size, "batch_size", 1)
         self._drop("sketch_", "_variance", "_wanted", "solver_", "n_passes_")
         self.batch_size_, self._wanted, self._dtype, self._stream = batch_size, wanted, rows.dtype, None
+        self._scales = None
         self._fix_parameters()
         way: WayName = "columns" if self.solver == "exact" else "sketch"
         if self.solver == "auto":
@@ -214,11 +252,17 @@ class SketchedPCA(PrincipalComponents):
         part = None if stream is None else stream.chosen(rows, weights, first=sketch.n_rows)
         # the sketch, which is changed in place, learns when nothing else may be refused
         variance = None if variance is None else variance.after(rows, weights)
+        scales = self._scales if not first else None
+        if first and self.scale and sketch.solver != "exact":
+            scales = ColumnScales.begin(self._n_first(), rows.shape[1])
+        if scales is not None:
+            scales, sketch, rows, weights = scales.prepare(sketch, rows, weights)
         sketch.update(rows, weights)
         if stream is not None and sketch.n_rows > stream.size:
             stream = None
         elif stream is not None and part is not None:
             stream.add(part)
+        self._scales = scales
         self.sketch_, self._variance, self._stream, self.n_passes_ = sketch, variance, stream, 1
         self.solver_ = _solver_of(sketch) if stream is None else "rows"
         if first:
@@ -270,6 +314,8 @@ class SketchedPCA(PrincipalComponents):
             isinstance(X, list | tuple) and len(X) > 0 and isinstance(X[0], str | PathLike | Source)
         )
         rows = X if paths or as_far_source(X) is not None else self._checked(X, reset=False)
+        if self._scales is not None:
+            rows = DividedRows(open_rows(rows, n_features=self.n_features_in_), self._scales)
         sketch = self.sketch_.copy()
         before = sketch._seen_engine()
         if sketch.refine(rows, sample_weight)._seen_engine() is not before:  # else exact already, or other rows
@@ -282,7 +328,12 @@ class SketchedPCA(PrincipalComponents):
         require_array_like(X, "X")
         if np.shape(X)[-1:] != (self.n_components_,):
             raise ValueError(f"X must have n_components_={self.n_components_} columns, got shape {np.shape(X)}")
-        return super().inverse_transform(X)
+        if (scale := self._column_scale()) is None:
+            return super().inverse_transform(X)
+        directions = self.components_ * scale
+        if self.whiten:
+            directions *= np.sqrt(self.explained_variance_)[:, np.newaxis]
+        return (np.asarray(X) @ directions + self._view().mean).astype(self._dtype)
 
     # -- inside ----------------------------------------------------------------------------------------------------
     def _asked(self, n: int, d: int, in_use: int | None = None) -> tuple[int | float, int]:
@@ -290,6 +341,8 @@ class SketchedPCA(PrincipalComponents):
         as_choice(self.method, "method", tuple(METHODS))
         as_choice(self.solver, "solver", SOLVERS)
         as_real(self.max_memory, "max_memory", 0.0, MOST)
+        as_flag(self.scale, "scale")
+        self._n_first()
         wanted = _wanted(self.n_components, min(n, d))
         if wanted > d:
             raise ValueError(f"n_components={wanted} must not exceed n_features={d}")
@@ -307,18 +360,40 @@ class SketchedPCA(PrincipalComponents):
         dtype = np.dtype(np.float64) if solver == "exact" else dtype
         return FrequentDirections(size, method=self.method, solver=solver, center=True, dtype=dtype)
 
+    def _n_first(self) -> int:
+        return as_integer(self.scale_rows, "scale_rows", 1, MOST_SCALE_ROWS + 1)
+
+    @property
+    def scale_(self) -> NDArray[np.float64] | None:
+        scale = self._column_scale()
+        return None if scale is None else scale.copy()
+
+    def _column_scale(self) -> NDArray[np.float64] | None:
+        return self._read_once("scale", self._find_scale) if self.scale else None
+
+    def _find_scale(self) -> NDArray[np.float64]:
+        if (known := self._all_rows()) is not None:
+            return spreads(*known, center=True)
+        if self._scales is None:
+            return standardised_sketch(self.sketch_)[1]
+        return self._scales.scale
+
     def _sketch_all(self, rows: Any, weights: NDArray[np.float64] | None, size: int) -> None:
         solver: Any = "gram" if self.solver == "auto" else self.solver
         sketch, variance = self._new_sketch(size, solver, rows.dtype), FeatureVariance()
+        again: Any = rows
+        if self.scale:
+            self._scales = ColumnScales.of_all(self._n_first(), [(rows, weights)])
+            again = DividedRows(open_rows(rows), self._scales)
         for batch in gen_batches(rows.shape[0], max(self.batch_size_, size)):
             part = None if weights is None else weights[batch]
-            sketch.update(rows[batch], part)
+            sketch.update(rows[batch] if self._scales is None else self._scales.divide(rows[batch]), part)
             variance = variance.after(rows[batch], part)
         self.sketch_, self._variance, self.solver_, self.n_passes_ = sketch, variance, solver, 1
         if self.solver == "auto":
             exactly = partial(self._exactly, rows, weights, size)
-            self.n_passes_, seen = refine(sketch, rows, weights, self._wanted, exactly)
-            if isinstance(wanted := self._wanted, int) and seen is not None:
+            self.n_passes_, seen = refine(sketch, again, weights, self._wanted, exactly)
+            if isinstance(wanted := self._wanted, int) and seen is not None and not self.scale:
                 self._read_once("components", lambda: first_of(seen, wanted))
 
     def _exactly(self, rows: Any, weights: NDArray[np.float64] | None, size: int) -> bool:
@@ -343,13 +418,20 @@ class SketchedPCA(PrincipalComponents):
         return (rows, weights) if np.isclose(weights.sum(), self.sketch_.total_weight, rtol=1e-9, atol=0) else None
 
     def _components(self) -> ComponentsReadOut:
-        if (known := self._all_rows()) is None or self.sketch_.n_rows < 2:
-            return super()._components()
-        rows, weights = known
-        size = self.sketch_.resolved["sketch_size"]
-        return components_of(
-            self._whole(rows, None if (weights == 1).all() else weights, size, "rows")[0], self._wanted
-        )
+        scale = self._column_scale()
+        divisor = 1.0 if scale is None else np.where(scale > 0, scale, 1.0)
+        if (known := self._all_rows()) is not None and self.sketch_.n_rows >= 2:
+            rows, weights = known
+            size = self.sketch_.resolved["sketch_size"]
+            if scale is not None:
+                rows = ColumnScales(1, None, scale, FeatureVariance()).divide(rows)
+            whole = self._whole(rows, None if (weights == 1).all() else weights, size, "rows")[0]
+            read = components_of(whole, self._wanted)
+        elif scale is not None and self._scales is None:
+            read = components_of(standardised_sketch(self.sketch_)[0], self._wanted)
+        else:
+            read = super()._components()
+        return read._replace(mean=read.mean * divisor)
 
     def _whole(
         self, rows: Any, weights: NDArray[np.float64] | None, size: int, way: WayName
@@ -372,13 +454,23 @@ class SketchedPCA(PrincipalComponents):
         return sketch, whole
 
     def _multiply_all(self, rows: Any, weights: NDArray[np.float64] | None, size: int, *, way: WayName) -> bool:
-        """Learn an exact way, and return whether it gave the components: Lanczos steps may not."""
+        """Learn an exact way, and return whether it gave the components: Lanczos steps may not.
+
+        With scale=True the rows are divided by their deviations, in a copy, but for products of columns, which are
+        divided when they are read.
+        """
+        scales = None
+        if self.scale and way != "columns":
+            scales = ColumnScales.of_all(self._n_first(), [(rows, weights)])
+            rows = scales.divide(rows)
         sketch, whole = self._whole(rows, weights, size, way)
         if whole is not None:
             engine = whole.engine
             mean = np.ldexp(by_column(engine, engine.mean), engine.exponent)
             self._variance = FeatureVariance.from_sums(engine.weight, mean, whole.squares)
-            self.sketch_, self.solver_, self.n_passes_ = sketch, SOLVER_OF[way], 1
+            self.sketch_, self.solver_, self.n_passes_, self._scales = sketch, SOLVER_OF[way], 1, scales
+            if scales is not None:
+                self._variance = scales.variance
         return whole is not None
 
     # -- jobs, merging, files, sketches (_estimator.py) ------------------------------------------------------------
@@ -396,7 +488,17 @@ class SketchedPCA(PrincipalComponents):
         like = np.broadcast_to(np.zeros(1, dtype or np.float64), (max(1, n_rows or n_features), n_features))
         return self._new_sketch(size, self._in_stream(like, wanted, size), dtype)
 
+    def _job(self, source: Source) -> tuple[Any, Any]:
+        template, finish = super()._job(source)
+        if self.scale and template.solver != "exact":
+            raise ValueError("scale=True is not for jobs that sketch, whose rows are as they come: call fit(source)")
+        return template, finish
+
     def _fit_source(self, source: Source) -> Self:
+        dtype = None if source.dtype is None else np.dtype(np.float32 if source.dtype == np.float32 else np.float64)
+        template = self._template(source.n_rows, source.n_features, dtype)
+        if self.scale and template.solver != "exact":
+            return self._fit_scaled(source, template)
         sketch = super()._fit_source(source).sketch_
         if self.solver == "auto" and source.repeatable and not sketch._is_exact():
             self.n_passes_ = refine(sketch, source, None, self._wanted)[0]
@@ -404,10 +506,32 @@ class SketchedPCA(PrincipalComponents):
             self._view()  # which may warn
         return self
 
+    def _fit_scaled(self, source: Source, sketch: FrequentDirections) -> Self:
+        """Sketch a source whose columns are divided by their deviations, which a pass before has found.
+
+        A source that comes once is learned from as by partial_fit.
+        """
+        out: Any = clone(self)
+        if not source.repeatable:
+            self._become(out._partial_fit_source(source))
+            return self
+        scales = ColumnScales.of_all(self._n_first(), ((as_floats(rows), None) for rows in source))
+        divided = DividedRows(source, scales)
+        sketch._take_rows(divided)
+        out._wanted, _ = self._asked(sketch.n_rows, source.n_features)
+        out._dtype = sketch.resolved["dtype"]
+        passes = refine(sketch, divided, None, out._wanted)[0] if self.solver == "auto" else 1
+        out._own_model(sketch, {**out._arrays(scales.variance, passes), **scales.arrays()})
+        self._become(out)
+        if not isinstance(self._wanted, int):
+            self._view()  # which may warn
+        return self
+
     def _own(self) -> Arrays:
+        scales = {} if self._scales is None else self._scales.arrays()
         way = WAYS.index(self.solver_) if self.solver_ in WAYS else 0
         kept = {} if self._stream is None or self._all_rows() is None else self._stream.arrays()
-        return {**self._arrays(self._variance, self.n_passes_, way), **kept}
+        return {**self._arrays(self._variance, self.n_passes_, way), **kept, **scales}
 
     def _arrays(self, variance: FeatureVariance | None, passes: int = 1, way: int = 0) -> Arrays:
         out = {"learned": np.array([self._wanted, passes, way], np.float64), "dtype": np.zeros(0, self._dtype)}
@@ -416,6 +540,9 @@ class SketchedPCA(PrincipalComponents):
     def _restore_own(self, arrays: Arrays) -> None:
         sketch = self.sketch_
         n, d = sketch.n_rows, self.n_features_in_
+        self._scales = ColumnScales.from_arrays(arrays, d)
+        if self.scale and self._scales is None and sketch.solver != "exact":
+            raise ValueError("scale=True needs an exact sum (solver='exact'): a sketch cannot be scaled afterwards")
         if not arrays:
             in_use = sketch.resolved["sketch_size"]
             self._wanted, _ = self._asked(n if self.n_components is not None else min(n, in_use - 1), d, in_use)
@@ -443,6 +570,18 @@ class SketchedPCA(PrincipalComponents):
             if self.sketch_.n_rows + other.sketch_.n_rows <= joined.size:
                 return {**self._arrays(variance, way=1), **joined.arrays()}
         return self._arrays(variance)
+
+    def _merged(self, other: Any) -> tuple[FrequentDirections, Arrays]:
+        if (self._scales is None) != (other._scales is None):
+            raise ValueError(
+                "of the two one has an exact sum, the other a sketch of scaled columns: with scale=True they cannot be "
+                "merged; set solver"
+            )
+        own = self._own_with(other)
+        if self._scales is None:
+            return self._merged_model(other._learner), own
+        sketch, scales = self._scales.merge(self.sketch_, other._scales, other.sketch_)
+        return sketch, {**own, **scales.arrays()}
 
     def _merged_model(self, other: FrequentDirections) -> FrequentDirections:
         # The two may have gone different ways: a sum takes rows in, and of two sketches this one's shrinks.

@@ -217,6 +217,66 @@ def test_certificates_hold_after_merges_of_other_scales(method, cut, form):
         assert np.allclose(model.location_, rows.mean(axis=0))
 
 
+# -- principal components of standardised columns ----------------------------------------------------------------------
+def components(model, new, unit, form):
+    rows = form(new * unit)
+    coordinates = model.transform(rows)
+    return {
+        "transform": coordinates,
+        "inverse": model.inverse_transform(coordinates) / unit,
+        "variances": model.explained_variance_,
+        "ratios": model.explained_variance_ratio_,
+        "interval": model.explained_variance_interval_,
+        "noise": [model.noise_variance_],
+        "mean": model.mean_ / unit,
+        "var": model.var_ / unit**2,
+        "scale": model.scale_ / unit,
+        "score": [model.score(rows) + np.log(unit).sum()],
+        "covariance": model.get_covariance() / np.outer(unit, unit),
+        "precision": model.get_precision() * np.outer(unit, unit),
+    }
+
+
+def fit_components(rows, **options):
+    return estimators.SketchedPCA(3, scale=True, **options).fit(rows)
+
+
+def fit_few_rows(rows, **options):
+    return estimators.SketchedPCA(3, scale=True, **options).fit(rows[:9])
+
+
+def fit_a_source(rows, **options):
+    return estimators.SketchedPCA(3, scale=True, **options).fit(fs.open_rows(rows))
+
+
+def components_in_batches(rows, **options):
+    model = estimators.SketchedPCA(3, scale=True, **options)
+    for start in range(0, N, 70):
+        model.partial_fit(rows[start : start + 70])
+    return model
+
+
+def components_merged(rows, **options):
+    return fit_components(rows[:250], **options).merge(fit_components(rows[250:], **options))
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("options", [{}, {"solver": "exact"}, {"solver": "gram", "sketch_size": 5}, {"whiten": True}])
+@pytest.mark.parametrize(
+    "learn", [fit_components, fit_few_rows, fit_a_source, components_in_batches, components_merged]
+)
+def test_components_of_standardised_columns(learn, options, form):
+    by_scales = options.get("solver") == "gram" and learn is components_in_batches
+    unit = units_of(0, powers_of_two=by_scales)
+    ours = components(learn(form(X), **options), NEW, np.ones(D), form)
+    theirs = components(learn(form(X * unit), **options), NEW, unit, form)
+    for name, answer in ours.items():
+        try:
+            same(answer, theirs[name], 1e-12 if by_scales else 1e-7)
+        except AssertionError as error:
+            raise AssertionError(f"{name}: {error}") from error
+
+
 # -- learners and ridge regression -------------------------------------------------------------------------------------
 ONLINE = [
     (kind, {"loss": loss})
