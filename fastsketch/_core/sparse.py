@@ -18,6 +18,8 @@ from fastsketch._kernels.linalg import csr as kernel
 Array = NDArray[Any]
 
 INT32, INT64, FLOAT16 = np.dtype(np.int32), np.dtype(np.int64), np.dtype(np.float16)
+# The code of a dtype, which long double has on every machine; its width differs.
+LONG_DOUBLE = np.dtype(np.longdouble).char
 
 # The kernels hold places of columns as int32.
 MOST_COLUMNS = 2**31 - 1
@@ -175,7 +177,9 @@ def _is_index(array: Any) -> bool:
 
 def _is_data(array: Any, ndim: int) -> bool:
     """Return whether scipy computes with the values as they are."""
-    return type(array) is np.ndarray and array.ndim == ndim and array.dtype.isnative and array.dtype != FLOAT16
+    if type(array) is not np.ndarray or array.ndim != ndim:
+        return False
+    return array.dtype.isnative and array.dtype != FLOAT16 and array.dtype.char != LONG_DOUBLE
 
 
 def _as_index(array: Any, what: str) -> Array:
@@ -190,11 +194,28 @@ def _as_index(array: Any, what: str) -> Array:
 
 
 def _as_data(array: Any, ndim: int) -> Array:
-    """Return values as scipy computes with them."""
+    """Return values in a dtype of this machine that scipy computes with and state files hold."""
     out: Array = np.asarray(array)
     if out.ndim != ndim or out.dtype.kind not in "fiub":
         raise _Fault(f"data must hold real numbers in {ndim} dimensions, got dtype {out.dtype} and shape {out.shape}")
-    return out.astype(np.float32 if out.dtype == FLOAT16 else out.dtype.newbyteorder("="), copy=False)
+    out = without_long_double(out)
+    native = out.dtype.newbyteorder("=")
+    return out.astype(np.float32 if native == FLOAT16 else native, copy=False)
+
+
+def without_long_double(values: Array) -> Array:
+    """Return values of long double as float64, and others as they are; what float64 cannot hold becomes infinite."""
+    if values.dtype.char != LONG_DOUBLE:
+        return values
+    with np.errstate(over="ignore"):
+        return values.astype(np.float64)
+
+
+def dense_as_csr(rows: Array) -> Any:
+    """Return checked dense rows as CSR, also those of a dtype that scipy refuses (float16, foreign byte order)."""
+    from scipy.sparse import csr_array
+
+    return csr_array(_as_data(rows, 2))
 
 
 def _container(kind: str, data: Array, first: Array, second: Array, shape: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from fastsketch._core.sparse import as_csr
+from fastsketch._core.sparse import as_csr, without_long_double
 
 
 class SparseRows(Protocol):
@@ -102,7 +102,10 @@ def is_sparse(value: Any) -> bool:
 
 
 def natural_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Return the dtype a sketch takes from its first batch: float32 and float16 stay narrow, all else is float64."""
+    """Return the dtype that a model takes from its first rows: float32 for float16 and float32, float64 for all else.
+
+    The one rule for every model, and for a window of models, whose dtype its first rows decide.
+    """
     return np.dtype(np.float32) if dtype.kind == "f" and dtype.itemsize <= 4 else np.dtype(np.float64)
 
 
@@ -149,7 +152,8 @@ def require_array_like(values: Any, name: str) -> None:
 def as_rows(rows: Any, n_features: int | None = None, name: str = "rows") -> Any:
     """Return a 2-d ndarray of real numbers, or a CSR container in canonical form; nothing is copied that need not be.
 
-    Entries are not looked at here: the kernels check them for NaN and infinity slice by slice.
+    Rows of long double become rows of float64, as no state file holds long double. Entries are not looked at here: the
+    kernels check them for NaN and infinity slice by slice.
     """
     if is_sparse(rows):
         out = as_csr(rows, name)
@@ -172,7 +176,7 @@ def as_rows(rows: Any, n_features: int | None = None, name: str = "rows") -> Any
         raise ValueError(f"{name} must have at least one column, got shape {out.shape}")
     if n_features is not None and out.shape[1] != n_features:
         raise ValueError(f"{name} must have {n_features} columns as the rows before, got {out.shape[1]}")
-    return out
+    return out if is_sparse(out) else without_long_double(out)
 
 
 def refuse_dicts(rows: Any, name: str) -> None:
@@ -234,7 +238,7 @@ def _as_column(values: Any, n_rows: int, name: str, *, fill: bool) -> NDArray[np
         out = np.full(n_rows, float(out))
     if out.shape != (n_rows,):
         raise ValueError(f"{name} must have one entry for each of the {n_rows} rows, got shape {out.shape}")
-    return in_place(out, np.dtype(np.float64))
+    return in_place(without_long_double(out), np.dtype(np.float64))
 
 
 def as_array(values: Any, name: str) -> NDArray[Any]:
@@ -249,7 +253,7 @@ def as_array(values: Any, name: str) -> NDArray[Any]:
 def as_vector(v: Any, n_features: int, name: str = "v") -> NDArray[Any]:
     """Return a float64 copy-free view of a finite vector (d,) or matrix (d, k)."""
     require_array_like(v, name)
-    out = np.asarray(v)
+    out = without_long_double(np.asarray(v))
     if out.dtype.kind not in "fiub":
         raise TypeError(f"{name} must hold real numbers, got dtype {out.dtype}")
     if out.ndim not in (1, 2) or out.shape[0] != n_features:

@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fastsketch._core.sparse import without_long_double
 from fastsketch._core.validation import as_real, require_array_like
 from fastsketch._kernels.online.few_rows import SINGLE
 from fastsketch.data.files import _checks as checks
@@ -177,7 +178,7 @@ def as_labels(targets: ArrayLike, n_rows: int, name: str = "targets") -> NDArray
         return _of_objects(out.tolist(), name)
     if out.dtype.kind not in "fiubU":
         raise TypeError(f"{name} must hold labels (numbers, bools or strings), got dtype {out.dtype}")
-    return out
+    return without_long_double(out)
 
 
 def _of_objects(values: list[Any], name: str) -> NDArray[Any]:
@@ -189,7 +190,7 @@ def _of_objects(values: list[Any], name: str) -> NDArray[Any]:
     out = np.array(values) if values else np.empty(0)
     if out.dtype.kind not in "fiubU":
         raise TypeError(f"{name} must hold labels (numbers, bools or strings), got dtype {out.dtype}")
-    return out
+    return without_long_double(out)
 
 
 class ClassLabels:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from fastsketch._core.sparse import as_csr
+from fastsketch._core.sparse import as_csr, dense_as_csr
 from fastsketch._core.validation import Rows, as_rows, as_subset, in_place, is_sparse, require_array_like
 from fastsketch._frame.batches import with_columns
 from fastsketch.data.names._id_map import IdMap, as_id_map, taken
@@ -41,7 +41,7 @@ def as_events(rows: Rows, n_items: int | None, dtype: np.dtype[Any], name: str =
         require_array_like(rows, name)
         if np.ndim(given) == 0:
             raise ValueError(f"{name} must hold what users have had, a row a user: they have no ids here, got {rows!r}")
-        csr = csr_array(as_rows(rows, n_items, name))
+        csr = dense_as_csr(as_rows(rows, n_items, name))
     data = csr.data
     if data.dtype != dtype:
         with np.errstate(over="ignore"):

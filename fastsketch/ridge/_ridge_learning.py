@@ -8,6 +8,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fastsketch._core.sparse import without_long_double
 from fastsketch._core.validation import (
     as_array,
     as_flag,
@@ -227,7 +228,7 @@ class RidgeLearner(HeldOutLearner, abstract=True):
         if y.ndim not in (1, 2) or len(y) != n or (y.ndim == 2 and not y.shape[1]):
             raise ValueError(f"targets must have one entry, or one row, for each of the {n} rows, got shape {y.shape}")
         flat = y.ndim == 1
-        y = np.ascontiguousarray(y[:, np.newaxis] if flat else y, np.float64)
+        y = np.ascontiguousarray(without_long_double(y[:, np.newaxis] if flat else y), np.float64)
         c = y.shape[1]
         if self._moments is not None and (flat, c) != (self._flat, self.n_targets):
             before = "one number" if self._flat else f"{self.n_targets} targets"

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from scipy import sparse
 
+from fastsketch._core.sparse import dense_as_csr
 from fastsketch._core.validation import as_choice, as_flag, as_integer, as_rows, check_finite, is_sparse
 from fastsketch._frame.batches import Batch
 from fastsketch._frame.loading import from_bytes, inner_model
@@ -276,7 +276,7 @@ class DriftMonitor(Model):
             are_sparse = is_sparse(checked)
             self._check_memory(checked)
         if is_sparse(checked) != are_sparse:
-            checked = sparse.csr_array(checked) if are_sparse else checked.toarray()
+            checked = dense_as_csr(checked) if are_sparse else checked.toarray()
         # a copy: the caller may change the rows
         held, filled, past = (*self._held, checked.astype(np.float64)), self._filled + n, self._past
         if filled >= past.span:

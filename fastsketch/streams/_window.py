@@ -12,7 +12,15 @@ from typing import Any, Self, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastsketch._core.validation import as_array, as_integer, as_rows, as_weights, is_sparse, require_array_like
+from fastsketch._core.validation import (
+    as_array,
+    as_integer,
+    as_rows,
+    as_weights,
+    is_sparse,
+    natural_dtype,
+    require_array_like,
+)
 from fastsketch._frame.batches import Batch, agreed, as_source, names_of
 from fastsketch._frame.loading import _class_of, from_bytes, home_of, inner_model
 from fastsketch._frame.model import Arrays, MergeableModel, Model
@@ -130,7 +138,7 @@ class Window(Model):
         self._blocks: dict[int, Node] = {}  # closed ones that have rows, by number, ascending; never changed in place
         self._merges = BlockMerges()  # of these
         self._d: int | None = None
-        self._dtype: np.dtype[Any] | None = None  # of the first rows, and so of all blocks
+        self._dtype: np.dtype[Any] | None = None  # which a model takes from the window's first rows
         self._form: tuple[int, ...] = ()  # shape of the targets of a row
 
     @property
@@ -240,8 +248,12 @@ class Window(Model):
 
     def _learn(self, rows: Any, targets: Any, sample_weight: Any, times: Any) -> None:
         checked: Any = as_rows(rows, self._d)
-        if self._dtype is not None and checked.dtype != self._dtype:
-            checked = checked.astype(self._dtype)
+        dtype = natural_dtype(checked.dtype) if self._dtype is None else self._dtype
+        # Each block would take its dtype from its own first rows, and models of different dtypes do not merge. A model
+        # that was given a dtype, or always computes in one, has no need of this.
+        if natural_dtype(checked.dtype) != dtype and self._template.parameters.get("dtype", dtype) is None:
+            with np.errstate(over="ignore"):  # the model refuses what float32 cannot hold
+                checked = checked.astype(dtype)
         k, n = checked.shape[0], self._n
         answers: tuple[Any, ...] = () if targets is None else (self._as_targets(targets, k),)
         own_weights = as_weights(sample_weight, k)
@@ -279,7 +291,7 @@ class Window(Model):
                 filling.update(checked[start:end], *(column[start:end] for column in answers), **own)
         form = answers[0].shape[1:] if answers else ()
         changed = {"_filling": filling, "_number": number, "_opened": opened, "_blocks": blocks, "_form": form}
-        vars(self).update(changed | {"_n": n + k, "_d": checked.shape[1], "_dtype": checked.dtype})
+        vars(self).update(changed | {"_n": n + k, "_d": checked.shape[1], "_dtype": dtype})
 
     def _learn_here(self, rows: Any, answers: tuple[Any, ...], weights: dict[str, Any], k: int) -> None:
         """Learn from rows of the block being filled alone, k of them of some weight."""

@@ -1,6 +1,7 @@
 """The zoo has every kind of model, and each of its specimens learns and can be read."""
 
 import os
+import pickle
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from threadpoolctl import threadpool_info
 import fastsketch as fs
 from fastsketch._frame.loading import kinds
 from fastsketch._kernels import pool
-from tests.reliability.zoo import SPECIMENS
+from tests.reliability.zoo import SPECIMENS, STARTS, TAKE_A_DTYPE, event_rows, float_values, start_values, trained
 
 
 def test_every_kind_is_there():
@@ -32,6 +33,33 @@ def test_every_engine_is_there():
 def test_every_specimen_learns_and_can_be_read(specimen):
     found = specimen.read(specimen.learned())
     assert found["facts"]["n_rows"] == 40 and len(found) > 1
+
+
+def bits(model):
+    """The bytes of a model's state; of a window those of its blocks, as it notes the dtype of its own first rows.
+
+    Of a completion those of its arrays, as it notes the time that a fit took.
+    """
+    if hasattr(model, "block_models"):
+        return [block.to_bytes() for block in model.block_models.values()]
+    if hasattr(model, "fit"):
+        return [(name, array.tobytes()) for name, array in model._state()[1].items()]
+    return model.to_bytes()
+
+
+@pytest.mark.parametrize("specimen", SPECIMENS, ids=lambda s: s.name)
+def test_first_rows_of_any_dtype_count_as_the_floats_that_they_are(specimen, tmp_path):
+    """Bitwise the model of rows that came as floats from the beginning; it can be saved, and loads."""
+    for form, dtype in STARTS:
+        if form == "frame":
+            pytest.importorskip("pandas")
+        values = start_values(dtype, below_zero=specimen.rows is not event_rows)
+        plain = float_values(values, takes_a_dtype=specimen.name.startswith(TAKE_A_DTYPE))
+        model, expected = (trained(specimen, form, each, tmp_path) for each in (values, plain))
+        assert bits(model) == bits(expected), (form, dtype)
+        content = model.to_bytes()
+        assert fs.from_bytes(content).to_bytes() == pickle.loads(pickle.dumps(model)).to_bytes() == content
+        assert model.copy().to_bytes() == content
 
 
 def surroundings():

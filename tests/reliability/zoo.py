@@ -9,6 +9,7 @@ import numpy as np
 from scipy import sparse
 
 import fastsketch as fs
+from fastsketch.data import Source, open_rows
 from fastsketch.data.sources._arrays import ArraySource
 from fastsketch.reference import baselines
 from fastsketch.sketching import SecondPass
@@ -39,13 +40,86 @@ def event_rows(seed, n=40):
     return sparse.csr_array(rng.integers(1, 4, (n, N_FEATURES)) * (rng.random((n, N_FEATURES)) < 0.3))
 
 
+# -- first rows of every form and dtype --------------------------------------------------------------------------------
+WHOLE_NUMBERS = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", ">i4")
+FLOATS = ("float16", "float32", "float64", "longdouble", ">f2", ">f4", ">f8")
+OF_SPARSE = (*WHOLE_NUMBERS[:-1], "float32", "float64", "longdouble")  # which scipy takes
+
+
+def _list(values, folder):
+    return values.tolist()
+
+
+def _csr(values, folder):
+    return sparse.csr_array(values)
+
+
+def _frame(values, folder):
+    import pandas as pd
+
+    return pd.DataFrame(values, columns=[f"x{j}" for j in range(values.shape[1])])
+
+
+def _npy_file(values, folder):
+    path = folder / "rows.npy"
+    np.save(path, values)
+    return open_rows(path)
+
+
+def _npz_file(values, folder):
+    path = folder / "rows.npz"
+    sparse.save_npz(path, sparse.csr_array(values))
+    return open_rows(path)
+
+
+FORMS = {"array": lambda values, folder: values, "list": _list, "CSR": _csr, "frame": _frame}
+FORMS |= {"npy file": _npy_file, "npz file": _npz_file}
+# Of a source these learn from its chunks.
+BY_CHUNKS = ("online", "hash-sgh")
+STARTS = (
+    *(("array", dtype) for dtype in WHOLE_NUMBERS + FLOATS),
+    *(("CSR", dtype) for dtype in OF_SPARSE),
+    *(("list", dtype) for dtype in ("bool", "int64", "float64")),
+    *(("npy file", dtype) for dtype in ("bool", "int8", "uint8", "int64", "float16", "longdouble", ">i4")),
+    *(("npz file", dtype) for dtype in ("bool", "int8", "int64")),
+    *(("frame", dtype) for dtype in ("bool", "int8", "uint8", "int64", "float32")),
+)
+
+
+def start_values(dtype, seed=5, n=24, *, below_zero=True):
+    """Rows (n, 12) of this dtype: whole numbers of two and three digits, whose squares and sums int8 does not hold."""
+    rng = np.random.default_rng(seed)
+    low = 0 if dtype == "bool" or np.dtype(dtype).kind == "u" or not below_zero else -100
+    values = rng.integers(low, 2 if dtype == "bool" else 120, (n, N_FEATURES))
+    return (values * (rng.random(values.shape) < 0.6)).astype(dtype)
+
+
+# These compute in float32 if their first rows are of float16 or float32, and they were given no dtype.
+TAKE_A_DTYPE = ("sketch", "groups", "window-sketch", "window-hash", "window-quantizer", "quantizer", "completion")
+TAKE_A_DTYPE += ("hash-srht", "hash-fd", "hash-exact", "hash-countsketch", "hash-sampling", "hash-pca", "hash-itq")
+
+
+def float_values(values, *, takes_a_dtype=True):
+    """The same numbers in the dtype of floats that a model computes in if these are its first rows."""
+    narrow = values.dtype.kind == "f" and values.dtype.itemsize <= 4 and takes_a_dtype
+    return values.astype(np.float32 if narrow else np.float64)
+
+
+def matrix_of(rows):
+    """Rows of any form as an array or CSR; those of other dtypes than the two usual ones in double."""
+    rows = next(iter(rows)) if isinstance(rows, Source) else rows
+    rows = rows if sparse.issparse(rows) else np.asarray(rows)
+    return rows if rows.dtype in (np.float32, np.float64) else rows.astype(np.float64)
+
+
 def signs(rows):
     """A target of each row that depends on it."""
-    return np.where(np.asarray(rows[:, [0]].sum(axis=1)).ravel() > 0, 1.0, -1.0)
+    return np.where(np.asarray(matrix_of(rows)[:, [0]].sum(axis=1)).ravel() > 0, 1.0, -1.0)
 
 
 def numbers_of(rows, below):
     """A whole number for each row, by what is in it alone."""
+    rows = matrix_of(rows)
     return np.floor(np.asarray(abs(rows).sum(axis=1)).ravel() * 16).astype(int) % below
 
 
@@ -55,7 +129,7 @@ def _learn(model, rows, **more):
 
 def _learn_source(model, rows, **more):
     """From a source of named columns."""
-    source = ArraySource(rows)
+    source = rows if isinstance(rows, Source) else ArraySource(rows)
     source.feature_names = tuple(f"x{j}" for j in range(N_FEATURES))
     return model.update(source, **more)
 
@@ -67,13 +141,13 @@ def _learn_labelled(model, rows, **more):
 def named(rows):
     """The rows as dicts, with a word for each."""
     words = [f"w{number}" for number in numbers_of(rows, 5)]
-    values = rows.toarray().tolist()
+    values = sparse.csr_array(matrix_of(rows)).toarray().tolist()
     return [{f"x{j}": v for j, v in enumerate(row) if v} | {"word": w} for row, w in zip(values, words, strict=True)]
 
 
 def classes_of(rows):
     """One of three labels for each row."""
-    sums = np.asarray(rows[:, [0]].sum(axis=1)).ravel()
+    sums = np.asarray(matrix_of(rows)[:, [0]].sum(axis=1)).ravel()
     return np.array(["low", "middle", "high"])[(sums > -0.3).astype(int) + (sums > 0.3)]
 
 
@@ -89,23 +163,31 @@ def _learn_named(model, rows):
     return model.update(named(rows), signs(rows))
 
 
+def _entries(rows):
+    """Rows as models of entries take them: sparse ones as they are."""
+    if isinstance(rows, Source):
+        (rows,) = rows
+    return rows if sparse.issparse(rows) else sparse.csr_array(float_values(np.asarray(rows)))
+
+
 def _fit(model, rows):
-    return model.fit(sparse.csr_array(rows))
+    return model.fit(_entries(rows))
 
 
 def _learn_by_ids(model, rows, **more):
-    return model.update(rows, item_ids=[f"item {j}" for j in range(rows.shape[1])], **more)
+    return model.update(rows, item_ids=[f"item {j}" for j in range(N_FEATURES)], **more)
 
 
 def _fit_by_ids(model, rows):
-    names = [f"item {j}" for j in range(rows.shape[1])]
-    return model.fit(sparse.csr_array(rows), row_ids=np.arange(rows.shape[0]), column_ids=names)
+    names = [f"item {j}" for j in range(N_FEATURES)]
+    entries = _entries(rows)
+    return model.fit(entries, row_ids=np.arange(entries.shape[0]), column_ids=names)
 
 
 def _learn_groups(model, rows):
     """Every third row is of one group."""
-    keys = np.arange(rows.shape[0]) % 3
-    return model.merge(fs.sketch_groups(rows, by=keys, **model.parameters)) if rows.shape[0] else model
+    n = matrix_of(rows).shape[0]
+    return model.merge(fs.sketch_groups(rows, by=np.arange(n) % 3, **model.parameters)) if n else model
 
 
 @dataclass(frozen=True)
@@ -288,7 +370,7 @@ _WINDOW_READS = {
 
 def _learn_timed(model, rows):
     """Eight rows an hour."""
-    return model.update(rows, by=(model.n_rows + np.arange(rows.shape[0])) * 450.0)
+    return model.update(rows, by=(model.n_rows + np.arange(matrix_of(rows).shape[0])) * 450.0)
 
 
 def _window_sketch():
@@ -297,6 +379,14 @@ def _window_sketch():
 
 def _window_hash():
     return fs.Window(fs.SketchHash(4, block_rows=4), 4, every="1h")
+
+
+def _window_ease():
+    return fs.Window(fs.SketchedEASE(5, ridge=1.0, reservoir_size=6), 3, every=16)
+
+
+def _window_quantizer():
+    return fs.Window(fs.SketchQuantizer(4, block_rows=8, sketch_size=12), 3, every=16)
 
 
 def _window_ridge():
@@ -316,6 +406,24 @@ _MONITOR_READS = {
     "sides": lambda m: [side.sketch() for side in m.sides] if m.alarms else None,
 }
 
+
+def trained(specimen, form, values, folder):
+    """A model that has learned from first rows of these values in a form, and then from rows of floats.
+
+    One that learns from a single batch has learned from the first rows only.
+    """
+    rows = FORMS[form](values, folder)
+    if isinstance(rows, Source) and specimen.name.startswith(BY_CHUNKS):
+        (rows,) = rows
+    model = specimen.learn(specimen.make(), rows)
+    if specimen.name.startswith(("completion", "hash-sgh")):
+        return model
+    later = specimen.rows(1) * 0.75
+    if specimen.name.startswith("groups"):  # a merge, which groups of another dtype are refused by
+        later = later.astype(float_values(values).dtype)
+    return specimen.learn(model, later)
+
+
 SPECIMENS = (
     Specimen("monitor", _monitor, reads=_MONITOR_READS),
     Specimen("window-sketch", _window_sketch, reads=_WINDOW_READS),
@@ -327,6 +435,17 @@ SPECIMENS = (
         _window_hash,
         learn=_learn_timed,
         reads={"encode": lambda m: m.model.encode(dense_rows(9, 5)) if m.n_rows else None},
+    ),
+    Specimen(
+        "window-quantizer",
+        _window_quantizer,
+        reads={"encode": lambda m: m.model.encode(dense_rows(9, 5)) if m.n_rows else None},
+    ),
+    Specimen(
+        "window-ease",
+        _window_ease,
+        rows=event_rows,
+        reads={"scores": lambda m: m.model.decision_block(event_rows(9, 5)) if m.n_rows else None},
     ),
     *(
         Specimen(

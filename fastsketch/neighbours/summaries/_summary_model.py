@@ -90,7 +90,7 @@ class SummaryModel(MergeableModel, abstract=True):
     def _update(self, rows: Any, sample_weight: Any) -> None:
         checked = as_rows(rows, self.n_features)
         summary = self._summary
-        if summary is None:
+        if summary is None or not summary.n_rows:  # no rows came that could decide
             dtype = natural_dtype(checked.dtype) if self.dtype is None else self.dtype
             summary = self._empty_summary(checked.shape[1], dtype=dtype)
         self._learned = None

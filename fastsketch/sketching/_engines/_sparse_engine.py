@@ -11,6 +11,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch._core.sparse import dense_as_csr
 from fastsketch._core.validation import in_place, is_sparse
 from fastsketch._frame.model import Arrays
 from fastsketch._kernels.features.columns import ColumnMap
@@ -154,9 +155,7 @@ class SparseEngine(SketchEngine[SparseState, Csr]):
 
     def cut(self, rows: Any) -> Csr:
         if not is_sparse(rows):
-            from scipy.sparse import csr_array
-
-            rows = csr_array(rows)
+            rows = dense_as_csr(rows)
         self._map.forget(self.width)  # what is left of rows that were refused
         indptr, indices, data = (
             in_place(rows.indptr, np.int64),
