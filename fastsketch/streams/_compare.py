@@ -377,6 +377,8 @@ def _chances(
 
     `leading` (q, d) are directions in which the blocks' moments are looked at: they must not know the sides.
     """
+    if not len(leading):  # rows of zeros, or rows that all equal their mean: every arrangement has no change
+        return 1.0, np.ones(n)
     sides = [_side_of(block, "a block") for side in blocks for block in side]
     after = np.repeat([False, True], [len(side) for side in blocks])
     weights = np.array([side.weight for side in sides])

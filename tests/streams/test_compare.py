@@ -1,5 +1,6 @@
 """What changed is within its intervals on every stream, is named, and is significant as seldom as is said."""
 
+import itertools
 import warnings
 
 import numpy as np
@@ -256,3 +257,21 @@ def test_blocks_without_weight_or_variance():
     still = [fs.FrequentDirections(4).update(np.zeros((60, 5))) for _ in range(3)]
     changed = fs.compare(still, still)
     assert changed.p_value == 1.0 and not changed.values.any()
+
+
+@pytest.mark.parametrize("center", [False, True])
+@pytest.mark.parametrize("solver", ["gram", "svd", "exact", "auto"])
+def test_blocks_of_zeros_or_of_equal_rows_have_not_changed(solver, center):
+    rows = np.random.default_rng(0).standard_normal((60, 5))
+    kinds = {"zeros": np.zeros((60, 5)), "equal rows": np.ones((60, 5)), "rows": rows}
+    for one, two in itertools.product(kinds, repeat=2):
+        sides = [
+            [fs.FrequentDirections(4, solver=solver, center=center).update(part) for part in np.split(kinds[kind], 6)]
+            for kind in (one, two)
+        ]
+        found = fs.compare(*sides, permutations=19)
+        has_changed = one != two and not (center and "rows" not in (one, two))
+        assert (found.p_value <= 0.1) == has_changed
+        assert len(found.p_values) == len(found.values) and ((found.p_values <= 0.1).any() == has_changed)
+        window = fs.Window(fs.FrequentDirections(4, solver=solver, center=center), 6, every=10).update(kinds[one])
+        assert fs.compare(window, sides[0], permutations=19).p_value == 1.0
