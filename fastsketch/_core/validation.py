@@ -10,7 +10,7 @@ from typing import Any, Protocol, cast
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from fastsketch._core.sparse import as_csr, without_long_double
+from fastsketch._core.sparse import as_csr, check_width, without_long_double
 
 
 class SparseRows(Protocol):
@@ -28,6 +28,9 @@ class SparseRows(Protocol):
 
 # Rows as they come in at a public door.
 Rows = ArrayLike | SparseRows
+
+# Sizes of sketches, buffers and blocks lie below this: LAPACK counts in 32-bit integers.
+MOST_SIZE = 1 << 31
 
 _BOOL: tuple[type, ...] = (bool, np.bool_)
 
@@ -174,6 +177,7 @@ def as_rows(rows: Any, n_features: int | None = None, name: str = "rows") -> Any
         raise TypeError(f"{name} must hold real numbers, got dtype {out.dtype}")
     if out.shape[1] == 0:
         raise ValueError(f"{name} must have at least one column, got shape {out.shape}")
+    check_width(out.shape[1], name)
     if n_features is not None and out.shape[1] != n_features:
         raise ValueError(f"{name} must have {n_features} columns as the rows before, got {out.shape[1]}")
     return out if is_sparse(out) else without_long_double(out)

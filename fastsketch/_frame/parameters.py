@@ -84,9 +84,9 @@ def parameter(check: Check, *, default: Any = REQUIRED, reads: str | None = None
 
 
 def integer(
-    *, default: Any = REQUIRED, at_least: int = 0, below: int | None = None, kw_only: bool = True, init: bool = True
+    *, default: Any = REQUIRED, at_least: int = 0, below: int = 1 << 62, kw_only: bool = True, init: bool = True
 ) -> Any:
-    """Declare an integer of at least `at_least`, and below `below` if that is given."""
+    """Declare an integer in [at_least, below); without a bound of its own, what 64 bits hold."""
     return Parameter(partial(as_integer, minimum=at_least, below=below), default, not kw_only, not init)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._core.losses import LOSSES, ONLINE_LOSSES, OnlineLossName
-from fastsketch._core.validation import as_flag, as_numbers, as_real, as_weights, is_sparse
+from fastsketch._core.validation import MOST_SIZE, as_flag, as_numbers, as_real, as_weights, is_sparse
 from fastsketch._frame.batches import FeatureNames, agreed, is_table, names_of
 from fastsketch._frame.model import Arrays, Model
 from fastsketch._frame.parameters import choice, flag, integer, parameter, real
@@ -58,7 +58,7 @@ class OnlineLearner(Model, Generic[S], abstract=True):
     A subclass declares its parameters and defines the methods that raise NotImplementedError here.
     """
 
-    sketch_size: int = integer(default=20, at_least=2, kw_only=False)
+    sketch_size: int = integer(default=20, at_least=2, below=MOST_SIZE, kw_only=False)
     loss: OnlineLossName = choice(ONLINE_LOSSES, default="logistic")
     loss_scale: float = real(default=1.0, low_open=True)
     classes: Any = parameter(as_classes, default=None, reads="_known_classes")

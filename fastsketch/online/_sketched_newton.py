@@ -23,6 +23,9 @@ from fastsketch.online._newton_state import (
 from fastsketch.online._predictions import OnlineLinear
 from fastsketch.online._state_arrays import Zeros
 
+# Rows of the square matrices of 2 sketch_size rows: LAPACK counts their entries in 32-bit integers.
+MOST_SIDE = 46_340
+
 Method = Literal["rfd", "fd", "pfd"]
 Constraint = Literal["current", "next", "both"] | None
 Curvature = Literal["gradient", "loss"] | None
@@ -179,6 +182,11 @@ class SketchedNewton(OnlineLinear[NewtonState]):
 
     def _check(self) -> None:
         super()._check()
+        if 2 * self.sketch_size > MOST_SIDE:
+            raise ValueError(
+                f"sketch_size must be at most {MOST_SIDE // 2:,}, as LAPACK's 32-bit integers count the entries of "
+                f"square matrices of twice that side, got {self.sketch_size}"
+            )
         if not self.alpha0 and self.method != "rfd":
             raise ValueError(
                 f"alpha0 must be positive for method={self.method!r}, got {self.alpha0}: only 'rfd' finds its own"

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from fastsketch._core.threads import one_blas_thread
-from fastsketch._core.validation import as_integer, as_real, as_weights, rows_with_weight
+from fastsketch._core.validation import MOST_SIZE, as_integer, as_real, as_weights, rows_with_weight
 from fastsketch._frame.batches import Batch, FeatureNames, with_columns
 from fastsketch._frame.model import Arrays
 from fastsketch._frame.parameters import choice, float_dtype, integer, real, seed
@@ -70,7 +70,7 @@ class FittedItems(NamedTuple):
 class ItemLearner(HeldOutLearner, abstract=True):
     """Learning part of an item model, from one pass over users' rows."""
 
-    sketch_size: int = integer(default=256, at_least=2, kw_only=False)
+    sketch_size: int = integer(default=256, at_least=2, below=MOST_SIZE, kw_only=False)
     ridge: float | None = real(default=None, low_open=True)
     method: Literal["isvd", "rfd"] = choice(("isvd", "rfd"), default="isvd")
     activity_power: float = real(default=0.5, high=1.0)

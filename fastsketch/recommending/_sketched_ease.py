@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastsketch._core.validation import Rows, as_flag, as_integer, as_numbers
+from fastsketch._core.validation import MOST_SIZE, Rows, as_flag, as_integer, as_numbers
 from fastsketch._kernels.guard import changes, reads
 from fastsketch.data.names._triples import Table
 from fastsketch.recommending._best_items import Explanation, Limits, Recommendations, explained, recommend, similar
@@ -177,7 +177,7 @@ class SketchedEASE(ItemLearner):
         [['nails'], ['coffee']]
         """
         squares, ids = self._known_squares(), self._ids
-        n, exclude_seen = as_integer(n, "n", 1), as_flag(exclude_seen, "exclude_seen")
+        n, exclude_seen = as_integer(n, "n", 1, MOST_SIZE), as_flag(exclude_seen, "exclude_seen")
         events, users = events_of(rows, ids, len(squares), self._dtype, self._column_order)
         unwanted = left_out(exclude, users, ids, events.shape)
         allowed = None
@@ -224,7 +224,7 @@ class SketchedEASE(ItemLearner):
         ['coffee', 'milk']
         """
         squares, ids = self._known_squares(), self._ids
-        n, chosen = as_integer(n, "n", 1), items_of(items, ids, len(squares), "items")
+        n, chosen = as_integer(n, "n", 1, MOST_SIZE), items_of(items, ids, len(squares), "items")
         neighbours = similar(self._fitted().weights, chosen, n, squares > 0)
         return neighbours._replace(items=named(neighbours.items, ids))
 

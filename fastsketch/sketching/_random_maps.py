@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from numpy.typing import NDArray
 
-from fastsketch._core.validation import Rows, as_choice, as_integer, as_rows, as_seed
+from fastsketch._core.validation import MOST_SIZE, Rows, as_choice, as_integer, as_rows, as_seed
 from fastsketch.sketching._mapped_block import map_once
 from fastsketch.sketching._sized_map import MAP_KINDS, MapKind, SizedMap
 
@@ -67,7 +67,7 @@ class Compressor:
         for name in ("rows_out", "block_rows"):
             value = getattr(self, name)
             if value is not None:
-                object.__setattr__(self, name, as_integer(value, name, 1))
+                object.__setattr__(self, name, as_integer(value, name, 1, MOST_SIZE))
         object.__setattr__(self, "seed", as_seed(self.seed))
         object.__setattr__(self, "first_block", as_integer(self.first_block, "first_block", 0, 1 << 63))
         if self.rows_out and self.block_rows and self.block_rows < self.rows_out:

@@ -6,7 +6,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from fastsketch._core.validation import as_choice, as_dtype, as_integer
+from fastsketch._core.validation import MOST_SIZE, as_choice, as_dtype, as_integer
 from fastsketch._frame.model import Arrays, MergeableModel
 from fastsketch._frame.parameters import choice, flag, float_dtype, integer, parameter, real
 from fastsketch.data.files import _checks as checks
@@ -34,11 +34,11 @@ START_SIZE = 4
 class SketchModel(MergeableModel, abstract=True):
     """Parameters of Frequent Directions (documented there) and the state: an engine with the rows, a last read-out."""
 
-    sketch_size: int = integer(default=64, at_least=2, kw_only=False)
+    sketch_size: int = integer(default=64, at_least=2, below=MOST_SIZE, kw_only=False)
     method: MethodName = choice(tuple(METHODS), default="rfd")
     alpha0: float = real(default=0.0, high=MOST)
     beta: float | None = real(default=None, high=1.0)
-    buffer_size: int | None = integer(default=None)
+    buffer_size: int | None = integer(default=None, below=MOST_SIZE)
     solver: SolverName = choice(("auto", "gram", "svd", "exact"), default="auto")
     center: bool = flag(default=False)
     decay: float = real(default=1.0, high=1.0, low_open=True)
@@ -47,7 +47,7 @@ class SketchModel(MergeableModel, abstract=True):
 
     tolerance: float | None = real(default=None, high=1.0, low_open=True, high_open=True)
     tolerance_relative_to: Reference = choice(("squared_norm", "largest_eigenvalue"), default="squared_norm")
-    max_sketch_size: int | None = integer(default=None, at_least=2)
+    max_sketch_size: int | None = integer(default=None, at_least=2, below=MOST_SIZE)
 
     def _set_up(self, given: dict[str, Any]) -> None:
         if given.get("tolerance") is not None and "sketch_size" not in given:

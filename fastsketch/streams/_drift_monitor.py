@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from fastsketch._core.sparse import dense_as_csr
-from fastsketch._core.validation import as_choice, as_flag, as_integer, as_rows, check_finite, is_sparse
+from fastsketch._core.validation import MOST_SIZE, as_choice, as_flag, as_integer, as_rows, check_finite, is_sparse
 from fastsketch._frame.batches import Batch
 from fastsketch._frame.loading import from_bytes, inner_model
 from fastsketch._frame.model import Arrays, Model
@@ -125,7 +125,7 @@ class DriftMonitor(Model):
     every: int = integer(default=100, at_least=2, below=MANY)
     reference: int = integer(default=60, at_least=10, below=MANY)
     run_length: int = integer(default=10_000, at_least=10, below=MOST_ARRANGEMENTS + 1)
-    sketch_size: int = integer(default=32, at_least=2)
+    sketch_size: int = integer(default=32, at_least=2, below=MOST_SIZE)
     seed: int = seed(default=0)
 
     def _begin(self) -> None:

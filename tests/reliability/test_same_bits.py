@@ -48,7 +48,7 @@ def drawn(case, specimens, least=1):
     n, shares = int(rng.integers(least, 80)), rng.choice(SHARES, 2)
     share = np.where(np.arange(n) < rng.integers(0, n + 1), *shares)[:, np.newaxis]
     rows = rng.standard_normal((n, N_FEATURES)) * (rng.random((n, N_FEATURES)) < share) + 0.0  # no -0, which CSR drops
-    if specimen.name.startswith("ease"):
+    if specimen.name.startswith(("ease", "window-ease")):
         rows = np.ceil(np.abs(rows))
     rows = rows.astype(np.float32 if rng.random() < 0.3 else np.float64)
     weights = rng.random(n) * (rng.random(n) < 0.8) * 10.0 ** rng.integers(-3, 3, n) if rng.random() < 0.5 else None

@@ -23,6 +23,8 @@ def batches(rng, family, first, *, narrow):
     rows = rows_of(family, rng, int(rng.integers(1, 200)), N_FEATURES, dtype=np.float32 if narrow else np.float64)
     parts = np.split(rows, np.sort(rng.integers(0, len(rows) + 1, int(rng.integers(1, 6)))))
     kinds = [LATER[int(rng.integers(len(LATER)))] if rng.random() < 0.3 else "float64" for _ in parts]
+    if family == "large" and not narrow:
+        kinds = ["float64" for _ in parts]  # float32 does not hold these rows
     whole = ("int8", "bool")
     later = [(np.abs(p) % 100 if kind in whole else p).astype(kind) for p, kind in zip(parts, kinds, strict=True)]
     return [(values, some_weights(rng, len(values))) for values in [first, *later]]

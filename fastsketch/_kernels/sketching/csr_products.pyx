@@ -77,7 +77,7 @@ def turned_rows_times(const int64_t[::1] indptr, const int32_t[::1] indices, con
     if w.r == 0 or nnz == 0:
         return np.zeros((w.d, w.r))
     if nnz > 2**31 - 1:
-        raise OverflowError(f"one block of {w.n} sparse rows has {nnz} nonzeros, 2**31 or more: read smaller chunks")
+        raise ValueError(f"one block of {w.n} sparse rows has {nnz} nonzeros, 2**31 or more: read smaller chunks")
     out = np.empty((w.d, w.r))
     cdef double[:, ::1] to = out
     cdef int32_t[::1] stop = np.empty(w.d, np.int32), row = np.empty(nnz, np.int32), place = np.empty(nnz, np.int32)

@@ -61,18 +61,18 @@ def scan(const real[:, :] rows):
 
 
 def work_sizes(Py_ssize_t m, Py_ssize_t d, Py_ssize_t n_keep, int solver, dtype):
-    """(reals, integers, doubles) of workspace for a buffer of m rows; OverflowError beyond LAPACK's integers."""
+    """(reals, integers, doubles) of workspace for a buffer of m rows; ValueError beyond LAPACK's integers."""
     cdef Py_ssize_t size
     if m > 46340 or d > 2147483647:
-        raise OverflowError(f"a buffer of {m} rows and {d} columns exceeds LAPACK's 32-bit integers: "
-                            "use a smaller sketch_size or buffer_size")
+        raise ValueError(f"a buffer of {m} rows and {d} columns exceeds LAPACK's 32-bit integers: "
+                         "use a smaller sketch_size or buffer_size")
     if solver == SVD:
         if dtype == np.float32:
             size = svd_work_size(m, d, <float*> NULL)
         else:
             size = svd_work_size(m, d, <double*> NULL)
         if size < 0:
-            raise OverflowError(f"gesdd's workspace for {m} x {d} exceeds LAPACK's 32-bit integers: use solver='gram'")
+            raise ValueError(f"gesdd's workspace for {m} x {d} exceeds LAPACK's 32-bit integers: use solver='gram'")
         return size, iwork_size(m), 1
     return arena_size(m) + partials_size(m, d), iwork_size(m), small_size(m, n_keep)
 

@@ -76,7 +76,7 @@ cdef class SparseState(SketchState):
         if nnz <= self.indices.shape[0]:
             return
         if nnz > 2**31 - 1:
-            raise OverflowError("one block of sparse rows has 2**31 or more nonzeros: use a smaller buffer_size")
+            raise ValueError("one block of sparse rows has 2**31 or more nonzeros: use a smaller buffer_size")
         nnz += nnz // 4  # blocks differ: grow seldom
         data, indices = np.zeros(nnz, self.data.dtype), np.zeros(nnz, np.int32)
         data[:used] = self.data[:used]

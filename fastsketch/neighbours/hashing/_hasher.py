@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastsketch._core.validation import Rows, as_flag
+from fastsketch._core.validation import MOST_SIZE, Rows, as_flag
 from fastsketch._frame.model import Model
 from fastsketch._frame.parameters import integer
 from fastsketch._kernels.guard import reads
@@ -17,7 +17,7 @@ from fastsketch.neighbours.hashing._sign_encoder import FACTOR_BYTES, SignEncode
 class Hasher(CodeSearch, Model, abstract=True):
     """Base of the hashes: a subclass learns, and freezes what it has learned (``_encoder``)."""
 
-    n_bits: int = integer(at_least=1, kw_only=False)
+    n_bits: int = integer(at_least=1, below=MOST_SIZE, kw_only=False)
 
     @reads
     def decision_function(self, rows: Rows) -> NDArray[np.floating[Any]]:

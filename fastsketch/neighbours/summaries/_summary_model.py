@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Final, Literal, Self, get_args
 
 import numpy as np
 
-from fastsketch._core.validation import as_dtype, as_integer, as_rows, natural_dtype
+from fastsketch._core.validation import MOST_SIZE, as_dtype, as_integer, as_rows, natural_dtype
 from fastsketch._frame.batches import Batch
 from fastsketch._frame.model import Arrays, MergeableModel
 from fastsketch._frame.parameters import choice, float_dtype, integer, seed
@@ -33,8 +33,8 @@ class SummaryModel(MergeableModel, abstract=True):
     _MAY_DIFFER: ClassVar = frozenset({"part", "first_block", "dtype"})
 
     method: Method = choice(METHODS, default="srht")
-    sketch_size: int | None = integer(default=None, at_least=2)
-    block_rows: int | None = integer(default=None, at_least=1)
+    sketch_size: int | None = integer(default=None, at_least=2, below=MOST_SIZE)
+    block_rows: int | None = integer(default=None, at_least=1, below=MOST_SIZE)
     seed: int = seed(default=0)
     part: int = integer(default=0, below=1 << 30)
     first_block: int = integer(default=0, below=1 << PART_LEVEL)

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._core.random import Key, raw_numbers
-from fastsketch._core.validation import Rows, as_flag, as_integer, as_real, as_rows, check_finite, is_sparse
+from fastsketch._core.validation import MOST_SIZE, Rows, as_flag, as_integer, as_real, as_rows, check_finite, is_sparse
 from fastsketch._frame.batches import names_of
 from fastsketch._frame.model import Arrays
 from fastsketch._frame.parameters import integer, seed
@@ -78,7 +78,7 @@ class SGH(Hasher):
     ((100, 1), True)
     """
 
-    n_bases: int = integer(default=300, at_least=1)
+    n_bases: int = integer(default=300, at_least=1, below=MOST_SIZE)
     seed: int = seed(default=0)
 
     def _check(self) -> None:

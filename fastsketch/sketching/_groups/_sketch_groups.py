@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from fastsketch._core.progress import ProgressLine
-from fastsketch._core.validation import (
+from fastsketch._core.validation import MOST_SIZE, (
     all_finite,
     as_choice,
     as_dtype,
@@ -84,11 +84,11 @@ class GroupSketches(Mapping[Key, FrequentDirections], MergeableModel):
     True
     """
 
-    sketch_size: int = integer(default=16, at_least=2, kw_only=False)
+    sketch_size: int = integer(default=16, at_least=2, below=MOST_SIZE, kw_only=False)
     method: GroupMethod = choice(get_args(GroupMethod), default="rfd")
     alpha0: float = real(default=0.0, high=MAX_FLOAT)
     beta: float | None = real(default=None, high=1.0)
-    buffer_size: int | None = integer(default=None)
+    buffer_size: int | None = integer(default=None, below=MOST_SIZE)
     center: bool = flag(default=False)
     dtype: DTypeLike | None = float_dtype(default=None)
 
