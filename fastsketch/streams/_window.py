@@ -107,6 +107,9 @@ class Window(Model):
     at most five where it is asked for after every block, as merges are kept for the next time. The window holds W
     models, and once it has been asked half as many merges beside. Bits do not depend on when it was asked.
 
+    A model without a dtype of its own takes that of the window's first rows, as it does alone: float32 for float16 and
+    float32, else float64. Later rows of every dtype are learned in that one.
+
     Examples
     --------
     >>> import numpy as np, fastsketch as fs
