@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.base import OutlierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from fastsketch._core.validation import MOST_SIZE, Rows, as_choice, as_real
+from fastsketch._core.validation import Rows, as_choice, as_real
 from fastsketch.data.files import _checks as checks
 from fastsketch.sketching._engines import by_column
 from fastsketch.sklearn._column_scales import ColumnScales, Standardization

@@ -27,7 +27,7 @@ def batches(rng, family, first, *, narrow):
         kinds = ["float64" for _ in parts]  # float32 does not hold these rows
     whole = ("int8", "bool")
     later = [(np.abs(p) % 100 if kind in whole else p).astype(kind) for p, kind in zip(parts, kinds, strict=True)]
-    return [(values, some_weights(rng, len(values))) for values in [first, *later]]
+    return [(first, None), *((values, some_weights(rng, len(values))) for values in later)]
 
 
 def twin_of_window(case, folder):
@@ -52,8 +52,9 @@ def twin_of_window(case, folder):
     for k, (values, some) in enumerate(batches(rng, family, first, narrow=used == np.float32)):
         make = FORMS[form] if not k else FORMS["CSR" if rng.random() < 0.3 and values.dtype.isnative else "array"]
         window.update(make(values, folder), sample_weight=some)
-        rows.append(values.astype(used).astype(np.float64))
-        weights.append(np.ones(len(values)) if some is None else some)
+        some = np.ones(len(values)) if some is None else some
+        rows.append(values.astype(used).astype(np.float64)[some > 0])  # a row of weight 0 is none
+        weights.append(some[some > 0])
         seen = sum(map(len, rows))
         number = np.concatenate([number, np.arange(len(number), seen) // every])
         if len(window.block_models) > 1 and rng.random() < 0.2:
