@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from fastsketch._core.progress import ProgressLine
-from fastsketch._core.validation import MOST_SIZE, (
+from fastsketch._core.validation import (
+    MOST_SIZE,
     all_finite,
     as_choice,
     as_dtype,
