@@ -308,3 +308,30 @@ def test_of_many_who_find_a_dead_owner_one_takes_its_place(tmp_path, dead):
             thread.join()
         assert list(tmp_path.iterdir()) == []
     assert max(most) == 1 and len(entered) >= 20 and len(entered) + len(refused) == 120
+
+
+@pytest.mark.parametrize("failing", [1, 2, 3, 4])
+def test_a_lock_that_could_not_be_removed_is_taken_over_by_its_own_process(tmp_path, monkeypatch, dead, failing):
+    """One failed removal, as of a stale handle of NFS, is no job at work, and what it leaves is removed later."""
+    path, calls, unlink = tmp_path / "m.fsk", [], os.unlink
+
+    def fails_once(*names, **options):
+        calls.append(names)
+        if len(calls) == failing:
+            raise OSError(errno.ESTALE, "stale")
+        return unlink(*names, **options)
+
+    write_lock(path, dead)  # which is taken over by a claim
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "unlink", fails_once)
+        with locked(path):
+            pass
+    assert len(calls) >= failing
+    with locked(path), pytest.raises(LockHeld), locked(path):
+        pass
+    left = [name for name in tmp_path.iterdir() if not name.name.endswith(".tmp")]
+    assert not left, left
+    for name in tmp_path.iterdir():  # temporary files of this process, as if it had ended
+        name.rename(name.with_name(name.name.replace(_owner.this_process().mark, dead.mark)))
+    with locked(path):
+        assert [name.name for name in tmp_path.iterdir()] == [lock_name(path).name]
