@@ -365,6 +365,7 @@ class SketchedPCA(PrincipalComponents):
 
     @property
     def scale_(self) -> NDArray[np.float64] | None:
+        check_is_fitted(self, "sketch_")
         scale = self._column_scale()
         return None if scale is None else scale.copy()
 
