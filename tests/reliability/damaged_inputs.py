@@ -21,7 +21,6 @@ from scipy import sparse
 
 import fastsketch as fs
 from fastsketch.cli import main
-from fastsketch.cli._reading import matrix
 from fastsketch.data import SourceError, StateError, load_svmlight, open_rows
 from fastsketch.data.files._table import Dialect
 from fastsketch.data.names._events import read_events
@@ -60,7 +59,6 @@ FORMATS = {
     "t.csv": CSV,
     **{f"t.csv{suffix}": pack(CSV) for suffix, pack in PACK.items()},
     "m.fsk": HASH.to_bytes(),
-    "codes.npy": _saved(np.save, HASH.encode(ROWS)),
 }
 NAMES = tuple(FORMATS)
 PACKED = (".gz", ".bz2", ".xz", ".npz", ".fsk")  # under checksums
@@ -151,8 +149,6 @@ def model_of(path):
 
 def read(path):
     """All that a file holds, through the public functions."""
-    if path.name == "codes.npy":
-        return np.array(matrix(str(path), np.uint8)).tolist()
     if path.suffix == ".fsk":
         return model_of(path)
     return table_of(path) if path.name.startswith("t.csv") else rows_of(path)
@@ -174,8 +170,6 @@ def expectation(path, damage, content, whole):
         return lambda found: len(found) in (len(lines), len(lines) - 1) and len(found) >= len(lines) - 1
     if path.suffix == ".fsk":  # a number of a model may be another one: it is kept as it was read
         return lambda found: fs.from_bytes(found[0]).to_bytes() == found[0]
-    if path.name == "codes.npy":
-        return lambda found: np.ravel(found).tolist() == list(content[-ROWS.shape[0] :])
     # of a matrix, the member of an archive that says its class is not read here
     return lambda found: repr(found) in (repr(as_scipy_reads(path)), repr(whole if path.suffix == ".npz" else None))
 
@@ -212,8 +206,6 @@ def commands_of(path, folder):
     """The command lines that read such a file."""
     out, model, rows = str(folder / "out"), str(folder / "good.fsk"), str(folder / "good.npy")
     name = path.name
-    if name == "codes.npy":
-        return [["search", model, rows, "--codes", str(path), "-k", "2"]]
     if path.suffix == ".fsk":
         return [
             ["info", str(path)],
@@ -237,7 +229,7 @@ def commands_of(path, folder):
             ["predict", str(folder / "learned.fsk"), str(path), "-o", out],
             ["predict", str(folder / "learned.fsk"), str(path), "--what", "metrics"],
         ]
-    return [*commands, ["search", model, str(path), "--codes", str(folder / "good.codes.npy"), "-k", "2"]]
+    return commands
 
 
 def through_the_command_line(command, path, refused):
@@ -283,7 +275,6 @@ def prepare(folder):
         wholes[name] = read(folder / name)
     HASH.save(folder / "good.fsk")
     np.save(folder / "good.npy", ROWS)
-    np.save(folder / "good.codes.npy", HASH.encode(ROWS))
     (folder / "good.svm").write_bytes(SVMLIGHT)
     with contextlib.redirect_stdout(io.StringIO()):
         assert main(["complete", str(folder / "t.csv"), "-r", "1", "-o", str(folder / "table.fsk")]) == 0
