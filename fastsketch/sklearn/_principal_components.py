@@ -7,7 +7,8 @@ The variances along the components are their own, those beside them one, the noi
 # pyright: basic
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,6 +43,20 @@ class ComponentsReadOut(NamedTuple):
     total: float  # sum of all eigenvalues
     mean: Floats  # (d,)
     rounding: float  # bound on what rounding may have moved an eigenvalue by
+
+
+@contextmanager
+def sketch_of_any_size(n_components: Any) -> Iterator[None]:
+    """Raise ValueError that names n_components where the sketch for so many is larger than LAPACK takes."""
+    try:
+        yield
+    except ValueError as error:
+        if "LAPACK" not in str(error):
+            raise
+        raise ValueError(
+            f"n_components={n_components} needs a sketch of more than 2**31 numbers: take fewer components, or a "
+            "smaller sketch_size"
+        ) from None
 
 
 def refine(

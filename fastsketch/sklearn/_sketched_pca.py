@@ -51,6 +51,7 @@ from fastsketch.sklearn._principal_components import (
     count_for,
     first_of,
     refine,
+    sketch_of_any_size,
 )
 from fastsketch.sklearn._routes import WayName, cheapest_exact, choose, most_rows_in_stream, problem_of, sums_in_stream
 
@@ -70,7 +71,8 @@ class SketchedPCA(PrincipalComponents):
     Parameters
     ----------
     n_components : int, float or None, default None
-        Components to keep; None: min(n_samples, n_features) of the first batch, after ``from_model`` also at most one
+        Components to keep, at most n_features; with fewer rows the others are directions of variance 0, which later
+        rows may fill. None: min(n_samples, n_features) of the first batch, after ``from_model`` also at most one
         less than the sketch_size in use (``resolved``); a float in (0, 1): the fewest that have more than this share.
     whiten : bool, default False
         Scale the transformed components to unit variance; those whose variance is 0, or within rounding, become 0.
@@ -185,30 +187,33 @@ class SketchedPCA(PrincipalComponents):
         """
         if sample_weight is None and (source := as_far_source(X)) is not None:
             return self._fit_source(source)
-        rows, weights = self._checked_all(X, sample_weight)
-        check_batch(rows, weights, None)
-        wanted, size = self._asked(_counted(rows, weights), rows.shape[1])
-        if not isinstance(wanted, int) and rows.shape[0] < 2:
-            raise ValueError(f"n_components={wanted} needs at least two rows to have a variance, got {rows.shape[0]}")
-        batch_size = 5 * rows.shape[1] if self.batch_size is None else as_integer(self.batch_size, "batch_size", 1)
-        self._drop("sketch_", "_variance", "_wanted", "solver_", "n_passes_")
-        self.batch_size_, self._wanted, self._dtype, self._stream = batch_size, wanted, rows.dtype, None
-        self._scales = None
-        self._fix_parameters()
-        way: WayName = "columns" if self.solver == "exact" else "sketch"
-        if self.solver == "auto":
-            k = min(rows.shape) if not isinstance(wanted, int) else wanted
-            problem = problem_of(rows, k=k, size=size)
-            way = choose(problem, max_memory=self.max_memory, pairs=isinstance(wanted, int)).way
-            if way == "pairs" and not self._multiply_all(rows, weights, size, way=way):
-                way = choose(problem, max_memory=self.max_memory).way
-        if way == "sketch":
-            self._sketch_all(rows, weights, size)
-        elif way != "pairs":
-            self._multiply_all(rows, weights, size, way=way)
-        self._name_features(self.sketch_)
-        if not isinstance(wanted, int):
-            self._view()  # which may warn
+        with self._whole_or_as_before(), sketch_of_any_size(self.n_components):
+            rows, weights = self._checked_all(X, sample_weight)
+            check_batch(rows, weights, None)
+            wanted, size = self._asked(_counted(rows, weights), rows.shape[1])
+            if not isinstance(wanted, int) and rows.shape[0] < 2:
+                raise ValueError(
+                    f"n_components={wanted} needs at least two rows to have a variance, got {rows.shape[0]}"
+                )
+            batch_size = 5 * rows.shape[1] if self.batch_size is None else as_integer(self.batch_size, "batch_size", 1)
+            self._drop("sketch_", "_variance", "_wanted", "solver_", "n_passes_")
+            self.batch_size_, self._wanted, self._dtype, self._stream = batch_size, wanted, rows.dtype, None
+            self._scales = None
+            self._fix_parameters()
+            way: WayName = "columns" if self.solver == "exact" else "sketch"
+            if self.solver == "auto":
+                k = min(rows.shape) if not isinstance(wanted, int) else wanted
+                problem = problem_of(rows, k=k, size=size)
+                way = choose(problem, max_memory=self.max_memory, pairs=isinstance(wanted, int)).way
+                if way == "pairs" and not self._multiply_all(rows, weights, size, way=way):
+                    way = choose(problem, max_memory=self.max_memory).way
+            if way == "sketch":
+                self._sketch_all(rows, weights, size)
+            elif way != "pairs":
+                self._multiply_all(rows, weights, size, way=way)
+            self._name_features(self.sketch_)
+            if not isinstance(wanted, int):
+                self._view()  # which may warn
         return self
 
     @changes
@@ -257,7 +262,8 @@ class SketchedPCA(PrincipalComponents):
             scales = ColumnScales.begin(self._n_first(), rows.shape[1])
         if scales is not None:
             scales, sketch, rows, weights = scales.prepare(sketch, rows, weights)
-        sketch.update(rows, weights)
+        with sketch_of_any_size(self.n_components):
+            sketch.update(rows, weights)
         if stream is not None and sketch.n_rows > stream.size:
             stream = None
         elif stream is not None and part is not None:
@@ -500,7 +506,8 @@ class SketchedPCA(PrincipalComponents):
         template = self._template(source.n_rows, source.n_features, dtype)
         if self.scale and template.solver != "exact":
             return self._fit_scaled(source, template)
-        sketch = super()._fit_source(source).sketch_
+        with sketch_of_any_size(self.n_components):
+            sketch = super()._fit_source(source).sketch_
         if self.solver == "auto" and source.repeatable and not sketch._is_exact():
             self.n_passes_ = refine(sketch, source, None, self._wanted)[0]
         if not isinstance(self._wanted, int):

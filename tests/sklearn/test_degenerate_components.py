@@ -7,6 +7,7 @@ from scipy import sparse
 pytest.importorskip("sklearn")
 from sklearn.decomposition import PCA  # noqa: E402
 
+from fastsketch.data.sources._arrays import ArraySource  # noqa: E402
 from fastsketch.sklearn import SketchedPCA  # noqa: E402
 
 RNG = np.random.default_rng(0)
@@ -42,3 +43,60 @@ def test_rows_that_do_not_differ_and_one_row():
     for rows in (np.full((5, 4), 7.0), np.ones((1, 4))):
         model = SketchedPCA(1, whiten=True).fit(rows)
         assert not model.transform(np.eye(4)).any()
+
+
+# -- more components than rows or columns ------------------------------------------------------------------------------
+class Uncounted(ArraySource):
+    """Rows from memory that do not say beforehand how many they are."""
+
+    def __init__(self, rows):
+        super().__init__(rows)
+        self.n_rows = None
+
+
+@pytest.mark.parametrize("form", [*FORMS.values(), ArraySource, Uncounted])
+@pytest.mark.parametrize("solver", ["auto", "gram", "svd", "exact"])
+@pytest.mark.parametrize(("n", "d"), [(5, 8), (1, 4), (5, 400), (40, 8)])
+def test_more_components_than_rows_or_columns(n, d, solver, form):
+    rows = np.random.default_rng(0).standard_normal((n, d))
+    model = SketchedPCA(1, solver=solver).fit(ROWS)
+    answers = model.transform(ROWS)
+    for method in ("fit", "partial_fit"):
+        for wanted in (d + 1, 10**6, 2**31, 10**30):  # as with scikit-learn's PCA
+            with pytest.raises(ValueError, match=f"n_components={wanted} must not exceed n_features={d}"):
+                getattr(SketchedPCA(wanted, solver=solver), method)(form(rows))
+    with pytest.raises(ValueError, match=f"n_components={d + 1} must not exceed n_features={d}"):
+        model.set_params(n_components=d + 1).fit(form(rows))
+    assert np.array_equal(model.transform(ROWS), answers)  # as it was
+    for method in ("fit", "partial_fit"):
+        wanted = min(n + 2, d)
+        model = getattr(SketchedPCA(wanted, solver=solver), method)(form(rows))
+        assert model.components_.shape == (wanted, d)
+        assert np.allclose(model.components_ @ model.components_.T, np.eye(wanted), atol=1e-5)
+        assert np.allclose(model.explained_variance_[n - 1 :], 0, atol=1e-5) or wanted < n  # n rows differ along n - 1
+        assert np.isfinite(model.transform(rows)).all()
+        assert SketchedPCA(solver=solver).fit(form(rows)).n_components_ == min(n, d)
+
+
+@pytest.mark.parametrize("form", FORMS.values())
+@pytest.mark.parametrize("solver", ["auto", "gram", "svd", "exact"])
+def test_partial_fit_completes_what_later_rows_may_fill(solver, form):
+    rows = np.random.default_rng(0).standard_normal((30, 8))
+    model = SketchedPCA(5, solver=solver).partial_fit(form(rows[:2]))
+    assert model.components_.shape == (5, 8)
+    assert np.allclose(model.components_ @ model.components_.T, np.eye(5), atol=1e-5)
+    assert np.allclose(model.explained_variance_[1:], 0, atol=1e-5)  # two rows differ along one direction
+    assert np.isfinite(model.transform(rows)).all()
+    model.partial_fit(form(rows[2:]))
+    reference = PCA(5, svd_solver="full").fit(rows)
+    assert np.allclose(model.explained_variance_, reference.explained_variance_, rtol=1e-4)
+    with pytest.raises(ValueError, match="n_components=9 must not exceed n_features=8"):
+        SketchedPCA(9, solver=solver).partial_fit(form(rows))
+
+
+@pytest.mark.parametrize("solver", ["auto", "gram"])
+def test_a_sketch_that_is_too_large_is_refused_by_the_number_of_components(solver):
+    rows = sparse.random_array((20, 100_000), density=1e-3, rng=0).tocsr()
+    for method in ("fit", "partial_fit"):
+        with pytest.raises(ValueError, match=r"n_components=30000 needs a sketch of more than 2\*\*31 numbers"):
+            getattr(SketchedPCA(30_000, solver=solver), method)(rows)
