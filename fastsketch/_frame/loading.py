@@ -144,7 +144,9 @@ def inner_model(arrays: dict[str, NDArray[Any]], name: str, kinds: type[Any] | t
         If there is no such array, it holds no state (StateError), or that of a model of another kind.
     """
     content = arrays.get(name)
-    if content is None or content.dtype != np.uint8 or content.ndim != 1:
+    if content is None:
+        raise ValueError(f"array {name!r} is missing")
+    if content.dtype != np.uint8 or content.ndim != 1:
         raise ValueError(f"array {name!r} must hold the bytes of a state")
     source = io.BytesIO(content.tobytes())
     about = files.read_header(source)

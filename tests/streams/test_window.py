@@ -498,7 +498,7 @@ def test_files_that_are_none():
         sketch(alpha0=0.0),
     ):
         wrong = {**arrays, "model0": np.frombuffer(other.to_bytes(), np.uint8)}
-        with pytest.raises(ValueError, match="window"):
+        with pytest.raises(ValueError, match="window|holds a 'SketchHash', expected FrequentDirections"):
             fs.Window(sketch(center=True), 3, every=50)._validate(state, wrong)
     with pytest.raises(StateError):
         fs.Window(**window.parameters)._validate(state, {**arrays, "model0": np.zeros(9, np.uint8)})
