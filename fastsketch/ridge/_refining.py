@@ -1,6 +1,7 @@
 """Ridge regression by conjugate gradients over rows that are read again, with a sketch as its preconditioner."""
 
 from dataclasses import dataclass
+from math import sqrt
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -26,10 +27,10 @@ class Refinement(NamedTuple):
     passes : int
         Over the rows, since the last update.
     residual : ndarray (c,)
-        ||Z - (X'X + ridge) W|| of each target over ||Z||.
+        ||Z - (X'X + ridge) W|| of each target over ||Z||, as the recursion of conjugate gradients has it.
     bound : ndarray (c,)
-        At least the length of W - W* in the norm of X'X + ridge: ||Z - (X'X + ridge) W|| / sqrt(ridge). Infinite at
-        ridge 0.
+        At least the length of W - W* in the norm of X'X + ridge: the residual over sqrt(ridge), after an allowance for
+        rounding is added to the residual (see ``residual_gap``). Infinite at ridge 0.
     converged : bool
         Whether no residual is above the tolerance.
     """
@@ -47,13 +48,14 @@ class ConjugateGradients(NamedTuple):
     residual: Matrix  # (d, m)
     direction: Matrix  # (d, m)
     product: Matrix  # (m,) of residual and what the preconditioner makes of it
+    travelled: Matrix  # (m,) sum of the lengths of all steps of the solution
     passes: int
 
     @classmethod
     def start(cls, right: Matrix, solve: Solver) -> Self:
         """Begin at zero."""
         first = solve(right)
-        return cls(np.zeros_like(right), right, first, np.einsum("ij,ij->j", right, first), 0)
+        return cls(np.zeros_like(right), right, first, np.einsum("ij,ij->j", right, first), np.zeros(right.shape[1]), 0)
 
     def step(self, image: Matrix, solve: Solver) -> Self:
         """Return the state after the product of H + penalty with the direction."""
@@ -63,7 +65,29 @@ class ConjugateGradients(NamedTuple):
         better = solve(residual)
         after = np.einsum("ij,ij->j", residual, better)
         direction = better + _ratio(after, self.product) * self.direction
-        return type(self)(self.solution + alpha * self.direction, residual, direction, after, self.passes + 1)
+        step = alpha * self.direction
+        travelled = self.travelled + column_lengths(step)
+        return type(self)(self.solution + step, residual, direction, after, travelled, self.passes + 1)
+
+
+def residual_gap(steps: ConjugateGradients, moments: Moments, n_rows: int, largest_penalty: float) -> Matrix:
+    """Bound how far the residuals of the recursion are from those of the coefficients, for each target (c,).
+
+    Greenbaum (1997, SIAM J. Matrix Anal. Appl. 18:535): the recursion of conjugate gradients updates solution and
+    residual separately, and they part by the rounding of every update and of every product with A = X'X + penalty. A
+    product rounds by gamma ||X||_F^2 times the length of its vector, so that the steps part by gamma ||X||_F^2 times
+    the sum of their lengths, and by a few units of what is updated. X'Y itself rounds by gamma ||X||_F ||Y||. For a sum
+    of m products gamma is at most m units of rounding, and exceeds 10 sqrt(m) units with a probability below 2 m e^-50
+    (Higham and Mary 2019, SIAM J. Sci. Comput. 41:A2815, with lambda = 10). ||X||_F and ||Y|| are of rows as they come,
+    not less their mean, which is subtracted of rounded numbers.
+    """
+    c = len(moments.target_mean)
+    rows = float(moments.squares.sum() + moments.weight * (moments.mean @ moments.mean))
+    targets = moments.target_squares + moments.weight * moments.target_mean**2
+    unit = float(np.finfo(np.float64).eps) / 2
+    of_rows, of_columns = (unit * min(m, 10.0 * sqrt(m)) for m in (n_rows, len(moments.mean)))
+    updated = (rows + largest_penalty) * steps.travelled[:c] + column_lengths(moments.cross)
+    return (of_rows + of_columns + 8 * (steps.passes + 1) * unit) * updated + of_rows * sqrt(rows) * np.sqrt(targets)
 
 
 class Refined(NamedTuple):

@@ -31,12 +31,12 @@ from fastsketch.ridge._held_learner import HELD, OF_SKETCH, HeldOutLearner
 from fastsketch.ridge._held_out import HeldOut, Keys
 from fastsketch.ridge._moments import Moments
 from fastsketch.ridge._read_out import Choice, RidgePath
-from fastsketch.ridge._refining import ConjugateGradients, Refined
+from fastsketch.ridge._refining import ConjugateGradients, Refined, column_lengths
 from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._whole import column_products
 
 # Of the names of arrays.
-OF_STEPS = ("solution", "residual", "direction", "product")  # of conjugate gradients
+OF_STEPS = ("solution", "residual", "direction", "product", "travelled")  # of conjugate gradients
 OF_PATH = RidgePath._fields[1:4]
 # Sparse rows of a batch from which on X'X is made of products of nonzeros: fewer cost less than a copy of the sum.
 MANY = 256
@@ -335,7 +335,7 @@ class RidgeLearner(HeldOutLearner, abstract=True):
         if not arrays:
             checks.number_within(n, "n_rows", 0, 0)
             return
-        steps = OF_STEPS if "passes" in state else ()
+        steps = OF_STEPS[: len(OF_STEPS) - ("travelled" not in arrays)] if "passes" in state else ()
         path = OF_PATH if "n_choosing" in state else ()
         for name in ("passes", "to_choose", *(["n_choosing"] if path else [])) if steps else ():
             checks.as_count(state[name], name)
@@ -350,11 +350,12 @@ class RidgeLearner(HeldOutLearner, abstract=True):
         shapes = {"mean": (d,), "target_mean": (c,), "cross": (d, c), "squares": (d,), "target_squares": (c,)}
         for name, shape in {
             **shapes,
-            **dict.fromkeys(steps[:-1], (d, 2 * c)),
-            **dict.fromkeys(steps[-1:], (2 * c,)),
+            **dict.fromkeys(steps[:3], (d, 2 * c)),
+            **dict.fromkeys(steps[3:], (2 * c,)),
             **dict.fromkeys(path, arrays["ridges"].shape[:1] if path else ()),
         }.items():
-            (checks.not_negative if "squares" in name else checks.finite)(arrays, name, shape)
+            not_negative = "squares" in name or name == "travelled"
+            (checks.not_negative if not_negative else checks.finite)(arrays, name, shape)
         self._validate_held(state, arrays, d, width=d + c, size=self.reservoir_size, fewest=0, dtype=DOUBLE)
 
     def _restore(self, state: dict[str, Any], arrays: Arrays) -> None:
@@ -369,8 +370,10 @@ class RidgeLearner(HeldOutLearner, abstract=True):
             if held is not None and len(held) and held.n_events == len(held) * (d + c):  # dense rows, as they were
                 self._held = replace(held, rows=held_out.apart(held.rows.toarray()))
             if "passes" in state:
-                solution, residual, direction, products = (arrays[name] for name in OF_STEPS)
-                steps = ConjugateGradients(solution, residual, direction, products, state["passes"])
+                solution, residual, direction, products = (arrays[name] for name in OF_STEPS[:4])
+                # of a file that does not say it: as if no solution on the way had been longer than the last
+                travelled = arrays.get("travelled", (2 * state["passes"] + 1) * column_lengths(solution))
+                steps = ConjugateGradients(solution, residual, direction, products, travelled, state["passes"])
                 path = None
                 if "n_choosing" in state:
                     ridges, errors, standard_errors = (arrays[name] for name in OF_PATH)

@@ -16,7 +16,7 @@ from fastsketch.ridge._read_out import (
     penalty_of,
     quantile,
 )
-from fastsketch.ridge._refining import Refinement, column_lengths
+from fastsketch.ridge._refining import Refinement, column_lengths, residual_gap
 from fastsketch.ridge._ridge_reading import RidgeReader
 from fastsketch.sketching._rows_again import Readable as Source
 
@@ -316,8 +316,10 @@ class SketchedRidge(RidgeReader):
         lengths = column_lengths(refined.steps.residual[:, : self.n_targets])
         relative = lengths / np.maximum(column_lengths(moments.cross), TINY)
         with np.errstate(divide="ignore"):
-            least = refined.choice.ridge * float(penalty_of(moments, scaled=self.scale).min())
-            bound = lengths / np.sqrt(least) if least else np.full(len(lengths), np.inf)
+            penalty = refined.choice.ridge * penalty_of(moments, scaled=self.scale)
+            gap = residual_gap(refined.steps, moments, self._n, float(penalty.max()))
+            least = float(penalty.min())
+            bound = (lengths + gap) / np.sqrt(least) if least else np.full(len(lengths), np.inf)
         return Refinement(refined.passes, relative, bound, bool((relative <= tolerance).all()))
 
     # -- facts -----------------------------------------------------------------------------------------------------
