@@ -17,7 +17,10 @@ from tests.reliability.zoo import SPECIMENS  # noqa: E402
 
 KINDS = [kind for name in estimators.__all__ if inspect.isclass(kind := getattr(estimators, name))]
 SETTINGS = {
-    "SketchedPCA": [{"solver": solver} for solver in ("auto", "gram", "svd", "exact")] + [{"n_components": 0.5}],
+    "SketchedPCA": [
+        {"solver": solver, "scale": scale} for solver in ("auto", "gram", "svd", "exact") for scale in (False, True)
+    ]
+    + [{"n_components": 0.5}],
     "SketchedCovariance": [{}, {"solver": "gram", "sketch_size": 5}, {"shrinkage": "ledoit-wolf"}, {"fill": "mean"}],
     "EASERecommender": [{}, {"sketch_size": 4}],
     "SketchedRidge": [{}, {"sketch_size": 4, "solver": "gram"}],
