@@ -172,6 +172,7 @@ class NewtonState(LearnedState):
     def changing(self, batch: RowBatch, n: int, *, alone: bool) -> Changing:
         setting, space, rows, scalar = self.setting, self.space, self.rows, self.scalar
         ahead, decay = setting.constraint in (NEXT, BOTH), setting.decay
+        projects = setting.constraint != UNCONSTRAINED
         single = alone and n == 1 and scalar[ALPHA] > 0.0
         if single and not ahead and decay == 1.0:
             return []  # it is learned from in whole or not at all
@@ -187,10 +188,11 @@ class NewtonState(LearnedState):
         if isinstance(rows, NewtonDenseRows):
             if rebases:
                 return [*out, (self.base, ...), (rows.z, ...), (rows.kept, ...)]
-            return [*out, (rows.kept, slice(held, held + n)), *([(self.base, ...)] if ahead else [])]
+            return [*out, (rows.kept, slice(held, held + n)), *([(self.base, ...)] if projects else [])]
         out.append((rows.kept_indptr, ...))
         if not rebases:
-            return [*out, *self.of_slots(batch, self.base)] if ahead else out
+            changed = [(self.base, ...)] if setting.constraint in (CURRENT, BOTH) else self.of_slots(batch, self.base)
+            return [*out, *changed] if projects else out
         rows_in_slots = cast(Csr, batch)
         self.make_room(rows_in_slots)
         # slots that these rows are the first to have must be zero again: other columns may get them

@@ -1,5 +1,6 @@
 """The H of sketched online Newton steps in plain NumPy: B'B + alpha I of a sketch that shrinks, and its rivals."""
 
+import itertools
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,6 +18,44 @@ class Normals(Protocol):
     def standard_normal(self, size: int | tuple[int, int], /) -> Array: ...
 
 
+def solve(a: Array, v: Array) -> Array:
+    """Return a^-1 v for a positive definite matrix, in its precision; LAPACK has no long double."""
+    if a.dtype != np.longdouble:
+        return np.linalg.solve(a, v)
+    a, v = a.copy(), v.copy()
+    for i in range(len(a)):  # Gauss; a positive definite matrix needs no pivots
+        factors = a[i + 1 :, i] / a[i, i]
+        a[i + 1 :] -= np.outer(factors, a[i])
+        v[i + 1 :] -= factors * v[i]
+    for i in reversed(range(len(a))):
+        v[i] = (v[i] - a[i, i + 1 :] @ v[i + 1 :]) / a[i, i]
+    return v
+
+
+def singular_values(a: Array) -> tuple[Array, Array]:
+    """Return the singular values, descending, and the right singular vectors as rows, in the precision of a."""
+    if a.dtype != np.longdouble:
+        return np.linalg.svd(a, full_matrices=False)[1:]
+    rows, rotated = a.copy(), True
+    rounding, square = a.shape[1] * np.finfo(a.dtype).eps, (a * a).sum()
+    while rotated:  # one-sided Jacobi (Hestenes): rotations of two rows until all are orthogonal
+        rotated = False
+        for i, j in itertools.combinations(range(len(rows)), 2):
+            one, two = rows[i], rows[j]
+            p, q, r = one @ one, two @ two, one @ two
+            if abs(r) <= rounding * max(np.sqrt(p) * np.sqrt(q), rounding * square):
+                continue
+            rotated = True
+            zeta = (q - p) / (2 * r)
+            t = (1 if zeta >= 0 else -1) / (abs(zeta) + np.hypot(1, zeta))
+            c = 1 / np.hypot(1, t)
+            rows[i], rows[j] = c * (one - t * two), c * (t * one + two)
+    lengths = np.sqrt((rows * rows).sum(axis=1))
+    order = np.argsort(-lengths, kind="stable")[: min(a.shape)]
+    with np.errstate(invalid="ignore"):
+        return lengths[order], np.nan_to_num(rows[order] / lengths[order, None])
+
+
 class Curvature:
     """H = B'B + alpha I; of most methods it forgets nothing."""
 
@@ -30,29 +69,30 @@ class Curvature:
         assert decay == 1.0
 
     def h(self) -> Array:
-        return self.b.T @ self.b + self.alpha * np.eye(self.b.shape[1])
+        return self.b.T @ self.b + self.alpha * np.eye(self.b.shape[1], dtype=self.b.dtype)
 
 
 class Shrinking(Curvature):
     """B and alpha of FD, RFD or PFD that shrinks when it has `limit` rows: m for Algorithm 3, 2 m for Algorithm 6."""
 
     def __init__(self, d: int, m: int, *, limit: int, method: str, alpha0: float, beta: float) -> None:
-        self.b, self.alpha, self.m, self.limit, self.method = np.zeros((0, d)), alpha0, m, limit, method
+        self.b: Array = np.zeros((0, d))
+        self.alpha, self.m, self.limit, self.method = alpha0, m, limit, method
         self.alpha0 = alpha0
         self.spared = m - int(np.floor(beta * m)) if method == "pfd" else 0
 
     def append(self, row: Array) -> None:
-        self.b = np.vstack([self.b, row])
+        self.b = np.vstack([self.b, row]).astype(row.dtype)
         if len(self.b) < self.limit:
             return
-        _, s, vt = np.linalg.svd(self.b, full_matrices=False)
-        squares = np.zeros(self.m)
+        s, vt = singular_values(self.b)
+        squares = np.zeros(self.m, self.b.dtype)
         squares[: min(self.m, len(s))] = s[: self.m] ** 2
         delta = squares[self.m - 1] if squares[self.m - 1] > RANK * squares[0] else 0.0  # not rounding
         kept = squares[: self.m - 1].copy()
         kept[self.spared :] -= delta
         k = min(self.m - 1, len(vt))
-        some = (squares[:k] > RANK * squares[0]) & (kept[:k] > 0)  # a row of zeros takes no place
+        some = (squares[:k] > RANK * squares[0]) & (kept[:k] > RANK * squares[0])  # none of rounding alone
         self.b = np.sqrt(kept[:k][some])[:, None] * vt[:k][some]
         if self.method == "rfd":
             self.alpha += delta / 2

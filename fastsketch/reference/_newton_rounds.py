@@ -8,12 +8,12 @@ loss_scale (the paper's square loss is loss="square", loss_scale=2); constraint 
 is multiplied with after every round. Every function returns (w, losses, scores).
 """
 
-from typing import TypedDict
+from typing import Any, TypedDict
 
 import numpy as np
 
 from fastsketch._core.losses import LOSSES, as_loss_parameter
-from fastsketch.reference._curvatures import RANK, Array, Curvature
+from fastsketch.reference._curvatures import RANK, Array, Curvature, singular_values, solve
 
 MU = 0.125
 # A slope below this is zero: a constraint at the target leaves rounding.
@@ -36,29 +36,29 @@ class RoundOptions(TypedDict, total=False):
     sample_weight: Array | None
 
 
-def excess(z: float) -> float:
+def excess(z: Any) -> Any:
     """Return tau(z) = sgn(z) max(|z| - 1, 0)."""
-    return float(np.sign(z)) * max(abs(z) - 1.0, 0.0)
+    return np.sign(z) * max(abs(z) - 1.0, 0.0)
 
 
 def _spectrum(h: Array) -> tuple[Array, Array]:
     """Return the eigenvalues of H that are not zero, and their directions as columns."""
-    values, vectors = np.linalg.eigh(h)
-    large = values > RANK * max(values[-1], 0.0)
-    return values[large], vectors[:, large]
+    values, vt = singular_values(h)
+    large = values > RANK * values[0]
+    return values[large], vt[large].T
 
 
-def _solve(h: Array, alpha: float, v: Array) -> Array:
+def _solve(h: Array, alpha: Any, v: Array) -> Array:
     """Return H^+ v: the inverse where alpha > 0."""
     if alpha > 0:
-        return np.linalg.solve(h, v)
+        return solve(h, v)
     values, vectors = _spectrum(h)
     return vectors @ ((vectors.T @ v) / values)
 
 
-def _project(u: Array, x: Array, h: Array, alpha: float) -> Array:
+def _project(u: Array, x: Array, h: Array, alpha: Any) -> Array:
     """Return argmin ||w - u||_H over |w'x| <= 1 (Algorithm 6, line 17)."""
-    over = excess(float(u @ x))
+    over = excess(u @ x)
     if over == 0.0:
         return u
     step = _solve(h, alpha, x)
@@ -70,7 +70,7 @@ def _project(u: Array, x: Array, h: Array, alpha: float) -> Array:
     return u - over / (x @ step) * step
 
 
-def bowl(loss: str, z: float, y: float, scale: float) -> float:
+def bowl(loss: str, z: Any, y: Any, scale: Any) -> Any:
     """Return the curvature of the parabola that touches the loss at z and lies above it: slope / (z - its bottom).
 
     The absolute loss, times `scale`, has that of residuals of at least `scale`; the huber loss has its threshold at
@@ -78,7 +78,7 @@ def bowl(loss: str, z: float, y: float, scale: float) -> float:
     """
     r = abs(z - y)
     if loss == "logistic":
-        return float(np.tanh(0.5 * abs(y * z)) / (2 * abs(y * z))) if abs(y * z) > 1e-4 else 0.25
+        return np.tanh(0.5 * abs(y * z)) / (2 * abs(y * z)) if abs(y * z) > 1e-4 else 0.25
     if loss == "absolute":
         return scale / max(r, scale) if scale > 0 else 1.0
     if loss == "huber":
@@ -95,14 +95,15 @@ class RobustScale:
     """Scale of residuals by Huber's Proposal 2, as a mean by polynomial-decay averaging (Shamir and Zhang 2013)."""
 
     def __init__(self) -> None:
-        self.variance, self.weights = 0.0, 0.0
+        self.variance: Any = 0.0
+        self.weights: Any = 0.0
 
-    def with_residual(self, r: float, weight: float) -> float:
+    def with_residual(self, r: Any, weight: Any) -> Any:
         """Add a residual; return the scale."""
         square = min(r * r, KINK**2 * self.variance) if self.variance > 0 else r * r
         self.weights += weight
         self.variance += 2 * weight / (self.weights + weight) * (square / WINSORIZED - self.variance)
-        return float(np.sqrt(self.variance))
+        return np.sqrt(self.variance)
 
 
 def newton_rounds(
@@ -117,34 +118,33 @@ def newton_rounds(
     decay: float = 1.0,
     sample_weight: Array | None = None,
 ) -> Learned:
-    """Play the rounds of Algorithms 3 and 6. Return (w, losses, scores)."""
-    about, p = LOSSES[loss], as_loss_parameter(loss, None)
-    d: int = xs.shape[1]
-    w: Array = np.zeros(d)
-    losses, scores, moved, robust = list[float](), list[float](), False, RobustScale()
-    for t, (x, y) in enumerate(zip(xs, ys, strict=True), 1):
-        z = float(np.sign(w @ x) if moved else w @ x)  # 4: score; +-1 up to rounding once moved
+    """Play the rounds of Algorithms 3 and 6, in the precision of xs. Return (w, losses, scores)."""
+    about, p, number = LOSSES[loss], as_loss_parameter(loss, None), xs.dtype.type
+    w: Array = np.zeros_like(xs[0])
+    losses, scores, moved, robust = list[Any](), list[Any](), False, RobustScale()
+    for t, (x, y) in enumerate(zip(xs, ys.astype(xs.dtype), strict=True), 1):
+        z = np.sign(w @ x) if moved else w @ x  # 4: score; +-1 up to rounding once moved
         at, target = np.array([z]), np.array([y])
-        weight = 1.0 if sample_weight is None else float(sample_weight[t - 1])
-        losses.append(weight * loss_scale * float(about.value(at, target, p)[0]))
+        weight = number(1.0 if sample_weight is None else sample_weight[t - 1])
+        losses.append(weight * loss_scale * about.value(at, target, p)[0])
         scores.append(z)
-        slope = weight * loss_scale * float(about.slope(at, target, p)[0])
-        usual = float(np.mean(losses)) if by_loss and loss == "absolute" else 1.0
+        slope = weight * loss_scale * about.slope(at, target, p)[0]
+        usual = np.mean(losses) if by_loss and loss == "absolute" else 1.0
         slope *= usual
         if by_loss and loss == "huber":
             usual = robust.with_residual(z - y, weight * loss_scale)
-            slope = weight * loss_scale * float(np.clip(z - y, -KINK * usual, KINK * usual))
+            slope = weight * loss_scale * np.clip(z - y, -KINK * usual, KINK * usual)
         g = slope * x  # 5: gradient
         if (slope != 0 if by_loss else abs(slope) > FLAT) and x @ x > 0:
             # 6-14: sketch of sqrt(mu + eta_t) g, or of rows by the curvature of the loss; H grows by the weight once
             if by_loss:
                 row = np.sqrt(weight * loss_scale * bowl(loss, z, y, usual)) * x
             else:
-                row = np.sqrt((MU + 1 / t) / weight) * g
+                row = np.sqrt((MU + number(1) / t) / weight) * g
             curvature.append(row)
-            h, alpha = curvature.h(), curvature.alpha  # 15: H = B'B + alpha I
-            u = w - _solve(h, alpha, g)  # 16
-            w = _project(u, x, h, alpha) if constraint in ("current", "both") else u  # 17 of Algorithm 6
+            w = w - _solve(curvature.h(), curvature.alpha, g)  # 15, 16: H = B'B + alpha I
+        if constraint in ("current", "both") and curvature.h().any():
+            w = _project(w, x, curvature.h(), curvature.alpha)  # 17 of Algorithm 6, where g = 0, too
         curvature.fade(decay)
         ahead = constraint in ("next", "both") and t < len(xs)
         moved = ahead and bool(curvature.h().any()) and excess(float(w @ xs[t])) != 0

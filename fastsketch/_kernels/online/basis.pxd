@@ -4,6 +4,7 @@
 # however long the arrays are and in whatever batches the rows came.
 # Adaptive subgradients keep V = C'T, the online Newton step B = [F Z'; diag(factors) X].
 
+from libc.float cimport DBL_EPSILON
 from libc.math cimport fabs, sqrt
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy, memset
@@ -18,6 +19,28 @@ cdef inline double most_condition() noexcept nogil:
     # for d = 20,000, 60 nonzeros a row, us a row with 1e4, 1e5, 1e6: Newton 28.6, 23.1, 20.4, ADA-FFD 47.8, 40.1, 33.6;
     # what w differs by from that of dense rows, d = 2,000: Newton 6e-15, 4e-14, 3e-13, ADA-FFD 5e-14, 8e-12, 9e-9.
     return 1e6
+
+
+cdef inline double most_growth() noexcept nogil:
+    # Of what Z b grows by along a row of X, in units of the largest step along one: base, which cancels it, loses as
+    # many digits. Ordinary rows reach 6e3 (measured as above), one-hot rows with a sketch of rank 1 reach 1e16.
+    return 1e4
+
+
+cdef inline double most_inverse() noexcept nogil:
+    # Of F^-1, where no model has moved along Z: entries of Z stay in the range of numbers.
+    return 1e12
+
+
+cdef inline double most_error() noexcept nogil:
+    # Of a step, relative to its length: what scores of sparse rows and of the same dense ones may differ by. Ordinary
+    # rows reach 1.2e-10, rows of lengths between 1e-3 and 1e3 reach 1e6.
+    return 1e-9
+
+
+cdef inline double free_condition() noexcept nogil:
+    # Of F: the rounding of dense rows grows by the condition of H as well, so that it is never much smaller.
+    return 30
 
 
 cdef struct Basis:
@@ -150,13 +173,57 @@ cdef inline bint solve_small(Py_ssize_t n, double* a, double* right, Py_ssize_t 
     return True
 
 
-cdef inline bint take_in(const Basis* c, Py_ssize_t n, Py_ssize_t fresh, const double* moved, double* mix,
-                         double* copy, double most) noexcept nogil:
-    """Write [moved Z' + mix X] as moved (Z' + S X): Z gets the nonzeros of X, moved becomes F. False if that has a
-    condition above `most`.
+cdef inline double largest_of(Py_ssize_t n, const double* a) noexcept nogil:
+    cdef Py_ssize_t i
+    cdef double largest = 0
+    for i in range(n):
+        largest = max(largest, fabs(a[i]))
+    return largest
+
+
+cdef inline bint keeps_digits(Py_ssize_t n, Py_ssize_t fresh, const double* moved, const double* mix,
+                              const double* squares, double condition, const double* b, double largest_step,
+                              double* lengths) noexcept nogil:
+    """Return whether the rows as F (Z' + S X) and the model as base + Z b are as accurate as if Z were recomputed.
+
+    moved: F; mix: [F^-1, S]; squares (n,): squared lengths of the orthogonal rows F Z'. lengths (n,) is scratch.
+    """
+    cdef Py_ssize_t i, j, m = n + fresh
+    cdef double total, cancelled = 0
+    # Z b grows by X'S'b, which base cancels. A frame of one row has condition 1, however small it is.
+    for j in range(n, m):
+        total = 0
+        for i in range(n):
+            total += mix[i * m + j] * b[i]
+        if fabs(total) > most_growth() * largest_step:
+            return False
+    # Skeel's condition number of F: its rows may be of any lengths, but terms of F Z' may not cancel
+    for i in range(n):
+        total = 0
+        for j in range(n):
+            total += mix[i * m + j] * mix[i * m + j] * squares[j]
+        lengths[i] = sqrt(total)
+    for i in range(n):
+        total = 0
+        for j in range(n):
+            total += fabs(moved[i * n + j]) * lengths[j]
+        cancelled = max(cancelled, total / sqrt(squares[i]))
+    return cancelled <= free_condition() or cancelled * condition * DBL_EPSILON <= most_error()
+
+
+cdef inline bint take_in(const Basis* c, Py_ssize_t n, Py_ssize_t fresh, const double* moved, double* mix, double* copy,
+                         double most, const double* squares, double condition, const double* b,
+                         double largest_step) noexcept nogil:
+    """Rewrite the rows moved Z' + mix X as moved (Z' + S X) without touching all of Z; return whether that is accurate.
+
+    Z gets the nonzeros of X and moved becomes F. A model base + Z b has then grown by X'S'b, which the caller takes off
+    base again. The answer is False, and only scratch has changed, if F would have a condition above `most`, or if the
+    rows or the model would lose digits.
 
     moved (n, n); mix (n, n + fresh): the first n columns are overwritten, the others become S = moved^-1 mix where
-    the answer is True and are lost where it is not. copy: n * n. A model Z b then has grown by X'S'b.
+    the answer is True and are lost where it is not. copy: n * n. squares (n,): squared lengths of the new rows, which
+    are orthogonal. condition: that of H, by which their errors grow. largest_step: the largest multiple of a row of X
+    that the model has moved by.
     """
     cdef Py_ssize_t i, j, m = n + fresh
     cdef double size = 0, back = 0
@@ -170,7 +237,9 @@ cdef inline bint take_in(const Basis* c, Py_ssize_t n, Py_ssize_t fresh, const d
         for j in range(n):
             size += moved[i * n + j] * moved[i * n + j]
             back += mix[i * m + j] * mix[i * m + j]
-    if not sqrt(size * back) < most:
+    if not (sqrt(size * back) < most and sqrt(back) < most_inverse()):
+        return False
+    if not keeps_digits(n, fresh, moved, mix, squares, condition, b, largest_step, copy):
         return False
     add_kept_to_z(c, fresh, n, mix + n, m)
     for i in range(n):

@@ -28,8 +28,8 @@ from fastsketch._kernels.losses cimport finite
 from fastsketch._kernels.online.basis cimport add, add_row, keep_row, row_dot, row_products, seen_with
 from fastsketch._kernels.online.newton_model cimport (Model, bordered_inverse_t, flat_projection_t, flat_steps_t,
                                                       step_length_t)
-from fastsketch._kernels.online.newton_rows cimport LEAST, WIDE, rebase_dense, rebase_sparse
-from fastsketch._kernels.online.newton_shrinking cimport fade, shrinking_round
+from fastsketch._kernels.online.newton_rows cimport LEAST, WIDE, hold_dense, hold_sparse, rebase_dense, rebase_sparse
+from fastsketch._kernels.online.newton_shrinking cimport fade, keep_within, shrinking_round
 from fastsketch._kernels.online.numbers cimport (ALPHA, BOTH, COUNTS, CURRENT, FLOOR, FewRowsOf, NEXT, RANK, ROWS, SCALARS,
                                                  SEEN, StateArrays, place)
 from fastsketch._kernels.online.undo cimport Undo, keep, keep_entries
@@ -49,6 +49,7 @@ cdef void sparse_loop(Model* s, Py_ssize_t n_rows, const double* data, const int
     cdef const double* values
     cdef const int32_t* places
     cdef Py_ssize_t before
+    cdef bint accurate
     for i in range(n_rows):
         values, places, nonzeros = data + indptr[i], indices + indptr[i], <Py_ssize_t> (indptr[i + 1] - indptr[i])
         n, before = s.count[ROWS], s.c.seen
@@ -58,12 +59,15 @@ cdef void sparse_loop(Model* s, Py_ssize_t n_rows, const double* data, const int
         if not shrinking_round(s, targets[i], sample_weight[i], scores + i):
             s.c.seen, scores[i] = before, NAN
             return
+        accurate = not s.same or keep_within(s, n)
         if s.extra != 0:
             add_row(s.extra, values, places, nonzeros, s.base)
         if s.count[ROWS] > n:
             keep_row(&s.c, n, values, places, nonzeros)
         if s.rank >= 0:
             rebase_sparse(s)
+        if not accurate or (s.same and s.rank >= 0):
+            hold_sparse(s, accurate, values, places, nonzeros)
 
 
 cdef struct Products:
@@ -95,6 +99,7 @@ cdef void dense_loop(Model* s, Py_ssize_t n_rows, const double* x, const double*
     in an order of its own."""
     cdef Py_ssize_t done = 0, block, held, r, n, i, j, m = s.m, d = s.d, ld = 1 + 5 * m
     cdef double* products
+    cdef bint accurate
     cdef Products p
     p.s = s
     while done < n_rows:
@@ -116,6 +121,7 @@ cdef void dense_loop(Model* s, Py_ssize_t n_rows, const double* x, const double*
             if not shrinking_round(s, targets[done], sample_weight[done], scores + done):
                 scores[done] = NAN
                 return
+            accurate = not s.same or keep_within(s, n)
             if s.extra != 0:
                 add(d, s.extra, x, s.base)
             if s.count[ROWS] > n:
@@ -125,6 +131,10 @@ cdef void dense_loop(Model* s, Py_ssize_t n_rows, const double* x, const double*
             done += 1
             if s.rank >= 0:
                 rebase_dense(s)
+            if not accurate or (s.same and s.rank >= 0):
+                hold_dense(s, accurate, x - d)
+            # base has changed, of which the other rows of the block have their products
+            if not accurate or s.extra != 0 or s.rank >= 0:
                 break
 
 
@@ -293,6 +303,8 @@ cdef class NewtonRounds(StateArrays):
         if rebases:
             keep(undo, s.base, rows.n_slots * sizeof(double))
             keep(undo, s.z, rows.n_slots * s.m * sizeof(double))
+        elif s.same:
+            keep(undo, s.base, (s.d if rows.indptr == NULL else rows.n_slots) * sizeof(double))
         elif s.ahead and rows.indptr != NULL:
             keep_entries(undo, s.base, rows.slots, rows.indptr[rows.n])
         elif s.ahead:

@@ -184,6 +184,11 @@ cdef inline double over(double z) noexcept nogil:
     return 1.0 if z > 1 else -1.0 if z < -1 else z
 
 
+cdef inline double slack() noexcept nogil:
+    # of |w'x| <= 1: rounding that is left as it is
+    return 1e-10
+
+
 cdef inline double score(Model* s, Py_ssize_t r) noexcept nogil:
     # w'x
     cdef Py_ssize_t j

@@ -1,12 +1,13 @@
 # A round of "rfd", "fd" and "pfd": B = [F Z'; C X] grows by a row until it is full and shrinks.
 
-from libc.math cimport sqrt
+from libc.float cimport DBL_EPSILON
+from libc.math cimport fabs, sqrt
 from libc.stdint cimport int64_t
 from libc.string cimport memset
 
 from fastsketch._kernels.losses cimport dot, finite
 from fastsketch._kernels.online.newton_model cimport (Model, add_basis, begin, decompose, factor_of, matrix_times, over,
-                                                      score, teaches, times_basis, transposed_times)
+                                                      score, slack, teaches, times_basis, transposed_times)
 from fastsketch._kernels.online.numbers cimport (ALPHA, FADED, FLOOR, LOSS, MISTAKES, RANK, RESIDUALS, ROUND, ROWS,
                                                  SHRINKAGE, TAKEN, WEIGHTS)
 
@@ -65,6 +66,25 @@ cdef inline bint fade(Model* s, double factor) noexcept nogil:
     return s.scalar[ALPHA] >= s.scalar[FLOOR] / 2 or lift(s)
 
 
+cdef inline double inverse_form(const Model* s, Py_ssize_t k, double faded) noexcept nogil:
+    """Return x'H^-1 x = (x'x - (B x)'q) / alpha for q = (B B' + alpha I)^-1 B x.
+
+    It is |q|^2 + alpha |H^-1 x|^2 as well, so at least |q|^2: that is all that rounding leaves where x lies in the span
+    of far longer rows.
+    """
+    return max((s.x_square - dot(k, s.bx, s.q)) / s.scalar[ALPHA], dot(k, s.q, s.q) / faded)
+
+
+cdef inline bint has_digits(const Model* s, Py_ssize_t k) noexcept nogil:
+    """Return whether H^-1 x is more than the rounding of the largest eigenvalues of B B': the projection goes along it,
+    else along x."""
+    cdef Py_ssize_t i
+    cdef double trace = 0
+    for i in range(k):
+        trace += s.small[i * (s.k + 1)]
+    return trace * s.scalar[FADED] < 1e11 * s.scalar[ALPHA]
+
+
 cdef inline bint project_ahead(Model* s, double z) noexcept nogil:
     """Move w into |w'x| <= 1 before the example is scored."""
     cdef Py_ssize_t n = s.count[ROWS], k = s.count[RANK] + n
@@ -73,7 +93,10 @@ cdef inline bint project_ahead(Model* s, double z) noexcept nogil:
     times_basis(s, n, s.bx)
     if alpha > 0:
         matrix_times(k, k, s.inverse, s.k, s.bx, s.q)
-        h = (s.x_square - dot(k, s.bx, s.q)) / alpha
+        h = inverse_form(s, k, s.scalar[FADED])
+        if not has_digits(s, k):
+            s.extra = (over(z) - z) / s.x_square
+            return True
         step = s.step_length(0, 1, h, z, True)
         add_basis(s, -step / alpha, s.q, n)
         s.extra = step / alpha
@@ -125,7 +148,8 @@ cdef inline Py_ssize_t shrink_small(Model* s, Py_ssize_t k) noexcept nogil:
         if value <= rank_share() * top:
             break
         left = (value if i < s.spared else value - delta) * faded
-        if left <= 0:
+        # a row of rounding alone takes no place: equal eigenvalues, of which one is delta
+        if left <= rank_share() * top * faded:
             continue
         for j in range(k):
             s.turn[rank * s.k + j] = sqrt(left / value) * s.vectors[(k - 1 - i) * k + j]
@@ -162,7 +186,8 @@ cdef inline bint shrunk_step(Model* s, double slope, double z) noexcept nogil:
             s.inverse[i * s.k + i] = 1.0 / (s.small[i * s.k + i] + alpha)
             s.first[i] = s.p[i] * s.inverse[i * s.k + i]
             h -= s.p[i] * s.first[i]
-        step = s.step_length(slope, 1, max(h / alpha, 0.0), z, s.same)
+        h = max(h / alpha, dot(rank, s.first, s.first))
+        step = s.step_length(slope, 1, h, z, s.same and has_digits(s, rank))
         add_turned(s, -step / alpha, s.first)
         s.e[n - 1] += step / alpha
         return True
@@ -178,6 +203,31 @@ cdef inline bint shrunk_step(Model* s, double slope, double z) noexcept nogil:
             add_turned(s, out[1], s.second)
         s.e[n - 1] += out[2]
     return True
+
+
+cdef inline bint keep_within(Model* s, Py_ssize_t n) noexcept nogil:
+    """Move w by the shortest way into |w'x| <= 1 where the projection has missed it by rounding.
+
+    x'H^-1 x is the difference of two numbers of the size of x'x / alpha: little is left of it where x lies in the span
+    of far longer rows. Return whether base + Z b + X'e is as accurate as the constraint; n: rows of X before x.
+    """
+    cdef Py_ssize_t r = s.count[RANK], j
+    cdef double z, size, length
+    if s.x_square == 0 or s.rank >= 0:
+        return True
+    z = score(s, r) + s.extra * s.x_square
+    if fabs(z) > 1 + slack():
+        if s.count[ROWS] > n:
+            s.e[n] += (over(z) - z) / s.x_square
+        else:
+            s.extra += (over(z) - z) / s.x_square
+    size = fabs(s.base_x) + fabs(s.extra) * s.x_square
+    for j in range(r):
+        size += fabs(s.zx[j] * s.b[j])
+    for j in range(s.count[ROWS]):
+        length = sqrt(s.small[(r + j) * (s.k + 1)] * s.x_square)
+        size += fabs(s.e[j] / s.factors[j]) * length
+    return size * DBL_EPSILON <= slack()
 
 
 cdef inline bint shrinking_round(Model* s, double y, double weight, double* out) noexcept nogil:
@@ -205,7 +255,13 @@ cdef inline bint shrinking_round(Model* s, double y, double weight, double* out)
         return False
     z = out[0] = at
     if not teaches(s, slope):
-        return True
+        # without a gradient H and w stay, but for the projection
+        if not s.same or over(z) == z or (k == 0 and alpha == 0) or project_ahead(s, z):
+            return True
+        s.scalar[LOSS], s.count[MISTAKES] = before, mistakes
+        s.scalar[RESIDUALS], s.scalar[WEIGHTS] = residuals, weights
+        s.count[ROUND] -= 1
+        return False
     # the new row a g = c x as it is stored: K gets a border
     faded = s.scalar[FADED]
     c = factor_of(s, slope, faded)
@@ -227,10 +283,9 @@ cdef inline bint shrinking_round(Model* s, double y, double weight, double* out)
     if alpha == 0:
         return flat_step(s, slope, z)
     matrix_times(k, k, s.inverse, s.k, s.bx, s.q)
-    # below 0 only by rounding: x lies in the span of far longer rows
-    h = max(0.0, (s.x_square - dot(k, s.bx, s.q)) / alpha)
+    h = inverse_form(s, k, faded)
     f = 1.0 / (1.0 + c * c * faded * h)
-    step = s.step_length(slope, f, h, z, s.same)
+    step = s.step_length(slope, f, h, z, s.same and has_digits(s, k))
     add_basis(s, -step / alpha, s.q, n)
     s.e[n] += step / alpha
     s.bordered_inverse(k, s.k, c, f, alpha / faded, s.q, s.inverse)
