@@ -10,7 +10,16 @@ from threadpoolctl import threadpool_info
 import fastsketch as fs
 from fastsketch._frame.loading import kinds
 from fastsketch._kernels import pool
-from tests.reliability.zoo import SPECIMENS, STARTS, TAKE_A_DTYPE, event_rows, float_values, start_values, trained
+from tests.reliability.zoo import (
+    SPECIMENS,
+    STARTS,
+    TAKE_A_DTYPE,
+    event_rows,
+    float_values,
+    numbers_of,
+    start_values,
+    trained,
+)
 
 
 def test_every_kind_is_there():
@@ -32,7 +41,9 @@ def test_every_engine_is_there():
 @pytest.mark.parametrize("specimen", SPECIMENS, ids=lambda s: s.name)
 def test_every_specimen_learns_and_can_be_read(specimen):
     found = specimen.read(specimen.learned())
-    assert found["facts"]["n_rows"] == 40 and len(found) > 1
+    weighted = specimen.name == "online-weighted"  # by numbers of which some are 0: such rows count as none
+    n_rows = np.count_nonzero(numbers_of(specimen.rows(0), 3)) if weighted else 40
+    assert found["facts"]["n_rows"] == n_rows and len(found) > 1
 
 
 def bits(model):
