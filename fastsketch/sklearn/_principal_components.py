@@ -200,6 +200,30 @@ class PrincipalComponents(SketchEstimator, IncrementalPCA):
     def _divisor(self) -> float:
         return max(1.0, self.sketch_.total_weight - 1.0)
 
+    def _variances(self, stacklevel: int = 3) -> ComponentsReadOut:
+        """Return the read-out for attributes about variances, with one warning if those of one pass are uncertain.
+
+        Certain intervals are pessimistic about one pass of a sketch, and more so about several, whose estimates are as
+        near as the last pass has moved them. An interval that is wider than the variance in it says that rows were
+        many, or directions alike, for so small a sketch.
+        """
+        view = self._view()
+        if self.n_passes_ == 1 and "said" not in self._read_out:
+            wide = view.high - view.low > view.squares + 2.0 * view.rounding + np.finfo(np.float64).tiny
+            if wide.any():
+                self._read_out["said"] = True
+                i = int(np.argmax(wide))
+                value, low, high = (float(each[i]) / self._divisor() for each in (view.squares, view.low, view.high))
+                warnings.warn(
+                    f"explained_variance_ may be far off in {int(wide.sum())} of {len(wide)} components: that of "
+                    f"component {i} is estimated as {value:.3g}, and between {low:.3g} and {high:.3g} for certain "
+                    "(explained_variance_interval_). One pass of a sketch knows no more: read the rows again by refine, "
+                    "or take solver='auto' or 'exact', or a sketch_size above "
+                    f"{self.sketch_.resolved['sketch_size']}",
+                    stacklevel=stacklevel,
+                )
+        return view
+
     @property
     def n_components_(self) -> int:
         check_is_fitted(self, "sketch_")
@@ -211,11 +235,11 @@ class PrincipalComponents(SketchEstimator, IncrementalPCA):
 
     @property
     def singular_values_(self) -> NDArray[Any]:
-        return np.sqrt(self._view().squares).astype(self._dtype)
+        return np.sqrt(self._variances().squares).astype(self._dtype)
 
     @property
     def explained_variance_(self) -> NDArray[Any]:
-        return (self._view().squares / self._divisor()).astype(self._dtype)
+        return (self._variances().squares / self._divisor()).astype(self._dtype)
 
     @property
     def explained_variance_interval_(self) -> NDArray[np.float64]:
@@ -225,7 +249,7 @@ class PrincipalComponents(SketchEstimator, IncrementalPCA):
 
     @property
     def explained_variance_ratio_(self) -> NDArray[Any]:
-        return self._share(self._view().squares).astype(self._dtype)
+        return self._share(self._variances().squares).astype(self._dtype)
 
     @property
     def explained_variance_ratio_certified_(self) -> NDArray[np.float64]:

@@ -108,7 +108,8 @@ class SketchedPCA(PrincipalComponents):
         Orthonormal, by decreasing variance, with the signs of scikit-learn's PCA (the largest entry is positive);
         where fewer directions were seen, completed by directions of variance 0.
     explained_variance_, explained_variance_ratio_, singular_values_ : ndarray (n_components,)
-        Point estimates: exact up to rounding where ``solver_`` is "rows", "exact" or "arpack".
+        Point estimates: exact up to rounding where ``solver_`` is "rows", "exact" or "arpack". A UserWarning, once,
+        says where one pass of a sketch leaves an interval that is wider than the variance in it.
     explained_variance_interval_ : ndarray (n_components, 2)
         float64. The i-th largest variance of the rows seen lies between the numbers of row i, on every stream.
     explained_variance_ratio_certified_ : ndarray (n_components,)
@@ -212,8 +213,8 @@ class SketchedPCA(PrincipalComponents):
             elif way != "pairs":
                 self._multiply_all(rows, weights, size, way=way)
             self._name_features(self.sketch_)
-            if not isinstance(wanted, int):
-                self._view()  # which may warn
+            if self.solver_ in ("gram", "svd") or not isinstance(wanted, int):
+                self._variances(stacklevel=4)  # which may warn
         return self
 
     @changes
