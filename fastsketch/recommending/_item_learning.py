@@ -2,6 +2,7 @@
 
 # pyright: reportPrivateUsage=false
 
+import warnings
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple, Self
 
@@ -85,6 +86,7 @@ class ItemLearner(HeldOutLearner, abstract=True):
 
     def _begin(self) -> None:
         super()._begin()
+        self._said_short = False  # that the sketch is
         self._squares: NDArray[np.float64] | None = None  # of the columns, as ``column_squares`` adds them up
         self._kept = KeptUsers()
         self._selected: float | None = None
@@ -292,7 +294,32 @@ class ItemLearner(HeldOutLearner, abstract=True):
         """Return what was last read out, or read out what has been learned since."""
         if self._last is None:
             self._last = self._read_out(self._known_squares(), self._known_held())
+            self._warn_if_short(self._last)
         return self._last
+
+    def _warn_if_short(self, fitted: FittedItems) -> None:
+        """Warn once if the sketch may have lost more of X'X than regularisation adds to the diagonal of most items.
+
+        With (X'X + D)^-1, the inverse that all weights come from, a loss of at most E changes it by a factor of at most
+        1 + E / D. The guarantee of the sketch falls at least as 1 / l, which gives the size that is certain to do.
+        Walks over users' own rows, where they have a weight, hold what the sketch has lost.
+        """
+        squares, bound = self._known_squares(), self._sketch._certificate().get("error_bound", 0.0)
+        if self._said_short or fitted.walk_weight or not squares.any():
+            return
+        of_dropout = self.dropout / (1.0 - self.dropout) * squares[squares > 0]
+        added = float(np.median(of_dropout)) + fitted.ridge
+        if bound <= added:
+            return
+        self._said_short = True
+        size = min(len(squares) + 1, int(np.ceil(self.sketch_size * bound / added)))
+        warnings.warn(
+            f"sketch_size={self.sketch_size} is short for these {len(squares):,} items: an eigenvalue of X'X may have "
+            f"lost {bound:.3g}, more than the {added:.3g} that ridge and dropout add to the diagonal for the median "
+            "item. Recommendations may be better with a larger sketch; the guarantee of sketch_size="
+            f"{size} is below that",
+            stacklevel=4,
+        )
 
     @one_blas_thread
     def _read_out(self, squares: NDArray[np.float64], held: HeldOut) -> FittedItems:
@@ -405,7 +432,7 @@ class ItemLearner(HeldOutLearner, abstract=True):
             self._kept = KeptUsers((kept,) if len(kept) else (), state["kept_limit"])
 
     def _keep_in_memory(self, other: Self) -> None:
-        other._ids = self._ids
+        other._ids, other._said_short = self._ids, self._said_short
 
 
 def _usual_ridge(squares: NDArray[np.float64]) -> float:

@@ -30,7 +30,9 @@ class SketchedEASE(ItemLearner):
     Parameters
     ----------
     sketch_size : int, default 256
-        l >= 2, rows of the sketch. With more than there are items its answer is that of EASE itself.
+        l >= 2, rows of the sketch. With more than there are items its answer is that of EASE itself. A UserWarning,
+        once, says where it is short for a dense catalogue, and which size would do: where the certificate of the sketch
+        allows that more was lost than ridge and dropout add to the diagonal of the median item, and walks add nothing.
     ridge : float > 0, optional
         In squared units of the weighted rows. If it is not given, it is chosen at the first read-out by what finds
         hidden items of the users in the reservoir best (``NDCG@20``), who until then are left out of the sketch; three

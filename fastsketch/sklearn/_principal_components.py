@@ -217,8 +217,8 @@ class PrincipalComponents(SketchEstimator, IncrementalPCA):
                 warnings.warn(
                     f"explained_variance_ may be far off in {int(wide.sum())} of {len(wide)} components: that of "
                     f"component {i} is estimated as {value:.3g}, and between {low:.3g} and {high:.3g} for certain "
-                    "(explained_variance_interval_). One pass of a sketch knows no more: read the rows again by refine, "
-                    "or take solver='auto' or 'exact', or a sketch_size above "
+                    "(explained_variance_interval_). One pass of a sketch knows no more: read the rows again by "
+                    "refine, or take solver='auto' or 'exact', or a sketch_size above "
                     f"{self.sketch_.resolved['sketch_size']}",
                     stacklevel=stacklevel,
                 )

@@ -193,7 +193,7 @@ class EASERecommender(MergingEstimator):
         """
         model, rows = self._learner, self._asked(X)
         if isinstance(rows, Triples):
-            rows = events_of(rows, model.item_ids, self.n_features_in_, model.resolved["dtype"])[0]
+            rows = events_of(rows, model.item_ids, self.n_features_in_, model.resolved["dtype"], model._column_order)[0]
         events = csr_array(rows, copy=True)
         events.eliminate_zeros()
         users = np.flatnonzero(np.diff(events.indptr) > 1)
