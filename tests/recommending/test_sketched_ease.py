@@ -364,7 +364,7 @@ def test_a_sketch_that_is_short_for_its_items_names_the_size_that_would_do():
 
 @pytest.mark.long
 def test_on_films_a_sketch_is_short_where_it_ranks_worse(dataset):
-    """NDCG@20 of new users: MovieLens 1M .429, .433, .434 with 256, 512, 1,024 rows; 100k .425 with 256 and with all."""
+    """NDCG@20 of new users: MovieLens 1M .429, .433, .434 with 256, 512, 1,024 rows; 100k .425 with 256 and all."""
     with gzip.open(dataset("ml-100k/u.data.gz"), "rt") as lines:
         user, film, *_ = np.loadtxt(lines, dtype=int).T
     few = sparse.csr_array((np.ones(len(user)), (user - 1, film - 1)))
