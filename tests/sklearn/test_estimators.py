@@ -121,7 +121,6 @@ def test_batches_smaller_than_the_components(dtype):
     assert one.components_.dtype == one.transform(rows).dtype == dtype
 
 
-@pytest.mark.filterwarnings("ignore:explained_variance_ may be far off")
 def test_sparse_input_is_dense_input_and_never_made_dense(monkeypatch):
     rng = np.random.default_rng(1)
     rows = rng.standard_normal((300, 400)) * (rng.random((300, 400)) < 0.02)

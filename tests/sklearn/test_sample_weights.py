@@ -90,7 +90,6 @@ def test_every_estimator_that_takes_weights_is_here():
     assert weighted - LEARNERS == {type(make()).__name__ for make in SETTINGS.values()}
 
 
-@pytest.mark.filterwarnings("ignore:explained_variance_ may be far off")
 @pytest.mark.filterwarnings("ignore:contamination=0.01 needs", "ignore:fill='mean'")
 @pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
 @pytest.mark.parametrize("name", SETTINGS)
