@@ -21,7 +21,7 @@ def agree(found, expected, name):
         assert np.allclose(one, two, rtol=tolerance, atol=tolerance, equal_nan=True)
 
 
-@pytest.mark.parametrize("name", golden.NAMES)
+@pytest.mark.parametrize("name", [*golden.NAMES, *golden.EARLIER])
 def test_a_file_loads_and_its_model_says_what_it_said(name):
     model = fs.load(golden.path_of(name))
     assert model.to_bytes() == golden.path_of(name).read_bytes()

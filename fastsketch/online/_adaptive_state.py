@@ -36,6 +36,7 @@ from fastsketch.online._state_arrays import (
     Floats,
     KeptRows,
     LearnedState,
+    Rescaling,
     RowBatch,
     Zeros,
     common_fields,
@@ -130,6 +131,44 @@ class SketchedState(LearnedState):
 
     def fade(self, factor: float) -> None:
         self.lam *= factor
+
+    def rescale(self, change: Rescaling) -> None:
+        """Express S'S in the new scales; C becomes its eigenvectors V, orthonormal to rounding whatever has moved."""
+        n, old, rank = int(self.count[ROWS]), int(self.count[OLD]), int(self.count[RANK])
+        held, slots = self.held, change.n_slots(self.n_slots)
+        if isinstance(held, AdaptiveDenseRows):
+            rows = held.rows[:n].copy()
+        else:
+            z_rows = held.frame[:old, :old] @ np.ascontiguousarray(held.z[:slots, :old].T)
+            rows = np.concatenate([z_rows, held.as_csr(n - old, slots).toarray()])
+        w = np.zeros(slots)
+        w[: self.n_slots] = self.coef()
+        self.base[:slots] = w = change.weights(w)
+        self.scalar[SCALE], self.steps[:], self.inner[:] = 1.0, 0.0, 0.0
+        directions = self.turn[:rank, :n] @ rows
+        change.apply(directions)
+        basis, factor = np.linalg.qr(directions.T)
+        values, mixed = np.linalg.eigh((factor * self.lam[:rank]) @ factor.T)
+        directions = (basis @ mixed[:, ::-1]).T
+        self.lam[:rank] = np.maximum(values[::-1], 0.0)
+        self.turn[:], self.gram[:] = 0.0, 0.0
+        self.turn[:rank, :rank], self.gram[:rank, :rank] = np.eye(rank), directions @ directions.T
+        self.inner[:rank] = directions @ w
+        self.count[ROWS] = rank
+        if isinstance(held, AdaptiveDenseRows):
+            held.rows[:rank], held.rows[rank:] = directions, 0.0
+            return
+        old = min(rank, held.z.shape[1])
+        held.z[:], held.b[:], held.frame[:] = 0.0, 0.0, np.eye(len(held.frame))
+        held.z[:slots, :old], self.count[OLD] = directions[:old].T, old
+        held.kept_indptr[:] = 0
+        if rank > old:  # kept as rows without zeros
+            used = (rank - old) * slots
+            self.rounds_now = None
+            held.make_room(0, max(used, len(held.kept_data)))
+            held.kept_data[:used] = directions[old:].ravel()
+            held.kept_indices[:used] = np.tile(np.arange(slots), rank - old)
+            held.kept_indptr[: rank - old + 1] = slots * np.arange(rank - old + 1)
 
     def may_begin_anywhere(self) -> bool:
         return not self.setting.dual and self.setting.phi == NO_PENALTY
@@ -262,6 +301,11 @@ class DiagonalState(LearnedState):
 
     def fade(self, factor: float) -> None:
         self.squares *= factor
+
+    def rescale(self, change: Rescaling) -> None:
+        """Take slopes as independent of the columns: squares of gradients change as those of the columns do."""
+        self.base[:] = change.weights(self.base)
+        self.squares[change.columns] *= change.squares
 
     def may_begin_anywhere(self) -> bool:
         return not self.setting.dual and self.setting.phi == NO_PENALTY

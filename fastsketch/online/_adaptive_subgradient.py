@@ -48,8 +48,8 @@ class AdaptiveSubgradient(OnlineLinear[LearnedState]):
         tau >= 2, for the methods that sketch.
     loss : {"squared_hinge", "logistic", "square", "huber", "absolute"}, default "logistic"
         Targets of "logistic" and "squared_hinge" are labels, of any kind and number; "square" is (z - y)^2 / 2. The
-        threshold of "huber" is 1.345 times a robust scale of the residuals so far (Proposal 2 of Huber 1964), and 1 with
-        a learning_rate. cumulative_loss counts "huber" with threshold 1.
+        threshold of "huber" is 1.345 times a robust scale of the residuals so far (Proposal 2 of Huber 1964), and 1
+        with a learning_rate. cumulative_loss counts "huber" with threshold 1.
     loss_scale : float, default 1.0
         Factor on every loss.
     fit_intercept : bool, default True
@@ -60,6 +60,11 @@ class AdaptiveSubgradient(OnlineLinear[LearnedState]):
         running length; sparse ones are divided by the running root mean square of their nonzeros, the less the rarer
         they are, and each row by its own length where its columns are rare, as in texts, by a running one where every
         row has them, as in tables. Each row joins the moments before it is scaled. None: as they come.
+        Of real targets (mirror descent without learning_rate or penalty, with an intercept) dense
+        features, and named or sparse ones that every row had until they varied, keep a mean and a deviation until the
+        deviation has doubled or halved; then these are set to those of all rows so far and what was learned is
+        expressed in them, so that a feature may grow with time. A row that lacks such a named or sparse feature counts
+        as one of its mean.
     calibrate : bool, default True
         Whether scores of labels become log odds as the model learns: by a few weights, learned from scores that each
         row got before it was learned from. predict_proba is the logistic function of the score, or the softmax of the
@@ -101,8 +106,8 @@ class AdaptiveSubgradient(OnlineLinear[LearnedState]):
         and the vocabulary is saved with the model.
     decay : float in (0, 1] or "auto", default 1.0
         With every row, what came before counts this share of what it did in H, so that steps stay long, in the weights
-        of the read-out, and in the metrics of ``progress``; not in the moments of scale="moments", in whose units w and
-        H are. For mirror descent with a sketch, the whole G or its diagonal (without a penalty). See also ``fade``.
+        of the read-out, and in the metrics of ``progress``; not in the moments of scale="moments". For mirror descent
+        with a sketch, the whole G or its diagonal (without a penalty). See also ``fade``.
         "auto": learners of decay 1, 0.999 and 0.98 side by side, and the score their mean by weights that follow their
         losses on rows not yet learned from (a fixed share; of real targets log(1 + r^2 / mean r^2)); the metrics then
         count all rows alike, and ``progress["drift"]`` says which half-life leads; cumulative_loss and mean_loss are
@@ -194,6 +199,10 @@ class AdaptiveSubgradient(OnlineLinear[LearnedState]):
             raise ValueError(f"{rule} with form='dual_averaging', whose sum of gradients never fades")
         if self.penalty is not None and self.method == "ada_diag":
             raise ValueError(f"{rule} with a penalty and method='ada_diag', whose pulls are made up for later")
+
+    def _can_rescale(self) -> bool:
+        plain = self.form == "mirror_descent" and self.penalty is None
+        return plain and self._in_units() and self.method in RATES_IN_UNITS
 
     def _blends_numbers(self) -> bool:
         return self._in_units()

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from fastsketch._core.losses import LOSSES, as_loss_parameter
 from fastsketch._core.validation import as_real
+from fastsketch._kernels.features.columns import INTERCEPT
 from fastsketch._kernels.online.few_rows import FewRows
 from fastsketch._kernels.online.numbers import ROUND, THEIRS
 from fastsketch.data.files import _checks as checks
@@ -196,7 +197,11 @@ class Kept(Generic[S]):
         targets = y[None, :] if self.labels is None else states.targets(y)
         scores = states.unread(targets)
         try:
-            states.learn(self.inputs.prepared(batch), targets, examples.weights, scores)
+            prepared = self.inputs.prepared(batch)
+            if prepared is None:  # a scale moves
+                _put_back(before)
+                return None
+            states.learn(prepared, targets, examples.weights, scores)
             return self._finish(examples, targets, scores, sums)
         except BaseException:
             learned = all(map(isfinite, scores[..., -1:].ravel().tolist()))
@@ -285,7 +290,7 @@ class Kept(Generic[S]):
         would slow down all later ones.
         """
         y, weight = first.y[0], first.weights[0]
-        batch, targets = self.inputs.prepared(first.batch), first.y[None, :]
+        batch, targets = cast(RowBatch, self.inputs.prepared(first.batch)), first.y[None, :]
         for state in self.states.all():
             state.base[batch.indices[-1] if isinstance(batch, Csr) else -1] = y
         members = self.states.unread(targets)
@@ -316,18 +321,36 @@ class Kept(Generic[S]):
         parts: list[Floats] = []
         for start, end in _cut(examples.batch, first, stop):
             some = examples.part(start, end) if end - start < len(examples.y) else examples
+            run_start = start
             try:
-                some = some._replace(batch=self.inputs.prepared(some.batch))
-                if self.watch is not None:
-                    parts.append(self._watched(self.watch, some, begin, is_new=is_new and start == first))
-                else:
-                    parts.append(
-                        self._learned_by(self.states, some, self._targets(some.y), is_new=is_new and start == first)
-                    )
+                for begins_at, run in self._prepared(some):
+                    run_start, new = start + begins_at, is_new and start + begins_at == first
+                    if self.watch is not None:
+                        parts.append(self._watched(self.watch, run, begin, is_new=new))
+                    else:
+                        parts.append(self._learned_by(self.states, run, self._targets(run.y), is_new=new))
+                    run_start = start
             except Unlearned as refused:
-                refused.row += start
+                refused.row += run_start
                 raise
         return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+
+    def _prepared(self, examples: Examples) -> Iterator[tuple[int, Examples]]:
+        """Yield examples with rows as they are learned from, in runs between which states are rescaled, and where each
+        begins."""
+        if self.inputs.steady is None or not len(examples.y):
+            yield 0, examples._replace(batch=cast(RowBatch, self.inputs.prepared(examples.batch)))
+            return
+        for first, stop, rows in self.inputs.prepared_runs(examples.batch, self._rescale):
+            yield first, examples.part(first, stop)._replace(batch=rows)
+
+    def _rescale(self) -> None:
+        """Set the scales of rows to the present moments, and express the states in them."""
+        n = self.columns.width if not self.inputs.sparse else None
+        slots = None if n is not None else self.columns.array(len(self.columns))
+        change = self.inputs.move(cast(int, n) if slots is None else int(np.flatnonzero(slots == INTERCEPT)[0]))
+        for state in [*self.states.all(), *(self.later.all() if self.later else ())]:
+            state.rescale(change)
 
     def _targets(self, y: NDArray[Any]) -> Floats:
         return y[None, :] if self.labels is None else self.states.targets(y)

@@ -110,6 +110,10 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         """Return explain why the coefficients left the range of numbers."""
         raise NotImplementedError
 
+    def _can_rescale(self) -> bool:
+        """Return whether what was learned from real targets can be expressed in new scales of the rows."""
+        return False
+
     def _may_blend(self) -> bool:
         """Return whether a diagonal learner beside this one differs from it."""
         return True
@@ -409,9 +413,19 @@ class OnlineLearner(Model, Generic[S], abstract=True):
             return False
         return self._blends_numbers() if self.blend is None else self.blend
 
-    def _first_inputs(self, n_slots: int, sparse: bool, zeros: Zeros = np.zeros) -> Inputs:
+    def _has_steady_rows(self) -> bool:
+        """Return whether scales of columns stay until they have moved by far: where states can be rescaled."""
+        real = LOSSES[self.loss].targets == "real"
+        return real and self.scale is not None and self.fit_intercept and self._can_rescale()
+
+    def _first_inputs(self, n_slots: int, sparse: bool, zeros: Zeros = np.zeros, *, steady: bool = True) -> Inputs:
         return start_inputs(
-            n_slots, sparse=sparse, intercept=self.fit_intercept, scaled=self.scale is not None, zeros=zeros
+            n_slots,
+            sparse=sparse,
+            intercept=self.fit_intercept,
+            scaled=self.scale is not None,
+            steady=steady and self._has_steady_rows(),
+            zeros=zeros,
         )
 
     def _first_kept(self, x: Any, labels: ClassLabels | None) -> Kept[S]:
@@ -570,7 +584,8 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         if watch is not None and LATER + "0." in groups:
             later = self._begun(columns, sparse, signs, lambda name: slots(LATER + name), zeros)
         n_slots = max(len(one.base) for one in states.all()) - (self.fit_intercept and not sparse)
-        inputs = self._first_inputs(n_slots, sparse, zeros)
+        # a file of before there were steady rows goes on without
+        inputs = self._first_inputs(n_slots, sparse, zeros, steady="steady" in arrays)
         sums = checked_sums(state.get("weights", (0.0, 0)))
         return Kept(states, labels, columns, inputs, self._metrics(zeros), watch, later, weight_sums=sums)
 

@@ -33,6 +33,7 @@ from fastsketch.online._state_arrays import (
     Floats,
     KeptRows,
     LearnedState,
+    Rescaling,
     RowBatch,
     Zeros,
     common_fields,
@@ -140,6 +141,30 @@ class NewtonState(LearnedState):
 
     def fade(self, factor: float) -> None:
         self.rounds.fade(factor)
+
+    def rescale(self, change: Rescaling) -> None:
+        """Express rows and weights in the new scales, in which alpha stays what it is."""
+        r, n, space, rows = int(self.count[RANK]), int(self.count[ROWS]), self.space, self.rows
+        slots = change.n_slots(self.n_slots)  # not all that there is room for: sums depend on their number
+        alpha, faded = float(self.scalar[ALPHA]), float(self.scalar[FADED])
+        w = np.zeros(slots)
+        w[: self.n_slots] = self.coef()
+        if isinstance(rows, NewtonDenseRows):
+            z, x = rows.z[:r], rows.kept[:n]
+            change.apply(x)
+        else:
+            z = rows.z[:slots, :r].T
+            change.apply_to_kept(rows, n, slots)
+            x = rows.as_csr(n, slots).toarray()
+        change.apply(z)
+        if alpha == 0.0:  # no row has been learned from
+            return
+        basis = np.concatenate([space.frame[:r, :r] @ np.ascontiguousarray(z), space.factors[:n, None] * x])
+        gram = basis @ basis.T
+        inverse = np.linalg.inv(gram + alpha / faded * np.eye(r + n))
+        self.base[:slots] = change.weights(w)
+        space.b[:] = space.e[:] = 0.0
+        space.small[: r + n, : r + n], space.inverse[: r + n, : r + n] = gram, 0.5 * (inverse + inverse.T)
 
     def may_begin_anywhere(self) -> bool:
         return self.setting.constraint == UNCONSTRAINED

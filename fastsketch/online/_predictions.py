@@ -81,6 +81,7 @@ class OnlineLinear(OnlineLearner[S], abstract=True):
 
         On the scale of the features as they came, without the intercept. With scale="moments" sparse rows have their
         scores w'x divided by a length: nearly their own, once scaled, for texts, that of most rows for rows of tables.
+        Of real targets, columns that every row has had are divided by it here already.
         """
         w, kept = self._prepared_coef(), cast("Kept[S]", self._kept)
         w, _ = kept.inputs.for_features(w)

@@ -7,7 +7,7 @@ sparse and dense rows are in _kernels/online/inputs.
 """
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Self, cast
 
@@ -31,8 +31,8 @@ from fastsketch._kernels.online.inputs import LENGTHS, LONG, ROWS, TOTALS
 from fastsketch.data.files import _checks as checks
 from fastsketch.data.names._naming import HashedNames, KeptNames, Parts, as_list, is_named
 from fastsketch.data.sources._formats import refuse_lazy
-from fastsketch.online._class_states import Unlearned
-from fastsketch.online._state_arrays import SLOTS, Arrays, Changing, Counts, Csr, Floats, RowBatch, Zeros
+from fastsketch.online._class_states import Unlearned, part_of
+from fastsketch.online._state_arrays import SLOTS, Arrays, Changing, Counts, Csr, Floats, Rescaling, RowBatch, Zeros
 
 FLOAT64 = np.dtype(np.float64)
 
@@ -339,6 +339,8 @@ class Inputs(Arrays):
     # (2, slots): of sparse rows sums of squares and counts, of dense ones means and squared distances
     moments: Annotated[Floats | None, SLOTS]
     moment_totals: Floats | None  # entries ROWS, LENGTHS, LONG
+    # of steady rows (inputs.pyx): centres, divisors, and of sparse ones means and spreads
+    steady: Annotated[Floats | None, SLOTS] = None
 
     def with_intercept(self, batch: RowBatch) -> RowBatch:
         """Append the intercept to every row, if there is one; to sparse rows before columns become slots."""
@@ -359,16 +361,66 @@ class Inputs(Arrays):
         if self.moments is not None and not self.has_slots(n_slots):
             self.widen(n_used, max(2 * self.moments.shape[-1], n_slots))
 
-    def prepared(self, batch: RowBatch) -> RowBatch:
+    def prepared(self, batch: RowBatch) -> RowBatch | None:
         """Return rows as they are learned from, scaled once each has joined the moments; dense ones get the intercept.
 
-        Raises Unlearned with some of them joined.
+        Raises Unlearned with some of them joined. None, with some joined, if a scale of steady rows moves.
         """
         if self.intercept and not isinstance(batch, Csr):
             batch = self.with_intercept(batch)
         if self.moments is None or self.moment_totals is None:
             return batch
-        return self._scaled(batch, self.moments, self.moment_totals, joins=True)
+        if isinstance(batch, Csr) and (not self.intercept or self.steady is not None):
+            batch = batch._replace(data=batch.data.copy())
+        elif not self.intercept and not isinstance(batch, Csr):
+            batch = batch.copy()
+        done, moved = self._scale(batch, self.moments, joins=True)
+        return None if moved else _all_scaled(batch, done)
+
+    def prepared_runs(self, batch: RowBatch, rescale: Callable[[], None]) -> Generator[tuple[int, int, RowBatch]]:
+        """Yield steady rows as they are learned from, (first, stop, rows), in runs between which scales move.
+
+        rescale() calls ``move`` and expresses states in the new scales.
+        """
+        batch = batch._replace(data=batch.data.copy()) if isinstance(batch, Csr) else self.with_intercept(batch)
+        n, first, moved = len(batch.indptr) - 1 if isinstance(batch, Csr) else len(batch), 0, False
+        while first < n:
+            rest = part_of(batch, first, n)
+            done, moved = self._scale(rest, cast(Floats, self.moments), joins=True, has_joined=moved)
+            if not moved and done < n - first:
+                raise Unlearned(first + done)
+            if done:
+                yield first, first + done, part_of(batch, first, first + done)
+            if moved:
+                rescale()
+            first += done
+
+    def move(self, intercept: int) -> Rescaling:
+        """Set the scales of steady rows to the present moments, and return what that does to rows of before."""
+        first, second = cast(Floats, self.moments)
+        totals, steady = cast(Floats, self.moment_totals), cast(Floats, self.steady)
+        columns = np.flatnonzero(steady[1] > 0)
+        if self.sparse:
+            means, spreads, rows = steady[2][columns], steady[3][columns], second[columns]
+            old_length = length = self._usual_length()
+        else:
+            means, spreads, rows = first[columns], second[columns], totals[ROWS]
+            old_length, length = float(np.sqrt(totals[LENGTHS])), float(np.sqrt(len(columns)))
+            totals[LENGTHS] = len(columns)
+        centres, divisors = steady[0][columns], steady[1][columns]
+        variances = spreads / rows
+        new_divisors = np.where(variances > 0, np.sqrt(variances), divisors)
+        old, new = divisors * old_length, new_divisors * length
+        old_squares = (variances + (means - centres) ** 2) / old**2
+        steady[0][columns], steady[1][columns] = means, new_divisors
+        return Rescaling(
+            columns,
+            intercept,
+            ratio=old / new,
+            shift=(centres - means) / new,
+            squares=np.divide(variances / new**2, old_squares, out=np.ones(len(columns)), where=old_squares > 0),
+            growth=new_divisors / divisors,
+        )
 
     # -- scaling ---------------------------------------------------------------------------------------------------
     def scaled(self, batch: RowBatch, n_slots: int) -> RowBatch:
@@ -376,28 +428,26 @@ class Inputs(Arrays):
         if self.moments is None or self.moment_totals is None:
             return batch
         moments = self.moments[:, :n_slots] if self.sparse else self.moments
-        return self._scaled(batch, moments, self.moment_totals, joins=False)
+        if not self.intercept:  # else the data is ours already
+            batch = batch._replace(data=batch.data.copy()) if isinstance(batch, Csr) else batch.copy()
+        return _all_scaled(batch, self._scale(batch, moments, joins=False)[0])
 
-    def _scaled(self, batch: RowBatch, moments: Floats, totals: Floats, *, joins: bool) -> RowBatch:
-        if isinstance(batch, Csr):
-            out = batch if self.intercept else batch._replace(data=batch.data.copy())  # else the data is ours already
-            tail = int(self.intercept)
-            done = kernel.scale_sparse(*out, tail, moments[0], moments[1], totals, joins)
-            if done < len(out.indptr) - 1:
-                raise Unlearned(done)
-            return out
-        dense = batch if self.intercept else batch.copy()
-        done = kernel.scale_dense(dense, moments.shape[1], moments[0], moments[1], totals, joins)
-        if done < len(dense):
-            raise Unlearned(done)
-        return dense
+    def _scale(self, batch: RowBatch, moments: Floats, *, joins: bool, has_joined: bool = False) -> tuple[int, bool]:
+        """Scale rows in place; return how many, and whether a scale has moved (``scale_sparse`` of the kernel)."""
+        totals, steady = cast(Floats, self.moment_totals), self.steady
+        if not isinstance(batch, Csr):
+            return kernel.scale_dense(batch, moments.shape[1], *moments, totals, joins, steady, has_joined)
+        return kernel.scale_sparse(*batch, int(self.intercept), *moments, totals, joins, steady, has_joined)
 
     def changing(self, batch: RowBatch) -> Changing:
         """Return the moments that change when these rows join them."""
         if self.moments is None or self.moment_totals is None:
             return []
         at = batch.indices if isinstance(batch, Csr) else ...
-        return [(self.moments, (slice(None), at)), (self.moment_totals, ...)]
+        out: Changing = [(self.moments, (slice(None), at)), (self.moment_totals, ...)]
+        if self.steady is not None:
+            out.append((self.steady, (slice(None), at)))
+        return out
 
     def saved(self, n_slots: int = 0) -> dict[str, NDArray[Any]]:
         """Return the arrays by name, as they were in a file of before lengths had a mean."""
@@ -410,7 +460,9 @@ class Inputs(Arrays):
         """Put in the arrays that ``saved`` gave, once they have passed ``validate``."""
         super(Inputs, self).fill(arrays)
         totals, moments = self.moment_totals, self.moments
-        if self.sparse and moments is not None and totals is not None and totals[LONG] == 0 and moments[1].any():
+        if self.steady is not None or moments is None or totals is None:
+            return
+        if self.sparse and totals[LONG] == 0 and moments[1].any():
             self.moment_totals = totals.copy()
             self.moment_totals[LONG] = NO_MEAN
 
@@ -427,11 +479,31 @@ class Inputs(Arrays):
             return out, added
         first, second = self.moments[:, : out.shape[-1]]
         rows = max(float(self.moment_totals[ROWS]), 1.0)
+        if self.steady is not None:
+            return self._for_features_of_steady(out, added, rows)
         if self.sparse:
             return out / kernel.sizes(first, second, rows), added
         length = np.sqrt(self.moment_totals[LENGTHS] / max(float(self.moment_totals[LONG]), 1.0)) or 1.0
         out = np.where(second > 0, out / np.where(second > 0, np.sqrt(second / rows) * length, 1.0), 0.0)
         return out, added - out @ first
+
+    def _usual_length(self) -> float:
+        """Return the geometric mean of the lengths of sparse rows."""
+        totals = cast(Floats, self.moment_totals)
+        return float(np.exp(0.5 * totals[LENGTHS] / max(totals[LONG], 1.0)))
+
+    def _for_features_of_steady(self, coef: Floats, added: Floats, rows: float) -> tuple[Floats, Floats]:
+        first, second = cast(Floats, self.moments)[:, : coef.shape[-1]]
+        centres, divisors = cast(Floats, self.steady)[:2, : coef.shape[-1]]
+        totals = cast(Floats, self.moment_totals)
+        length = float(np.sqrt(totals[LENGTHS])) or 1.0
+        full: NDArray[np.bool_] = np.ones(len(first), np.bool_)
+        if self.sparse:
+            full = (divisors > 0) | (second == rows)
+            divisors, length = np.where(full, divisors, kernel.sizes(first, second, rows)), self._usual_length()
+        out = np.where(divisors > 0, coef / np.where(divisors > 0, divisors, 1.0), 0.0)
+        out = np.where(full, out / length, out)
+        return out, added - out[..., full] @ centres[full]
 
     # -- files -----------------------------------------------------------------------------------------------------
     def validate_moments(self, arrays: Mapping[str, NDArray[Any]], rows: int) -> None:
@@ -446,12 +518,26 @@ class Inputs(Arrays):
             raise ValueError(f"array 'moment_totals' must hold lengths of rows, got {totals[LENGTHS]}")
         if (moments[1] < 0).any() or (self.sparse and ((moments[0] < 0) | (moments[1] > rows)).any()):
             raise ValueError("array 'moments' must hold sums of squares and counts of rows")
+        if self.steady is not None and (arrays["steady"][1::2] < 0).any():
+            raise ValueError("array 'steady' must hold divisors and sums of squares that are not negative")
 
 
-def start_inputs(n_slots: int, *, sparse: bool, intercept: bool, scaled: bool, zeros: Zeros = np.zeros) -> Inputs:
+def start_inputs(
+    n_slots: int, *, sparse: bool, intercept: bool, scaled: bool, steady: bool, zeros: Zeros = np.zeros
+) -> Inputs:
     """Return the inputs before the first row; n_slots: room for so many, or the columns of dense rows."""
     moments = zeros((2, n_slots)) if scaled else None
-    return Inputs(sparse, intercept, moments, np.zeros(TOTALS) if scaled else None)
+    out = Inputs(sparse, intercept, moments, np.zeros(TOTALS) if scaled else None)
+    if steady:
+        out.steady = zeros((4 if sparse else 2, n_slots))
+    return out
+
+
+def _all_scaled(batch: RowBatch, done: int) -> RowBatch:
+    """Return rows that have been scaled; raise Unlearned if not all could be."""
+    if done < (len(batch.indptr) - 1 if isinstance(batch, Csr) else len(batch)):
+        raise Unlearned(done)
+    return batch
 
 
 def numeric_rows(rows: Any, width: int | None, takes_sparse: Callable[[], bool]) -> Any:

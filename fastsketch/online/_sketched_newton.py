@@ -60,6 +60,11 @@ class SketchedNewton(OnlineLinear[NewtonState]):
         running length; sparse ones are divided by the running root mean square of their nonzeros, the less the rarer
         they are, and each row by its own length where its columns are rare, as in texts, by a running one where every
         row has them, as in tables. Each row joins the moments before it is scaled. None: as they come.
+        Of real targets (without alpha0 and constraint, with an intercept) dense
+        features, and named or sparse ones that every row had until they varied, keep a mean and a deviation until the
+        deviation has doubled or halved; then these are set to those of all rows so far and what was learned is
+        expressed in them, so that a feature may grow with time. A row that lacks such a named or sparse feature counts
+        as one of its mean.
     calibrate : bool, default True
         Whether scores of labels become log odds as the model learns: by a few weights, learned from scores that each
         row got before it was learned from. predict_proba is the logistic function of the score, or the softmax of the
@@ -105,8 +110,7 @@ class SketchedNewton(OnlineLinear[NewtonState]):
         With every row, what came before counts this share of what it did in H, so that steps stay long, in the weights
         of the read-out, and in the metrics of ``progress``. alpha fades too, and is put back to its first value when it
         falls below half of it: directions that no longer occur then have the steps of a beginning. See also ``fade``.
-        The moments of scale="moments" do not fade: w and H are of scaled rows, and a scale that moved would change what
-        both mean.
+        The moments of scale="moments" do not fade.
         "auto": learners of decay 1, 0.999 and 0.98 side by side, and the score their mean by weights that follow their
         losses on rows not yet learned from (a fixed share; of real targets log(1 + r^2 / mean r^2)); the metrics then
         count all rows alike, and ``progress["drift"]`` says which half-life leads; cumulative_loss, mean_loss and alpha
@@ -207,6 +211,9 @@ class SketchedNewton(OnlineLinear[NewtonState]):
             curvature = "loss" if LOSSES[self.loss].targets == "real" and self.alpha0 is None else "gradient"
         beta = {"beta": 0.2 if self.beta is None else self.beta} if self.method == "pfd" else {}
         return {"curvature": curvature, **beta}
+
+    def _can_rescale(self) -> bool:
+        return self.alpha0 is None and self.resolved["curvature"] == "loss" and self.constraint is None
 
     def _blends_numbers(self) -> bool:
         return self.curvature is None and self.alpha0 is None

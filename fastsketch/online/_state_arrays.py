@@ -38,6 +38,46 @@ class Csr(NamedTuple):
 
 RowBatch = Floats | Csr
 
+
+class Rescaling(NamedTuple):
+    """New scales of prepared rows: x_j becomes ratio_j x_j + shift_j, for the columns j that are named."""
+
+    columns: Counts  # or slots
+    intercept: int  # the column that is always 1
+    ratio: Floats
+    shift: Floats
+    squares: Floats  # factor of the mean of x_j^2
+    growth: Floats  # factor of the divisor of column j
+
+    def n_slots(self, n_seen: int) -> int:
+        """Return the number of slots of a state that has seen n_seen, and of these columns."""
+        return max(n_seen, self.intercept + 1, int(self.columns.max(initial=0)) + 1)
+
+    def apply(self, rows: Floats) -> None:
+        """Write vectors (..., columns) that are combinations of rows in the new scales."""
+        ones = rows[..., self.intercept, None]
+        rows[..., self.columns] = self.ratio * rows[..., self.columns] + self.shift * ones
+
+    def apply_to_kept(self, rows: "KeptRows", n_rows: int, n_slots: int) -> None:
+        """Write the first n_rows of sparse rows in the new scales; a row that lacks a column has its new centre."""
+        ratio, shift = np.ones(n_slots), np.zeros(n_slots)
+        ratio[self.columns], shift[self.columns] = self.ratio, self.shift
+        used = slice(int(rows.kept_indptr[n_rows]))
+        slots = rows.kept_indices[used]
+        rows.kept_data[used] = rows.kept_data[used] * ratio[slots] + shift[slots]
+
+    def weights(self, w: Floats) -> Floats:
+        """Return the weights that score rows in the new scales as w does in the old ones.
+
+        A weight whose column grew more than twofold has met no such values: it is reduced by the square of the growth
+        beyond, as in normalised online learning (Ross, Mineiro and Langford 2013).
+        """
+        out, own = w.copy(), w[self.columns] * np.minimum(2.0 / self.growth, 1.0) ** 2 / self.ratio
+        out[self.columns] = own
+        out[self.intercept] -= own @ self.shift
+        return out
+
+
 # Arrays that rows may change, each with the index of what they may change in it.
 Changing = list[tuple[NDArray[Any], Any]]
 
@@ -250,6 +290,10 @@ class LearnedState(Arrays, ABC):
         checks.number_within(count[SEEN], "slots that have occurred", len(self.base), len(self.base))
         checks.number_within(scalar[LOSS], "cumulative loss", 0.0, np.inf)
         return names
+
+    def rescale(self, change: Rescaling) -> None:
+        """Express what has been learned in new scales of the rows."""
+        raise NotImplementedError
 
     def may_begin_anywhere(self) -> bool:
         """Return whether w may begin elsewhere than at 0, and `base` is w at the beginning."""

@@ -14,7 +14,8 @@ from libc.string cimport memcpy
 from fastsketch._kernels.brief cimport BRIEF
 from fastsketch._kernels.features.columns cimport ColumnMap
 from fastsketch._kernels.losses cimport L1_PENALTY, finite
-from fastsketch._kernels.online.inputs cimport TOTALS_, dense_loop, sparse_loop
+from fastsketch._kernels.online.inputs cimport (CENTRES_, DIVISORS_, MEANS_, SPREADS_, Steady, TOTALS_, dense_loop,
+                                                sparse_loop)
 from fastsketch._kernels.online.metrics cimport loop_real, loop_two
 from fastsketch._kernels.online.numbers cimport FewRowsOf, SEEN, StateArrays
 from fastsketch._kernels.online.readout cimport rounds_of_two, rounds_of_two_numbers
@@ -55,6 +56,7 @@ cdef struct Plan:
     double* second
     double* totals
     Py_ssize_t known
+    Steady steady
     # scores
     Py_ssize_t n_members
     double* weights              # of a read-out, and its information
@@ -128,6 +130,7 @@ cdef class FewRows(StateArrays):
             self.slots_room = min(self.slots_room, <Py_ssize_t> self.aside.base.shape[0])
         if inputs.moments is not None:
             self.take_moments(inputs.moments, inputs.moment_totals)
+            self.take_steady(inputs.steady, inputs.sparse)
             if inputs.sparse:
                 self.slots_room = min(self.slots_room, p.known)
         if inputs.sparse:
@@ -147,6 +150,18 @@ cdef class FewRows(StateArrays):
         p.first = <double*> self.pointer_to(moments, b"d")
         p.second = p.first + p.known
         p.totals = <double*> self.pointer_to(totals, b"d")
+        return 0
+
+    cdef int take_steady(self, steady, bint sparse) except -1:
+        cdef Steady* s = &self.plan.steady
+        cdef double* first = <double*> self.pointer_to(steady, b"d")
+        cdef Py_ssize_t known = self.plan.known
+        s.centres, s.has_joined = NULL, False
+        if first == NULL:
+            return 0
+        s.centres, s.divisors = first + CENTRES_ * known, first + DIVISORS_ * known
+        if sparse:
+            s.means, s.spreads = first + MEANS_ * known, first + SPREADS_ * known
         return 0
 
     cdef int take_scores(self, states, metrics, int mistakes) except -1:
@@ -435,15 +450,23 @@ cdef class FewRows(StateArrays):
         keep(undo, p.totals, TOTALS_ * sizeof(double))
         if p.rows.indptr == NULL:
             keep(undo, p.first, 2 * p.known * sizeof(double))
-        else:
-            keep_entries(undo, p.first, p.places, p.starts[p.rows.n])
-            keep_entries(undo, p.second, p.places, p.starts[p.rows.n])
+            keep(undo, p.steady.centres, 2 * p.known * sizeof(double))
+            return
+        keep_entries(undo, p.first, p.places, p.starts[p.rows.n])
+        keep_entries(undo, p.second, p.places, p.starts[p.rows.n])
+        if p.steady.centres != NULL:
+            keep_entries(undo, p.steady.centres, p.places, p.starts[p.rows.n])
+            keep_entries(undo, p.steady.divisors, p.places, p.starts[p.rows.n])
+            keep_entries(undo, p.steady.means, p.places, p.starts[p.rows.n])
+            keep_entries(undo, p.steady.spreads, p.places, p.starts[p.rows.n])
 
     cdef Py_ssize_t scaled(self) noexcept nogil:
         cdef Plan* p = &self.plan
         if p.rows.indptr == NULL:
-            return dense_loop(p.rows.n, p.known, p.d + p.intercept, p.data, p.first, p.second, p.totals, True)
-        return sparse_loop(p.rows.n, p.data, p.places, p.starts, p.intercept, p.first, p.second, p.totals, p.known, True)
+            return dense_loop(p.rows.n, p.known, p.d + p.intercept, p.data, p.first, p.second, p.totals, True,
+                              &p.steady)
+        return sparse_loop(p.rows.n, p.data, p.places, p.starts, p.intercept, p.first, p.second, p.totals, p.known, True,
+                           &p.steady)
 
     cdef void read_out(self) noexcept nogil:
         cdef Plan* p = &self.plan

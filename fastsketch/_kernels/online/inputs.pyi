@@ -18,7 +18,9 @@ def scale_sparse(
     counts: NDArray[float64],
     totals: NDArray[float64],
     joins: bool,
-) -> int: ...
+    steady: NDArray[float64] | None = None,
+    has_joined: bool = False,
+) -> tuple[int, bool]: ...
 def sizes(squares: NDArray[float64], counts: NDArray[float64], rows: float) -> NDArray[float64]: ...
 def scale_dense(
     out: NDArray[float64],
@@ -27,4 +29,6 @@ def scale_dense(
     spreads: NDArray[float64],
     totals: NDArray[float64],
     joins: bool,
-) -> int: ...
+    steady: NDArray[float64] | None = None,
+    has_joined: bool = False,
+) -> tuple[int, bool]: ...

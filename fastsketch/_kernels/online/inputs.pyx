@@ -12,6 +12,17 @@ there is one, is the last entry of every row and has no moments.
     dense   (x - mean) / standard deviation, then divided by the root mean square length of rows so prepared
             means, spreads (d,): spreads the sums of squared distances from the mean
     totals  the entries below
+
+Scales that follow every row make a column that grows, as a date does, a constant: each value is as far above the mean so
+far as all others were. Steady rows are therefore divided by what the moments were when a scale had last moved. Where a
+scale has doubled or halved since, the doubling trick for unknown ranges (Cesa-Bianchi, Mansour and Stoltz 2007), it is set
+anew, and what states have learned is expressed in the new scale, as normalised online learning does (Ross, Mineiro and
+Langford 2013). A column without a variance beyond rounding is 0.
+
+    dense   (x - centre) / divisor, divided by the root of how many columns varied
+    sparse  the same of columns that every row had until they varied, each counted as 1 in the squared length of a row and
+            divided by M; a row that lacks one later has its centre. The others as above
+            of (4, slots): centres, divisors, means, spreads
 """
 
 from libc.math cimport exp, log, pow, sqrt
@@ -59,16 +70,75 @@ cdef inline double size_of(double square, double count, double rows) noexcept no
     return pow(sqrt(square / count), sqrt(count / rows))
 
 
+cdef inline bint varies(double spread, double mean, double rows) noexcept nogil:
+    # whether a sum of squared distances is more than the rounding of the values
+    return spread > rows * (1e-15 * mean) * (1e-15 * mean)
+
+
+cdef inline bint has_moved(double spread, double rows, double divisor) noexcept nogil:
+    # whether the standard deviation is more than twice the divisor, or less than half of it
+    return spread > 4 * rows * divisor * divisor or 4 * spread < rows * divisor * divisor
+
+
+cdef inline double join(double x, double rows, double* mean, double* spread, double* centre, double* divisor) noexcept nogil:
+    """Add a value to a mean and a sum of squared distances; return that sum. What has no divisor yet gets one with the
+    first value that differs: the values before it were all the centre, so that nothing has been learned of them."""
+    cdef double away = x - mean[0]
+    if divisor[0] == 0:
+        centre[0] = mean[0]
+    mean[0] += away / rows
+    spread[0] += away * (x - mean[0])
+    if divisor[0] == 0 and varies(spread[0], mean[0], rows):
+        divisor[0] = sqrt(spread[0] / rows)
+    return spread[0]
+
+
+cdef inline bint is_steady(const Steady* s, const double* counts, int32_t j, double rows) noexcept nogil:
+    # whether a column of sparse rows is scaled as dense ones are
+    return s.divisors[j] > 0 or counts[j] == rows
+
+
+cdef bint join_sparse(Py_ssize_t n, const double* data, const int32_t* slots, double rows, double* squares, double* counts,
+                      Steady* s) noexcept nogil:
+    """Add the values of a row, those of steady columns and of columns that every row has had to means too; False if one
+    overflows."""
+    cdef Py_ssize_t p
+    cdef int32_t j
+    for p in range(n):
+        j = slots[p]
+        if data[p] == 0 and (rows == 1 or not is_steady(s, counts, j, rows - 1)):
+            continue
+        squares[j] += data[p] * data[p]
+        counts[j] += 1
+        if rows == 1:
+            s.means[j] = s.centres[j] = data[p]
+        elif is_steady(s, counts, j, rows):
+            if not finite(join(data[p], counts[j], s.means + j, s.spreads + j, s.centres + j, s.divisors + j)):
+                return False
+            if s.divisors[j] > 0 and varies(s.spreads[j], s.means[j], counts[j]):
+                s.moved |= has_moved(s.spreads[j], counts[j], s.divisors[j])
+    return True
+
+
 cdef Py_ssize_t sparse_loop(Py_ssize_t n, double* data, const int32_t* slots, const int64_t* indptr, int tail,
-                            double* squares, double* counts, double* totals, Py_ssize_t known,
-                            bint joins) noexcept nogil:
+                            double* squares, double* counts, double* totals, Py_ssize_t known, bint joins,
+                            Steady* steady) noexcept nogil:
     cdef Py_ssize_t i, p, end
     cdef int32_t j
-    cdef double x, length, common, share, rows = totals[ROWS_]
+    cdef double x, length, usual, common, share, rows = totals[ROWS_]
+    cdef bint holds = steady.centres != NULL
+    steady.moved = False
     for i in range(n):
         end = indptr[i + 1] - tail
         length = common = 0
-        if joins:
+        if joins and holds and not (i == 0 and steady.has_joined):
+            rows += 1
+            totals[ROWS_] = rows
+            if not join_sparse(end - indptr[i], data + indptr[i], slots + indptr[i], rows, squares, counts, steady):
+                return i
+            if steady.moved:
+                return i
+        elif joins and not holds:
             rows += 1
             for p in range(indptr[i], end):
                 if data[p] != 0:
@@ -76,6 +146,16 @@ cdef Py_ssize_t sparse_loop(Py_ssize_t n, double* data, const int32_t* slots, co
                     counts[slots[p]] += 1
         for p in range(indptr[i], end):
             x, j = data[p], slots[p]
+            if holds and j < known and is_steady(steady, counts, j, rows):
+                if joins and not finite(squares[j]):
+                    return i
+                x = (x - steady.centres[j]) / steady.divisors[j] if steady.divisors[j] > 0 else 0.0
+                if not finite(x):
+                    return i
+                data[p] = x
+                length += steady.divisors[j] > 0
+                common += steady.divisors[j] > 0
+                continue
             if x != 0 and j < known:
                 if joins and not finite(squares[j]):
                     return i
@@ -94,30 +174,47 @@ cdef Py_ssize_t sparse_loop(Py_ssize_t n, double* data, const int32_t* slots, co
                 length = exp(0.5 * ((1 - share) * log(length) + share * totals[LENGTHS_] / totals[LONG_]))
             else:
                 length = sqrt(length)
+            usual = exp(0.5 * totals[LENGTHS_] / totals[LONG_]) if holds and totals[LONG_] > 0 else length
             for p in range(indptr[i], end):
-                data[p] /= length
+                # what can be rescaled has no length of a row in it
+                j = slots[p]
+                data[p] /= usual if holds and j < known and is_steady(steady, counts, j, rows) else length
     if joins:
         totals[ROWS_] = rows
     return n
 
 
+cdef int set_steady(Steady* s, double[:, :] steady, bint has_joined) except -1:
+    s.centres, s.has_joined, s.moved = NULL, has_joined, False
+    if steady is not None and steady.shape[1]:
+        s.centres, s.divisors = &steady[CENTRES_, 0], &steady[DIVISORS_, 0]
+        if steady.shape[0] > SPREADS_:
+            s.means, s.spreads = &steady[MEANS_, 0], &steady[SPREADS_, 0]
+    return 0
+
+
 def scale_sparse(double[::1] data, const int32_t[::1] slots, const int64_t[::1] indptr, int tail, double[::1] squares,
-                 double[::1] counts, double[::1] totals, bint joins):
+                 double[::1] counts, double[::1] totals, bint joins, double[:, :] steady=None,
+                 bint has_joined=False):
     """Scale rows in place, but for the last `tail` entries of each; joins: they count for the moments.
 
-    Slots beyond the moments have none. Returns how many rows are done: fewer than all if one leaves the range of
-    numbers.
+    Slots beyond the moments have none. steady (4, slots): of steady rows, whose first has_joined the moments already.
+    Returns how many rows are done, and whether it stopped because a scale has moved, the next row having joined;
+    fewer rows than all without that if one leaves the range of numbers.
     """
     cdef Py_ssize_t n = indptr.shape[0] - 1, done, known = squares.shape[0]
     cdef const int32_t* places = &slots[0] if slots.shape[0] else NULL
     cdef double* values = &data[0] if data.shape[0] else NULL
     cdef double* sums = &squares[0] if known else NULL
     cdef double* times = &counts[0] if known else NULL
+    cdef Steady s
+    set_steady(&s, steady, has_joined)
     if is_brief(data.shape[0], 4):
-        return sparse_loop(n, values, places, &indptr[0], tail, sums, times, &totals[0], known, joins)
-    with nogil:
-        done = sparse_loop(n, values, places, &indptr[0], tail, sums, times, &totals[0], known, joins)
-    return done
+        done = sparse_loop(n, values, places, &indptr[0], tail, sums, times, &totals[0], known, joins, &s)
+    else:
+        with nogil:
+            done = sparse_loop(n, values, places, &indptr[0], tail, sums, times, &totals[0], known, joins, &s)
+    return done, s.moved
 
 
 def sizes(const double[::1] squares, const double[::1] counts, double rows):
@@ -130,11 +227,44 @@ def sizes(const double[::1] squares, const double[::1] counts, double rows):
 
 
 # -- dense rows --------------------------------------------------------------------------------------------------------
+cdef Py_ssize_t steady_dense_loop(Py_ssize_t n, Py_ssize_t d, Py_ssize_t ld, double* out, double* means, double* spreads,
+                                  double* totals, bint joins, Steady* s) noexcept nogil:
+    cdef Py_ssize_t i, j
+    cdef double length, varying, rows = totals[ROWS_]
+    cdef double* row
+    s.moved = False
+    for i in range(n):
+        row = out + i * ld
+        if joins and not (i == 0 and s.has_joined):
+            rows += 1
+            totals[ROWS_] = rows
+            varying = 0
+            for j in range(d):
+                if not finite(join(row[j], rows, means + j, spreads + j, s.centres + j, s.divisors + j)):
+                    return i
+                varying += s.divisors[j] > 0
+                if s.divisors[j] > 0 and varies(spreads[j], means[j], rows):
+                    s.moved |= has_moved(spreads[j], rows, s.divisors[j])
+            if totals[LENGTHS_] == 0:
+                totals[LENGTHS_] = varying
+            s.moved |= varying > 4 * totals[LENGTHS_]
+            if s.moved:
+                return i
+        length = sqrt(totals[LENGTHS_])
+        for j in range(d):
+            row[j] = (row[j] - s.centres[j]) / s.divisors[j] / length if s.divisors[j] > 0 else 0.0
+            if not finite(row[j]):
+                return i
+    return n
+
+
 cdef Py_ssize_t dense_loop(Py_ssize_t n, Py_ssize_t d, Py_ssize_t ld, double* out, double* means, double* spreads,
-                           double* totals, bint joins) noexcept nogil:
+                           double* totals, bint joins, Steady* steady) noexcept nogil:
     cdef Py_ssize_t i, j
     cdef double x, away, length, rows = totals[ROWS_]
     cdef double* row
+    if steady.centres != NULL:
+        return steady_dense_loop(n, d, ld, out, means, spreads, totals, joins, steady)
     for i in range(n):
         row = out + i * ld
         length = 0
@@ -166,13 +296,16 @@ cdef Py_ssize_t dense_loop(Py_ssize_t n, Py_ssize_t d, Py_ssize_t ld, double* ou
 
 
 def scale_dense(double[:, ::1] out, Py_ssize_t d, double[::1] means, double[::1] spreads, double[::1] totals,
-                bint joins):
-    """Scale dense rows as scale_sparse does sparse ones, in the first d columns."""
+                bint joins, double[:, :] steady=None, bint has_joined=False):
+    """Scale dense rows as scale_sparse does sparse ones, in the first d columns; steady (2, d)."""
     cdef Py_ssize_t n = out.shape[0], done
+    cdef Steady s
     if n == 0:
-        return 0
+        return 0, False
+    set_steady(&s, steady, has_joined)
     if is_brief(n, 4 * d):
-        return dense_loop(n, d, out.shape[1], &out[0, 0], &means[0], &spreads[0], &totals[0], joins)
-    with nogil:
-        done = dense_loop(n, d, out.shape[1], &out[0, 0], &means[0], &spreads[0], &totals[0], joins)
-    return done
+        done = dense_loop(n, d, out.shape[1], &out[0, 0], &means[0], &spreads[0], &totals[0], joins, &s)
+    else:
+        with nogil:
+            done = dense_loop(n, d, out.shape[1], &out[0, 0], &means[0], &spreads[0], &totals[0], joins, &s)
+    return done, s.moved
