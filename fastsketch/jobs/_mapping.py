@@ -192,7 +192,11 @@ def written(method: Method, source: Source, output: Path, sink: Sink, job: Job, 
     parts = source.parts(job.part_bytes)
     firsts = _first_rows(parts)
     lengths = [part.n_rows for part in parts]
-    about_parts = MapParts(method, lengths, firsts, lambda n: _first_spec(method, name, parts[n]))
+
+    def spec_of_part(number: int) -> Spec | None:
+        return _first_spec(method, name, parts[number])
+
+    about_parts = MapParts(method, lengths, firsts, spec_of_part)
     about: Identity | None = None
     if source.repeatable:
         rows_as = {"part_bytes": job.part_bytes, "parts": len(parts), "rows": identity_of(source)}

@@ -445,7 +445,7 @@ class Window(Model):
         checks.only(arrays, *(names := [f"model{k}" for k in range(len(blocks) + 1)]))
         rows = 0
         for name in names:
-            model = inner_model(arrays, name, type(self._template.model()))
+            model = inner_model(arrays, name, cast("type[Any]", type(self._template.model())))
             rows += self._check_model(model, d, filling=name == names[-1])
         checks.number_within(rows, "rows of the window", 0, n)
 
