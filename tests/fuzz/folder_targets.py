@@ -108,9 +108,9 @@ def inner_arrays(arrays):
 
 
 def nested(outer, inner):
-    """The state `outer` with the state `inner` in the place of each that it holds."""
+    """The state `outer` with the state `inner` in the place of the first that it holds."""
     about, arrays = read(outer)
-    return pack(about, {**arrays, **{name: np.frombuffer(inner, np.uint8) for name in inner_arrays(arrays)}})
+    return pack(about, {**arrays, inner_arrays(arrays)[0]: np.frombuffer(inner, np.uint8)})
 
 
 def states_within(data):
