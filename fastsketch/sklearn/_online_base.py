@@ -96,7 +96,7 @@ def _selected(X: Any, targets: Any, weights: Floats, chosen: Any, name: str) -> 
     if chosen.all():
         return X, targets, weights
     if not chosen.any():
-        raise ValueError(f"{name} must be positive for some rows: it is 0 for all {len(weights)}")
+        raise ValueError(f"{name} must be positive for some rows: it is zero for all {len(weights)}")
     return X[np.flatnonzero(chosen)], targets[chosen], weights[chosen]
 
 
