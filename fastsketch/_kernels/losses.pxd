@@ -120,18 +120,23 @@ cdef inline double squares_with(int loss, double squares, double weights, double
     """Compute the weighted sum of squared residuals with a residual r of y; squares / weights is the squared scale.
 
     Of the huber loss that scale is robust: the root of mean min(r^2, kink^2 scale^2) / winsorized (Proposal 2 of Huber
-    1964), found by stochastic approximation with polynomial-decay averaging (Shamir and Zhang 2013), by which the first
-    residuals, of a model that knows nothing yet, count less and less. Residuals that are rounding of y are zero.
+    1964), found by implicit stochastic approximation (Toulis and Airoldi 2017), the scale on the right being the new one,
+    with polynomial-decay averaging (Shamir and Zhang 2013), by which the first residuals, of a model that knows nothing
+    yet, count less and less. Implicit steps of the first four rows have no limit, so that a small first residual does not
+    keep the scale small. Residuals that are rounding of y are zero.
     """
-    cdef double scale, square = r * r, total = weights + weight
+    cdef double scale, square = r * r, total = weights + weight, gain, left
     if loss != HUBER:
         return squares + weight * r * r
     scale = squares / weights if weights > 0 else 0.0
     if fabs(r) <= 1e-15 * fabs(y):
         square = 0
-    elif scale > 0:
-        square = min(square, kink() * kink() * scale)
-    return total * (scale + 2 * weight / (total + weight) * (square / winsorized() - scale))
+    gain = 2 * weight / (total + weight)
+    left = 1 - gain * kink() * kink() / winsorized()
+    square = (1 - gain) * scale + gain * square / winsorized()
+    if left > 0 and scale > 0:
+        square = min(square, (1 - gain) * scale / left)
+    return total * square
 
 
 cdef inline double clipped(double r, double scale, double* curve) noexcept nogil:

@@ -92,7 +92,7 @@ WINSORIZED = 0.7101645
 
 
 class RobustScale:
-    """Scale of residuals by Huber's Proposal 2, as a mean by polynomial-decay averaging (Shamir and Zhang 2013)."""
+    """Scale of residuals by Huber's Proposal 2, by implicit steps (Toulis and Airoldi 2017) of polynomial decay."""
 
     def __init__(self) -> None:
         self.variance: Any = 0.0
@@ -100,9 +100,12 @@ class RobustScale:
 
     def with_residual(self, r: Any, weight: Any) -> Any:
         """Add a residual; return the scale."""
-        square = min(r * r, KINK**2 * self.variance) if self.variance > 0 else r * r
         self.weights += weight
-        self.variance += 2 * weight / (self.weights + weight) * (square / WINSORIZED - self.variance)
+        gain = 2 * weight / (self.weights + weight)
+        whole = (1 - gain) * self.variance + gain * r * r / WINSORIZED
+        left = 1 - gain * KINK**2 / WINSORIZED
+        limit = (1 - gain) * self.variance / left if left > 0 and self.variance > 0 else np.inf
+        self.variance = min(whole, limit)
         return np.sqrt(self.variance)
 
 
