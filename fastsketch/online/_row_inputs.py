@@ -523,7 +523,7 @@ class Inputs(Arrays):
 
 
 def start_inputs(
-    n_slots: int, *, sparse: bool, intercept: bool, scaled: bool, steady: bool, zeros: Zeros = np.zeros
+    n_slots: int, *, sparse: bool, intercept: bool, scaled: bool, steady: bool = False, zeros: Zeros = np.zeros
 ) -> Inputs:
     """Return the inputs before the first row; n_slots: room for so many, or the columns of dense rows."""
     moments = zeros((2, n_slots)) if scaled else None
