@@ -69,7 +69,10 @@ def as_real(
     """Return value as float within [low, high] (without an end that is open), or raise naming the argument."""
     if isinstance(value, _BOOL) or not isinstance(value, numbers.Real):
         raise TypeError(f"{name} must be a real number, got {value!r}")
-    value = float(value)
+    try:
+        value = float(value)
+    except OverflowError:  # an int or a fraction beyond all floats
+        value = math.inf if value > 0 else -math.inf
     above, below = low < value if low_open else low <= value, value < high if high_open else value <= high
     if not (above and below) or math.isinf(value):
         interval = f"{'(' if low_open else '['}{low:g}, {high:g}{')' if high_open else ']'}"

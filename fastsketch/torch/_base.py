@@ -18,7 +18,11 @@ UNTYPED: Any = torch
 ADDED = "differentiable"
 # More than any training has: a state with others is not one that a step has left.
 MOST_STEPS = 2**48
-NOT_FINITE = "the gradient of a parameter of shape {} is not finite; nothing has been changed"
+NOT_FINITE = "the gradient{} of a parameter of shape {} is not finite; nothing has been changed"
+TOO_LARGE = (
+    "the gradient of a parameter of shape {} has an element of {:.3g}, and the unit of its state is {:.3g}: squares "
+    "may leave the range of {}; nothing has been changed: clip gradients, or begin with a new optimizer"
+)
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -43,6 +47,26 @@ def compute_dtype(dtype: torch.dtype) -> torch.dtype:
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
+def exponent(unit: float) -> int:
+    """Return the binary exponent of a power of two."""
+    return math.frexp(unit)[1] - 1
+
+
+def in_units(g: Tensor, unit: float) -> Tensor:
+    """Divide a gradient by the unit of its state, which is a power of two: only elements that underflow are rounded."""
+    if unit == 1.0:
+        return g
+    # In two steps, since the inverse of a unit may leave the range of the dtype.
+    half = -exponent(unit) // 2
+    return g * 2.0**half * 2.0 ** (-exponent(unit) - half)
+
+
+def eps_in_units(eps: float, unit: float, dtype: torch.dtype) -> float:
+    """Return eps / unit, but at least the root of the smallest normal number: squares of shorter elements underflow."""
+    numbers = torch.finfo(dtype)
+    return min(max(eps / unit, math.sqrt(numbers.tiny)), numbers.max)
+
+
 def check_whole(p: Tensor) -> None:
     """Raise TypeError for a shard of a tensor: sketches are of whole matrices."""
     if hasattr(p, "device_mesh"):
@@ -52,12 +76,14 @@ def check_whole(p: Tensor) -> None:
 def check_shared(group: dict[str, Any]) -> None:
     """Raise TypeError or ValueError naming an option that every optimizer has, if it is out of range."""
     lr, sketched = group["lr"], group["sketched"]
+    if isinstance(lr, Tensor) and (lr.numel() != 1 or lr.is_complex() or lr.is_meta):
+        raise ValueError(f"lr must be a number or a tensor of one, got a tensor of shape {tuple(lr.shape)}, {lr.dtype}")
     as_real(float(lr) if isinstance(lr, Tensor) else lr, "lr", 0.0, 1e300)
     as_real(group["eps"], "eps", 0.0, 1e300, low_open=True)
     as_real(group["weight_decay"], "weight_decay", 0.0, 1e300)
     if not isinstance(group["maximize"], bool):
         raise TypeError(f"maximize must be True or False, got {group['maximize']!r}")
-    if not (isinstance(sketched, bool) or sketched == "auto"):
+    if not (isinstance(sketched, bool) or (isinstance(sketched, str) and sketched == "auto")):
         raise ValueError(f"sketched must be True, False or 'auto', got {sketched!r}")
 
 
@@ -68,6 +94,8 @@ class GuardedOptimizer(Optimizer):
     _ON_CPU: ClassVar[tuple[str, ...]] = ()
     # Names of those that are sums of squares.
     _SUMS: ClassVar[tuple[str, ...]] = ("squares",)
+    # Names of the numbers that a state may have in addition to what `_begin` returns.
+    _OPTIONAL: ClassVar[tuple[str, ...]] = ("unit",)
 
     def __init__(self, params: ParamsT, defaults: dict[str, Any]) -> None:
         self._guard = Guard()
@@ -77,18 +105,16 @@ class GuardedOptimizer(Optimizer):
         """Raise TypeError or ValueError naming an option of a group that is out of range."""
         check_shared(group)
 
-    def _prepare(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> Any:
-        """Return what `_move` takes of a gradient, or raise; nothing is changed."""
+    def _prepare(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> Tensor:
+        """Return the gradient in the dtype of the state, or raise; nothing is changed."""
         raise NotImplementedError
 
     def _begin(self, group: dict[str, Any], p: Tensor, device: torch.device) -> dict[str, Any]:
         """Return the state of a parameter before its first gradient."""
         raise NotImplementedError
 
-    def _check_gradients(self, jobs: list[tuple[dict[str, Any], Tensor, Any]]) -> None:
-        """Raise FloatingPointError if a gradient is not finite, where `_prepare` has not done so."""
-
-    def _move(self, group: dict[str, Any], p: Tensor, prepared: Any) -> None:
+    def _move(self, group: dict[str, Any], p: Tensor, g: Tensor, unit: float) -> None:
+        """Take a gradient, in units of the parameter's state, into that state, and make the step."""
         raise NotImplementedError
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
@@ -128,7 +154,8 @@ class GuardedOptimizer(Optimizer):
         Raises
         ------
         FloatingPointError
-            If a gradient holds a NaN or an infinity: no parameter and no sketch has then been changed.
+            If a gradient holds a NaN or an infinity, or is so much longer than the parameter's first gradient that
+            squares may overflow: no parameter and no sketch has then been changed.
         RuntimeError
             For sparse or complex gradients, likewise; if another thread is in a step of this optimiser.
         """
@@ -136,13 +163,39 @@ class GuardedOptimizer(Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        jobs: list[tuple[dict[str, Any], Tensor, Any]] = []
+        jobs: list[tuple[dict[str, Any], Tensor, Tensor]] = []
         for group in self.param_groups:
             jobs += [(group, p, self._prepare(group, p, p.grad)) for p in tensors(group) if p.grad is not None]
-        self._check_gradients(jobs)
-        for job in jobs:
-            self._move(*job)
+        for (group, p, g), unit in zip(jobs, self._units(jobs), strict=True):
+            self._move(group, p, in_units(g, unit or 1.0), unit or 1.0)
+            self.state[p]["unit"] = unit
         return loss
+
+    def _units(self, jobs: list[tuple[dict[str, Any], Tensor, Tensor]]) -> list[float]:
+        """Return the units of the states; raise FloatingPointError for a gradient that its state cannot take.
+
+        A state holds sums of squares of gradients in its unit. The first gradient that is not zero decides it: 1 if its
+        largest element lies between the fourth roots of the smallest normal and of the largest number of the dtype,
+        else that element rounded down to a power of two. Until then it is 0. A later gradient is refused if the bound
+        on its length, largest element times root of their number, is above max^(7/16) units, where max is the largest
+        number of the dtype (7e16 for float32): hundreds of thousands of squares of shorter ones can be added.
+        """
+        units: list[float] = []
+        for (_, p, g), largest in zip(jobs, _largest([g for _, _, g in jobs]), strict=True):
+            shape, numbers = tuple(p.shape), torch.finfo(g.dtype)
+            if not math.isfinite(largest):
+                decayed = p.grad is not None and p.grad.isfinite().all()
+                raise FloatingPointError(NOT_FINITE.format(" with weight_decay added" if decayed else "", shape))
+            state: dict[str, Any] = self.state.get(p, {})
+            unit = state.get("unit", 1.0) if state else 0.0
+            if unit == 0.0 and largest:
+                usual = numbers.tiny**0.25 <= largest <= numbers.max**0.25
+                unit = 1.0 if usual else 2.0 ** exponent(largest)
+            length = largest and math.log2(largest) - exponent(unit) + math.log2(g.numel()) / 2  # binary logarithm
+            if largest and length > math.log2(numbers.max) * 7 / 16:
+                raise FloatingPointError(TOO_LARGE.format(shape, largest, unit, str(g.dtype).removeprefix("torch.")))
+            units.append(unit)
+        return units
 
     def _gradient(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> Tensor:
         """Return the gradient in the shape of p and the dtype of the state, or raise RuntimeError."""
@@ -152,14 +205,6 @@ class GuardedOptimizer(Optimizer):
         g = grad.detach().to(compute_dtype(p.dtype))
         return -g if group["maximize"] else g
 
-    def _squared_length(self, p: Tensor, g: Tensor) -> float:
-        """Return |g|^2, or raise FloatingPointError if it is not finite."""
-        wide = torch.float64 if g.device.type == "cpu" else None
-        square = float(UNTYPED.linalg.vector_norm(g, dtype=wide)) ** 2
-        if not math.isfinite(square):
-            raise FloatingPointError(NOT_FINITE.format(tuple(p.shape)))
-        return square
-
     @changes
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Load as torch does, but keep every tensor in the dtype it was saved in: training goes on with the same bits.
@@ -167,15 +212,14 @@ class GuardedOptimizer(Optimizer):
         Raises TypeError for what no ``state_dict()`` has returned, ValueError for that of other parameters
         or of another optimizer, and for tensors that are not finite or of other shapes: nothing is then loaded.
         """
-        if not (hasattr(state_dict, "get") and state_dict.get("param_groups") and "state" in state_dict):
-            raise TypeError(f"state_dict must be what state_dict() returned, got {type(state_dict).__name__}")
+        _check_nesting(state_dict)
         for name in self.defaults:
             if name != ADDED and any(name not in group for group in state_dict["param_groups"]):
                 raise ValueError(f"state_dict has no option {name!r}: it is of another optimizer")
         for saved, group in zip(state_dict["param_groups"], self.param_groups, strict=False):
             self._check({**self.defaults, **saved})
             for i, p in zip(saved["params"], tensors(group), strict=False):  # torch refuses others in number
-                if i in state_dict["state"]:
+                if state_dict["state"].get(i):
                     self._check_state({**group, **saved}, p, state_dict["state"][i])
         super().load_state_dict(state_dict)
         # torch casts the state to the dtype of the parameter: put what was saved in its place
@@ -189,14 +233,61 @@ class GuardedOptimizer(Optimizer):
 
     def _check_state(self, group: dict[str, Any], p: Tensor, known: dict[str, Any]) -> None:
         """Raise ValueError if `known` is not the state of a parameter like p with the options of the group."""
-        for name, expected in self._begin(group, p, torch.device("meta")).items():
+        begun = self._begin(group, p, torch.device("meta"))
+        if unknown := known.keys() - begun.keys() - set(self._OPTIONAL):
+            names = ", ".join(sorted(map(repr, unknown)))
+            raise ValueError(f"a state of a parameter of shape {tuple(p.shape)} has no {names}: remove what is unknown")
+        unit, numbers = known.get("unit", 1.0), torch.finfo(compute_dtype(p.dtype))
+        if not (type(unit) is float and unit in (0.0, 2.0 ** exponent(unit)) and unit <= numbers.max) or (
+            0 < unit < numbers.tiny * numbers.eps
+        ):
+            where = f"state 'unit' of a parameter of shape {tuple(p.shape)}"
+            raise ValueError(f"{where} must be 0 or a power of two in the range of {numbers.dtype}, got {unit!r}")
+        for name, expected in begun.items():
             value = known.get(name)
             where = f"state {name!r} of a parameter of shape {tuple(p.shape)}"
             if not isinstance(expected, Tensor):
-                if not isinstance(value, int) or not 0 <= value < MOST_STEPS:
+                if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < MOST_STEPS:
                     raise ValueError(f"{where} must be a count, got {value!r}")
             elif not isinstance(value, Tensor) or (value.shape, value.dtype) != (expected.shape, expected.dtype):
                 got = f"{value.dtype} {tuple(value.shape)}" if isinstance(value, Tensor) else repr(value)
                 raise ValueError(f"{where} must be {expected.dtype} {tuple(expected.shape)}, got {got}")
+            elif value.layout != torch.strided or (value.is_meta and not p.is_meta):
+                raise ValueError(f"{where} must be a dense tensor with data, got {value.layout} on {value.device}")
             elif not (value.is_meta or (value.isfinite().all() and (name not in self._SUMS or (value >= 0).all()))):
                 raise ValueError(f"{where} must be finite{', and not negative' if name in self._SUMS else ''}")
+
+
+def _largest(gradients: list[Tensor]) -> list[float]:
+    """Return the largest absolute element of each gradient, of one without elements or without data 0.
+
+    All numbers are copied to one device first, so that the program waits for it once.
+    """
+    held = [g for g in gradients if g.numel() and not g.is_meta]
+    device = held[0].device if held else torch.device("cpu")
+    zero = torch.zeros((), dtype=torch.float64, device=device)
+    values = [g.abs().max().to(zero) if g.numel() and not g.is_meta else zero for g in gradients]
+    together: Any = torch.stack(values) if values else zero
+    return together.tolist() if values else []
+
+
+def _check_nesting(state_dict: Any) -> None:
+    """Raise TypeError or ValueError if groups and states are not nested as ``state_dict()`` nests them."""
+    what = "state_dict must be what state_dict() returned, with a list 'param_groups' and a dict 'state'"
+    if not isinstance(state_dict, dict):
+        raise TypeError(f"{what}, got {type(state_dict).__name__}")
+    groups, states = (cast("dict[str, Any]", state_dict).get(name) for name in ("param_groups", "state"))
+    if not (isinstance(groups, list | tuple) and groups and isinstance(states, dict)):
+        raise TypeError(f"{what}, got {type(groups).__name__} and {type(states).__name__}")
+    ids: list[Any] = []
+    for group in cast("list[Any]", groups):
+        if not isinstance(group, dict) or not isinstance(group.get("params"), list | tuple):
+            raise TypeError("each of the 'param_groups' of state_dict must be a dict with a list 'params'")
+        ids += cast("dict[str, Any]", group)["params"]
+    if not all(type(i) in (int, str) for i in ids):
+        raise TypeError("'params' of state_dict must be numbers of parameters, or their names")
+    if len(set(ids)) < len(ids) or not cast("dict[Any, Any]", states).keys() <= set(ids):
+        raise ValueError("state_dict must have each parameter in one group, and states of these parameters only")
+    for i, known in cast("dict[Any, Any]", states).items():
+        if not isinstance(known, dict):
+            raise TypeError(f"the state of parameter {i!r} must be a dict, got {type(known).__name__}")

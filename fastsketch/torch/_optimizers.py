@@ -10,7 +10,7 @@ from torch.optim.optimizer import ParamsT
 from fastsketch._core.validation import as_integer, as_real
 from fastsketch._frame.keywords import named_keywords
 from fastsketch.torch import _sketch
-from fastsketch.torch._base import GuardedOptimizer, check_shared, compute_dtype, tensors
+from fastsketch.torch._base import UNTYPED, GuardedOptimizer, check_shared, compute_dtype, eps_in_units, tensors
 
 # Elements of one tensor's sketch above which "auto" takes the diagonal: 256 MB of float32.
 MAX_ELEMENTS = 2**26
@@ -30,6 +30,8 @@ class _SketchedOptimizer(GuardedOptimizer):
 
     _EVERY_ROUND: ClassVar[bool]
     _ON_CPU = _sketch.ON_CPU
+    _SUMS = ("squares", "lam")
+    _OPTIONAL = ("unit", "first_length")
 
     def __init__(
         self,
@@ -102,15 +104,16 @@ class _SketchedOptimizer(GuardedOptimizer):
             raise ValueError(f"state 'rank', 'n_rows' of a parameter of shape {tuple(p.shape)} are more than it holds")
         as_real(known.get("first_length", 1.0), "first_length", 0.0, 1e300, low_open=True)
 
-    def _prepare(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> tuple[Tensor, float]:
-        """Return the gradient (numel,) in the dtype of the state, and its squared length."""
+    def _prepare(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> Tensor:
+        """Return the gradient (numel,) in the dtype of the state."""
         g = self._gradient(group, p, grad).reshape(-1)
         if group["weight_decay"]:
             g = g + group["weight_decay"] * p.detach().reshape(-1).to(g.dtype)
-        return g, self._squared_length(p, g)
+        return g
 
-    def _move(self, group: dict[str, Any], p: Tensor, prepared: tuple[Tensor, float]) -> None:
-        g, square = prepared
+    def _move(self, group: dict[str, Any], p: Tensor, g: Tensor, unit: float) -> None:
+        wide = torch.float64 if g.device.type == "cpu" else None
+        square = float(UNTYPED.linalg.vector_norm(g, dtype=wide)) ** 2
         state: dict[str, Any] = self.state[p]
         if not state:
             state.update(self._begin(group, p, p.device))
@@ -118,15 +121,17 @@ class _SketchedOptimizer(GuardedOptimizer):
         if "squares" in state:
             squares = cast(Tensor, state["squares"])
             squares.addcmul_(g, g)
-            move = g / (squares.sqrt() + group["eps"])
-        elif square == 0:
+            move = g / (squares.sqrt() + eps_in_units(group["eps"], unit, g.dtype))
+        elif square <= torch.finfo(g.dtype).tiny:  # no step: products of its elements underflow
             return
         else:
             sketch = cast(_sketch.TensorSketch, state)
             if group["delta"] is None:  # in units of the tensor's first gradient that is not zero
                 delta, factor = state.setdefault("first_length", math.sqrt(square)), math.sqrt(p.numel())
             else:
-                delta, factor = group["delta"], 1.0
+                # At least machine epsilon of a large unit: the rest of a gradient is then nothing but rounding.
+                floor = torch.finfo(g.dtype).eps if unit > 1.0 else 0.0
+                delta, factor = min(max(group["delta"] / unit, floor), 1e300), 1.0
             size = (sketch["turn"].shape[1] // 2) if self._EVERY_ROUND else group["sketch_size"]
             move = factor * _sketch.direction(
                 sketch,
@@ -136,7 +141,9 @@ class _SketchedOptimizer(GuardedOptimizer):
                 every_round=self._EVERY_ROUND,
                 delta=delta,
             )
-        p.sub_((float(group["lr"]) * move).reshape(p.shape).to(p.dtype))
+        largest = torch.finfo(p.dtype).max
+        change = (float(group["lr"]) * move).clamp_(-largest, largest)
+        p.sub_(change.reshape(p.shape).to(p.dtype)).clamp_(-largest, largest)
 
 
 @named_keywords
@@ -158,7 +165,7 @@ class AdaFFD(_SketchedOptimizer):
         gradients of about that length: where they are shorter, H is hardly more than the identity, and steps are those
         of gradient descent.
     eps : float, default 1e-8
-        The same for tensors with a diagonal H.
+        The same for tensors with a diagonal H; at least 1e-19 (float64: 2e-154) units of the state.
     weight_decay : float, default 0.0
         Added to the gradient, times the parameter.
     maximize : bool, default False
@@ -181,6 +188,13 @@ class AdaFFD(_SketchedOptimizer):
     A tensor of d elements holds 2 tau d elements of state; a step costs two passes over them and O(tau^3), every
     tau-th or so O(tau^2 d). ``memory_estimate()`` has the bytes before the first step. The state of half-precision
     parameters is float32, all that is small float64 on the CPU: a step waits for one small transfer a tensor.
+
+    The first gradient of a parameter may have any finite size: its state holds gradients in units of ``state["unit"]``.
+    The unit is 1, unless the largest element of the first gradient that is not zero is outside of 3e-10 to 4e9 (of
+    float64 1e-77 to 1e77): then it is that element, rounded down to a power of two. Later gradients that may be longer
+    than 7e16 (7e134) units, by their largest element times the root of the number of elements, are refused. Those of a
+    sketched tensor that are shorter than 1e-19 (2e-154) units make no step. A step that would leave the range of the
+    parameter's dtype ends at its largest number.
 
     References
     ----------

@@ -9,7 +9,7 @@ from torch.optim.optimizer import ParamsT
 
 from fastsketch._core.validation import as_integer, as_real
 from fastsketch._frame.keywords import named_keywords
-from fastsketch.torch._base import NOT_FINITE, UNTYPED, GuardedOptimizer, check_shared, compute_dtype, tensors
+from fastsketch.torch._base import UNTYPED, GuardedOptimizer, check_shared, compute_dtype, eps_in_units, tensors
 from fastsketch.torch._side import EXTRA, sketched
 
 # With sketched="auto" a tensor is left to Adam where the squares of its first gradient are as uneven over rows or over
@@ -92,7 +92,8 @@ class SketchedSOAP(GuardedOptimizer):
     same steps.
 
     A sketch has 0 <= L - U_L diag(left_values) U_L' <= left_lost I, where L is the weighted sum of the G G' that it has
-    seen; ``optimizer.state[p]`` has all of these.
+    seen; ``optimizer.state[p]`` has all of these, of gradients in units of its "unit". As for AdaFFD the unit is 1
+    unless the first gradient is very large or very small, and later gradients that are far longer are refused.
 
     References
     ----------
@@ -219,43 +220,27 @@ class SketchedSOAP(GuardedOptimizer):
             raise RuntimeError(f"the state of a parameter is {was}, and it has become one of {p.dtype}")
         return g
 
-    def _check_gradients(self, jobs: list[tuple[dict[str, Any], Tensor, Any]]) -> None:
-        """Raise FloatingPointError if the square of a gradient is not finite; the device is waited for once."""
-        squares = [g.square().sum() for _, _, g in jobs]
-        for (_, p, _), finite in zip(jobs, _finite(squares), strict=True):
-            if not finite:
-                raise FloatingPointError(NOT_FINITE.format(tuple(p.shape)))
-
-    def _move(self, group: dict[str, Any], p: Tensor, prepared: Tensor) -> None:
+    def _move(self, group: dict[str, Any], p: Tensor, g: Tensor, unit: float) -> None:
         state: dict[str, Any] = self.state[p]
         if not state:
-            left = group["sketched"] == "auto" and _is_long(group, p) and not _is_even(prepared.reshape(len(p), -1))
+            left = group["sketched"] == "auto" and _is_long(group, p) and not _is_even(g.reshape(len(p), -1))
             state.update(self._begin({**group, "sketched": False} if left else group, p, p.device))
         state["step"] += 1
-        state["momentum"].lerp_(prepared, 1 - group["betas"][0])
+        state["momentum"].lerp_(g, 1 - group["betas"][0])
+        eps = eps_in_units(group["eps"], unit, g.dtype)
         if "seen" not in state:
-            move = _adam(group, state, prepared, state["momentum"])
+            move = _adam(group, state, g, state["momentum"], eps)
         else:
-            g = prepared.reshape(len(p), -1)
+            g = g.reshape(len(p), -1)
             if (state["step"] - 1) % group["every"] == 0:
                 _turn(state, g, keep=group["sketch_beta"] ** group["every"])
-            move = _rotated(group, state, g)
+            move = _rotated(group, state, g, eps)
         lr = float(group["lr"])
         # p itself, but where it is of half precision: that is rounded once
         weights = p.to(move.dtype)
         weights.mul_(1 - lr * group["weight_decay"]).sub_(move.mul_(lr).reshape(p.shape))
         if weights is not p:
             p.copy_(weights)
-
-
-def _finite(numbers: list[Tensor]) -> list[bool]:
-    """Return whether each of some tensors of one element, on any devices, is finite; those without data are."""
-    if not numbers:
-        return []
-    device = next((x.device for x in numbers if not x.is_meta), torch.device("cpu"))
-    wide: Any = {"dtype": torch.float64, "device": device}
-    together: Any = torch.stack([torch.zeros((), **wide) if x.is_meta else x.to(**wide) for x in numbers])
-    return together.isfinite().tolist()
 
 
 def _is_long(group: dict[str, Any], p: Tensor) -> bool:
@@ -274,13 +259,13 @@ def _is_even(g: Tensor) -> bool:
     return True
 
 
-def _adam(group: dict[str, Any], state: dict[str, Any], g: Tensor, momentum: Tensor) -> Tensor:
+def _adam(group: dict[str, Any], state: dict[str, Any], g: Tensor, momentum: Tensor, eps: float) -> Tensor:
     """Take g into the mean squares; return Adam's step, of length 1 an element."""
     beta1, beta2 = group["betas"]
     t = state["step"]
     squares = cast(Tensor, state["squares"])
     squares.mul_(beta2).addcmul_(g, g, value=1 - beta2)
-    root = squares.sqrt().div_(math.sqrt(1 - beta2**t)).add_(group["eps"])
+    root = squares.sqrt().div_(math.sqrt(1 - beta2**t)).add_(eps)
     if "seen" in state:
         share = FLOOR * math.sqrt(torch.finfo(root.dtype).eps / root.numel())
         root.add_(UNTYPED.linalg.vector_norm(root), alpha=share)
@@ -305,11 +290,11 @@ def _turn(state: dict[str, Any], g: Tensor, *, keep: float) -> None:
     state["seen"] = keep * state["seen"] + (1 - keep) * g.square().sum()
 
 
-def _rotated(group: dict[str, Any], state: dict[str, Any], g: Tensor) -> Tensor:
+def _rotated(group: dict[str, Any], state: dict[str, Any], g: Tensor, eps: float) -> Tensor:
     """Return Adam's step in the directions of both sides and in the elements of what is left."""
     u, v = cast(Tensor, state["left_basis"]), cast(Tensor, state["right_basis"])
     k = u.shape[1]
-    step = _adam(group, state, _parts(g, u, v), _parts(state["momentum"].view(g.shape), u, v))
+    step = _adam(group, state, _parts(g, u, v), _parts(state["momentum"].view(g.shape), u, v), eps)
     longer = max(1.0, LONGER * g.numel() ** 0.25)
     step[:k].mul_(longer)
     step[k:, :k].mul_(longer)

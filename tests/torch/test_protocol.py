@@ -4,6 +4,7 @@ import copy
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -73,6 +74,102 @@ def test_states_of_other_shapes_dtypes_and_ranks_are_refused_by_name(kind):
         assert torch.equal(torch.as_tensor(value), torch.as_tensor(other.state[p][name])), name
     other.load_state_dict(good)
     assert other.state[p]["step"] == 5
+
+
+def crafted(good):
+    """Yield a name and a copy of a saved state of two parameters that holds what no optimizer saves, many times."""
+
+    def changed(place, value):
+        """Return a copy with one value replaced; `...` removes it."""
+        state = copy.deepcopy(good)
+        inner = state
+        for key in place[:-1]:
+            inner = inner[key]
+        if value is ...:
+            del inner[place[-1]]
+        else:
+            inner[place[-1]] = value
+        return f"{place} {value!r}", state
+
+    entry, group = good["state"][0], good["param_groups"][0]
+    for thing in (None, 3, 1.5, "x", b"x", [1], (1,), {1}, {1: 2}, torch.ones(2), np.ones(2), object):
+        yield repr(thing), thing
+        for place in (("state",), ("param_groups",), ("param_groups", 0), ("param_groups", 0, "params"), ("state", 1)):
+            yield changed(place, thing)
+        if not isinstance(thing, int | str):
+            yield changed(("param_groups", 0, "params", 1), thing)
+        for name in entry:
+            is_count = name in ("step", "rank", "n_rows", "turns") and isinstance(thing, int)
+            if not is_count and not (name == "first_length" and isinstance(thing, int | float)):
+                yield changed(("state", 0, name), thing)
+    for place in (("state",), ("param_groups",), ("param_groups", 0, "params"), *(("state", 0, x) for x in entry)):
+        if place[-1] not in ("unit", "first_length"):
+            yield changed(place, ...)
+    for key in ("other", 7, None):
+        yield changed(("state", 0, key), 1.0)
+    yield changed(("state", 2), copy.deepcopy(entry))
+    yield changed(("param_groups", 0, "params"), [0, 0])
+    yield changed(("state",), {0: {0: copy.deepcopy(entry)}})
+    yield changed(("state",), [copy.deepcopy(entry)])
+    yield changed(("state", 0, "step"), True)
+    for name, value in entry.items():
+        if isinstance(value, torch.Tensor):
+            for other in (
+                value[None],
+                value.to("meta"),
+                value.to_sparse(),
+                value.to(torch.complex64),
+                value - torch.inf,
+            ):
+                yield changed(("state", 0, name), other)
+        else:
+            for other in (-1, -1.0, torch.nan, 10**400):
+                yield changed(("state", 0, name), other)
+    for option in OPTIONS_OF_STATES & group.keys():
+        for other in (object, torch.ones(2), np.ones(2), {}, [1.0], torch.nan, -1, -(10**400)):
+            yield changed(("param_groups", 0, option), other)
+        yield changed(("param_groups", 0, option), ...)
+
+
+OPTIONS_OF_STATES = {"lr", "betas", "eps", "weight_decay", "sketched", "rank", "sketch_beta", "every", "sketch_size"}
+
+
+@KINDS
+@pytest.mark.parametrize("sketched", [True, False])
+def test_crafted_states_are_refused_by_errors_of_this_library_and_change_nothing(kind, sketched):
+    def two(n):
+        generator = torch.Generator().manual_seed(0)
+        parameters = [torch.ones(20, 24, requires_grad=True) for _ in "ab"]
+        optimizer = kind(parameters, **OPTIONS[kind], sketched=sketched)
+        for _ in range(n):
+            for p in parameters:
+                p.grad = torch.randn(20, 24, generator=generator)
+            optimizer.step()
+        return parameters, optimizer
+
+    good = two(5)[1].state_dict()
+    parameters, optimizer = two(2)
+    optimizer.load_state_dict(copy.deepcopy(good))
+    assert optimizer.state[parameters[1]]["step"] == 5
+    parameters, optimizer = two(3)
+    before = copy.deepcopy(([p.detach() for p in parameters], optimizer.state_dict()))
+    n_refused = 0
+    for name, state in crafted(good):
+        with pytest.raises((TypeError, ValueError)) as refusal:
+            optimizer.load_state_dict(state)
+            pytest.fail(f"loaded: {name}")
+        assert "fastsketch" in refusal.traceback[-1].path.parts, (name, refusal.value)
+        after = optimizer.state_dict()
+        assert after["param_groups"] == before[1]["param_groups"], name
+        for i, held in before[1]["state"].items():
+            assert held.keys() == after["state"][i].keys()
+            for key, value in held.items():
+                assert torch.equal(torch.as_tensor(value), torch.as_tensor(after["state"][i][key])), (name, key)
+        n_refused += 1
+    assert n_refused > 150
+    assert all(torch.equal(a, p.detach()) for a, p in zip(before[0], parameters, strict=True))
+    optimizer.load_state_dict(good)
+    assert optimizer.state[parameters[0]]["step"] == 5
 
 
 @KINDS

@@ -283,9 +283,9 @@ def test_bad_gradients_change_nothing():
     optimizer = made(model)
     train(model, optimizer, batches(5))
     before = copy.deepcopy((model.state_dict(), optimizer.state_dict()))
-    for bad in (float("nan"), float("inf"), 1e30):
+    for bad, rule in ((np.nan, "is not finite"), (np.inf, "is not finite"), (1e30, "has an element of 1e.30")):
         list(model.parameters())[-1].grad.fill_(bad)
-        with pytest.raises(FloatingPointError, match=r"shape \(10,\) is not finite; nothing has been changed"):
+        with pytest.raises(FloatingPointError, match=rf"shape \(10,\) {rule}.*; nothing has been changed"):
             optimizer.step()
     for a, b in zip(before[0].values(), model.state_dict().values(), strict=True):
         assert torch.equal(a, b)
