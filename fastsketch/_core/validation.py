@@ -127,14 +127,15 @@ def require_array_like(values: Any, name: str) -> None:
     mask of a masked array, and asks any other object that has a length for its items, one after another: that may never
     end (an AnnData). Items of a list, and of lists in it, are checked by their types.
     """
-    kind = type(values)
+    kind: type[Any] = type(values)
     if kind is np.ndarray:
         return
     if isinstance(values, list | tuple):
         own: dict[type, Any] = {type(item): item for item in cast("Any", values)}
         for item_type, item in own.items():
             if issubclass(item_type, list | tuple):
-                inner = {type(entry): entry for row in cast("Any", values) if type(row) is item_type for entry in row}
+                rows: list[Any] = [row for row in cast("Any", values) if type(row) is item_type]
+                inner: dict[type, Any] = {type(entry): entry for row in rows for entry in row}
                 for entry in inner.values():
                     if not isinstance(entry, list | tuple):
                         require_array_like(entry, f"an entry of {name}")

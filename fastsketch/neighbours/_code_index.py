@@ -1,6 +1,7 @@
 """An index of codes: rows are added, removed, and found again by real-valued queries. It is saved as one file."""
 
 import warnings
+from functools import partial
 from os import PathLike
 from typing import Any, BinaryIO, Final, Literal, NamedTuple, Self, cast, get_args
 
@@ -606,7 +607,7 @@ class CodeIndex:
     def _reader(self, contents: _Contents, source: Any) -> Any:
         """Return a function that gives the rows at ascending positions: the stored ones, or the caller's."""
         if source is True:
-            return lambda positions: self._stored_rows(contents, positions)
+            return partial(self._stored_rows, contents)
         read = rows_reader(source, self.n_features, "rescore", feature_names=self._feature_names)
 
         def rows_at(positions: Positions) -> Any:

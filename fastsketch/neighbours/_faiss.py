@@ -26,8 +26,8 @@ def require_faiss() -> Any:
 def with_ids(encoder: Encoder, codes: Codes, ids: NDArray[np.int64], *, metric: str) -> Any:
     """Return an index of codes with ids: of the sign bits of a hash, without factors, or of a quantizer's codes."""
     faiss = require_faiss()
+    width = encoder.layout.nibble_bytes
     if encoder.has_bits:
-        width = encoder.layout.nibble_bytes
         inner, wrapper = faiss.IndexBinaryFlat(8 * width), faiss.IndexBinaryIDMap2
     else:
         inner, wrapper = pq_index(encoder, codes[:0], metric=metric), faiss.IndexIDMap2
@@ -148,9 +148,9 @@ def _add_codes(faiss: Any, index: Any, inner: Any, encoder: BookEncoder, transfo
     if not hasattr(inner, "invlists"):
         inner.add_sa_codes(codes)
     elif len(codes):
-        ids = np.arange(inner.ntotal, inner.ntotal + len(codes))
+        ids: NDArray[np.int64] = np.arange(inner.ntotal, inner.ntotal + len(codes), dtype=np.int64)
         _, lists = inner.quantizer.search(transform.apply(encoder.decode(codes)), 1)
-        order = np.argsort(lists[:, 0], kind="stable")
+        order: NDArray[np.int64] = np.argsort(lists[:, 0], kind="stable")
         for part in np.split(order, np.flatnonzero(np.diff(lists[order, 0])) + 1):
             some, names = np.ascontiguousarray(codes[part]), np.ascontiguousarray(ids[part])
             inner.invlists.add_entries(int(lists[part[0], 0]), len(part), faiss.swig_ptr(names), faiss.swig_ptr(some))

@@ -409,8 +409,9 @@ class Inputs(Arrays):
             totals[LENGTHS] = len(columns)
         centres, divisors = steady[0][columns], steady[1][columns]
         variances = spreads / rows
-        new_divisors = np.where(variances > 0, np.sqrt(variances), divisors)
-        old, new = divisors * old_length, new_divisors * length
+        new_divisors: Floats = np.where(variances > 0, np.sqrt(variances), divisors)
+        old: Floats = divisors * old_length
+        new: Floats = new_divisors * length
         old_squares = (variances + (means - centres) ** 2) / old**2
         steady[0][columns], steady[1][columns] = means, new_divisors
         return Rescaling(
@@ -436,8 +437,11 @@ class Inputs(Arrays):
         """Scale rows in place; return how many, and whether a scale has moved (``scale_sparse`` of the kernel)."""
         totals, steady = cast(Floats, self.moment_totals), self.steady
         if not isinstance(batch, Csr):
-            return kernel.scale_dense(batch, moments.shape[1], *moments, totals, joins, steady, has_joined)
-        return kernel.scale_sparse(*batch, int(self.intercept), *moments, totals, joins, steady, has_joined)
+            means, spreads = moments
+            return kernel.scale_dense(batch, moments.shape[1], means, spreads, totals, joins, steady, has_joined)
+        squares, counts = moments
+        tail = int(self.intercept)
+        return kernel.scale_sparse(*batch, tail, squares, counts, totals, joins, steady, has_joined)
 
     def changing(self, batch: RowBatch) -> Changing:
         """Return the moments that change when these rows join them."""

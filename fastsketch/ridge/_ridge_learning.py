@@ -372,7 +372,9 @@ class RidgeLearner(HeldOutLearner, abstract=True):
             if "passes" in state:
                 solution, residual, direction, products = (arrays[name] for name in OF_STEPS[:4])
                 # of a file that does not say it: as if no solution on the way had been longer than the last
-                travelled = arrays.get("travelled", (2 * state["passes"] + 1) * column_lengths(solution))
+                travelled = arrays.get("travelled")
+                if travelled is None:
+                    travelled = (2 * state["passes"] + 1) * column_lengths(solution)
                 steps = ConjugateGradients(solution, residual, direction, products, travelled, state["passes"])
                 path = None
                 if "n_choosing" in state:

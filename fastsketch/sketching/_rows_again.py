@@ -121,7 +121,8 @@ class RowsAgain:
         out = Product.none(q)
         for rows, weights in chunks:
             with naming(chunks.source, chunks.row):
-                for block, part, first in blocks_of(*rows_with_weight(rows, weights), q.shape[1]):
+                some, own_weights = rows_with_weight(rows, weights)
+                for block, part, first in blocks_of(some, own_weights, q.shape[1]):
                     out = out.adding(self._view.multiply(block, part, q, offset=first))
         return out
 

@@ -8,7 +8,7 @@ divided by powers of two before it learns them (``ColumnScales``).
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -212,7 +212,9 @@ class ColumnScales:
         scale = np.maximum(self.scale, other.scale)
         engines = [
             with_columns_multiplied(
-                one._seen_engine(), _factors(scales.scale, scale), _squares(scales.variance, scale, center=one.center)
+                cast("Any", one._seen_engine()),
+                _factors(scales.scale, scale),
+                _squares(scales.variance, scale, center=one.center),
             )
             for one, scales in ((sketch, self), (others, other))
         ]

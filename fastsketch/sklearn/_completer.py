@@ -129,7 +129,8 @@ class LowRankCompleter(OneToOneFeatureMixin, TransformerMixin, ModelEstimator):
     def _checked(self, X: Any, *, reset: bool) -> Any:
         options: dict[str, Any] = {"dtype": [np.float64, np.float32], "ensure_all_finite": "allow-nan"}
         if isinstance(X, np.ma.MaskedArray) and X.dtype.kind in "fiub":
-            X = X.astype(X.dtype if X.dtype.kind == "f" else np.float64).filled(np.nan)
+            masked: Any = X.astype(X.dtype if X.dtype.kind == "f" else np.float64)
+            X = masked.filled(np.nan)
         return checked(self, X, sum_duplicates=False, reset=reset, **options)
 
     @property

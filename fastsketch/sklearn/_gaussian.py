@@ -309,7 +309,7 @@ class ShrunkCovariance(NamedTuple):
 
 def exact_products(sketch: FrequentDirections) -> tuple[Matrix, Matrix | None]:
     """Return the d x d products of an exact sketch and the mean (d,) that was subtracted, None if none was."""
-    engine = sketch._seen_engine().clone()
+    engine: Any = sketch._seen_engine().clone()
     unit = np.ldexp(1.0, engine.exponent)
     with np.errstate(over="ignore", under="ignore"):
         gram: Matrix = engine.gram() * unit * unit  # which settles the mean

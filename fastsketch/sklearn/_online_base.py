@@ -5,7 +5,7 @@
 
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, field
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, cast
 
 import numpy as np
 from numpy.random import RandomState
@@ -63,7 +63,7 @@ class _RowsInEpochs:
         """Return how many passes to make, and what to multiply scores by after them, as held-out rows say."""
         weights, classes, numbers = np.ones(self.n) if self.weights is None else self.weights, None, None
         if LOSSES[model.loss].targets == "label":
-            classes = model._known_classes()
+            classes = cast("NDArray[Any]", model._known_classes())
             numbers = np.searchsorted(classes, self.targets)
             if isinstance(model.class_weight, dict):
                 weights = weights * np.array([model.class_weight.get(one, 1.0) for one in classes.tolist()])[numbers]

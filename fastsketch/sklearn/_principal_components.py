@@ -179,6 +179,7 @@ class PrincipalComponents(SketchEstimator, IncrementalPCA):
 
     whiten: bool
     scale: bool
+    n_passes_: int
     _wanted: int | float
     _variance: FeatureVariance | None
     _dtype: np.dtype[Any]

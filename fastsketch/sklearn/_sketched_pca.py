@@ -498,7 +498,7 @@ class SketchedPCA(PrincipalComponents):
 
     def _job(self, source: Source) -> tuple[Any, Any]:
         template, finish = super()._job(source)
-        if self.scale and template.solver != "exact":
+        if self.scale and cast("FrequentDirections", template).solver != "exact":
             raise ValueError("scale=True is not for jobs that sketch, whose rows are as they come: call fit(source)")
         return template, finish
 

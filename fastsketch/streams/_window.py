@@ -263,7 +263,9 @@ class Window(Model):
         weights: dict[str, Any] = {} if own_weights is None else {"sample_weight": own_weights}
         moments = None if times is None else as_moments(times, k)
         # rows of weight 0, which the models check and leave out, are in the block of the row of some weight before them
-        kept: NDArray[np.intp] = np.arange(k) if own_weights is None else np.flatnonzero(own_weights)
+        kept: NDArray[np.int64] = np.arange(k, dtype=np.int64)
+        if own_weights is not None:
+            kept = kept[own_weights > 0]
         k = len(kept)
         if not k:
             if checked.shape[0]:
@@ -279,8 +281,11 @@ class Window(Model):
         if numbers[0] == numbers[-1] == self._number:
             self._learn_here(checked, answers, weights, k)
             return
-        firsts = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist()]  # of each block, among the rows of some weight
-        starts = [0, *kept[firsts[1:]].tolist()]
+        firsts: list[int] = [
+            0,
+            *(np.flatnonzero(np.diff(numbers)) + 1).tolist(),
+        ]  # of each block, among the rows of some weight
+        starts: list[int] = [0, *kept[firsts[1:]].tolist()]
         filling, number, opened, blocks = self._filling, self._number, self._opened, self._blocks
         for first, start, end in zip(firsts, starts, [*starts[1:], checked.shape[0]], strict=True):
             here = int(numbers[first])

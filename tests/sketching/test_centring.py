@@ -38,7 +38,9 @@ def check(sketch, rows, weights=None):
 
 def weights_of(rng, n, *, weighted, decay):
     given = rng.random(n) * (rng.random(n) < 0.9) if weighted else None
-    return given, (np.ones(n) if given is None else given).astype(LONG) * LONG(decay) ** np.arange(n - 1, -1, -1)
+    weights = np.ones(n) if given is None else given
+    rows_after = np.cumsum((weights > 0)[::-1])[::-1] - 1  # rows of weight 0 are no rows, and age nothing
+    return given, weights.astype(LONG) * LONG(decay) ** np.maximum(rows_after, 0)
 
 
 @pytest.mark.covering(2)

@@ -160,7 +160,7 @@ class TableRows:
             elif refused := [argument for argument, some in columns.items() if some]:
                 raise ValueError(f"{refused[0]} does not go with schema, which says what each column is")
             else:
-                known = schema["label"] if isinstance(schema, Mapping) and "label" in schema else None
+                known: Any = schema["label"] if isinstance(schema, Mapping) and "label" in schema else None
                 known = self._name_of(known) if isinstance(known, int) else known
                 stated = {**schema, "label": known} if isinstance(schema, Mapping) else schema
                 label = known if label is None and known in self._names else label
