@@ -255,7 +255,7 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         return self
 
     def _agreed(self, names: FeatureNames | None, whose: str) -> FeatureNames | None:
-        """With ``open_columns`` rows may have more columns than before, or fewer: those of both have the same names."""
+        """Check names of columns; with ``open_columns`` rows may have more of them than before, or fewer."""
         before = self._feature_names
         if not self.open_columns or names is None or before is None:
             return super()._agreed(names, whose)

@@ -90,6 +90,8 @@ def checked(estimator: BaseEstimator, X: Any, *, sum_duplicates: bool = True, **
                 "pipeline, or leave them out"
             ) from None
         raise
+    except OverflowError as error:  # Python's integers know no bounds
+        raise ValueError(f"X must hold numbers that float64 holds: {error}") from None
 
 
 def seed_of(random_state: int | RandomState | None) -> int:
@@ -130,9 +132,20 @@ class ScoresTargets:
     """Checks targets and weights for ``score`` of scikit-learn's mixins, which would drop masks of arrays."""
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Compute the accuracy of labels or the R^2 of targets, as scikit-learn's estimators do."""
+        """Compute the accuracy of labels, or the R^2 of targets, as scikit-learn's estimators do.
+
+        Parameters
+        ----------
+        X : array_like or sparse (n_samples, n_features)
+        y : array_like (n_samples,)
+            The true labels or targets.
+        sample_weight : array_like (n_samples,), optional
+            Weights of the rows in the mean.
+        """
         require_array_like(y, "y")
         require_array_like(sample_weight, "sample_weight")
+        if is_sparse(sample_weight):
+            raise TypeError("sample_weight must be a vector of numbers, got a sparse matrix")
         return cast("Any", super()).score(X, y, sample_weight)
 
 

@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, field
 from functools import partial
 from numbers import Integral, Real
 from os import PathLike
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray

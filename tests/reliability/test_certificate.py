@@ -104,6 +104,7 @@ class Twin:
         batch = rows.astype(self.sketch.dtype)
         self.sketch.update(sparse.csr_array(batch) if as_csr else batch, weights)
         weights = np.ones(len(rows)) if weights is None else weights
+        rows, weights = rows[weights > 0], weights[weights > 0]  # rows of weight 0 are no rows, and age nothing
         self.rows = np.vstack([self.rows, rows])
         age = np.arange(len(rows) - 1, -1, -1)
         older = self.weights * LONG(self.decay) ** len(rows)

@@ -34,7 +34,7 @@ NOT_ROWS = set(
         """
     accuracy allow alpha axis basis begin by callback check_input classes codes column_ids columns comp_cov
     comparator copy coverage decoded deep default encoder exclude exclude_seen factor factors fit_params ids index
-    input_features inverse item item_ids items k key kwargs label max_memory metric mode model n n_components
+    input_features inverse item item_ids items k key kwargs label max_memory metric mode model n n_components n_lists
     n_neighbors n_rows name norm other oversample parameters params passes path patience prior projection rank
     return_distance ridge ridges row_ids sample_weight scaling source sparse squared targets tolerance transform v
     validation y

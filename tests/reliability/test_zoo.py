@@ -16,7 +16,6 @@ from tests.reliability.zoo import (
     TAKE_A_DTYPE,
     event_rows,
     float_values,
-    numbers_of,
     start_values,
     trained,
 )
@@ -25,7 +24,7 @@ from tests.reliability.zoo import (
 def test_every_kind_is_there():
     found = {type(specimen.make()).__name__ for specimen in SPECIMENS}  # first: rooms are imported when they are needed
     known = {name for home, name in kinds if home.startswith("fastsketch.")}
-    assert known - {"RobustFrequentDirections"} == found
+    assert known - {"RobustFrequentDirections", "CodeIndex"} == found  # an index learns nothing: its own tests
     assert len({specimen.name for specimen in SPECIMENS}) == len(SPECIMENS)
 
 
@@ -41,9 +40,7 @@ def test_every_engine_is_there():
 @pytest.mark.parametrize("specimen", SPECIMENS, ids=lambda s: s.name)
 def test_every_specimen_learns_and_can_be_read(specimen):
     found = specimen.read(specimen.learned())
-    weighted = specimen.name == "online-weighted"  # by numbers of which some are 0: such rows count as none
-    n_rows = np.count_nonzero(numbers_of(specimen.rows(0), 3)) if weighted else 40
-    assert found["facts"]["n_rows"] == n_rows and len(found) > 1
+    assert found["facts"]["n_rows"] == 40 and len(found) > 1
 
 
 def bits(model):

@@ -156,7 +156,7 @@ def _learn_classes(model, rows, **more):
 
 
 def _learn_weighted(model, rows):
-    return model.update(rows, signs(rows), sample_weight=numbers_of(rows, 3))
+    return model.update(rows, signs(rows), sample_weight=1 + numbers_of(rows, 3))
 
 
 def _learn_named(model, rows):
