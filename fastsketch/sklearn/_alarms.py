@@ -229,8 +229,12 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
         if self._kept_rows is None or self.n_samples_seen_ < 2:
             return self._densities(X)
         self._warn_of_nothing()
-        model, threshold = self._scorer()
-        return self._measured(X, lambda rows, mean: -threshold.score(model, rows, mean))
+
+        def scores(rows: Any, mean: NDArray[np.float64]) -> NDArray[np.float64]:
+            model, threshold = self._scorer()  # found once, and not before the rows are checked
+            return -threshold.score(model, rows, mean)
+
+        return self._measured(X, scores)
 
     def _share_asked(self) -> float | None:
         asked = self.contamination
