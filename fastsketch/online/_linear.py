@@ -384,10 +384,10 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         """Warn once if classes come in runs or the stream moves, before the last rows are learned from."""
         self._until_look = LOOK
         if tally.is_sorted() and not self._in_time_order():
-            warnings.warn(tally.advice(), stacklevel=4)
+            warnings.warn(tally.advice(), stacklevel=5)
             self._until_look = inf
         elif self._kept is not None and (advice := self._kept.metrics.advice()):
-            warnings.warn(advice, stacklevel=4)
+            warnings.warn(advice, stacklevel=5)
             self._until_look = inf
 
     def _rows_to_learn(self, rows: Any) -> Any:

@@ -127,7 +127,7 @@ WITHOUT_NUMBA = [
     "fs.load(fs.FrequentDirections(4).update(np.eye(8)).save('s.fsk') or 's.fsk')",
     COMMANDS,
     "from fastsketch.cli._parser import top_parser; top_parser()",
-    "from fastsketch.cli import _coding, _commands, _learning, _lowrank, _searching",
+    "from fastsketch.cli import _coding, _commands, _learning, _lowrank",
 ]
 
 

@@ -446,15 +446,6 @@ def test_every_row_is_as_likely():
     assert counts.sum() == 12_000 and np.abs(counts - 1200).max() < 5 * np.sqrt(1200)
 
 
-def test_rows_of_weight_zero_are_not_kept():
-    rows = rows_of(0, 100, 6)
-    sample = KeptRows(80)
-    offer(sample, rows, (np.arange(100) % 2).astype(float), first=0)
-    kept, weights = sample.sample()
-    assert len(kept) == 50 and np.all(weights == 1)
-    assert {row.tobytes() for row in kept} == {row.tobytes() for row in rows[1::2]}
-
-
 def test_wide_rows_are_fewer(monkeypatch):
     monkeypatch.setattr(kept_rows, "MOST_BYTES", 1e4)
     assert KeptRows.like(np.zeros((5, 100))).size == 12

@@ -78,8 +78,9 @@ cdef class Columns:
     columns : {name: column}, and pairs : {name: {string: column of "name=string"}}, whose keys are the features that
     have been words, and whose values only save time; both are added to with unknown=ADD. `mixed` becomes (row, name,
     whether it is a word here) for the first feature that is a word here and has been a number only, or the other way
-    round; it stays None with unknown=HASH, which keeps no names. With unknown=HASH a column is |h| mod 2**hash_bits, h the hash of the UTF-8 text as a
-    signed integer, whose sign the value gets if is_signed.
+    round; the empty word, which is what a missing value is given as, does not count. `mixed` stays None with
+    unknown=HASH, which keeps no names. With unknown=HASH a column is |h| mod 2**hash_bits, h the hash of the UTF-8 text
+    as a signed integer, whose sign the value gets if is_signed.
     """
 
     cdef dict columns, pairs
@@ -112,7 +113,7 @@ cdef class Columns:
             found = known.get(text)
             if found is not None:
                 return <int64_t> found
-        elif self.mixed is None and name in self.columns:
+        elif self.mixed is None and text and name in self.columns:
             self.mixed = row, name, True
         column = self.of_name(name + "=" + text, sign, row)
         if self.unknown == ADDED:
@@ -124,7 +125,9 @@ cdef class Columns:
     cdef int64_t of_new(self, name, Py_ssize_t row) except -2:
         cdef Py_ssize_t size, column = len(self.columns)
         if self.mixed is None and name in self.pairs:
-            self.mixed = row, name, False
+            words = self.pairs[name]
+            if not (len(words) == 1 and "" in words):
+                self.mixed = row, name, False
         if self.unknown == IGNORED:
             return -1
         if self.unknown == REFUSED:
