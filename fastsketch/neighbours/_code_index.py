@@ -47,7 +47,7 @@ from fastsketch.neighbours.hashing._hasher import Hasher
 from fastsketch.neighbours.quantizing import SketchQuantizer
 
 KeptRows = Literal["float16", "float32"] | None
-KEPT_DTYPES: Final = {"float16": np.dtype(np.float16), "float32": np.dtype(np.float32)}
+KEPT_DTYPES: Final[dict[str, np.dtype[Any]]] = {"float16": np.dtype(np.float16), "float32": np.dtype(np.float32)}
 
 # Ids are integers below this number.
 ID_LIMIT: Final = checks.MOST_COUNT

@@ -118,7 +118,7 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
     n_samples_seen_, n_features_in_ : int
     error_bound_ : float
         Bound on the spectral norm of the error of ``covariance_`` against the empirical covariance plus
-        alpha0 / n diag(scale_ ** 2): what the sketch does not know, and shrinkage.
+        ``alpha0 / n diag(scale_ ** 2)``: what the sketch does not know, and shrinkage.
     offset_ : float
         Rows of a lower ``score_samples`` are alarms.
     alarm_interval_ : ndarray (2,)

@@ -78,12 +78,12 @@ def _opened(folder: Path, inner: list[str], last: str, flags: int, stack: contex
                 raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(place))
         return os.open(folder.joinpath(*inner, last), flags)
     with contextlib.ExitStack() as folders:
-        place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        folders.callback(os.close, place)
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        folders.callback(os.close, descriptor)
         for name in inner:
-            place = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=place)
-            folders.callback(os.close, place)
-        return os.open(last, flags, dir_fd=place)
+            descriptor = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=descriptor)
+            folders.callback(os.close, descriptor)
+        return os.open(last, flags, dir_fd=descriptor)
 
 
 def _places(folder: Path, name: str) -> list[Path]:
