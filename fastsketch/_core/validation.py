@@ -72,7 +72,7 @@ def as_real(
     try:
         value = float(value)
     except OverflowError:  # an int or a fraction beyond all floats
-        value = math.inf if value > 0 else -math.inf
+        value = math.inf if cast("Any", value) > 0 else -math.inf
     above, below = low < value if low_open else low <= value, value < high if high_open else value <= high
     if not (above and below) or math.isinf(value):
         interval = f"{'(' if low_open else '['}{low:g}, {high:g}{')' if high_open else ']'}"
@@ -127,7 +127,7 @@ def require_array_like(values: Any, name: str) -> None:
     mask of a masked array, and asks any other object that has a length for its items, one after another: that may never
     end (an AnnData). Items of a list, and of lists in it, are checked by their types.
     """
-    kind: type[Any] = type(values)
+    kind = cast("type[Any]", type(values))
     if kind is np.ndarray:
         return
     if isinstance(values, list | tuple):

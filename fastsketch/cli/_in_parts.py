@@ -144,6 +144,6 @@ def _in_words(args: Namespace, change: Difference) -> str:
     if change.names[0] in ("parameters", "resolved", "passes", *SWITCHES) or name in ("n_features", "zero_based"):
         return f"{flag_of(args, name)} is {shown(change.now)} now and was {shown(change.then)}"
     if name == "sources":
-        then = len(cast("list[Any]", change.then)) if isinstance(change.then, list) else shown(change.then)
+        then = len(cast("Any", change).then) if isinstance(change.then, list) else shown(change.then)
         return f"there are {len(change.now)} inputs now and were {then}"
     return in_words(change)

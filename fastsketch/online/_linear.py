@@ -347,11 +347,7 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         if len(positions):
             labels = self._labels()
             y = targets if labels is None else as_labels(targets, len(given))
-            some: Any = (
-                [as_list(rows)[i] for i in positions.tolist()]
-                if isinstance(x, NamedRows)
-                else cast("Any", x)[positions]
-            )
+            some: Any = [as_list(rows)[i] for i in positions.tolist()] if isinstance(x, NamedRows) else x[positions]
             weights = None if counted is None else counted[positions]
             self._learn(some, y[positions], weights, mean_weight, positions)
             scores = np.full((len(given), *self.last_scores.shape[1:]), np.nan)

@@ -409,7 +409,8 @@ class Inputs(Arrays):
             totals[LENGTHS] = len(columns)
         centres, divisors = steady[0][columns], steady[1][columns]
         variances = spreads / rows
-        new_divisors: Floats = np.where(variances > 0, np.sqrt(variances), divisors)
+        new_divisors = np.sqrt(variances)
+        new_divisors[variances <= 0] = divisors[variances <= 0]
         old: Floats = divisors * old_length
         new: Floats = new_divisors * length
         old_squares = (variances + (means - centres) ** 2) / old**2

@@ -280,8 +280,9 @@ def _check_nesting(state_dict: Any) -> None:
     if not (isinstance(groups, list | tuple) and groups and isinstance(states, dict)):
         raise TypeError(f"{what}, got {type(groups).__name__} and {type(states).__name__}")
     ids: list[Any] = []
-    for group in cast("list[Any]", groups):
-        if not isinstance(group, dict) or not isinstance(group.get("params"), list | tuple):
+    every_group: list[Any] = [*cast("list[Any]", groups)]
+    for group in every_group:
+        if not isinstance(group, dict) or not isinstance(cast("dict[str, Any]", group).get("params"), list | tuple):
             raise TypeError("each of the 'param_groups' of state_dict must be a dict with a list 'params'")
         ids += cast("dict[str, Any]", group)["params"]
     if not all(type(i) in (int, str) for i in ids):

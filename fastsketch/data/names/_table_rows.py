@@ -152,24 +152,24 @@ class TableRows:
             self.name, self.size, self.header = cells.name, cells.size, cells.names is not None
             self._names = self._names_in(cells)
             self._dialect = self._dialect._replace(header=self.header)
-            label = None if label is None else self._name_of(_columns([label], "label")[0])
+            target = None if label is None else self._name_of(_columns([label], "label")[0])
             if schema is None:
                 given = {argument: list(map(self._name_of, some)) for argument, some in columns.items()}
-                kinds = self._decide(cells, label, given)
-                label_kind = kinds.pop(label) if label is not None else None
+                kinds = self._decide(cells, target, given)
+                label_kind = kinds.pop(target) if target is not None else None
             elif refused := [argument for argument, some in columns.items() if some]:
                 raise ValueError(f"{refused[0]} does not go with schema, which says what each column is")
             else:
                 known: Any = schema["label"] if isinstance(schema, Mapping) and "label" in schema else None
                 known = self._name_of(known) if isinstance(known, int) else known
                 stated = {**schema, "label": known} if isinstance(schema, Mapping) else schema
-                label = known if label is None and known in self._names else label
-                kinds, label_kind = _of_schema(stated, label)
+                target = known if target is None and known in self._names else target
+                kinds, label_kind = _of_schema(stated, target)
             if self._is_input():
                 self._once = cells
         self._columns = [_Column(name, self._place(name), kind == NUMERIC) for name, kind in kinds.items()]
-        self._label = None if label is None else _Column(label, self._place(label), label_kind == NUMERIC)
-        self.schema: dict[str, Any] = {"columns": kinds, "label": label, "label_kind": label_kind}
+        self._label = None if target is None else _Column(target, self._place(target), label_kind == NUMERIC)
+        self.schema: dict[str, Any] = {"columns": kinds, "label": target, "label_kind": label_kind}
 
     def chunks(self, start_row: int = 0) -> "Iterator[tuple[list[Named], NDArray[Any] | None, int]]":
         """Yield the rows from start_row on in pieces, as (rows, labels, position).
