@@ -276,9 +276,11 @@ def _check_nesting(state_dict: Any) -> None:
     what = "state_dict must be what state_dict() returned, with a list 'param_groups' and a dict 'state'"
     if not isinstance(state_dict, dict):
         raise TypeError(f"{what}, got {type(state_dict).__name__}")
-    groups, states = (cast("dict[str, Any]", state_dict).get(name) for name in ("param_groups", "state"))
+    held = cast("dict[str, Any]", state_dict)
+    groups, states = held.get("param_groups"), held.get("state")
+    found = f"{type(groups).__name__} and {type(states).__name__}"
     if not (isinstance(groups, list | tuple) and groups and isinstance(states, dict)):
-        raise TypeError(f"{what}, got {type(groups).__name__} and {type(states).__name__}")
+        raise TypeError(f"{what}, got {found}")
     ids: list[Any] = []
     every_group: list[Any] = [*cast("list[Any]", groups)]
     for group in every_group:
