@@ -45,7 +45,8 @@ def run(folder, text, *options, before=""):
     line = [*command, "--rootdir", str(folder), *options, "test_it.py"]
     if before:
         line = ["sh", "-c", f'{before}; exec "$@"', "sh", *line]
-    path = {"PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, sys.path)])}
+    # the root last: its own fastsketch has no compiled kernels unless it was installed in place
+    path = {"PYTHONPATH": os.pathsep.join([*filter(None, sys.path), str(ROOT)])}
     done = subprocess.run(line, cwd=folder, env={**os.environ, **path}, capture_output=True, text=True)
     return done.stdout + done.stderr
 
