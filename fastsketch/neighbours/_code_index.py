@@ -731,7 +731,7 @@ class CodeIndex:
         return about, arrays
 
     def to_bytes(self) -> bytes:
-        """Return the index as bytes, which ``fs.from_bytes`` reads."""
+        """Return the bytes of the index's file; ``fs.from_bytes`` makes an index of them."""
         return files.pack(*self._file())
 
     def save(self, path: str | PathLike[str]) -> None:

@@ -243,7 +243,7 @@ class AlarmEstimator(OutlierMixin, SketchEstimator):
         return None if asked is None else as_real(asked, "contamination", 0.0, 0.5, low_open=True)
 
     def _leading(self) -> Pairs:
-        """Return the leading pairs of the covariance in standard units, found once."""
+        """Return the leading eigenvalues and eigenvectors of the covariance in standard units; they are cached."""
         return self._read_once("leading", lambda: leading_pairs(self._standard()[1], sketch_size_of(self.sketch_)))
 
     def _scorer(self) -> tuple[RowModel, Threshold]:

@@ -87,7 +87,7 @@ class Standardization(NamedTuple):
 
     @property
     def log_volume(self) -> float:
-        """Return the logarithm of the product of all scales but those of constant columns."""
+        """Return the sum of the logarithms of the scales; constant columns, whose scale is 0, are left out."""
         return float(np.log(self.scale[self.scale > 0]).sum())
 
 

@@ -32,7 +32,7 @@ def is_link(path: Path) -> bool:
 
 
 def open_within(folder: Path, name: str, mode: str = "rb") -> BinaryIO:
-    """Open a regular file of a folder; only the path of the folder itself may contain links.
+    """Open a regular file within a folder without following links; the folder's own path may contain links.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ def _opened(folder: Path, inner: list[str], last: str, flags: int, stack: contex
 
 
 def _places(folder: Path, name: str) -> list[Path]:
-    """Return the paths of a file and of the folders above it within `folder`."""
+    """Return the paths of the subfolders of `folder` that lead to a file, and that of the file, outermost first."""
     names = name.split("/")
     return [folder.joinpath(*names[: k + 1]) for k in range(len(names))]
 
