@@ -27,7 +27,7 @@ SEED ?= 0
 .venv/ready: pyproject.toml setup.py
 	$(PYTHON) -m venv .venv && $(PIP) install -q --upgrade pip && touch $@
 demo: .venv/ready  ## install, then sketch the patches of two photographs
-	$(PIP) install -q "$(PACKAGE)[sklearn,plot]" && cd .venv && $(VENV:.venv/%=%)/fastsketch demo --output "$(CURDIR)/demo-output"
+	$(PIP) install -q "$(PACKAGE)[sklearn,plot]" && $(RUN) examples/demo --output demo-output
 test: .venv/ready  ## install with everything that a test needs, then run all tests in their short form
 	$(PIP) install -q "$(PACKAGE)[$(EXTRAS)]" $(BUILDERS) $(TORCH) && $(RUN) tests/run.py
 test-long: .venv/ready  ## the short and the long form; TURN=3/12: of the long form alone a part

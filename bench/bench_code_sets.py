@@ -57,7 +57,7 @@ def patches(n=500_000):
 
     Most neighbours of a patch are the patch moved by a few pixels.
     """
-    from fastsketch.cli.demo._patches import Patches, normalised_stream, photographs
+    from demo.patches import Patches, normalised_stream, photographs
 
     rows = np.concatenate(list(normalised_stream(Patches(photographs(), 12))))
     order = np.random.default_rng(0).permutation(len(rows))[: n + 1000]

@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import io
 import os
+import sys
 import zipfile
 from functools import cache
 from itertools import islice
@@ -21,6 +22,7 @@ from bench_tools import few, rival
 
 DATA = Path(os.environ.get("FASTSKETCH_DATA", bench_tools.ROOT.parent / "shared" / "data"))
 TINY_ROWS = 300
+sys.path.append(str(bench_tools.ROOT / "examples"))  # benches take photographs and their patches from `demo`
 
 
 def located(name, file, origin):

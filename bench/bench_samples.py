@@ -110,7 +110,7 @@ def _rare_digit(seed, digit):
 
 def _patches(seed, n):
     """Patches of photographs as they are, 12 x 12 in three colours: the tenth of largest contrast are the rare ones."""
-    from fastsketch.cli.demo._patches import Patches, photographs
+    from demo.patches import Patches, photographs
 
     images = photographs()
     patches = Patches(images, 12)

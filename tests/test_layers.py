@@ -21,7 +21,7 @@ FLOORS = [
     {"sketching", "online", "lowrank", "ridge", "torch"},
     {"neighbours", "recommending", "streams"},
     {"jobs", "sklearn", "reference"},
-    {"cli", "_show_config", "__main__", ""},
+    {"cli", "_show_config", "__main__", "warm_up", ""},
 ]
 FLOOR = {room: level for level, rooms in enumerate(FLOORS) for room in rooms}
 

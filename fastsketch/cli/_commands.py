@@ -1,4 +1,4 @@
-"""sketch, audit, merge, info, demo and warm-up."""
+"""sketch, audit, merge and info."""
 
 # pyright: reportPrivateUsage=false
 
@@ -182,12 +182,6 @@ def info(args: Namespace) -> None:
             spectrum = model.spectrum()
             intervals = {name: np.sqrt(getattr(spectrum, name)).tolist() for name in ("values", "low", "high")}
         spectra = {"spectrum": intervals} if intervals else {}
-        if args.plot:
-            if SPECTRUM not in facts:
-                raise ValueError(f"--plot draws the spectrum of a sketch; {args.input} holds a {facts['kind']}")
-            from fastsketch.cli._plot import plot_spectrum
-
-            plot_spectrum({**facts, **spectra}, args.plot)
         out.report({**facts, **spectra, "notes": model.notes} if args.json else facts)
         if not args.json:
             sketched = isinstance(model, FrequentDirections)
@@ -252,32 +246,3 @@ def of_quantizer(model: object) -> dict[str, Any]:
         "bits_of_directions": encoder.bits_of_directions.tolist(),
         "fingerprint": encoder.fingerprint,
     }
-
-
-def demo(args: Namespace) -> None:
-    """Run the main jobs on photographs and handwritten digits."""
-    from fastsketch.cli.demo import run_demo
-
-    folder, args.output = args.output, None
-    with output_of(args) as out:
-        say, progress = str if args.json else out.say, ProgressLine("sketch").show
-        facts = run_demo(folder, sketch_size=args.sketch_size, say=say, progress=progress)
-        if args.json:
-            out.report(facts)
-
-
-def warm_up(args: Namespace) -> None:
-    """Compile everything that any model compiles, and say what is kept, and where."""
-    from fastsketch._kernels import jit
-    from fastsketch._kernels.lowrank import products
-    from fastsketch._kernels.online import projection
-
-    begun = time.perf_counter()
-    with output_of(args) as out:
-        for function in projection.SIGNATURES:
-            projection.address(function)
-        for dtype in ("float32", "float64"):
-            products.address(dtype)
-        folders = "all was there" if jit.counts["compiled"] == 0 else "none can be written to: each process compiles"
-        facts = {name: jit.counts[name] for name in ("compiled", "kept", "read")}
-        out.report({**facts, "folders": sorted(jit.folders) or folders, "seconds": time.perf_counter() - begun})

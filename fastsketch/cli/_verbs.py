@@ -139,7 +139,6 @@ def _info(parser: Parser) -> None:
     parser.add_argument(
         "--top", type=int, default=10, metavar="K", help="singular values, and lengths of rows, to print (default 10)"
     )
-    parser.add_argument("--plot", metavar="OUT.png", help="draw the spectrum (needs the extra 'plot')")
     parser.add_argument("--array", metavar="NAME", help="write this array")
     parser.add_argument("--group", metavar="KEY", help="whose array, of sketches of groups")
     output(parser, "OUT.npy", "file for the array, or -", default=None)

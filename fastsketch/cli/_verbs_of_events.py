@@ -140,34 +140,3 @@ def _evaluate(parser: Parser) -> None:
     )
     events(parser)
     settings(parser, "SketchedEASE", reading=TABLES)
-
-
-# -- the rest ----------------------------------------------------------------------------------------------------------
-@verb("demo", "_commands.demo", help="all jobs on two photographs, and a page of what they find")
-def _demo(parser: Parser) -> None:
-    """Run the main jobs on real input: 16 x 16 colour patches of scikit-learn's two sample photographs as one stream of
-    768-dimensional rows. A sketch and its certificate beside the true error; components with the intervals of their
-    variances; neighbours by codes and rows, beside the true ones; a changed piece found; digits learned; a photograph
-    restored. Writes index.html, a page of pictures beside numbers, and the models; needs the extras 'sklearn' and
-    'plot'.
-
-    Examples
-    --------
-    fastsketch demo --output pictures
-    """
-    parser.add_argument("--output", default="demo-output", metavar="DIR", help="folder for results")
-    parser.add_argument(
-        "-l", "--sketch-size", type=int, default=32, metavar="L", help="rows of the sketch (default 32)"
-    )
-
-
-@verb("warm-up", "_commands.warm_up", help="compile what first updates and fits compile, for containers")
-def _warm_up(parser: Parser) -> None:
-    """Compile the loops that the first update of a SketchedNewton or the first fit of a LowRankModel compiles, and keep
-    them in NUMBA_CACHE_DIR or the user's cache folder. Run it once where the image of a container is made: its
-    processes then read them, also where nothing can be written.
-
-    Examples
-    --------
-    fastsketch warm-up
-    """

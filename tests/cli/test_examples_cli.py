@@ -19,7 +19,7 @@ from fastsketch.cli._verbs_of_events import VERBS
 from tests.helpers import command as run_here
 
 # What takes minutes, or needs other packages.
-NOT_RUN = {"demo", "warm-up"}
+NOT_RUN = set()
 
 
 def examples_of(verb):

@@ -100,7 +100,6 @@ def test_bad_input(folder):
         (("transform", "m.fsk", "rows.npy", "-k", 3, "-o", "c.npy"), "--n-components is not for codes"),
         (("transform", "none.fsk", "rows.npy", "-o", "c.npy"), "none.fsk"),
         (("merge", "m.fsk", "s.fsk", "-o", "x.fsk"), "s.fsk"),
-        (("info", "m.fsk", "--plot", "x.png"), "spectrum of a sketch"),
         (
             ("quantize", "rows.npy", "--n-bits", 8, "--set", "method=lsh", "-o", "x.fsk"),
             "method must be one of 'srht', 'fd'",

@@ -79,7 +79,7 @@ def test_a_full_disk_is_no_error(package):
 
 def test_what_a_warm_up_kept_is_read_where_nothing_can_be_written(package):
     env, home = package
-    command = [sys.executable, "-m", "fastsketch", "warm-up", "--json"]
+    command = [sys.executable, "-m", "fastsketch.warm_up"]
     said = json.loads(subprocess.run(command, capture_output=True, text=True, env=env, check=True).stdout)
     assert set(said["folders"]) == {str(path.parent) for path in home.rglob("*.nbi")} and said["kept"] > 0
     # numba makes a file in a folder to see whether it can be written to: here it cannot

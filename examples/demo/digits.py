@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import fastsketch as fs
-from fastsketch.cli._plot import figure
-from fastsketch.cli.demo._page import Section
+from demo.page import Section
+from demo.plot import figure
 
 Array = NDArray[np.float64]
 

@@ -7,9 +7,9 @@ from typing import Any, Literal
 import numpy as np
 
 import fastsketch as fs
-from fastsketch.cli._plot import figure
-from fastsketch.cli.demo._page import Section
-from fastsketch.cli.demo._patches import Image
+from demo.page import Section
+from demo.patches import Image
+from demo.plot import figure
 
 DAMAGE = 0.2  # share of pixels that become black or white
 RANK = 20

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import fastsketch as fs
-from fastsketch.cli._plot import figure
-from fastsketch.cli.demo._page import Section
-from fastsketch.cli.demo._patches import Patches
+from demo.page import Section
+from demo.patches import Patches
+from demo.plot import figure
 from fastsketch.sklearn import SketchedPCA
 
 COMPONENTS = 12

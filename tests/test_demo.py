@@ -10,7 +10,12 @@ import numpy as np
 import pytest
 
 import fastsketch as fs
-from fastsketch.cli import main
+
+EXAMPLES = str(Path(__file__).parents[1] / "examples")
+if EXAMPLES not in sys.path:
+    sys.path.insert(0, EXAMPLES)
+
+from demo.__main__ import main  # noqa: E402
 
 PICTURES = ("spectrum.png", "components.png", "neighbours.png", "anomaly.png", "online.png", "restored.png")
 
@@ -30,12 +35,12 @@ def test_demo(run, tmp_path, monkeypatch):
     """The demo on a corner of the photographs."""
     pytest.importorskip("sklearn")
     pytest.importorskip("matplotlib")
-    from fastsketch.cli.demo import _demo_run as _run
+    from demo import run as _run
 
     whole = _run.photographs()
     monkeypatch.setattr(_run, "photographs", lambda: [image[150:230, 100:220] for image in whole])
     monkeypatch.setattr(_run, "PEER_ROWS", 4000)
-    out = json.loads(run("demo", "--output", tmp_path / "d", "--json", "-l", 20))
+    out = json.loads(run("--output", tmp_path / "d", "--json", "-l", 20))
     assert out["n_rows"] == 2 * 33 * 105
     assert 0 < out["true_error"] <= out["error_bound"]
     for picture in PICTURES:
@@ -98,7 +103,7 @@ SECTION = ("A <b>title", "a.png", 'what it "shows" & more than forty letters of 
 def no_work(monkeypatch):
     """The first job is an error: what comes before it has to refuse."""
     pytest.importorskip("sklearn")
-    from fastsketch.cli.demo import _demo_run as _run
+    from demo import run as _run
 
     def worked(*_, **__):
         raise AssertionError("a job was begun")
@@ -110,7 +115,7 @@ def no_work(monkeypatch):
 def test_a_folder_in_the_way_is_found_before_the_first_job(name, tmp_path, capsys, no_work):
     pytest.importorskip("matplotlib")
     (tmp_path / "d" / name).mkdir(parents=True)
-    assert main(["demo", "--output", str(tmp_path / "d")]) != 0
+    assert main(["--output", str(tmp_path / "d")]) != 0
     assert f"{name} is a folder" in capsys.readouterr().err
     assert [path.name for path in (tmp_path / "d").iterdir()] == [name]
 
@@ -119,8 +124,8 @@ def test_a_file_in_place_of_the_folder_is_found_before_the_first_job(tmp_path, c
     pytest.importorskip("matplotlib")
     (tmp_path / "d").write_text("kept")
     for output in ("d", "d/below"):
-        assert main(["demo", "--output", str(tmp_path / output)]) != 0
-        assert "fastsketch: error:" in capsys.readouterr().err
+        assert main(["--output", str(tmp_path / output)]) != 0
+        assert "demo: error:" in capsys.readouterr().err
     assert (tmp_path / "d").read_text() == "kept"
 
 
@@ -130,13 +135,13 @@ def test_a_file_in_place_of_the_folder_is_found_before_the_first_job(tmp_path, c
 )
 def test_a_missing_package_is_named_before_the_first_job(hidden, said, tmp_path, capsys, monkeypatch, no_work):
     monkeypatch.setitem(sys.modules, hidden, None)
-    assert main(["demo", "--output", str(tmp_path / "d")]) != 0
+    assert main(["--output", str(tmp_path / "d")]) != 0
     assert said in capsys.readouterr().err and not (tmp_path / "d").exists()
 
 
 def test_names_on_the_page_are_escaped(tmp_path):
-    from fastsketch.cli.demo import _demo_run as _run
-    from fastsketch.cli.demo import _page
+    from demo import page as _page
+    from demo import run as _run
 
     folder = tmp_path / '<i> & "c"'
     folder.mkdir()
@@ -151,7 +156,7 @@ def test_names_on_the_page_are_escaped(tmp_path):
 
 
 def test_an_interrupted_demo_leaves_the_old_page(tmp_path, monkeypatch):
-    from fastsketch.cli.demo import _page
+    from demo import page as _page
 
     (tmp_path / "a.png").write_bytes(b"\x89PNG")
     (tmp_path / "index.html").write_text("the old page")
@@ -179,7 +184,7 @@ def test_patches_are_patches():
     pytest.importorskip("sklearn")
     from sklearn.feature_extraction.image import extract_patches_2d
 
-    from fastsketch.cli.demo._patches import Patches
+    from demo.patches import Patches
 
     image = np.random.default_rng(0).random((9, 12, 3))
     expected = extract_patches_2d(image, (4, 4)).reshape(-1, 48)

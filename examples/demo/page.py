@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fastsketch import __version__
-from fastsketch.data.files._replacing import replacing
 
 DOCUMENTS = "https://github.com/fastsketch/fastsketch/blob/main/docs"
 
@@ -76,13 +75,17 @@ def write_page(folder: Path, *, lead: str, sections: Sequence[Section], commands
 <p>To go on with what has been learned:</p>
 <pre><code>{escape(chr(10).join(commands))}</code></pre>
 <p class="soft">fastsketch {escape(__version__)}, numpy {escape(np.__version__)}. Times are of this machine, while
-it was as busy as it was. All numbers: <code>fastsketch demo --json</code>.</p>
+it was as busy as it was. All numbers: <code>python examples/demo --json</code>.</p>
 </footer>
 </body>
 </html>
 """
-    with replacing(folder / "index.html") as out:
-        out.write(text.encode())
+    unfinished = folder / "index.html.unfinished"
+    try:
+        unfinished.write_text(text, encoding="utf-8")
+        unfinished.replace(folder / "index.html")
+    finally:
+        unfinished.unlink(missing_ok=True)
 
 
 def _section(folder: Path, section: Section) -> str:

@@ -7,20 +7,20 @@ from importlib import import_module
 from os import PathLike
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 import fastsketch as fs
-from fastsketch.cli._plot import figure, plot_spectrum
-from fastsketch.cli.demo._anomaly import find_anomaly
-from fastsketch.cli.demo._components import find_components
-from fastsketch.cli.demo._digits import learn_digits
-from fastsketch.cli.demo._neighbours import find_neighbours
-from fastsketch.cli.demo._page import Section, write_page
-from fastsketch.cli.demo._patches import Patches, photographs
-from fastsketch.cli.demo._restoring import restore
+from demo.anomaly import find_anomaly
+from demo.components import find_components
+from demo.digits import learn_digits
+from demo.neighbours import find_neighbours
+from demo.page import Section, write_page
+from demo.patches import Patches, photographs
+from demo.plot import figure, plot_spectrum
+from demo.restoring import restore
 
 SIDE = 16
 # Of the lines in which patches begin, one in so many: the others are much like them.
@@ -34,15 +34,7 @@ FILES = (
 )
 
 
-class ShowProgress(Protocol):
-    """A function that shows how far the sketch has come."""
-
-    def __call__(self, fraction: float, rows: int, *, final: bool = False) -> None: ...
-
-
-def run_demo(
-    folder: str | PathLike[str], *, sketch_size: int, say: Callable[[str], object], progress: ShowProgress
-) -> dict[str, Any]:
+def run_demo(folder: str | PathLike[str], *, sketch_size: int, say: Callable[[str], object]) -> dict[str, Any]:
     """Run the demo and write its models, pictures and page.
 
     Parameters
@@ -52,7 +44,6 @@ def run_demo(
     sketch_size : int
     say : callable (str) -> None
         Takes the lines of the report.
-    progress : callable (fraction, rows, *, final=False) -> None
 
     Returns
     -------
@@ -75,7 +66,7 @@ def run_demo(
         f"{n:,} patches of {SIDE} x {SIDE} x 3 pixels: rows of {d} features, {4 * n * d / 1e9:.1f} GB if they were kept"
     )
     say(lead)
-    sketched, model, spectrum = sketch_patches(patches, sketch_size, folder, progress=progress)
+    sketched, model, spectrum = sketch_patches(patches, sketch_size, folder)
     sections = [
         sketched,
         find_components(patches, model, folder, spectrum=spectrum),
@@ -112,7 +103,7 @@ def commands(folder: Path) -> list[str]:
 
 
 def sketch_patches(
-    patches: Patches, sketch_size: int, folder: Path, *, progress: ShowProgress
+    patches: Patches, sketch_size: int, folder: Path
 ) -> tuple[Section, fs.FrequentDirections, NDArray[np.floating[Any]]]:
     """Return (results, the sketch of all patches, exact eigenvalues, largest first).
 
@@ -130,8 +121,6 @@ def sketch_patches(
             exact.update(rows)  # for the true error, and as the simplest rival
         seconds += middle - start
         exact_seconds += time.process_time() - middle
-        progress(model.n_rows / n, model.n_rows)
-    progress(1.0, n, final=True)
     model.save(folder / "patches.fsk")
     truth, peer = exact.gram(), peer_rate(patches, sketch_size)
     spectrum = np.linalg.eigvalsh(truth)[::-1]

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import fastsketch as fs
-from fastsketch.cli._plot import figure, square
-from fastsketch.cli.demo._page import Section
-from fastsketch.cli.demo._patches import Image, Patches, normalised, normalised_stream
+from demo.page import Section
+from demo.patches import Image, Patches, normalised, normalised_stream
+from demo.plot import figure, square
 
 BITS = 64
 CODE_BYTES = 20

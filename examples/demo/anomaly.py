@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from fastsketch.cli._plot import figure, square
-from fastsketch.cli.demo._page import Section
-from fastsketch.cli.demo._patches import Image, Patches
+from demo.page import Section
+from demo.patches import Image, Patches
+from demo.plot import figure, square
 from fastsketch.sklearn import SketchedCovariance
 
 SIDE = 8

@@ -1,0 +1,1 @@
+"""The main jobs on real input: ``python examples/demo --output FOLDER`` (extras: sklearn, plot)."""

@@ -1,0 +1,30 @@
+"""``python -m fastsketch.warm_up``: compile ahead of time what models otherwise compile at their first call.
+
+The first update of a SketchedNewton and the first fit of a LowRankModel compile loops by Numba, and keep them in
+NUMBA_CACHE_DIR or the user's cache folder. Run this once when the image of a container is built: its processes then
+read the compiled loops, even where nothing can be written. It prints one line of JSON.
+"""
+
+import json
+import time
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Compile all loops, and print how many were compiled, kept and read, in which folders, and the seconds it took."""
+    from fastsketch._kernels import jit
+    from fastsketch._kernels.lowrank import products
+    from fastsketch._kernels.online import projection
+
+    started = time.perf_counter()
+    for function in projection.SIGNATURES:
+        projection.address(function)
+    for dtype in ("float32", "float64"):
+        products.address(dtype)
+    facts = {name: jit.counts[name] for name in ("compiled", "kept", "read")}
+    print(json.dumps({**facts, "folders": sorted(jit.folders), "seconds": time.perf_counter() - started}))
+
+
+if __name__ == "__main__":
+    main()
