@@ -80,12 +80,12 @@ SVMLIGHT = {"a9a": "a9a.gz", "a9a.t": "a9a.t.gz", "w8a": "w8a.gz", "mushrooms": 
 
 def svmlight(name):
     """Return (CSR rows, labels) of a set of LIBSVM; "a9a.t" is the part of a9a for tests."""
-    from fastsketch.data import load_svmlight
+    from sklearn.datasets import load_svmlight_file
 
     path = located(name, f"{name.partition('.')[0]}/{SVMLIGHT[name]}", f"LIBSVM {name}")
     if path is None or (bench_tools.tiny and path.suffix == ".bz2"):
         return None
-    rows, labels = load_svmlight(path)
+    rows, labels = load_svmlight_file(str(path))
     kept = some(rows.shape[0])
     return sparse.csr_array(rows[kept]), np.asarray(labels[kept])
 

@@ -1,17 +1,12 @@
-"""CSR streams and the svmlight loader."""
+"""CSR streams."""
 
-import tempfile
 import time
-from pathlib import Path
 
 import numpy as np
-from scipy.sparse import csr_array
 
 import fastsketch as fs
-from bench_data import located
 from bench_tools import few, fresh, interleaved, seconds, table
 from benchmarks.rows import random_csr
-from fastsketch.data import load_svmlight
 
 
 def _per_second(step, batch, n, budget):
@@ -75,61 +70,6 @@ def sparse(args):
         )
         print(*out[-1].values(), flush=True)
     table(out, name="main", runs="CSR: the least of 3, the others 1")
-
-
-def loader(args):
-    """load_svmlight against sklearn.datasets.load_svmlight_file, uncompressed and as the files come."""
-    import gzip
-
-    from sklearn.datasets import load_svmlight_file
-
-    out = []
-    with tempfile.TemporaryDirectory(dir=args.scratch) as folder:
-        paths = {}
-        if packed := located("a9a", "a9a/a9a.gz", "LIBSVM a9a"):
-            plain = Path(folder) / "a9a x 8"
-            plain.write_bytes(gzip.decompress(packed.read_bytes()) * 8)
-            paths["a9a x 8"] = plain
-        rng = np.random.default_rng(0)
-        numbers = Path(folder) / "decimals"
-        with numbers.open("w") as file:
-            for _ in range(few(20_000, 300)):
-                columns = np.unique(rng.integers(1, 50_000, 60))
-                file.write(
-                    "1 "
-                    + " ".join(f"{c}:{v:.6g}" for c, v in zip(columns, rng.standard_normal(60), strict=False))
-                    + "\n"
-                )
-        paths["6-digit decimals"] = numbers
-        digits = Path(folder) / "digits17"
-        with digits.open("w") as file:
-            for _ in range(few(10_000, 300)):
-                columns = np.unique(rng.integers(1, 50_000, 60))
-                file.write(
-                    "1 "
-                    + " ".join(f"{c}:{float(v)!r}" for c, v in zip(columns, rng.standard_normal(60), strict=False))
-                    + "\n"
-                )
-        paths["17-digit decimals"] = digits
-        for name, path in paths.items():
-            ours, theirs = load_svmlight(path)[0], csr_array(load_svmlight_file(str(path))[0])
-            same = ours.shape == theirs.shape and (ours != theirs).nnz == 0
-            times = interleaved(
-                {"ours": lambda p=path: load_svmlight(p), "sklearn": lambda p=path: load_svmlight_file(str(p))}, 3
-            )
-            size = path.stat().st_size / 1e6
-            fast, slow = times["ours"][0], times["sklearn"][0]
-            out.append(
-                {
-                    "file": name,
-                    "size": f"{size:.0f} MB",
-                    "fastsketch": f"{size / fast:.0f} MB/s",
-                    "scikit-learn": f"{size / slow:.0f} MB/s",
-                    "ratio": f"{slow / fast:.1f}",
-                    "same values": same,
-                }
-            )
-    table(out, name="main", runs="the least of 3 in turn")
 
 
 # In a fresh process: CSR rows of 10 entries among some columns of d.

@@ -1,10 +1,8 @@
 """Several threads against one: within one call, next to what gemm gains on the same machine; and one model a thread."""
 
 import hashlib
-import tempfile
 import threading
 import time
-from pathlib import Path
 
 import numpy as np
 
@@ -12,7 +10,6 @@ import fastsketch as fs
 from bench_tools import few, seconds, table
 from benchmarks.rows import frosh_rows, random_csr
 from fastsketch._kernels import cpus, pool
-from fastsketch.data import load_svmlight
 
 # Numbers of threads whose results must have the same bits, and the cores that Amdahl is asked about.
 SAME, MANY = (1, 2, 3, 8), 64
@@ -20,16 +17,15 @@ SAME, MANY = (1, 2, 3, 8), 64
 
 def threads(args):
     """The tables: two threads (and as many as there are cores) within a call; two Python threads with a model each."""
-    with tempfile.TemporaryDirectory(dir=args.scratch) as folder:
-        cases = _cases(np.random.default_rng(0), Path(folder))
-        if args.quick:
-            cases = cases[:1] + cases[-1:]
-        counts = sorted({2, cpus.usable()} - {1})
-        rows = []
-        for name, run in cases:
-            rows += _one(name, run, counts, few(3, 1) if args.quick else 7)
-        note = f"{cpus.usable()} cores, {pool.get()} threads in the pool."
-        table(rows, name="main", runs=f"{few(3, 1) if args.quick else 7} in turn, medians", note=note)
+    cases = _cases(np.random.default_rng(0))
+    if args.quick:
+        cases = cases[:1] + cases[-1:]
+    counts = sorted({2, cpus.usable()} - {1})
+    rows = []
+    for name, run in cases:
+        rows += _one(name, run, counts, few(3, 1) if args.quick else 7)
+    note = f"{cpus.usable()} cores, {pool.get()} threads in the pool."
+    table(rows, name="main", runs=f"{few(3, 1) if args.quick else 7} in turn, medians", note=note)
     _side_by_side(few(3, 1) if args.quick else 5)
 
 
@@ -101,7 +97,7 @@ def _gemm(n=1200):
 _square = {}
 
 
-def _cases(rng, folder):
+def _cases(rng):
     """(Name, function that does the whole of it and returns bytes of the result)."""
     cases = []
     for d, size in [(2048, 64), (2048, 128), (8192, 64), (8192, 128)][: few(4, 1)]:
@@ -128,14 +124,6 @@ def _cases(rng, folder):
     cases.append(("fold-in of 2,000", lambda: _bytes(fitted.fold_in(new).factors)))
     cases.append(("recommend to 6,000", lambda: _bytes(*fitted.recommend(everybody, 10, exclude=stars))))
 
-    path = folder / "rows.svm"
-    text = random_csr(few(3000, 50), 50_000, 0.0012, rng)
-    lines = (
-        "1 " + " ".join(f"{j + 1}:{v:.6g}" for j, v in zip(text.indices[a:b], text.data[a:b], strict=True))
-        for a, b in zip(text.indptr[:-1], text.indptr[1:], strict=True)
-    )
-    path.write_text(("\n".join(lines) + "\n") * 15)
-    cases.append((f"svmlight, {path.stat().st_size / 1e6:.0f} MB", lambda: _svmlight(path)))
     return cases
 
 
@@ -155,11 +143,6 @@ def _fits(stars, *, rank=10, **options):
         return _bytes(*fs.LowRankModel(rank, **options).fit(stars).factors())
 
     return run
-
-
-def _svmlight(path):
-    rows, labels = load_svmlight(path)
-    return _bytes(rows.data[:1000], rows.data[-1000:], rows.indices[-1000:], rows.indptr, labels[-1000:])
 
 
 def _stars(rng, m, n, observed):

@@ -14,7 +14,6 @@
 #include "fs_scan.h"
 #include "fs_secular.h"
 #include "fs_sparse.h"
-#include "fs_svmlight.h"
 #include "fs_tridiag.h"
 
 #include <math.h>
@@ -66,7 +65,6 @@ static int64_t *longs, *starts;
 static uint32_t *rows32, *columns32, *scales;
 static uint8_t *bytes, *steps; /* steps, scales: of a scan */
 static uint64_t *words, *tile;
-static char *text;
 static ptrdiff_t A, B, C; /* sizes of the case that runs */
 
 /* buffers of a shrink: m = A rows, B columns of the Gram matrix, d = C */
@@ -167,7 +165,6 @@ static void z_rank_one_s(void) { fs_z_rank_one_s(B, C, C, wd, vd, zs); }
 static ptrdiff_t where;
 static void check_32(void) { fs_check_csr_32(1, B, A, more + 2 * A, ints, &where); }
 static void check_64(void) { fs_check_csr_64(1, B, A, starts, longs, &where); }
-static void count(void) { fs_svm_count(text, A, &where, &C); }
 /* a panel of rows of d = B, to C directions in all; A groups of B directions, each of C nibbles */
 static fs_quantizer quantizer;
 static double shares[FS_SUMS];
@@ -254,11 +251,6 @@ static void check_numbers(void)
         longs[i] = ints[i] = (int32_t)i;
     starts[1] = more[2 * A + 1] = (int32_t)A;
     starts[0] = more[2 * A] = 0;
-}
-static void text_numbers(void)
-{
-    for (ptrdiff_t i = 0; i < A; i++)
-        text[i] = "0:1 .\n5"[i % 7];
 }
 
 static void book_numbers(void)
@@ -382,7 +374,6 @@ static const struct {
     {"to words", to_words, book_numbers, always, 32, 2, 1},
     {"check csr 32", check_32, check_numbers, always, 50000, 60000, 0},
     {"check csr 64", check_64, check_numbers, always, 50000, 60000, 0},
-    {"svmlight count", count, text_numbers, always, 100000, 0, 0},
 };
 
 static double now(void)
@@ -460,7 +451,7 @@ int main(int n, char **arguments)
     xs = floats(MOST), ys = floats(MOST), zs = floats(MOST), ws = floats(MOST);
     ints = space(MOST * 4), more = space(MOST * 4), longs = space(MOST * 8), starts = space(MOST * 8);
     rows32 = space(MOST * 4), columns32 = space(MOST * 4), bytes = space(MOST * 4), words = space(MOST * 8);
-    tile = space(MOST * 8), text = space(MOST), steps = space(MOST), scales = space(MOST);
+    tile = space(MOST * 8), steps = space(MOST), scales = space(MOST);
     asked = space(20 * sizeof *asked), held = space(20 * 2 * (KEPT + 16) * sizeof *held);
     fs_level_share(&level);
     printf("%-20s %16s", "microseconds", "");

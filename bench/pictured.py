@@ -166,7 +166,6 @@ PICTURED = {
         Bars("main", ("d", "density", "l"), ("CSR rows/s", "densify + gram", "densify + gesdd", "IncrementalPCA"),
              axis="rows a second", title="CSR rows: d, density, l", log=True),
     ],
-    "loader": [Bars("main", ("file",), ("fastsketch", "scikit-learn"), axis="MB a second", title="svmlight text")],
     "figures": [
         Lines("main", "m", ("FD", "CFD", "RFD", "PFD 0.2", "PFD 0.6"), each="set", log="y", along="sketch size m",
               axis="spectral error", across=3, height=2.6),

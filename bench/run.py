@@ -36,7 +36,6 @@ COMMANDS = {
     "sparse": "CSR rows against densify + gesdd and IncrementalPCA",
     "sparse.columns": "CSR rows by width at as many columns that occur: time, read-out, memory",
     "small": "a read-out after one row, merges of 1,000, wide CSR rows, hashes of MNIST, losses for stars",
-    "sparse.loader": "the svmlight parser against scikit-learn's",
     "figures": "relative spectral error against sketch size on real data (RFD paper, Figures 1 and 2)",
     "figures.parts": "relative spectral error of 2, 8 and 32 merged parts beside one pass, on real data",
     "figures.adversary": "FD, RFD, iSVD and IncrementalPCA where truncation fails, and where it wins",

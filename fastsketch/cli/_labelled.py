@@ -11,14 +11,13 @@ from fastsketch._frame.parameters import TRUTH
 from fastsketch.cli._flags import as_column, flag_of, listed
 from fastsketch.cli._reading import dialect_of
 from fastsketch.data.files import SourceError, StateError
-from fastsketch.data.files._svmlight import MOST_FEATURES
 from fastsketch.data.names import TableRows
 from fastsketch.data.names._cells import ARROW, PARQUET
 from fastsketch.data.sources import Source, asked_as, comes_once, open_rows
 from fastsketch.data.sources._column_names import positions
 from fastsketch.data.sources._identity import of_file
 from fastsketch.data.sources._joined import joined
-from fastsketch.data.sources._source import Place
+from fastsketch.data.sources._source import MAX_FEATURES, Place
 from fastsketch.ridge import SketchedRidge
 
 TABLES = (".csv", ".tsv", *PARQUET, *ARROW)
@@ -95,7 +94,7 @@ def rows_to_learn(args: Namespace) -> tuple[Source, dict[str, Any]]:
                 "svmlight text"
             )
         any_width = TRUTH.get(args.settings.get("open_columns", "no"), False)
-        return _text(args, MOST_FEATURES if any_width else args.n_features), {}
+        return _text(args, MAX_FEATURES if any_width else args.n_features), {}
     if tables and len(tables) < len(args.inputs):
         raise ValueError("inputs must be all tables or all svmlight text")
     if args.target is None:
@@ -118,7 +117,7 @@ def rows_as_learned(model: Any, args: Namespace, *, labelled: bool) -> Source:
         return _tables(args.inputs, options, schema, relabelled=target is not None)[0]
     if any(map(is_table, args.inputs)):
         raise ValueError(f"{args.inputs[0]} is a table, and the model was learned from svmlight text")
-    return _text(args, model.n_features or MOST_FEATURES)
+    return _text(args, model.n_features or MAX_FEATURES)
 
 
 @asked_as("--target")

@@ -1,6 +1,6 @@
 """Rows as people have them: files, pipes, tables and objects read a chunk at a time; names and ids of any type."""
 
-from fastsketch.data.files import SourceError, StateError, load_svmlight, read_header
+from fastsketch.data.files import SourceError, StateError, read_header
 from fastsketch.data.names import IdMap, NamedRows, NameHash, TableRows, Triples, Vocabulary
 from fastsketch.data.sources import Source, comes_once, naming, open_rows
 
@@ -15,7 +15,6 @@ __all__ = [
     "Triples",
     "Vocabulary",
     "comes_once",
-    "load_svmlight",
     "naming",
     "open_rows",
     "read_header",

@@ -15,6 +15,7 @@ import fastsketch as fs
 from fastsketch.cli import main
 from fastsketch.cli._scoring import auc
 from tests.cli.test_learning_cli import write
+from tests.data.sources.helpers import labelled
 
 ROWS = np.random.default_rng(0).standard_normal((900, 8))
 SCORES = ROWS @ np.random.default_rng(1).standard_normal((8, 3))
@@ -54,7 +55,7 @@ def learned(run, name, *flags):
 @pytest.mark.parametrize("name", ["two", "three"])
 def test_labels_scores_and_probabilities(run, name):
     model = learned(run, name, "--loss", "logistic")
-    rows = fs.data.load_svmlight(f"{name}.test.svm")[0]
+    rows = labelled(f"{name}.test.svm")[0]
     found = table(run("predict", "m.fsk", f"{name}.test.svm").out)
     assert found == [[f"{label:g}"] for label in model.predict(rows)]
     head, *lines = table(run("predict", "m.fsk", f"{name}.test.svm", "--what", "probabilities").out)
@@ -97,7 +98,7 @@ def test_outputs_and_inputs_of_other_kinds(run):
 
 def test_real_targets(run):
     model = learned(run, "real", "--regression")
-    rows, targets = fs.data.load_svmlight("real.test.svm")
+    rows, targets = labelled("real.test.svm")
     found = np.array(table(run("predict", "m.fsk", "real.test.svm").out), float)[:, 0]
     assert np.allclose(found, model.predict(rows), rtol=1e-8)
     assert "real values" in run("predict", "m.fsk", "real.test.svm", "--what", "probabilities", status=2).err
@@ -137,7 +138,7 @@ def test_models_that_predict_no_rows(run):
 def test_score_of_two_classes(run):
     metrics = pytest.importorskip("sklearn.metrics")
     model = learned(run, "two", "--loss", "logistic")
-    rows, labels = fs.data.load_svmlight("two.test.svm")
+    rows, labels = labelled("two.test.svm")
     facts = json.loads(run("predict", "m.fsk", "two.test.svm", "--what", "metrics", "--json").out)
     predicted = model.predict(rows)
     assert facts["examples"] == 300
@@ -157,7 +158,7 @@ def test_score_of_two_classes(run):
 def test_score_of_more_classes(run):
     metrics = pytest.importorskip("sklearn.metrics")
     model = learned(run, "three", "--loss", "logistic")
-    rows, labels = fs.data.load_svmlight("three.test.svm")
+    rows, labels = labelled("three.test.svm")
     facts = json.loads(run("predict", "m.fsk", "three.test.svm", "--what", "metrics", "--json").out)
     assert facts["accuracy"] == pytest.approx(np.mean(model.predict(rows) == labels)) and facts["accuracy"] > 0.7
     assert facts["log_loss"] == pytest.approx(metrics.log_loss(labels, model.predict_proba(rows)))

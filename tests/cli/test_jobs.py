@@ -23,6 +23,7 @@ from fastsketch.data.sources import _source
 from fastsketch.jobs import _run
 from fastsketch.jobs._resuming import kept
 from fastsketch.sketching import FrequentDirections
+from tests.data.sources.helpers import labelled
 from tests.helpers import IN_SMALL_PARTS
 
 ROWS = np.random.default_rng(0).standard_normal((400, 30))
@@ -218,7 +219,7 @@ def test_labels_mean_the_same_in_every_piece(run, monkeypatch, pair, first):
 
 
 def read(path):
-    return fs.data.load_svmlight(path)[0]
+    return labelled(path)[0]
 
 
 def test_one_label_alone(run):

@@ -15,6 +15,7 @@ from fastsketch.data.sources import Source, _source
 from fastsketch.jobs import _run
 from fastsketch.sketching import FrequentDirections, SecondPass
 from tests.cli.test_jobs import interrupt, write
+from tests.data.sources.helpers import labelled
 
 D = 30
 ROWS = np.random.default_rng(0).standard_normal((400, D)) * np.linspace(3, 0.1, D)
@@ -64,7 +65,7 @@ def test_the_same_as_refine(run, tmp_path, kind):
     assert np.array_equal(found.sketch(), direct.sketch())
     again = fs.run(fs.FrequentDirections(8, method="tfd", solver="gram"), name).refine(name)
     assert np.allclose(found.singular_values, again.singular_values, rtol=1e-12)
-    given = fs.data.load_svmlight(name)[0] if kind == ".svm" else sparse.csr_array(rows) if kind == ".npz" else rows
+    given = labelled(name)[0] if kind == ".svm" else sparse.csr_array(rows) if kind == ".npz" else rows
     memory = fs.FrequentDirections(8, method="tfd", solver="gram").update(given).refine(given)
     assert np.allclose(found.singular_values[:4], memory.singular_values[:4], rtol=0.02)
 

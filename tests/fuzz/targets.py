@@ -11,13 +11,15 @@ from pathlib import Path
 import numpy as np
 
 import fastsketch as fs
-from fastsketch._kernels.io.svmlight import parse_block
 from fastsketch.data import SourceError
 from fastsketch.data.files._input import InputFile
 from fastsketch.data.files._state import pack
-from fastsketch.data.files._svmlight import read_blocks
 from fastsketch.data.files._table import Dialect, text_cells
 from fastsketch.data.names._events import events_of
+from fastsketch.data.sources import _source
+from fastsketch.data.sources._formats import Options
+from fastsketch.data.sources._streams import Stream
+from fastsketch.data.sources._svmlight_source import SvmlightSource
 from tests.fuzz.folder_targets import FOLDER_TARGETS
 from tests.fuzz.folder_targets import SEEDS as FOLDER_SEEDS
 from tests.fuzz.row_targets import ROW_SEEDS, ROW_TARGETS
@@ -29,14 +31,14 @@ NUMBER = re.compile(rb"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 # -- svmlight ----------------------------------------------------------------------------------------------------------
 def reference_row(line, base):
     """(label, columns, values) of one line of svmlight text, None of a blank one; ValueError for what is none."""
-    line = line.rstrip(b"\r")
+    line = line.removesuffix(b"\r")
     if b"\r" in line:
         raise ValueError
-    tokens = [token for token in re.split(rb"[ \t]+", line.split(b"#")[0]) if token]
+    tokens = line.split(b"#")[0].split()
     if not tokens:
         return None
     pairs = tokens[1:]
-    if pairs and re.fullmatch(rb"qid:[0-9]+", pairs[0]):
+    if pairs and pairs[0].startswith(b"qid:"):
         del pairs[0]
     columns, values = [], []
     for pair in pairs:
@@ -65,40 +67,25 @@ def reference(text, base):
     return rows, None
 
 
-def said_in_parts(text, zero_based):
-    """Arrays or message of a block that is cut into as many parts as there can be."""
-    try:
-        return parse_block(text, zero_based=zero_based, least=1)[:4]
-    except ValueError as error:
-        return str(error)
-
-
 def svmlight(data):
-    """The parser in C accepts and refuses what the reference does, with the same bits, in any block size or parts."""
+    """What is read is what a second reader of the same rules reads, bit for bit, whatever the size of a block."""
     for zero_based in (False, True):
         expected, bad = reference(data, 0 if zero_based else 1)
-        try:
-            labels, indptr, indices, values, width, _ = parse_block(data + b"\n", zero_based=zero_based)
-        except ValueError as error:
-            assert bad is not None and str(error).startswith(f"line {bad}:"), (str(error), bad)
-            assert said_in_parts(data + b"\n", zero_based) == str(error)
-        else:
-            assert bad is None, bad
-            in_parts = said_in_parts(data + b"\n", zero_based)
-            for one, other in zip((labels, indptr, indices, values), in_parts, strict=True):
-                assert one.tobytes() == other.tobytes()
-            got = [
-                (label, indices[a:b].tolist(), values[a:b].tolist())
-                for label, a, b in zip(labels.tolist(), indptr[:-1], indptr[1:], strict=True)
-            ]
-            assert repr(got) == repr(expected)
-            assert width == max((column + 1 for _, columns, _ in expected for column in columns), default=0)
-        try:
-            blocks = list(read_blocks(InputFile(Path("a"), io.BytesIO(data)), 16, zero_based=zero_based))
-        except SourceError as error:
-            assert bad is not None and f"a: line {bad}:" in str(error)
-        else:
-            assert bad is None and sum(len(block.labels) for block in blocks) == len(expected)
+        for chunk_bytes in (_source.CHUNK_BYTES, 16):
+            _source.CHUNK_BYTES, usual = chunk_bytes, _source.CHUNK_BYTES
+            stream = Stream(Path("a"), file=io.BytesIO(data))
+            source = SvmlightSource(Path("a"), Options(n_features=2**31 - 1, zero_based=zero_based), stream)
+            got = []
+            try:
+                for rows, labels, _ in source.read_beside():
+                    for label, start, stop in zip(labels.tolist(), rows.indptr[:-1], rows.indptr[1:], strict=True):
+                        got.append((label, rows.indices[start:stop].tolist(), rows.data[start:stop].tolist()))
+            except SourceError as error:
+                assert bad is not None and f"a: line {bad}:" in str(error), (str(error), bad)
+            else:
+                assert bad is None and repr(got) == repr(expected), (bad, got, expected)
+            finally:
+                _source.CHUNK_BYTES = usual
 
 
 # -- tables of ids -----------------------------------------------------------------------------------------------------

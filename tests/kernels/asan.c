@@ -15,7 +15,6 @@
 #include "fs_scan.h"
 #include "fs_secular.h"
 #include "fs_sparse.h"
-#include "fs_svmlight.h"
 #include "fs_table.h"
 #include "fs_threads.h"
 #include "fs_tridiag.h"
@@ -626,56 +625,6 @@ static void scan(ptrdiff_t n, ptrdiff_t n_tables)
     }
 }
 
-typedef struct {
-    fs_svm_block block;
-    double *labels, *data;
-    int64_t *indptr;
-    int32_t *indices;
-} parsed;
-
-static parsed parse_parts(const char *text, size_t size, ptrdiff_t least, int *status)
-{
-    parsed r;
-    fs_svm_cut(&r.block, text, (ptrdiff_t)size, least);
-    check(r.block.nnz <= (ptrdiff_t)size / 4 && r.block.n_parts <= FS_PARTS, "bounds of svmlight");
-    r.labels = space((size_t)r.block.rows + 1, 8), r.indptr = space((size_t)r.block.rows + 2, 8); /* as svmlight.pyx */
-    r.data = space((size_t)r.block.nnz + 1, 8), r.indices = space((size_t)r.block.nnz + 1, 4);
-    r.block.base = 1;
-    *status = fs_svm_parse(&r.block, r.labels, r.indptr, r.indices, r.data);
-    ptrdiff_t slow = 0;
-    for (ptrdiff_t i = 0; i < r.block.rows; i++)
-        slow += fs_svm_place(r.labels[i]) >= 0;
-    for (ptrdiff_t e = 0; e < r.block.nnz; e++) {
-        const ptrdiff_t place = fs_svm_place(r.data[e]);
-        slow += place >= 0;
-        check(place < 0 || place + fs_svm_length(text + place) < (ptrdiff_t)size, "a number to convert");
-    }
-    check(slow == r.block.slow || text[size - 1] != '\n', "numbers to convert"); /* without it no row has ended */
-    return r;
-}
-
-/* In parts of any size as in one. */
-static int parse(const char *text, size_t size)
-{
-    char *copy = space(size, 1); /* no terminating zero: reading on is caught */
-    memcpy(copy, text, size);
-    int status, other;
-    parsed one = parse_parts(copy, size, (ptrdiff_t)size + 1, &status);
-    for (ptrdiff_t least = 1; least < 20; least += 6) {
-        parsed many = parse_parts(copy, size, least, &other);
-        const size_t rows = (size_t)one.block.rows, nnz = (size_t)one.block.nnz;
-        check(status == other && one.block.pos == many.block.pos && one.block.line == many.block.line, "parts: place");
-        check(one.block.widest == many.block.widest && one.block.slow == many.block.slow, "parts: numbers");
-        check(one.block.rows == many.block.rows && one.block.nnz == many.block.nnz, "parts: sizes");
-        check(!memcmp(one.labels, many.labels, rows * 8) && !memcmp(one.indptr, many.indptr, (rows + 1) * 8) &&
-                  !memcmp(one.data, many.data, nnz * 8) && !memcmp(one.indices, many.indices, nnz * 4),
-              "parts: arrays");
-        free(many.labels), free(many.data), free(many.indptr), free(many.indices);
-    }
-    free(copy), free(one.labels), free(one.data), free(one.indptr), free(one.indices);
-    return status;
-}
-
 /* Eight products of a sparse matrix at once, in blocks of exact size. */
 static void block(ptrdiff_t m, ptrdiff_t n)
 {
@@ -1067,29 +1016,6 @@ int main(void)
 {
     every_level();
     pool();
-    const char alphabet[] = "0123456789+-.eE: \t\n\r#qid:naif";
-    const char *fixed[] = {"1 1:1\n", "1 1:1e400 2:nan # x\n", "\n\n#\n", "1 1", "1 1:", "1 1:1e",
-                           "-",       "qid:3 1:1\n",           ""};
-    for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++)
-        parse(fixed[i], strlen(fixed[i]));
-    check(parse("1 1:1\n", 6) == FS_SVM_DONE && parse("1 2:1 1:1\n", 10) == FS_SVM_ORDER, "svmlight");
-    check(parse("1 1:1 2:1 3:1 4:1\n", 18) == FS_SVM_DONE && parse("1 1:1\r1:1\n", 10) == FS_SVM_RETURN, "svmlight");
-    const char *rows[] = {"1 1:1 3:2\n",     "-1 qid:3 2:1e-40\r\n", "\n", "# a: b\n",
-                          "1e-30 7:1 # x\n", "2 1:1 1:2\n",          "3\n"};
-    for (int round = 0; round < 200000; round++) {
-        char text[400];
-        size_t size = (size_t)((uniform() + 0.5) * 40);
-        for (size_t i = 0; i < size; i++)
-            text[i] = alphabet[(size_t)((uniform() + 0.5) * (double)(sizeof alphabet - 1))];
-        for (int i = 0; i < round % 16; i++) {
-            const char *row = rows[(size_t)((uniform() + 0.5) * (double)(sizeof rows / sizeof *rows))];
-            if (i == 0)
-                size = 0;
-            memcpy(text + size, row, strlen(row));
-            size += strlen(row);
-        }
-        parse(text, size);
-    }
     tables();
     puts("all C kernels: clean");
     return 0;

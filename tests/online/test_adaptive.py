@@ -14,11 +14,11 @@ import fastsketch as fs
 from fastsketch import reference
 from fastsketch._core.losses import LOSSES, ONLINE_LOSSES, as_loss_parameter
 from fastsketch._kernels.online.numbers import OLD, RANK, ROWS
-from fastsketch.data import load_svmlight
 from fastsketch.online._adaptive_subgradient import METHODS
 from fastsketch.online._class_states import States
 from fastsketch.online._kept import Kept
 from fastsketch.online._row_inputs import ColumnSlots, start_inputs
+from tests.data.sources.helpers import labelled
 from tests.helpers import interrupted, papers
 
 RNG = np.random.default_rng(0)
@@ -93,7 +93,7 @@ def a9a_rows():
     path = data_dir() / "a9a" / "a9a.gz"
     if not path.exists():
         pytest.skip("data set absent: a9a (set FASTSKETCH_DATA)")
-    rows, y = load_svmlight(path)
+    rows, y = labelled(path)
     return rows[:3000], np.where(np.asarray(y[:3000]) > 0, 1.0, -1.0)
 
 

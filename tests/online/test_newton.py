@@ -13,7 +13,7 @@ from fastsketch import reference
 from fastsketch._core.losses import LOSSES, ONLINE_LOSSES
 from fastsketch._kernels import pool
 from fastsketch._kernels.online.numbers import RANK, ROWS
-from fastsketch.data import load_svmlight
+from tests.data.sources.helpers import labelled
 from tests.helpers import interrupted, papers, same_state
 
 RNG = np.random.default_rng(0)
@@ -42,7 +42,7 @@ def a9a_rows():
     path = data_dir() / "a9a" / "a9a.gz"
     if not path.exists():
         pytest.skip("data set absent: a9a (set FASTSKETCH_DATA)")
-    rows, y = load_svmlight(path)
+    rows, y = labelled(path)
     return rows[:3000], np.where(np.asarray(y[:3000]) > 0, 1.0, -1.0)
 
 
@@ -92,7 +92,7 @@ def test_every_loss(loss, method, alpha0, constraint):
 
 def test_accuracy_on_a9a(dataset):
     """RFD paper, Table 2, l = 10, no parameter to tune: 83.3% in the paper."""
-    rows, y = load_svmlight(dataset("a9a/a9a.gz"))
+    rows, y = labelled(dataset("a9a/a9a.gz"))
     y = np.where(np.asarray(y) > 0, 1.0, -1.0)
     order = np.random.default_rng(0).permutation(rows.shape[0])
     half = int(0.7 * len(order))

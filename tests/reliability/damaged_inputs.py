@@ -21,9 +21,10 @@ from scipy import sparse
 
 import fastsketch as fs
 from fastsketch.cli import main
-from fastsketch.data import SourceError, StateError, load_svmlight, open_rows
+from fastsketch.data import SourceError, StateError, open_rows
 from fastsketch.data.files._table import Dialect
 from fastsketch.data.names._events import read_events
+from tests.data.sources.helpers import labelled
 from tests.fuzz.targets import reference, reference_table
 
 SECONDS, BYTES = 30, 6 << 30  # what one case may take, and what the child may map
@@ -119,7 +120,7 @@ DAMAGES = (truncated, flipped, edited, inserted, removed, resealed)
 def rows_of(path):
     """The rows of a file as a list of rows of (column, value), and their labels."""
     if ".svm" in path.name:
-        rows, labels = load_svmlight(path)
+        rows, labels = labelled(path)
         parts = [part for part, _ in open_rows(path).chunks()]
         assert sum(part.shape[0] for part in parts) == rows.shape[0]
         return _triples(rows, labels)

@@ -10,13 +10,12 @@ from numpy.typing import NDArray
 
 from fastsketch._core.escaping import escaped
 from fastsketch.data.files._input import SourceError
-from fastsketch.data.files._svmlight import MOST_FEATURES
 from fastsketch.data.sources import _source
 from fastsketch.data.sources._file_sources import FileSource
 from fastsketch.data.sources._foreign import damaged, needs
 from fastsketch.data.sources._formats import Options
 from fastsketch.data.sources._hdf5 import WHAT, HdfSource, dataset, within
-from fastsketch.data.sources._source import Source
+from fastsketch.data.sources._source import MAX_FEATURES, Source
 from fastsketch.data.sources._stored import check_held
 
 
@@ -119,7 +118,7 @@ class CsrSource(FileSource):
         indptr, indices, data = self._parts(group)
         lengths = tuple(len(part) for part in (indptr, indices, data))
         whole = 0 < lengths[0] == self.size + 1 and lengths[1] == lengths[2]
-        if not whole or not 0 < self.n_features <= MOST_FEATURES:
+        if not whole or not 0 < self.n_features <= MAX_FEATURES:
             of = self.size, self.n_features
             raise SourceError(f"{self.name} is damaged: lengths {lengths} of indptr, indices, data, shape {of}")
         self.dtype, self.n_rows = np.dtype(data.dtype).newbyteorder("="), self.size

@@ -9,7 +9,7 @@ from typing import Any
 from fastsketch.data.files._input import SourceError
 
 # Which extra brings a package.
-_EXTRAS = {"pyarrow": "arrow", "h5py": "hdf5", "zarr": "zarr", "dask": "dask"}
+_EXTRAS = {"pyarrow": "arrow", "h5py": "hdf5", "zarr": "zarr", "dask": "dask", "sklearn": "sklearn"}
 
 
 def needs(package: str, what: str, module: str | None = None) -> Any:

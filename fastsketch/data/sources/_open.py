@@ -12,7 +12,6 @@ from numpy.typing import DTypeLike
 
 from fastsketch._core.validation import as_dtype, as_flag, as_integer, as_real, is_sparse
 from fastsketch.data.files._input import SourceError
-from fastsketch.data.files._svmlight import MOST_FEATURES
 from fastsketch.data.files._table import as_dialect
 from fastsketch.data.sources import _formats
 from fastsketch.data.sources._arrays import ArraySource
@@ -26,7 +25,7 @@ from fastsketch.data.sources._npy_source import open_memmap
 from fastsketch.data.sources._paths import comes_once, files_of, is_name
 from fastsketch.data.sources._select import chosen, picked
 from fastsketch.data.sources._sliced import SlicedSource, has_slices
-from fastsketch.data.sources._source import Beside, Source
+from fastsketch.data.sources._source import MAX_FEATURES, Beside, Source
 from fastsketch.data.sources._streams import open_stream
 
 
@@ -50,11 +49,11 @@ def open_rows(
     Parameters
     ----------
     x : path, glob, folder, "-", array, table, ... or a list of these
-        Files: .npy, .npz of scipy (CSR, CSC, COO), .csv, .tsv, .mtx and svmlight text (any other name), text as .gz,
-        .bz2, .xz too; .parquet, .arrow, .feather and .ipc (extra: arrow), .h5, .hdf5 and .h5ad (hdf5), .zarr (zarr). A
-        folder is its files in the order of their names, but for hidden ones and those that begin with "_"; a list
-        is its items, one after another. "-" is standard input; it and other pipes are known by their first bytes, and
-        read once.
+        Files: .npy, .npz of scipy (CSR, CSC, COO), .csv, .tsv, .mtx and svmlight text (any other name; extra:
+        sklearn), text as .gz, .bz2, .xz too; .parquet, .arrow, .feather and .ipc (extra: arrow), .h5, .hdf5 and .h5ad
+        (hdf5), .zarr (zarr). A folder is its files in the order of their names, but for hidden ones and those that
+        begin with "_"; a list is its items, one after another. "-" is standard input; it and other pipes are known by
+        their first bytes, and read once.
         Objects: arrays, sparse matrices, memory maps, anything with a shape and slices (h5py, Zarr), AnnData, dask
         arrays, data frames (what offers ``__arrow_c_stream__``), iterators of batches, and sources.
     columns : str, or sequence of str or int, optional
@@ -116,7 +115,7 @@ def open_rows(
     8.0
     """
     if n_features is not None:
-        n_features = as_integer(n_features, "n_features", 1, MOST_FEATURES + 1)
+        n_features = as_integer(n_features, "n_features", 1, MAX_FEATURES + 1)
     numeric = isinstance(columns, str) and columns == "numeric"
     apart: Beside | None = None
     if beside is not None:
@@ -160,7 +159,7 @@ def _as_columns(columns: str | Sequence[str | int], name: str = "columns") -> tu
         return (columns,)
     out: list[str | int] = []
     for column in columns:
-        out.append(column if isinstance(column, str) else as_integer(column, name, -MOST_FEATURES))
+        out.append(column if isinstance(column, str) else as_integer(column, name, -MAX_FEATURES))
     if not out:
         raise ValueError(f"{name} must name a column")
     return tuple(out)

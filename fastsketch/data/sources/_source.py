@@ -21,6 +21,10 @@ Beside: TypeAlias = str | int | tuple[str | int, ...]
 
 # One chunk read at a time: long enough that a read costs nothing beside the work on it, small beside any memory.
 CHUNK_BYTES = 8 << 20
+# Text is scanned so many bytes at a time; a line may be a row of 20 million values.
+BLOCK_BYTES, LONGEST_LINE = 4 << 20, 256 << 20
+# Columns are 32-bit integers, and their number is one too.
+MAX_FEATURES = 2**31 - 1
 
 
 class Place(NamedTuple):

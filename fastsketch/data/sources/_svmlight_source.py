@@ -1,21 +1,34 @@
-"""svmlight text as sparse rows, also with their labels."""
+"""svmlight text as sparse rows with labels: scikit-learn parses it, a block of whole lines at a time.
 
+scikit-learn takes more than the format: NaN and infinity, underscores within numbers, carriage returns as blanks. Each
+block is tested for these, and a block that fails is read again line by line, to name the line and the reason.
+"""
+
+import io
+import math
+import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch.data.files._input import InputFile, SourceError
-from fastsketch.data.files._svmlight import count_features, read_blocks
+from fastsketch.data.files._input import InputFile, SourceError, whole_lines
 from fastsketch.data.sources import _source
+from fastsketch.data.sources._foreign import needs
 from fastsketch.data.sources._formats import Options
+from fastsketch.data.sources._source import BLOCK_BYTES, LONGEST_LINE, MAX_FEATURES
 from fastsketch.data.sources._streams import Stream
 from fastsketch.data.sources._text import TextSource
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
+
+_NUMBER = re.compile(rb"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
+# Words that scikit-learn parses without an error. Each contains one of these byte strings, which are fast to find.
+_SUSPECT = re.compile(rb"[0-9]_[0-9]|[ \t][+-][0-9]+:")
+_SUSPECT_BYTES = b"_", b" +", b" -", b"\t+", b"\t-"
 
 
 class SvmlightSource(TextSource):
@@ -26,34 +39,78 @@ class SvmlightSource(TextSource):
 
     def __init__(self, path: Path, options: Options, stream: Stream | None = None) -> None:
         super().__init__(path, stream)
-        n_features, self._zero_based = options.n_features, options.zero_based
+        self._zero_based = options.zero_based
         if stream is None:
             with InputFile(path) as start:
                 head = start.read(4096)
             if b"\0" in head:
                 raise SourceError(f"{path} is neither .npy, .npz nor svmlight text")
-        elif n_features is None:
+        elif options.n_features is None:
             raise SourceError(f"{self.name} is read once: how wide its rows are must be known (n_features)")
-        if n_features is None:
-            with InputFile(path) as whole:
-                n_features = count_features(whole, zero_based=self._zero_based)
-            if n_features == 0:
-                raise SourceError(f"{path} holds no features")
-        self.n_features = n_features
+        _loader()  # an error if there is none
+        self.n_features = self._count_features() if options.n_features is None else options.n_features
+        if self.n_features == 0:
+            raise SourceError(f"{path} holds no features")
+
+    def _count_features(self) -> int:
+        """Return the number of columns that the file needs, without parsing its values.
+
+        Indices ascend: the last one of each line is the largest. The first block is parsed, so that a file of another
+        format is refused at once, and so is a block in which feature 0 seems to occur in a one-based file.
+        """
+        n_features, n_lines = 0, 0
+        with InputFile(self.path) as file:
+            for block in whole_lines(file, BLOCK_BYTES, LONGEST_LINE):
+                text = bytes(block)
+                if n_lines == 0 or (not self._zero_based and re.search(rb"[ \t]0+:", text)):
+                    needed = self._parse(text, n_lines).n_features
+                else:
+                    needed = max(_last_index(line) for line in text.split(b"\n")) + self._zero_based
+                n_features = max(n_features, needed)
+                n_lines += text.count(b"\n")
+        return n_features
 
     def _blocks(self, file: InputFile) -> "Iterator[tuple[csr_array[Any], NDArray[np.float64]]]":
         from scipy.sparse import csr_array
 
-        row = 0
-        for block in read_blocks(file, _source.CHUNK_BYTES, zero_based=self._zero_based, line_of=self.line_at):
-            n = len(block.labels)
-            if block.width > self.n_features:
+        n_rows = n_lines = 0
+        for text in whole_lines(file, _source.CHUNK_BYTES, LONGEST_LINE):
+            block = self._parse(bytes(text), n_lines)
+            if block.n_features > self.n_features:
+                entry = int(np.argmax(block.indices))
+                row = n_rows + int(np.searchsorted(block.indptr, entry, side="right")) - 1
                 raise SourceError(
-                    f"{self.path}: feature {block.width} in row {row + block.widest_row()}, "
-                    f"but n_features is {self.n_features}"
+                    f"{self.path}: feature {block.n_features} in row {row}, but n_features is {self.n_features}"
                 )
-            row += n
-            yield csr_array((block.data, block.indices, block.indptr), shape=(n, self.n_features)), block.labels
+            n_lines += block.n_lines
+            n_rows += len(block.labels)
+            if len(block.labels):
+                shape = len(block.labels), self.n_features
+                yield csr_array((block.data, block.indices, block.indptr), shape=shape), block.labels
+
+    def _parse(self, text: bytes, n_before: int) -> "_Block":
+        """Parse whole lines; SourceError names a bad one. `n_before` lines of this source precede them."""
+        rows: Any = None
+        try:
+            rows, labels = _loader()(io.BytesIO(text), zero_based=self._zero_based)
+            n_features = int(rows.indices.max()) + 1 if rows.nnz else 0
+            good = n_features <= MAX_FEATURES and np.isfinite(rows.data).all() and np.isfinite(labels).all()
+            reason = "" if good else "a number is not finite"
+        except (ValueError, OverflowError) as error:
+            reason = str(error)
+        if reason or _is_suspect(text):
+            for number, line in enumerate(text.split(b"\n"), n_before):
+                if fault := _fault(line, self._zero_based):
+                    raise self._error(number, fault)
+        if reason:
+            raise self._error(n_before, f"at or after it: {reason}")
+        indptr, indices = rows.indptr.astype(np.int64), rows.indices.astype(np.int32)
+        return _Block(labels, indptr, indices, rows.data, n_features, text.count(b"\n"))
+
+    def _error(self, n_before: int, reason: str) -> SourceError:
+        table = {".csv", ".tsv"} & set(self.path.suffixes)
+        hint = " (this is read as svmlight text: of a table, save the numbers with np.save)" if table else ""
+        return SourceError(f"{self.path}: line {self.line_at(n_before)}: {reason}{hint}")
 
     def identity(self) -> dict[str, Any]:
         """See Source."""
@@ -62,3 +119,63 @@ class SvmlightSource(TextSource):
     def is_row(self, line: bytes) -> bool:
         """See TextSource."""
         return bool(line.split(b"#", 1)[0].strip())
+
+
+class _Block(NamedTuple):
+    """Whole lines of text, parsed: the arrays of a CSR matrix with its labels."""
+
+    labels: NDArray[np.float64]  # (n,)
+    indptr: NDArray[np.int64]  # (n + 1,)
+    indices: NDArray[np.int32]  # (nnz,)
+    data: NDArray[np.float64]  # (nnz,)
+    n_features: int  # columns that its largest index needs
+    n_lines: int
+
+
+def _loader() -> Any:
+    return needs("sklearn", "svmlight text", "sklearn.datasets").load_svmlight_file
+
+
+def _is_suspect(text: bytes) -> bool:
+    """Return whether text may break a rule of the format that scikit-learn does not check."""
+    if text.count(b"\r") != text.count(b"\r\n"):
+        return True
+    return any(part in text for part in _SUSPECT_BYTES) and _SUSPECT.search(text) is not None
+
+
+def _last_index(line: bytes) -> int:
+    """Return the index of the last pair of a line; 0 where there is none, or none that can be read."""
+    pair = line.partition(b"#")[0].rpartition(b":")[0][-20:].split()[-1:]
+    return int(pair[0]) if pair and pair[0].isdigit() else 0
+
+
+def _fault(line: bytes, zero_based: bool) -> str | None:
+    """Return why a line is not svmlight text, and near which of its words; None for a good line."""
+    tokens = line.removesuffix(b"\r").partition(b"#")[0].split()
+    previous = -1 if zero_based else 0
+    if b"\r" in line.removesuffix(b"\r"):
+        return "a carriage return within a line (lines end in \\n or \\r\\n)"
+    for position, token in enumerate(tokens):
+        near = f", near {token[:40].decode('ascii', 'replace')!r}"
+        index, colon, value = token.partition(b":")
+        if position == 1 and index == b"qid":
+            continue
+        field = "value" if position else "label"
+        if position and not (colon and index.isdigit()):
+            return f"expected index:value{near}"
+        number = value if position else token
+        if not _NUMBER.fullmatch(number):
+            return f"the {field} is not a finite decimal number{near}"
+        if not math.isfinite(float(number)):
+            return f"the {field} is beyond the range of float64{near}"
+        if position:
+            digits = index.lstrip(b"0") or b"0"
+            feature = int(digits[:20])
+            if feature == 0 and not zero_based:
+                return f"feature index 0 in a one-based file (read it with zero_based=True){near}"
+            if feature > MAX_FEATURES - zero_based:
+                return f"the feature index exceeds 2**31 - 2{near}"
+            if feature <= previous:
+                return f"feature indices must increase within a line{near}"
+            previous = feature
+    return None

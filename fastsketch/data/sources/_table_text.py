@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from fastsketch._kernels.io import table as kernel
 from fastsketch.data.files._input import InputFile, SourceError, whole_lines
-from fastsketch.data.files._svmlight import LONGEST_LINE
 from fastsketch.data.files._table import (
     AGAIN,
     BYTE_ORDER_MARK,
@@ -30,6 +29,7 @@ from fastsketch.data.files._table import (
 from fastsketch.data.sources import _source
 from fastsketch.data.sources._column_names import positions
 from fastsketch.data.sources._formats import Options
+from fastsketch.data.sources._source import LONGEST_LINE
 from fastsketch.data.sources._streams import Stream
 from fastsketch.data.sources._table_columns import CHOOSE
 from fastsketch.data.sources._text import TextSource

@@ -9,9 +9,8 @@ from typing import Any
 from numpy.typing import NDArray
 
 from fastsketch.data.files._input import DECOMPRESSORS, InputFile, SourceError, whole_lines
-from fastsketch.data.files._svmlight import BLOCK_BYTES, LONGEST_LINE
 from fastsketch.data.sources._file_sources import FileSource, reading
-from fastsketch.data.sources._source import Place, Source
+from fastsketch.data.sources._source import BLOCK_BYTES, LONGEST_LINE, Place, Source
 from fastsketch.data.sources._streams import Stream
 
 # What is looked at for the end of a line at a time.

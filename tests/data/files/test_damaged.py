@@ -12,7 +12,9 @@ import pytest
 from scipy import sparse
 
 import fastsketch as fs
-from fastsketch.data import SourceError, load_svmlight, open_rows
+from fastsketch.data import SourceError, open_rows
+from fastsketch.data.files._input import InputFile, whole_lines
+from tests.data.sources.helpers import labelled
 
 ROWS = np.random.default_rng(0).standard_normal((60, 8))
 TEXT = "".join(f"{1 - 2 * (k % 2)} 1:{row[0]!r} 5:{row[1]!r}\n" for k, row in enumerate(ROWS.tolist())).encode()
@@ -33,7 +35,7 @@ def test_every_truncation_is_seen(tmp_path, suffix):
     for stop in [*range(1, 40), *range(40, len(content), 97), *range(len(content) - 12, len(content))]:
         path.write_bytes(content[:stop])
         with pytest.raises(SourceError, match=f"a.svm{suffix} is (cut short|damaged), near byte"):
-            load_svmlight(path)
+            labelled(path)
         with pytest.raises(SourceError, match=f"a.svm{suffix} is (cut short|damaged)"):
             fs.FrequentDirections(4).update(path)
 
@@ -42,7 +44,7 @@ def test_every_truncation_is_seen(tmp_path, suffix):
 def test_several_streams_are_one_text(tmp_path, suffix):
     path = tmp_path / f"a.svm{suffix}"
     path.write_bytes(b"".join(PACK[suffix](part) for part in (TEXT[:700], b"", TEXT[700:])))
-    assert load_svmlight(path)[0].shape == (60, 5)
+    assert labelled(path)[0].shape == (60, 5)
 
 
 @pytest.mark.parametrize("suffix", PACK)
@@ -52,13 +54,13 @@ def test_a_damaged_second_stream_is_no_end(tmp_path, suffix):
     for damaged in (b"x" + second[1:], second[:30] + bytes(10) + second[40:], b"garbage", second[:20]):
         path.write_bytes(first + damaged)
         with pytest.raises(SourceError, match="is (cut short|damaged), near byte"):
-            load_svmlight(path)
+            labelled(path)
     path.write_bytes(first + bytes(8))  # padding, as tapes and xz have it
     if suffix == ".bz2":
         with pytest.raises(SourceError):
-            load_svmlight(path)
+            labelled(path)
     else:
-        assert load_svmlight(path)[0].shape == (60, 5)
+        assert labelled(path)[0].shape == (60, 5)
 
 
 def test_a_huge_dictionary_is_refused(tmp_path):
@@ -66,14 +68,34 @@ def test_a_huge_dictionary_is_refused(tmp_path):
     path = tmp_path / "a.xz"
     content = bytearray(lzma.compress(TEXT, filters=[{"id": lzma.FILTER_LZMA2, "dict_size": 1 << 20}]))
     path.write_bytes(content)
-    assert load_svmlight(path)[0].shape == (60, 5)
+    assert labelled(path)[0].shape == (60, 5)
     # block header: size, flags, filter id, size of properties, dictionary size, padding, checksum
     assert content[12:16] == b"\x02\x00\x21\x01"
     content[16] = 38  # 2 GiB
     content[20:24] = zlib.crc32(content[12:20]).to_bytes(4, "little")
     path.write_bytes(content)
     with pytest.raises(SourceError, match="a.xz is damaged.*[Mm]emory"):
-        load_svmlight(path)
+        labelled(path)
+
+
+def test_as_many_bytes_as_are_asked_for_wherever_a_stream_ends(tmp_path):
+    path = tmp_path / "a.gz"
+    path.write_bytes(gzip.compress(b"abc") + gzip.compress(b"defghij"))
+    with InputFile(path) as file:
+        assert [file.read(4) for _ in range(4)] == [b"abcd", b"efgh", b"ij", b""]
+
+
+def test_pieces_of_whole_lines(tmp_path):
+    """They share one buffer, which a long line enlarges for itself alone."""
+    path = tmp_path / "a.txt"
+    lines = [b"x" * n for n in (3, 70, 5, 0, 64, 1, 300, 2, 7)]
+    path.write_bytes(b"\n".join(lines))
+    for block_bytes in (1, 4, 64, 1000):
+        with InputFile(path) as file:
+            pieces = [(bytes(piece), len(piece.obj)) for piece in whole_lines(file, block_bytes, 1000)]
+        assert b"".join(text for text, _ in pieces) == b"\n".join(lines) + b"\n"
+        assert all(text.endswith(b"\n") for text, _ in pieces)
+        assert all(room <= max(block_bytes, 2 * len(text)) + 1 for text, room in pieces)
 
 
 # -- .npy --------------------------------------------------------------------------------------------------------------

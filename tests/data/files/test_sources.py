@@ -12,9 +12,10 @@ import pytest
 from scipy import sparse
 
 import fastsketch as fs
-from fastsketch.data import SourceError, load_svmlight, open_rows
+from fastsketch.data import SourceError, open_rows
 from fastsketch.data.sources import _source as sources
 from tests.broken import BROKEN
+from tests.data.sources.helpers import labelled
 
 ROWS = np.random.default_rng(0).standard_normal((500, 40)) * (np.random.default_rng(1).random((500, 40)) < 0.2)
 
@@ -88,53 +89,32 @@ def test_several_files_are_one_source(tmp_path):
     assert fs.FrequentDirections(8).update(open_rows(paths, n_features=40)).n_rows == 1000
 
 
-def test_load_svmlight_is_scikit_learn(dataset):
+@pytest.mark.parametrize("name", ["a9a/a9a.gz", "mushrooms/mushrooms.gz"])
+def test_chunks_of_svmlight_text_are_the_file_that_scikit_learn_loads_whole(dataset, name, monkeypatch):
     datasets = pytest.importorskip("sklearn.datasets")
-    for name in ("a9a/a9a.gz", "mushrooms/mushrooms.gz", "news20/news20.bz2"):
-        path = dataset(name)
-        expected, labels = datasets.load_svmlight_file(str(path))
-        rows, got = load_svmlight(path)
-        assert np.array_equal(got, labels)
-        assert rows.shape == expected.shape
-        assert (rows != sparse.csr_array(expected)).nnz == 0
+    monkeypatch.setattr(sources, "CHUNK_BYTES", 100_000)
+    path = dataset(name)
+    expected, expected_labels = datasets.load_svmlight_file(str(path))
+    rows, labels = labelled(path)
+    assert np.array_equal(labels, expected_labels)
+    assert rows.shape == expected.shape
+    assert (rows != sparse.csr_array(expected)).nnz == 0
 
 
-def test_numbers_are_those_of_python(tmp_path):
-    rng = np.random.default_rng(0)
-    tokens = [repr(float(v)) for v in rng.standard_normal(3000) * 10.0 ** rng.integers(-320, 300, 3000)]
-    tokens += [
-        "0",
-        "-0",
-        "1.",
-        ".5",
-        "+3",
-        "1e5",
-        "1E-5",
-        "123456789012345678901234567890",
-        "0.1" + "0" * 40 + "1",
-        "9007199254740993",
-        "1e22",
-        "1e23",
-        "4.9e-324",
-        "2.2250738585072011e-308",
-        "00012.5000",
-        "1e-400",
-    ]
-    path = tmp_path / "a.svm"
-    path.write_text("\n".join(f"{token} 1:{token}" for token in tokens))
-    rows, labels = load_svmlight(path)
-    expected = np.array([float(token) for token in tokens])
-    assert np.array_equal(labels.view(np.int64), expected.view(np.int64))
-    assert np.array_equal(rows.data.view(np.int64), expected.view(np.int64))
+def test_svmlight_needs_scikit_learn(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+    with pytest.raises(ImportError, match=r"reading svmlight text needs sklearn.*pip install 'fastsketch\[sklearn\]'"):
+        open_rows(write(tmp_path, "a.svm"))
 
 
 def test_what_svmlight_allows(tmp_path):
     path = tmp_path / "a.svm"
     path.write_bytes(b"# a comment\n\n+1 qid:7 2:1.5\t4:-2 # tail\r\n   \n-1\r\n3   1:1   \n2 7:1")
-    rows, labels = load_svmlight(path)
+    rows, labels = labelled(path)
     assert labels.tolist() == [1, -1, 3, 2]
     assert rows.toarray().tolist() == [[0, 1.5, 0, -2, 0, 0, 0], [0] * 7, [1] + [0] * 6, [0] * 6 + [1]]
-    zero, _ = load_svmlight(path, zero_based=True, n_features=9)
+    zero, _ = labelled(path, zero_based=True, n_features=9)
     assert zero.shape == (4, 9)
 
 
@@ -167,9 +147,7 @@ def test_what_svmlight_allows(tmp_path):
         ("1 1:1\r-1 1:2\r", "line 1.*carriage return"),
         ("1\r1:1\n", "line 1.*carriage return"),
         ("1 1:1 # first\r-1 1:2\n", "line 1.*carriage return"),
-        ("1 qid: 1:1\n", "line 1: qid: needs an integer"),
-        ("1 qid:a:1 1:1\n", "line 1: qid: needs an integer"),
-        ("1 qid:1.5 1:1\n", "line 1: qid: needs an integer"),
+        ("1 +1:2\n", "line 1.*index:value"),
         ("1 1:1 qid:1\n", "line 1.*index:value"),
         ("1 qid:1 qid:2 1:1\n", "line 1.*index:value"),
         ("1 2147483648:1\n", "line 1.*exceeds"),
@@ -179,49 +157,48 @@ def test_bad_svmlight(tmp_path, text, message):
     path = tmp_path / "a.svm"
     path.write_text(text)
     with pytest.raises(ValueError, match=message):
-        load_svmlight(path)
+        labelled(path)
     with pytest.raises(ValueError, match=f"a.svm: {message}"):
         fs.FrequentDirections(4).update(path)
 
 
 def test_lines_longer_than_a_block(tmp_path, monkeypatch):
-    monkeypatch.setattr("fastsketch.data.files._svmlight.BLOCK_BYTES", 16)
+    monkeypatch.setattr("fastsketch.data.sources._svmlight_source.BLOCK_BYTES", 16)
     path = tmp_path / "a.svm"
     path.write_text("1 " + " ".join(f"{j}:{j}" for j in range(1, 300)) + "\n2 5:1")
-    rows, labels = load_svmlight(path)
+    rows, labels = labelled(path)
     assert rows.shape == (2, 299)
     assert labels.tolist() == [1, 2]
 
 
 def test_a_line_without_end(tmp_path, monkeypatch):
     """Time and memory are those of the bound: every block was added to the whole of the line before it."""
-    monkeypatch.setattr("fastsketch.data.files._svmlight.BLOCK_BYTES", 1 << 10)
-    monkeypatch.setattr("fastsketch.data.files._svmlight.LONGEST_LINE", 1 << 20)
+    monkeypatch.setattr("fastsketch.data.sources._svmlight_source.BLOCK_BYTES", 1 << 10)
+    monkeypatch.setattr("fastsketch.data.sources._svmlight_source.LONGEST_LINE", 1 << 20)
     path = tmp_path / "a.svm"
     path.write_bytes(b"1 1:1\n1 " + b" " * (1 << 20) + b"1:1\n")
     with pytest.raises(ValueError, match="a.svm: a line is longer than 1,048,576 bytes, near byte"):
-        load_svmlight(path)
+        labelled(path)
     path.write_bytes(b"1 1:1\n1 " + b" " * ((1 << 20) - 8) + b"1:1\n")
-    assert load_svmlight(path)[0].shape == (2, 1)
+    assert labelled(path)[0].shape == (2, 1)
 
 
-@pytest.mark.parametrize("call", [load_svmlight, open_rows])
-def test_arguments_are_checked(tmp_path, call):
+def test_arguments_are_checked(tmp_path):
     path = write(tmp_path, "a.svm")
     for arguments, error in [
-        ({"n_features": -1}, ValueError),
+        ({"n_features": 0}, ValueError),
         ({"n_features": 4.0}, TypeError),
-        ({"n_features": 2**31}, ValueError),
+        ({"n_features": 2**31 + 1}, ValueError),
         ({"zero_based": 1}, TypeError),
     ]:
         with pytest.raises(error, match=next(iter(arguments))):
-            call(path, **arguments)
+            open_rows(path, **arguments)
 
 
 def test_n_features_must_be_enough(tmp_path):
     path = write(tmp_path, "a.svm")
     with pytest.raises(ValueError, match="n_features is 10"):
-        load_svmlight(path, n_features=10)
+        labelled(path, n_features=10)
     with pytest.raises(ValueError, match="n_features is 10"):
         fs.FrequentDirections(4).update(open_rows(path, n_features=10))
     path.write_text("1 1:1\n\n1 3:1\n1 2:1 7:1\n1 8:1\n1 8:2\n")
