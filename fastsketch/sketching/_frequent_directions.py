@@ -169,7 +169,11 @@ class FrequentDirections(SecondReads):
         self._absorb(*rows_with_weight(checked, as_weights(sample_weight, checked.shape[0])))
 
     def _absorb(self, checked: Any, weights: NDArray[np.float64] | None) -> None:
-        """Learn from checked rows: all of them or none. Rows of weight 0 count here, and age the rows before them."""
+        """Learn from checked rows, all of them or none.
+
+        A row of weight 0 adds nothing, but with ``decay`` it ages the rows before it. ``update`` leaves such rows out
+        before it calls this method; a model that holds rows out for validation passes them with weight 0.
+        """
         engine = self._engine
         if engine is not None and not checked.shape[0]:
             return

@@ -19,7 +19,7 @@ from fastsketch.neighbours.hashing._sketch_hash import Method as HashMethod
 from fastsketch.neighbours.hashing._sketch_hash import Rotation
 from fastsketch.neighbours.quantizing import SketchQuantizer
 from fastsketch.neighbours.summaries._summary_model import Method as CodeMethod
-from fastsketch.sklearn._estimator import MergingEstimator, as_far_source, estimator, seed_of
+from fastsketch.sklearn._estimator import MergingEstimator, as_far_source, estimator, seed_of, whole_or_as_before
 
 # Bytes of a code unless n_bytes is given, where 8 bits for every feature are more.
 DEFAULT_BYTES = 16
@@ -56,11 +56,12 @@ class CodeNeighbors(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MergingEs
         keep_rows = as_flag(self.keep_rows, "keep_rows")
         if (source := as_far_source(X)) is not None:
             return self._fit_source(source)
-        rows = self._checked(X, reset=True)
-        self._forget()
-        self._drop(self._MODEL)
-        self._learn_rows(rows)
-        self._keep(rows, keep_rows=keep_rows)
+        with whole_or_as_before(self):
+            rows = self._checked(X, reset=True)
+            self._forget()
+            self._drop(self._MODEL)
+            self._learn_rows(rows)
+            self._keep(rows, keep_rows=keep_rows)
         return self
 
     def partial_fit(self, X: Batch, y: Any = None) -> Self:

@@ -81,7 +81,8 @@ def checked(estimator: BaseEstimator, X: Any, *, sum_duplicates: bool = True, **
     require_array_like(options.get("y"), "y")
     rows = consistent_rows(X, sum_duplicates=sum_duplicates)
     try:
-        return validate_data(estimator, rows, accept_sparse="csr", **options)
+        with whole_or_as_before(estimator):  # scikit-learn sets names and widths before it looks at numbers
+            return validate_data(estimator, rows, accept_sparse="csr", **options)
     except (ValueError, np.exceptions.DTypePromotionError):  # the latter of dates beside numbers
         if odd := columns_of_words(X):
             raise ValueError(
@@ -92,6 +93,18 @@ def checked(estimator: BaseEstimator, X: Any, *, sum_duplicates: bool = True, **
         raise
     except OverflowError as error:  # Python's integers know no bounds
         raise ValueError(f"X must hold numbers that float64 holds: {error}") from None
+
+
+@contextmanager
+def whole_or_as_before(estimator: BaseEstimator) -> Iterator[None]:
+    """Put all attributes of an estimator back as they were if what is done within ends by an exception."""
+    before = dict(estimator.__dict__)
+    try:
+        yield
+    except BaseException:
+        estimator.__dict__.clear()
+        estimator.__dict__.update(before)
+        raise
 
 
 def seed_of(random_state: int | RandomState | None) -> int:
@@ -222,17 +235,6 @@ class ModelEstimator(BaseEstimator):
     def __getstate__(self) -> Any:
         state: Any = super().__getstate__()
         return {name: value for name, value in state.items() if name not in ("_entered", "_read_out")}
-
-    @contextmanager
-    def _whole_or_as_before(self) -> Iterator[None]:
-        """Put all attributes back as they were if what is done within ends by an exception."""
-        before = dict(self.__dict__)
-        try:
-            yield
-        except BaseException:
-            self.__dict__.clear()
-            self.__dict__.update(before)
-            raise
 
     def _drop(self, *names: str) -> None:
         """Delete what was learned under these names, where it is there."""

@@ -27,6 +27,7 @@ from fastsketch.sklearn._estimator import (
     checked,
     estimator,
     seed_of,
+    whole_or_as_before,
 )
 from fastsketch.sklearn._missing import refuse_missing_labels
 from fastsketch.sklearn._passes import Learner, Places, chosen_passes, evenly, sureness
@@ -256,19 +257,20 @@ class LinearClassifier(ScoresTargets, ClassifierMixin, LinearEstimator):
         Weights are divided by their mean, so that only their ratios matter; rows of weight 0 are left out, and their
         labels with them. class_weight="balanced" counts the labels of y.
         """
-        rows, labels = self._checked(X, y, reset=True)
-        check_classification_targets(labels)
-        rows, labels, weights = self._with_weight(rows, labels, sample_weight)
-        classes, class_weight, factors = np.unique(labels), self.class_weight, None
-        if isinstance(class_weight, str) and class_weight == "balanced":
-            balanced = compute_class_weight("balanced", classes=classes, y=labels)
-            class_weight = dict(zip(classes.tolist(), balanced.tolist(), strict=True))
-        model = self._begin(classes, class_weight)
-        if class_weight is self.class_weight and isinstance(model.class_weight, dict):
-            of_classes = np.array([model.class_weight.get(label, 1.0) for label in classes.tolist()])
-            factors = of_classes[np.searchsorted(classes, labels)]
-        self._fit(model, rows, labels, weights, factors)
-        self.classes_ = classes
+        with whole_or_as_before(self):
+            rows, labels = self._checked(X, y, reset=True)
+            check_classification_targets(labels)
+            rows, labels, weights = self._with_weight(rows, labels, sample_weight)
+            classes, class_weight, factors = np.unique(labels), self.class_weight, None
+            if isinstance(class_weight, str) and class_weight == "balanced":
+                balanced = compute_class_weight("balanced", classes=classes, y=labels)
+                class_weight = dict(zip(classes.tolist(), balanced.tolist(), strict=True))
+            model = self._begin(classes, class_weight)
+            if class_weight is self.class_weight and isinstance(model.class_weight, dict):
+                of_classes = np.array([model.class_weight.get(label, 1.0) for label in classes.tolist()])
+                factors = of_classes[np.searchsorted(classes, labels)]
+            self._fit(model, rows, labels, weights, factors)
+            self.classes_ = classes
         return self
 
     def partial_fit(
@@ -289,23 +291,24 @@ class LinearClassifier(ScoresTargets, ClassifierMixin, LinearEstimator):
         sample_weight : array_like (n_samples,), optional
             Nonnegative.
         """
-        first = not hasattr(self, "model_")
-        if not first:
-            self._check_parameters()
-        rows, labels = self._checked(X, y, reset=first)
-        if first:
-            if classes is None:
-                raise ValueError("classes must be given in the first call of partial_fit")
-            check_classification_targets(labels)
-            known = np.unique(classes)
-            model = self._begin(known, self.class_weight)
-        else:
-            known = self.classes_
-            if classes is not None and not np.array_equal(np.unique(classes), known):
-                raise ValueError(f"classes must be those of the first call, {known}, got {classes}")
-            model = self.model_.copy()
-        self._learn(model, rows, labels, sample_weight)
-        self.classes_ = known
+        with whole_or_as_before(self):
+            first = not hasattr(self, "model_")
+            if not first:
+                self._check_parameters()
+            rows, labels = self._checked(X, y, reset=first)
+            if first:
+                if classes is None:
+                    raise ValueError("classes must be given in the first call of partial_fit")
+                check_classification_targets(labels)
+                known = np.unique(classes)
+                model = self._begin(known, self.class_weight)
+            else:
+                known = self.classes_
+                if classes is not None and not np.array_equal(np.unique(classes), known):
+                    raise ValueError(f"classes must be those of the first call, {known}, got {classes}")
+                model = self.model_.copy()
+            self._learn(model, rows, labels, sample_weight)
+            self.classes_ = known
         return self
 
     def _refuse_targets(self, y: Any) -> None:
@@ -393,9 +396,10 @@ class LinearRegressor(ScoresTargets, RegressorMixin, LinearEstimator):
         sample_weight (n_samples,), nonnegative, multiplies the losses: not quite the same as repeating examples.
         Weights are divided by their mean, so that only their ratios matter; rows of weight 0 are left out.
         """
-        rows, targets = self._checked(X, y, reset=True)
-        rows, targets, weights = self._with_weight(rows, targets, sample_weight)
-        return self._fit(self._new(), rows, targets, weights)
+        with whole_or_as_before(self):
+            rows, targets = self._checked(X, y, reset=True)
+            rows, targets, weights = self._with_weight(rows, targets, sample_weight)
+            return self._fit(self._new(), rows, targets, weights)
 
     def partial_fit(self, X: Rows, y: ArrayLike, *, sample_weight: ArrayLike | None = None) -> Self:
         """Learn from one more batch of any size, in the order of its rows.
@@ -408,12 +412,13 @@ class LinearRegressor(ScoresTargets, RegressorMixin, LinearEstimator):
         sample_weight : array_like (n_samples,), optional
             Nonnegative.
         """
-        first = not hasattr(self, "model_")
-        if not first:
-            self._check_parameters()
-        rows, targets = self._checked(X, y, reset=first)
-        model = self._new() if first else self.model_.copy()
-        return self._learn(model, rows, targets, sample_weight)
+        with whole_or_as_before(self):
+            first = not hasattr(self, "model_")
+            if not first:
+                self._check_parameters()
+            rows, targets = self._checked(X, y, reset=first)
+            model = self._new() if first else self.model_.copy()
+            return self._learn(model, rows, targets, sample_weight)
 
     @property
     def coef_(self) -> Floats:

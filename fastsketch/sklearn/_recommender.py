@@ -21,7 +21,15 @@ from fastsketch.recommending._best_items import Recommendations
 from fastsketch.recommending._item_events import events_of
 from fastsketch.recommending.ranking import ndcg_at
 from fastsketch.recommending.ranking._splits import shown_and_hidden
-from fastsketch.sklearn._estimator import MergingEstimator, as_far_source, checked, estimator, seed_of, weights_of_fit
+from fastsketch.sklearn._estimator import (
+    MergingEstimator,
+    as_far_source,
+    checked,
+    estimator,
+    seed_of,
+    weights_of_fit,
+    whole_or_as_before,
+)
 
 # What ``score`` shows of a row, and the length of the lists that it counts hits in.
 SHOWN, LENGTH = 0.8, 20
@@ -102,9 +110,10 @@ class EASERecommender(MergingEstimator):
             return self._learn_table(table, None, sample_weight)
         if sample_weight is None and (source := as_far_source(X)) is not None:
             return self._fit_source(source)
-        rows = self._checked(X, reset=True)
-        weights = weights_of_fit(sample_weight, rows.shape[0])
-        self._teach(self._template(rows.shape[0], rows.shape[1], rows.dtype), rows, weights)
+        with whole_or_as_before(self):
+            rows = self._checked(X, reset=True)
+            weights = weights_of_fit(sample_weight, rows.shape[0])
+            self._teach(self._template(rows.shape[0], rows.shape[1], rows.dtype), rows, weights)
         return self
 
     def partial_fit(self, X: Batch, y: Any = None, *, sample_weight: ArrayLike | None = None) -> Self:
@@ -123,8 +132,10 @@ class EASERecommender(MergingEstimator):
             return self._learn_table(table, getattr(self, "model_", None), sample_weight)
         if sample_weight is None and (source := as_far_source(X)) is not None:
             return self._partial_fit_source(source)
-        rows = self._checked_more(X)
-        self._teach(self._model_for(rows), rows, as_weights(sample_weight, rows.shape[0]))
+        with whole_or_as_before(self):
+            rows = self._checked_more(X)
+            weights = as_weights(sample_weight, rows.shape[0])
+        self._teach(self._model_for(rows), rows, weights)
         return self
 
     def _template(self, n_rows: int | None, n_features: int, dtype: Any) -> SketchedEASE:

@@ -25,6 +25,7 @@ from fastsketch.sklearn._estimator import (
     estimator,
     seed_of,
     weights_of_fit,
+    whole_or_as_before,
 )
 from fastsketch.sklearn._missing import refuse_missing_labels
 
@@ -64,7 +65,7 @@ class RidgeEstimator(MergingEstimator):
 
     def _learn(self, X: Any, y: Any, sample_weight: Any, *, anew: bool) -> Self:
         """Learn from rows, anew or after those before: all of it, or the estimator stays as it was."""
-        with self._whole_or_as_before():
+        with whole_or_as_before(self):
             first = anew or not hasattr(self, "model_")
             rows, y = checked(self, X, y=y, reset=first, dtype=[np.float64, np.float32], **self._OF_TARGETS)
             given = (weights_of_fit if anew else as_weights)(sample_weight, rows.shape[0])
@@ -238,7 +239,7 @@ class SketchedRidgeClassifier(ScoresTargets, ClassifierMixin, RidgeEstimator):
 
         sample_weight (n_samples,), nonnegative, multiplies squared errors, beside class_weight.
         """
-        with self._whole_or_as_before():
+        with whole_or_as_before(self):
             refuse_missing_labels(y)
             self.classes_ = _different(y, "y")
             return self._learn(X, y, sample_weight, anew=True)
@@ -268,7 +269,7 @@ class SketchedRidgeClassifier(ScoresTargets, ClassifierMixin, RidgeEstimator):
             raise ValueError(f"classes must be those of the first call, {self.classes_}, got {classes!r}")
         self._check_parameters()
         refuse_missing_labels(y)
-        with self._whole_or_as_before():
+        with whole_or_as_before(self):
             self.classes_ = known
             return self._learn(X, y, sample_weight, anew=False)
 
@@ -302,7 +303,8 @@ class SketchedRidgeClassifier(ScoresTargets, ClassifierMixin, RidgeEstimator):
         raise TypeError("a job learns fs.SketchedRidge of targets -1 and 1: from_model makes a classifier of it")
 
     def _own(self) -> Arrays:
-        return {"classes": self.classes_}
+        classes = self.classes_  # strings of pandas come as objects, which a state file does not hold
+        return {"classes": classes.astype(str) if classes.dtype == object else classes}
 
     def _own_with(self, other: Any) -> Arrays:
         if not np.array_equal(self.classes_, other.classes_):

@@ -23,7 +23,7 @@ from fastsketch.sketching._engines import SolverName
 from fastsketch.sketching._methods import METHODS, MethodName
 from fastsketch.sklearn._alarms import WITHOUT_ROWS, AlarmEstimator
 from fastsketch.sklearn._column_scales import MOST_SCALE_ROWS, ColumnScales
-from fastsketch.sklearn._estimator import Arrays, as_far_source, estimator, exact_is_fair
+from fastsketch.sklearn._estimator import Arrays, as_far_source, estimator, exact_is_fair, whole_or_as_before
 from fastsketch.sklearn._gaussian import (
     NOTHING_LEFT,
     DenseCovariance,
@@ -189,7 +189,7 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
         """
         if sample_weight is None and (source := as_far_source(X)) is not None:
             return self._fit_source(source)
-        with self._whole_or_as_before():
+        with whole_or_as_before(self):
             rows, weights = self._checked_all(X, sample_weight)
             self._drop("sketch_", "_scales", "_kept_rows", "_without_rows", "n_missing_")
             return self._learn_rows(rows, weights)
@@ -206,8 +206,9 @@ class SketchedCovariance(AlarmEstimator, EmpiricalCovariance):
         """
         if sample_weight is None and (source := as_far_source(X)) is not None:
             return self._partial_fit_source(source)
-        rows = self._checked_more(X)
-        rows, weights = rows_with_weight(rows, as_weights(sample_weight, rows.shape[0]), checked=True)
+        with whole_or_as_before(self):
+            rows = self._checked_more(X)
+            rows, weights = rows_with_weight(rows, as_weights(sample_weight, rows.shape[0]), checked=True)
         return self._learn_rows(rows, weights) if rows.shape[0] else self
 
     def _learn_rows(self, X: Any, weights: NDArray[np.float64] | None) -> Self:

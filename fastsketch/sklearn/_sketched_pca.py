@@ -41,7 +41,7 @@ from fastsketch.sklearn._column_scales import (
     spreads,
     standardised_sketch,
 )
-from fastsketch.sklearn._estimator import Arrays, as_far_source, estimator
+from fastsketch.sklearn._estimator import Arrays, as_far_source, estimator, whole_or_as_before
 from fastsketch.sklearn._kept_rows import MOST_ROWS, KeptRows
 from fastsketch.sklearn._moments import FeatureVariance, check_batch
 from fastsketch.sklearn._principal_components import (
@@ -188,7 +188,7 @@ class SketchedPCA(PrincipalComponents):
         """
         if sample_weight is None and (source := as_far_source(X)) is not None:
             return self._fit_source(source)
-        with self._whole_or_as_before(), sketch_of_any_size(self.n_components):
+        with whole_or_as_before(self), sketch_of_any_size(self.n_components):
             rows, weights = self._checked_all(X, sample_weight)
             check_batch(rows, weights, None)
             wanted, size = self._asked(_counted(rows, weights), rows.shape[1])
@@ -242,8 +242,9 @@ class SketchedPCA(PrincipalComponents):
         first = not hasattr(self, "sketch_")
         if not first:
             self._check_parameters()
-        rows: Any = self._checked(X, reset=first) if check_input else X
-        rows, weights = rows_with_weight(rows, as_weights(sample_weight, rows.shape[0]), checked=True)
+        with whole_or_as_before(self):
+            rows: Any = self._checked(X, reset=first) if check_input else X
+            rows, weights = rows_with_weight(rows, as_weights(sample_weight, rows.shape[0]), checked=True)
         if not rows.shape[0]:
             return self
         variance = FeatureVariance() if first else self._variance

@@ -236,3 +236,15 @@ def test_a_generator_is_refused_with_what_to_give(name):
     required = {"SketchHasher": {"n_bits": 8}, "SketchQuantizerTransformer": {"n_bytes": 4}}
     with pytest.raises(TypeError, match="X must be an array, not a generator: .* fs.open_rows"):
         getattr(estimators, name)(**required.get(name, {})).fit((row for row in np.ones((9, 4))), np.arange(9) % 2)
+
+
+@pytest.mark.parametrize("name", [name for name in estimators.__all__ if name.endswith("Classifier")])
+def test_labels_of_objects_are_saved(name, tmp_path):
+    """Columns of strings of a data frame are arrays of objects."""
+    rows = np.random.default_rng(0).standard_normal((80, 4))
+    labels = np.where(rows[:, 0] > 0, "yes", "no").astype(object)
+    model = getattr(estimators, name)().fit(rows, labels)
+    model.save(tmp_path / "model.fsk")
+    loaded = type(model).load(tmp_path / "model.fsk")
+    assert loaded.classes_.tolist() == ["no", "yes"]
+    assert np.array_equal(loaded.predict(rows), model.predict(rows))
