@@ -83,11 +83,13 @@ def job(folder, work, engine, workers):
 
     client = None
     if engine == "dask":
+        from dask import config
         from distributed import Client, LocalCluster
 
-        from fastsketch.jobs.dask._engine import keeping_memory
+        from fastsketch.jobs._dask import WORKER_ENVIRONMENT
 
-        with keeping_memory():  # as docs/jobs/many-cores.md says
+        # as docs/jobs/many-cores.md says
+        with config.set({f"distributed.nanny.pre-spawn-environ.{key}": n for key, n in WORKER_ENVIRONMENT.items()}):
             client = Client(LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None))
         for room in ("sketching", "neighbours.hashing", "recommending"):
             client.run(import_module, f"fastsketch.{room}")

@@ -355,10 +355,6 @@ PICTURED = {
     "products": [Bars("main", ("loop",), ("ns a nonzero and vector",), by="dtype", axis="ns a nonzero and vector",
                  title="Loops of a rank, ML-1M")],
     "ten_million": [Bars("main", ("model",), ("MB of input", "MB beside it"), axis="MB", title="Ten million entries")],
-    "lowdask": [
-        Bars("main", ("fit",), ("s, least", "s, median"), axis="seconds", title="Ten million entries, rank 10"),
-        Bars("main", ("fit",), ("seconds",), axis="seconds", title="Ten million entries, rank 10", ours="Dask"),
-    ],
     "ranking": [
         Bars("ml-100k-users", ("method",), ("NDCG@20, +- over 3 splits",), ours="Sketched", across=2, axis="NDCG@20",
              where={"method": RECOMMENDERS}, title="ML-100K, users held out"),

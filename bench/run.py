@@ -104,7 +104,6 @@ COMMANDS = {
     "ranking": "recommending: NDCG, recall, time and memory beside implicit, cmfrec, item-knn, PureSVD and exact EASE",
     "lowrank_cost.products": "sparse products and other loops of a rank, per nonzero, against scipy",
     "lowrank_cost.ten_million": "a fit to 10 million observations: seconds and memory",
-    "lowdask": "a fit to 10 million observations in partitions on Dask: one worker and two, beside one process",
     "ease": "read-outs of item weights on validation parts, beside EASE and svds; the ridge that SketchedEASE chooses",
     "defaults.sketch_defaults": "what defaults were chosen from: the method of FrequentDirections",
     "defaults.hash_defaults": "the same: rotation, method, sizes of SketchHash",

@@ -6,7 +6,6 @@ from dask.delayed import delayed
 from dask.distributed import Client, LocalCluster
 
 import fastsketch as fs
-import fastsketch.jobs.dask as fsd
 
 
 def rows(block):
@@ -18,7 +17,7 @@ def main():
     parts = [da.from_delayed(delayed(rows)(block), (2000, 100), float) for block in range(6)]
     with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster, Client(cluster):
         data = da.concatenate(parts)
-        model = fsd.fit(fs.SketchHash(32, block_rows=400), data)
+        model = fs.run(fs.SketchHash(32, block_rows=400), data, engine="dask")
         encoder = model.encoder()
         codes = data.map_blocks(encoder.encode, dtype="uint8", chunks=(data.chunks[0], encoder.width)).compute()
     one_pass = fs.SketchHash(32, block_rows=400)

@@ -8,8 +8,6 @@ from importlib import import_module
 from importlib.machinery import PathFinder as _PathFinder
 from typing import Any
 
-from fastsketch._core import registry as _registry
-
 __version__ = "0.1.0"
 
 if _PathFinder.find_spec("level", [f"{__path__[0]}/_kernels"]) is None:
@@ -55,7 +53,6 @@ _ROOMS = (
 
 __all__ = [*_HOME, *_ROOMS, "__version__"]  # pyright: ignore[reportUnsupportedDunderAll]  __init__.pyi has them
 
-_registry.provide("engine dask", "fastsketch.jobs.dask._engine", "Cluster")
 
 
 def __getattr__(name: str) -> Any:

@@ -13,9 +13,9 @@ import pytest
 import fastsketch as fs
 
 ROOT = Path(__file__).parents[1]
-ROOMS = ("", *fs._ROOMS, "recommending.ranking", "reference.baselines", "jobs.dask")
+ROOMS = ("", *fs._ROOMS, "recommending.ranking", "reference.baselines")
 FACES = ("sklearn", "torch")
-NEEDS = {"torch": "torch", "jobs.dask": "dask", "sklearn": "sklearn"}  # what is not there has no names to look at
+NEEDS = {"torch": "torch", "sklearn": "sklearn"}  # what is not there has no names to look at
 # Names for which the table has another one.
 OTHER_WORDS = {
     "rule",

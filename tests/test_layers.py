@@ -93,7 +93,7 @@ def test_a_circle_of_files_is_found(tmp_path):
 
 @pytest.mark.parametrize("level", ["modules", "rooms"])
 def test_no_import_circles(level):
-    """Strings count: a registry that a room above fills has no need of them."""
+    """Strings count: modules are also imported by their names."""
     graph = module_graph(ROOT, strings=True)
     graph.pop("fastsketch")  # names what it offers, from all rooms
     assert len(graph) > 30

@@ -14,28 +14,12 @@ from multiprocessing import get_context
 from typing import Any, Literal, Protocol, Self, cast
 
 from fastsketch._core import threads as _threads
-from fastsketch._core.registry import provided
 from fastsketch._core.validation import as_choice
-from fastsketch.jobs._worker import Lost, Shared, Worker
+from fastsketch.jobs._worker import Lost, Shared, Worker, WorkerLost
 
 EngineName = Literal["threads", "processes", "dask"]
 
 Function = Callable[..., Any]
-
-
-class WorkerLost(RuntimeError):
-    """Error of a task that lost its process too often: it is killed whenever it runs, or runs out of memory.
-
-    Examples
-    --------
-    >>> import operator, os
-    >>> import fastsketch as fs
-    >>> try:
-    ...     fs.map_merge(operator.call, [os._exit], engine="processes", retries=0)
-    ... except fs.jobs.WorkerLost as error:
-    ...     print(error)
-    part 0 lost its process 1 times: killed, or out of memory?
-    """
 
 
 class TaskStopped(BaseException):
@@ -328,5 +312,7 @@ def engine_of(name: str, n_workers: int, *, retries: int, scheduler: Any = None)
     """Return an engine by its name; "dask" takes n_workers 0 for all there are."""
     as_choice(name, "engine", NAMES)
     if name == "dask":
-        return provided("engine dask")(scheduler, n_workers, retries=retries)
+        from fastsketch.jobs._dask import Cluster  # Dask is imported only where it is used
+
+        return Cluster(scheduler, n_workers, retries=retries)
     return Threads(n_workers) if name == "threads" else Processes(n_workers, retries)

@@ -19,7 +19,7 @@ from fastsketch.jobs._engines import tell
 
 
 class JobNode(NamedTuple):
-    """Model of parts `first` to `last`: itself, its bytes, or an object that fetches these."""
+    """Model of parts `first` to `last`: itself, or the bytes of its state file."""
 
     content: Any
     n_rows: int
@@ -29,19 +29,17 @@ class JobNode(NamedTuple):
 
     def opened(self) -> Any:
         """Return the model; StateError names the parts if the bytes are none."""
-        content = self.content.fetch() if hasattr(self.content, "fetch") else self.content
-        if not isinstance(content, bytes):
-            return content
+        if not isinstance(self.content, bytes):
+            return self.content
         try:
-            return from_bytes(content)
+            return from_bytes(self.content)
         except StateError as error:
             which = f"part {self.first}" if self.first == self.last else f"parts {self.first} to {self.last}"
             raise StateError(f"what came back from {which} cannot be merged: {error}") from error
 
     def as_bytes(self) -> bytes:
         """Return the model as a state file has it."""
-        content = self.content.fetch() if hasattr(self.content, "fetch") else self.content
-        return content if isinstance(content, bytes) else cast("bytes", content.to_bytes())
+        return self.content if isinstance(self.content, bytes) else cast("bytes", self.content.to_bytes())
 
 
 class Begin(NamedTuple):

@@ -197,7 +197,7 @@ class Learning:
         kind, update = type(template).__name__, getattr(template, "update", None)
         if not (isinstance(template, Model) and update):
             whole = isinstance(template, Model) and hasattr(template, "fit")
-            instead = ": its fit takes all rows, fastsketch.jobs.dask.fit their partitions" if whole else ""
+            instead = ": its fit takes all rows together" if whole else ""
             raise TypeError(f"model must be a model that learns by update, got {kind}{instead}")
         self.why_in_order: str | None = template._in_order()
         self.learns_targets = template._learns_targets()

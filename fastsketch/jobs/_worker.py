@@ -22,6 +22,21 @@ class Lost(Exception):
     """Error of a process that has ended."""
 
 
+class WorkerLost(RuntimeError):
+    """Error of a task that lost its process too often: it is killed whenever it runs, or runs out of memory.
+
+    Examples
+    --------
+    >>> import operator, os
+    >>> import fastsketch as fs
+    >>> try:
+    ...     fs.map_merge(operator.call, [os._exit], engine="processes", retries=0)
+    ... except fs.jobs.WorkerLost as error:
+    ...     print(error)
+    part 0 lost its process 1 times: killed, or out of memory?
+    """
+
+
 class TraceOfWorker(Exception):
     """Traceback of an error in a worker, as text."""
 

@@ -1,7 +1,6 @@
 """The beginning of a fit: a constant score, the parameter of the loss where none is given, and the biases."""
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,7 +8,7 @@ from numpy.typing import NDArray
 from fastsketch._core.losses import LOSSES
 from fastsketch._kernels.lowrank import fits
 from fastsketch.lowrank._data import Array, Observed
-from fastsketch.lowrank._partitions import Entries, Moments, Partition, moments
+from fastsketch.lowrank._entries import Entries, moments
 from fastsketch.lowrank._quantile import least_reaching
 from fastsketch.lowrank._setting import FROM_SPREAD, LossSetting
 from fastsketch.lowrank._units import TINY, mean_curvature, spread_from
@@ -33,15 +32,14 @@ class Biases:
     """The score without any rank is rows[i] + columns[j]."""
 
     level: float
-    rows: Any  # (m,) of every partition, the level in it
+    rows: Array  # (m,) with the level in it
     columns: Array  # (n,)
-    columns_there: Any  # a promise of them
 
 
 # -- a constant score, and the spread around it ------------------------------------------------------------------------
-def constant_score(parts: Entries, loss: LossSetting) -> float:
+def constant_score(observations: Entries, loss: LossSetting) -> float:
     """Return the best constant score, or one near it."""
-    weight, total = parts.total(_value_sums, parts.places)
+    weight, total = _value_sums(observations.data)
     if not weight > 0:
         return 0.0
     mean = total / weight
@@ -55,108 +53,88 @@ def constant_score(parts: Entries, loss: LossSetting) -> float:
     if loss.name in ("square", "squared_hinge"):
         return mean
     target = weight * (loss.parameter if loss.name == "quantile" else 0.5)
-    if not parts.weighted:  # a place among all
-        target = min(max(float(np.ceil(target)), 1.0), parts.n_observations)
-    return least_reaching(parts, parts.each(_values, parts.places), target)
+    if not observations.weighted:  # a place among all
+        target = min(max(float(np.ceil(target)), 1.0), observations.n_observations)
+    data = observations.data
+    weights = data.c.astype(np.float64) if observations.weighted else None
+    return least_reaching(data.o.astype(np.float64), weights, target)
 
 
-def _value_sums(place: Partition) -> tuple[float, float]:
+def _value_sums(data: Observed) -> tuple[float, float]:
     """Return the sum of the weights, and of the weighted values."""
-    o, c = place.data.o, place.data.c
+    o, c = data.o, data.c
     if not len(c):
         return float(len(o)), float(o.sum(dtype=np.float64))
     # no product of BLAS: its bits depend on its threads
     return float(c.sum(dtype=np.float64)), float((c * o.astype(np.float64)).sum())
 
 
-def _values(place: Partition) -> tuple[Floats, Floats | None]:
-    data = place.data
-    return data.o.astype(np.float64), data.c.astype(np.float64) if len(data.c) else None
-
-
-def parameter_from_data(parts: Entries, loss: LossSetting, level: float, bias_ridge: float | None) -> float:
+def parameter_from_data(observations: Entries, loss: LossSetting, level: float, bias_ridge: float | None) -> float:
     """Return delta or epsilon of a loss that was given none: a multiple of the spread of what biases leave.
 
     Biases (none if bias_ridge is None) are fitted roughly, under the loss with the spread around `level`, which no few
     wrong entries can spoil.
     """
-    share, first = FROM_SPREAD[loss.name], _spread_around(parts, level)
+    share, first = FROM_SPREAD[loss.name], _spread_around(observations, level)
     if not first > 0:
         return LOSSES[loss.name].parameter or 1.0  # one number everywhere: nothing to measure by
     if bias_ridge is None:
         return share * first
     rough = replace(loss, parameter=share * first)
-    penalty = bias_ridge * mean_curvature(parts, rough, level)
-    left = _spread_around(parts, fit_biases(parts, rough, ridge=penalty, level=level, sweeps=ROUGH_SWEEPS))
+    penalty = bias_ridge * mean_curvature(observations, rough, level)
+    left = _spread_around(
+        observations, fit_biases(observations, rough, ridge=penalty, level=level, sweeps=ROUGH_SWEEPS)
+    )
     return share * (left if left > 0 else first)
 
 
-def _spread_around(parts: Entries, centre: float | Biases) -> float:
+def _spread_around(observations: Entries, centre: float | Biases) -> float:
     """Return the robust spread of the observations around a constant score, or around biases."""
-    known = (centre.rows, centre.columns_there) if isinstance(centre, Biases) else (None, centre)
-    residuals = parts.each(_residual_sizes, parts.places, *known)
-    about: Moments = parts.sum_of(residuals, 1)
-    if not about.size:
+    data, z = observations.data, centre
+    if isinstance(centre, Biases):
+        z = data.scores(np.zeros((data.m, 0)), np.zeros((data.n, 0)), centre.rows, centre.columns)
+    sizes = np.abs(np.asarray(data.o - z, np.float64))
+    if not len(sizes):
         return 0.0
-    return spread_from(least_reaching(parts, parts.items(residuals, 0), about.size // 2 + 1.0), about.mean)
-
-
-def _residual_sizes(place: Partition, rows: Array | None, other: Any) -> tuple[tuple[Floats, None], Moments]:
-    """Return sizes of what biases leave, or (rows None) a constant; and their moments."""
-    data, z = place.data, other
-    if rows is not None:
-        z = data.scores(np.zeros((data.m, 0)), np.zeros((data.n, 0)), rows, other)
-    left = np.abs(np.asarray(data.o - z, np.float64))
-    return (left, None), moments(left)
+    mean = moments(sizes).mean
+    return spread_from(least_reaching(sizes, None, len(sizes) // 2 + 1.0), mean)
 
 
 # -- biases ------------------------------------------------------------------------------------------------------------
-def no_biases(parts: Entries) -> Biases:
+def no_biases(observations: Entries) -> Biases:
     """Return biases that are zero."""
-    columns = np.zeros(parts.n, parts.dtype)
-    rows = parts.each(_row_biases, parts.each(_no_rows, parts.places), 0.0, parts.dtype)
-    return Biases(0.0, rows, columns, parts.put(columns))
+    return Biases(0.0, np.zeros(observations.m, observations.dtype), np.zeros(observations.n, observations.dtype))
 
 
-def fit_biases(parts: Entries, loss: LossSetting, *, ridge: float, level: float, sweeps: int = SWEEPS) -> Biases:
+def fit_biases(observations: Entries, loss: LossSetting, *, ridge: float, level: float, sweeps: int = SWEEPS) -> Biases:
     """Fit level, row and column biases by Newton steps (or of a parabola above, for losses without curvature).
 
     All columns move at once and then all rows. Each bias is shrunk to the level, which begins at `level`, by `ridge`,
     in units of the loss.
     """
-    limit, known = np.inf if loss.about.targets == "real" else LIMIT, (loss, smoothing(parts, loss))
-    column: Floats = np.zeros(parts.n)
-    columns = column.astype(parts.dtype)
-    rows, there = parts.each(_no_rows, parts.places), parts.put(columns)
-    before, slopes, curvatures = parts.tree_total(_column_sums, parts.data, *known, rows, level, there)
+    limit, known = np.inf if loss.about.targets == "real" else LIMIT, (loss, smoothing(observations, loss))
+    column: Floats = np.zeros(observations.n)
+    columns = column.astype(observations.dtype)
+    rows: Floats = np.zeros(observations.m)
+    before, slopes, curvatures = _column_sums(observations.data, *known, rows, level, columns)
     for _ in range(sweeps):
         column -= newton_step(slopes, curvatures, column, ridge, limit)
-        columns = column.astype(parts.dtype)
-        there = parts.put(columns)
-        moved = parts.each(_move_rows, parts.data, *known, rows, level, there, ridge, limit)
-        rows, (slope, curvature) = parts.items(moved, 0), parts.sum_of(moved, 1)
+        columns = column.astype(observations.dtype)
+        rows, (slope, curvature) = _move_rows(observations.data, *known, rows, level, columns, ridge, limit)
         # what the rows leave of the common slope is the level's
         if curvature > 0:
             level -= slope / curvature
-        after, slopes, curvatures = parts.tree_total(_column_sums, parts.data, *known, rows, level, there)
+        after, slopes, curvatures = _column_sums(observations.data, *known, rows, level, columns)
         if not before - after > ENOUGH * abs(before):
             break
         before = after
-    return Biases(float(level), parts.each(_row_biases, rows, level, parts.dtype), columns, there)
+    return Biases(float(level), (level + rows).astype(observations.dtype), columns)
 
 
 def newton_step(slopes: Floats, curvatures: Floats, bias: Floats, ridge: float, limit: float) -> Floats:
     """Return what to subtract from each bias."""
     step = (slopes + ridge * bias) / np.maximum(curvatures + ridge, TINY)
     return step.clip(-limit, limit) if limit < np.inf else step
-
-
-def _no_rows(place: Partition) -> Floats:
-    return np.zeros(place.data.m)
-
-
-def _row_biases(row: Floats, level: float, dtype: np.dtype[Any]) -> Array:
-    return (level + row).astype(dtype)
 
 
 def _column_sums(
@@ -180,9 +158,9 @@ def _move_rows(
     return row - moved, (float((slopes - curvatures * moved).sum()), float(curvatures.sum()))
 
 
-def smoothing(parts: Entries, loss: LossSetting) -> float:
+def smoothing(observations: Entries, loss: LossSetting) -> float:
     """Return the distance from a kink that counts as curved; of losses with curvature nothing asks for it."""
-    return SMOOTH if loss.curved else smoothing_from(*parts.spread)
+    return SMOOTH if loss.curved else smoothing_from(*observations.spread)
 
 
 def smoothing_from(spread: float, largest: float) -> float:

@@ -74,25 +74,25 @@ def choose(
 
     With its score, and a line for each model that was tried, that of biases alone last. A given `ridge` is kept.
     """
-    parts, loss = pursuit.parts, pursuit.loss
+    entries, loss = pursuit.observations, pursuit.loss
 
-    model = biases_alone(parts, pursuit.biases, ridges)
-    losses = held_losses(parts, loss, model)
-    alone = Candidate(model, losses, held_score(parts, losses), (0.0, 0.0))
+    model = biases_alone(entries, pursuit.biases, ridges)
+    losses = held_losses(entries, loss, model)
+    alone = Candidate(model, losses, held_score(losses), (0.0, 0.0))
     unit = unit_of(alone.score[0])
     candidates: dict[tuple[int, Ridge], Candidate] = {}  # of a rank and a ridge
 
     def at(multiple: Ridge, rank: int) -> float:
         if (rank, multiple) not in candidates:
             model = sweeps.run(*pursuit.sides(rank), pursuit.path[rank], replace(ridges, ridge=multiple))
-            losses = held_losses(parts, loss, model)
-            gain = held_gain(parts, alone.losses, losses, unit)
-            candidates[rank, multiple] = Candidate(model, losses, held_score(parts, losses), gain)
+            losses = held_losses(entries, loss, model)
+            gain = held_gain(alone.losses, losses, unit)
+            candidates[rank, multiple] = Candidate(model, losses, held_score(losses), gain)
         return candidates[rank, multiple].score[0]
 
     def better(one: Candidate, other: Candidate, errors: float) -> bool:
         """Return whether `one` is better by more than so many standard errors."""
-        gain, error = held_gain(parts, other.losses, one.losses, unit)
+        gain, error = held_gain(other.losses, one.losses, unit)
         return gain > errors * error or other.score[0] == inf > one.score[0]
 
     rank = pursuit.rank

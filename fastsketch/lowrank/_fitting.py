@@ -1,4 +1,4 @@
-"""The flow of a fit, in memory or over partitions: biases, ranks, sweeps, the choice by validation."""
+"""The flow of a fit: biases, ranks, sweeps, the choice by validation."""
 
 import time
 from collections.abc import Callable
@@ -10,8 +10,8 @@ import numpy as np
 from fastsketch._core.validation import as_integer
 from fastsketch.lowrank._biases import Biases, constant_score, fit_biases, no_biases, parameter_from_data
 from fastsketch.lowrank._choose import BIAS_ERRORS, BIAS_RIDGES, along, choose, unit_of
+from fastsketch.lowrank._entries import Entries, HoldOut
 from fastsketch.lowrank._fitted import Fitted, HistoryLine, SelectionLine, Side, selection_line
-from fastsketch.lowrank._partitions import Entries, Rest
 from fastsketch.lowrank._pursuit import Pursuit
 from fastsketch.lowrank._setting import FROM_SPREAD, LEARNED, FitSetting, LossSetting, Ridges, SideSetting
 from fastsketch.lowrank._sweeps import Factors, Sweeps, biases_alone, held_gain, held_losses, held_score, total_loss
@@ -20,14 +20,16 @@ from fastsketch.lowrank._units import BIAS_OBSERVATIONS, NoiseLevel, mean_curvat
 Callback = Callable[[HistoryLine], object]
 
 
-def fit(parts: Entries, setting: FitSetting, watch: "FitHistory", apart: Rest = None) -> tuple[Fitted, Pursuit]:
+def fit(
+    observations: Entries, setting: FitSetting, watch: "FitHistory", apart: HoldOut = None
+) -> tuple[Fitted, Pursuit]:
     """Fit the entries; return the model, and the pursuit, whose ranks can be continued if there were no sweeps.
 
     apart(): the same entries less some held out, which choose rank and ridges of the fit to all of them; without sweeps
     the fit is to those that are left, for its ranks to be scored.
     """
     if apart is None:
-        return fit_once(parts, setting, watch)
+        return fit_once(observations, setting, watch)
     watch.held = True
     if not setting.sweeps:
         return fit_once(apart(), setting, watch)
@@ -36,7 +38,7 @@ def fit(parts: Entries, setting: FitSetting, watch: "FitHistory", apart: Rest = 
     chosen = FitSetting(**{**vars(setting), "rank": rank, "ridge": ridges.ridge, "bias_ridge": ridges.bias_ridge})
     again = FitHistory(held=False, patience=None, callback=watch.callback)
     again.began = watch.began
-    fitted, pursuit = fit_once(parts, chosen, again)
+    fitted, pursuit = fit_once(observations, chosen, again)
     scores = {line["rank"]: line["validation"] for line in tried.history}
     for line in fitted.history:
         line["validation"] = scores.get(line["rank"])
@@ -45,30 +47,30 @@ def fit(parts: Entries, setting: FitSetting, watch: "FitHistory", apart: Rest = 
     return replace(fitted, selection=tried.selection, standard_error=tried.standard_error), pursuit
 
 
-def fit_once(parts: Entries, setting: FitSetting, watch: "FitHistory") -> tuple[Fitted, Pursuit]:
+def fit_once(observations: Entries, setting: FitSetting, watch: "FitHistory") -> tuple[Fitted, Pursuit]:
     """Fit these entries, those held out choosing what is not given; return the model, and the pursuit."""
-    start = begin(parts, setting)
+    start = begin(observations, setting)
     loss, biases = start.loss, start.biases
-    pursuit = Pursuit.begun(parts, biases, loss, setting)
+    pursuit = Pursuit.begun(observations, biases, loss, setting)
     follow = setting.rank > 0 and setting.sweeps > 0 and setting.sweep_ridge != LEARNED
     about: dict[str, Any] = {"bias_ridge": start.bias_ridge, "follow": follow}
-    noise = NoiseLevel(parts, loss, pursuit.state, objective=pursuit.objective, **about)
+    noise = NoiseLevel(observations, loss, pursuit.state, objective=pursuit.objective, **about)
     ridges = Ridges(setting.sweep_ridge, start.bias_ridge, noise.unit, start.curvature)
     climb(pursuit, setting.rank, watch)
     if not setting.sweeps or not pursuit.rank:
         return greedy(pursuit, watch, ridges, start.selection), pursuit
     pursuit.state = None  # scores and gradient make room for a transposed copy of the entries
     side = SideSetting(loss, biases.level, ridges.penalty or 0.0, ridges.bias_penalty, setting.biases)
-    sweeps, rank = Sweeps(parts, side, sweeps=setting.sweeps, noise=noise), watch.selected_rank()
+    sweeps, rank = Sweeps(observations, side, sweeps=setting.sweeps, noise=noise), watch.selected_rank()
     selection, score = list(start.selection), None
-    if parts.n_held:
+    if observations.n_held:
         model, score, lines = choose(pursuit, sweeps, ridges, ridge=setting.ridge)
         selection += lines if not selection else lines[:-1]  # biases alone are there already
     else:
         model = sweeps.run(*pursuit.sides(rank), pursuit.path[rank], ridges)
     del sweeps  # its room, of a transposed copy, is that of the scores
     mean, error = (None, None) if score is None else score
-    objective = total_loss(parts, loss, model)
+    objective = total_loss(observations, loss, model)
     seconds = time.perf_counter() - watch.began
     rank = model.rank
     after = HistoryLine(rank=rank, objective=objective, seconds=seconds, validation=mean)
@@ -88,33 +90,35 @@ class Start(NamedTuple):
     selection: tuple[SelectionLine, ...] = ()  # bias ridges that held-out entries have scored
 
 
-def begin(parts: Entries, setting: FitSetting) -> Start:
+def begin(observations: Entries, setting: FitSetting) -> Start:
     """Fit the biases, and a parameter of the loss that was not given; held-out entries choose a bias_ridge of None."""
     loss, given = setting.loss, setting.bias_ridge
     ridge = BIAS_OBSERVATIONS[loss.about.targets] if given is None else given
     from_data = loss.name in FROM_SPREAD and setting.loss_parameter is None
     if not setting.biases and not from_data:
-        return Start(loss, no_biases(parts), ridge, 1.0)
-    level = constant_score(parts, loss)
+        return Start(loss, no_biases(observations), ridge, 1.0)
+    level = constant_score(observations, loss)
     if from_data:
-        loss = replace(loss, parameter=parameter_from_data(parts, loss, level, ridge if setting.biases else None))
+        loss = replace(
+            loss, parameter=parameter_from_data(observations, loss, level, ridge if setting.biases else None)
+        )
     if not setting.biases:
-        return Start(loss, no_biases(parts), ridge, 1.0)
-    curvature = mean_curvature(parts, loss, level)
-    if not parts.n_held or given is not None:
-        return Start(loss, fit_biases(parts, loss, ridge=ridge * curvature, level=level), ridge, curvature)
+        return Start(loss, no_biases(observations), ridge, 1.0)
+    curvature = mean_curvature(observations, loss, level)
+    if not observations.n_held or given is not None:
+        return Start(loss, fit_biases(observations, loss, ridge=ridge * curvature, level=level), ridge, curvature)
     tried: dict[float, tuple[Biases, Any]] = {}  # with the losses of entries held out
     lines: list[SelectionLine] = []
 
     def score(ridge: float) -> float:
-        fitted = fit_biases(parts, loss, ridge=ridge * curvature, level=level)
-        losses = held_losses(parts, loss, biases_alone(parts, fitted, Ridges(0.0, ridge)))
-        tried[ridge], alone = (fitted, losses), held_score(parts, losses)
+        fitted = fit_biases(observations, loss, ridge=ridge * curvature, level=level)
+        losses = held_losses(observations, loss, biases_alone(observations, fitted, Ridges(0.0, ridge)))
+        tried[ridge], alone = (fitted, losses), held_score(losses)
         lines.append(selection_line(0, None, ridge, alone, (0.0, 0.0)))
         return alone[0]
 
     usual, ridge = ridge, along(BIAS_RIDGES, ridge, score)
-    gain, error = held_gain(parts, tried[usual][1], tried[ridge][1], unit_of(lines[0]["validation"]))
+    gain, error = held_gain(tried[usual][1], tried[ridge][1], unit_of(lines[0]["validation"]))
     if not gain > BIAS_ERRORS * error:
         ridge = usual
     return Start(loss, tried[ridge][0], ridge, curvature, tuple(lines))
@@ -181,34 +185,33 @@ def climb(pursuit: Pursuit, rank: int, watch: FitHistory) -> None:
 # -- the model that a fit ends with ------------------------------------------------------------------------------------
 def greedy(pursuit: Pursuit, watch: FitHistory, ridges: Ridges, selection: tuple[SelectionLine, ...]) -> Fitted:
     """Return the model of a pursuit without sweeps, which holds every rank."""
-    parts, t, rank = pursuit.parts, pursuit.rank, watch.selected_rank()
+    observations, t, rank = pursuit.observations, pursuit.rank, watch.selected_rank()
     path, error = np.zeros((t, t)), None
     for k in range(t):
         path[k, : k + 1] = pursuit.path[k + 1]
-    if parts.n_held:
+    if observations.n_held:
         rows, columns = pursuit.sides(rank, pursuit.path[rank])
-        model = Factors(rows, columns, parts.put(columns), pursuit.biases.level, ridges)
-        error = held_score(parts, held_losses(parts, pursuit.loss, model))[1]
+        model = Factors(rows, columns, pursuit.biases.level, ridges)
+        error = held_score(held_losses(observations, pursuit.loss, model))[1]
     fitted = assembled(pursuit, watch, *pursuit.sides(t), ridges, rank)
     return replace(fitted, path=path, selection=selection, standard_error=error)
 
 
 def assembled(
-    pursuit: Pursuit, watch: FitHistory, rows: Any, columns: Side, ridges: Ridges, selected_rank: int
+    pursuit: Pursuit, watch: FitHistory, rows: Side, columns: Side, ridges: Ridges, selected_rank: int
 ) -> Fitted:
-    """Return the model with the rows of all partitions, fetched one after the other."""
-    parts, loss = pursuit.parts, pursuit.loss
-    left, row = parts.gathered(rows)
+    """Return the model with these sides."""
+    loss = pursuit.loss
     return Fitted(
-        left=left,
+        left=rows.factors,
         right=columns.factors,
         path=None,
-        row=row,
+        row=rows.biases,
         column=columns.biases,
         level=pursuit.biases.level,
         history=watch.history,
         selected_rank=selected_rank,
         ridges=ridges,
         loss_parameter=None if loss.about.parameter is None else loss.parameter,
-        n_observations=parts.n_observations,
+        n_observations=pursuit.observations.n_observations,
     )

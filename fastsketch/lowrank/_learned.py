@@ -16,14 +16,14 @@ Lim, Teh, Variational Bayesian Approach to Movie Rating Prediction, KDD Cup 2007
 Component Analysis for Large Scale Problems with Lots of Missing Values, ECML 2007.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch.lowrank._data import Observed
+from fastsketch.lowrank._entries import Entries
 from fastsketch.lowrank._fitted import Side
-from fastsketch.lowrank._partitions import Entries
 from fastsketch.lowrank._setting import SideSetting
 from fastsketch.lowrank._units import noise_unit
 
@@ -52,11 +52,11 @@ class SideSums(NamedTuple):
 class LearnedRidges:
     """The ridges of both sides, learned of each after its fit."""
 
-    def __init__(self, parts: Entries, setting: SideSetting, rows: Any, columns: Side, loss: float) -> None:
+    def __init__(self, observations: Entries, setting: SideSetting, rows: Side, columns: Side, loss: float) -> None:
         """Begin with both sides, balanced, and the sum of the losses that they leave."""
-        self._parts, self._setting = parts, setting
-        self._n = parts.n_observations
-        self._column_weights = parts.tree_total(_column_weights, parts.data)
+        self._observations, self._setting = observations, setting
+        self._n = observations.n_observations
+        self._column_weights = _column_weights(observations.data)
         self._weight = max(float(self._column_weights.sum()) / self._n, TINY)  # of an entry
         self._noise = self._first = max(2.0 * loss / self._n, TINY)
         t = columns.factors.shape[1]
@@ -82,7 +82,7 @@ class LearnedRidges:
     @property
     def unit(self) -> float:
         """Return the noise level of the moment, the unit of ridges that are given."""
-        return noise_unit(self._n, self._parts.occurring, self._noise)
+        return noise_unit(self._n, self._observations.occurring, self._noise)
 
     def see_columns(self, columns: Side) -> None:
         """Learn from columns that were fitted with `of_columns`."""
@@ -93,7 +93,7 @@ class LearnedRidges:
         self._uncertain_columns = self._noise * sums.weighted_inverse / max(sums.weight, TINY)
         self._column_effect = float(sums.effect.sum()) + sums.bias_effect
 
-    def see_rows(self, rows: Any, loss: float) -> None:
+    def see_rows(self, rows: Side, loss: float) -> None:
         """Learn from rows that were fitted with `of_rows`, and from the sum of the losses that are left."""
         sums = self._row_sums(rows, self._column_squares, self.of_rows)
         self._row_squares = sums.weighted_squares / max(sums.weight, TINY)
@@ -101,11 +101,11 @@ class LearnedRidges:
         self._uncertain_rows = self._noise * sums.weighted_inverse / max(sums.weight, TINY)
         effect = float(sums.effect.sum()) + sums.bias_effect + self._column_effect
         noise = (2.0 * loss + self._noise * effect) / self._n
-        self._noise = max(noise, float(np.finfo(self._parts.dtype).eps) ** 2 * self._first, TINY)
+        self._noise = max(noise, float(np.finfo(self._observations.dtype).eps) ** 2 * self._first, TINY)
 
-    def _row_sums(self, rows: Any, known: Floats, ridges: Floats) -> SideSums:
+    def _row_sums(self, rows: Side, known: Floats, ridges: Floats) -> SideSums:
         penalty = self._setting.bias_penalty if self._setting.biases else None
-        return self._parts.total(_row_sums, self._parts.data, rows, known, ridges, penalty)
+        return side_sums(rows, self._observations.data.row_weights, known, ridges, penalty)
 
     def _variance(self, sums: SideSums) -> Floats:
         return self._at_least(sums.squares / np.maximum(sums.effect, LEAST_EFFECT * max(sums.size, 1)))
@@ -133,11 +133,6 @@ def side_sums(side: Side, weights: Floats, known: Floats, ridges: Floats, bias_p
         weighted_inverse=(inverse * weight[:, None]).sum(axis=0),
         bias_effect=bias_effect,
     )
-
-
-# -- beside the entries of a partition ---------------------------------------------------------------------------------
-def _row_sums(data: Observed, rows: Side, known: Floats, ridges: Floats, bias_penalty: float | None) -> SideSums:
-    return side_sums(rows, data.row_weights, known, ridges, bias_penalty)
 
 
 def _column_weights(data: Observed) -> Floats:

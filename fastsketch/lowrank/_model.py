@@ -296,8 +296,10 @@ class LowRankModel(LowRankAnswers):
                 "add_ranks goes on from a fit in memory: call fit first (files and pickles do not hold the data)"
             )
         total = fitted.ranks + n
-        check_rank(total, before.parts.m, before.parts.n)
-        watch = FitHistory(held=before.parts.n_held > 0, patience=patience, callback=callback, history=fitted.history)
+        check_rank(total, before.observations.m, before.observations.n)
+        watch = FitHistory(
+            held=before.observations.n_held > 0, patience=patience, callback=callback, history=fitted.history
+        )
         pursuit = Pursuit.resumed(before, fitted, self._loss_setting(fitted), self._setting())
         climb(pursuit, total, watch)
         self._values.rank = total

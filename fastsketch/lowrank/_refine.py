@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fastsketch._kernels.lowrank import coefficients, entries
 from fastsketch.lowrank._biases import Biases
 from fastsketch.lowrank._data import Array
-from fastsketch.lowrank._partitions import Entries, Partition
+from fastsketch.lowrank._entries import Entries
 from fastsketch.lowrank._setting import LossSetting
 
 Floats = NDArray[np.float64]
@@ -45,16 +45,20 @@ TermsAt = Callable[[Floats, bool], Terms]  # (x, whether curvature and bound are
 class Refinement:
     """The loss as a function of coefficients; `steps` of Newton at most, None: to tolerance."""
 
-    def __init__(self, parts: Entries, biases: Biases, loss: LossSetting, steps: int | None) -> None:
-        self.parts, self.biases, self.loss, self.steps = parts, biases, loss, steps
+    def __init__(self, observations: Entries, biases: Biases, loss: LossSetting, steps: int | None) -> None:
+        self.observations, self.biases, self.loss, self.steps = observations, biases, loss, steps
         self.first_objective = 0.0  # without any rank
 
     def all(self, left: Any, right: Array, start: Floats) -> Floats:
         """Return theta (t,) of the least f(sum_q theta_q left_q right_q') for left (m, t), right (n, t)."""
-        known = self.loss, self.biases.rows, self.biases.columns_there, left, self.parts.put(right)
+        data, loss, about = self.observations.data, self.loss, (self.biases.rows, self.biases.columns, left, right)
 
         def terms(theta: Floats, curved: bool) -> Terms:
-            return self.parts.total(_newton_terms, self.parts.places, *known, theta, curved)
+            t = len(theta)
+            slope, bound, curvature = np.zeros(t), np.zeros(t), np.zeros((t, t) if curved else (0, 0))
+            known = loss.number, loss.parameter, loss.lipschitz or 0.0, *data.where, data.o, data.c, *about
+            value = coefficients.newton_terms(*known, theta, slope, bound, curvature)
+            return Terms(value, slope, curvature, bound)
 
         return self._minimised(terms, start)
 
@@ -72,8 +76,10 @@ class Refinement:
 
     def dots(self, state: Any, u: Any, v: Any, keep: float, theta: float) -> Floats:
         """Return the sums (6,) of ``entries.five_dots``: objective, slopes and curvatures at (keep, theta)."""
-        known = self.loss, self.biases.rows, self.biases.columns_there, u, v, keep, theta
-        return self.parts.total(_five_dots, self.parts.places, state, *known)
+        data, loss, kind, out = self.observations.data, self.loss, self.observations.dtype.type, np.empty(6)
+        scores = state.z, data.o, data.c, self.biases.rows, self.biases.columns
+        entries.five_dots(loss.number, loss.parameter, *data.where, *scores, kind(keep), kind(theta), u, v, out)
+        return out
 
     def _minimised(self, terms: TermsAt, start: Floats) -> Floats:
         """Return x of the least f from `start`; a step that goes too far is shortened to where the slope would be 0."""
@@ -99,27 +105,6 @@ class Refinement:
                 return x
             x, now = x + length * move, tried
         return x
-
-
-def _five_dots(
-    place: Partition, state: Any, loss: LossSetting, rb: Array, cb: Array, u: Array, v: Array, keep: float, theta: float
-) -> Floats:
-    data, kind, out = place.data, place.data.o.dtype.type, np.empty(6)
-    about = loss.number, loss.parameter, *data.where, state.z, data.o, data.c, rb, cb
-    entries.five_dots(*about, kind(keep), kind(theta), u, v, out)
-    return out
-
-
-def _newton_terms(
-    place: Partition, loss: LossSetting, rb: Array, cb: Array, left: Array, right: Array, theta: Floats, curved: bool
-) -> Terms:
-    data, t = place.data, len(theta)
-    slope, bound, curvature = np.zeros(t), np.zeros(t), np.zeros((t, t) if curved else (0, 0))
-    if not data.m:
-        return Terms(0.0, slope, curvature, bound)
-    about = loss.number, loss.parameter, loss.lipschitz or 0.0, *data.where, data.o, data.c, rb, cb
-    value = coefficients.newton_terms(*about, left, right, theta, slope, bound, curvature)
-    return Terms(value, slope, curvature, bound)
 
 
 def _newton(at: Terms) -> Floats:

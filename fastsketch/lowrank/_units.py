@@ -32,8 +32,8 @@ from numpy.typing import NDArray
 from fastsketch._core.losses import LOSSES
 from fastsketch._kernels.lowrank import dense
 from fastsketch.lowrank._data import Observed
+from fastsketch.lowrank._entries import Entries
 from fastsketch.lowrank._fitted import Side
-from fastsketch.lowrank._partitions import Entries, Partition
 from fastsketch.lowrank._setting import LossSetting
 
 Floats = NDArray[np.float64]
@@ -65,7 +65,7 @@ class Steepness(NamedTuple):
     observations: int
 
 
-def mean_curvature(parts: Entries, loss: LossSetting, level: float) -> float:
+def mean_curvature(observations: Entries, loss: LossSetting, level: float) -> float:
     """Return what one observation of mean weight weighs against a ridge, at the constant score `level`.
 
     That is the mean second derivative; of the Huber loss and of losses with kinks, whose second derivative says
@@ -73,9 +73,9 @@ def mean_curvature(parts: Entries, loss: LossSetting, level: float) -> float:
     squares, delta / (mean distance) far outside of delta, and 1 / (mean distance) of the absolute loss; times the mean
     of the weights, so that weights of another scale choose no other ridges.
     """
-    if loss.name == "square" and not parts.weighted:
+    if loss.name == "square" and not observations.weighted:
         return 1.0
-    sums: Steepness = parts.total(steepness, parts.places, loss, level)
+    sums = steepness(observations.data, loss, level)
     if not sums.weights > 0:
         return 1.0
     weight = sums.weights / sums.observations
@@ -87,9 +87,8 @@ def mean_curvature(parts: Entries, loss: LossSetting, level: float) -> float:
     return weight * (sums.squares / steep if sums.squares > 0 and steep > 0 else 1.0)
 
 
-def steepness(place: Partition, loss: LossSetting, level: float) -> Steepness:
+def steepness(data: Observed, loss: LossSetting, level: float) -> Steepness:
     """Return sums over the observations at the score `level`."""
-    data = place.data
     o, c = data.o, data.c
     if not len(o):
         return Steepness(0.0, 0.0, 0.0, 0.0, 0)
@@ -114,6 +113,9 @@ def noise_unit(n_observations: int, occurring: tuple[int, int], square: float) -
     return float((np.sqrt(n_observations / max(m, 1)) + np.sqrt(n_observations / max(n, 1))) * np.sqrt(square))
 
 
+Sample = tuple[Observed, NDArray[np.int64] | None]  # some entries, and where they are; None: all
+
+
 class NoiseLevel:
     """The unit of `ridge`, estimated from the residuals of the biases, and before every sweep from those of the model.
 
@@ -121,73 +123,55 @@ class NoiseLevel:
     """
 
     def __init__(
-        self, parts: Entries, loss: LossSetting, state: Any, *, objective: float, bias_ridge: float, follow: bool
+        self, observations: Entries, loss: LossSetting, state: Any, *, objective: float, bias_ridge: float, follow: bool
     ) -> None:
         """Take a `state` with the scores of the biases alone, `objective` their losses; follow: sweeps ask."""
-        self._parts, self._loss, self._bias_ridge, n = parts, loss, bias_ridge, parts.n_observations
+        self._observations, self._loss, self._bias_ridge, n = (
+            observations,
+            loss,
+            bias_ridge,
+            observations.n_observations,
+        )
         # of squares, losses are slopes
-        plain = loss.name == "square" and not parts.weighted
-        first = 2.0 * objective / n if plain else self._mean_square(parts.each(_sample, parts.places, 1), state)
-        self.unit = noise_unit(n, parts.occurring, first)  # before any rank
+        plain = loss.name == "square" and not observations.weighted
+        first = 2.0 * objective / n if plain else self._mean_square((observations.data, None), state)
+        self.unit = noise_unit(n, observations.occurring, first)  # before any rank
         self.follows = follow and loss.name in REAL_NOISE and first > 0
         if not self.follows:
             return
         stride = n // ENOUGH if n > 2 * ENOUGH else 1
-        self._sample = parts.each(_sample, parts.places, stride)  # what the level of the moment is measured by
+        self._sample: Sample = (
+            (observations.data, None) if stride == 1 else observations.data.every(stride)
+        )  # what the level of the moment is measured by
         self._first = first if stride == 1 else self._mean_square(self._sample, state)
         self.follows = self._first > 0
 
-    def _mean_square(self, sample: Any, state: Any) -> float:
-        squares, _, count = self._parts.total(_first_slopes, self._parts.places, sample, self._loss, state)
-        return squares / max(count, 1)
+    def _mean_square(self, sample: Sample, state: Any) -> float:
+        data, chosen = sample
+        _, squares, _ = data.loss(self._loss, state.z if chosen is None else state.z[chosen])
+        return squares / max(len(data.o), 1)
 
-    def unit_now(self, rows: Any, columns: Side, columns_there: Any, level: float, penalty: float) -> float:
+    def unit_now(self, rows: Side, columns: Side, level: float, penalty: float) -> float:
         """Return the unit with the factors and biases of the moment, and the penalty of their fit.
 
         The slopes that are left, over the square of the share of freedom that is left (generalised cross-validation),
         estimate the noise.
         """
-        parts, n = self._parts, self._parts.n_observations
-        known = self._loss, rows, columns_there, level, n
-        (squares, curvatures, count), row_gram = parts.total(_left_slopes, parts.places, self._sample, *known)
-        counted = columns.factors.astype(np.float64) * np.sqrt(parts.column_counts / n)[:, None]
+        observations, n = self._observations, self._observations.n_observations
+        data, _ = self._sample
+        z = data.scores(rows.factors, columns.factors, rows.biases + level, columns.biases)
+        _, squares, curvatures = data.loss(self._loss, z)
+        count = len(data.o)
+        counted = rows.factors.astype(np.float64) * np.sqrt(observations.data.counts[0] / n)[:, None]
+        row_spectrum = dense.eigenvalues(dense.gram(counted))
+        counted = columns.factors.astype(np.float64) * np.sqrt(observations.column_counts / n)[:, None]
         spectrum = dense.eigenvalues(dense.gram(counted))
-        row_spectrum = dense.eigenvalues(row_gram)
         used, curvature = 0.0, curvatures / max(count, 1)
-        for (observations, many), other in zip(parts.counts, (spectrum, row_spectrum), strict=True):
+        for (n_each, many), other in zip(observations.counts, (spectrum, row_spectrum), strict=True):
             # the effective number of parameters: the trace of each row's ridge fit, and its bias; of rows with as many
             # observations these are alike
-            part = curvature * np.outer(observations, other.clip(0.0))
+            part = curvature * np.outer(n_each, other.clip(0.0))
             each = (part / (part + max(penalty, TINY))).sum(axis=1)
-            used += float((many * (each + observations / (observations + self._bias_ridge))).sum())
+            used += float((many * (each + n_each / (n_each + self._bias_ridge))).sum())
         left = squares / max(count, 1) / max(1.0 - used / n, LEAST_FREEDOM) ** 2
         return float(self.unit * min(left / self._first, 1.0))
-
-
-Slopes = tuple[float, float, int]  # squares of slopes and curvatures, summed; entries
-Sample = tuple[Observed, NDArray[np.int64] | None]  # some entries, and where they are; None: all
-
-
-def _sample(place: Partition, stride: int) -> Sample:
-    """Return every stride-th of all rows."""
-    return (place.data, None) if stride == 1 else place.data.every(stride, first=-place.first_row % stride)
-
-
-def _first_slopes(place: Partition, sample: Sample, loss: LossSetting, state: Any) -> Slopes:
-    data, chosen = sample
-    _, squares, curvatures = data.loss(loss, state.z if chosen is None else state.z[chosen])
-    return squares, curvatures, len(data.o)
-
-
-def _left_slopes(
-    place: Partition, sample: Sample, loss: LossSetting, rows: Side, columns: Side, level: float, n_observations: int
-) -> tuple[Slopes, Floats]:
-    """Return the slopes that a model leaves at the sample, and the Gram matrix (t, t) of the row factors.
-
-    A row counts as often as it was observed, over all observations.
-    """
-    data, _ = sample
-    z = data.scores(rows.factors, columns.factors, rows.biases + level, columns.biases)
-    _, squares, curvatures = data.loss(loss, z)
-    counted = rows.factors.astype(np.float64) * np.sqrt(place.data.counts[0] / n_observations)[:, None]
-    return (squares, curvatures, len(data.o)), dense.gram(counted)

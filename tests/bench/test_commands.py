@@ -9,7 +9,7 @@ import store
 
 NAMES = [key.rpartition(".")[2] for key in run.COMMANDS]
 # They compile, start many processes, or take more than some seconds.
-SLOW = ("stages", "levels", "processors", "headline", "routes", "components", "first", "sources", "jobs", "lowdask")
+SLOW = ("stages", "levels", "processors", "headline", "routes", "components", "first", "sources", "jobs")
 SLOW += (
     "threads",
     "servers",

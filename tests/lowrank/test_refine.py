@@ -98,7 +98,7 @@ def test_full_is_never_worse_than_economic_from_the_same_ranks(loss, dtype):
         )
         start = np.append(path[k - 1, :k] if k else [], 0.0)
         theta = refinement.all(left, right, start)
-        data, biases = refinement.parts.places.data, refinement.biases
+        data, biases = refinement.observations.data, refinement.biases
         z = data.scores(left * theta, right, biases.rows, biases.columns)
         full = data.loss(refinement.loss, z)[0]
         assert full <= economic + 1e-5 * abs(objectives(model)[0])

@@ -270,10 +270,8 @@ def _by_call(name, parameter):
         return {"rows": [{"a": 1.0, "b": "x"}, [("c", 2.0), "d"]], "path": _file(".csv")}.get(parameter)
     if "EASE" in name and parameter in ("rows", "X"):
         return np.abs(dense())
-    if name.endswith(("dask.refine", "SecondPass.of")):
+    if name.endswith("SecondPass.of"):
         return {"model": _learned(fs.FrequentDirections), "data": [dense]}.get(parameter)
-    if name.endswith(".fit") and kind == "dask":
-        return {"model": fs.FrequentDirections(4)}.get(parameter, [dense])
     if name.endswith(".search") and parameter == "queries":
         return dense(3)
     if parameter == "subgradient" and name.endswith("greedy_low_rank_nonsmooth"):

@@ -166,8 +166,6 @@ def test_killed_workers_of_dask():
     import dask.array as da
     from dask import delayed
 
-    import fastsketch.jobs.dask as fsd
-
     rows = np.random.default_rng(0).standard_normal((960, 10))
     template = fs.SketchHash(4, block_rows=80)
     whole = template.copy().update(rows)
@@ -193,7 +191,7 @@ def test_killed_workers_of_dask():
             timer = threading.Timer(delay, lambda pid=victim: kills.append(os.kill(pid, signal.SIGKILL)))
             timer.start()
             parts = [da.from_delayed(delayed(piece)(i), (80, 10), rows.dtype) for i in range(12)]
-            counts["other_results"] += not same_state(fsd.fit(template, da.concatenate(parts)), whole)
+            counts["other_results"] += not same_state(fs.run(template, da.concatenate(parts), engine="dask"), whole)
             timer.cancel()
             timer.join()
     report("killed workers of Dask", f"{len(kills)} kills in {fits} fits", other_results=counts["other_results"])

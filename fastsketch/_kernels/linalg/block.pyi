@@ -23,13 +23,3 @@ def leading_of_block(
     left: NDArray[Any],
     right: NDArray[Any],
 ) -> float: ...
-def orthonormal_block(v: NDArray[Any], out: NDArray[Any]) -> None: ...
-def next_block(
-    v: NDArray[Any],
-    w: NDArray[Any],
-    inner: NDArray[np.float64],
-    last: bool,
-    turned: float,
-    right: NDArray[Any],
-    out: NDArray[Any],
-) -> tuple[float, bool]: ...

@@ -21,8 +21,7 @@ from tests.jobs.tasks import Watched, rows_of, runs
 distributed = pytest.importorskip("distributed")
 from dask import config  # noqa: E402
 
-import fastsketch.jobs.dask as fsd  # noqa: E402
-from fastsketch.jobs.dask import _engine  # noqa: E402
+from fastsketch.jobs import _dask  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::DeprecationWarning",
@@ -60,8 +59,6 @@ def test_the_bits_of_the_other_engines(cluster, files, model, amount):
     assert same_state(fs.run(model, files, engine="dask", scheduler=cluster.scheduler_address), expected)
     with distributed.Client(cluster) as client:
         assert same_state(fs.run(model, files, engine="dask"), expected)
-        assert same_state(fsd.fit(model, files), expected)
-        assert same_state(fsd.fit(model, [files, files]), fs.run(model, [files, files], workers=1))
         assert client.status == "running"  # it is its owner's
 
 
@@ -74,10 +71,10 @@ def test_a_cluster_for_the_job(files):
 
 
 def test_workers_of_a_cluster_for_the_job_keep_their_memory(monkeypatch):
-    for name in _engine.KEEPING_MEMORY:  # what another cluster of this process has left there would stand
+    for name in _dask.WORKER_ENVIRONMENT:  # what another cluster of this process has left there would stand
         monkeypatch.delenv(name, raising=False)
     before = dict(os.environ)
-    with _engine.Cluster(None, 1, retries=0) as engine:
+    with _dask.Cluster(None, 1, retries=0) as engine:
         engine.submit(0, os.getenv, "MALLOC_MMAP_THRESHOLD_")
         engine.submit(1, os.getenv, "MALLOC_TRIM_THRESHOLD_")
         assert {engine.next() for _ in range(2)} == {(0, str(32 << 20)), (1, str(128 << 20))}
@@ -93,41 +90,25 @@ def test_two_passes_and_a_checkpoint(cluster, files, tmp_path):
     assert same_state(fs.run(model, files, checkpoint=tmp_path / "c", resume=True, **options), expected)
 
 
-class Killed:
-    """A future whose result is lost, and cannot be made again, once it was seen to be there."""
+def test_a_result_whose_worker_dies_before_it_is_fetched_is_made_again(cluster, monkeypatch):
+    """The future has finished, and the only worker that has its result is killed just before it is asked for."""
+    until(lambda: len(cluster.scheduler.workers) == 3)
+    with _dask.Cluster(cluster, 0, retries=3) as engine:
+        next_done, victims = engine._next_done, []
 
-    status = "finished"
+        def kill_first():
+            future = next_done()
+            if not victims:
+                victims.extend(
+                    engine._client.run(os.getpid, workers=engine._client.who_has(future)[future.key]).values()
+                )
+                os.kill(victims[0], signal.SIGKILL)
+            return future
 
-    def __init__(self, told):
-        self.key = told.key
-
-    def exception(self):
-        return None
-
-    def result(self):
-        raise distributed.KilledWorker(self.key, None, 3)
-
-
-def test_a_result_whose_workers_die_while_it_is_fetched_is_made_again(cluster, monkeypatch):
-    with _engine.Cluster(cluster, 0, retries=3) as engine:
+        monkeypatch.setattr(engine, "_next_done", kill_first)
         engine.submit("a part", os.getpid)
-        done, seen = engine._next_done, []
-
-        def next_done():
-            seen.append(done())
-            return seen[-1] if seen[1:] else Killed(seen[-1])
-
-        monkeypatch.setattr(engine, "_next_done", next_done)
         key, found = engine.next()
-    assert key == "a part" and found > 0 and len(seen) == 2
-
-
-def test_joins_stay_on_the_cluster(cluster, files, monkeypatch):
-    fetched = []
-    fetch = _engine.Elsewhere.fetch
-    monkeypatch.setattr(_engine.Elsewhere, "fetch", lambda self: fetched.append(self) or fetch(self))
-    fs.run(MODELS[0], files, engine="dask", scheduler=cluster)
-    assert len(fetched) == 1  # of ten leaves and nine joins the last
+    assert key == "a part" and found not in victims
 
 
 def test_workers_killed_at_random_change_nothing(tmp_path, cluster, amount):
@@ -185,7 +166,7 @@ def test_a_model_that_is_mapped_is_sent_once_and_outlives_its_worker(tmp_path, c
 
 
 def test_a_long_model_is_sent_once_and_outlives_its_worker(files, tmp_path, monkeypatch, cluster):
-    monkeypatch.setattr(_engine, "SENT_WITH_TASKS", 0)
+    monkeypatch.setattr(_dask, "MAX_BYTES_WITH_TASKS", 0)
     test_a_model_that_is_mapped_is_sent_once_and_outlives_its_worker(tmp_path, cluster)
     for model in (MODELS[0], MODELS[3]):
         found = fs.run(model, files, engine="dask", scheduler=cluster)
@@ -196,18 +177,18 @@ def test_a_task_waits_on_every_busy_worker_but_at_the_end(cluster):
     """The cluster has three; one that is limited to two would begin what waits on the third."""
     until(lambda: len(cluster.scheduler.workers) == 3)  # a test before may have killed one
     for limit, many, few in ((0, 6, 3), (3, 6, 3), (8, 6, 3), (2, 2, 2)):
-        with _engine.Cluster(cluster, limit, retries=0) as engine:
+        with _dask.Cluster(cluster, limit, retries=0) as engine:
             assert (engine.room(100), engine.room(3)) == (many, few)
 
 
 def test_workers_need_not_wait_for_a_model(cluster):
     """No task of the cluster makes it: its result would draw all others to the worker that has it."""
-    with _engine.Cluster(cluster, 0, retries=0) as engine:
+    with _dask.Cluster(cluster, 0, retries=0) as engine:
         shared = engine.share(MODELS[0])
         for k in range(3):
             engine.submit(k, repr, shared)
         assert {engine.next() for _ in range(3)} == {(k, repr(MODELS[0])) for k in range(3)}
-        assert engine._count == 3
+        assert isinstance(shared, _dask._Copy)
 
 
 def test_a_part_that_kills_whoever_reads_it_is_named(tmp_path, cluster, monkeypatch, amount):
@@ -231,41 +212,31 @@ def until(condition, seconds=60):
         time.sleep(0.02)
 
 
-def test_what_a_worker_told_before_it_died_is_told_again(cluster):
-    with _engine.Cluster(cluster, 0, retries=3) as engine:
+def test_a_result_whose_worker_dies_before_it_is_seen_is_made_again(cluster):
+    until(lambda: len(cluster.scheduler.workers) == 3)
+    with _dask.Cluster(cluster, 0, retries=3) as engine:
         engine.submit("a part", os.getpid)
-        [(_, told)] = engine._tasks.values()
+        engine._start()
+        [task] = engine._running.values()
         until(lambda: engine._done.qsize() == 1)
-        victim, _ = told.result()
+        victim = task.future.result()
         os.kill(victim, signal.SIGKILL)
-        until(lambda: told.status == "lost")
+        until(lambda: task.future.status == "lost")
         key, found = engine.next()
     assert key == "a part" and found != victim
 
 
-def performed(cluster):
-    with _engine.Cluster(cluster, 0, retries=3) as engine:
-        engine.submit("a part", die)
-        return engine.next()
-
-
-@pytest.mark.parametrize(
-    "job",
-    [
-        performed,
-        lambda cluster: fsd.fit(MODELS[0], [die], scheduler=cluster),
-        lambda cluster: fsd.fit(fs.LowRankModel(2), [die], scheduler=cluster),
-    ],
-)
-def test_a_cluster_whose_workers_have_all_died_is_an_error(job, monkeypatch):
+def test_a_cluster_whose_workers_have_all_died_is_an_error(monkeypatch):
     """It was waited for without end: Dask gives up a place where for some time nobody is."""
-    monkeypatch.setattr(_engine, "PATIENCE_FOR_OTHERS", 1.0)
+    monkeypatch.setattr(_dask, "PATIENCE_FOR_OTHERS", 1.0)
     with (
         local(1) as cluster,
         config.set({"distributed.deploy.lost-worker-timeout": "1 ms"}),
         pytest.raises(ConnectionError, match=r"at tcp.* has had no workers for 1 s"),
+        _dask.Cluster(cluster, 0, retries=3) as engine,
     ):
-        job(cluster)
+        engine.submit("a part", die)
+        engine.next()
 
 
 def test_a_cluster_for_the_job_gives_up_no_worker(tmp_path):
@@ -307,7 +278,7 @@ def test_what_comes_back_is_looked_at(files, monkeypatch):
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:9", "nonsense", "foo://x", "127.0.0.1:9"])
 def test_a_scheduler_that_cannot_be_reached(files, tmp_path, monkeypatch, address):
-    monkeypatch.setattr(_engine, "PATIENCE", 1.0)  # each call waits for as long
+    monkeypatch.setattr(_dask, "PATIENCE", 1.0)  # each call waits for as long
     began = time.monotonic()
     with pytest.raises(ConnectionError, match=f"no Dask scheduler answers at {address} .*`dask scheduler` starts one"):
         fs.run(MODELS[0], files, engine="dask", scheduler=address)
@@ -318,12 +289,9 @@ def test_a_scheduler_that_cannot_be_reached(files, tmp_path, monkeypatch, addres
 
 
 def test_a_scheduler_without_workers(files, monkeypatch):
-    monkeypatch.setattr(_engine, "PATIENCE_FOR_WORKERS", 0.5)
-    with local(0) as cluster:
-        with pytest.raises(ConnectionError, match="at tcp.* has no workers: `dask worker tcp"):
-            fs.run(MODELS[0], files, engine="dask", scheduler=cluster)
-        with pytest.raises(ConnectionError, match="at tcp.* has no workers: `dask worker tcp"):
-            fsd.fit(fs.LowRankModel(2), [die], scheduler=cluster)
+    monkeypatch.setattr(_dask, "PATIENCE_FOR_WORKERS", 0.5)
+    with local(0) as cluster, pytest.raises(ConnectionError, match="at tcp.* has no workers: `dask worker tcp"):
+        fs.run(MODELS[0], files, engine="dask", scheduler=cluster)
 
 
 # -- dask arrays -------------------------------------------------------------------------------------------------------

@@ -1,0 +1,102 @@
+"""The observed entries of a fit, those held out for validation, and statistics of them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastsketch.lowrank._data import Array, Observed
+
+Counts = tuple[NDArray[np.int64], NDArray[np.int64]]
+
+
+class Moments(NamedTuple):
+    """The number of some values, their mean, and the sum of their squared distances from it."""
+
+    size: int
+    mean: float
+    squares: float
+
+    @property
+    def deviation(self) -> float:
+        """Return the standard deviation; 0 without any value."""
+        return float(np.sqrt(self.squares / self.size)) if self.size else 0.0
+
+
+def moments(values: NDArray[Any]) -> Moments:
+    """Return the moments of values (k,), in float64."""
+    if not len(values):
+        return Moments(0, 0.0, 0.0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        deviations = values.astype(np.float64)
+        mean = float(deviations.mean())
+        deviations -= mean
+        deviations *= deviations
+        return Moments(len(values), mean, float(deviations.sum()))
+
+
+@dataclass(frozen=True)
+class Entries:
+    """All entries of a fit."""
+
+    data: Observed
+    held: Observed | None  # entries held out for validation
+    left: Array  # (m,) degree scaling of the rows
+    right: Array  # (n,) degree scaling of the columns
+
+    @property
+    def m(self) -> int:
+        return self.data.m
+
+    @property
+    def n(self) -> int:
+        return self.data.n
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.data.o.dtype
+
+    @property
+    def n_observations(self) -> int:
+        return len(self.data.o)
+
+    @property
+    def n_held(self) -> int:
+        return 0 if self.held is None else len(self.held.o)
+
+    @property
+    def weighted(self) -> bool:
+        return len(self.data.c) > 0
+
+    @property
+    def column_counts(self) -> NDArray[np.int64]:
+        return self.data.counts[1]
+
+    @cached_property
+    def occurring(self) -> tuple[int, int]:
+        """Return the numbers of rows and of columns that have observations."""
+        rows, columns = self.data.counts
+        return int(np.count_nonzero(rows)), int(np.count_nonzero(columns))
+
+    @cached_property
+    def spread(self) -> tuple[float, float]:
+        """Return (standard deviation, largest size) of the values."""
+        o = self.data.o
+        return moments(o).deviation, max(float(o.max(initial=0.0)), -float(o.min(initial=0.0)))
+
+    @cached_property
+    def largest_weight(self) -> float:
+        """Return the largest weight of an entry."""
+        return float(self.data.c.max(initial=0.0)) if self.weighted else 1.0
+
+    @cached_property
+    def counts(self) -> tuple[Counts, Counts]:
+        """Return, for rows and for columns, the numbers of observations that occur and how many have each."""
+        rows, columns = (np.unique(counts[counts > 0], return_counts=True) for counts in self.data.counts)
+        return rows, columns
+
+
+HoldOut = Callable[[], Entries] | None  # makes the entries again, some of them held out
