@@ -54,7 +54,6 @@ _ROOMS = (
 __all__ = [*_HOME, *_ROOMS, "__version__"]  # pyright: ignore[reportUnsupportedDunderAll]  __init__.pyi has them
 
 
-
 def __getattr__(name: str) -> Any:
     if name in _HOME or name in _ROOMS:
         import_module("fastsketch._kernels.level")  # refuses a FASTSKETCH_LEVEL that this CPU lacks
