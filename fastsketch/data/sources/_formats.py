@@ -32,6 +32,7 @@ class Options:
     key: str | None = None
     dialect: Dialect = Dialect()
     beside: str | int | None = None  # see _beside.py
+    transpose: bool | None = None  # see open_rows
     max_unpacked: int | None = None  # see most_unpacked of io/_input.py
 
 

@@ -1,30 +1,29 @@
-"""Matrices of the Matrix Market (.mtx): read whole, since their entries may come in any order."""
+"""Matrices of the Matrix Market (.mtx): scipy reads them whole, since their entries may come in any order.
 
+scipy ignores what follows a number within a line, so that 0x10 is 0 and 0.5 a whole 0. The lines are tested before.
+"""
+
+import io
 import re
-from collections.abc import Iterator
+import warnings
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fastsketch._core.escaping import escaped
 from fastsketch._core.validation import as_rows
-from fastsketch._kernels.io import table as kernel
-from fastsketch.data.files._input import FREE_BYTES, InputFile, SourceError, whole_lines
-from fastsketch.data.files._table import no_number
+from fastsketch.data.files._input import InputFile, SourceError, most_unpacked
 from fastsketch.data.sources._arrays import ArraySource
 from fastsketch.data.sources._formats import Options
 from fastsketch.data.sources._npz_source import SparseMatrix
 from fastsketch.data.sources._source import Source
 from fastsketch.data.sources._streams import Stream
 
-BLOCK_BYTES, LONGEST_LINE = 4 << 20, 1 << 20
-
-_BANNER = re.compile(
-    rb"%%matrixmarket +matrix +(?P<form>coordinate|array) +(?P<field>real|double|integer|pattern|complex) "
-    rb"+(?P<symmetry>general|symmetric|skew-symmetric|hermitian) *\r?"
-)
-_SIZES = re.compile(rb"[ \t]*([0-9]{1,18})[ \t]+([0-9]{1,18})(?:[ \t]+([0-9]{1,18}))?[ \t]*\r?")
+# Possessive: a line is matched at one go, or not at all.
+_INDEX, _INTEGER = rb"[0-9]++", rb"[+-]?+[0-9]++"
+_REAL = rb"[+-]?+(?:[0-9]++\.?+[0-9]*+|\.[0-9]++)(?:[eE][+-]?+[0-9]++)?+"
 
 
 def open_market(path: Path, options: Options, stream: Stream | None = None) -> Source:
@@ -32,167 +31,118 @@ def open_market(path: Path, options: Options, stream: Stream | None = None) -> S
     if stream is None:
         return MarketMatrix(path, options)
     with stream.held(options.max_unpacked), InputFile(path, stream) as text:
-        source = ArraySource(_MarketReader(text, stream.name).matrix(), name=stream.name)
+        source = ArraySource(_matrix(text, stream.name, options.max_unpacked), name=stream.name)
     source.repeatable = False
     return source
 
 
 class MarketMatrix(SparseMatrix):
-    """A matrix in a file: CSR, or, in the form "array", dense."""
+    """A matrix in a file: CSR, or, in the form "array", dense; the columns are its rows where it is transposed."""
+
+    def __init__(self, path: Path, options: Options) -> None:
+        genes = [] if options.transpose is False else _names_beside(path, "features", "genes")
+        if options.transpose is None:
+            self._transpose = bool(genes) and _is_10x(path, len(genes))
+        else:
+            self._transpose = options.transpose
+        super().__init__(path, options)
+        if self._transpose and len(genes) == self.n_features:
+            self.feature_names = tuple(genes)
 
     def load(self) -> Any:
         """See SparseMatrix."""
         with InputFile(self.path).held(self._most) as text:
-            return _MarketReader(text, self.name).matrix()
+            matrix = _matrix(text, self.name, self._most)
+        return as_rows(matrix.T if self._transpose else matrix, name=f"{self.name}: the matrix")
+
+    def identity(self) -> dict[str, Any]:
+        """See Source."""
+        return {**super().identity(), **({"transpose": True} if self._transpose else {})}
 
 
-class _Header(NamedTuple):
-    """Header of a matrix."""
+def _is_10x(path: Path, n_genes: int) -> bool:
+    """Return whether a matrix has a row for each gene and a column for each cell named beside it; warn that it has."""
+    from scipy.io import mminfo
 
-    dense: bool
-    pattern: bool
-    whole: bool
-    symmetry: str
-    shape: tuple[int, int]
-    entries: int  # lines that follow
-
-
-class _MarketReader:
-    """Text of one matrix."""
-
-    def __init__(self, text: InputFile, name: str) -> None:
-        self._name, self._line = name, 0
-        self._pieces: Iterator[memoryview] = whole_lines(text, BLOCK_BYTES, LONGEST_LINE)
-        self._rest, self._at = b"", 0
-
-    def _error(self, why: str, line: int | None = None) -> SourceError:
-        return SourceError(f"{self._name}, line {self._line if line is None else line}: {why}")
-
-    def _next_line(self) -> bytes:
-        if self._at == len(self._rest):
-            piece = next(self._pieces, None)
-            if piece is None:
-                raise SourceError(f"{self._name} is cut short: it ends within its header")
-            self._rest, self._at = bytes(piece), 0  # whole lines
-        start, end = self._at, self._rest.index(b"\n", self._at)
-        self._line, self._at = self._line + 1, end + 1
-        return self._rest[start:end]
-
-    def _header(self) -> _Header:
-        banner = _BANNER.fullmatch(self._next_line().lower())
-        if banner is None:
-            raise self._error("it is no header like %%MatrixMarket matrix coordinate real general")
-        form, field, symmetry = (banner[k].decode() for k in ("form", "field", "symmetry"))
-        if field == "complex" or symmetry == "hermitian":
-            raise self._error("the matrix must hold real numbers, it is complex")
-        line = self._next_line()
-        while not line.strip() or line.startswith(b"%"):
-            line = self._next_line()
-        sizes = _SIZES.fullmatch(line)
-        dense = form == "array"
-        if sizes is None or (sizes[3] is None) != dense or (dense and field == "pattern"):
-            raise self._error(f"it should state rows, columns{'' if dense else ' and entries'} of the matrix")
-        shape = int(sizes[1]), int(sizes[2])
-        if shape[1] == 0:
-            raise self._error("the matrix has no columns")
-        if symmetry != "general" and shape[0] != shape[1]:
-            raise self._error(f"the matrix is {symmetry}, and has the shape {shape}")
-        n = shape[0]
-        of_triangle = n * (n + 1) // 2 - (n if symmetry == "skew-symmetric" else 0)
-        entries = (shape[0] * shape[1] if symmetry == "general" else of_triangle) if dense else int(sizes[3])
-        return _Header(dense, field == "pattern", field == "integer", symmetry, shape, entries)
-
-    def _blocks(self) -> Iterator[bytes]:
-        """Yield the lines after the header."""
-        yield self._rest[self._at :]
-        for piece in self._pieces:
-            yield bytes(piece)
-
-    def matrix(self) -> Any:
-        """Return the matrix; SourceError names the line that is none of its entries."""
-        header = self._header()
-        width = 1 if header.dense else 2 if header.pattern else 3
-        places = np.arange(width, dtype=np.int32)
-        index: list[NDArray[Any]] = [np.empty((2, 0), _index_type(header))]
-        values = [np.empty(0)]
-        n_found = 0
-        first = self._line
-        for text in self._blocks():
-            try:
-                rows, _, missing, newlines = kernel.parse_block(text, ord(" "), places, width)
-            except kernel.BadCell as error:
-                before, column, why = error.args
-                where = "" if column is None else f"column {column + 1}: "
-                why = no_number(error.cell) if error.cell is not None else why
-                why = why if column is not None else f"an entry of this matrix has {width} numbers"
-                raise self._error(where + why, self._line + 1 + before) from None
-            if missing:
-                raise self._error("a number is missing", self._line + 1)
-            self._line += newlines
-            if n_found + len(rows) > header.entries:
-                raise self._error(f"there are more than the {header.entries:,} entries that line {first} states")
-            if not header.dense:
-                index.append(self._places(rows, header, n_found))
-            if header.whole and (odd := rows[:, -1] != np.floor(rows[:, -1])).any():
-                entry = int(np.argmax(odd))
-                raise SourceError(
-                    f"{self._name}: entry {n_found + entry + 1} is {rows[entry, -1]:g}, in a matrix of integers: write "
-                    "real in its first line"
-                )
-            if not header.pattern:
-                values.append(rows[:, -1].copy())
-            n_found += len(rows)
-        if n_found < header.entries:
-            raise SourceError(f"{self._name} is cut short: it has {n_found:,} of {header.entries:,} entries")
-        if not header.dense and 8 * header.shape[0] > 64 * self._line + FREE_BYTES + 8 * n_found:
-            raise SourceError(f"{self._name} claims {header.shape[0]:,} rows in {self._line:,} lines")
-        if header.dense:
-            return _dense(np.concatenate(values), header)
-        return self._sparse(np.concatenate(index, axis=1), np.concatenate(values), header)
-
-    def _places(self, rows: NDArray[np.float64], header: _Header, before: int) -> NDArray[Any]:
-        """Return rows and columns, from 0, of the entries after the first `before`."""
-        counted = (rows[:, :2] >= 1) & (rows[:, :2] < 2.0**62)
-        index = np.where(counted, rows[:, :2], 0).astype(np.int64)
-        for k, what in ((0, "row"), (1, "column")):
-            bad = (index[:, k] != rows[:, k]) | (index[:, k] < 1) | (index[:, k] > header.shape[k])
-            if bad.any():
-                entry = int(np.argmax(bad))
-                raise SourceError(
-                    f"{self._name}: entry {before + entry + 1} has the {what} {rows[entry, k]:g}, outside [1, "
-                    f"{header.shape[k]}]"
-                )
-        if header.symmetry == "skew-symmetric" and (own := index[:, 0] == index[:, 1]).any():
-            entry = int(np.argmax(own))
-            raise SourceError(
-                f"{self._name}: entry {before + entry + 1} is on the diagonal, where a skew-symmetric matrix has none"
+    with InputFile(path) as file, suppress(ValueError):  # the whole matrix shows what is wrong with it
+        if tuple(mminfo(io.BytesIO(file.read(1 << 20)))[:2]) == (n_genes, len(_names_beside(path, "barcodes"))):
+            warnings.warn(
+                f"{escaped(path)} has a row for each gene and a column for each cell, as the names beside it show: "
+                "cells are read as rows (transpose=False of fs.open_rows reads the matrix as it is stored)",
+                UserWarning,
+                stacklevel=2,
             )
-        return np.ascontiguousarray(index.T - 1, _index_type(header))
-
-    def _sparse(self, index: NDArray[Any], values: NDArray[np.float64], header: _Header) -> Any:
-        from scipy.sparse import coo_array
-
-        values = np.ones(int(index.shape[1])) if header.pattern else values
-        if header.symmetry != "general":
-            mirrored = index[0] != index[1]
-            sign = -1.0 if header.symmetry == "skew-symmetric" else 1.0
-            index = np.concatenate([index, index[::-1, mirrored]], axis=1)
-            values = np.concatenate([values, sign * values[mirrored]])
-        matrix: Any = coo_array((values, (index[0], index[1])), shape=header.shape)
-        return as_rows(matrix, name=f"{self._name}: the matrix")
+            return True
+    return False
 
 
-def _index_type(header: _Header) -> Any:
-    return np.int32 if max(header.shape) < 1 << 31 else np.int64
+def _names_beside(path: Path, *kinds: str) -> list[str]:
+    """Return the first column of the table of features or barcodes that 10x Genomics stores beside matrix.mtx."""
+    prefix, found, _ = path.name.partition("matrix.mtx")
+    for other in (path.with_name(f"{prefix}{kind}.tsv{suffix}") for kind in kinds for suffix in ("", ".gz")):
+        if found and other.is_file():
+            with InputFile(other).held() as file:
+                text = b"".join(iter(lambda: file.read(1 << 20), b""))  # noqa: B023  called at once
+            return [line.partition("\t")[0] for line in text.decode("utf-8", "replace").splitlines()]
+    return []
 
 
-def _dense(values: NDArray[np.float64], header: _Header) -> NDArray[np.float64]:
-    """Return entries column by column; of a symmetric matrix those on and below its diagonal."""
-    if header.symmetry == "general":
-        return np.ascontiguousarray(values.reshape(header.shape, order="F"))
-    skew = header.symmetry == "skew-symmetric"
-    out = np.zeros(header.shape)
-    columns, rows = np.triu_indices(header.shape[0], 1 if skew else 0)
-    out[rows, columns] = values
-    out[columns, rows] = -values if skew else values
-    return out
+def _matrix(file: InputFile, name: str, max_unpacked: int | None) -> Any:
+    """Return the matrix in a text; SourceError for what is none, before memory is taken for what it only claims."""
+    from scipy.io import mminfo, mmread
+    from scipy.sparse import coo_array
+
+    buffer = io.BytesIO()
+    while part := file.read(1 << 20):
+        buffer.write(part)
+    buffer.write(b"\n")
+    text, size = buffer.getvalue(), buffer.tell()
+    del buffer
+    try:
+        n_rows, n_columns, n_entries, form, field, symmetry = mminfo(io.BytesIO(text))
+        if field == "complex" or symmetry == "hermitian":
+            raise ValueError("the matrix must hold real numbers, it is complex")
+        if n_columns == 0:
+            raise ValueError("the matrix has no columns")
+        if symmetry != "general" and n_rows != n_columns:
+            raise ValueError(f"the matrix is {symmetry}, and has the shape {(n_rows, n_columns)}")
+        if n_entries > size:
+            raise ValueError(f"it is cut short: {size:,} bytes cannot hold {n_entries:,} entries")
+        if form == "coordinate" and 8 * n_rows > most_unpacked(size, max_unpacked):
+            raise ValueError(f"it claims {n_rows:,} rows in {size:,} bytes")
+        start = _check_lines(text, form == "array", field)
+        if form == "array" and symmetry != "general":  # for missing entries of these scipy takes zeros
+            found = sum(1 for _ in re.finditer(rb"\S+", text[start:]))
+            stated = n_rows * (n_rows + 1) // 2 - (n_rows if symmetry == "skew-symmetric" else 0)
+            if found != stated:
+                raise ValueError(f"it has {found:,} of {stated:,} entries")
+        matrix: Any = mmread(io.BytesIO(text))
+    except (ValueError, OverflowError, TypeError) as error:
+        raise SourceError(f"{name} is damaged or no Matrix Market file: {error}") from None
+    values = (matrix if form == "array" else matrix.data).astype(np.float64)
+    if not np.isfinite(values).all():
+        raise SourceError(f"{name} holds a number beyond the range of float64")
+    if form == "array":
+        return np.ascontiguousarray(values)
+    if symmetry == "skew-symmetric" and (matrix.row == matrix.col).any():
+        raise SourceError(f"{name} has an entry on the diagonal, where a skew-symmetric matrix has none")
+    return coo_array((values, (matrix.row, matrix.col)), shape=matrix.shape)
+
+
+def _check_lines(text: bytes, dense: bool, field: str) -> int:
+    """Return where the entries begin; ValueError names the first line that is none. Blank lines are skipped."""
+    number = b"" if field == "pattern" else _INTEGER if "integer" in field else _REAL
+    n_indices = 0 if dense else 2
+    entry = rb"[ \t]++".join([_INDEX] * n_indices + [number] * bool(number))
+    sizes = rb"[ \t]++".join([_INDEX] * (2 if dense else 3))
+    head = re.compile(rb"(?:[ \t]*+(?:%%[^\n]*+)?\r?\n)*+[ \t]*+%b[ \t]*+\r?\n" % sizes).match(text)
+    if head is None:
+        raise ValueError(f"a line after its comments should state rows, columns{'' if dense else ' and entries'}")
+    lines = re.compile(rb"(?:[ \t]*+(?:%b)?+[ \t]*+\r?+\n)*+" % entry).match(text, head.end())
+    end = len(text) if lines is None else lines.end()
+    if end < len(text):
+        line = 1 + text.count(b"\n", 0, end)
+        what = f"an entry of this {field} matrix has {n_indices + bool(number)} finite decimal numbers"
+        near = text[end : text.find(b"\n", end)][:40].decode("ascii", "replace").rstrip("\r")
+        raise ValueError(f"line {line}: {what}, got {near!r}")
+    return head.end()

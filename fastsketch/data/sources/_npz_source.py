@@ -16,6 +16,7 @@ class SparseMatrix(FileSource):
     """A CSR matrix written by scipy.sparse.save_npz; subclasses read other files whole."""
 
     waits = False
+    _transpose = False
     _sent = False  # from another process, which may send more parts of the same file
 
     def __init__(self, path: Path, options: Options) -> None:
@@ -42,7 +43,7 @@ class SparseMatrix(FileSource):
     def _matrix(self) -> Any:
         """Return the matrix, which all parts in a process share."""
         if "_held" not in self.__dict__:
-            self._held = _LAST.get(self.path, self._stamp, self.load, keep=self._sent)
+            self._held = _LAST.get((self.path.absolute(), self._stamp, self._transpose), self.load, keep=self._sent)
         return self._held
 
     @property
@@ -64,9 +65,8 @@ class _Last:
         self._held: weakref.WeakValueDictionary[Any, Any] = weakref.WeakValueDictionary()  # one, by file and stamp
         self._kept: Any = None  # by workers alone, where parts come one after another
 
-    def get(self, path: Path, stamp: tuple[int, int], load: Callable[[], Any], *, keep: bool) -> Any:
+    def get(self, key: tuple[Any, ...], load: Callable[[], Any], *, keep: bool) -> Any:
         """Return the matrix in a file, read where it is another one than before."""
-        key = path.absolute(), stamp
         with self._lock:
             if (held := self._held.get(key)) is None:
                 self._kept = None

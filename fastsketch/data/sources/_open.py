@@ -42,6 +42,7 @@ def open_rows(
     separator: str | None = None,
     decimal: str = ".",
     beside: str | int | Sequence[str | int] | None = None,
+    transpose: bool | None = None,
     max_unpacked: int | None = None,
 ) -> Source:
     """Return rows from wherever they are, as a source that is read a chunk at a time.
@@ -83,6 +84,10 @@ def open_rows(
     beside : str or int, or list of these, optional
         A column that is read beside the rows, of any type, and is none of theirs: see ``Source.chunks_beside``. Several
         hold numbers.
+    transpose : bool, optional
+        Whether the columns of a Matrix Market file are read as rows. By default where the names of genes and cells
+        that 10x Genomics writes (features.tsv or genes.tsv, and barcodes.tsv) are beside it and are as many as its rows
+        and columns; a warning says so, and the ids of genes are the names of columns.
     max_unpacked : int, optional
         Bytes that a compressed file may unpack to whose matrix is held as a whole (.npz, .mtx.gz), and that one row of
         HDF5 or Zarr may take. By default 16 MiB and 32 times the length of the file: more is an error.
@@ -135,6 +140,7 @@ def open_rows(
         key=key,
         dialect=as_dialect(header, separator, decimal),
         max_unpacked=None if max_unpacked is None else as_integer(max_unpacked, "max_unpacked", 1),
+        transpose=None if transpose is None else as_flag(transpose, "transpose"),
         beside=apart if isinstance(apart, str | int) else None,
     )
     if fill is not None:

@@ -1,5 +1,9 @@
 """The Matrix Market: what scipy writes is read; what is none is named."""
 
+import gzip
+import io
+import pickle
+
 import numpy as np
 import pytest
 from scipy import io as scipy_io
@@ -34,33 +38,84 @@ def test_patterns_integers_blanks_and_comments(tmp_path):
     assert np.array_equal(all_rows(open_rows(path)), [[0, -3], [6, 0]])
 
 
+DENSE = "%%MatrixMarket matrix array real general\n"
 HEADER = "%%MatrixMarket matrix coordinate real general\n"
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("hello\n", "line 1: it is no header"),
-        (HEADER, "cut short: it ends within its header"),
-        (HEADER + "2 2\n", "line 2: it should state rows, columns and entries"),
-        (HEADER + "2 0 0\n", "line 2: the matrix has no columns"),
-        (HEADER + "2 2 1\n", "cut short: it has 0 of 1 entries"),
-        (HEADER + "2 2 1\n1 1 3\n2 2 3\n", "more than the 1 entries that line 2 states"),
-        (HEADER + "2 2 1\n3 1 3\n", r"entry 1 has the row 3, outside \[1, 2\]"),
-        (HEADER + "2 2 1\n0 1 3\n", r"entry 1 has the row 0, outside \[1, 2\]"),
-        (HEADER + "2 2 1\n1.5 1 3\n", r"entry 1 has the row 1\.5"),
-        (HEADER + "2 2 1\n1e300 1 3\n", r"entry 1 has the row 1e\+300, outside \[1, 2\]"),
-        (HEADER.replace("real", "integer") + "2 2 2\n1 1 1e0\n2 1 0.5\n", "entry 2 is 0.5, in a matrix of integers"),
-        (HEADER.replace("general", "skew-symmetric") + "2 2 2\n2 1 3\n2 2 3\n", "entry 2 is on the diagonal"),
-        (HEADER + "2 2 1\n1 1 x\n", "line 3: column 3: 'x' is no finite"),
-        (HEADER + "2 2 1\n1 1 nan\n", "a number is missing"),
-        (HEADER + "2 2 1\n1 1\n", "line 3: an entry of this matrix has 3 numbers"),
-        (HEADER + "999999999999 2 1\n1 1 1\n", "claims 999,999,999,999 rows in 3 lines"),
+        ("hello\n", "Line 1: Not a Matrix Market file"),
+        (HEADER, "Premature EOF"),
+        (HEADER + "2 2\n", "Invalid integer value|dimension line"),
+        (HEADER + "2 0 0\n", "the matrix has no columns"),
+        (HEADER + "2 2x 1\n1 1 1\n", "(should state rows, columns and entries|dimension line|nvalid)"),
+        (HEADER + "2 2 1\n", "Truncated file"),
+        (HEADER + "2 2 9\n1 1 3\n", "Truncated file"),
+        (HEADER + "2 2 999999999999\n1 1 3\n", "cut short: .* cannot hold 999,999,999,999 entries"),
+        (HEADER + "2 2 1\n1 1 3\n2 2 3\n", "Line 4: Too many lines"),
+        (HEADER + "2 2 1\n3 1 3\n", "Line 3: Row index out of bounds"),
+        (HEADER + "2 2 1\n0 1 3\n", "Line 3: Row index out of bounds"),
+        (HEADER + "2 2 1\n1.5 1 3\n", "line 3: an entry of this real matrix has 3 .*'1.5 1 3'"),
+        (HEADER.replace("real", "integer") + "2 2 2\n1 1 1\n2 1 0.5\n", "line 4: an entry of this integer matrix"),
+        (HEADER.replace("general", "skew-symmetric") + "2 2 2\n2 1 3\n2 2 3\n", "entry on the diagonal"),
+        (HEADER + "2 2 1\n1 1 x\n", "line 3: .* 3 finite decimal numbers, got '1 1 x'"),
+        (HEADER + "2 2 1\n1 1 0x10\n", "line 3"),
+        (HEADER + "2 2 1\n1 1 1_0\n", "line 3"),
+        (HEADER + "2 2 1\n1 1 nan\n", "line 3"),
+        (HEADER + "2 2 1\n1 1 1e999\n", "beyond the range of float64"),
+        (HEADER + "2 2 1\n1 1\n", "line 3"),
+        (HEADER + "2 2 1\n1 1 1 1\n", "line 3"),
+        (HEADER + "2 2 1\n1 1 1\n\0", "line 4"),
+        (HEADER + "999999999999 2 1\n1 1 1\n", "claims 999,999,999,999 rows in"),
         (HEADER.replace("real", "complex") + "1 1 1\n1 1 1 1\n", "must hold real numbers"),
         (HEADER.replace("general", "symmetric") + "1 2 1\n1 1 1\n", "is symmetric, and has the shape"),
+        (DENSE + "2 2\n1\n2\n3\n", "Truncated file"),
+        (DENSE + "2 2\n1\n2\n3\n4\n5\n", "Line 7: Too many"),
+        (DENSE + "999999999 999999999\n1\n", "cut short"),
     ],
 )
 def test_what_is_no_matrix(tmp_path, text, message):
     (tmp_path / "a.mtx").write_text(text)
     with pytest.raises(SourceError, match=rf"a\.mtx.*{message}"):
         open_rows(tmp_path / "a.mtx")
+
+
+def write_10x(folder, prefix="", suffix=""):
+    """A matrix of 10x Genomics, genes by cells, with the names beside it; returns (its path, the ids of genes)."""
+    pack = gzip.compress if suffix else bytes
+    genes = [f"ENSG{k:03}" for k in range(len(ROWS[0]))]
+    text = io.BytesIO()
+    scipy_io.mmwrite(text, sparse.coo_array(ROWS.T), precision=17)
+    texts = {
+        "matrix.mtx": text.getvalue(),
+        "features.tsv": "".join(f"{gene}\tname\tGene Expression\n" for gene in genes).encode(),
+        "barcodes.tsv": b"".join(b"cell-%d\n" % k for k in range(len(ROWS))),
+    }
+    for name, content in texts.items():
+        (folder / f"{prefix}{name}{suffix}").write_bytes(pack(content))
+    return folder / f"{prefix}matrix.mtx{suffix}", tuple(genes)
+
+
+@pytest.mark.parametrize(("prefix", "suffix"), [("", ""), ("", ".gz"), ("GSM1_", ".gz")])
+def test_cells_of_10x_genomics_are_rows(tmp_path, prefix, suffix):
+    path, genes = write_10x(tmp_path, prefix, suffix)
+    with pytest.warns(UserWarning, match=r"matrix\.mtx.* cells are read as rows .*transpose=False"):
+        source = open_rows(path)
+    assert source.feature_names == genes
+    np.testing.assert_array_equal(all_rows(source), ROWS)
+    parts = [pickle.loads(pickle.dumps(part)) for part in source.parts(2000)]
+    assert len(parts) > 1
+    np.testing.assert_array_equal(np.concatenate([all_rows(part) for part in parts]), ROWS)
+    stored = open_rows(path, transpose=False)
+    assert stored.feature_names is None and stored.identity() != source.identity()
+    np.testing.assert_array_equal(all_rows(stored), ROWS.T)
+
+
+def test_any_matrix_can_be_transposed(tmp_path):
+    path, _ = write_10x(tmp_path)
+    (tmp_path / "barcodes.tsv").write_text("one\n")  # names of something else
+    np.testing.assert_array_equal(all_rows(open_rows(path)), ROWS.T)
+    np.testing.assert_array_equal(all_rows(open_rows(path, transpose=True)), ROWS)
+    with pytest.raises(TypeError, match="transpose"):
+        open_rows(path, transpose=1)
