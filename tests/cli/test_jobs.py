@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import platform
 import shutil
 import signal
 import subprocess
@@ -17,8 +18,8 @@ import pytest
 import fastsketch as fs
 from fastsketch.cli import _parser, main
 from fastsketch.cli._verbs_of_events import VERBS
-from fastsketch.data.files import _lock, _owner
-from fastsketch.data.files._lock import _Content, lock_name
+from fastsketch.data.files import _lock
+from fastsketch.data.files._lock import lock_name
 from fastsketch.data.sources import _source
 from fastsketch.jobs import _run
 from fastsketch.jobs._resuming import kept
@@ -269,10 +270,9 @@ def test_a_second_job_is_refused_while_the_first_lives(run, monkeypatch, tmp_pat
 
 
 def test_the_lock_of_a_dead_job_is_taken_over(run, tmp_path):
-    dead = _owner.this_process()._replace(started="1x00000000")
-    lock_name(tmp_path / "o.fsk").write_text(_Content("k", dead).text())
+    lock_name(tmp_path / "o.fsk").write_text(f"fastsketch lock of process 1 on {platform.node()}\n")
     run(*SKETCH)
-    lock_name(tmp_path / "o.fsk").write_text(_Content("k", dead._replace(place="00000000", host="far")).text())
+    lock_name(tmp_path / "o.fsk").write_text("fastsketch lock of process 1 on far\n")
     assert "process" in (error := run(*SKETCH, status=2).err) and "on far" in error and "o.fsk.lock" in error
 
 
@@ -320,14 +320,14 @@ def test_more_signals_while_a_result_is_written_change_nothing(run, monkeypatch)
 def test_an_interrupt_while_the_checkpoint_is_opened(run, monkeypatch):
     """The lock that it leaves does not take the interrupt's place when the model is to be kept."""
     write("t.svm", ROWS, TRUTH)
-    take = _lock._take
+    write_owner = _lock._write
 
-    def taken(mine, lock, target, beside):
-        take(mine, lock, target, beside)
+    def interrupted(file, target):
+        write_owner(file, target)
         if target.parent.name == "o.fsk.partial":
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(_lock, "_take", taken)
+    monkeypatch.setattr(_lock, "_write", interrupted)
     monkeypatch.setattr(_run, "SECONDS", 0.0)
     assert "interrupted" in run(*LEARN, status=130).err
 

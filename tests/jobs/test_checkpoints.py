@@ -16,8 +16,8 @@ import pytest
 from scipy import sparse
 
 import fastsketch as fs
-from fastsketch.data.files import _owner
 from fastsketch.data.files._lock import LockHeld, locked
+from fastsketch.data.files._replacing import temporary_name
 from fastsketch.jobs import _resuming, _run
 from fastsketch.jobs._journal import contents
 from tests.helpers import same_state
@@ -269,9 +269,7 @@ def test_a_node_that_is_missing_or_damaged_is_learned_again(tmp_path, whole):
 
 def test_nodes_that_no_line_names_are_removed(tmp_path, whole):
     stopped_after(tmp_path, 3, workers=1)
-    with subprocess.Popen([sys.executable, "-c", ""]) as writer:
-        mark = _owner.this_process()._replace(pid=writer.pid).mark
-    unfinished = tmp_path / "checkpoint" / f".node-1-7-1.fsk.{mark}.00c0ffee.tmp"
+    unfinished = temporary_name(tmp_path / "checkpoint" / "node-1-7-1.fsk")  # of a writer that was killed
     unfinished.write_bytes(b"x")
     (tmp_path / "checkpoint" / "node-1-7-0.fsk").write_bytes(b"x")
     (tmp_path / "checkpoint" / "mine.txt").write_bytes(b"x")

@@ -1,24 +1,24 @@
 """Files that are the old one or the new one, even if writing is interrupted, and what is no regular file.
 
-A file is written under another name beside its own and renamed. That name says which process writes it, so that the
-next writer removes what a killed one has left. A symbolic link stays, and its target is replaced. A device, a pipe or
-an open descriptor (/dev/stdout) cannot be replaced: it gets the bytes when all of them are there.
+A file is written under another name in the same folder and renamed. Until then its writer has it locked, so that the
+next writer can tell what a killed one has left, and remove it. A symbolic link stays, and its target is replaced. A
+device, a pipe or an open descriptor (/dev/stdout) cannot be replaced: it gets the bytes when all of them are there.
 """
 
 import contextlib
 import errno
 import os
+import platform
 import re
 import shutil
 import stat
+import sys
 import tempfile
 from collections.abc import Generator
 from hashlib import blake2b
 from os import PathLike
 from pathlib import Path
 from typing import BinaryIO, cast
-
-from fastsketch.data.files._owner import of_mark, this_process
 
 # Bytes that wait in memory, not in a temporary file, for a target that is no regular file.
 SPOOL_BYTES = 64 << 20
@@ -55,16 +55,18 @@ def replacing(path: str | PathLike[str], *, follow_links: bool = True) -> Genera
     with contextlib.suppress(FileNotFoundError):
         old = target.lstat().st_mode
         mode = stat.S_IMODE(old) & 0o777 if stat.S_ISREG(old) else None
-    temporary = temporary_name(target)
+    temporary, file = _created(target, 0o666 if mode is None else mode)
     try:
-        with _created(temporary, 0o666 if mode is None else mode) as file:
+        with file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        if mode is not None:  # what was private stays private
-            with contextlib.suppress(OSError):
-                temporary.chmod(mode)
-        temporary.replace(target)
+            if mode is not None:  # what was private stays private
+                with contextlib.suppress(OSError):
+                    temporary.chmod(mode)
+            if sys.platform == "win32":  # which renames no open file
+                file.close()
+            temporary.replace(target)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
@@ -168,22 +170,65 @@ def pour(file: BinaryIO, sink: BinaryIO) -> None:
     sink.flush()
 
 
+# -- locks of open files -------------------------------------------------------------------------------------------
+if sys.platform == "win32":
+    import msvcrt
+
+    def lock_open_file(file: BinaryIO) -> None:
+        """Lock an open file until it is closed or its process ends; BlockingIOError if somebody else has locked it."""
+        file.seek(1 << 30)  # far behind the content: what is locked cannot be read
+        try:
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+        except OSError as error:
+            raise BlockingIOError(*error.args) from error
+        finally:
+            file.seek(0)
+
+else:
+    import fcntl
+
+    def lock_open_file(file: BinaryIO) -> None:
+        """Lock an open file until it is closed or its process ends; BlockingIOError if somebody else has locked it."""
+        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def is_named(file: BinaryIO, path: Path) -> bool:
+    """Return whether the path still leads to an open file."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.lstat())
+    except FileNotFoundError:
+        return False
+
+
+def remove_open_file(file: BinaryIO, path: Path) -> None:
+    """Delete and close a file that is locked; one that cannot be deleted stays, unlocked."""
+    with file, contextlib.suppress(OSError):
+        if is_named(file, path):
+            if sys.platform == "win32":  # which deletes no open file
+                file.close()
+            path.unlink()
+
+
 # -- temporary files -----------------------------------------------------------------------------------------------
 def temporary_name(target: Path) -> Path:
-    """Return a new name beside `target`, with the mark of this process."""
-    return target.with_name(f".{_stem(target)}.{this_process().mark}.{os.urandom(4).hex()}.tmp")
+    """Return a new name in the folder of `target`, with a digest of the host: other hosts may not see its lock."""
+    return target.with_name(f".{_stem(target)}.{_host()}.{os.urandom(4).hex()}.tmp")
 
 
 def sweep(target: Path) -> None:
-    """Remove temporary files of `target` whose writer has ended."""
-    mine = re.compile(re.escape(f".{_stem(target)}.") + r"(?P<mark>.*)\.[0-9a-f]{8}\.tmp", re.DOTALL)
+    """Remove temporary files of `target` whose writers on this machine have ended."""
+    pattern = re.compile(re.escape(f".{_stem(target)}.{_host()}.") + r"[0-9a-f]{8}\.tmp")
+    flags = os.O_RDWR | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     with contextlib.suppress(OSError), os.scandir(target.parent) as entries:
         for entry in entries:
-            match = mine.fullmatch(entry.name)
-            owner = of_mark(match["mark"]) if match else None
-            if owner is not None and not owner.may_live():
-                with contextlib.suppress(OSError):
-                    Path(entry.path).unlink()
+            if pattern.fullmatch(entry.name):
+                with contextlib.suppress(OSError), os.fdopen(os.open(entry.path, flags), "r+b", buffering=0) as file:
+                    lock_open_file(file)
+                    remove_open_file(file, Path(entry.path))
+
+
+def _host() -> str:
+    return blake2b(platform.node().encode(), digest_size=4).hexdigest()
 
 
 def _stem(target: Path) -> str:
@@ -191,11 +236,25 @@ def _stem(target: Path) -> str:
     return name if len(os.fsencode(name)) <= LONGEST_STEM else blake2b(os.fsencode(name), digest_size=16).hexdigest()
 
 
-def _created(temporary: Path, mode: int) -> BinaryIO:
+def _created(target: Path, mode: int) -> tuple[Path, BinaryIO]:
+    """Return the name of a new temporary file of `target`, and the file, open and locked."""
+
     def opener(name: str, flags: int) -> int:
         return os.open(name, flags, mode)
 
-    try:
-        return open(temporary, "xb", opener=opener)
-    except FileNotFoundError as error:
-        raise FileNotFoundError(error.errno, "the folder does not exist", str(temporary.parent)) from None
+    while True:
+        temporary = temporary_name(target)
+        try:
+            file = open(temporary, "x+b", opener=opener)  # noqa: SIM115
+        except FileNotFoundError as error:
+            raise FileNotFoundError(error.errno, "the folder does not exist", str(temporary.parent)) from None
+        try:
+            lock_open_file(file)
+        except BlockingIOError:  # another writer sweeps, and takes the file for one that a killed writer has left
+            pass
+        except OSError:  # a file system without locks: nobody else can take it for that
+            return temporary, file
+        else:
+            if is_named(file, temporary):
+                return temporary, file
+        file.close()

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import platform
 import stat
 import subprocess
 import sys
@@ -13,9 +14,9 @@ import numpy as np
 import pytest
 
 import fastsketch as fs
-from fastsketch.data.files import _lock, _owner
+from fastsketch.data.files import _lock, _replacing
 from fastsketch.data.files._lock import LockHeld, lock_name, locked
-from fastsketch.data.files._replacing import regular_target, replacing, temporary_name
+from fastsketch.data.files._replacing import lock_open_file, regular_target, replacing, temporary_name
 
 POSIX = pytest.mark.skipif(os.name != "posix", reason="needs links, pipes and process numbers of POSIX")
 
@@ -25,53 +26,32 @@ def model():
     return fs.FrequentDirections(4).update(np.arange(20.0).reshape(4, 5))
 
 
-@pytest.fixture
-def dead():
-    """The owner that a process was which has ended."""
-    code = "from fastsketch.data.files import _owner; print(_owner.this_process().mark)"
-    mark = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
-    return _owner.of_mark(mark)
-
-
-# -- owners --------------------------------------------------------------------------------------------------------
-def test_who_lives(dead):
-    me = _owner.this_process()
-    assert me.may_live() and me.is_here() and _owner.of_mark(me.mark) == me._replace(host="")
-    assert not dead.may_live()
-    if me.started:
-        assert not me._replace(started="1x00000000").may_live()  # the number has been given out again
-    assert dead._replace(place="00000000").may_live()  # nobody can tell from here
-    for text in ("", "1-2", "x-1-00000000", f"{me.mark}.1"):
-        assert _owner.of_mark(text) is None
+# -- leftovers -----------------------------------------------------------------------------------------------------
+def test_the_next_writer_removes_what_no_living_process_has_locked(tmp_path, model):
+    path = tmp_path / "m.fsk"
+    mine, left = temporary_name(path), temporary_name(path)
+    host = left.name.split(".")[3]
+    elsewhere = tmp_path / left.name.replace(host, "00000000")
+    others = [tmp_path / left.name.replace(".m.fsk.", ".n.fsk."), tmp_path / ".m.fsk.abc.tmp"]
+    for file in (mine, left, elsewhere, *others):
+        file.write_bytes(b"x")
+    with mine.open("r+b") as file:
+        lock_open_file(file)
+        model.save(path)
+        assert not left.exists()
+        assert mine.exists() and elsewhere.exists() and all(file.exists() for file in others)
+    model.save(path)
+    assert not mine.exists()
+    assert fs.load(path).to_bytes() == model.to_bytes()
 
 
 @POSIX
-def test_a_child_that_nobody_has_waited_for_is_dead():
-    child = subprocess.Popen([sys.executable, "-c", ""])
-    started = _owner._start(child.pid)
-    owner = _owner.this_process()._replace(pid=child.pid, started=started or "")
-    if started is not None:
-        end = time.monotonic() + 60
-        while owner.may_live() and time.monotonic() < end:
-            time.sleep(0.01)
-        assert not owner.may_live()
-    child.wait()
-    assert not owner.may_live()
-
-
-# -- leftovers -----------------------------------------------------------------------------------------------------
-def test_the_next_writer_removes_what_no_living_process_owns(tmp_path, model, dead):
-    path = tmp_path / "m.fsk"
-    mine = temporary_name(path)
-    left = tmp_path / f".m.fsk.{dead.mark}.00c0ffee.tmp"
-    elsewhere = tmp_path / f".m.fsk.{dead._replace(place='00000000').mark}.00c0ffee.tmp"
-    others = [tmp_path / f".n.fsk.{dead.mark}.00c0ffee.tmp", tmp_path / ".m.fsk.abc.tmp"]
-    for file in (mine, left, elsewhere, *others):
-        file.write_bytes(b"x")
-    model.save(path)
-    assert not left.exists()
-    assert mine.exists() and elsewhere.exists() and all(file.exists() for file in others)
-    assert fs.load(path).to_bytes() == model.to_bytes()
+def test_a_link_in_the_place_of_a_temporary_file_is_not_followed(tmp_path, model):
+    precious = tmp_path / "precious"
+    precious.write_bytes(b"x")
+    temporary_name(tmp_path / "m.fsk").symlink_to(precious)
+    model.save(tmp_path / "m.fsk")
+    assert precious.read_bytes() == b"x"
 
 
 @POSIX
@@ -214,8 +194,10 @@ def test_a_file_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
 
 
 # -- locks ---------------------------------------------------------------------------------------------------------
-def write_lock(path, owner, key="k"):
-    lock_name(path).write_text(_lock._Content(key, owner).text())
+def write_lock(path, *, pid=1, host=None):
+    """The lock file of a process that has ended."""
+    host = platform.node() if host is None else host
+    lock_name(path).write_text(f"fastsketch lock of process {pid} on {host}\n")
 
 
 def test_one_at_a_time(tmp_path):
@@ -230,18 +212,30 @@ def test_one_at_a_time(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_lock_of_a_dead_owner_is_taken_over(tmp_path, dead):
+HOLD = (
+    "import sys, time; from pathlib import Path; from fastsketch.data.files._lock import locked\n"
+    "with locked(Path(sys.argv[1])):\n"
+    "    print('held', flush=True); time.sleep(600)"
+)
+
+
+def test_another_process_holds_it_until_it_is_killed(tmp_path):
     path = tmp_path / "m.fsk"
-    write_lock(path, dead)
-    (tmp_path / ".m.fsk.lock.k.claim").write_text(_lock._Content("c", dead).text())  # died while taking it over
+    with subprocess.Popen([sys.executable, "-c", HOLD, str(path)], stdout=subprocess.PIPE) as other:
+        assert other.stdout.readline().strip() == b"held"
+        with pytest.raises(LockHeld, match=rf"process {other.pid}:"), locked(path):
+            pass
+        other.kill()
+        other.wait()
+    assert lock_name(path).exists()
     with locked(path):
-        assert _lock._read(lock_name(path)).owner.pid == os.getpid()
+        assert str(os.getpid()) in lock_name(path).read_text()
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_lock_of_another_machine_is_respected(tmp_path, dead):
+def test_the_lock_of_another_machine_is_respected(tmp_path):
     path = tmp_path / "m.fsk"
-    write_lock(path, dead._replace(place="00000000", host="elsewhere"))
+    write_lock(path, host="elsewhere")
     with pytest.raises(LockHeld, match=r"on elsewhere.*remove .*m\.fsk\.lock"), locked(path):
         pass
     lock_name(path).write_text("something else")
@@ -251,38 +245,62 @@ def test_the_lock_of_another_machine_is_respected(tmp_path, dead):
 
 
 @POSIX
-def test_a_lock_that_is_released_just_then_is_had(tmp_path, monkeypatch):
-    link, calls = os.link, []
+@pytest.mark.parametrize("kind", ["symbolic link", "hard link", "folder", "pipe"])
+def test_what_is_no_lock_file_is_not_written_to(tmp_path, kind):
+    path, precious = tmp_path / "m.fsk", tmp_path / "precious"
+    precious.write_bytes(b"")
+    make = {
+        "symbolic link": lambda lock: lock.symlink_to(precious),
+        "hard link": lambda lock: lock.hardlink_to(precious),
+        "folder": Path.mkdir,
+        "pipe": os.mkfifo,
+    }
+    make[kind](lock_name(path))
+    with pytest.raises(LockHeld, match="cannot be read"), locked(path):
+        pass
+    assert precious.read_bytes() == b"" and lock_name(path).exists()
 
-    def held_until_now(*names, **options):
-        calls.append(names)
+
+@POSIX
+def test_a_lock_that_was_removed_just_before_it_is_locked_is_made_again(tmp_path, monkeypatch):
+    path, calls = tmp_path / "m.fsk", []
+
+    def removed_first(file):
+        calls.append(file)
         if len(calls) == 1:
-            raise FileExistsError
-        return link(*names, **options)
+            lock_name(path).unlink()
+        lock_open_file(file)
 
-    monkeypatch.setattr(os, "link", held_until_now)
-    with locked(tmp_path / "m.fsk"):
-        assert lock_name(tmp_path / "m.fsk").exists() and len(calls) == 2
+    monkeypatch.setattr(_lock, "lock_open_file", removed_first)
+    with locked(path):
+        assert len(calls) == 2 and str(os.getpid()) in lock_name(path).read_text()
 
 
-def test_a_lock_that_was_removed_by_hand_is_not_removed_again(tmp_path, dead):
+@POSIX
+def test_a_lock_that_was_removed_by_hand_is_not_removed_again(tmp_path):
     path = tmp_path / "m.fsk"
     with locked(path):
         lock_name(path).unlink()
-        write_lock(path, dead._replace(place="00000000"))
+        write_lock(path, host="elsewhere")
     assert lock_name(path).exists()
 
 
-def test_without_hard_links(tmp_path, monkeypatch, dead):
-    def refuse(*_):
-        raise PermissionError
+def test_a_file_system_without_locks(tmp_path, monkeypatch, model):
+    """Files are written; a job, which nothing would keep from another one's output, is refused."""
 
-    monkeypatch.setattr(os, "link", refuse)
-    test_one_at_a_time(tmp_path)
-    test_the_lock_of_a_dead_owner_is_taken_over(tmp_path, dead)
+    def refuse(_):
+        raise OSError(errno.ENOLCK, "no locks")
+
+    monkeypatch.setattr(_lock, "lock_open_file", refuse)
+    monkeypatch.setattr(_replacing, "lock_open_file", refuse)
+    model.save(tmp_path / "m.fsk")
+    assert fs.load(tmp_path / "m.fsk").n_rows == 4
+    with pytest.raises(OSError, match="cannot be locked .no locks.: choose an output"), locked(tmp_path / "m.fsk"):
+        pass
+    assert [file.name for file in tmp_path.iterdir()] == ["m.fsk"]
 
 
-def test_of_many_who_find_a_dead_owner_one_takes_its_place(tmp_path, dead):
+def test_of_many_who_find_a_lock_file_one_gets_in(tmp_path):
     """Threads in step: never two inside, and everyone gets in or is refused."""
     path, inside, most, entered, refused = tmp_path / "m.fsk", [], [], [], []
 
@@ -298,8 +316,9 @@ def test_of_many_who_find_a_dead_owner_one_takes_its_place(tmp_path, dead):
         except LockHeld:
             refused.append(1)
 
-    for _ in range(20):
-        write_lock(path, dead, os.urandom(4).hex())
+    for turn in range(20):
+        if turn % 2:
+            write_lock(path)
         barrier = threading.Barrier(6)
         threads = [threading.Thread(target=work, args=(barrier,)) for _ in range(6)]
         for thread in threads:
@@ -310,28 +329,18 @@ def test_of_many_who_find_a_dead_owner_one_takes_its_place(tmp_path, dead):
     assert max(most) == 1 and len(entered) >= 20 and len(entered) + len(refused) == 120
 
 
-@pytest.mark.parametrize("failing", [1, 2, 3, 4])
-def test_a_lock_that_could_not_be_removed_is_taken_over_by_its_own_process(tmp_path, monkeypatch, dead, failing):
-    """One failed removal, as of a stale handle of NFS, is no job at work, and what it leaves is removed later."""
-    path, calls, unlink = tmp_path / "m.fsk", [], os.unlink
+def test_a_lock_that_could_not_be_removed_is_taken_over(tmp_path, monkeypatch):
+    """One failed removal, as of a stale handle of NFS, is no job at work."""
+    path = tmp_path / "m.fsk"
 
-    def fails_once(*names, **options):
-        calls.append(names)
-        if len(calls) == failing:
-            raise OSError(errno.ESTALE, "stale")
-        return unlink(*names, **options)
+    def fails(*_, **__):
+        raise OSError(errno.ESTALE, "stale")
 
-    write_lock(path, dead)  # which is taken over by a claim
     with monkeypatch.context() as patch:
-        patch.setattr(os, "unlink", fails_once)
+        patch.setattr(os, "unlink", fails)
         with locked(path):
             pass
-    assert len(calls) >= failing
+    assert lock_name(path).exists()
     with locked(path), pytest.raises(LockHeld), locked(path):
         pass
-    left = [name for name in tmp_path.iterdir() if not name.name.endswith(".tmp")]
-    assert not left, left
-    for name in tmp_path.iterdir():  # temporary files of this process, as if it had ended
-        name.rename(name.with_name(name.name.replace(_owner.this_process().mark, dead.mark)))
-    with locked(path):
-        assert [name.name for name in tmp_path.iterdir()] == [lock_name(path).name]
+    assert list(tmp_path.iterdir()) == []
