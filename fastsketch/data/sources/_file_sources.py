@@ -28,8 +28,12 @@ class FileSource(RowSource):
     def __init__(self, path: Path) -> None:
         self.path, self.name = path, escaped(path)
         with reading(path):
-            about = path.stat()
-        self._stamp = about.st_size, about.st_mtime_ns
+            self._stamp = self._look()
+
+    def _look(self) -> tuple[int, Any]:
+        """Return the length of the file, and what changes when it is written to."""
+        about = self.path.stat()
+        return about.st_size, about.st_mtime_ns
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "path": self.path.absolute()}  # another process may stand in another folder

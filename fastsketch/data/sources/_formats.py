@@ -46,11 +46,11 @@ BY_SUFFIX = {
     ".feather": "_ipc.IpcSource",
     ".ipc": "_ipc.IpcSource",
     ".arrows": "_ipc.IpcSource",
-    ".h5": "_hdf5.open_hdf5",
-    ".hdf5": "_hdf5.open_hdf5",
-    ".hdf": "_hdf5.open_hdf5",
-    ".h5ad": "_anndata.open_h5ad",
-    ".zarr": "_zarr.open_zarr",
+    ".h5": "_hdf5.HdfSource",
+    ".hdf5": "_hdf5.HdfSource",
+    ".hdf": "_hdf5.HdfSource",
+    ".h5ad": "_hdf5.HdfSource",
+    ".zarr": "_zarr.ZarrSource",
 }
 # Text, which may be compressed, and by the suffix before that of compression; of any other name by its first lines.
 TEXT = {

@@ -1,37 +1,51 @@
-"""HDF5: a dataset of two dimensions, by its name or as an object of h5py.
+"""HDF5: a matrix by its name, AnnData's in .h5ad, or a data set as an object of h5py.
 
 A file may say that its rows are bytes of any file of the machine, or rows of other files, behind links of any number.
 All that is opened comes through ``within`` and ``check_own``, which let nothing out of the file itself.
 """
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from fastsketch._core.escaping import escaped
 from fastsketch.data.files._input import SourceError
 from fastsketch.data.files._replacing import same_file
-from fastsketch.data.sources._ahead import Spaces
-from fastsketch.data.sources._file_sources import FileSource
-from fastsketch.data.sources._foreign import damaged, needs
+from fastsketch.data.sources._foreign import needs
 from fastsketch.data.sources._formats import Options
 from fastsketch.data.sources._source import Source
-from fastsketch.data.sources._stored import InChunks, check_matrix
+from fastsketch.data.sources._stored import StoredSource, check_matrix
 
-WHAT = "HDF5 file"
 # Soft links behind one name, as in HDF5.
 MOST_LINKS = 16
 
 
-def open_hdf5(path: Path, options: Options) -> Source:
-    """Return a dataset of an HDF5 file: the one called `key`, or the only one of two dimensions."""
-    h5py = needs("h5py", "HDF5 files")
-    with damaged(path, WHAT), h5py.File(path, "r") as file:
-        key = options.key if options.key is not None else the_only_one(_datasets(file, h5py), str(path), "data set")
-        return HdfSource(path, dataset(file, key, path), options.max_unpacked)
+class HdfSource(StoredSource):
+    """The rows of a matrix in an HDF5 file."""
+
+    what, separator = "HDF5 file", "/"
+
+    def __init__(self, path: Path, options: Options) -> None:
+        needs("h5py", "HDF5 files")
+        super().__init__(path, options)
+
+    def opened(self) -> AbstractContextManager[Any]:
+        """See StoredSource."""
+        return needs("h5py", "HDF5 files").File(self.path, "r")
+
+    def find(self, root: Any, key: str) -> Any:
+        """See StoredSource; SourceError for what is in another file."""
+        item = within(root, key, self.path)
+        if hasattr(item, "external"):
+            check_own(item, self.path)
+        return item
+
+    def names(self, root: Any) -> Iterator[tuple[str, Any]]:
+        """See StoredSource."""
+        found: list[tuple[str, Any]] = []
+        root.visititems(lambda name, item: found.append((name, item)))
+        return iter(found)
 
 
 def open_dataset(x: Any, options: Options) -> Source:
@@ -44,31 +58,9 @@ def open_dataset(x: Any, options: Options) -> Source:
     check_matrix(x.shape or (), x.dtype, name)
     path = Path(x.file.filename)
     check_own(x, path)
-    if x.file.mode == "r" and x.file.driver not in ("core", "fileobj") and path.is_file():
-        return HdfSource(path, x, options.max_unpacked)
+    if x.name and x.file.mode == "r" and x.file.driver not in ("core", "fileobj") and path.is_file():
+        return HdfSource(path, replace(options, key=x.name))
     return SlicedSource(x, name=name, step=x.chunks[0] if x.chunks else 1)
-
-
-def _datasets(file: Any, h5py: Any) -> list[str]:
-    """Return names of those of two dimensions that hold numbers."""
-    names: list[str] = []
-
-    def visit(name: str, item: Any) -> None:
-        if isinstance(item, h5py.Dataset) and len(item.shape or ()) == 2 and item.dtype.kind in "fiub":
-            names.append(name)
-
-    file.visititems(visit)
-    return names
-
-
-def the_only_one(names: list[str], of: str, what: str) -> str:
-    """Return the name of the only candidate; SourceError that lists them, or says that there are none."""
-    if len(names) == 1:
-        return names[0]
-    if not names:
-        raise SourceError(f"{of} has no {what} of two dimensions that holds numbers")
-    known = ", ".join(map(repr, names[:20])) + (", ..." if len(names) > 20 else "")
-    raise SourceError(f"{of} has {len(names)} {what}s of two dimensions: name one of them in key=: {known}")
 
 
 def within(home: Any, key: str, path: Path) -> Any:
@@ -103,19 +95,6 @@ def within(home: Any, key: str, path: Path) -> Any:
     return item
 
 
-def dataset(home: Any, key: str, path: Path) -> Any:
-    """Return a dataset of a file or group by its name, whose entries are in this file."""
-    h5py = needs("h5py", "HDF5 files")
-    item = within(home, key, path)
-    if not isinstance(item, h5py.Dataset):
-        names = _datasets(home, h5py)
-        known = ", ".join(map(repr, names[:20])) or "none"
-        what = "is a group" if item is not None else "is not there"
-        raise SourceError(f"{path}: the data set {key!r} {what}; those of two dimensions: {known}")
-    check_own(item, path)
-    return item
-
-
 def check_own(item: Any, path: Path) -> None:
     """Raise SourceError unless the entries of a dataset are in the file itself.
 
@@ -137,32 +116,3 @@ def check_own(item: Any, path: Path) -> None:
                 f"{path}, {item.name} has rows of {one.dset_name!r}, which must be a data set that has them itself"
             )
         check_own(source, path)
-
-
-class HdfSource(InChunks, FileSource):
-    """The rows of a dataset."""
-
-    def __init__(self, path: Path, item: Any, max_unpacked: int | None) -> None:
-        super().__init__(path)
-        self._key: str = item.name
-        self.name = escaped(f"{path}, {item.name}")
-        self._describe(item, int(item.chunks[0]) if item.chunks else 1, self.file_bytes, max_unpacked)
-
-    def identity(self) -> dict[str, Any]:
-        """See Source."""
-        return {**super().identity(), "key": self._key}
-
-    def _chunks(self, start: int) -> Iterator[NDArray[Any]]:
-        h5py = needs("h5py", "HDF5 files")
-        spaces = Spaces()
-        with damaged(self.path, WHAT, self.check_unchanged), h5py.File(self.path, "r") as file:
-            item = dataset(file, self._key, self.path)
-            if item.shape[0] < self._stop or item.shape[1] != self.n_features:
-                raise SourceError(f"{self.name} has changed since it was opened: its shape is {item.shape}")
-
-            def get(first: int, stop: int) -> NDArray[Any]:
-                rows = spaces.next((stop - first, self.n_features), self.dtype)
-                item.read_direct(rows, np.s_[first:stop])
-                return rows
-
-            yield from self._by_chunks(get, start)

@@ -71,7 +71,8 @@ def open_rows(
     zero_based : bool, default False
         Whether the features of svmlight text count from 0.
     key : str, optional
-        The data set within an HDF5 file or a Zarr group, the layer of AnnData; needed where there are several.
+        The matrix within an HDF5 file or a Zarr group; needed where there are several. Of AnnData, in any of these and
+        whatever it is called, X by default; a layer, or another matrix ("obsm/X_pca", "raw/X").
     header : bool, optional
         Whether the first line of a table of text has names. By default it has where a column is asked for by name, or a
         word in it stands above numbers or dates; where it holds words, or years above others, and nothing tells, that

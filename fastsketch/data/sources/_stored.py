@@ -1,15 +1,25 @@
-"""Arrays that other libraries keep on disk in chunks (HDF5, Zarr): rows of a dataset, by whole chunks of it."""
+"""Rows of a matrix in a file of many arrays (HDF5, Zarr): a dense array, or a CSR matrix of three, as in AnnData.
 
-from collections.abc import Callable, Iterator
-from typing import Any
+A format says how it is opened and how an object in it is found by its name; which matrix is meant, and how its rows are
+read and checked, is common to all.
+"""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fastsketch._core.escaping import escaped
 from fastsketch.data.files._input import SourceError, most_unpacked
 from fastsketch.data.sources import _source
+from fastsketch.data.sources._file_sources import FileSource
+from fastsketch.data.sources._foreign import damaged
+from fastsketch.data.sources._formats import Options
 from fastsketch.data.sources._pieces import OfArray, chunks_of
-from fastsketch.data.sources._source import RowSource, Source, rows_of_chunk, rows_of_part
+from fastsketch.data.sources._source import MAX_FEATURES, Source, rows_of_chunk, rows_of_part
 
 # A chunk of rows with more bytes than these is decompressed for every chunk that is made of it, and not held.
 HELD_BYTES = 112 << 20
@@ -41,42 +51,246 @@ def check_held(n_bytes: int, stored: int, given: int | None, name: str) -> None:
         )
 
 
-class InChunks(RowSource):
-    """Rows of an array whose rows are stored some at a time."""
+class StoredSource(FileSource):
+    """Rows of the matrix called `key`: of AnnData X by default, otherwise the only matrix of the file.
 
-    def _describe(self, array: Any, chunk_rows: int, stored: int, max_unpacked: int | None) -> None:
-        """Set shape and dtype by an array of the library; SourceError if it has no rows that can be read."""
-        self.dtype = check_matrix(array.shape or (), array.dtype, self.name)
-        self.size, self.n_features = (int(size) for size in array.shape)
-        self.n_rows, self._chunk_rows = self.size, chunk_rows
-        check_held(self.n_features * self.dtype.itemsize, stored, max_unpacked, f"{self.name}: a row")
+    A subclass opens its format (``opened``), finds an object by its name (``find``), and lists all that there are
+    (``names``).
+    """
 
-    def _by_chunks(self, get: Callable[[int, int], NDArray[Any]], start: int) -> Iterator[NDArray[Any]]:
-        """Yield chunks of the rows from `start` on; get(start, stop) reads some."""
+    what: str  # the format, for messages
+    separator = ""  # that names of arrays begin with
+
+    def __init__(self, path: Path, options: Options) -> None:
+        super().__init__(path)
+        self._max_unpacked = options.max_unpacked
+        with damaged(path, self.what), self.opened() as root:
+            key = self._chosen(root, options.key)
+            self._key = f"{self.separator}{key}" if key else ""
+            self.name = escaped(f"{path}, {self._key}" if key else path)
+            self._describe(self.find(root, key))
+            self._set_names(root, key)
+
+    def opened(self) -> AbstractContextManager[Any]:
+        """Open the file for reading: its root, a group or an array."""
+        raise NotImplementedError
+
+    def find(self, root: Any, key: str) -> Any:
+        """Return the array or group called `key`, None if there is none."""
+        raise NotImplementedError
+
+    def names(self, root: Any) -> Iterator[tuple[str, Any]]:
+        """Yield the names of all arrays and groups, and these."""
+        raise NotImplementedError
+
+    def _chosen(self, root: Any, key: str | None) -> str:
+        """Return the name of the matrix that is meant by a key, or without one."""
+        if hasattr(root, "shape"):
+            if key is not None:
+                raise SourceError(f"{self.path} is an array, and no group: there is no key={key!r}")
+            return ""
+        chosen = None if key is None else key.strip("/")
+        if self._is_annotated(root):
+            chosen = chosen or "X"
+            if "/" not in chosen and self.find(root, f"layers/{chosen}") is not None:
+                chosen = f"layers/{chosen}"
+        if chosen is None:
+            return self._the_only_one(root)
+        if not chosen or self.find(root, chosen) is None:
+            known = _listed(self._matrices(root))
+            raise SourceError(f"{self.path}: there is no matrix {chosen!r}; there are: {known}")
+        return chosen
+
+    def _is_annotated(self, root: Any) -> bool:
+        """Return whether a file is of AnnData."""
+        if _text(root.attrs.get("encoding-type", "")) == "anndata" or self.path.suffix == ".h5ad":
+            return True
+        table = self.find(root, "var")
+        return table is not None and not hasattr(table, "shape") and self.find(root, "X") is not None
+
+    def _is_10x(self, group: Any) -> bool:
+        """Return whether a group is a matrix of 10x Genomics: the columns of CSC, which are cells, are read as rows."""
+        if hasattr(group, "shape") or _kind(group):
+            return False
+        return None not in (self.find(group, name) for name in ("barcodes", "indptr", "shape"))
+
+    def _matrices(self, root: Any) -> list[str]:
+        """Return the names of the dense arrays of two dimensions and of the sparse matrices, which hold numbers."""
+        return sorted(
+            name
+            for name, item in self.names(root)
+            if (len(getattr(item, "shape", None) or ()) == 2 and getattr(item.dtype, "kind", "O") in "fiub")
+            or _kind(item).startswith(("csr", "csc"))
+            or self._is_10x(item)
+        )
+
+    def _the_only_one(self, root: Any) -> str:
+        names = self._matrices(root)
+        if len(names) == 1:
+            return names[0]
+        if not names:
+            raise SourceError(f"{self.path} has no matrix of two dimensions that holds numbers")
+        raise SourceError(f"{self.path} has {len(names)} matrices: name one of them in key=: {_listed(names)}")
+
+    def _describe(self, item: Any) -> None:
+        """Set shape and dtype; SourceError if the object has no rows that can be read."""
+        if hasattr(item, "shape"):
+            self.dtype = check_matrix(item.shape or (), item.dtype, self.name)
+            self.size, self.n_features = (int(size) for size in item.shape)
+            self._chunk_rows = int((getattr(item, "shards", None) or item.chunks or (1,))[0])
+            n_bytes = self.n_features * self.dtype.itemsize
+            check_held(n_bytes, self.file_bytes, self._max_unpacked, f"{self.name}: a row")
+        else:
+            matrix = self._csr(item)
+            self.sparse, self.dtype = True, np.dtype(matrix.data.dtype).newbyteorder("=")
+            self.size, self.n_features = matrix.shape
+            self._bytes_of_row = max(1, (self.dtype.itemsize + 4) * matrix.data.shape[0] // max(1, self.size) + 8)
+        self.n_rows = self.size
+
+    def _set_names(self, root: Any, key: str) -> None:
+        """Take the names of columns that AnnData and 10x Genomics store, if there are as many."""
+        names = None
+        folder = key.partition("/")[0]
+        if not hasattr(root, "shape") and self._is_10x(self.find(root, key)):
+            names = self.find(root, f"{key}/features/id")
+            names = self.find(root, f"{key}/genes") if names is None else names
+        elif folder in ("X", "layers", "raw") and self._is_annotated(root):
+            table = self.find(root, "raw/var" if folder == "raw" else "var")
+            names = None if table is None else self.find(table, _text(table.attrs.get("_index", "_index")))
+            if names is not None and not hasattr(names, "shape"):  # strings that may be missing: values beside a mask
+                names = self.find(names, "values")
+        if names is not None and names.shape == (self.n_features,):
+            n_bytes = self.n_features * max(8, names.dtype.itemsize)
+            check_held(n_bytes, self.file_bytes, self._max_unpacked, f"{self.path}, {names.name}")
+            self.feature_names = tuple(map(_text, names[:]))
+
+    @property
+    def n_bytes(self) -> int:
+        """See Source."""
+        return self._bytes_of_row * self.size if self.sparse else super().n_bytes
+
+    def identity(self) -> dict[str, Any]:
+        """See Source."""
+        return {**super().identity(), "key": self._key}
+
+    def _chunks(self, start: int) -> Iterator[Any]:
+        with damaged(self.path, self.what, self.check_unchanged), self.opened() as root:
+            item = self.find(root, self._key)
+            if self.sparse:
+                yield from self._sparse_chunks(self._csr(item), start)
+                return
+            if item.shape[0] < self._stop or item.shape[1] != self.n_features:
+                raise SourceError(f"{self.name} has changed since it was opened: its shape is {item.shape}")
+            yield from self._dense_chunks(item, start)
+
+    def _dense_chunks(self, item: Any, start: int) -> Iterator[NDArray[Any]]:
+        """Yield the rows from `start` on; whole chunks of the array are read at a time where these can be held."""
         step = rows_of_chunk(self)
         row_bytes = self.n_features * np.dtype(self.dtype).itemsize
-        if self._chunk_rows * row_bytes <= HELD_BYTES:  # whole chunks of the dataset, where these can be held
+        if self._chunk_rows * row_bytes <= HELD_BYTES:
             step = max(1, step // self._chunk_rows) * self._chunk_rows
 
-        def stretches(place: int) -> Iterator[NDArray[Any]]:
-            while place < self._stop:
-                stop = min((place // step + 1) * step, self._stop)
-                yield get(place, stop)
-                place = stop
+        def stretches(first: int) -> Iterator[NDArray[Any]]:
+            while first < self._stop:
+                stop = min((first // step + 1) * step, self._stop)
+                yield np.ascontiguousarray(item[first:stop], self.dtype)
+                first = stop
 
         if step * row_bytes <= _source.CHUNK_BYTES:
             yield from stretches(start)
         else:
             yield from chunks_of(map(OfArray, stretches(start)), self, start)
 
+    def _csr(self, group: Any) -> "_Csr":
+        """Return the arrays of a CSR matrix; SourceError if the group is none."""
+        kind = "csr" if self._is_10x(group) else _kind(group)
+        if kind.startswith("csc"):
+            raise SourceError(
+                f"{self.name} is stored by columns (CSC), which cannot be read by rows: write it again with "
+                "adata.X = adata.X.tocsr()"
+            )
+        if not kind.startswith("csr"):
+            raise SourceError(f"{self.name} is no matrix that rows can be read of, but {kind or 'a group'}")
+        arrays: list[Any] = []
+        for name in ("indptr", "indices", "data"):
+            array, kinds = self.find(group, name), "fiub" if name == "data" else "iu"
+            if array is None:
+                raise SourceError(f"{self.name} is damaged: {name!r} is not there")
+            if len(getattr(array, "shape", None) or ()) != 1 or array.dtype.kind not in kinds:
+                what = "real numbers" if name == "data" else "integers"
+                found = f"{array.dtype} of shape {array.shape}" if hasattr(array, "shape") else "a group"
+                raise SourceError(f"{self.name}/{name} must hold {what}, got {found}")
+            arrays.append(array)
+        stated = np.asarray(group.attrs.get("shape", group.attrs.get("h5sparse_shape", ())))
+        if self._is_10x(group) and self.find(group, "shape").shape == (2,):
+            stated = np.asarray(self.find(group, "shape")[:])[::-1]
+        if stated.shape != (2,) or stated.dtype.kind not in "iu":
+            raise SourceError(f"{self.name} has no shape of two dimensions")
+        shape, lengths = (int(stated[0]), int(stated[1])), tuple(array.shape[0] for array in arrays)
+        if not (0 < lengths[0] == shape[0] + 1 and lengths[1] == lengths[2] and 0 < shape[1] <= MAX_FEATURES):
+            raise SourceError(f"{self.name} is damaged: lengths {lengths} of indptr, indices, data, shape {shape}")
+        return _Csr(shape, *arrays)
+
+    def _sparse_chunks(self, matrix: "_Csr", first: int) -> Iterator[Any]:
+        """Yield rows from `first` on, as many at a time as have the entries of a chunk; every index is checked."""
+        from scipy.sparse import csr_array
+
+        dtype = np.dtype(self.dtype)
+        most = max(1, _source.CHUNK_BYTES // (dtype.itemsize + 4))  # entries of a chunk
+        rows_at_once = 2 * rows_of_chunk(self) + 1
+        while first < self._stop:
+            ends = np.asarray(matrix.indptr[first : min(first + rows_at_once, self._stop) + 1]).astype(np.int64)
+            if ends[0] < 0 or (first == 0 and ends[0] > 0) or (np.diff(ends) < 0).any():
+                raise SourceError(f"{self.name} is damaged: indptr goes backwards after row {first}")
+            n = max(1, int(np.searchsorted(ends, int(ends[0]) + most, side="right")) - 1)
+            low, high = int(ends[0]), int(ends[n])
+            if high > matrix.data.shape[0]:
+                raise SourceError(f"{self.name} is damaged: indptr of row {first + n} is beyond its entries")
+            if (wide := np.diff(ends[: n + 1]) > self.n_features).any():
+                row = first + int(np.argmax(wide))
+                raise SourceError(f"{self.name} is damaged: row {row} has more entries than columns")
+            if n == 1:  # which may be longer than a chunk
+                n_bytes = (high - low) * (dtype.itemsize + matrix.indices.dtype.itemsize)
+                check_held(n_bytes, self.file_bytes, self._max_unpacked, f"{self.name}: row {first}")
+            values, columns = np.asarray(matrix.data[low:high]), np.asarray(matrix.indices[low:high])
+            if len(columns) and (int(columns.min()) < 0 or int(columns.max()) >= self.n_features):
+                raise SourceError(f"{self.name} is damaged: an index beyond its columns after row {first}")
+            arrays = values.astype(dtype, copy=False), columns.astype(np.int32), (ends[: n + 1] - low).astype(np.int32)
+            yield csr_array(arrays, shape=(n, self.n_features))
+            first += n
+
     def parts(self, n_bytes: int, *, multiple: int = 1) -> list[Source]:
-        """See Source: cut at the ends of chunks of the dataset."""
+        """See Source: a dense array is cut at the ends of its chunks."""
+        if self.sparse:
+            return super().parts(n_bytes, multiple=multiple)
         step, parts, place = rows_of_part(self, n_bytes, multiple), list[Source](), 0
         while place < self.size:
             stop = min(self.size, cut(self.first_row + place, step, multiple, self._chunk_rows) - self.first_row)
             parts.append(self.between(place, stop))
             place = stop
         return parts or [self]
+
+
+class _Csr(NamedTuple):
+    """A CSR matrix whose arrays are in a file."""
+
+    shape: tuple[int, int]
+    indptr: Any
+    indices: Any
+    data: Any
+
+
+def _kind(item: Any) -> str:
+    """Return how AnnData encodes a group: "csr_matrix", "csc_matrix", "dataframe", ...; "" if nothing says so."""
+    return _text(item.attrs.get("encoding-type", item.attrs.get("h5sparse_format", "")))
+
+
+def _text(value: Any) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def _listed(names: list[str]) -> str:
+    return (", ".join(map(repr, names[:20])) or "none") + (", ..." if len(names) > 20 else "")
 
 
 def cut(place: int, step: int, multiple: int, chunk_rows: int) -> int:

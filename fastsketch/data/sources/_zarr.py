@@ -1,91 +1,47 @@
-"""Zarr: an array of two dimensions, by its path, that of its group, or as an object of zarr."""
+"""Zarr: a matrix in a folder or a zip file, by its path, that of its group or AnnData, or as an object of zarr."""
 
 import os
 import stat
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from fastsketch._core.escaping import escaped
 from fastsketch.data.files._input import SourceError
-from fastsketch.data.sources._foreign import damaged, needs
+from fastsketch.data.sources._foreign import needs
 from fastsketch.data.sources._formats import Options
-from fastsketch.data.sources._hdf5 import the_only_one
-from fastsketch.data.sources._source import Source
-from fastsketch.data.sources._stored import InChunks, check_matrix
-
-WHAT = "Zarr array"
+from fastsketch.data.sources._source import RowSource, Source
+from fastsketch.data.sources._stored import StoredSource, check_matrix
 
 
-def open_zarr(path: Path, options: Options) -> Source:
-    """Return an array: the path itself, the one called `key` in a group, or the only one of two dimensions there."""
-    zarr = needs("zarr", "Zarr arrays")
-    with damaged(path, WHAT):
-        stamp = stamp_of(path)
-        array = _opened(zarr, path)
-        key = ""
-        if not isinstance(array, zarr.Array):
-            candidates = _arrays(array)
-            key = options.key if options.key is not None else the_only_one(list(candidates), str(path), "array")
-            if key.strip("/") not in candidates:
-                known = ", ".join(map(repr, list(candidates)[:20])) or "none"
-                raise SourceError(f"{path}: there is no array {key!r} of two dimensions; there are: {known}")
-            array, key = candidates[key.strip("/")], key.strip("/")
-        elif options.key is not None:
-            raise SourceError(f"{path} is an array, and no group: there is no key={options.key!r}")
-        return ZarrSource(path, key, array, stamp, options.max_unpacked)
+class ZarrSource(StoredSource):
+    """The rows of a matrix in a folder or a zip file."""
 
+    what = "Zarr array"
 
-def open_array(x: Any, options: Options) -> Source:
-    """Return an array of zarr: by its path, where it has one, or as it is."""
-    from fastsketch.data.sources._sliced import SlicedSource
+    def __init__(self, path: Path, options: Options) -> None:
+        needs("zarr", "Zarr arrays")
+        super().__init__(path, options)
 
-    name = f"the Zarr array {x.name or ''!r}"
-    check_matrix(x.shape, x.dtype, name)
-    root = getattr(x.store, "root", None)
-    if type(x.store).__name__ == "LocalStore" and root is not None and Path(root, x.path).is_dir():
-        path = Path(root, x.path)
-        return ZarrSource(path, "", x, stamp_of(path), options.max_unpacked)
-    return SlicedSource(x, name=name, step=_chunk_rows(x))
+    def opened(self) -> AbstractContextManager[Any]:
+        """See StoredSource."""
+        return nullcontext(needs("zarr", "Zarr arrays").open(store=str(self.path), mode="r"))
 
+    def find(self, root: Any, key: str) -> Any:
+        """See StoredSource."""
+        return root.get(key) if key else root
 
-def _opened(zarr: Any, path: Path) -> Any:
-    if not path.exists():
-        raise SourceError(f"{path} cannot be read: there is no such folder")
-    return zarr.open(store=str(path), mode="r")
+    def names(self, root: Any) -> Iterator[tuple[str, Any]]:
+        """See StoredSource."""
+        return iter(root.members(max_depth=None))
 
-
-def _arrays(group: Any) -> dict[str, Any]:
-    """Return arrays of two dimensions that hold numbers, by name."""
-    arrays: dict[str, Any] = {}
-    for name, item in group.members(max_depth=None):
-        if hasattr(item, "shape") and len(item.shape) == 2 and getattr(item.dtype, "kind", "O") in "fiub":
-            arrays[name] = item
-    return dict(sorted(arrays.items()))
-
-
-def _chunk_rows(x: Any) -> int:
-    """Return rows that are stored together: of a shard, where there are shards."""
-    return int((getattr(x, "shards", None) or x.chunks)[0])
-
-
-class ZarrSource(InChunks):
-    """The rows of an array in a folder or a zip file."""
-
-    def __init__(self, path: Path, key: str, array: Any, stamp: tuple[int, str], max_unpacked: int | None) -> None:
-        self.path, self._key, self._stamp = path, key, stamp
-        self.name = escaped(f"{path}, {key}" if key else path)
-        self._describe(array, _chunk_rows(array), stamp[0], max_unpacked)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "path": self.path.absolute()}
+    def _look(self) -> tuple[int, str]:
+        return stamp_of(self.path)
 
     def check_unchanged(self) -> None:
-        """Raise SourceError if a file of the array is gone, new or written to.
+        """Raise SourceError if a file of the folder is gone, new or written to.
 
         A chunk that is not there reads as zeros.
         """
@@ -96,15 +52,20 @@ class ZarrSource(InChunks):
         """See Source."""
         self.check_unchanged()
         n_bytes, digest = self._stamp
-        about = {"path": str(self.path.resolve()), "format": ".zarr", "key": self._key}
-        return {**about, "bytes": n_bytes, "digest": digest, **super().identity()}
+        about = {"path": str(self.path.resolve()), "format": ".zarr", "bytes": n_bytes, "digest": digest}
+        return {**about, "key": self._key, **RowSource.identity(self)}
 
-    def _chunks(self, start: int) -> Iterator[NDArray[Any]]:
-        zarr = needs("zarr", "Zarr arrays")
-        with damaged(self.path, WHAT, self.check_unchanged):
-            array = _opened(zarr, self.path)
-            array = array[self._key] if self._key else array
-            yield from self._by_chunks(lambda a, b: np.ascontiguousarray(array[a:b], self.dtype), start)
+
+def open_array(x: Any, options: Options) -> Source:
+    """Return an array of zarr: by its path, where it has one, or as it is."""
+    from fastsketch.data.sources._sliced import SlicedSource
+
+    name = f"the Zarr array {x.name or ''!r}"
+    check_matrix(x.shape, x.dtype, name)
+    root = getattr(x.store, "root", None)
+    if type(x.store).__name__ == "LocalStore" and root is not None and Path(root, x.path).is_dir():
+        return ZarrSource(Path(root, x.path), replace(options, key=None))
+    return SlicedSource(x, name=name, step=int((getattr(x, "shards", None) or x.chunks)[0]))
 
 
 def stamp_of(path: Path) -> tuple[int, str]:

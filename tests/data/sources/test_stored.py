@@ -99,15 +99,13 @@ def test_data_sets_that_there_are_not(x, tmp_path):
     path = tmp_path / "x.h5"
     with h5py.File(path, "w") as file:
         file["labels"] = np.arange(N)
-    with pytest.raises(SourceError, match=r"x\.h5 has no data set of two dimensions that holds numbers"):
+    with pytest.raises(SourceError, match=r"x\.h5 has no matrix of two dimensions that holds numbers"):
         open_rows(path)
     with h5py.File(path, "a") as file:
         file["one"], file["g/two"] = x, x[:5]
         file["text"] = np.array([["a", "b"]], "S1")
         file["none"] = np.empty((5, 0))
-    with pytest.raises(
-        SourceError, match=r"2 data sets of two dimensions: name one of them in key=: 'g/two', 'one'"
-    ) as e:
+    with pytest.raises(SourceError, match=r"2 matrices: name one of them in key=: 'g/two', 'one'") as e:
         with h5py.File(path, "a") as file:
             del file["none"]
         open_rows(path)
@@ -115,8 +113,8 @@ def test_data_sets_that_there_are_not(x, tmp_path):
     assert open_rows(path, key="g/two").n_rows == 5
     for key, said in (
         ("labels", "must be a matrix"),
-        ("g", "is a group"),
-        ("three", "'three' is not there; those of two dimensions: 'g/two', 'one'"),
+        ("g", "is no matrix that rows can be read of, but a group"),
+        ("three", "there is no matrix 'three'; there are: 'g/two', 'one'"),
         ("text", "must hold real numbers"),
     ):
         with pytest.raises(SourceError, match=said):
@@ -183,8 +181,10 @@ def test_rows_of_a_zarr_array(version, chunks, x, tmp_path):
     group.create_array("labels", shape=(N,), dtype="i8")
     hold(open_rows(tmp_path / "g.zarr"), x, 2)
     np.testing.assert_array_equal(whole(open_rows(tmp_path / "g.zarr", key="q/x", columns=[1])), x[:, [1]])
-    with pytest.raises(SourceError, match="no array 'labels' of two dimensions; there are: 'q/x'"):
+    with pytest.raises(SourceError, match=r"labels must be a matrix with at least one column, got shape \(1000,\)"):
         open_rows(tmp_path / "g.zarr", key="labels")
+    with pytest.raises(SourceError, match="there is no matrix 'x'; there are: 'q/x'"):
+        open_rows(tmp_path / "g.zarr", key="x")
     with pytest.raises(SourceError, match="is an array, and no group"):
         open_rows(tmp_path / "a.zarr", key="x")
 
@@ -208,12 +208,12 @@ def test_zarr_arrays_that_are_none_or_change(x, tmp_path):
     with pytest.raises(SourceError, match=r"x\.zarr is damaged or no Zarr array"):
         open_rows(path)
     zarr.open_group(path, mode="w")
-    with pytest.raises(SourceError, match="no array of two dimensions"):
+    with pytest.raises(SourceError, match="no matrix of two dimensions"):
         open_rows(path)
     group = zarr.open_group(path, mode="w")
     for name in "ab":
         group.create_array(name, shape=x.shape, chunks=(50, D), dtype="f4")[:] = x
-    with pytest.raises(SourceError, match=r"2 arrays of two dimensions: name one of them in key=: 'a', 'b'"):
+    with pytest.raises(SourceError, match=r"2 matrices: name one of them in key=: 'a', 'b'"):
         open_rows(path)
     source = open_rows(path, key="a")
     # a chunk that has gone reads as zeros
@@ -272,6 +272,50 @@ def test_annotated_matrices(cells, x, anndata, tmp_path):
     with pytest.raises(SourceError, match="to_memory"):
         open_rows(backed[:10])
     np.testing.assert_array_equal(whole(open_rows(cells[5:60])), sparse[5:60])
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("form", ["sparse", "dense"])
+@pytest.mark.parametrize("name", ["x.h5", "2.zarr", "3.zarr"])
+def test_annotated_matrices_of_any_format_and_name(name, form, cells, x, tmp_path):
+    """X is meant, whatever else the file holds."""
+    pytest.importorskip("zarr")
+    expected = cells.X.toarray() if form == "sparse" else x + 1
+    if form == "dense":
+        cells.X = expected
+    path = tmp_path / name
+    if name == "x.h5":
+        cells.write_h5ad(path)
+    else:
+        from anndata import settings
+
+        with settings.override(zarr_write_format=int(name[0])):
+            cells.write_zarr(path)
+    source = open_rows(path)
+    assert source.sparse == (form == "sparse") and source.feature_names == tuple("abcdefg")
+    hold(source, expected)
+    np.testing.assert_array_equal(whole(open_rows(path, key="X")), expected)
+    np.testing.assert_array_equal(whole(open_rows(path, key="raw_counts")), x)
+    np.testing.assert_array_equal(whole(open_rows(path, key="obsm/X_pca")), x[:, :3])
+    assert open_rows(path, key="raw/X").feature_names == tuple("abcd")
+    there = "'X', 'layers/raw_counts', 'obsm/X_pca', 'raw/X'"
+    with pytest.raises(SourceError, match=f"there is no matrix 'X_pca'; there are: {there}"):
+        open_rows(path, key="X_pca")
+
+
+@pytest.mark.parametrize("names", ["features/id", "genes"])
+def test_cells_in_hdf5_files_of_10x_genomics_are_rows(names, x, tmp_path):
+    h5py = pytest.importorskip("h5py")
+    counts = sp.csc_array(np.where(x > 1, np.round(10 * x), 0).astype(np.int32).T)  # genes by cells
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        group = file.create_group("matrix")
+        for name in ("data", "indices", "indptr"):
+            group[name] = getattr(counts, name)
+        group["shape"], group["barcodes"] = counts.shape, np.arange(N).astype("S18")
+        group[names] = [f"ENSG{k}".encode() for k in range(D)]
+    source = open_rows(tmp_path / "x.h5")
+    assert source.sparse and source.feature_names == tuple(f"ENSG{k}" for k in range(D))
+    hold(source, counts.T.toarray())
 
 
 @pytest.mark.filterwarnings("ignore")
