@@ -5,7 +5,6 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -45,9 +44,9 @@ def test_the_text_says_the_same(capsys):
     assert f"numpy {np.__version__}, scipy {scipy.__version__}" in lines[1]
     assert re.match(rf"kernels: {config['kernels']['level']}\b.*this CPU has .*\bplain\b", lines[2])
     assert re.match(rf"threads: {pool.get()} of {config['threads']['usable']} cores.*affinity \d+", lines[3])
-    for line, owner in zip(lines[4:6], ("numpy", "scipy"), strict=True):
-        assert line.startswith(f"BLAS of {owner}") and config["blas"][owner]["version"] in line
-    assert lines[6].startswith("numba")
+    for line, library in zip(lines[4:-1], config["blas"], strict=True):
+        assert line.startswith("BLAS: ") and library["version"] in line and library["filepath"] in line
+    assert lines[-1].startswith("numba")
     assert "AVX512F" not in "".join(lines)
 
 
@@ -68,12 +67,8 @@ def test_each_blas():
     with threadpool_limits(1, "blas"):
         blas = fs.show_config("dicts")["blas"]
         known = {library["filepath"]: library for library in threadpool_info()}
-    for library in blas.values():
-        if library["file"]:
-            match = known[library["file"]]
-            assert (library["version"], library["architecture"]) == (match["version"], match.get("architecture"))
-            assert library["threads"] == match["num_threads"] == 1
-    assert blas["scipy"]["file"] == pool.adopted
+    assert blas and all(library == known[library["filepath"]] and library["num_threads"] == 1 for library in blas)
+    assert pool.adopted in {library["filepath"] for library in blas}
 
 
 def test_numba_is_not_loaded_to_tell():
@@ -84,28 +79,10 @@ def test_numba_is_not_loaded_to_tell():
 
         assert numba["version"] == version("numba")
     except ImportError:
-        assert numba == {"version": None, "loaded": False, "cache": None}
+        assert numba == {"version": None, "loaded": False}
     else:
         assert not numba["loaded"]
         assert told(CODE.replace("fs;", "fs, numba;"))["numba"]["loaded"]
-
-
-LOCATED = """
-import json, fastsketch as fs
-from fastsketch._kernels.online import projection
-projection.address(projection.step_length)
-[made] = projection._made.values()
-print(json.dumps([fs.show_config("dicts")["numba"]["cache"], made._cache.cache_path]))
-"""
-
-
-@pytest.mark.parametrize("asked", [True, False])
-def test_the_cache_is_where_numba_says(tmp_path, asked):
-    pytest.importorskip("numba")
-    # a home: there may be none, and then there is no cache
-    ours, theirs = told(LOCATED, NUMBA_CACHE_DIR=str(tmp_path) if asked else None, HOME=str(tmp_path / "home"))
-    assert Path(ours) in Path(theirs).parents
-    assert (Path(ours) == tmp_path) == asked
 
 
 def test_the_command_prints_it(capsys):
