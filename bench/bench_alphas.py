@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 
 import fastsketch as fs
-from bench_online import accuracy, labelled, split
+from bench_newton import accuracy, labelled, split
 from bench_papers import NEWTON, PLAIN, RFD0
 from bench_tools import few, spread, table
 

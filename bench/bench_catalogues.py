@@ -156,7 +156,7 @@ def catalogues(args):
         entries = entries_of(name)
         if entries is None:
             continue
-        chosen, lines = choose(name, kind, entries, METHODS, {})
+        chosen, lines = choose(name, kind, entries, METHODS)
         results = {label: Result([], [], [], [], []) for label, _, _ in chosen}
         for seed in range(splits):
             split = split_of(entries, kind, seed)

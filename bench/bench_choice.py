@@ -82,7 +82,7 @@ class Comparison:
             error, extra = min(((e, x) for x, e, many in sums.values() if many == self.looks), key=lambda pair: pair[0])
             return error, {**settings, **extra}
 
-        return climb(way.grid, score)
+        return climb(way.grid, score)[1][1]
 
     def _fits(self, ways, results, train, test):
         x = matrix(self.found, train, self.target(train))
@@ -115,30 +115,30 @@ def ranks(most, **fixed):
     return {"fit": fit, "along": along}
 
 
-def climb(grid, score):
-    """The settings that score(settings) -> (error, settings) likes best: steps to neighbours from the middle values.
+def climb(grid, score, starts=()):
+    """Climb from the best start, or the middle values, until both neighbours of every value are worse.
 
-    One setting after the other, until no neighbour is better.
+    score(settings) -> (error, ...); returns the settings, what score returned for them, and the number of fits.
     """
-    seen: dict[tuple[int, ...], tuple[float, Settings]] = {}
+    known, moved = {}, True
 
-    def at(place):
-        key = tuple(place.values())
-        if key not in seen:
-            seen[key] = score({name: grid[name][k] for name, k in place.items()})
-        return seen[key]
+    def at(settings):
+        key = tuple(settings.values())
+        if key not in known:
+            known[key] = score(settings)
+        return known[key]
 
-    place, moved = {name: len(values) // 2 for name, values in grid.items()}, True
+    starts = starts or [{name: values[len(values) // 2] for name, values in grid.items()}]
+    best = min(starts, key=lambda settings: at(settings)[0])
     while moved:
         moved = False
-        for name in grid:
+        for name, values in grid.items():
             for step in (-1, 1):
-                while 0 <= place[name] + step < len(grid[name]):
-                    tried = {**place, name: place[name] + step}
-                    if not at(tried)[0] < at(place)[0]:
-                        break
-                    place, moved = tried, True
-    return at(place)[1]
+                place = values.index(best[name]) + step
+                while 0 <= place < len(values) and at({**best, name: values[place]})[0] < at(best)[0]:
+                    best, moved = {**best, name: values[place]}, True
+                    place += step
+    return best, at(best), len(known)
 
 
 def less(one, other, k, digits=4):

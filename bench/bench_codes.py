@@ -1,23 +1,21 @@
 """Recall against all bytes of a row: our codes, the same learned from sampled rows, faiss's."""
 
-import json
 import time
 
 import numpy as np
 
 import bench_code_sets as sets
 import fastsketch as fs
-import store
 from bench_code_peers import peers
 from bench_tools import few, rival, table
+from store import Parts
 
 BYTES = (8, 16, 20, 32)
 # Rows of "PCA of sampled rows": everything is learned from these.
 SAMPLE = 1000
 # Rows that are encoded at a time.
 BATCH = 50_000
-# Queries of a table; sets up to this size are searched by the queries of choices as well.
-QUERIES, CHOICE_ROWS = 1000, 100_000
+QUERIES = 1000
 
 
 class Ours:
@@ -59,89 +57,47 @@ HASH_FACTORS = 4
 
 
 def measured(method, data):
-    """Learn from the base; positions found of the set's own queries and of those of choices; what it cost."""
+    """Learn from the base and encode it; return the positions found for the queries, and what it cost."""
     start = time.process_time()
     method.fit(data.base)
     learned = time.process_time() - start
-    cut = len(data.base) - data.n_choice
     start = time.process_time()
-    method.add(data.base[:cut])
+    method.add(data.base)
     encoded = time.process_time() - start
-    found = {}
-    if len(data.base) <= CHOICE_ROWS:
-        found["choice"] = method.search(data.base[cut:], sets.DEPTH)
-    method.add(data.base[cut:])
-    found["test"] = method.search(data.queries[:QUERIES], sets.DEPTH)
-    return found, {"bytes": method.bytes, "train_s": learned, "encode_rows_s": cut / encoded}
-
-
-class Kept:
-    """Results by set, method and bytes, in a file that is written after each."""
-
-    def __init__(self, path):
-        self.path = path
-        self.results = json.loads(path.read_text()) if path.exists() else []
-
-    def get(self, name, method, n_bytes, where="test"):
-        for one in self.results:
-            if (one["set"], one["method"], one["asked"], one["where"]) == (name, method, n_bytes, where):
-                return one
-        return None
-
-    def put(self, name, method, n_bytes, where, result):
-        old = self.get(name, method, n_bytes, where)
-        if old is not None:
-            self.results.remove(old)
-        self.results.append({"set": name, "method": method, "asked": n_bytes, "where": where, **result})
-
-    def write(self):
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        rest = self.path.with_suffix(".tmp")
-        rest.write_text(json.dumps(self.results, indent=0))
-        rest.replace(self.path)
+    found = method.search(data.queries[:QUERIES], sets.DEPTH)
+    return found, {"bytes": method.bytes, "train_s": learned, "encode_rows_s": len(data.base) / encoded}
 
 
 def codes(args):
-    """Measure what is asked for and print the tables of all that was measured."""
-    kept = Kept(store.partial(args))
-    chosen = args.sets.split(",") if args.sets else list(sets.QUICK if args.quick else sets.SETS)
-    sizes = [int(n) for n in args.bytes.split(",")] if args.bytes else BYTES[: few(99, 1)]
-    for name in chosen:
+    """Measure every method at every size, and make the tables of recall and costs of each set."""
+    parts = Parts(args)
+    for name in sets.QUICK if args.quick else sets.SETS:
         data = sets.load(name, args.scratch)
         if data is None:
             continue
-        data = data._replace(base=np.array(data.base))
-        for n_bytes in sizes:
-            for method, untrained in _methods(data.base.shape[1], n_bytes, args.only).items():
-                if not (args.keep and kept.get(name, method, n_bytes)):
-                    _measure(kept, data, method, untrained, n_bytes)
+        data, kept = data._replace(base=np.array(data.base)), {}
+        for n_bytes in BYTES[: few(99, 1)]:
+            methods = ours(data.base.shape[1], n_bytes)
+            if rival("faiss"):
+                methods |= peers(data.base.shape[1], n_bytes)
+            for method, untrained in methods.items():
+                found = parts.of(f"{name}, {method}, {n_bytes}", _measured, data, untrained)
+                kept[method, n_bytes] = {**found, "asked": n_bytes}
+                recall = found["recalls"]
+                print(name, method, n_bytes, f"{recall['10']:.3f} {recall['10 of 30']:.3f}", flush=True)
         _tables(kept, name)
 
 
-def _methods(d, n_bytes, only):
-    found = {} if only == "peers" else ours(d, n_bytes)
-    if only != "ours" and rival("faiss"):
-        found |= peers(d, n_bytes)
-    return {name: one for name, one in found.items() if only in ("", "ours", "peers") or only in name}
-
-
-def _measure(kept, data, method, untrained, n_bytes):
+def _measured(data, untrained):
+    """Measure a method by the queries of the tables: what it costs, and its recalls."""
     found, cost = measured(untrained, data)
-    for where, near in (("choice", data.choice_near), ("test", data.near)):
-        if where in found:
-            recalls = sets.recalls(found[where], near[: len(found[where])])
-            kept.put(data.name, method, n_bytes, where, {**cost, "recalls": recalls})
-    kept.write()
-    recall = kept.get(data.name, method, n_bytes)["recalls"]
-    print(f"{data.name}, {method}, {cost['bytes']} bytes: 10: {recall['10']:.3f}, of 30: {recall['10 of 30']:.3f}; "
-          f"{cost['train_s']:.2f} s, {cost['encode_rows_s']:,.0f} rows/s", flush=True)  # fmt: skip
+    return {**cost, "recalls": sets.recalls(found, data.near[: len(found)])}
 
 
 def _tables(kept, name):
     """Raw and rescored recall of a set by bytes, and what each method costs."""
-    mine = [one for one in kept.results if one["set"] == name and one["where"] == "test"]
-    sizes = sorted({one["asked"] for one in mine})
-    methods = list(dict.fromkeys(one["method"] for one in mine))
+    sizes = sorted({n_bytes for _, n_bytes in kept})
+    methods = list(dict.fromkeys(method for method, _ in kept))
     kinds = {
         "": ("recall@10, raw / of 30 candidates rescored / of 100", ("10", "10 of 30", "10 of 100")),
         "-first": ("recall@1, raw / of 30 rescored", ("1", "1 of 30")),
@@ -149,9 +105,9 @@ def _tables(kept, name):
     }
     columns = ["method", *(f"{n} bytes" for n in sizes)]
     for kind, (note, whats) in kinds.items():
-        lines = [[m, *(_cell(kept.get(name, m, n), whats) for n in sizes)] for m in methods]
+        lines = [[m, *(_cell(kept.get((m, n)), whats) for n in sizes)] for m in methods]
         table(lines, columns, _name(name) + kind, runs="1 split", note=f"{name}: {note}.")
-    costs = [[m, *(_cost(kept.get(name, m, n)) for n in sizes)] for m in methods]
+    costs = [[m, *(_cost(kept.get((m, n))) for n in sizes)] for m in methods]
     note = f"{name}: seconds of learning, thousands of rows encoded a second; one core."
     table(costs, columns, f"{_name(name)}-seconds", runs=1, note=note)
 

@@ -79,6 +79,12 @@ WAYS = {
 }
 
 
+OF_NOISE = {
+    "PCA arpack": lambda rows, k, limit: PCA(k, svd_solver="arpack", random_state=0).fit(rows),
+    "PCA": lambda rows, k, limit: PCA(k, random_state=0).fit(rows),
+}
+
+
 def in_batches(model, rows, batch, limit):
     """fit in batches, as IncrementalPCA's does; given up as soon as the first ones show that it would take too long."""
     parts = list(gen_batches(rows.shape[0], batch, min_batch_size=model.n_components))

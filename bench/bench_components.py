@@ -1,4 +1,4 @@
-"""Principal components: SketchedPCA against IncrementalPCA and PCA, one extra pass, audits, and the targets.
+"""Principal components: SketchedPCA against IncrementalPCA and PCA, one extra pass, and audits.
 
 Every run has a process of its own, forked from one that holds the rows and nothing else; seconds are of the processor,
 runs of the ways follow each other in turn, and a ratio is the median of the rounds' ratios.
@@ -10,10 +10,9 @@ from typing import NamedTuple
 import numpy as np
 
 import fastsketch as fs
-from bench_component_rules import frontier, rules_on
 from bench_component_sets import QUICK, SETS, captured, spectral_error, truth_of
-from bench_component_ways import WAYS, Found, apart, fd_with_ledger
-from bench_tools import table
+from bench_component_ways import OF_NOISE, WAYS, Found, apart, fd_with_ledger
+from bench_tools import few, table
 from fastsketch.sklearn import SketchedPCA
 
 COUNTS = (10, 32)
@@ -21,7 +20,7 @@ COUNTS = (10, 32)
 # beyond the rows, is not finished.
 ONCE, LIMIT, GIGABYTES = 3.0, 40.0, 4.0
 OURS, GRAM = "SketchedPCA, fit", "gram"
-DEFAULT, EQUAL, SMALL = "IncrementalPCA", "2 l - k rows", "200 rows"
+DEFAULT, SMALL = "IncrementalPCA", "200 rows"
 
 
 class Quality(NamedTuple):
@@ -43,7 +42,6 @@ class Case(NamedTuple):
     runs: dict  # way: [Found, ...], results are Quality
     fd: float  # the certificate of Frequent Directions with as many rows
     ledger: float  # the deficit of Frequent Directions with a ledger, on drifting streams
-    rules: dict  # {rule: (Reading, Reading after an extra pass)}, empty for sets of size
     again: Found  # (Quality, seconds) after one extra pass
     audit: Found
 
@@ -94,11 +92,11 @@ def _way(model):
     return f"{model.solver_}, {passes} passes" if passes > 1 else model.solver_
 
 
-def run(way, rows, truth, k):
+def run(way, rows, truth, k, limit=LIMIT):
     """A function for a process of its own: the fit and what is read of it, then its quality beyond the clock."""
 
     def function():
-        model = WAYS[way](rows, k, LIMIT)
+        model = {**WAYS, **OF_NOISE}[way](rows, k, limit)
         model.components_, model.explained_variance_  # noqa: B018 (SketchedPCA reads them when they are asked for)
         return lambda: variances(model, rows, truth, k)
 
@@ -179,7 +177,6 @@ def measure(name, *, counts, repeats):
                 rounds,
                 apart(lambda k=k: bound_of_fd(rows, k)).result,
                 apart(lambda k=k: deficit_with_ledger(rows, truth, k)).result if kind == "drift" else np.nan,
-                {} if kind == "size" else apart(lambda k=k: rules_on(rows, truth, k, refine=again)).result,
                 apart(extra_pass(rows, truth, k)) if again else none,
                 apart(audited(rows)) if k == counts[0] and kind != "size" else none,
             )
@@ -188,7 +185,7 @@ def measure(name, *, counts, repeats):
 
 
 def components(args):
-    """Tables of accuracy, time and memory on real sets and adversarial streams, and whether the targets are met."""
+    """Tables of accuracy, time and memory on real sets and adversarial streams."""
     warm_up()
     names, counts = (QUICK, COUNTS[:1]) if args.quick else (SETS, COUNTS)
     cases = []
@@ -200,7 +197,18 @@ def components(args):
             print(f"{name}: {found.result[0].shape[0]:,} x {found.result[0].shape[1]:,}", flush=True)
         cases += found.result
     tables(cases, 1 if args.quick else 3)
-    verdict(cases)
+
+
+def noise(args):
+    """Measure seconds and the worst relative error of k variances of flat noise, where no direction stands out."""
+    side = few(600 if args.quick else 4000, 200)
+    rows = np.random.default_rng(0).standard_normal((side, side))
+    truth, lines = apart(lambda: truth_of(rows, max(COUNTS))).result, []
+    for k in COUNTS:
+        for way in (OURS, "PCA arpack", DEFAULT, "PCA"):
+            found = apart(run(way, rows, truth, k, np.inf))
+            lines.append([k, way, f"{found.seconds:.3g}", f"{found.result.worst:.1e}"])
+    table(lines, ["k", "way", "s", "worst error"], runs=1, note=f"Flat noise, {side:,} x {side:,}.")
 
 
 # -- tables ------------------------------------------------------------------------------------------------------------
@@ -253,8 +261,6 @@ def tables(cases, repeats):
     table([_certificates(case) for case in cases], name="ways", runs=1, note=note)
     note = "One extra pass after solver='gram'."
     table([_again(case) for case in cases if case.again.note != "not asked"], AGAIN, "refine", runs=1, note=note)
-    note = "Rules of the sketch, one pass and after an extra one, l = 2 k + 10: worst of all sets (of them meet it)."
-    table(frontier(cases, share), name="rules", runs=1, note=note)
     note = "Audits of Tracked FD, l = 30."
     table([_audit(case) for case in cases if case.audit.note != "not asked"], AUDIT, "audits", runs=1, note=note)
 
@@ -314,88 +320,3 @@ def _audit(case):
         passes,
         f"{taken:.2f}",
     ]
-
-
-# -- targets -----------------------------------------------------------------------------------------------------------
-def verdict(cases):
-    """Every target, the case that is farthest from it, and all that miss it."""
-    real = [case for case in cases if SETS[case.name].real]
-    narrow = [case for case in cases if case.shape[1] <= 2048]
-    streams = [case for case in cases if case.kind in ("drift", "noise", "law")]
-    both = [case for case in [*real, *streams] if case.quality(GRAM) and case.quality(EQUAL)]
-    again = [case for case in cases if case.again.note != "not asked"]
-    audits = [case for case in cases if case.audit.note != "not asked"]
-    exact = [case for case in again if case.name in ("MNIST", "Isolet")]
-    text = [case for case in again if case.kind == "text"]
-
-    def worst(way):
-        return lambda case: case.quality(way).worst if case.quality(way) else np.inf
-
-    def refined(what):
-        return lambda case: np.inf if case.again.note else getattr(case.again.result[0], what)
-
-    def off(case):
-        error, true = (np.inf, 1.0) if case.audit.note else case.audit.result[:2]
-        return abs(error / true - 1) if true else 0.0
-
-    def outside(case):
-        return sum(f[0].result.outside for f in case.runs.values() if f[0].result)
-
-    groups = [
-        ("fit: variances, real sets", 0.01, real, worst(OURS), share),
-        ("fit: time of IncrementalPCA, everywhere", 2.0, cases, lambda case: case.faster(OURS, DEFAULT), None),
-        ("fit: the same, up to 2,048 columns", 5.0, narrow, lambda case: case.faster(OURS, DEFAULT), None),
-        ("fit: time of batches of 200, up to 2,048 columns", 1.0, narrow, lambda c: c.faster(OURS, SMALL), None),
-        ("gram: variances, images and sensors", 0.03, of(cases, "image", "sensor"), worst(GRAM), share),
-        ("gram: variances, text", 0.07, of(cases, "text"), worst(GRAM), share),
-        ("gram: variances, flat noise", 0.15, of(cases, "noise"), worst(GRAM), share),
-        ("gram: deficit over that of FD with ledger, drifts", 2.0, of(cases, "drift"), _over_ledger, "{:.2f}".format),
-        (
-            "gram: variances over IncrementalPCA's, equal memory",
-            1.0,
-            both,
-            _over_equal,
-            "{:.2f}".format,
-        ),
-        ("gram: deficit over IncrementalPCA's, equal memory", 1.0, both, _less_kept, "{:.2f}".format),
-        ("gram: certificate over FD's", 1.5, cases, _certificate_or_zero, "{:.2f}".format),
-        ("intervals: true variances outside", 0, cases, outside, str),
-        ("one extra pass: deficit, MNIST and Isolet", 1e-5, exact, refined("deficit"), "{:.1e}".format),
-        ("one extra pass: variances, MNIST and Isolet", 1e-3, exact, refined("worst"), share),
-        ("one extra pass: variances, text", 0.01, text, refined("worst"), share),
-        ("audit: error against the true one", 0.01, audits, off, share),
-    ]
-    out = [_judged(*group) for group in groups if group[2]]
-    table(out, ["target", "asked", "farthest", "at", "met", "missed by"], "targets", runs=1)
-
-
-def of(cases, *kinds):
-    return [case for case in cases if case.kind in kinds]
-
-
-def _over_ledger(case):
-    return case.quality(GRAM).deficit / case.ledger
-
-
-def _over_equal(case):
-    return case.quality(GRAM).worst / max(case.quality(EQUAL).worst, 1e-15)
-
-
-def _less_kept(case):
-    return case.quality(GRAM).deficit / max(case.quality(EQUAL).deficit, 1e-15)
-
-
-def _certificate_or_zero(case):
-    return certificate(case) if case.quality(GRAM) and case.fd > 0 else 0.0
-
-
-def _judged(title, limit, cases, value, shown):
-    """One line; without a way to show values they are ratios of speed, of which more is better."""
-    speed = shown is None
-    shown = shown or "{:.2f}x".format
-    values = {f"{case.name}, k = {case.k}": value(case) for case in cases}
-    met = {at: got >= limit if speed else got <= limit for at, got in values.items()}
-    farthest = (min if speed else max)(values, key=values.get)
-    missed = "; ".join(f"{at}: {shown(values[at])}" for at, good in met.items() if not good)
-    asked = f"{'>=' if speed else '<='} {shown(limit)}"
-    return [title, asked, shown(values[farthest]), farthest, f"{sum(met.values())} of {len(met)}", missed]

@@ -1,13 +1,12 @@
 """Kernels of FROSH and its section 5.1: Walsh-Hadamard, SRHT, FD against FFD."""
 
 import time
-import warnings
 from functools import partial
 
 import numpy as np
 
 import fastsketch as fs
-from bench_tools import UNPINNED, few, fresh, least, rival, table
+from bench_tools import few, least, table
 from benchmarks.rows import frosh_rows
 
 KINDS = ("srht", "countsketch", "sparse", "gaussian", "sampling")
@@ -15,7 +14,7 @@ KINDS = ("srht", "countsketch", "sparse", "gaussian", "sampling")
 
 # -- fwht ------------------------------------------------------------------------------------------------------------
 def numpy_fwht(x):
-    """Butterflies between rows by whole-array operations: the plain way without a package."""
+    """Butterflies between rows by whole-array operations of NumPy."""
     gap = 1
     while gap < len(x):
         pairs = x.reshape(-1, 2, gap, x.shape[1])
@@ -26,40 +25,13 @@ def numpy_fwht(x):
     return x
 
 
-def peers(x):
-    """{name: function} of the packages that are installed; each brings the matrix into the layout that it takes."""
-    out = {}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        pyfht = rival("pyfht")
-    if pyfht and x.dtype == np.float64:
-
-        def columns():
-            y = np.ascontiguousarray(x.T, np.float64)
-            for row in y:
-                pyfht.fht_inplace(row)
-            return np.ascontiguousarray(y.T)
-
-        out["pyfht"] = columns
-    torch, transform = rival("torch"), rival("hadamard_transform")
-    if torch and transform:
-        torch.set_num_threads(1)
-
-        def batched():
-            # along the last axis, normalised
-            return np.ascontiguousarray(transform.hadamard_transform(torch.from_numpy(x.T.copy())).numpy().T)
-
-        out["hadamard-transform (torch)"] = batched
-    return out
-
-
 def times_over(function, repeat):
     for _ in range(repeat):
         function()
 
 
 def fwht(args):
-    """Both axes and single vectors against a copy of the same array, packages and plain NumPy."""
+    """Both axes and single vectors against a copy of the same array and plain NumPy."""
     rng = np.random.default_rng(0)
     out = []
     shapes = [(64, 784), (256, 784), (1024, 784), (4096, 512), (4096, 784), (16384, 1024), (65536, 256)]
@@ -71,12 +43,9 @@ def fwht(args):
                 "ours": lambda w=work: fs.sketching.fwht(w),
                 "copy": lambda t=target, a=x: np.copyto(t, a),
                 "numpy": lambda w=work: numpy_fwht(w),
-                **peers(x),
             }
             times = least(runs, 3 if x.nbytes > 5e7 else 9)
             work[...] = x  # repeated transforms grow
-            others = {k: v for k, v in times.items() if k not in ("ours", "copy", "numpy")}
-            best = min(others, key=others.get) if others else None
             out.append(
                 {
                     "between": "rows",
@@ -86,7 +55,6 @@ def fwht(args):
                     "ms": f"{times['ours'] * 1e3:.3f}",
                     "of a copy": f"{times['copy'] / times['ours']:.0%}",
                     "numpy / ours": f"{times['numpy'] / times['ours']:.1f}",
-                    "best package / ours": f"{others[best] / times['ours']:.1f} ({best})" if best else "",
                 }
             )
     for dtype in (np.float64, np.float32):
@@ -95,15 +63,8 @@ def fwht(args):
             repeat = max(1, (1 << 20) // n)
 
             target, work = x.copy(), x.copy()
-            found = peers(x[:, np.newaxis])
-            if "pyfht" in found:
-                import pyfht
-
-                found["pyfht"] = lambda w=work: pyfht.fht_inplace(w)
-            runs = {"ours": lambda w=work: fs.sketching.fwht(w), "copy": lambda t=target, a=x: np.copyto(t, a), **found}
+            runs = {"ours": lambda w=work: fs.sketching.fwht(w), "copy": lambda t=target, a=x: np.copyto(t, a)}
             times = least({name: partial(times_over, run, repeat) for name, run in runs.items()})
-            others = {k: v for k, v in times.items() if k not in ("ours", "copy")}
-            best = min(others, key=others.get) if others else None
             out.append(
                 {
                     "between": "vector",
@@ -113,7 +74,6 @@ def fwht(args):
                     "ms": f"{times['ours'] / repeat * 1e3:.4f}",
                     "of a copy": f"{times['copy'] / times['ours']:.0%}",
                     "numpy / ours": "",
-                    "best package / ours": f"{others[best] / times['ours']:.1f} ({best})" if best else "",
                 }
             )
     table(out, name="main", runs="the least of 5 in turn")
@@ -257,78 +217,3 @@ def frosh(args):
             print(axis, value, {k: (f"{e:.2e}", f"{t:.3f} s") for k, (e, t) in found.items()}, flush=True)
     note = f"{', '.join(f'{name} = {size:,}' for name, size in base.items())} unless varied."
     table(out, name="main", runs="1 stream; times: the least of 2", note=note)
-
-
-# -- threads ---------------------------------------------------------------------------------------------------------
-THREADS_CODE = """
-import json, sys, time
-from concurrent.futures import ThreadPoolExecutor
-import numpy as np
-import fastsketch as fs
-rows = np.random.default_rng(0).standard_normal((20_000, 784))
-def learn(part):
-    return fs.SketchHash(64, rotation="random", part=part).update(rows).projection
-learn(0)
-times = []
-for _ in range(3):
-    start = time.perf_counter()
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(learn, range(8)))
-    times.append(time.perf_counter() - start)
-print(json.dumps(min(times)))
-"""
-
-
-def hashthreads(args):
-    """Eight Python threads, each learning a hash of 20,000 x 784 rows: BLAS at its default against pinned settings."""
-    out, times = [], {}
-    for name, n in (("default", None), ("1 BLAS thread", "1"), ("2 BLAS threads", "2")):
-        times[name] = fresh(THREADS_CODE, **UNPINNED | {"OPENBLAS_NUM_THREADS": n})
-    for name, value in times.items():
-        out.append([name, f"{value:.2f}", f"{value / min(times.values()):.2f}"])
-    table(out, ["BLAS setting", "s", "of the best"], "main", runs="the least of 3")
-
-
-# -- memory ----------------------------------------------------------------------------------------------------------
-WIDE_CODE = """
-import json, resource, sys
-import numpy as np
-import fastsketch as fs
-d, l, n = 25_600, 256, int(sys.argv[1])
-model = fs.SketchHash(l // 2, sketch_size=l, block_rows=int(sys.argv[2]), rotation="random", dtype="float32")
-batch = np.random.default_rng(0).standard_normal((64, d)).astype(np.float32)
-model.update(batch[:1])
-def peak():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-before = peak()
-for _ in range(n // 64):
-    model.update(batch)
-learning = peak()
-model.projection
-print(json.dumps([before, learning, peak(), len(model._summary._held.forest.nodes)]))
-"""
-
-
-def widehash(args):
-    """Peak memory of FROSH at d = 25,600, l = 256, float32, above that of one row."""
-    d, size, out = 25_600, 256, []
-    runs = [(8192, 8192)] if args.quick else [(16_384, 102_400), (16_384, 4096), (65_536, 4096)]
-    for n, m in runs:
-        start = time.perf_counter()
-        before, learning, reading, nodes = fresh(WIDE_CODE, n, m)
-        unit = size * d * 4
-        out.append(
-            {
-                "rows": f"{n:,}",
-                "m": f"{m:,}",
-                "nodes": nodes,
-                "m d, MB": f"{m * d * 4 / 1e6:,.0f}",
-                "l d, MB": f"{unit / 1e6:,.0f}",
-                "with one row, MB": f"{before / 1e6:,.0f}",
-                "more while learning, MB": f"{(learning - before) / 1e6:,.0f}",
-                "in l d": f"{(learning - before) / unit:.1f}",
-                "more with the read-out, MB": f"{(reading - before) / 1e6:,.0f}",
-                "s": f"{time.perf_counter() - start:.0f}",
-            }
-        )
-    table(out, name="main", runs=1)

@@ -124,9 +124,8 @@ def recommending(board, runs, quick):
     if entries is None:
         return
     ours = f"SketchedEASE, l = {FACTORS}, as it comes"
-    chosen, lines = ranking.choose(name, "users", entries, _methods(), {})
+    chosen, lines = ranking.choose(name, "users", entries, _methods())
     words = {line[0]: line[1] for line in lines}
-    chosen = [(label, method, made) for label, method, made in chosen if label != f"SketchedEASE, l = {FACTORS}, tuned"]
     chosen.sort(key=lambda item: item[0] != ours)
     for run in range(runs):
         split = ranking.split_of(entries, "users", run)

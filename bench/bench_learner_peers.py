@@ -35,7 +35,6 @@ class Learner(NamedTuple):
     group: str = "peers"
     passes: str = "1"
     kinds: str = "labels"  # or "numbers", "both"
-    scaled: bool = False  # only for sets with numbers of unlike scales
 
 
 class Clock:
@@ -60,11 +59,6 @@ def _max_abs(task):
 
     scaler = MaxAbsScaler().fit(task.x)
     return task._replace(x=scaler.transform(task.x), test=scaler.transform(task.test))
-
-
-def scaled(learn):
-    """The same learner behind a StandardScaler: a pass for it, which the clock does not count."""
-    return lambda task, seed: learn(_standard(task), seed)
 
 
 # -- what knows nothing, and the ceiling -------------------------------------------------------------------------------
@@ -237,18 +231,14 @@ def _set_lines(name):
     return np.array(lines_of(found.rows), object), None if found.fixed is None else lines_of(found.fixed[0])
 
 
-def vowpal(flags, scale=False):
+def vowpal(flags):
     """One pass of learn(line); a class against each other one by --oaa where there are more than two."""
 
     def learn(task, seed):
         import vowpalwabbit
 
-        if scale:
-            task = _standard(task)
-            lines, held = lines_of(task.x), lines_of(task.test)
-        else:
-            lines, held = _set_lines(task.name)
-            lines, held = lines[task.order], held if task.held is None else lines[task.held]
+        lines, held = _set_lines(task.name)
+        lines, held = lines[task.order], held if task.held is None else lines[task.held]
         many = task.classes is not None and len(task.classes) > 2
         if task.classes is None:
             targets = task.y
@@ -366,36 +356,14 @@ LEARNERS = (
     Learner(CEILING, ceiling, passes="many", kinds="both"),
     Learner("SGDClassifier, log_loss, average=True", sgd(loss="log_loss", average=True)),
     Learner("SGDClassifier()", sgd()),
-    Learner(
-        "StandardScaler, then SGDClassifier, log_loss, average=True",
-        scaled(sgd(loss="log_loss", average=True)),
-        passes="2",
-        scaled=True,
-    ),
     Learner("SGDRegressor, average=True", sgd(average=True), kinds="numbers"),
     Learner("SGDRegressor()", sgd(), kinds="numbers"),
-    Learner(
-        "StandardScaler, then SGDRegressor, average=True",
-        scaled(sgd(average=True)),
-        passes="2",
-        kinds="numbers",
-        scaled=True,
-    ),
     Learner("AdaGrad, rate 0.1, intercept", adagrad(0.1), kinds="both"),
-    Learner(
-        "StandardScaler, then AdaGrad, rate 0.1, intercept", scaled(adagrad(0.1)), passes="2", kinds="both", scaled=True
-    ),
     Learner("Vowpal Wabbit", vowpal(""), kinds="both"),
     Learner("Vowpal Wabbit, logistic", vowpal("--loss_function logistic")),
-    Learner(
-        "StandardScaler, then Vowpal Wabbit, logistic",
-        vowpal("--loss_function logistic", scale=True),
-        passes="2",
-        scaled=True,
-    ),
     Learner("river, defaults", river(False, False), kinds="both"),
     Learner("river, AdaGrad(0.1)", river(False, True), kinds="both"),
     # where all nonzeros of a column are ones, its running deviation is zero, and so is what comes out
-    Learner("river, StandardScaler, then defaults", river(True, False), kinds="both", scaled=True),
-    Learner("river, StandardScaler, then AdaGrad(0.1)", river(True, True), kinds="both", scaled=True),
+    Learner("river, StandardScaler, then defaults", river(True, False), kinds="both"),
+    Learner("river, StandardScaler, then AdaGrad(0.1)", river(True, True), kinds="both"),
 )

@@ -2,19 +2,15 @@
 
 Every figure is a mean over five seeds and its spread: a seed changes the order in which training rows come and, where a
 set has no test part of its own, the split too. Differences are of the same seed, with the standard error of their mean.
-What was measured so far is kept in learners.partial.json of --out: --only ours (or a part of a label) measures that
-again and keeps the rest; --keep then writes the whole.
 """
-
-import json
 
 import numpy as np
 
 import bench_tools
-import store
 from bench_learner_peers import ADAPTIVE, CEILING, CONSTANT, LEARNERS, NEWTON, OF_NUMBERS
-from bench_learner_sets import CLASSIFIED, SETS, SPLITS, chances, subset, task_of
+from bench_learner_sets import CLASSIFIED, SETS, SPLITS, subset, task_of
 from bench_tools import table
+from store import Parts
 
 NAMES = {"accuracy": "accuracy", "log_loss": "log-loss", "rmse": "error", "seconds": "seconds"}
 TOLERANCE = 0.3  # points of accuracy that count as even
@@ -32,40 +28,26 @@ FAMILIES = {
     "constant": CONSTANT,
 }
 TINY = ("mushrooms", "diabetes")
-UNSCALED = ("madelon", "Isolet", "breast cancer", "clicks", "heavy tails", "diabetes")
 
 
 def learners(args):
-    """Accuracy and log loss of one pass on every set, peers, differences; and errors on sets of real targets."""
-    file = store.partial(args)
-    args.out.mkdir(parents=True, exist_ok=True)
-    kept = json.loads(file.read_text()) if file.exists() else {}
-    for name in args.sets.split(",") if args.sets else (TINY if bench_tools.tiny else SETS):
-        results = kept.setdefault(name, {})
+    """Measure accuracy and log loss of one pass, errors on sets of real targets, and differences from the best peer."""
+    parts, kept = Parts(args), {}
+    for name in TINY if bench_tools.tiny else SETS:
         for seed in range(1 if args.quick else SPLITS):
             task = task_of(name, seed)
             if task is None:
                 break
             task = subset(task, 2000) if args.quick else task
             for learner in LEARNERS:
-                if _wanted(learner, task, args.only):
-                    done = results.setdefault(learner.label, {"group": learner.group, "passes": learner.passes})
-                    if not (args.keep and str(seed) in done):
-                        done[str(seed)] = one(learner, task, seed)
-                        print(name, seed, learner.label, done[str(seed)], flush=True)
-                        file.write_text(json.dumps(kept, indent=1) + "\n")
+                if learner.kinds in ("numbers" if task.classes is None else "labels", "both"):
+                    about = {"group": learner.group, "passes": learner.passes}
+                    done = kept.setdefault(name, {}).setdefault(learner.label, about)
+                    done[str(seed)] = parts.of(f"{name} {seed} {learner.label}", one, learner, task, seed)
+                    print(name, seed, learner.label, done[str(seed)], flush=True)
     runs = f"{1 if args.quick else SPLITS} seeds, mean +- standard deviation"
-    for name in SETS:
-        if kept.get(name):
-            _set_table(name, kept[name], runs)
     matrices(kept, runs)
     verdicts(kept, runs.replace("deviation", "error"))
-
-
-def _wanted(learner, task, only):
-    kind = "labels" if task.classes is not None else "numbers"
-    fits = learner.kinds in (kind, "both") and (not learner.scaled or task.name in UNSCALED)
-    return fits and (not only or only == learner.group or (only not in ("ours", "peers") and only in learner.label))
 
 
 def one(learner, task, seed):
@@ -107,26 +89,6 @@ def _cell(found, digits):
     return f"{found.mean():.{digits}f} +- {found.std():.{digits}f}" if found.mean() < 1e4 else f"{found.mean():.0e}"
 
 
-def _set_table(name, results, runs):
-    measures = {"accuracy": ("accuracy, %", 2), "log_loss": ("log loss", 4)}
-    if name not in CLASSIFIED:
-        measures = {"rmse": ("root mean squared error", 3), "mae": ("mean absolute error", 3)}
-    lines = []
-    for learner in LEARNERS:
-        result = results.get(learner.label)
-        if result is None:
-            continue
-        seconds = values(result, "seconds")
-        failed = [held["failed"] for held in result.values() if isinstance(held, dict) and "failed" in held]
-        cells = [_cell(values(result, key), digits) for key, (_, digits) in measures.items()]
-        cells[0] = failed[0] if failed else cells[0]
-        lines.append([learner.label, result["passes"], *cells, "" if seconds is None else f"{np.median(seconds):.3f}"])
-    best = _best_possible(name)
-    note = f"{name}." + ("" if best is None else f" Best possible log loss: {best:.4f}.")
-    columns = ["learner", "passes", *(words for words, _ in measures.values()), "s"]
-    table(lines, columns, name.lower().replace(" ", "-"), runs=runs, note=note)
-
-
 def matrices(kept, runs):
     """A table for each measure: sets downwards, learners across; of a library's variants of one pass the best."""
     measures = {"accuracy": (1, 2), "log_loss": (-1, 4), "rmse": (-1, 3), "seconds": (-1, 3)}
@@ -148,17 +110,6 @@ def _best_cell(results, start, measure, sign, digits):
         return ""
     best = max(held, key=lambda found: sign * found.mean())
     return f"{np.median(best):.{digits}f}" if measure == "seconds" else _cell(best, digits)
-
-
-def _best_possible(name):
-    """Mean log loss of the chances that labels were drawn with, where these are known."""
-    losses = []
-    for seed in range(SPLITS):
-        task = task_of(name, seed) if name == "clicks" else None
-        true = None if task is None else chances(task)
-        if true is not None:
-            losses.append(log_loss(task, np.column_stack([1 - true, true])))
-    return np.mean(losses) if losses else None
 
 
 def best_peer(results, measure, sign):

@@ -9,58 +9,7 @@ import numpy as np
 from scipy import sparse
 
 import fastsketch as fs
-from bench_lowrank_sets import matrix, ratings_of
-from bench_tools import few, fresh, interleaved, resident, table
-
-
-def products(args):
-    """A'(A v) per nonzero against scipy: one vector and eight; the other loops of a rank."""
-    found = ratings_of("ML-1M")
-    if found is None:
-        return
-    out = [line for dtype in (np.float32, np.float64) for line in _products(found, dtype)]
-    table(
-        out, ["dtype", "loop", "ns a nonzero and vector", "times scipy's speed"], "main", runs="the least of 9 in turn"
-    )
-
-
-def _products(found, dtype):
-    from fastsketch._kernels.linalg.block import gram_block
-    from fastsketch._kernels.losses import LOGISTIC, SQUARE
-    from fastsketch._kernels.lowrank import entries
-    from fastsketch._kernels.lowrank import gradients as kernel
-
-    out = []
-    a = matrix(found, slice(None)).astype(dtype)
-    a.sort_indices()
-    a = sparse.csr_array((a.data, a.indices.astype(np.int32), a.indptr.astype(np.int32)), shape=a.shape)
-    where = a.indptr.astype(np.uint32), a.indices.astype(np.uint32)
-    (m, n), rng = a.shape, np.random.default_rng(0)
-    v, u, w = rng.standard_normal(n).astype(dtype), np.empty(m, dtype), np.empty(n, dtype)
-    vs = np.ascontiguousarray(rng.standard_normal((n, 8)).astype(dtype))
-    us, ws = np.empty((m, 8), dtype), np.empty((n, 8), dtype)
-    z, g, none = np.zeros(a.nnz, dtype), np.empty(a.nnz, dtype), np.empty(0, dtype)
-    losses, dots = (a.data, none, np.ones(m, dtype), np.ones(n, dtype)), np.empty(6)
-    runs = {
-        "A'(A v), one vector": lambda: kernel.multiply(*where, a.data, v, u, w),
-        "A'(A v), scipy": lambda: a.T @ (a @ v),
-        "A'(A V), eight": lambda: gram_block(*where, a.data, vs, us, ws),
-        "A'(A V), scipy": lambda: a.T @ (a @ vs),
-        "gradient and objective, square": lambda: kernel.gradient(SQUARE, 0.0, *where, z, *losses, g),
-        "gradient and objective, logistic": lambda: kernel.gradient(LOGISTIC, 0.0, *where, z, *losses, g),
-        "five dots": lambda: entries.five_dots(SQUARE, 0.0, *where, z, *losses, dtype(1), dtype(0), u, v, dots),
-        "weighted median": lambda: entries.weighted_quantile(a.data.astype(np.float64), np.ones(a.nnz), np.nan),
-    }
-    for run in runs.values():
-        run()
-    times = interleaved(runs, 9)
-    for label, (low, _) in times.items():
-        each = 8 if "V)" in label else 1
-        peer = times.get("A'(A V), scipy" if each == 8 else "A'(A v), scipy" if "(A v)" in label else None)
-        out.append(
-            [np.dtype(dtype).name, label, f"{1e9 * low / a.nnz / each:.3f}", f"{peer[0] / low:.2f}" if peer else ""]
-        )
-    return out
+from bench_tools import few, fresh, resident, table
 
 
 def ten_million(args):

@@ -1,4 +1,4 @@
-"""Memory, cold start, and many Python threads."""
+"""Peak memory, and the start of fresh processes."""
 
 import resource
 import subprocess
@@ -9,8 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-import fastsketch as fs
-from bench_tools import UNPINNED, few, fresh, table
+from bench_tools import few, fresh, table
 
 PEAK = """
 import resource, sys
@@ -24,9 +23,7 @@ print([before, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, s.n_rows])
 
 
 def memory(args):
-    """Peak resident memory of a process that sketches a 4 GB .npy (l = 128, d = 1024), and of single updates."""
-    import tracemalloc
-
+    """Peak resident memory of a process that sketches a 4 GB .npy (l = 128, d = 1024)."""
     n = few(60_000 if args.quick else 524_288, 1000)
     with tempfile.TemporaryDirectory(dir=args.scratch) as folder:
         path = Path(folder) / "big.npy"
@@ -41,18 +38,6 @@ def memory(args):
     line = [f"{size / 1e9:.2f}", f"{rows:,}", f"{taken:.0f}", f"{before / 1e3:.0f}", f"{after / 1e3:.0f}"]
     columns = ["GB of file", "rows", "s", "MB before", "MB at the peak", "MB above"]
     table([[*line, f"{(after - before) / 1e3:.0f}"]], columns, "main", runs=1, note="l = 128; target: 150 MB above.")
-    out = []
-    for d, size, count in [(2048, 64, 1000), (8192, 128, 2000), (8192, 128, 6000)][: few(3, 1)]:
-        rows = np.random.default_rng(0).standard_normal((count, d))
-        fs.FrequentDirections(4, solver="gram").update(rows[:8, :8])
-        tracemalloc.start()
-        fs.FrequentDirections(size, solver="gram").update(rows)
-        peak = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        allowed = 8 * (2 * size * d + 3 * (2 * size) ** 2)
-        out.append([d, size, count, f"{peak / 1e6:.2f}", f"{allowed / 1e6:.2f}", f"{peak / allowed:.2f}"])
-    columns = ["d", "l", "rows in one update", "peak MB", "(l+b) d + 3 (l+b)^2, MB", "ratio"]
-    table(out, columns, "update", runs=1)
 
 
 def cold(args):
@@ -92,41 +77,3 @@ def _of_children():
     """Processor seconds of the processes that have ended."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
-
-
-THREADS = """
-import sys, threading, time
-import numpy as np
-import fastsketch as fs
-workers, limit = int(sys.argv[1]), int(sys.argv[2])
-rows = np.random.default_rng(0).standard_normal((2000, 784))
-fs.FrequentDirections(50, solver="gram").update(rows[:200])
-def work():
-    fs.FrequentDirections(50, solver="gram").update(rows)
-def run():
-    threads = [threading.Thread(target=work) for _ in range(workers)]
-    start = time.perf_counter()
-    [t.start() for t in threads]
-    [t.join() for t in threads]
-    return time.perf_counter() - start
-if limit:
-    with fs.thread_limit(limit):
-        print(min(run() for _ in range(3)))
-else:
-    print(min(run() for _ in range(3)))
-"""
-
-
-def servers(args):
-    """Eight Python threads, each with its own sketch, under default BLAS settings and under explicit limits."""
-    out = []
-    for name, limit, env in (
-        ("defaults", 0, {}),
-        ("fs.thread_limit(1)", 1, {}),
-        ("fs.thread_limit(2)", 2, {}),
-        ("OPENBLAS_NUM_THREADS=1", 0, {"OPENBLAS_NUM_THREADS": 1}),
-    ):
-        out.append([name, fresh(THREADS, 8, limit, **UNPINNED | env)])
-    best = min(value for _, value in out)
-    lines = [[name, f"{value:.3f}", f"{value / best:.2f}"] for name, value in out]
-    table(lines, ["setting", "s", "of the best"], "main", runs="the least of 3")

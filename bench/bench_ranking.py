@@ -1,11 +1,9 @@
-"""Recommending, measured: NDCG and recall of what users were not shown, against the packages that people use for it.
+"""Sets, splits, measures and choices of parameters of recommenders, for `headline` and `catalogues`.
 
-Events are ratings of 4 and 5 stars as ones; sparse catalogues are in `bench_catalogues`. Kinds of splits:
+Events are ratings of 4 and 5 stars as ones. Kinds of splits:
 
 - random: a fifth of all ratings is held out, by several seeds;
 - users: a part of the users is not trained on; four fifths of the events of each are shown, by several seeds;
-- time: the newest fifth of all ratings (ML-100K, which has time stamps), users with events before it;
-- last: the newest fifth of each user's ratings;
 - published: Gowalla's check-ins as LightGCN splits them, all users asked.
 
 Whoever has events among the held-out ratings is asked for 20 items that have no rating among those shown. Parameters
@@ -21,15 +19,13 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 
-from bench_data import located, movielens_100k, signed_links
+from bench_choice import climb
+from bench_data import located, signed_links
 from bench_lowrank_sets import ratings_of
-from bench_ranking_methods import METHODS, OURS, SIZES, TOP, WEIGHTED
-from bench_tools import table
+from bench_ranking_methods import TOP
 from fastsketch.recommending.ranking import ndcg_at, recall_at
 from fastsketch.recommending.ranking._splits import owners
-from store import Parts
 
-SPLITS = 3
 ASKED = 4000  # users asked about at most, where there are more
 
 
@@ -39,11 +35,10 @@ class Entries(NamedTuple):
     rows: np.ndarray
     columns: np.ndarray
     stars: np.ndarray
-    times: np.ndarray
     shape: tuple
 
     def part(self, chosen):
-        return Entries(*(held[chosen] for held in self[:4]), self.shape)
+        return Entries(*(held[chosen] for held in self[:3]), self.shape)
 
     def ratings(self):
         return _csr(self.stars, self.rows, self.columns, self.shape)
@@ -91,20 +86,17 @@ def entries_of(name):
         keys = np.unique(lines[:, 0] * (lines[:, 1].max() + 1) + lines[:, 1], return_index=True)[1]
         rows, columns = (np.unique(lines[keys, side], return_inverse=True)[1] for side in (0, 1))
         shape = (int(rows.max()) + 1, int(columns.max()) + 1)
-        return Entries(rows, columns, np.full(len(rows), 5, np.float32), np.zeros(len(rows), np.int64), shape)
+        return Entries(rows, columns, np.full(len(rows), 5, np.float32), shape)
     if name == "Gowalla":
         train = published("train")
         if train is None:
             return None
         stars = np.full(train.nnz, 5, np.float32)
-        return Entries(owners(train), train.indices, stars, np.zeros(train.nnz, np.int64), train.shape)
+        return Entries(owners(train), train.indices, stars, train.shape)
     found = ratings_of(name)
     if found is None:
         return None
-    times = np.zeros(len(found[0]), np.int64)
-    if name == "ML-100K":
-        times = movielens_100k()[:, 3]
-    return Entries(*found[:3], times, tuple(int(size) for size in found[3]))
+    return Entries(*found[:3], tuple(int(size) for size in found[3]))
 
 
 def published(part):
@@ -121,21 +113,9 @@ def split_of(entries, kind, seed):
         train, hidden = entries.events(), published("test")
         users = np.flatnonzero((np.diff(hidden.indptr) > 0) & (np.diff(train.indptr) > 0))
         return Split(train, train, users, train[users], train[users], hidden[users], entries)
-    if kind == "random":
-        held = rng.random(len(entries.rows)) < 0.2
-    else:
-        held = _last(entries) if kind == "last" else entries.times > np.quantile(entries.times, 0.8)
+    held = rng.random(len(entries.rows)) < 0.2
     inside, outside = entries.part(~held), entries.part(held)
     return _asked(inside.events(), inside.ratings(), outside.events(), inside, rng)
-
-
-def _last(entries):
-    """Whether an entry is of the last fifth of its user."""
-    order = np.lexsort((entries.times, entries.rows))
-    counts = np.bincount(entries.rows, minlength=entries.shape[0])
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
-    return place >= np.ceil(0.8 * counts[entries.rows])
 
 
 def _asked(train, stars, hidden, entries, rng):
@@ -173,45 +153,12 @@ def measured(split, items):
     return ndcg_at(items, split.hidden, k=TOP), recall_at(items, split.hidden, k=TOP)
 
 
-def check_measures(split, items):
-    """What both are, in plain NumPy."""
-    ndcg, recall = measured(split, items)
-    for k in range(0, len(items), max(len(items) // 50, 1)):
-        relevant = set(split.hidden[[k]].indices.tolist())
-        hits = np.array([item in relevant for item in items[k].tolist()])
-        gains = 1 / np.log2(np.arange(2, TOP + 2))
-        assert np.isclose(ndcg[k], hits @ gains / gains[: len(relevant)].sum())
-        assert np.isclose(recall[k], hits.sum() / len(relevant))
-
-
-def climb(score, grids, starts):
-    """(parameters, score, tried): from the best start until both neighbours of every value are worse."""
-    known, moved = {}, True
-
-    def at(parameters):
-        key = tuple(parameters.values())
-        if key not in known:
-            known[key] = score(parameters)
-        return known[key]
-
-    best = max(starts, key=at)
-    while moved:
-        moved = False
-        for name, values in grids.items():
-            for step in (1, -1):
-                place = values.index(best[name]) + step
-                while 0 <= place < len(values) and at({**best, name: values[place]}) > at(best):
-                    best, moved = {**best, name: values[place]}, True
-                    place += step
-    return best, at(best), len(known)
-
-
-def tuned(method, splits, before=None):
-    """Parameters chosen on validation splits, and words about the choice; before: what was chosen for another kind."""
+def tuned(method, splits):
+    """Parameters chosen on validation splits, and words about the choice."""
     kept = [{"tuning": True} for _ in splits]
 
     def score(parameters):
-        return np.mean([one(split, held, parameters) for split, held in zip(splits, kept, strict=True)])
+        return (-np.mean([one(split, held, parameters) for split, held in zip(splits, kept, strict=True)]),)
 
     def one(split, held, parameters):
         fitted = method.fit(split, held, **parameters)
@@ -221,33 +168,18 @@ def tuned(method, splits, before=None):
     starts = [
         {**method.start, **dict(zip(method.coarse, values, strict=True))} for values in product(*method.coarse.values())
     ]
-    best, value, tried = climb(score, method.grids, starts + ([] if before is None else [before]))
+    best, (error,), tried = climb(method.grids, score, starts)
     words = ", ".join(
         f"{name} {value:g}" + (" (end)" if value in (method.grids[name][0], method.grids[name][-1]) else "")
         for name, value in best.items()
     )
     grid = "; ".join(f"{name} {values[0]:g} .. {values[-1]:g} ({len(values)})" for name, values in method.grids.items())
-    return best, [words, f"{value:.4f}", tried, f"{time.process_time() - began:.0f}", grid]
+    return best, [words, f"{-error:.4f}", tried, f"{time.process_time() - began:.0f}", grid]
 
 
-# -- the tables --------------------------------------------------------------------------------------------------------
-def ranking(args):
-    """NDCG@20, Recall@20, seconds, memory on ML-100K, everybody tuned on validation events."""
-    name, starts, parts = "ML-100K", {}, Parts(args)
-    entries = entries_of(name)
-    if entries is None:
-        return
-    for kind in ("random", "users", "time", "last")[: 1 if args.quick else None]:
-        splits = 1 if args.quick or kind in ("time", "last") else SPLITS
-        chosen, lines = choose(name, kind, entries, METHODS, starts, parts)
-        tables(name, kind, entries, splits, lines, measure(name, kind, entries, splits, chosen, parts))
-
-
-def choose(name, kind, entries, methods, starts, parts=None):
-    """[(label, method, parameters)] to measure and the lines of the table of choices.
-
-    starts: what was chosen for another kind, where the search begins; parts: of a command that resumes.
-    """
+# -- choices and comparisons -------------------------------------------------------------------------------------------
+def choose(name, kind, entries, methods):
+    """[(label, method, parameters)] to measure and the lines of the table of choices."""
     train = split_of(entries, kind, 0).entries
     within = [split_of(train, "random" if kind == "published" else kind, 100)]
     chosen, lines = [], []
@@ -260,27 +192,13 @@ def choose(name, kind, entries, methods, starts, parts=None):
         if method.asis is not None:
             chosen.append((f"{method.name}, as it comes", method, method.asis))
         if method.grids:
-            how = method, within, starts.get((name, method.name))
-            best, words = parts.of(f"{name} {kind} {method.name}", tuned, *how) if parts else tuned(*how)
-            starts[name, method.name] = best
+            best, words = tuned(method, within)
             lines.append([method.name, *words])
             chosen.append((f"{method.name}, tuned" if method.asis is not None else method.name, method, best))
             print(name, kind, method.name, *words[:4], flush=True)
         elif method.asis is None:
             chosen.append((method.name, method, {}))
     return chosen, lines
-
-
-def tables(name, kind, entries, splits, lines, results):
-    asked = round(np.mean([np.sum(~np.isnan(values)) for values in next(iter(results.values())).ndcg]))
-    events, (m, n) = np.sum(entries.stars >= 4), entries.shape
-    label = f"{name}-{kind}".lower()
-    note = f"{name}, {kind}: {m} x {n}, {events} events, {asked} users asked."
-    columns = ["method", "chosen", "NDCG@20 there", "fits", "s", "values"]
-    table(lines, columns, f"{label}-chosen", runs=1, note=f"{note} Chosen on validation events.")
-    runs = f"{splits} splits, mean +- standard deviation" if splits > 1 else "1 split"
-    _table(results, splits, label, runs=runs, note=note)
-    _targets(results, f"{label}-svds", runs=runs, note=note)
 
 
 class Result(NamedTuple):
@@ -291,53 +209,12 @@ class Result(NamedTuple):
     bytes: list
 
 
-def measure(name, kind, entries, splits, chosen, parts):
-    """{label: Result}; everybody is fitted to a split before the next one."""
-    results = {label: Result([], [], [], [], []) for label, _, _ in chosen}
-    for seed in range(splits):
-        split = split_of(entries, kind, seed)
-        for label, method, parameters in chosen:
-            found = parts.of(f"{name} {kind} {seed} {label}", _fitted, split, method, parameters)
-            for held, one in zip(results[label], found, strict=True):
-                held.append(one)
-            print(f"{label}: {np.nanmean(found[0]):.4f} {found[2]:.2f} s", flush=True)
-    return results
-
-
-def _fitted(split, method, parameters):
-    """NDCG and recall of all users, seconds of the processor to fit, milliseconds a user, bytes."""
-    start = time.process_time()
-    fitted = method.fit(split, {}, **parameters)
-    fit = time.process_time() - start
-    start = time.process_time()
-    items = fitted.recommend(split)
-    answer = 1e3 * (time.process_time() - start) / len(items)
-    check_measures(split, items)
-    return [*(values.round(6).tolist() for values in measured(split, items)), fit, answer, fitted.bytes]
-
-
 def _paired(one, other):
     """(mean, standard error) of the differences of users, over all splits."""
     gap = np.concatenate([np.subtract(a, b) for a, b in zip(one, other, strict=True)])
     gap = gap[~np.isnan(gap)]
     splits = len(one)  # the same users in every split: errors as of one split's number of users
     return gap.mean(), gap.std(ddof=1) / np.sqrt(len(gap) / splits)
-
-
-def _table(results, splits, name, **about):
-    ours = results[f"{OURS}, as it comes"]
-    lines = []
-    for label, result in results.items():
-        lines.append(
-            {
-                "method": label,
-                **compared(result, ours, f"{OURS} as it comes", splits),
-                "s, fit": f"{np.median(result.fit):.2f}",
-                "ms a user": f"{np.median(result.answer):.3f}",
-                "MB": f"{np.mean(result.bytes) / 1e6:.2f}",
-            }
-        )
-    table(lines, name=name, **about)
 
 
 def compared(result, ours, words, splits):
@@ -352,24 +229,3 @@ def compared(result, ours, words, splits):
         f"less {words}": gap,
         "Recall@20": cells[1],
     }
-
-
-def _targets(results, name, **about):
-    """Ours in one pass against the formula on singular vectors of the whole, and as a share of exact EASE."""
-    exact = results.get("EASE, exact")
-    lines = []
-    for size in SIZES:
-        for way in ("as it comes", "tuned"):
-            mine = results[f"SketchedEASE, l = {size}, {way}"]
-            cells = []
-            for weighted in ("", WEIGHTED):
-                theirs = results[f"EASE on svds, l = {size}{weighted}"]
-                cells += [f"{_mean(theirs):.4f}", "{:+.4f} +- {:.4f}".format(*_paired(mine.ndcg, theirs.ndcg))]
-            share = "" if exact is None else f"{_mean(mine) / _mean(exact):.1%}"
-            lines.append([size, way, f"{_mean(mine):.4f}", *cells, share])
-    columns = ["l", "ours", "NDCG@20", "formula on svds", "ours less it", "the same, users weighted", "ours less that"]
-    table(lines, [*columns, "of exact EASE"], name, **about)
-
-
-def _mean(result):
-    return np.mean([np.nanmean(values) for values in result.ndcg])

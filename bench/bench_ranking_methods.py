@@ -1,19 +1,17 @@
-"""What `bench_ranking` compares: every method is fitted to a split and recommends for the users that it asks about.
+"""Recommenders of `headline` and `catalogues`: each is fitted to a split and recommends for the users of its test part.
 
 A method is `fit(split, kept, **parameters) -> Fitted`; `kept` is a dictionary that lives as long as its caller wants,
-for what several parameters share (singular vectors, an inner product): tuning keeps it, measured fits begin with none.
-Scores of what has no recommender of its own are products of NumPy in blocks of users, then the same selection for all.
+for what several parameters share (an inner product): tuning keeps it, measured fits begin with none. Scores of what has
+no recommender of its own are products of NumPy in blocks of users, then the same selection for all.
 """
 
 import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 from scipy import linalg, sparse
-from scipy.sparse.linalg import svds
 
 import fastsketch as fs
 
@@ -43,7 +41,7 @@ class Method:
     start: dict = field(default_factory=dict)
     coarse: dict = field(default_factory=dict)
     asis: dict | None = None
-    kinds: tuple = ("random", "users", "time", "last")
+    kinds: tuple = ("random", "users")
     sets: tuple = ("ML-100K", "ML-1M")
     needs: str | None = None
 
@@ -118,17 +116,11 @@ def item_knn(split, kept, neighbours, shrink):
     return Fitted(by_blocks(lambda shown, places: (shown @ near).toarray()), size)
 
 
-def _rows(split, power):
-    """The rows of train times n^-(power / 2): in a Gram matrix a user of n events counts n^-power."""
-    counts = np.maximum(np.diff(split.train.indptr), 1.0)
-    return sparse.csr_array(sparse.diags_array(counts ** (-power / 2)) @ split.train.astype(np.float64))
-
-
-def ease(split, kept, ridge, power=0.0):
+def ease(split, kept, ridge):
     """Exact EASE: P = (X'X + ridge I)^-1, scores x - x P / diag P."""
 
     def made():
-        x = _rows(split, power)
+        x = split.train.astype(np.float64)
         return (x.T @ x).toarray()
 
     gram = cached(kept, "gram", made)
@@ -141,37 +133,6 @@ def ease(split, kept, ridge, power=0.0):
     return Fitted(by_blocks(lambda shown, places: shown @ weights), weights.nbytes)
 
 
-# -- from singular vectors ---------------------------------------------------------------------------------------------
-def _vectors(split, kept, count, power=0.0):
-    """(s2, V (count, columns)) of the whole matrix, the largest first."""
-    count = min(count, min(split.train.shape) - 1)
-
-    def made():
-        _, s, vt = svds(_rows(split, power), count, random_state=0)
-        order = np.argsort(-s)
-        return s[order] ** 2, vt[order]
-
-    return cached(kept, ("svds", count), made)
-
-
-def pure_svd(split, kept, rank):
-    _, vt = _vectors(split, kept, max(RANKS) if kept.get("tuning") else rank)
-    v = np.ascontiguousarray(vt[:rank], np.float32)
-    return Fitted(by_blocks(lambda shown, places: (shown @ v.T) @ v), v.nbytes)
-
-
-def formula(size, power=0.0):
-    """EASE's P from the `size` leading singular vectors of the whole matrix: several passes, all of it in memory."""
-
-    def fit(split, kept, ridge):
-        s2, vt = _vectors(split, kept, size, power)
-        g = s2 / (s2 + ridge)
-        left, right = (vt.T * g).astype(np.float32), (vt / (1.0 - g @ vt**2)).astype(np.float32)
-        return Fitted(by_blocks(lambda shown, places: (shown @ left) @ right), left.nbytes + right.shape[1] * 4)
-
-    return fit
-
-
 # -- other packages ----------------------------------------------------------------------------------------------------
 def als(split, kept, factors, regularization, alpha, iterations):
     from implicit.als import AlternatingLeastSquares
@@ -180,21 +141,6 @@ def als(split, kept, factors, regularization, alpha, iterations):
         factors=factors,
         regularization=regularization,
         alpha=alpha,
-        iterations=iterations,
-        num_threads=THREADS,
-        random_state=0,
-    )
-    model.fit(split.matrix(split.train), show_progress=False)
-    return _implicit(model, split)
-
-
-def bpr(split, kept, factors, regularization, learning_rate, iterations):
-    from implicit.bpr import BayesianPersonalizedRanking
-
-    model = BayesianPersonalizedRanking(
-        factors=factors,
-        regularization=regularization,
-        learning_rate=learning_rate,
         iterations=iterations,
         num_threads=THREADS,
         random_state=0,
@@ -218,47 +164,7 @@ def _implicit(model, split):
     return Fitted(recommend, model.item_factors.nbytes + model.user_factors.nbytes)
 
 
-def cmf(split, kept, k, lambda_, alpha, niter):
-    from cmfrec import CMF_implicit
-
-    model = CMF_implicit(
-        k=k, lambda_=lambda_, alpha=alpha, niter=niter, nthreads=THREADS, random_state=1, verbose=False
-    )
-    model.fit(sparse.coo_matrix(split.train.astype(np.float64)))
-    items = model.B_.astype(np.float32)
-
-    def scores(shown, places):
-        if split.users is None:
-            users = model.factors_multiple(X=sparse.csr_matrix(shown.astype(np.float64)))
-        else:
-            users = model.A_[split.users[places]]
-        return users.astype(np.float32) @ items.T
-
-    return Fitted(by_blocks(scores), model.B_.nbytes + (0 if split.users is None else model.A_.nbytes))
-
-
 # -- ours --------------------------------------------------------------------------------------------------------------
-def low_rank(loss):
-    """LowRankModel as it comes, on ratings: it completes them, and does not rank what was never rated."""
-
-    def fit(split, kept):
-        model = fs.LowRankModel(10, loss=loss, dtype="float32").fit(_signed(split.stars, loss))
-
-        def recommend(split):
-            if split.users is None:
-                return model.fold_in(_signed(split.seen, loss)).recommend(TOP, exclude=split.seen)[0]
-            return model.recommend(split.users, TOP, exclude=split.seen)[0]
-
-        rows, columns = split.stars.shape
-        return Fitted(recommend, (columns + (0 if split.users is None else rows)) * 11 * 4)
-
-    return fit
-
-
-def _signed(stars, loss):
-    return stars if loss == "square" else stars._with_data(np.where(stars.data >= 4, 1, -1).astype(np.float32))
-
-
 def sketched(size, **settings):
     def fit(split, kept, ridge=None):
         model = fs.SketchedEASE(size, ridge=ridge, **settings).update(split.train)
@@ -269,10 +175,7 @@ def sketched(size, **settings):
     return fit
 
 
-WEIGHTED = ", users weighted"  # by n^-1/2 as SketchedEASE weights them
 RIDGES = lattice(-1, 6, 4)
-RANKS = (4, 8, 16, 24, 32, 48, 64, 96, 128)
-SIZES = (64, 128, 256)
 METHODS = [
     Method("popularity", popularity),
     Method(
@@ -281,24 +184,7 @@ METHODS = [
         {"neighbours": (10, 20, 50, 100, 200, 500, 1000, 2000), "shrink": (0.0, *lattice(0, 4))},
         {"neighbours": 100, "shrink": 32.0},
     ),
-    Method("PureSVD", pure_svd, {"rank": RANKS}, {"rank": 32}),
     Method("EASE, exact", ease, {"ridge": RIDGES}, {"ridge": 320.0}),
-    Method(
-        f"EASE, exact{WEIGHTED}",
-        partial(ease, power=0.5),
-        {"ridge": RIDGES},
-        {"ridge": 32.0},
-    ),
-    *(
-        Method(
-            f"EASE on svds, l = {size}{words}",
-            formula(size, power),
-            {"ridge": RIDGES},
-            {"ridge": start},
-        )
-        for words, power, start in (("", 0.0, 320.0), (WEIGHTED, 0.5, 32.0))
-        for size in SIZES
-    ),
     Method(
         "implicit ALS",
         als,
@@ -313,40 +199,5 @@ METHODS = [
         asis={"factors": 100, "regularization": 0.01, "alpha": 1.0, "iterations": 15},
         needs="implicit",
     ),
-    Method(
-        "implicit BPR",
-        bpr,
-        {
-            "regularization": lattice(-6, 0),
-            "learning_rate": (0.003, 0.01, 0.03, 0.1, 0.3),
-            "factors": (16, 32, 64),
-            "iterations": (25, 50, 100),
-        },
-        {"regularization": 0.01, "learning_rate": 0.03, "factors": 32, "iterations": 50},
-        asis={"factors": 100, "regularization": 0.01, "learning_rate": 0.01, "iterations": 100},
-        kinds=("random", "time", "last"),
-        sets=("ML-100K",),
-        needs="implicit",
-    ),
-    Method(
-        "cmfrec CMF_implicit",
-        cmf,
-        {
-            "lambda_": lattice(-2, 4),
-            "alpha": (0.3, 1.0, 2.0, 5.0, 10.0, 20.0, 40.0),
-            "k": (8, 16, 32, 64, 128, 256),
-            "niter": (3, 5, 10, 20, 40),
-        },
-        {"lambda_": 10.0, "alpha": 1.0, "k": 64, "niter": 10},
-        {"lambda_": (3.2, 10.0, 32.0), "alpha": (1.0, 2.0, 5.0)},
-        asis={"k": 50, "lambda_": 1.0, "alpha": 1.0, "niter": 10},
-        needs="cmfrec",
-    ),
-    Method("LowRankModel, stars", low_rank("square")),
-    Method("LowRankModel, logistic", low_rank("logistic")),
-    *(
-        Method(f"SketchedEASE, l = {size}", sketched(size), {"ridge": RIDGES}, {"ridge": 32.0}, asis={})
-        for size in SIZES
-    ),
+    Method("SketchedEASE, l = 256", sketched(256), asis={}),
 ]
-OURS = "SketchedEASE, l = 256"  # what every row is compared with, as it comes

@@ -1,10 +1,5 @@
-"""Ridge regression in one pass beside its rivals: losses over five splits, seconds, memory, intervals, passes.
+"""Ridge regression in one pass beside its rivals: losses over five splits, seconds, memory, intervals, passes."""
 
-What was measured so far is kept in ridge.partial.json of --out: --only ours, rivals or a part of a name measures that
-again and keeps the rest; --keep then writes the whole.
-"""
-
-import json
 from functools import partial
 
 import numpy as np
@@ -12,11 +7,11 @@ from sklearn.linear_model import SGDRegressor
 
 import bench_tools
 import fastsketch as fs
-import store
 from bench_learner_sets import SPLITS
 from bench_ridge_peers import COVERAGES, LEARNERS, conjugate_gradients, learned
 from bench_ridge_sets import SETS, loss, stream, task_of
 from bench_tools import seconds, table
+from store import Parts
 
 OURS, FIT = "SketchedRidge()", "SketchedRidge().fit"
 RIVALS = [name for name in LEARNERS if not name.startswith(OURS)]
@@ -26,29 +21,22 @@ REFINED = ("farm-ads", "news20", "MNIST features", "ml-1m")
 
 def ridge(args):
     """Losses of every learner on every set, differences to the exact ridge, coverage of intervals, passes of refine."""
-    file = store.partial(args)
-    kept = json.loads(file.read_text()) if file.exists() else {}
-    names = args.sets.split(",") if args.sets else TINY if bench_tools.tiny else SETS
-    splits = 1 if args.quick else SPLITS
-    for name in names:
+    parts, kept, splits = Parts(args), {}, 1 if args.quick else SPLITS
+    for name in TINY if bench_tools.tiny else SETS:
         for seed in range(splits):
             task = task_of(name, seed)
             if task is None:
                 break
-            wanted = [learner for learner in LEARNERS if _wanted(learner, args.only)]
-            for learner in wanted:
-                done = kept.setdefault(name, {}).setdefault(learner, {})
-                if not (args.keep and str(seed) in done):
-                    done[str(seed)] = one(learner, task)
-                    print(name, seed, learner, done[str(seed)] and done[str(seed)]["loss"], flush=True)
-                    file.write_text(json.dumps(kept, indent=1) + "\n")
-            if seed == 0 and name in REFINED and OURS in wanted and not (args.keep and "passes" in kept[name]):
-                kept[name]["passes"] = passes(task)
-                file.write_text(json.dumps(kept, indent=1) + "\n")
-            if seed == 0 and name == "generated" and OURS in wanted and not (args.keep and "stream" in kept[name]):
-                kept[name]["stream"] = streamed()
-                file.write_text(json.dumps(kept, indent=1) + "\n")
-    tables({name: kept[name] for name in SETS if kept.get(name)}, splits)
+            done = kept.setdefault(name, {})
+            for learner in LEARNERS:
+                found = parts.of(f"{name} {seed} {learner}", one, learner, task)
+                done.setdefault(learner, {})[str(seed)] = found
+                print(name, seed, learner, found and found["loss"], flush=True)
+            if seed == 0 and name in REFINED:
+                done["passes"] = parts.of(f"{name}, passes", passes, task)
+            if seed == 0 and name == "generated":
+                done["stream"] = parts.of("stream", streamed)
+    tables(kept, splits)
 
 
 def tables(kept, splits):
@@ -72,17 +60,6 @@ def tables(kept, splits):
         table(kept["generated"]["stream"], columns, "stream", runs=1)
     columns = ["set", "ridge", "passes, plain", "passes, by the sketch", "of plain"]
     table([[name, *done["passes"]] for name, done in kept.items() if "passes" in done], columns, "passes", runs=1)
-
-
-def _wanted(learner, only):
-    return (
-        not only
-        or only == "rivals"
-        and learner in RIVALS
-        or only == "ours"
-        and learner not in RIVALS
-        or only in learner
-    )
 
 
 def one(learner, task):

@@ -1,4 +1,4 @@
-"""Ways to principal components: what each costs and gives, and the coefficients of the model that chooses."""
+"""Coefficients of the model of costs by which SketchedPCA chooses how it finds components."""
 
 import time
 
@@ -10,9 +10,8 @@ import fastsketch as fs
 from bench_tools import few, table
 from fastsketch._kernels.sketching.shrink import top_eigh
 from fastsketch.sketching._leading_pairs import leading
-from fastsketch.sketching._whole import RowProducts, column_products, row_steps
-from fastsketch.sklearn import SketchedPCA, _routes
-from fastsketch.sklearn._routes import by_columns, by_rows, by_sketch, choose, problem_of
+from fastsketch.sketching._whole import column_products, row_steps
+from fastsketch.sklearn import _routes
 
 
 def _cpu(function, repeats=3):
@@ -72,25 +71,8 @@ def _measured(rng):
     return out
 
 
-def _by(way, rows, k, size):
-    """A function that goes one way and reads k components, for the processor's clock."""
-
-    def run():
-        if way == "sketch":
-            return SketchedPCA(k, sketch_size=size, max_memory=0).fit(rows)
-        sketch = _sketch(size, "exact" if way == "columns" else "gram")
-        if way == "columns":
-            whole = column_products(rows, None, sketch._setting)
-        else:
-            whole = RowProducts(rows, None, center=True).whole(sketch._setting)
-        sketch._begin_with(whole.engine, whole.certain_high)
-        return sketch._overview(k)
-
-    return run
-
-
 def routes(args):
-    """The coefficients of fastsketch/sklearn/_routes.py, and what the model says against what is measured."""
+    """Measure the coefficients of fastsketch/sklearn/_routes.py on this machine."""
     rng = np.random.default_rng(0)
     found = _measured(rng)
     table(
@@ -102,21 +84,3 @@ def routes(args):
         "coefficients",
         runs="the least of 3",
     )
-    out = []
-    shapes = [(200, 10_000, 10), (1_427, 4_322, 10), (20_000, 784, 10), (8_000, 2_048, 32), (6_000, 4_096, 10)]
-    for n, d, k in shapes[: few(2, 1)] if args.quick else shapes:
-        signal = rng.standard_normal((n, 50)) * np.arange(1, 51) ** -0.5
-        rows = 8 * signal @ rng.standard_normal((50, d)) / np.sqrt(50) + 0.3 * rng.standard_normal((n, d))
-        p = problem_of(rows, k=k, size=2 * k + 10)
-        for route in (by_rows(p), by_columns(p), by_sketch(p, passes=2)):
-            told = route.seconds
-            if told > 15:
-                out.append([f"{n:,} x {d:,}", k, route.way, f"{told:.2f}", "", "", ""])
-                continue
-            took = _cpu(_by(route.way, rows, k, p.size), 2)
-            taken = "x" if choose(p, max_memory=1e9).way == route.way else ""
-            out.append(
-                [f"{n:,} x {d:,}", k, route.way, f"{told:.2f}", f"{took:.2f}", f"{route.bytes / 1e6:.0f}", taken]
-            )
-    columns = ["rows", "components", "way", "model, s", "measured, s", "model, MB", "taken"]
-    table(out, columns, "main", runs="the least of 2")

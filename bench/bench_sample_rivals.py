@@ -1,62 +1,40 @@
-"""Rivals of a sketch that keep rows: principal components of a sample, with the rotations that SketchHash has.
-
-Each takes a stream in one pass and touches no more of it than it needs. The uniform sample reads the rows that it keeps
-and nothing else; the one by squared length reads all, for their lengths and their mean.
-"""
+"""A rival of a sketch that keeps rows: principal components of a uniform sample, with the rotations of SketchHash."""
 
 import numpy as np
 
 from fastsketch.neighbours.summaries._rotation import itq_rotation, random_rotation
 
 
-class Rival:
-    """What the samples have in common: top directions of the rows kept, a rotation, codes packed as ours are."""
+class UniformSample:
+    """Hash functions from a reservoir of rows: their leading directions, a rotation, codes packed as SketchHash's."""
 
     def __init__(self, n_bits, size=1000, rotation="itq", seed=0):
         self.n_bits, self.size, self.rotation, self.seed = n_bits, size, rotation, seed
         self._random = np.random.default_rng(seed)
-        self._rows, self._keys, self._limit, self.n_rows = [], [], -np.inf, 0
+        self._rows, self._keys = None, np.empty(0)
 
     def update(self, rows):
-        keys = self._new_keys(rows)
-        self.n_rows += len(rows)
-        chosen = np.flatnonzero(keys > self._limit)
-        if len(chosen) > self.size:
-            chosen = np.sort(chosen[np.argpartition(-keys[chosen], self.size - 1)[: self.size]])
-        self._rows.append(rows[chosen])
-        self._keys.append(keys[chosen])
-        if sum(map(len, self._keys)) > 2 * self.size:
-            self._trim()
+        keys = self._random.random(len(rows))
+        chosen = np.argsort(-keys)[: self.size]
+        held = rows[chosen] if self._rows is None else np.concatenate([self._rows, rows[chosen]])
+        keys = np.concatenate([self._keys, keys[chosen]])
+        best = np.argsort(-keys)[: self.size]
+        self._rows, self._keys = held[best], keys[best]
         return self
-
-    def _trim(self):
-        keys = np.concatenate(self._keys)
-        if len(keys) > self.size:
-            kept = np.argpartition(-keys, self.size - 1)[: self.size]
-            self._rows, self._keys = [np.concatenate(self._rows)[kept]], [keys[kept]]
-            self._limit = self._keys[0].min()
-        else:
-            self._rows, self._keys = [np.concatenate(self._rows)], [keys]
-
-    def sample(self):
-        """The rows kept (at most size, d)."""
-        self._trim()
-        return self._rows[0]
 
     @property
     def projection(self):
         """(d, n_bits), and the mean of the rows in ``mean``."""
-        self.mean, centred, learned_from = self._centred()
+        self.mean = self._rows.mean(axis=0)
+        centred = self._rows - self.mean
         basis = top_directions(centred, self.n_bits)
-        if self.rotation is None:
-            return basis
         rotation = random_rotation(self.n_bits, self.seed)
         if self.rotation == "itq":
-            rotation = itq_rotation((learned_from @ basis).astype(np.float64), rotation)
+            rotation = itq_rotation((centred @ basis).astype(np.float64), rotation)
         return basis @ rotation
 
     def seal(self):
-        """Learn from what is kept."""
+        """Learn from the sampled rows."""
         self._learned = self.projection
         return self
 
@@ -64,62 +42,6 @@ class Rival:
         projection = self._learned.astype(rows.dtype, copy=False)
         positive = rows @ projection > self.mean.astype(rows.dtype, copy=False) @ projection
         return np.packbits(positive, axis=1, bitorder="little")
-
-    def nbytes(self):
-        """Of the rows kept."""
-        return self.sample().nbytes
-
-
-class UniformSample(Rival):
-    """Every row with the same chance, whatever the length of the stream."""
-
-    def _new_keys(self, rows):
-        return self._random.random(len(rows))
-
-    def _centred(self):
-        rows = self.sample()
-        mean = rows.mean(axis=0)
-        centred = rows - mean
-        return mean, centred, centred
-
-
-class FirstRows(Rival):
-    """The rows that came first: what is kept when a model is trained once and then left alone."""
-
-    def _new_keys(self, rows):
-        return -np.arange(self.n_rows, self.n_rows + len(rows), dtype=np.float64)
-
-    _centred = UniformSample._centred
-
-
-class LengthSample(Rival):
-    """Rows with chances by their squared distance from the mean of the first batch, scaled back for their products.
-
-    The strongest of the samples where rows are of different length. The mean is that of all rows.
-    """
-
-    _total = _origin = None
-    _weight = 0.0
-
-    def _new_keys(self, rows):
-        total = rows.sum(axis=0, dtype=np.float64)
-        if self._total is None:
-            self._total, self._origin = np.zeros(rows.shape[1]), (total / len(rows)).astype(rows.dtype)
-        self._total += total
-        away = rows - self._origin
-        weights = np.maximum(np.einsum("ij,ij->i", away, away, dtype=np.float64), 1e-300)
-        self._weight += weights.sum()
-        return np.log(self._random.random(len(rows))) / weights  # the largest: Efraimidis and Spirakis
-
-    def _centred(self):
-        rows = self.sample()
-        mean = (self._total / self.n_rows).astype(rows.dtype)
-        centred, away = rows - mean, rows - self._origin
-        weights = np.einsum("ij,ij->i", away, away, dtype=np.float64)
-        # a row that is kept surely stands for itself alone
-        surely = np.minimum(1.0, self.size * weights / self._weight)
-        scaled = centred / np.sqrt(np.maximum(surely, 1e-300))[:, np.newaxis].astype(rows.dtype)
-        return mean, scaled, scaled
 
 
 def top_directions(rows, r):

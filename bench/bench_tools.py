@@ -4,7 +4,6 @@ A command is a function of ``args`` that measures one idea and gives `table` the
 the data sets, `store` keeps what `table` and `interleaved` were given.
 """
 
-import contextlib
 import importlib
 import json
 import os
@@ -98,44 +97,12 @@ def fresh(code, *arguments, **environment):
     return json.loads(done.stdout.splitlines()[-1])
 
 
-# As environment of `fresh`: threads of BLAS as a user has them.
-UNPINNED = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"))
-
-
 def resident(field="VmRSS"):
     """Return the bytes of this process in memory; "VmHWM": at its peak (ru_maxrss includes that of its parent)."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(field):
             return 1024 * int(line.split()[1])
     raise OSError(f"/proc/self/status has no {field}: memory is measured on Linux only")
-
-
-# Instructions that both sides of a comparison are held to: ours and faiss's names for them; None: the best.
-LEVELS = {"best": (None, None), "AVX2": ("avx2", "AVX2")}
-
-
-@contextlib.contextmanager
-def at_level(ours, theirs):
-    """Hold our loops and faiss's, where its build has more than one level, to these instructions."""
-    from fastsketch._kernels import level
-
-    try:
-        import faiss
-
-        config = getattr(faiss, "SIMDConfig", None)
-    except ImportError:
-        config = None
-    before, config_before = level.current(), config and config.get_level()
-    try:
-        if ours:
-            level.use(ours)
-        if config and theirs:
-            config.set_level(faiss.to_simd_level(theirs))
-        yield
-    finally:
-        level.use(before)
-        if config:
-            config.set_level(config_before)
 
 
 def gemm_rate(dtype, n=1500):

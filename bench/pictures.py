@@ -1,8 +1,7 @@
 """Pictures of stored results: ``python bench/pictures.py [COMMAND...]`` draws bench/results/COMMAND.png from its JSON.
 
-What is drawn of a command is in ``pictured.py``; of one without an entry the first column of numbers of its main table.
-Nothing but the JSON is read, so that a picture shows what the tables say. White cards stand on
-light pages and on dark ones.
+What is drawn of a command is in ``pictured.py``, which has the commands whose picture a page shows. Only the JSON is
+read, so that a picture shows the same figures as the tables. White cards stand on light pages and on dark ones.
 """
 
 import argparse
@@ -44,19 +43,8 @@ def rows_of(table, where):
 def panels_of(record):
     """Return [(title, entry, series)] of the panels that the tables allow; series: {label: [(place, number, half)]}."""
     tables = {table["name"]: table for table in record["tables"]}
-    entries = PICTURED.get(record["command"]) or ()
-    found = [panel for entry in entries if entry.table in tables for panel in drawn(entry, tables[entry.table])]
-    if not found:
-        table = tables.get("main") or record["tables"][0]
-        found = drawn(fallback(table), table)
-    return found
-
-
-def fallback(table):
-    """Return bars of the first column of numbers."""
-    numbers = [name for k, name in enumerate(table["columns"]) if k and any(value(row[k]) for row in table["rows"])]
-    words = [name for name in table["columns"] if name not in numbers] or table["columns"][:1]
-    return Bars(table["name"], label=tuple(words[:2]), values=tuple(numbers[:1]), axis=(numbers or [""])[0])
+    entries = PICTURED[record["command"]]
+    return [panel for entry in entries if entry.table in tables for panel in drawn(entry, tables[entry.table])]
 
 
 def drawn(entry, table):
@@ -227,8 +215,8 @@ def picture(result):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("commands", nargs="*", help="all that have a result if not given")
-    for command in parser.parse_args().commands or sorted(p.stem for p in RESULTS.glob("*.json") if "." not in p.stem):
+    parser.add_argument("commands", nargs="*", help="all of pictured.py if not given")
+    for command in parser.parse_args().commands or PICTURED:
         path = picture(RESULTS / f"{command}.json")
         print(f"{path.name}: {path.stat().st_size / 1000:.0f} kB")
 

@@ -31,57 +31,41 @@ COMMANDS = {
     "anomalies": "SketchedCovariance: areas under ROC curves, shares of false alarms, beside IsolationForest",
     "covariance": "SketchedCovariance: outliers among normal rows, likelihood of held-out ones",
     "covariance.covariance_few": "the outliers where rows are few for their columns",
-    "routes": "ways to principal components: the coefficients of the model that chooses, and seconds against it",
+    "routes": "the coefficients of the model by which SketchedPCA chooses how it finds components",
     "speed.exact": "where the exact accumulator is faster, and what solver='auto' chooses",
     "sparse": "CSR rows against densify + gesdd and IncrementalPCA",
     "sparse.columns": "CSR rows by width at as many columns that occur: time, read-out, memory",
-    "small": "a read-out after one row, merges of 1,000, wide CSR rows, hashes of MNIST, losses for stars",
     "figures": "relative spectral error against sketch size on real data (RFD paper, Figures 1 and 2)",
     "figures.parts": "relative spectral error of 2, 8 and 32 merged parts beside one pass, on real data",
     "figures.adversary": "FD, RFD, iSVD and IncrementalPCA where truncation fails, and where it wins",
-    "tracked": "Tracked FD: estimates, lost variance and certificate against beta, beside FD and PFD",
-    "components": "SketchedPCA against IncrementalPCA and PCA: variances, time, memory; an extra pass, audits, targets",
-    "arpack": "where PCA('arpack') is as exact as SketchedPCA().fit and faster, on the sets of components",
-    "arpack.noise": "flat noise of 4,000 x 4,000: SketchedPCA().fit beside PCA and IncrementalPCA",
+    "components": "SketchedPCA against IncrementalPCA and PCA: variances, time, memory; an extra pass, audits",
+    "components.noise": "flat noise of 4,000 x 4,000: SketchedPCA().fit beside PCA and IncrementalPCA",
     "tolerance": "the l that a precision ends with and what it costs, beside the smallest l and knowing it",
     "sources": "1 GB as .npy, 10 Parquet files, HDF5, Zarr: open_rows beside plain readers, a sketch behind it",
-    "memory": "peak memory of a 4 GB file (written to the folder given by --scratch) and of single updates",
+    "memory": "peak memory of a 4 GB file, written to the folder given by --scratch",
     "memory.cold": "import and --help in fresh processes",
     "cold.first": "the first update or fit of every model in fresh processes: fresh home, read-only, four at once",
     "threads": "n threads against one within a call, beside what gemm gains; two Python threads with a model each",
-    "memory.servers": "eight Python threads with default BLAS settings",
-    "frosh.fwht": "Walsh-Hadamard transforms against a copy and against other packages",
+    "frosh.fwht": "Walsh-Hadamard transforms against a copy and against NumPy",
     "frosh.srht": "the fused SRHT against one read of the rows, and other random maps: time and error, heavy rows too",
-    "ffd_real": "the same on real sets, with seeds of the map, the exact sum and a sample of rows",
+    "ffd_real": "Fast Frequent Directions on real sets, with seeds of the map, the exact sum and a sample of rows",
     "frosh": "FD and FFD against l, d, n and m (FROSH section 5.1), table and picture",
     "printed.frosh_printed": "FROSH's Algorithm 1 as printed beside our tree of blocks: variance, rows held, time",
     "hashing.retrieval": "MAP and precision-recall of all hashes on MNIST and SIFT (FROSH section 5.2)",
     "hashing.rounds": "MAP after each tenth of MNIST (FROSH Figure 4), and what an anchor keeps of old codes",
     "hashing.training": "seconds to learn hash functions (FROSH Table II), components of a sample beside them",
-    "samples": "when a sketch is worth it: MAP beside components of a sample, stationary rows, drift, rare rows",
     "hashing.search": "a million codes against faiss",
-    "encoding": "rows/s that quantizers encode, beside faiss's of as many bytes",
     "codes": "recall of nearest neighbours against all bytes of a row: our codes beside faiss's, four sets",
-    "scan": "a million codes by tables of real queries, beside the fast scans of faiss: PQ and RaBitQ",
-    "frosh.hashthreads": "eight Python threads that learn hashes, with default BLAS settings",
-    "frosh.widehash": "peak memory of FROSH at d = 25,600",
-    "names": "rows as dicts and csv tables: encoding, learning, reading, beside scikit-learn, river and pandas",
-    "online.newton": "accuracy and speed of the Newton learners (RFD paper, Tables 2 and 3), grid of alpha0",
+    "newton": "accuracy and speed of the Newton learners (RFD paper, Tables 2 and 3), grid of alpha0",
     "alphas": "accuracy of the Newton learners over the grid of alpha0, five splits (RFD paper, Table 2, Figures 3, 4)",
-    "online": "one pass over a9a: Newton learners against scikit-learn, Vowpal Wabbit and river",
     "learners": "accuracy, log loss, seconds of one pass on fifteen sets: ours, other libraries', ceilings",
     "ridge": "SketchedRidge on eight sets beside exact Ridge, SGD, components, hashing: loss, intervals, passes",
-    "order": "labels that come in runs: how often a model warns, and accuracy of rows shuffled, in runs, sorted",
-    "order.sorted_splits": "Isolet sorted by label less shuffled, by fit: twenty splits",
+    "order": "labels that come in runs or sorted: accuracy of learners beside that on shuffled rows",
     "passes": "how often fit learns from few rows: one pass, what held-out rows choose, rivals; eight sets",
-    "many": "examples/s of ten, 26 and 20 classes, one thread and two, beside two classes",
-    "online.errors": "error against alpha0 and online error curves (RFD paper, Figures 3 to 11), table and picture",
-    "online.cost": "time of an online round against d, nonzeros and sketch size, with exponents",
+    "newton.errors": "error against alpha0 and online error curves (RFD paper, Figures 3 to 11), table and picture",
+    "newton.cost": "time of an online round against d, nonzeros and sketch size, with exponents",
     "batches": "microseconds a row in batches of one row up to 1,000, each model, beside scikit-learn and river",
-    "width": "examples/s of wide sparse rows by width and by columns that occur, beside SGDClassifier; memory",
-    "drift": "streams whose truth moves: forgetting and restarts beside gradient steps of a constant length",
-    "drift.drifting": "decay='auto' on a market row by row, and on test rows of sets that stand still",
-    "drift.moved": "a learner that says when its stream moves: still sets, streams that change, beside DDM and ADWIN",
+    "drifting": "decay='auto' on a market row by row, and on test rows of sets that stand still",
     "windows": "windows of blocks beside decay, an exact window and IncrementalPCA: jumps, slow drift, seasons; cost",
     "windows.changes": "comparisons of sketches beside tests of every column: false alarms, power on four changes",
     "alarms": "alarms of DriftMonitor beside ADWIN, KSWIN, PageHinkley and a CUSUM at one rate of false alarms: delays",
@@ -94,43 +78,24 @@ COMMANDS = {
     "optimizers.step_costs": "a whole step of a transformer at 4,096 tokens, beside AdamW and Muon",
     "signs": "signed links, logistic loss (GLRL Table 2), settings chosen on training entries",
     "links": "signed links at the paper's setting, rank 40 (GLRL Table 2)",
-    "refine.refinement": "steps of the refinement of coefficients, on signed links: objective and overfitting",
     "stars": "MovieLens, absolute loss (GLRL Table 4), with ADMM and Wiberg's algorithm on what they can",
     "paths": "accuracy and error against seconds, rank by rank, ten folds (GLRL Figures 1 and 2), table and picture",
-    "ratings": "MovieLens in practice, settings chosen on training entries: against cmfrec, scikit-surprise and others",
     "biases": "LowRankModel as it comes against biases tuned alone: stars, few stars, signed links; five splits",
     "items": "a million items: rows/s and memory of SketchedEASE, projection, scores against a read of the items",
     "catalogues": "recommending from sparse catalogues, each method in its own process: lists, seconds, peak memory",
-    "ranking": "recommending: NDCG, recall, time and memory beside implicit, cmfrec, item-knn, PureSVD and exact EASE",
-    "lowrank_cost.products": "sparse products and other loops of a rank, per nonzero, against scipy",
     "lowrank_cost.ten_million": "a fit to 10 million observations: seconds and memory",
-    "ease": "read-outs of item weights on validation parts, beside EASE and svds; the ridge that SketchedEASE chooses",
-    "defaults.sketch_defaults": "what defaults were chosen from: the method of FrequentDirections",
-    "defaults.hash_defaults": "the same: rotation, method, sizes of SketchHash",
-    "defaults.online_defaults": "the same: loss, sizes and regularisers of the classifiers",
-    "defaults.regression_defaults": "the same: loss_scale, epochs and regularisers of the regressors",
-    "defaults.lowrank_defaults": "the same: ridge, sweeps, learning_rate of LowRankModel",
     "jobs": "fs.run and fs.map_rows on one and two workers, beside two one-core runs at once; WORK=sketch,items",
     "classes": "the asv classes of benchmarks/, without asv",
     "profile": "where the time inside a call goes: Python, Cython, C and BLAS, with flame graphs (py-spy)",
 }
 # Of some commands a part can be measured; its results are kept apart.
 PARTS = {
-    "--only": {
-        "headline": "jobs",
-        "samples": "parts of names of streams",
-        "sources": "names of sets",
-        "codes": "'ours', 'peers' or a part of a name",
-        "learners": "'ours', 'peers' or a part of a label (then --keep for all)",
-        "ridge": "'ours', 'rivals' or a part of a name (then --keep for all)",
-    },
-    "--sets": dict.fromkeys(("biases", "codes", "learners", "order", "catalogues", "ridge"), "names of sets"),
-    "--bytes": {"codes": "totals of bytes"},
-    "--rows": {"sources": "their number, of 1,024 float32 numbers"},
+    "--only": {"headline": "jobs"},
+    "--sets": {"biases": "names of sets", "catalogues": "names of sets"},
 }
 JOIN = ("headline", "biases")
 KEEP = ("biases", "codes", "learners", "order", "ridge", "regression", "classification", "cnn", "links")
-KEEP += ("ranking", "lowrank_defaults", "wiberg", "optimizers", "paths")
+KEEP += ("wiberg", "optimizers", "paths")
 
 
 def parser():
@@ -148,8 +113,7 @@ def parser():
         command.add_argument("--scratch", type=Path, default=scratch, help="folder for big temporary files")
         for flag, whose in PARTS.items():
             if name in whose:
-                kind = {"type": int, "default": 0} if flag == "--rows" else {"default": ""}
-                command.add_argument(flag, help=f"{whose[name]}, with commas between them", **kind)
+                command.add_argument(flag, default="", help=f"{whose[name]}, with commas between them")
         if name in JOIN:
             text = "put the tables of a part into the stored result of all, with their own date and machine"
             command.add_argument("--join", action="store_true", help=text)
@@ -176,10 +140,11 @@ def main():
     sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != ROOT]
     args = parser().parse_args()
     from bench_tools import header
+    from pictured import PICTURED
 
     print(header())
     result = measure(args)
-    if result.exists() and find_spec("matplotlib"):
+    if args.command in PICTURED and result.exists() and find_spec("matplotlib"):
         from pictures import picture
 
         print(picture(result))

@@ -12,26 +12,18 @@ NAMES = [key.rpartition(".")[2] for key in run.COMMANDS]
 SLOW = ("stages", "levels", "processors", "headline", "routes", "components", "first", "sources", "jobs")
 SLOW += (
     "threads",
-    "servers",
-    "hashthreads",
     "cold",
-    "samples",
     "cnn",
     "signs",
-    "ratings",
     "biases",
-    "ease",
     "catalogues",
     "classes",
     "alarms",
     "anomalies",
     "changes",
-    "loader",
-    "lowrank_defaults",
     "optimizers",
     "order",
     "profile",
-    "widehash",
     "windows",
 )
 

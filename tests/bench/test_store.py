@@ -194,18 +194,18 @@ def test_what_is_not_of_the_format_is_found(tmp_path, change, word):
 
 
 def test_a_command_in_process(tmp_path, monkeypatch):
-    import bench_names
+    import bench_frosh
     import bench_tools
 
     monkeypatch.setattr(bench_tools, "tiny", True)
-    with store.recording("names", OPTIONS, tmp_path), fs.thread_limit(1):
-        bench_names.names(types.SimpleNamespace(quick=True, scratch=tmp_path))
-    record = json.loads((tmp_path / "names.json").read_text())
+    with store.recording("fwht", OPTIONS, tmp_path), fs.thread_limit(1):
+        bench_frosh.fwht(types.SimpleNamespace(quick=True, scratch=tmp_path))
+    record = json.loads((tmp_path / "fwht.json").read_text())
     assert store.faults(record) == [] and record["tables"][0]["rows"]
     pytest.importorskip("matplotlib")
     from pictures import picture
 
-    path = picture(tmp_path / "names.json")
+    path = picture(tmp_path / "fwht.json")
     assert path.read_bytes()[:8] == b"\x89PNG\r\n\x1a\n" and path.stat().st_size < 60_000
 
 

@@ -1,4 +1,4 @@
-"""Online learners: accuracy, error curves and costs as in the RFD paper, speed against other libraries."""
+"""Newton learners: accuracy, error curves and costs as in the RFD paper."""
 
 import time
 from functools import partial
@@ -8,9 +8,8 @@ from sketched_steps import Oja, RandomProjection
 
 import fastsketch as fs
 from bench_data import farm_ads, matlab, mnist, svmlight
-from bench_learner_peers import dicts_of, lines_of
 from bench_papers import NEWTON, PLAIN, RFD0
-from bench_tools import few, least, rival, seconds, spread, table
+from bench_tools import few, seconds, spread, table
 from fastsketch.reference import full_online_newton
 
 SPLITS = 5
@@ -111,68 +110,6 @@ def _sparse(rows):
     from scipy.sparse import csr_array
 
     return csr_array(np.hstack([rows, np.zeros((len(rows), 60))]))
-
-
-def online(args):
-    """One pass over 70% of a9a: examples/s and accuracy of Newton learners and of other libraries, in one process."""
-    found = labelled("a9a")
-    if found is None:
-        return
-    x, y, test, truth = split(*found, 0)
-    n, runs, tests = len(y), {}, {}
-
-    def ours(size):
-        tests[f"SketchedNewton, m = {size}"] = accuracy(fs.SketchedNewton(size, **RFD0).update(x, y), test, truth)
-
-    runs |= {f"SketchedNewton, m = {size}": partial(ours, size) for size in (5, 10, 20)}
-    from sklearn.linear_model import SGDClassifier
-
-    def sgd():
-        model = SGDClassifier(max_iter=1, tol=None).fit(x, y)
-        tests["scikit-learn SGDClassifier"] = float(model.score(test, truth))
-
-    runs["scikit-learn SGDClassifier"] = sgd
-    if vowpalwabbit := rival("vowpalwabbit"):
-        # examples as text, parsed by the library as it learns: the parsing is part of its pass
-        train, held = (
-            [f"{int(label)} {line}" for label, line in zip(*part, strict=True)]
-            for part in ((y, lines_of(x)), (truth, lines_of(test)))
-        )
-        flags = {"Vowpal Wabbit": ""}
-        flags |= {f"Vowpal Wabbit --OjaNewton, m = {m}": f"--OjaNewton --sketch_size {m}" for m in (5, 10, 20)}
-
-        def vowpal(label):
-            model = vowpalwabbit.Workspace(f"--quiet --loss_function squared {flags[label]}")
-            for line in train:
-                model.learn(line)
-            if label not in tests:  # in the first run, outside the clock
-                tests[label] = float(np.mean((np.array([model.predict(line) for line in held]) > 0) == (truth > 0)))
-            model.finish()
-
-        runs |= {label: partial(vowpal, label) for label in flags}
-    if rival("river"):
-        from river import linear_model, optim
-
-        dicts, held_dicts = dicts_of(x), dicts_of(test)
-
-        def river(label):
-            model = linear_model.LogisticRegression(optim.AdaGrad(0.1))
-            for row, target in zip(dicts, y > 0, strict=True):
-                model.learn_one(row, bool(target))
-            if label not in tests:
-                tests[label] = float(np.mean([model.predict_one(row) for row in held_dicts] == (truth > 0)))
-
-        runs["river LogisticRegression (AdaGrad)"] = partial(river, "river LogisticRegression (AdaGrad)")
-    for run in runs.values():
-        run()
-    times = least(runs, 2 if args.quick else 3)
-    base = times["SketchedNewton, m = 20"]
-    out = [
-        [label, f"{n / t:,.0f}", f"{1e6 * t / n:.1f}", f"{t / base:.1f}", f"{100 * tests[label]:.2f}"]
-        for label, t in times.items()
-    ]
-    columns = ["method", "examples/s", "us an example", "time / ours at m = 20", "accuracy, %"]
-    table(out, columns, "main", runs=f"1 split; times: the least of {2 if args.quick else 3} in turn")
 
 
 # Sets of the RFD paper, or what is nearest to those that are not free.
