@@ -33,7 +33,7 @@ def main():
         for seed, path in enumerate(paths):
             sparse.save_npz(path, users(seed))
         model = fs.map_merge(learn, paths, engine="processes", workers=2)
-        model.save(Path(folder) / "items.fsk")  # `fastsketch items users-*.npz` writes such a file too
+        model.save(Path(folder) / "items.fsk")
         model = fs.load(Path(folder) / "items.fsk")
     assert isinstance(model, fs.SketchedEASE)
 

@@ -29,13 +29,9 @@ ESTIMATORS = {
 }
 COMMANDS = {
     "FrequentDirections": "sketch",
-    "GroupSketches": "sketch",
-    "SketchHash": "quantize",
-    "SketchQuantizer": "quantize",
     "SketchedNewton": "learn",
     "AdaptiveSubgradient": "learn",
-    "LowRankModel": "complete",
-    "SketchedEASE": "items",
+    "SketchedEASE": "recommend",
     "DriftMonitor": "watch",
 }
 REQUIRED = inspect.Parameter.empty
@@ -189,16 +185,12 @@ def test_command_line(name):
 
 
 def test_defaults_of_the_command_line_alone():
-    from fastsketch.cli._coding import N_BYTES
-
     others = {
         (name, parameter): row.command
         for name in COMMANDS
         for parameter, row in table()[name].items()
         if row.command[""] not in (SAME, REQUIRED)
     }
-    assert others.pop(("SketchQuantizer", "n_bytes")) == {"": N_BYTES}
-    assert others.pop(("LowRankModel", "dtype")) == {"": "float32"}  # tests/cli/test_lowrank_cli.py
     assert others.pop(("AdaptiveSubgradient", "method")) == {"": fs.SketchedNewton().method}
     assert not others
 
@@ -241,7 +233,7 @@ def test_everything_that_is_set_is_listed(name, capsys):
 
 
 def test_regression_has_the_defaults_of_the_regressors():
-    from fastsketch.cli._learning import REGRESSION
+    from fastsketch.cli._learn import REGRESSION
 
     for name in ("SketchedNewton", "AdaptiveSubgradient"):
         rows, regressor = table()[name].items(), f"{name}Regressor"

@@ -8,8 +8,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from fastsketch.cli._parser import parser_of, top_parser
-from fastsketch.cli._verbs_of_events import VERBS
+from fastsketch.cli._parser import VERBS, parser_of, top_parser
 
 # argparse wraps at the width of a terminal, which a build does not have
 WIDTH = "74"

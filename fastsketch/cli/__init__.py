@@ -1,4 +1,4 @@
-"""The command line: ``fastsketch sketch | transform | quantize | search | learn | predict | recommend | ...``.
+"""The command line: ``fastsketch sketch | info | audit | transform | merge | learn | predict | recommend | watch``.
 
 Exit status 0: done; 2: wrong usage, or an input or output that cannot be used (one line says which and why); 130, 143,
 129: interrupted by Ctrl-C, SIGTERM, SIGHUP (one line says what has been saved); 141: the reader of the standard output
@@ -46,15 +46,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str] | None) -> int:
-    from fastsketch.cli._parser import parse, run
+    from fastsketch.cli._parser import parse
     from fastsketch.cli._signals import OF_CTRL_C, handled, held, mute
 
     try:
         with handled():
             with held():  # argparse fails in its own way where it is interrupted
-                args = parse(argv)
+                verb = parse(argv)
             with _lines_on_standard_error():
-                status = run(args)
+                status = verb.run() or 0
             sys.stdout.flush()
     except KeyboardInterrupt as stop:
         _complain("interrupted", stop)

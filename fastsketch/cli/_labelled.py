@@ -1,41 +1,72 @@
 """Files of labelled rows as learners take them: svmlight text, tables, and streams of both."""
 
-from argparse import Namespace
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from numpy.typing import NDArray
 
-from fastsketch._frame.parameters import TRUTH
-from fastsketch.cli._flags import as_column, flag_of, listed
-from fastsketch.cli._reading import dialect_of
+from fastsketch.cli._flags import as_column, listed
 from fastsketch.data.files import SourceError, StateError
+from fastsketch.data.files._input import InputFile
 from fastsketch.data.names import TableRows
-from fastsketch.data.names._cells import ARROW, PARQUET
-from fastsketch.data.sources import Source, asked_as, comes_once, open_rows
+from fastsketch.data.sources import Source, comes_once, open_rows
 from fastsketch.data.sources._column_names import positions
 from fastsketch.data.sources._identity import of_file
 from fastsketch.data.sources._joined import joined
-from fastsketch.data.sources._source import MAX_FEATURES, Place
-from fastsketch.ridge import SketchedRidge
+from fastsketch.data.sources._paths import files_of
+from fastsketch.data.sources._source import Place
+from fastsketch.data.sources._streams import HEAD_BYTES, text_format
 
-TABLES = (".csv", ".tsv", *PARQUET, *ARROW)
-COMPRESSED = (".gz", ".bz2", ".xz")
-# Flags that say how tables are read.
-OF_TABLES = ("target", "header", "separator", "decimal", "categorical", "numeric", "ignore", "missing")
-# Of these, what columns hold.
-KINDS = ("categorical", "numeric", "ignore")
-# What of that holds for all files of a job, and for those that its model is asked about.
+# Options of tables of text that are those of all files of a job, and of the files that its model is asked about.
 DIALECT = ("header", "separator", "decimal")
+# A line of svmlight text; how files of tables begin that are no text, and other files that are none.
+LABELLED_PAIRS = re.compile(rb"\s*[^\s:,;|]+(\s+[^\s:,;|]+:\S+)+\s*")
+BINARY_TABLES, OTHER_BINARY = (b"PAR1", b"ARROW1"), (b"\x93NUMPY", b"PK\x03\x04", b"\x89HDF")
 
 
-def is_table(path: str) -> bool:
-    """Return whether a file is a table by its name."""
-    suffixes = [suffix for suffix in Path(path).suffixes if suffix not in COMPRESSED]
-    return bool(suffixes) and suffixes[-1] in TABLES
+def layout(path: str) -> str:
+    """Return "table" or "svmlight" by the beginning of a file, or of the first file of a folder or pattern.
+
+    Tables are Parquet, Arrow, and text divided by tabs, semicolons or commas. Of other files and of streams, which are
+    not looked into, return "".
+    """
+    if comes_once(path):
+        return ""
+    first = files_of(path)[0]
+    if not first.is_file():
+        return ""
+    with InputFile(first) as file:
+        head = file.read(HEAD_BYTES)
+    if head.startswith(BINARY_TABLES):
+        return "table"
+    if head.startswith(OTHER_BINARY) or text_format(head) == "market":
+        return ""
+    line = next((line for line in head.splitlines() if line.split(b"#")[0].strip()), b"")
+    if LABELLED_PAIRS.fullmatch(line.split(b"#")[0]):
+        return "svmlight"
+    return "table" if text_format(head) == "table" else ""
 
 
+def require_labels(source: Source) -> None:
+    """Raise SourceError for the first of the sources that has rows without labels."""
+    for part in source.each():
+        if part.beside is None and not part.labelled:
+            raise SourceError(f"{part.name} holds no labels: they are read from svmlight text and tables")
+
+
+def targets_in(target: str | int) -> Any:
+    """Return the column of a target, or the list of several between commas."""
+    names = [as_column(name) for name in listed(target)] if isinstance(target, str) else [target]
+    return names if len(names) > 1 else names[0]
+
+
+def as_list(target: Any) -> list[str | int]:
+    """Return the columns of one target, or of several."""
+    return cast("list[str | int]", target) if isinstance(target, list) else [target]
+
+
+# -- tables with words -------------------------------------------------------------------------------------------------
 class LabelledTable(Source):
     """A table as a source of rows with names, which are lists of dicts."""
 
@@ -70,145 +101,67 @@ class LabelledTable(Source):
         return of_file(self.table.path)
 
 
-def schema_in(notes: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return (schema, dialect) in the notes of a model or a partial result; StateError for what is none."""
-    read = notes.get("table")
-    if not isinstance(read, dict):
-        raise StateError("the notes do not say how tables were read")
-    known = cast(dict[str, Any], read)
-    schema, header = {name: known.get(name) for name in ("columns", "label", "label_kind")}, known.get("header")
-    if not isinstance(schema["columns"], dict) or not isinstance(header, bool):
-        raise StateError(f"the notes do not say how tables were read: {known!r:.200}")
-    return schema, {"header": header, "separator": known.get("separator"), "decimal": known.get("decimal", ".")}
+def tables_to_learn(paths: Sequence[str], options: Mapping[str, Any]) -> tuple[Source, dict[str, Any]]:
+    """Return tables as rows with names, and a note of how they were read, as json can write it.
 
-
-# -- which of the two --------------------------------------------------------------------------------------------------
-def rows_to_learn(args: Namespace) -> tuple[Source, dict[str, Any]]:
-    """Return (the labelled rows that the flags of `learn` name, notes of how they are read, as json can write them)."""
-    tables = [path for path in args.inputs if is_table(path)]
-    given = [name for name in OF_TABLES if getattr(args, name) not in (None, "feature")]
-    if not tables and not (given and all(map(comes_once, args.inputs))):
-        if given:
-            raise ValueError(
-                f"{flag_of(args, given[0])} is of tables ({', '.join(TABLES[:3])}): {args.inputs[0]} is read as "
-                "svmlight text"
-            )
-        any_width = TRUTH.get(args.settings.get("open_columns", "no"), False)
-        return _text(args, MAX_FEATURES if any_width else args.n_features), {}
-    if tables and len(tables) < len(args.inputs):
-        raise ValueError("inputs must be all tables or all svmlight text")
-    if args.target is None:
-        raise ValueError(f"{args.inputs[0]} is a table: --target names the column of labels")
-    kinds = {name: list(map(as_column, getattr(args, name) or ())) for name in KINDS}
-    source, read = _tables(args.inputs, {"label": args.target, **dialect_of(args), "missing": args.missing, **kinds})
-    return source, {"table": read}
-
-
-def rows_as_learned(model: Any, args: Namespace, *, labelled: bool) -> Source:
-    """Return the rows of args.inputs as a model has learned them; `labelled`: with labels, by --target if given."""
-    target = getattr(args, "target", None)
-    if isinstance(model, SketchedRidge):
-        return rows_with_targets(args, model, labelled=labelled)
-    if "table" in model.notes:
-        schema, dialect = schema_in(model.notes)
-        dialect |= {name: getattr(args, name) for name in DIALECT if getattr(args, name) is not None}
-        label = None if not labelled else schema["label"] if target is None else target
-        options = {"label": label, "missing": "feature", **dialect}
-        return _tables(args.inputs, options, schema, relabelled=target is not None)[0]
-    if any(map(is_table, args.inputs)):
-        raise ValueError(f"{args.inputs[0]} is a table, and the model was learned from svmlight text")
-    return _text(args, model.n_features or MAX_FEATURES)
-
-
-@asked_as("--target")
-def rows_with_targets(args: Namespace, model: Any = None, *, labelled: bool = True) -> Source:
-    """Return the rows of args.inputs, all of numbers, with real targets beside them; for a model its columns."""
-    target, inputs = getattr(args, "target", None), list(args.inputs)
-    notes: dict[str, Any] = {} if model is None else model.notes
-    target = notes.get("target") if target is None else targets_in(target)
-    how: dict[str, Any] = {**dialect_of(args), "zero_based": args.zero_based}
-    if target is None and not any(map(is_table, inputs)):
-        return open_rows(inputs, **how, n_features=args.n_features if model is None else model.n_features)
-    if labelled and target is None:
-        raise ValueError(f"{inputs[0]} is a table: --target names the column of targets")
-    how |= {"fill": args.fill if model is None else notes.get("fill"), "beside": target if labelled else None}
-    if model is None:
-        return open_rows(inputs, **how, columns=columns_to_learn(args))
-    if model.feature_names is not None:
-        return open_rows(inputs, **how, columns=list(model.feature_names))
-    columns: Any = notes.get("columns")
-    if not labelled:  # the rows may have their targets, or lack them
-        table = None if comes_once(inputs[0]) else open_rows(inputs, **how)
-        if table is None or table.n_features == model.n_features:
-            return table or open_rows(inputs, **how)
-        apart = positions(table, as_list(target), "--target")
-        rest = [k for k in range(table.n_features) if k not in apart]
-        columns = rest if columns is None else [rest[k] for k in columns if k < len(rest)]
-    return open_rows(inputs, **how, columns=columns)
-
-
-def targets_in(target: str | int) -> Any:
-    """Return the column of a target, or the list of several between commas."""
-    names = [as_column(name) for name in listed(target)] if isinstance(target, str) else [target]
-    return names if len(names) > 1 else names[0]
-
-
-def as_list(target: Any) -> list[str | int]:
-    """Return the columns of one target, or of several."""
-    return cast("list[str | int]", target) if isinstance(target, list) else [target]
-
-
-def columns_to_learn(args: Namespace) -> list[str | int] | None:
-    """Return the columns of --numeric, or all but those of --ignore, as open_rows counts them beside the target."""
-    numeric = None if args.numeric is None else list(map(as_column, args.numeric))
-    if args.ignore is None and all(isinstance(name, str) for name in numeric or ()):
-        return numeric
-    if comes_once(args.inputs[0]):
-        raise ValueError(f"{args.inputs[0]} is read once: --numeric names the columns that are read")
-    table, target = open_rows(args.inputs[0], **dialect_of(args)), targets_in(args.target)
-    apart = positions(table, as_list(target), "--target")
-    ignored = positions(table, list(map(as_column, args.ignore or ())), "--ignore")
-    read = range(table.n_features) if numeric is None else positions(table, numeric, "--numeric")
-    return [k - sum(other < k for other in apart) for k in read if k not in {*apart, *ignored}]
-
-
-def require_labels(source: Source) -> None:
-    """Raise SourceError for the first of the sources that has rows without labels."""
-    for one in source.each():
-        if one.beside is None and not one.labelled:
-            raise SourceError(f"{one.name} holds no labels: they are read from svmlight text and tables")
-
-
-def _text(args: Namespace, n_features: int | None) -> Source:
-    """Return svmlight text, all files of one width; where no labels are needed .npy and .npz too."""
-    streams = [path for path in args.inputs if comes_once(path)]
-    if streams and n_features is None:
-        raise SourceError(
-            f"{streams[0]} is no regular file, and is read once: how wide its rows are must be known (--set "
-            "n_features=N or --set open_columns=yes)"
-        )
-    return open_rows(list(args.inputs), n_features=n_features, zero_based=args.zero_based)
-
-
-def _tables(
-    paths: Sequence[str],
-    options: dict[str, Any],
-    schema: dict[str, Any] | None = None,
-    *,
-    relabelled: bool = False,
-) -> tuple[Source, dict[str, Any]]:
-    """Return (tables as rows with names, how they were read); without a schema the first says what each column is.
-
-    options: what TableRows takes beside a schema; relabelled: their label is not that of the schema.
+    options: what TableRows takes besides a schema. The first table says what each column is, and all others are read by
+    the names of its columns.
     """
-    tables: list[Source] = []
-    for path in paths:
-        if schema is None:
-            table = TableRows(path, **options)
-            schema, kept = table.schema, (*DIALECT, "missing")
-            options = {**{name: options[name] for name in kept}, "header": table.header, "label": schema["label"]}
-        else:
-            other = relabelled or options["label"] is None
-            table = TableRows(path, **options, schema={**schema, "label": options["label"]} if other else schema)
-        tables.append(LabelledTable(path, table))
-    return joined(tables), {**(schema or {}), **{name: options[name] for name in DIALECT}}
+    first = TableRows(paths[0], **options)
+    kept = {name: options[name] for name in (*DIALECT, "missing")} | {"header": first.header}
+    others = [TableRows(path, **kept, label=first.schema["label"], schema=first.schema) for path in paths[1:]]
+    source = joined([LabelledTable(path, table) for path, table in zip(paths, [first, *others], strict=True)])
+    return source, {**first.schema, **{name: kept[name] for name in DIALECT}}
+
+
+def tables_as_learned(
+    paths: Sequence[str], notes: Mapping[str, Any], reading: Mapping[str, Any], label: Any, *, labelled: bool
+) -> Source:
+    """Return tables as the rows with names that a model has learned, by its notes and the options that are given.
+
+    label: the column of labels if it is not that of the notes.
+    """
+    known = notes.get("table")
+    if not isinstance(known, dict):
+        raise StateError("the notes do not say how tables were read")
+    read = cast("dict[str, Any]", known)
+    schema, header = {name: read.get(name) for name in ("columns", "label", "label_kind")}, read.get("header")
+    if not isinstance(schema["columns"], dict) or not isinstance(header, bool):
+        raise StateError(f"the notes do not say how tables were read: {read!r:.200}")
+    options = {"header": header, "separator": read.get("separator"), "decimal": read.get("decimal", ".")}
+    options |= {name: reading[name] for name in DIALECT if reading.get(name) is not None}
+    options["label"] = (schema["label"] if label is None else label) if labelled else None
+    if label is not None or not labelled:
+        schema["label"] = options["label"]
+    return joined([LabelledTable(path, TableRows(path, **options, schema=schema)) for path in paths])
+
+
+# -- tables of numbers -------------------------------------------------------------------------------------------------
+def number_columns(paths: Sequence[str], dialect: dict[str, Any], target: Any, numeric: Any, ignored: Any) -> Any:
+    """Return the columns to learn from: the numeric ones, or all but the ignored ones and those of the targets.
+
+    Numbers among them are positions among the columns that are not targets, as ``open_rows`` counts them; None is all.
+    """
+    if ignored is None and all(isinstance(name, str) for name in numeric or ()):
+        return numeric
+    if comes_once(paths[0]):
+        raise ValueError(f"{paths[0]} is read once: --numeric names the columns that are read")
+    table = open_rows(paths[0], **dialect)
+    apart = positions(table, as_list(target), "--target")
+    left_out = positions(table, ignored or (), "--ignore")
+    read = range(table.n_features) if numeric is None else positions(table, numeric, "--numeric")
+    return [k - sum(other < k for other in apart) for k in read if k not in {*apart, *left_out}]
+
+
+def unlabelled_numbers(paths: Sequence[str], how: dict[str, Any], n_features: int, columns: Any, target: Any) -> Source:
+    """Return the rows of tables of numbers without names, for a model that has learned them: with or without targets.
+
+    columns, target: as they were learned, by position.
+    """
+    table = None if comes_once(paths[0]) else open_rows(list(paths), **how)
+    if table is None or table.n_features == n_features:
+        return table or open_rows(list(paths), **how)
+    apart = positions(table, as_list(target), "--target")
+    rest = [k for k in range(table.n_features) if k not in apart]
+    chosen = rest if columns is None else [rest[k] for k in columns if k < len(rest)]
+    return open_rows(list(paths), **how, columns=chosen)

@@ -7,7 +7,6 @@ import json
 import math
 import os
 import sys
-from argparse import Namespace
 from collections.abc import Generator, Iterable
 from fnmatch import fnmatch
 from glob import has_magic
@@ -17,6 +16,7 @@ from typing import Any, BinaryIO, TextIO, cast
 from fastsketch._core.escaping import escaped
 from fastsketch._core.threads import thread_limit
 from fastsketch._core.validation import as_integer
+from fastsketch.cli._flags import Verb
 from fastsketch.cli._signals import held, mute
 from fastsketch.data.files._lock import lock_name, locked
 from fastsketch.data.files._replacing import output_target, pour, replacing, same_file, spooled, straight, sweep
@@ -214,33 +214,29 @@ def as_text(value: Any) -> str:
     return f"{text}, ... ({len(items):,})" if many else text
 
 
-# Arguments of the commands that name files to read.
-INPUTS = (
-    *("inputs", "ratings", "model", "codes", "queries", "rescore", "ids", "test", "exclude"),
-    *("source", "events", "allow", "input", "where"),
-)
+# Arguments of verbs that name files to read.
+INPUTS = ("inputs", "model", "source", "events")
 
 
 @contextlib.contextmanager
-def output_of(
-    args: Namespace, suffix: str = ".fsk", *, over_input: bool = False, folder: bool = False
-) -> Generator[Output]:
-    """Hold the output of a command, and --threads, for as long as it runs; an interrupt says what has become of it.
+def output_of(verb: Verb, suffix: str = ".fsk", *, over_input: bool = False, folder: bool = False) -> Generator[Output]:
+    """Hold the output of a verb, and --threads, for as long as it runs; an interrupt says what has become of it.
 
-    It must be none of the inputs, unless `over_input`. A command without --output says its facts alone.
+    It must be none of the inputs, unless `over_input`. A verb without an output prints its facts only.
     """
-    out = Output(getattr(args, "output", None), suffix, as_json=args.json, folder=folder)
+    name: str | None = getattr(verb, "output", None)
+    out = Output(name, suffix, as_json=verb.json, folder=folder)
     if not over_input and out.path is not None:
-        for source in _inputs(args):
+        for source in _inputs(verb):
             if same_file(out.path, source):
-                raise ValueError(f"the output {args.output} is also an input: it would be lost")
+                raise ValueError(f"the output {name} is also an input: it would be lost")
             if _among(out.path, source):
                 raise ValueError(
-                    f"the output {args.output} would be read with {source}, and so would its lock: put it into another "
+                    f"the output {name} would be read with {source}, and so would its lock: put it into another "
                     "folder, or name the files"
                 )
     try:
-        with _limit(args.threads), out.alone():
+        with _limit(verb.threads), out.alone():
             yield out
     except KeyboardInterrupt as stop:
         if out.kept:
@@ -276,9 +272,9 @@ def _is_standard_output(name: str) -> bool:
         return False
 
 
-def _inputs(args: Namespace) -> Generator[str]:
+def _inputs(verb: Verb) -> Generator[str]:
     for name in INPUTS:
-        given: Any = getattr(args, name, None)
+        given: Any = getattr(verb, name, None)
         yield from cast("list[str]", given) if isinstance(given, list) else [given] if given else []
 
 

@@ -1,54 +1,82 @@
-"""What commands read: rows and models."""
+"""What verbs read: rows, as their model has read its own, and models."""
 
 import stat
 import sys
-from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from fastsketch._frame.loading import from_bytes, load
-from fastsketch.cli._flags import as_column
+from fastsketch.cli._flags import RowsVerb, as_column
 from fastsketch.cli._output import STANDARD
 from fastsketch.data.files import StateError
 from fastsketch.data.sources import Source, comes_once, open_rows
 
-
-def dialect_of(args: Namespace) -> dict[str, Any]:
-    """Return how tables of text are written, among the arguments."""
-    return {"header": args.header, "separator": args.separator, "decimal": args.decimal or "."}
-
-
-def columns_of(args: Namespace) -> list[str | int] | None:
-    """Return the columns that --columns names."""
-    return None if args.columns is None else [as_column(name) for name in args.columns]
+# The note of a model that holds the options with which its rows were read, and those options.
+READING = "reading"
+REMEMBERED = ("zero_based", "key", "transpose", "header", "separator", "decimal", "columns", "fill")
 
 
-def how_read(args: Namespace, n_features: int | None) -> dict[str, Any]:
-    """Return the options of open_rows among the arguments."""
-    return {
-        "columns": "numeric" if args.columns == ["numeric"] else columns_of(args),
-        "fill": args.fill,
-        "key": args.key,
-        **dialect_of(args),
-        **({} if getattr(args, "beside", None) is None else {"beside": args.beside}),
-        "n_features": n_features,
-        "zero_based": args.zero_based,
-    }
+# -- how rows are read -------------------------------------------------------------------------------------------------
+def given_reading(verb: RowsVerb) -> dict[str, Any]:
+    """Return the options of ``open_rows`` that the command line gives."""
+    given = dict(verb.reading)
+    if verb.columns is not None:
+        given["columns"] = "numeric" if verb.columns == ["numeric"] else [as_column(name) for name in verb.columns]
+    return given if verb.fill is None else {**given, "fill": verb.fill}
 
 
-def rows_in(args: Namespace, n_features: int | None = None, names: Sequence[str] | None = None) -> Source:
-    """Return the rows of args.inputs, one file after another.
+def remembered_reading(notes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of ``open_rows`` that the notes of a model remember."""
+    remembered = notes.get(READING, {})
+    if not isinstance(remembered, dict) or not set(remembered) <= set(REMEMBERED):
+        raise StateError(f"the notes of the model do not say how rows were read: {remembered!r:.200}")
+    return remembered
 
-    Of the columns that a model knows by name, if they have them.
+
+def reading_notes(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the note by which a model remembers these options of ``open_rows``; an empty dict for none."""
+    remembered = {name: options[name] for name in REMEMBERED if options.get(name) is not None}
+    return {READING: remembered} if remembered else {}
+
+
+def common_reading(notes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the note of a merged model: the options that the notes of all its parts remember alike."""
+    first, *others = map(remembered_reading, notes)
+    return reading_notes({name: value for name, value in first.items() if all(o.get(name) == value for o in others)})
+
+
+def rows_in(verb: RowsVerb, model: Any = None, *, beside: Any = None) -> Source:
+    """Return the rows of the inputs of a verb, one file after another.
+
+    For a model or an estimator they are read as its own rows were, but for the options that are given, and the columns
+    are those that it knows by name.
     """
-    how = how_read(args, n_features)
-    if names is not None and args.columns is None and not any(map(comes_once, args.inputs)):
-        with suppress(ValueError):  # what is wrong is said of the rows as they come
-            how_by_name: dict[str, Any] = {**how, "columns": list(names)}
-            return open_rows(list(args.inputs), **how_by_name)
-    return open_rows(list(args.inputs), **how)
+    how = given_reading(verb)
+    names: Iterable[str] | None = None
+    if model is not None:
+        how = {**remembered_reading(getattr(model, "notes", {})), **how}
+        names = getattr(model, "feature_names", getattr(model, "feature_names_in_", None))
+        n_features = getattr(model, "n_features", getattr(model, "n_features_in_", None))
+        how |= {} if n_features is None else {"n_features": n_features}
+        if names is not None and verb.columns is None and any(isinstance(k, str) for k in how.get("columns", ())):
+            how.pop("columns")  # the model's names say the same, and rows without names have no others
+    if beside is not None:
+        how["beside"] = beside
+    return open_named(verb.inputs, how, None if names is None or verb.columns is not None else list(names))
+
+
+def open_named(paths: Sequence[str], how: dict[str, Any], names: list[str] | None) -> Source:
+    """Open rows with their columns in the order of these names, if they have them; else as they are."""
+    if names is not None and not any(map(comes_once, paths)):
+        with suppress(ValueError):  # what is wrong is said below, or of the rows as they come
+            return open_rows(list(paths), **{**how, "columns": names})
+    source = open_rows(list(paths), **how)
+    known = source.feature_names
+    if names is None or known is None or list(known) == names or not set(names) <= set(known):
+        return source
+    return open_rows(source, columns=names)
 
 
 # -- models ------------------------------------------------------------------------------------------------------------

@@ -72,12 +72,13 @@ def test_rows_that_a_model_is_asked_of(run, command):
     assert "other" in run(*others, status=2).err
 
 
-@pytest.mark.parametrize("verb", ["sketch", "quantize"])
-def test_files_of_one_job(run, verb):
-    options = ("-l", 4) if verb == "sketch" else ("--n-bytes", 5)
-    for name in ("reversed", "others"):
-        assert "column" in run(verb, "right.csv", f"{name}.csv", *options, "-o", "out.fsk", status=2).err
-    assert not Path("out.fsk").exists()
+def test_files_of_one_job(run):
+    """Their columns are matched by name, and others are refused."""
+    run("sketch", "right.csv", "reversed.csv", "-l", 4, "-o", "out.fsk")
+    run("sketch", "right.csv", "right.csv", "-l", 4, "-o", "twice.fsk")
+    assert np.array_equal(fs.load("out.fsk").sketch(), fs.load("twice.fsk").sketch())
+    assert "column" in run("sketch", "right.csv", "others.csv", "-l", 4, "-o", "x.fsk", status=2).err
+    assert not Path("x.fsk").exists()
 
 
 @pytest.mark.parametrize("method", ["rfd", "ridge"])

@@ -34,9 +34,9 @@ def test_compressed_text(tmp_path, capsys, pack):
     for damage in (lambda b: b[:-7], lambda b: b[:middle] + b"\xff" * 9 + b[middle + 9 :], lambda b: b + b"x"):
         svm.write_bytes(damage(pack(TEXT)))
         table.write_bytes(damage(pack(CSV)))
-        for command in (("sketch", svm, "-l", 2), ("quantize", svm, "--n-bits", 2), ("learn", svm, "-l", 2)):
+        for command in (("sketch", svm, "-l", 2), ("learn", svm, "-l", 2)):
             assert "a.svm" in fails(capsys, *command, "-o", out)
-        assert "t.csv" in fails(capsys, "complete", table, "-o", out)
+        assert "t.csv" in fails(capsys, "recommend", table, "-o", out)
     assert not out.exists()
 
 

@@ -17,7 +17,7 @@ import pytest
 
 import fastsketch as fs
 from fastsketch.cli import _parser, main
-from fastsketch.cli._verbs_of_events import VERBS
+from fastsketch.cli._parser import VERBS
 from fastsketch.data.files import _lock
 from fastsketch.data.files._lock import lock_name
 from fastsketch.data.sources import _source
@@ -210,12 +210,12 @@ def test_labels_mean_the_same_in_every_piece(run, monkeypatch, pair, first):
         assert fs.load("o.fsk").to_bytes() == whole.to_bytes()
     for label in pair:
         write("one.svm", ROWS[labels == label], labels[labels == label])
-        found = json.loads(run(*command, "--test", "one.svm", "--json").out)
+        found = json.loads(run("predict", "o.fsk", "one.svm", "--what", "metrics", "--json").out)
         accuracy = np.mean(whole.predict(ROWS[labels == label]) == label)
-        assert found["test_accuracy"] == accuracy
+        assert found["accuracy"] == accuracy
         assert accuracy > 0.8 or first != "mixed"  # rows in the order of their labels teach the last one
     write("other.svm", ROWS[:3], [1, 3, 1])
-    error = run(*command, "--test", "other.svm", status=2).err
+    error = run("predict", "o.fsk", "other.svm", "--what", "metrics", status=2).err
     assert "other.svm, line 2: row 1 has label 3, which the model has never seen" in error
 
 
@@ -228,7 +228,7 @@ def test_one_label_alone(run):
     write("u.svm", ROWS[:20], TRUTH[:20])
     run("learn", "t.svm", "-o", "o.fsk")
     assert fs.load("o.fsk").classes.tolist() == [1.0]
-    assert "never seen: it knows 1\n" in run("learn", "t.svm", "--test", "u.svm", "-o", "o.fsk", status=2).err
+    assert "never seen: it knows 1\n" in run("predict", "o.fsk", "u.svm", "--what", "metrics", status=2).err
     # the other label may come in another file
     write("v.svm", ROWS[:5], np.full(5, 2.0))
     run("learn", "t.svm", "v.svm", "-o", "o.fsk")
@@ -244,7 +244,7 @@ def test_bad_rows_are_named(run):
         assert "t.svm: line 126: the value is not a finite" in run(*command, "-o", "o.fsk", status=2).err
     np.save("bad.npy", rows)
     assert "bad.npy: rows must be finite: row 123 " in run("sketch", "rows.npy", "bad.npy", "-o", "o.fsk", status=2).err
-    run("quantize", "rows.npy", "--n-bits", 4, "-o", "h.fsk")
+    fs.SketchHash(4).update(ROWS).save("h.fsk")
     assert "bad.npy: rows must be finite: row 123 " in run("transform", "h.fsk", "bad.npy", "-o", "c.npy", status=2).err
     write("t.svm", ROWS, np.where(np.arange(400) == 60, np.nan, TRUTH))
     for switches in ((), ("--regression",)):
@@ -375,8 +375,6 @@ def test_a_job_that_left_nothing_is_begun_by_a_resume(run, monkeypatch, verb):
 RESUMED = {
     "sketch": ("sketch", "rows.npy", "-l", 5),
     "learn": ("learn", "rows.svm", "-l", 5),
-    "quantize": ("quantize", "rows.npy", "--n-bytes", 5),
-    "items": ("items", "rows-counts.npy", "-l", 5),
     "transform": ("transform", "hash.fsk", "rows.npy"),
     "predict": ("predict", "model.fsk", "rows.svm"),
 }
@@ -387,7 +385,6 @@ def test_a_resume_does_not_replace_a_finished_output(run, verb):
     """A finished output, of the same inputs or of others, is not replaced by one that knows the new inputs alone."""
     for path, rows in (("rows", ROWS), ("others", ROWS[:50])):
         np.save(f"{path}.npy", rows)
-        np.save(f"{path}-counts.npy", rows > 0)
         write(f"{path}.svm", rows, TRUTH[: len(rows)])
     fs.SketchHash(8).update(ROWS).save("hash.fsk")
     fs.SketchedNewton().update(ROWS, TRUTH).save("model.fsk")
@@ -406,29 +403,10 @@ def test_a_resume_does_not_replace_a_finished_output(run, verb):
 
 def test_an_interrupted_job_without_a_file(run, monkeypatch):
     out = stopped(run, monkeypatch, *SKETCH[:-1], "-")
-    assert out.out == "" and "nothing has been saved" in out.err and "--checkpoint DIR" in out.err
+    assert out.out == "" and "nothing has been saved: there is no output that is a file" in out.err
     assert "--resume needs an output" in run(*SKETCH[:-1], "-", "--resume", status=2).err
-    stopped(run, monkeypatch, *SKETCH[:-1], "-", "--checkpoint", "kept")
-    assert kept(Path("kept")) == (1, 250)
-    run(*SKETCH, "--checkpoint", "kept", "--resume")
-    assert fs.load("o.fsk").n_rows == 800 and not Path("kept").exists()
     write("t.svm", ROWS, TRUTH)
     assert "nothing has been saved: there is no" in stopped(run, monkeypatch, *LEARN[:-2], cls=fs.SketchedNewton).err
-    stopped(run, monkeypatch, *LEARN[:-1], "-", "--checkpoint", "kept", cls=fs.SketchedNewton)
-    assert 0 < kept(Path("kept"))[1] < 400
-    run(*LEARN, "--checkpoint", "kept", "--resume")
-    assert fs.load("o.fsk").n_rows == 400 and not Path("kept").exists()
-
-
-def test_an_interrupted_fit_of_a_low_rank_model_says_so(run, monkeypatch, tmp_path):
-    (tmp_path / "r.csv").write_text("a,b,1\nc,d,2\n")
-
-    def fit(*_, **__):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(fs.LowRankModel, "fit", fit)
-    out = run("complete", "r.csv", "-o", "m.fsk", status=130)
-    assert "nothing has been saved: a fit of a low-rank model has no partial result" in out.err
 
 
 def test_flags_are_not_abbreviated(run):

@@ -44,16 +44,16 @@ def test_labels_in_runs_are_told(folder):
 def test_learn_and_test(folder):
     from scipy import sparse
 
-    done = run("learn", "train.svm", "--test", "test.svm", "-l", 5, "-o", "m.fsk", "--json", cwd=folder)
-    out = json.loads(done.stdout)
+    out = json.loads(run("learn", "train.svm", "-l", 5, "-o", "m.fsk", "--json", cwd=folder).stdout)
+    out |= json.loads(run("predict", "m.fsk", "test.svm", "--what", "metrics", "--json", cwd=folder).stdout)
     with np.load(folder / "truth.npz") as truth:
         rows, labels = truth["rows"], truth["labels"]
     model = fs.SketchedNewton(5).update(sparse.csr_array(rows[:600]), labels[:600])
     saved = fs.load(folder / "m.fsk")
     model.notes = saved.notes
     assert same_state(saved, model)
-    assert out["test_accuracy"] == pytest.approx(np.mean(model.predict(rows[600:]) == labels[600:]))
-    assert out["test_accuracy"] > 0.65  # a tenth above what always the same answer would give
+    assert out["accuracy"] == pytest.approx(np.mean(model.predict(rows[600:]) == labels[600:]))
+    assert out["accuracy"] > 0.65  # a tenth above what always the same answer would give
     assert out["mean_loss"] == pytest.approx(model.progress["mean_loss"])
     text = run("learn", "train.svm", "--every", 150, cwd=folder).stdout
     assert text.count("error rate") == 5  # four lines as it goes, one at the end
@@ -75,8 +75,6 @@ def test_adaptive_methods(folder, options):
     done = run(
         "learn",
         "train.svm",
-        "--test",
-        "test.svm",
         "-l",
         5,
         "--loss",
@@ -91,9 +89,10 @@ def test_adaptive_methods(folder, options):
         rows, labels = truth["rows"], truth["labels"]
     model = fs.AdaptiveSubgradient(5, loss="logistic", **options).update(sparse.csr_array(rows[:600]), labels[:600])
     saved, out = fs.load(folder / "m.fsk"), json.loads(done.stdout)
+    out |= json.loads(run("predict", "m.fsk", "test.svm", "--what", "metrics", "--json", cwd=folder).stdout)
     model.notes = saved.notes
     assert same_state(saved, model)
-    assert out["test_accuracy"] == pytest.approx(np.mean(model.predict(rows[600:]) == labels[600:]))
+    assert out["accuracy"] == pytest.approx(np.mean(model.predict(rows[600:]) == labels[600:]))
     assert out["learning_rate"] == model.resolved["learning_rate"]
     about = json.loads(run("info", "m.fsk", "--json", cwd=folder).stdout)
     assert (about["kind"], about["method"], about["n_rows"]) == ("AdaptiveSubgradient", options["method"], 600)
@@ -129,9 +128,10 @@ def test_regression(folder):
     with np.load(folder / "truth.npz") as truth:
         rows = truth["rows"]
     write(folder / "r.svm", rows, np.tanh(rows[:, 0]))
-    done = run("learn", "r.svm", "--test", "r.svm", "--regression", "--loss", "huber", "--json", cwd=folder)
+    done = run("learn", "r.svm", "--regression", "--loss", "huber", "-o", "h.fsk", "--json", cwd=folder)
     out = json.loads(done.stdout)
-    assert out["test_root_mean_squared_error"] ** 2 < 0.05
+    out |= json.loads(run("predict", "h.fsk", "r.svm", "--what", "metrics", "--json", cwd=folder).stdout)
+    assert out["root_mean_squared_error"] ** 2 < 0.05
     assert out["loss"] == "huber"
     assert "error_rate" not in out
     done = run("learn", "r.svm", "--regression", "--method", "ada_ffd", "--json", cwd=folder)
@@ -173,11 +173,10 @@ def test_bad_input(folder):
             ("learn", "t.csv", "--set", "header=yes", "--target", "4", "-o", "x.fsk"),
             "t.csv has 3 columns, numbered from 0: 4 is none of them",
         ),
-        (("learn", "t.csv", "train.svm", "--target", "3", "-o", "x.fsk"), "all tables or all svmlight"),
+        (("learn", "t.csv", "train.svm", "--target", "2", "-o", "x.fsk"), "train.svm holds svmlight text"),
         (("learn", "train.svm", "--set", "classes=1,2", "-o", "x.fsk"), "train.svm, line"),
         (("learn", "train.svm", "--class-weight", "heavy", "-o", "x.fsk"), "class_weight must be 'balanced'"),
         (("learn", "none.svm", "-o", "x.fsk"), "none.svm"),
-        (("learn", "train.svm", "--test", "none.svm", "-o", "x.fsk"), "none.svm"),
         (("learn", "train.svm", "-l", 1, "-o", "x.fsk"), "sketch_size"),
         (("learn", "train.svm", "--method", "fd", "--set", "alpha0=0", "-o", "x.fsk"), "alpha0"),
         (("learn", "train.svm", "--method", "sgd", "-o", "x.fsk"), "--method must be one of rfd, fd,"),
@@ -216,11 +215,9 @@ def test_a_ridge_regression_of_text_and_tables(folder):
     model = fs.SketchedRidge(ridge=0.5).update(rows[:600], targets[:600])
     expected = model.predict(rows[600:])
     run("learn", "train.svm", *ridge, "-o", "text.fsk", cwd=folder)
-    done = run(
-        *("learn", "train.csv", "--target", "price", *ridge, "--test", "test.csv", "-o", "table.fsk", "--json"),
-        cwd=folder,
-    )
-    assert json.loads(done.stdout)["test_root_mean_squared_error"] == pytest.approx(
+    run("learn", "train.csv", "--target", "price", *ridge, "-o", "table.fsk", cwd=folder)
+    done = run("predict", "table.fsk", "test.csv", "--what", "metrics", "--json", cwd=folder)
+    assert json.loads(done.stdout)["root_mean_squared_error"] == pytest.approx(
         np.sqrt(np.mean((expected - targets[600:]) ** 2))
     )
     for name in ("text.fsk", "table.fsk"):
@@ -234,7 +231,7 @@ def test_a_ridge_regression_of_text_and_tables(folder):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["train.csv"], "train.csv is a table: --target names the column of targets"),
+        (["train.csv"], "train.csv is a table: --target names the column of labels"),
         (["train.csv", "--target", "word"], "train.csv, line 2: targets must hold real numbers: row 0 holds 'a'"),
         (["gap.csv", "--target", "price"], "gap.csv, line 3, row 1: the target is missing"),
         (["gap.csv", "--target", "size"], "--numeric or --ignore), or give a number in its place (fill=, --fill)"),

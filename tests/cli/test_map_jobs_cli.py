@@ -95,7 +95,7 @@ def test_resume(folder):
         (["rows.npy", "-o", "x.npy", "--workers", "0"], "workers must be at least 1"),
         (["rows.npy", "-o", "x.npy", "--workers", "many"], "--workers must be a number or auto"),
         (
-            ["rows.npy", "-o", "x.npy", "--scheduler", "tcp://127.0.0.1:9"],
+            ["rows.npy", "-o", "x.npy", "--engine", "tcp://127.0.0.1:9"],
             "no Dask scheduler answers at tcp://127.0.0.1:9",
         ),
     ]:

@@ -1,4 +1,4 @@
-"""refine, export, decode, and models that come through a pipe."""
+"""refine, and models that come through a pipe."""
 
 import io
 import json
@@ -40,50 +40,9 @@ def test_refine_refuses_other_rows(capsys):
     assert "only a sketch is refined" in refused(capsys, "sketch", "rows.npy", "--refine", "hash.fsk", "-o", "out.fsk")
     fs.FrequentDirections(6, decay=0.9).update(ROWS).save("faded.fsk")
     assert "decay" in refused(capsys, "sketch", "rows.npy", "--refine", "faded.fsk", "-o", "out.fsk")
-    for flag, value in (("--by", "0"), ("--passes", "2"), ("-l", "3"), ("--set", "beta=0.5"), ("--workers", "2")):
+    for flag, value in (("--passes", "2"), ("-l", "3"), ("--set", "beta=0.5"), ("--workers", "2")):
         error = refused(capsys, "sketch", "rows.npy", "--refine", "rows.fsk", "-o", "out.fsk", flag, value)
         assert "does not go with --refine" in error
-
-
-@pytest.mark.parametrize("name", ["sketch", "components", "singular_values", "gram"])
-def test_export_is_the_array(name):
-    assert main(["info", "rows.fsk", "--array", name, "-o", "out.npy"]) == 0
-    found = getattr(fs.load("rows.fsk"), name)
-    assert np.array_equal(np.load("out.npy"), found() if callable(found) else found)
-
-
-def test_export_of_a_group(capsys):
-    groups = fs.sketch_groups(ROWS, by=np.arange(300) % 4, sketch_size=5)
-    groups.save("groups.fsk")
-    assert main(["info", "groups.fsk", "--array", "sketch", "--group", "3", "-o", "out.npy"]) == 0
-    assert np.array_equal(np.load("out.npy"), groups[3].sketch())
-    assert "4 groups: name one with --group" in refused(
-        capsys, "info", "groups.fsk", "--array", "sketch", "-o", "out.npy"
-    )
-    assert "no group '9'" in refused(capsys, "info", "groups.fsk", "--array", "sketch", "--group", "9", "-o", "out.npy")
-    assert "--group is for sketches of groups" in refused(
-        capsys, "info", "rows.fsk", "--array", "sketch", "--group", "9", "-o", "out.npy"
-    )
-
-
-def test_export_of_what_there_is_not(capsys):
-    assert "--array must be one of" in refused(capsys, "info", "rows.fsk", "--array", "copy", "-o", "out.npy")
-    assert "has no mean" in refused(capsys, "info", "rows.fsk", "--array", "mean", "-o", "out.npy")
-
-
-@pytest.mark.parametrize("kind", ["quantizer", "hash"])
-def test_decode_is_that_of_python(capsys, kind):
-    model = fs.SketchQuantizer(6) if kind == "quantizer" else fs.SketchHash(8, rotation=None)
-    model.update(ROWS).save("model.fsk")
-    flags = ["--factors"] if kind == "hash" else []
-    assert main(["transform", "model.fsk", "rows.npy", "-o", "codes.npy", *flags]) == 0
-    assert main(["transform", "model.fsk", "codes.npy", "--what", "rows", "-o", "out.npy", "--json"]) == 0
-    encoder = model.encoder(factors=True) if kind == "hash" else model.encoder()
-    assert np.array_equal(np.load("out.npy"), encoder.decode(np.load("codes.npy")))
-    np.save("short.npy", np.load("codes.npy")[:, :1])
-    assert "codes of 1 bytes" in refused(
-        capsys, "transform", "model.fsk", "short.npy", "--what", "rows", "-o", "out.npy"
-    )
 
 
 class Input:

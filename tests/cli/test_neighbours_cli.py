@@ -1,4 +1,4 @@
-"""quantize and codes of rows, from the shell."""
+"""Codes of rows from the shell, by models that Python has learned."""
 
 import json
 
@@ -6,69 +6,68 @@ import numpy as np
 import pytest
 
 import fastsketch as fs
-from fastsketch.cli import main
-from tests.helpers import same_state, stream
+from tests.helpers import command, stream
 
 ROWS = (stream("signal", np.random.default_rng(0), 1200, 24) + 2).astype(np.float32)
 
 
 @pytest.fixture
-def run(capfd, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    np.save("rows.npy", ROWS)
+def run(tmp_path):
+    np.save(tmp_path / "rows.npy", ROWS)
+    fs.SketchQuantizer(12).update(ROWS).save(tmp_path / "q.fsk")
+    fs.SketchHash(16).update(ROWS).save(tmp_path / "h.fsk")
 
     def run(*args, status=0):
-        try:
-            got = main([str(arg) for arg in args])
-        except SystemExit as stop:  # argparse
-            got = stop.code
-        out = capfd.readouterr()
-        assert got == status, out.err
-        return out
+        return command(*args, cwd=tmp_path, status=status)
 
     return run
 
 
-@pytest.fixture
-def quantized(run):
-    """The model of 12 bytes in q.fsk, codes of the rows in c.npy."""
-    run("quantize", "rows.npy", "-b", 12, "-o", "q.fsk")
-    run("transform", "q.fsk", "rows.npy", "-o", "c.npy")
-    return fs.load("q.fsk")
+@pytest.mark.parametrize(("name", "width"), [("q.fsk", 12), ("h.fsk", 2)])
+def test_codes_are_those_of_python(run, tmp_path, name, width):
+    facts = json.loads(run("transform", name, "rows.npy", "-o", "c.npy", "--json").stdout)
+    assert (facts["n_rows"], facts["bytes_per_code"]) == (1200, width)
+    assert np.array_equal(np.load(tmp_path / "c.npy"), fs.load(tmp_path / name).encode(ROWS))
 
 
-def test_quantize_and_encode(run):
-    out = json.loads(run("quantize", "rows.npy", "rows.npy", "--n-bytes", 12, "-o", "q.fsk", "--json").out)
-    assert (out["kind"], out["n_rows"], out["n_bytes"]) == ("SketchQuantizer", 2400, 12)
-    model, expected = fs.load("q.fsk"), fs.SketchQuantizer(12).update(ROWS).update(ROWS)
-    expected.notes = model.notes
-    assert same_state(model, expected)
-    about = json.loads(run("info", "q.fsk", "--json").out)
+def test_info_says_how_a_quantizer_uses_its_bytes(run, tmp_path):
+    model, about = fs.load(tmp_path / "q.fsk"), json.loads(run("info", "q.fsk", "--json").stdout)
     assert about["fingerprint"] == model.encoder().fingerprint and about["factor_bytes"] in (1, 2)
     assert sum(about["bits_of_directions"]) == pytest.approx(8 * (12 - about["factor_bytes"]))
-    assert "factor bytes" in run("info", "q.fsk").out
-    facts = json.loads(run("transform", "q.fsk", "rows.npy", "-o", "c.npy", "--json").out)
-    assert (facts["n_rows"], facts["bytes_per_code"]) == (1200, 12) and "n_bits" not in facts
-    assert np.array_equal(np.load("c.npy"), model.encode(ROWS))
-    assert json.loads(run("info", "q.fsk", "--json").out)["fingerprint"] == model.encoder().fingerprint
+    assert "factor bytes" in run("info", "q.fsk").stdout
 
 
-def test_codes_of_a_hash_with_factors(run):
-    run("quantize", "rows.npy", "--n-bits", 16, "-o", "h.fsk")
-    run("transform", "h.fsk", "rows.npy", "--factors", "-o", "c.npy")
-    model, codes = fs.load("h.fsk"), np.load("c.npy")
-    assert np.array_equal(codes, model.encode(ROWS, factors=True))
+def test_hashes_of_parts_merge(run, tmp_path):
+    for part in range(2):
+        fs.SketchHash(8, part=part).update(ROWS[part::2]).save(tmp_path / f"{part}.fsk")
+    run("merge", "0.fsk", "1.fsk", "-o", "all.fsk")
+    assert fs.load(tmp_path / "all.fsk").n_rows == 1200
+    assert "already been merged" in run("merge", "0.fsk", "0.fsk", "-o", "x.fsk", status=2).stderr
+    assert not (tmp_path / "x.fsk").exists()
 
 
-def test_bad_input(run, quantized, tmp_path):
-    run("sketch", "rows.npy", "-l", 4, "-o", "s.fsk")
-    (tmp_path / "rows.csv").write_text("1,2\n3,zwölf\n", encoding="utf-8")
-    for command, message in [
-        (("quantize", "rows.npy", "-b", 0, "-o", "x.fsk"), "n_bytes must be"),
-        (("quantize", "rows.csv", "-b", 2, "-o", "x.fsk"), "rows.csv, line 2: column 2"),
-        (("transform", "q.fsk", "rows.npy", "--factors", "-o", "x.npy"), "--factors is for codes of a hash"),
+def test_svmlight_rows(run, tmp_path):
+    (tmp_path / "rows.svm").write_text("".join(f"1 {i % 6 + 1}:{i} 8:1\n" for i in range(1, 60)))
+    fs.SketchHash(4).update(np.vstack(list(chunk.toarray() for chunk in fs.open_rows(tmp_path / "rows.svm")))).save(
+        tmp_path / "s.fsk"
+    )
+    run("transform", "s.fsk", "rows.svm", "-o", "c.npy")
+    assert np.load(tmp_path / "c.npy").shape == (59, 1)
+
+
+def test_bad_input(run, tmp_path):
+    np.save(tmp_path / "narrow.npy", ROWS[:, :5])
+    np.save(tmp_path / "nan.npy", ROWS * np.nan)
+    (tmp_path / "c.npy").write_bytes(b"as it was")
+    for arguments, message in [
+        (("q.fsk", "narrow.npy"), "24 columns"),
+        (("q.fsk", "nan.npy"), "finite"),
+        (("q.fsk", "rows.npy", "--what", "scores"), "--what is not for codes, and q.fsk holds a SketchQuantizer"),
+        (("h.fsk", "rows.npy", "-k", 3), "--n-components is not for codes, and h.fsk holds a SketchHash"),
+        (("none.fsk", "rows.npy"), "none.fsk"),
     ]:
-        error = run(*command, status=2).err
+        error = run("transform", *arguments, "-o", "c.npy", status=2).stderr
         assert message in error, error
         assert error.count("\n") == 1
-    assert not list(tmp_path.glob("x.*"))
+    assert (tmp_path / "c.npy").read_bytes() == b"as it was"
+    assert not list(tmp_path.glob(".*"))

@@ -19,12 +19,9 @@ ROWS = np.random.default_rng(0).standard_normal((60, 8))
 COMMANDS = {
     "sketch": ["sketch", "rows.npy", "-l", "4"],
     "merge": ["merge", "a.fsk", "a.fsk"],
-    "hash": ["quantize", "rows.npy", "--n-bits", "4"],
-    "quantize": ["quantize", "rows.npy", "-b", "4"],
     "encode": ["transform", "h.fsk", "rows.npy"],
     "learn": ["learn", "t.svm", "-l", "3", "--every", "20"],
-    "complete": ["complete", "r.csv", "-r", "2"],
-    "predict": ["predict", "l.fsk", "r.csv"],
+    "recommend": ["recommend", "r.csv", "-l", "3"],
     "predict rows": ["predict", "s.fsk", "t.svm"],
 }
 
@@ -37,14 +34,13 @@ def made(tmp_path_factory):
     lines = [f"{1 if row[0] > 0 else -1} " + " ".join(f"{j + 1}:{v:.6g}" for j, v in enumerate(row)) for row in ROWS]
     (folder / "t.svm").write_text("\n".join(lines) + "\n")
     (folder / "r.csv").write_text("".join(f"u{i % 7},v{i % 5},{i % 3}\n" for i in range(35)))
+    fs.SketchHash(4).update(ROWS).save(folder / "h.fsk")
     before = Path.cwd()
     os.chdir(folder)
     try:
         for line in (
             "sketch rows.npy -l 4 -o a.fsk",
-            "quantize rows.npy --n-bits 4 -o h.fsk",
             "transform h.fsk rows.npy -o c.npy",
-            "complete r.csv -r 2 -o l.fsk --json",
             "learn t.svm -l 3 -o s.fsk --json",
         ):
             assert main(line.split()) == 0
@@ -192,11 +188,10 @@ def test_an_input_is_no_output(made, capsys, monkeypatch):
     Path("link.npy").symlink_to("rows.npy")
     for command, output in (
         ("sketch", "rows.npy"),
-        ("hash", "link.npy"),
+        ("sketch", "link.npy"),
         ("encode", "rows.npy"),
         ("learn", "t.svm"),
-        ("complete", "r.csv"),
-        ("predict", "l.fsk"),
+        ("recommend", "r.csv"),
         ("predict rows", "s.fsk"),
     ):
         before = Path(output).read_bytes()

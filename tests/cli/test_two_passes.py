@@ -238,7 +238,7 @@ def test_audit_refuses(run):
     (bad := ROWS.copy())[77, 3] = np.nan
     np.save("bad.npy", bad)
     write("wide.svm", np.ones((3, D + 1)), np.ones(3))
-    run("quantize", "rows.npy", "--n-bits", 4, "-o", "h.fsk")
+    fs.SketchHash(4).update(np.load("rows.npy")).save("h.fsk")
     for command, message in (
         (("audit", "o.fsk", "wide.npy"), "wide.npy has 31 columns"),
         (("audit", "o.fsk", "wide.svm"), "feature 31"),

@@ -126,7 +126,7 @@ def parsed(data, values, header):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # an id such as NA is told
             cells = text_cells(file, Dialect(header), wanted=3 if values else 2)
-            users, items, numbers, *_ = events_of(cells, values=values)
+            users, items, numbers, *_ = events_of(cells, range(3 if values else 2))
     except SourceError as error:
         return None, str(error)
     return list(zip(users, items, numbers.tolist() if values else [0.0] * len(users), strict=True)), None

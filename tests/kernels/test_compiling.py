@@ -105,7 +105,7 @@ COMMANDS = """
 import contextlib, io
 from fastsketch.cli import main
 np.save('a.npy', np.eye(8) + 0.5)
-lines = 'sketch a.npy -l 4 -o a.fsk', 'info a.fsk', 'merge a.fsk a.fsk -o b.fsk', 'quantize a.npy --n-bits 2 -o h.fsk'
+lines = 'sketch a.npy -l 4 -o a.fsk', 'info a.fsk', 'merge a.fsk a.fsk -o b.fsk'
 for line in lines:
     with contextlib.redirect_stdout(io.StringIO()):
         assert main(line.split()) == 0, line
@@ -127,7 +127,7 @@ WITHOUT_NUMBA = [
     "fs.load(fs.FrequentDirections(4).update(np.eye(8)).save('s.fsk') or 's.fsk')",
     COMMANDS,
     "from fastsketch.cli._parser import top_parser; top_parser()",
-    "from fastsketch.cli import _coding, _commands, _learning, _lowrank",
+    "from fastsketch.cli import _learn, _models, _predict, _recommend, _sketch, _transform, _watch",
 ]
 
 

@@ -139,7 +139,7 @@ def _triples(rows, labels):
 
 
 def table_of(path):
-    events = read_events(path, Dialect(header=True), values=True)
+    events = read_events(path, Dialect(header=True), columns=(0, 1, 2))
     return list(zip(events.users, events.items, events.values.tolist(), strict=True))
 
 
@@ -215,18 +215,15 @@ def commands_of(path, folder):
             ["transform", str(path), rows, "-o", out],
         ]
     if name.startswith("t.csv"):
-        table = [str(folder / "table.fsk"), str(path)]
         return [
-            ["complete", str(path), "--set", "header=yes", "-r", "1", "--set", "sweeps=0", "-o", out],
-            ["predict", *table, "--set", "header=yes", "-o", out],
+            ["recommend", str(path), "--set", "header=yes", "--set", "ridge=1", "-o", out],
             ["learn", str(path), "--set", "header=yes", "--target", "rating", "--regression", "-l", "2", "-o", out],
-            ["recommend", table[0], "u1", "--exclude", str(path)],
+            ["recommend", str(folder / "items.fsk"), "--set", "header=yes", "--events", str(path)],
         ]
     commands = [["sketch", str(path), "-l", "4", "-o", out], ["transform", model, str(path), "-o", out]]
     if ".svm" in name:
         commands += [
             ["learn", str(path), "-l", "2", "-o", out],
-            ["learn", str(folder / "good.svm"), "--test", str(path)],
             ["predict", str(folder / "learned.fsk"), str(path), "-o", out],
             ["predict", str(folder / "learned.fsk"), str(path), "--what", "metrics"],
         ]
@@ -246,9 +243,7 @@ def through_the_command_line(command, path, refused):
     lines = [line for line in err.getvalue().splitlines(True) if not line.startswith("fastsketch: warning: ")]
     text = "".join(lines)
     if status == 0:
-        # predict and --exclude read two columns of three: what is wrong with the third is not theirs
-        pairs = command[0] in ("predict", "recommend")
-        return ("silent wrong" if refused and not pairs else "said more than one line" if text else "rows"), text
+        return ("silent wrong" if refused else "said more than one line" if text else "rows"), text
     if status != 2 or text.count("\n") != 1 or not text.startswith("fastsketch: error: "):
         return "raw errors", f"status {status}: {text[:300]}"
     if refused and path.name not in text:
@@ -278,7 +273,7 @@ def prepare(folder):
     np.save(folder / "good.npy", ROWS)
     (folder / "good.svm").write_bytes(SVMLIGHT)
     with contextlib.redirect_stdout(io.StringIO()):
-        assert main(["complete", str(folder / "t.csv"), "-r", "1", "-o", str(folder / "table.fsk")]) == 0
+        assert main(["recommend", str(folder / "t.csv"), "-o", str(folder / "items.fsk")]) == 0
         assert main(["learn", str(folder / "good.svm"), "-l", "2", "-o", str(folder / "learned.fsk")]) == 0
     return wholes
 

@@ -244,7 +244,7 @@ def test_saves(tmp_path, amount):
     )
 
 
-@pytest.mark.parametrize("command", ["sketch", "sketch twice", "hash", "learn"])
+@pytest.mark.parametrize("command", ["sketch", "sketch twice", "learn"])
 def test_jobs(command, tmp_path, monkeypatch, capsys, amount):
     """The command line with an interrupt at any of its lines; resumed where it says so, it gives the same bytes."""
     monkeypatch.chdir(tmp_path)
@@ -264,7 +264,6 @@ def test_jobs(command, tmp_path, monkeypatch, capsys, amount):
     line = {
         "sketch": ["sketch", "rows.npy", "rows.npy", "-l", "4", "--set", "solver=gram"],
         "sketch twice": ["sketch", "rows.npy", "rows.npy", "-l", "4", "--set", "solver=gram", "--passes", "2"],
-        "hash": ["quantize", "rows.npy", "rows.npy", "--n-bits", "4", "--set", "block_rows=16"],
         "learn": ["learn", "t.svm", "t.svm", "-l", "3", "--every", "7"],
     }[command]
     line = [*line, "-o"]

@@ -70,23 +70,20 @@ def inputs(tmp_path_factory):
         main(["transform", str(folder / "h.fsk"), str(folder / "rows.npy"), "-o", str(folder / "c.npy"), "--json"]) == 0
     )
     assert main(["learn", str(folder / "t.svm"), "-l", "3", "-o", str(folder / "s.fsk"), "--json"]) == 0
-    assert main(["complete", str(folder / "r.csv"), "-r", "2", "-o", str(folder / "l.fsk"), "--json"]) == 0
     return folder
 
 
 COMMANDS = {
     "sketch": ["sketch", "rows.npy", "more.npy", "-l", "12", "--set", "solver=svd"],
-    "hash": ["quantize", "rows.npy", "more.npy", "--n-bits", "8", "--set", "block_rows=40"],
     "learn": ["learn", "t.svm", "-l", "5", "--every", "20"],
     "learn --method ada_fd": ["learn", "t.svm", "-l", "5", "--method", "ada_fd", "--every", "20"],
     "learn from a table": ["learn", "t.csv", "--target", "y", "-l", "5", "--every", "20"],
-    "complete": ["complete", "r.csv", "-r", "4"],
+    "recommend": ["recommend", "r.csv", "-l", "4"],
     "encode": ["transform", "h.fsk", "rows.npy", "more.npy"],
-    "predict": ["predict", "l.fsk", "r.csv"],
     "predict rows": ["predict", "s.fsk", "t.svm", "--what", "scores"],
     "merge": ["merge", "a.fsk", "b.fsk"],
 }
-RESUMABLE = ("sketch", "quantize", "learn")
+RESUMABLE = ("sketch", "learn")
 
 
 def test_killed_commands(inputs, tmp_path, amount):

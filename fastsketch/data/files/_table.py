@@ -4,7 +4,7 @@ import logging
 import math
 import re
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -82,7 +82,6 @@ class Dialect(NamedTuple):
     header: bool | None = None
     separator: str | None = None
     decimal: str = "."
-    known: Container[str] = ()  # ids that a model has: a row that holds one is no header
 
 
 def as_dialect(header: Any = None, separator: Any = None, decimal: Any = ".") -> Dialect:
@@ -168,8 +167,6 @@ class Cells:
         if dialect.header is not None:
             return dialect.header
         head = self.first[0][1]
-        if any(cell.strip() in dialect.known for cell in head):
-            return False
         rows = [cells for _, cells in self.first]
         told = tell_header(rows, dialect.decimal)
         if self._numbers and not told:

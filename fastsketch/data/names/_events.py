@@ -1,26 +1,25 @@
-"""Tables of user, item and, if there are such columns, a value and a time, as text has them; and lists of ids."""
+"""Tables of user, item and, if there is such a column, a value, as text has them."""
 
-import datetime
-import sys
 import warnings
-from collections.abc import Callable, Sequence
-from os import PathLike
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch.data.files._input import InputFile, SourceError
-from fastsketch.data.files._table import DATE, MISSING, NUMBER, Cells, Dialect, as_number, kind_of, text_cells
+from fastsketch.data.files._input import SourceError
+from fastsketch.data.files._table import DATE, LOGGER, MISSING, NUMBER, WORD, Cells, Dialect, as_number, kind_of
 from fastsketch.data.names._cells import open_cells
+from fastsketch.data.names._event_columns import OF_TIMES, event_columns, in_words
 from fastsketch.data.sources._column_names import positions_of
 
 # Numbers that all lie between are seconds since some day in 1973, or nanoseconds: nobody rates like this.
 OLDEST_TIME, LATEST_TIME = 1e8, 1e19
-OF_TIMES = {"time", "timestamp", "date", "datetime", "ts", "unixtime", "unix_time", "datum", "zeit", "zeitstempel"}
+# Seconds of the years 1995 to 2049: of a column without a name that could hold ids, numbers within are taken for times.
+TIME_SECONDS = 8e8, 2.5e9
 # How those are taken as values that are left out by default.
 NAMED = "--columns of three, columns=, takes it as it is"
+NAME_OTHERS = "--columns A,B[,C], columns=, names others"
 
 # Names, or numbers from 0.
 ColumnNames = Sequence[str | int]
@@ -32,7 +31,6 @@ class Events(NamedTuple):
     users: list[str]
     items: list[str]
     values: NDArray[np.float64] | None  # (n,), None if there is no column of values
-    times: NDArray[np.float64] | None  # (n,), None if they were not asked for; seconds since 1970 for dates
     lines: NDArray[np.int64]  # (n,) where each of them stands
     width: int  # columns of the table
 
@@ -42,8 +40,6 @@ def read_events(
     dialect: Dialect,
     *,
     columns: ColumnNames | None = None,
-    values: bool | None = None,
-    time: str | int | None = None,
 ) -> Events:
     """Read the rows of a table as events.
 
@@ -54,12 +50,8 @@ def read_events(
     dialect : Dialect
         There is a header where a column is given by its name.
     columns : sequence of str or int, optional
-        Names, or numbers from 0, of the columns of users, items and, if there are any, values: by default the first.
-    values : bool, optional
-        Whether there is a column of values. By default it is the third, unless there is none, it is that of times, or
-        it looks like one (dates, seconds since 1970, or its name), which a warning says.
-    time : str or int, optional
-        Name, or number from 0, of a column that holds a number or an ISO date in every line.
+        Names, or numbers from 0, of the columns of users, items and, if there are any, values: by default see
+        ``event_columns``.
 
     Raises
     ------
@@ -69,52 +61,63 @@ def read_events(
     ValueError
         If there is no such column.
     """
-    wanted = max(3 if values else 2, time + 1 if isinstance(time, int) else 0)
-    if any(isinstance(column, str) for column in (*(columns or ()), time)):
+    wanted = 2
+    if any(isinstance(column, str) for column in columns or ()):
         if dialect.header is False:
             raise ValueError("columns has names, and with header=False there are none: give numbers")
         dialect = dialect._replace(header=True)
     elif columns is not None:
         wanted = max(wanted, 1 + max(column for column in columns if isinstance(column, int)))
     with open_cells(table, dialect, wanted=wanted, held=True) as cells:
-        return events_of(cells, columns=columns, values=values, time=time)
+        return events_of(cells, columns)
 
 
-def events_of(
-    cells: Cells,
-    *,
-    columns: ColumnNames | None = None,
-    values: bool | None = None,
-    time: str | int | None = None,
-) -> Events:
+def events_of(cells: Cells, columns: ColumnNames | None = None) -> Events:
     """Read the rows of an open table as events: see read_events."""
     if not cells.first:
         raise SourceError(f"{cells.name} holds no {cells.unit}s")
     names: Sequence[Any] = range(cells.width) if cells.names is None else cells.names
     try:
-        places = list(range(min(3, cells.width)))
-        places = places if columns is None else positions_of(columns, names, cells.width, "the table")
-        at = None if time is None else positions_of([time], names, cells.width, "the table")[0]
+        places = _chosen(cells) if columns is None else positions_of(columns, names, cells.width, "the table")
     except ValueError as error:
         raise cells.error(cells.begins, error) from None
-    value = places[2] if len(places) > 2 and places[2] != at and values is not False else None
-    if value is not None and values is None and columns is None and (held := _times_in(cells, value)):
-        said = f"{cells.name}: {cells.called(value)} holds {held}, and no values ({NAMED})"
-        warnings.warn(said, UserWarning, stacklevel=3)
-        value = None
-    hint = "--columns names others, columns=" if values else "--columns of two (columns=) leaves the column out"
-    return _read(cells, places[0], places[1], value, at, hint)
+    return _read(cells, places[0], places[1], places[2] if len(places) > 2 else None)
+
+
+def _chosen(cells: Cells) -> list[int]:
+    """Return the columns of users, items and values where nobody has named them, and say which they are."""
+    width = cells.width
+    times = [_times_in(cells, column) if width > 2 else None for column in range(width)]
+    kinds = [[kind_of(row[column], cells.decimal) for _, row in cells.first] for column in range(width)]
+    words = [2 * held.count(WORD) > sum(kind is not None for kind in held) for held in kinds]
+    places = event_columns(cells.names, times, words)
+    if places != list(range(width)):
+        LOGGER.info("%s: %s (%s)", cells.name, in_words(places, cells.names), NAME_OTHERS)
+    for column, held in enumerate(times if width == 3 else ()):
+        if held:
+            said = f"{cells.name}: {cells.called(column)} holds {held}, and no values ({NAMED})"
+            warnings.warn(said, UserWarning, stacklevel=4)
+    return places
 
 
 def _times_in(cells: Cells, column: int) -> str | None:
-    """Return how a message calls the times in a column, by its name or its first cells; None if it holds others."""
+    """Return how a message calls the times in a column, by its name or its first cells; None if it holds others.
+
+    Numbers in the first two columns, which may be ids, are times only if they look like seconds of our years, or like
+    thousandths, millionths or billionths of them.
+    """
     known = [row[column] for _, row in cells.first if kind_of(row[column], cells.decimal) is not None]
     kinds = {kind_of(cell, cells.decimal) for cell in known}
     if kinds == {DATE}:
         return DATE
     named = cells.names is not None and cells.names[column].lower() in OF_TIMES
-    numbers = [as_number(cell, cells.decimal) for cell in known] if kinds == {NUMBER} else []
-    return "what looks like times" if named or are_times(np.array(numbers)) else None
+    numbers = np.array([as_number(cell, cells.decimal) for cell in known] if kinds == {NUMBER} else [])
+    like_times = are_times(numbers) if column > 1 else any(_within(numbers, unit) for unit in (1, 1e3, 1e6, 1e9))
+    return "what looks like times" if named or like_times else None
+
+
+def _within(numbers: NDArray[Any], unit: float) -> bool:
+    return len(numbers) > 0 and bool(numbers.min() > TIME_SECONDS[0] * unit and numbers.max() < TIME_SECONDS[1] * unit)
 
 
 def are_times(values: NDArray[Any]) -> bool:
@@ -122,14 +125,12 @@ def are_times(values: NDArray[Any]) -> bool:
     return len(values) > 0 and bool(values.min() > OLDEST_TIME and values.max() < LATEST_TIME)
 
 
-def _read(cells: Cells, user: int, item: int, value: int | None, at: int | None, hint: str) -> Events:
+def _read(cells: Cells, user: int, item: int, value: int | None) -> Events:
     held: dict[str, str] = {}  # each id once
     users: list[str] = []
     items: list[str] = []
     numbers: list[float] = []
-    times: list[float] = []
     lines: list[int] = []
-    as_time: Callable[[str], float] | None = None
     for number, row in cells:
         column = user
         try:
@@ -138,11 +139,7 @@ def _read(cells: Cells, user: int, item: int, value: int | None, at: int | None,
             items.append(_as_id(row[item], held))
             if value is not None:
                 column = value
-                numbers.append(_as_value(row[value], cells.decimal, hint))
-            if at is not None:
-                column, text = at, row[at].strip()
-                as_time = as_time or (_as_date if _is_date(text) else as_number)
-                times.append(as_time(text))
+                numbers.append(_as_value(row[value], cells.decimal))
         except ValueError as error:
             raise cells.error(number, f"{cells.called(column)}: {error}") from None
         lines.append(number)
@@ -154,7 +151,6 @@ def _read(cells: Cells, user: int, item: int, value: int | None, at: int | None,
         users,
         items,
         None if value is None else np.array(numbers),
-        None if at is None else np.array(times),
         np.array(lines),
         cells.width,
     )
@@ -167,38 +163,8 @@ def _as_id(text: str, held: dict[str, str]) -> str:
     return held.setdefault(name, name)
 
 
-def read_ids(path: str | PathLike[str]) -> dict[str, int]:
-    """Return the ids in the first column of a file, each with the line that it first stands in; there is no header."""
-    path, lines = Path(path), dict[str, int]()
-    with InputFile(path, sys.stdin.buffer if str(path) == "-" else None).held() as file:
-        for number, fields in text_cells(file, Dialect(header=False)):
-            if not (name := fields[0].strip()):
-                raise SourceError(f"{path}, line {number}: column 1 is empty")
-            lines.setdefault(name, number)
-    if not lines:
-        raise SourceError(f"{path} holds no lines")
-    return lines
-
-
-def _as_value(text: str, decimal: str, hint: str) -> float:
+def _as_value(text: str, decimal: str) -> float:
     try:
         return as_number(text, decimal)
     except ValueError as error:
-        raise ValueError(f"{error} ({hint})") from None
-
-
-def _is_date(text: str) -> bool:
-    try:
-        datetime.datetime.fromisoformat(text)
-    except ValueError:
-        return False
-    return not text.isdecimal()  # 20240131 may be anything
-
-
-def _as_date(text: str) -> float:
-    """Return seconds since 1970, in UTC where nothing else is said."""
-    try:
-        when = datetime.datetime.fromisoformat(text)
-    except ValueError:
-        raise ValueError(f"{text[:40]!r} is no date like 2024-01-31 or 2024-01-31T12:00:00") from None
-    return (when if when.tzinfo else when.replace(tzinfo=datetime.UTC)).timestamp()
+        raise ValueError(f"{error} (--columns of two (columns=) leaves the column out)") from None

@@ -12,18 +12,14 @@ from numpy.typing import NDArray
 
 from fastsketch._core.validation import is_sparse
 from fastsketch.data.files._input import SourceError
-from fastsketch.data.files._table import Dialect
+from fastsketch.data.files._table import LOGGER, Dialect
 from fastsketch.data.names._cells import ARROW, PARQUET, column_of, names_of
-from fastsketch.data.names._events import ColumnNames, read_events
+from fastsketch.data.names._event_columns import ITEMS, OF_TIMES, USERS, event_columns, in_words
+from fastsketch.data.names._events import NAME_OTHERS, ColumnNames, read_events
 from fastsketch.data.sources._column_names import positions_of
 from fastsketch.data.sources._foreign import needs
 from fastsketch.data.sources._formats import refuse_lazy
 from fastsketch.data.sources._table_columns import index_columns
-
-# How the names of columns of ids may begin, in a data frame that is refused where a matrix is wanted.
-_USERS = ("user", "customer", "visitor", "member", "session", "person", "client", "account", "uid", "row")
-_ITEMS = ("item", "movie", "film", "product", "article", "track", "song", "artist", "book", "page", "sku", "column")
-NAME_THEM = "columns must say which are users, items and values: there are {} (of a matrix fs.open_rows reads the rows)"
 
 
 class Three(NamedTuple):
@@ -56,7 +52,7 @@ def looks_like_triples(frame: Any) -> bool:
 def has_names_of_ids(frame: Any) -> bool:
     """Return whether it is a data frame whose first two columns have such names."""
     names = [str(name).lower() for name in names_of(frame)] if is_frame(frame) and not _only_arrow(frame) else []
-    named = len(names) > 1 and names[0].startswith(_USERS) and names[1].startswith(_ITEMS)
+    named = len(names) > 1 and names[0].startswith(USERS) and names[1].startswith(ITEMS)
     return named and not re.search(r"\d", "".join(names[:2]))
 
 
@@ -72,16 +68,29 @@ def of_frame(frame: Any, columns: ColumnNames | None) -> Three:
     return Three(*_filled([column_of(frame, place) for place in places]))
 
 
-def _places(columns: ColumnNames | None, names: Sequence[Any], metadata: dict[bytes, bytes] | None) -> list[int]:
+def _places(
+    columns: ColumnNames | None,
+    names: Sequence[Any],
+    metadata: dict[bytes, bytes] | None,
+    types: Sequence[Any] | None = None,
+) -> list[int]:
     """Return the numbers of the columns that are asked for: by default all but the index of a pandas table."""
     if columns is not None:
         _check_columns(columns)
         return positions_of(columns, names, len(names), "the table")
     index = index_columns(metadata, list(map(str, names)))
     places = [place for place, name in enumerate(names) if str(name) not in index]
-    if len(places) not in (2, 3):
-        raise ValueError(NAME_THEM.format(len(places)))
-    return places
+    others = [names[place] for place in places]
+    times = [str(name) if _is_time(name) and len(others) > 2 else None for name in others]
+    words = None if types is None else ["string" in str(types[place]) for place in places]
+    chosen = event_columns(others, times, words)
+    if chosen != list(range(len(others))):
+        LOGGER.info("the table: %s (%s)", in_words(chosen, others), NAME_OTHERS)
+    return [places[k] for k in chosen]
+
+
+def _is_time(name: Any) -> bool:
+    return str(name).strip().lower() in OF_TIMES
 
 
 def _check_columns(columns: Any) -> None:
@@ -111,7 +120,7 @@ def _of_arrow_file(path: Path, columns: ColumnNames | None) -> Three:
         if path.suffix.lower() in PARQUET:
             parquet = import_module("pyarrow.parquet")
             schema = parquet.read_schema(path)
-            chosen = [schema.names[place] for place in _places(columns, schema.names, schema.metadata)]
+            chosen = [schema.names[place] for place in _places(columns, schema.names, schema.metadata, schema.types)]
             return of_frame(parquet.read_table(path, columns=chosen), chosen)
         return of_frame(import_module("pyarrow.feather").read_table(path), columns)
     except (OSError, arrow.lib.ArrowException, UnicodeDecodeError) as error:  # the latter for names of columns
@@ -125,8 +134,6 @@ def _of_text(path: Path, columns: ColumnNames | None, dialect: Dialect) -> Three
     if columns is not None:
         _check_columns(columns)
     events = read_events(path, dialect, columns=columns)
-    if columns is None and events.width > 3:
-        raise SourceError(f"{path}: {NAME_THEM.format(events.width)}")
     return Three(events.users, events.items, events.values, events.lines)
 
 

@@ -205,6 +205,14 @@ def _joined(sources: list[Source], options: Options) -> Source:
         out = joined(sources)
         out.taken = wanted
         return out
+    names = sources[0].feature_names if sources else None
+    if names is not None and len(set(names)) == len(names):  # the columns of the others in the order of the first
+        sources = [
+            picked(source, positions(source, names))
+            if source.feature_names is not None and sorted(source.feature_names) == sorted(names)
+            else source
+            for source in sources
+        ]
     return joined(sources)
 
 

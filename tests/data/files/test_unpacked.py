@@ -13,7 +13,6 @@ import pytest
 import scipy.sparse as sp
 
 import fastsketch as fs
-from fastsketch.cli._items import read_names
 from fastsketch.data.files import SourceError, _input
 from fastsketch.data.files._table import Dialect
 from fastsketch.data.names import _three_columns
@@ -30,7 +29,6 @@ READERS = {
     "dense.mtx": (DENSE, fs.open_rows),
     "e.csv": (b"user,item\n" + b"a,b\n" * N, lambda path: read_events(path, Dialect(header=True))),
     "f.csv": (b"user,item\n" + b"a,b\n" * N, lambda path: _three_columns.of_file(path, None, Dialect(header=True))),
-    "n.txt": (b"".join(b"%d\n" % k for k in range(N)), read_names),
 }
 
 

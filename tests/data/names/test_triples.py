@@ -1,8 +1,11 @@
 """Tables of user, item and value."""
 
+import warnings
+
 import numpy as np
 import pytest
 
+import fastsketch as fs
 from fastsketch.data import SourceError, Triples
 from fastsketch.data.names._triples import repeated
 
@@ -47,11 +50,13 @@ def test_values():
 def test_text(tmp_path):
     path = tmp_path / "r.csv"
     path.write_text("user,item,rating,when\n ann ,Heat,5,1\nbob,Heat,3,2\nann,Alien,4,3\n")
-    with pytest.raises(SourceError, match=r"r.csv: columns must say which are users, .* there are 4 .* fs.open_rows"):
-        Triples.of(path)
+    assert Triples.of(path).matrix().toarray().tolist() == MATRIX
     assert Triples.of(path, columns=(0, 1, 2)).matrix().toarray().tolist() == MATRIX
     assert Triples.of(str(path), columns=("item", "user")).matrix().toarray().tolist() == [[1, 1], [1, 0]]
     assert Triples.of(path, columns=(0, 1, 3), header=True).values.tolist() == [1, 2, 3]
+    path.write_text("1,2,3,4\n5,6,7,8\n")
+    with pytest.raises(SourceError, match=r"r.csv, line 1: columns must say which are users, .* there are 4 "):
+        Triples.of(path, header=False)
     path.write_text("user,item\n7,x\n")
     assert list(Triples.of(path).user_ids) == ["7"]  # text has strings
     assert len(Triples.of(path, header=False)) == 2
@@ -96,8 +101,12 @@ def test_parquet(tmp_path):
     for name in ("r.parquet", "r.arrow"):
         found = Triples.of(tmp_path / name, columns=("user", "item", "rating"))
         assert found.matrix().toarray().tolist() == MATRIX
-        with pytest.raises(ValueError, match=rf"{name}: columns must say .* there are 4 .* fs.open_rows"):
-            Triples.of(tmp_path / name)
+        assert Triples.of(tmp_path / name).matrix().toarray().tolist() == MATRIX  # columns are found by their names
+    unnamed = table.rename_columns(["a", "b", "c", "d"])
+    parquet.write_table(unnamed, tmp_path / "u.parquet")
+    feather.write_feather(unnamed.append_column("e", unnamed["d"]), tmp_path / "u.arrow")
+    with pytest.raises(ValueError, match=r"u\.arrow: columns must say .* there are 5, 'a', 'b', .* fs.open_rows"):
+        Triples.of(tmp_path / "u.arrow")
     with pytest.raises(SourceError, match="cannot be read"):
         Triples.of(tmp_path / "none.parquet")
     (tmp_path / "bad.parquet").write_bytes(b"PAR1 and no more")
@@ -128,9 +137,8 @@ def test_the_index_of_a_pandas_table_is_no_column(tmp_path, called):
     kept.set_index("user").to_parquet(tmp_path / "k.parquet")  # whoever asks for it has it
     found = Triples.of(tmp_path / "k.parquet", columns=("user", "item", "rating"))
     assert found.matrix().toarray().tolist() == MATRIX
-    with pytest.raises(ValueError, match="k.parquet: columns must say which are users, items and values: there are 5"):
-        kept.assign(more=1).to_parquet(tmp_path / "k.parquet")
-        Triples.of(tmp_path / "k.parquet")
+    kept.assign(more=1).to_parquet(tmp_path / "k.parquet")  # with columns that have names of their own
+    assert Triples.of(tmp_path / "k.parquet").matrix().toarray().tolist() == MATRIX
 
 
 @pytest.mark.parametrize(
@@ -160,8 +168,10 @@ def test_what_is_no_table(call, error, match):
 def test_columns_of_a_frame_are_named():
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame({**COLUMNS, "when": [1, 2, 3]})
+    unnamed = frame.set_axis(["a", "b", "c", "d"], axis=1)
+    with pytest.raises(ValueError, match="columns must say which are users, .* there are 4, 'a', 'b', 'c', 'd' "):
+        Triples.of(unnamed)
     for columns, match in (
-        (None, "columns must say which are users"),
         (("user",), "columns must name"),
         ("user", "columns must name"),
         (("user", "who"), "the table has no column 'who': it has 'user'"),
@@ -175,3 +185,59 @@ def test_columns_of_a_frame_are_named():
     twice = pd.concat([frame, frame], axis=1)
     with pytest.raises(ValueError, match="the table has 2 columns 'user'"):
         Triples.of(twice, columns=("user", "item"))
+
+
+# -- which columns -----------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("head", "row", "taken"),
+    [
+        ("userid,timestamp,artid", "u{u},12400{k:05d},a{i}", (0, 2, None)),
+        ("timestamp,item_id,user_id,rating", "12400{k:05d},a{i},u{u},{r}", (2, 1, 3)),
+        ("rating,movieId,userId", "{r},a{i},u{u}", (2, 1, 0)),
+        ("userId,movieId,rating,timestamp", "u{u},a{i},{r},12400{k:05d}", (0, 1, 2)),
+        ("order,customer_id,day,product,quantity", "{k},u{u},2024-01-0{r},a{i},{r}", (1, 3, 4)),
+        ("reviewerID,asin,overall,unixReviewTime,title", "u{u},a{i},{r},12400{k:05d},t{i}", (0, 1, 2)),
+        (None, "u{u},a{i},{r},12400{k:05d}", (0, 1, 2)),
+        (None, "u{u},12400{k:05d},a{i}", (0, 2, None)),
+        ("who,what,score,amount", "u{u},a{i},{r},7", (0, 1, 2)),
+    ],
+)
+@pytest.mark.parametrize("form", ["csv", "parquet", "frame"])
+def test_columns_are_found_by_their_names_and_times_are_never_taken(head, row, taken, form, tmp_path):
+    """In every form of a table; of columns without such names, the only two with words."""
+    pd = pytest.importorskip("pandas")
+    lines = [row.format(u=k % 4, i=k * k % 7, r=1 + k % 5, k=k) for k in range(30)]
+    path = tmp_path / "e.csv"
+    path.write_text("\n".join([head, *lines] if head else lines) + "\n")
+    if form != "csv":
+        if head is None or (form == "frame" and head.startswith("who")):
+            pytest.skip("a frame has names, and types that say nothing of words")
+        frame = pd.read_csv(path)
+        if form == "parquet":
+            pytest.importorskip("pyarrow")
+            frame.to_parquet(path.with_suffix(".parquet"))
+        table = Triples.of(frame if form == "frame" else path.with_suffix(".parquet"))
+    else:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", ".* holds what looks like times, and no values")
+            table = Triples.of(path, header=head is not None)
+    cells = [line.split(",") for line in lines]
+    assert [table.user_ids[int(k)] for k in table.users] == [line[taken[0]] for line in cells]
+    assert [table.item_ids[int(k)] for k in table.items] == [line[taken[1]] for line in cells]
+    if taken[2] is None:
+        assert table.values is None
+    else:
+        assert table.values.tolist() == [float(line[taken[2]]) for line in cells]
+
+
+def test_a_wide_table_of_ratings_is_no_table_of_events(tmp_path):
+    path = tmp_path / "wide.csv"
+    head = ",".join(["user", *(f"joke{k}" for k in range(8))])
+    lines = [f"u{k}," + ",".join(str((k * j) % 5) for j in range(8)) for k in range(9)]
+    path.write_text("\n".join([head, *lines]) + "\n")
+    with pytest.raises(
+        SourceError, match="columns must say which are users, items and values: there are 9, 'user', 'j"
+    ):
+        Triples.of(path)
+    with pytest.raises(SourceError, match="columns must say which are users"):
+        fs.SketchedEASE().update(path)

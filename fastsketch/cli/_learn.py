@@ -1,0 +1,288 @@
+"""learn: a linear model from labelled rows, with the loss as it goes."""
+
+import inspect
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, cast, get_args
+
+from fastsketch._core.losses import LOSSES
+from fastsketch._core.validation import as_integer
+from fastsketch._frame.parameters import TRUTH
+from fastsketch.cli._flags import TABLES, TEXT, ResumableVerb, as_column, flag, listed, parameter
+from fastsketch.cli._jobs import learn_rows, refuse_streams
+from fastsketch.cli._labelled import (
+    DIALECT,
+    layout,
+    number_columns,
+    require_labels,
+    tables_to_learn,
+    targets_in,
+)
+from fastsketch.cli._output import output_of
+from fastsketch.cli._reading import reading_notes
+from fastsketch.data.files import SourceError
+from fastsketch.data.sources import Source, asked_as, comes_once, open_rows
+from fastsketch.data.sources._source import MAX_FEATURES
+from fastsketch.online import AdaptiveSubgradient, SketchedNewton
+from fastsketch.ridge import SketchedRidge
+
+LinearLearner = SketchedNewton | AdaptiveSubgradient
+# Defaults with --regression: those of the regressors in fastsketch.sklearn. A test compares both.
+REGRESSION: dict[str, Any] = {"loss": "square"}
+# The method that is no online learner.
+RIDGE = "ridge"
+# Parameters that hold labels.
+OF_LABELS = ("classes", "class_weight")
+# What of `progress` stands in the lines of --every, where it is known.
+SHOWN = ("mean_loss", "error_rate", "log_loss", "auc", "mean_absolute_error", "root_mean_squared_error")
+
+
+@dataclass(kw_only=True)
+class Learn(ResumableVerb):
+    """Learn a linear model from svmlight text or tables, csv (.gz, .bz2, .xz too; - is the standard input) or Parquet,
+    by sketched online Newton steps, or by adaptive subgradients: each example is predicted, then learned. Labels may be
+    any text or numbers, as many as there are; 'predict' takes the model. Shuffle a file that is sorted by label first.
+    --method ridge learns real targets from columns of numbers, by a ridge regression whose penalty is chosen on rows
+    held out.
+
+    Examples
+    --------
+    fastsketch learn customers.csv --target bought -o model.fsk
+    fastsketch learn houses.csv --target price --method ridge -o prices.fsk
+    """
+
+    MODELS = ("SketchedNewton", "AdaptiveSubgradient", "SketchedRidge")
+    SETTABLE = (*TEXT, *TABLES, "missing")
+
+    inputs: list[str] = flag(
+        nargs="+", metavar="TRAIN", help="svmlight text, or csv or Parquet with --target, known by what they hold"
+    )
+    output: str | None = flag("-o", "--output", metavar="MODEL.fsk", help="file for the model")
+    target: Any = flag(
+        "--target",
+        action="append",
+        type=as_column,
+        metavar="COLUMN",
+        help="of tables: name, or number from 0, of the column of labels, or of values; of --method ridge several: A,B",
+    )
+    regression: bool = flag(
+        "--regression", action="store_true", help="labels are real targets (the default loss is then square)"
+    )
+    every: int = flag(
+        "--every", type=int, default=0, metavar="N", help="print loss, accuracy and more every N examples"
+    )
+    categorical: list[str] | None = flag(
+        "--categorical", type=listed, metavar="A,B,...", help="columns whose values are words"
+    )
+    numeric: list[str] | None = flag(
+        "--numeric", type=listed, metavar="A,B,...", help="columns whose values are numbers"
+    )
+    ignore: list[str] | None = flag("--ignore", type=listed, metavar="A,B,...", help="columns that are not read")
+    fill: float | None = flag(
+        "--fill", type=float, metavar="X", help="with --method ridge: number in the place of what is missing"
+    )
+    method: str | None = parameter(
+        "--method",
+        metavar="METHOD",
+        help="Newton steps, without a step size: rfd, fd, pfd; adaptive subgradients: ada_ffd, ada_fd, ada_full, "
+        "ada_diag, fd_son, ogd, adam; real targets in one pass: ridge (default rfd)",
+    )
+    sketch_size: str | None = parameter(
+        "-l",
+        "--sketch-size",
+        metavar="L",
+        help="m, at least 2: the sketch has up to 2 m rows and shrinks to m - 1 (default 20, 128 of SketchedRidge)",
+    )
+    loss: str | None = parameter(
+        "--loss",
+        metavar="{square,logistic,squared_hinge,huber,absolute}",
+        help="logistic and squared_hinge of labels, of any kind and number; the others of real targets (default "
+        "logistic)",
+    )
+    class_weight: str | None = parameter(
+        "--class-weight",
+        metavar="WEIGHTS",
+        help="balanced: rare labels weigh more; or A=X,B=Y,...: the weight of each (default: all weigh the same)",
+    )
+
+    def run(self) -> None:
+        """Learn from labelled rows: progressive loss, and a model file."""
+        as_integer(self.every, "--every", 0)
+        if self.target is not None:
+            if len(self.target) > 1:
+                raise ValueError("--target stands once: several targets, of --method ridge, are --target A,B")
+            (self.target,) = self.target
+        refuse_streams(self)
+        if self.method == RIDGE or self.settings.get("method") == RIDGE:
+            self._learn_ridge()
+        else:
+            self._learn_online()
+
+    def _learn_online(self) -> None:
+        if self.fill is not None:
+            raise ValueError(f"--fill is of --method {RIDGE}: other methods learn a missing number as such")
+        source, notes = self._rows_with_labels()
+        model = make_model(self, numbers=notes.get("table", {}).get("label_kind", "numeric") == "numeric")
+        require_labels(source)
+        every = 0 if self.json else self.every
+        with output_of(self) as out:
+
+            def say(model: Any) -> None:
+                out.say(_as_line(model.progress, self.regression))
+
+            facts = learn_rows(
+                self,
+                model,
+                out,
+                source,
+                notes=notes,
+                switches=self._switches(),
+                every=every,
+                seen=say if every else None,
+            )
+            if self.regression:
+                facts.pop("error_rate", None)
+            out.report(facts)
+
+    def _learn_ridge(self) -> None:
+        """Learn a ridge regression of real targets: in parts."""
+        if self.categorical is not None or self.every or "missing" in self.reading:
+            name = "categorical" if self.categorical is not None else "every" if self.every else "missing"
+            advice = ": columns are numbers, --ignore A,B leaves others out, and --fill X fills in what is missing"
+            raise ValueError(f"{self.flag_of(name)} does not belong to --method {RIDGE}{advice}")
+        self.method = None  # it has chosen the class, which has no such parameter
+        self.settings.pop("method", None)
+        model = SketchedRidge(**self.parameters(SketchedRidge))
+        notes = reading_notes(self._reading())
+        with asked_as("--target"), as_flags():
+            if self.target is None:
+                self._refuse_tables()
+                source = open_rows(list(self.inputs), **self._reading())
+            else:
+                target, dialect = targets_in(self.target), self._reading()
+                numeric, ignored = self._columns("numeric"), self._columns("ignore")
+                columns = number_columns(self.inputs, dialect, target, numeric, ignored)
+                notes |= {"target": target, "columns": columns, "fill": self.fill}
+                source = open_rows(list(self.inputs), **dialect, fill=self.fill, beside=target, columns=columns)
+        require_labels(source)
+        with output_of(self) as out, as_flags():
+            facts = learn_rows(self, model, out, source, notes=notes, switches=self._switches())
+            if not self.json:
+                facts.pop("ridge_path", None)
+            out.report(facts)
+
+    # -- rows --------------------------------------------------------------------------------------------------------
+    def _reading(self) -> dict[str, Any]:
+        """Return the options of ``open_rows`` that are given."""
+        return {name: value for name, value in self.reading.items() if name != "missing"}
+
+    def _columns(self, name: str) -> list[str | int] | None:
+        columns = getattr(self, name)
+        return None if columns is None else [as_column(column) for column in columns]
+
+    def _switches(self) -> dict[str, Any]:
+        names = ("regression", "target", "categorical", "numeric", "ignore", "fill")
+        reading = {name: value for name, value in self.reading.items() if name != "n_features"}  # found, or given
+        return {**{name: getattr(self, name) for name in names}, **reading}
+
+    def _rows_with_labels(self) -> tuple[Source, dict[str, Any]]:
+        """Return the labelled rows, and notes of how they are read, as json can write them."""
+        if self.target is None:
+            self._refuse_tables()
+            of_tables = [name for name in ("categorical", "numeric", "ignore") if getattr(self, name) is not None]
+            of_tables += [name for name in self.reading if name not in TEXT]
+            if of_tables:
+                what = f"{self.inputs[0]} is read as svmlight text"
+                raise ValueError(f"{self.flag_of(of_tables[0])} is of tables, with --target: {what}")
+            any_width = TRUTH.get(self.settings.get("open_columns", "no"), False)
+            return self._svmlight(MAX_FEATURES if any_width else self.reading.get("n_features"))
+        for path in self.inputs:
+            if not self.reading.get("separator") and layout(path) == "svmlight":
+                raise ValueError(f"--target is of tables: {path} holds svmlight text, which has its labels in front")
+        options = {"header": None, "separator": None, "decimal": ".", "missing": "feature"} | {
+            name: value for name, value in self.reading.items() if name in (*DIALECT, "missing")
+        }
+        kinds = {name: self._columns(name) or [] for name in ("categorical", "numeric", "ignore")}
+        source, read = tables_to_learn(self.inputs, {**options, **kinds, "label": self.target})
+        return source, {"table": read}
+
+    def _refuse_tables(self) -> None:
+        for path in self.inputs:
+            if layout(path) == "table":
+                raise ValueError(f"{path} is a table: --target names the column of labels")
+
+    def _svmlight(self, n_features: int | None) -> tuple[Source, dict[str, Any]]:
+        streams = [path for path in self.inputs if comes_once(path)]
+        if streams and n_features is None:
+            raise SourceError(
+                f"{streams[0]} is no regular file, and is read once: how wide its rows are must be known (--set "
+                "n_features=N or --set open_columns=yes)"
+            )
+        how = {**self._reading(), "n_features": n_features}
+        return open_rows(list(self.inputs), **how), reading_notes(how)
+
+
+@contextmanager
+def as_flags() -> Generator[None]:
+    """Let errors about columns name the flags of `learn`."""
+    try:
+        yield
+    except SourceError as error:
+        message = str(error).replace("--columns", "--numeric or --ignore")
+        hint = " (--ignore A,B leaves columns out)" if "no finite decimal" in message and "--" not in message else ""
+        raise SourceError(message + hint) from None
+
+
+def make_model(verb: Learn, *, numbers: bool = True) -> LinearLearner:
+    """Return the learner of the method that is given; a parameter of a learner of another method is refused.
+
+    numbers: whether labels are numbers, and not words.
+    """
+    parameters = verb.parameters(SketchedNewton, AdaptiveSubgradient)
+    if verb.regression and not numbers:
+        raise ValueError(f"--regression needs targets that are numbers, and column {verb.target} of labels holds words")
+    if numbers:
+        parameters |= {
+            name: as_numbers(parameters[name], verb.flag_of(name)) for name in OF_LABELS if name in parameters
+        }
+    method = parameters.get("method")
+    newton, adaptive = methods(SketchedNewton), methods(AdaptiveSubgradient)
+    cls = SketchedNewton if method is None or method in newton else AdaptiveSubgradient
+    known = inspect.signature(cls).parameters
+    if method is not None and method not in (*newton, *adaptive):
+        raise ValueError(f"--method must be one of {', '.join((*newton, *adaptive, RIDGE))}, got {method!r}")
+    for name in parameters:
+        if name not in known:
+            raise ValueError(f"{verb.flag_of(name)} does not belong to --method {method or known['method'].default}")
+    model = cls(**{**(REGRESSION if verb.regression else {}), **parameters})
+    kind = LOSSES[model.loss].targets
+    if kind == "label" and verb.regression:
+        raise ValueError(f"--loss {model.loss} is of labels: it does not go with --regression")
+    if kind != "label" and not verb.regression:
+        raise ValueError(f"--loss {model.loss} is of real targets: it needs --regression")
+    return model
+
+
+def as_numbers(value: Any, name: str) -> Any:
+    """Return the labels of a flag, a list or the keys of a dict, as the numbers that they are in the inputs."""
+    if not isinstance(value, list | dict):
+        return value
+    try:
+        labels = [float(label) for label in cast("list[str]", value)]
+    except ValueError as error:
+        raise ValueError(f"{name}: labels are numbers: {error}") from None
+    return (
+        labels if isinstance(value, list) else dict(zip(labels, cast("dict[str, float]", value).values(), strict=True))
+    )
+
+
+def methods(cls: type[LinearLearner]) -> tuple[str, ...]:
+    """Return the methods that a learner's class knows."""
+    return get_args(inspect.signature(cls).parameters["method"].annotation)
+
+
+def _as_line(progress: dict[str, Any], regression: bool) -> str:
+    known = [(name, progress.get(name)) for name in SHOWN if not (regression and name == "error_rate")]
+    words = [f"{name.replace('_', ' ')} {value:.5f}" for name, value in known if value is not None]
+    return "  ".join([f"{progress['n_rows']:>12,} examples", *words])

@@ -1,0 +1,121 @@
+"""info and merge: what state files hold, and one model of several."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import fastsketch as fs
+from fastsketch._frame.model import MergeableModel
+from fastsketch.cli._flags import Verb, flag
+from fastsketch.cli._output import SPECTRUM, output_of
+from fastsketch.cli._reading import common_reading, load_model
+from fastsketch.sketching import FrequentDirections
+
+# The note of an item model that says what its events mean, which models must have in common to be merged.
+EVENTS = "events"
+
+
+@dataclass(kw_only=True)
+class Info(Verb):
+    """Show the counts and parameters of a model or an index; of a sketch, certificate and spectrum too.
+
+    Examples
+    --------
+    fastsketch info all.fsk --json
+    """
+
+    inputs: str = flag(metavar="IN.fsk")
+    top: int = flag(
+        "--top",
+        type=int,
+        default=10,
+        metavar="K",
+        help="singular values, and lengths of rows, to print (default 10)",
+    )
+
+    def run(self) -> None:
+        """Show the facts of the model in a state file."""
+        if self.top < 0:
+            raise ValueError(f"--top must not be negative, got {self.top}")
+        with output_of(self) as out:
+            model = load_model(self.inputs)
+            if isinstance(model, fs.CodeIndex):
+                out.report(model.facts())
+                return
+            facts: dict[str, Any] = {**model.facts(), **of_quantizer(model)}
+            intervals: dict[str, list[float]] = {}
+            if isinstance(model, FrequentDirections) and model.n_features is not None:
+                spectrum = model.spectrum()
+                intervals = {name: np.sqrt(getattr(spectrum, name)).tolist() for name in ("values", "low", "high")}
+            spectra = {"spectrum": intervals} if intervals else {}
+            out.report({**facts, **spectra, "notes": model.notes} if self.json else facts)
+            if not self.json:
+                self._show_spectra(intervals, facts.get(SPECTRUM, []), isinstance(model, FrequentDirections))
+
+    def _show_spectra(self, intervals: dict[str, list[float]], values: list[float], sketched: bool) -> None:
+        """Print the intervals of singular values, and bars of those that the sketch itself has."""
+        if intervals:
+            triples = list(zip(*intervals.values(), strict=True))
+            shown = f"{min(self.top, len(triples))} of {len(triples)}"
+            print(f"singular values of the rows: estimate, low and high end ({shown}):")
+            for triple in triples[: self.top]:
+                print("".join(f"  {number:12.6g}" for number in triple))
+        if values:
+            what = "lengths of the rows of B" if sketched else "singular values"
+            print(f"{what} ({min(self.top, len(values))} of {len(values)}):")
+            longest = values[0] or 1.0
+            for value in values[: self.top]:
+                print(f"  {value:12.6g}  {'#' * round(40 * value / longest)}")
+
+
+def of_quantizer(model: object) -> dict[str, Any]:
+    """Return how a quantizer uses the bytes of a code, as far as it has learned; nothing for other models."""
+    if not isinstance(model, fs.SketchQuantizer) or not model.n_rows:
+        return {}
+    from fastsketch.neighbours.quantizing._book_encoder import BookEncoder
+
+    encoder = model.encoder()
+    assert isinstance(encoder, BookEncoder)
+    layout = encoder.layout
+    return {
+        "factor_bytes": layout.offset.n_bytes + layout.scale.n_bytes,
+        "bits_of_directions": encoder.bits_of_directions.tolist(),
+        "fingerprint": encoder.fingerprint,
+    }
+
+
+@dataclass(kw_only=True)
+class Merge(Verb):
+    """Merge models of one kind and of the same parameters into one: sketches, hashes of different parts, or item
+    models.
+
+    Examples
+    --------
+    fastsketch sketch more.npy -l 8 --center -o - | fastsketch merge rows.fsk - -o all.fsk
+    """
+
+    inputs: list[str] = flag(nargs="+", metavar="IN.fsk")
+    output: str = flag("-o", "--output", required=True, metavar="OUT.fsk", help="file for the model, or -")
+
+    def run(self) -> None:
+        """Merge state files of models of one kind."""
+        with output_of(self, over_input=True) as out:
+            models = [load_model(path, MergeableModel, ", which does not merge") for path in self.inputs]
+            meaning = models[0].notes.get(EVENTS)
+            for path, other in zip(self.inputs[1:], models[1:], strict=True):
+                if other.notes.get(EVENTS) != meaning:
+                    raise ValueError(
+                        f"{path}: its events have another meaning (--relevant, --binary) than those of {self.inputs[0]}"
+                    )
+                try:
+                    models[0].copy().merge(other)
+                except (TypeError, ValueError) as error:
+                    raise ValueError(f"{path}: {error}") from None
+            merged = fs.merge(models)
+            merged.notes = {"merged": [Path(path).name for path in self.inputs]}
+            merged.notes |= common_reading([model.notes for model in models])
+            merged.notes |= {} if meaning is None else {EVENTS: meaning}
+            out.save(merged)
+            out.report(merged.facts())

@@ -1,0 +1,283 @@
+"""predict: the answers of a learner for rows, and how good they are on labelled rows."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import rankdata
+
+from fastsketch._core.escaping import escaped
+from fastsketch.cli._flags import TABLES, PartsVerb, as_column, flag
+from fastsketch.cli._jobs import answer_rows, answers_job
+from fastsketch.cli._labelled import (
+    as_list,
+    layout,
+    require_labels,
+    tables_as_learned,
+    targets_in,
+    unlabelled_numbers,
+)
+from fastsketch.cli._output import Output, output_of
+from fastsketch.cli._reading import load_model, open_named, remembered_reading
+from fastsketch.data.files import StateError
+from fastsketch.data.sources import Source, asked_as, naming
+from fastsketch.data.sources._source import MAX_FEATURES
+from fastsketch.jobs._engines import tell
+from fastsketch.jobs._mapping import check_names, in_parts, length
+from fastsketch.jobs._parts import JobNode
+from fastsketch.jobs._progress import Reporter
+from fastsketch.online import AdaptiveSubgradient, SketchedNewton
+from fastsketch.ridge import SketchedRidge
+
+LinearLearner = SketchedNewton | AdaptiveSubgradient
+# Rows whose answers are formed at a time, whatever the number of labels.
+ROWS_AT_A_TIME = 4096
+# Labels whose counts are printed as a table.
+MOST_SHOWN = 20
+
+
+@dataclass(kw_only=True)
+class Predict(PartsVerb):
+    """Predict, with a model of 'learn', the label, or the value, of every row of svmlight text, tables, .npy and CSR
+    .npz; what stands in the place of labels is not looked at. Rows are read as those that were learned. With --what
+    metrics labelled rows say how good the model is: accuracy, log loss, AUC and the counts of every label taken for
+    every other; for real targets the mean absolute error, the root mean squared error and R^2.
+
+    Examples
+    --------
+    fastsketch predict model.fsk customers.csv -o answers.csv
+    fastsketch predict model.fsk customers.csv --what metrics
+    """
+
+    SETTABLE = ("zero_based", *TABLES)
+
+    model: str = flag(metavar="MODEL.fsk")
+    inputs: list[str] = flag(nargs="+", metavar="ROWS", help="rows as for 'learn'")
+    output: str | None = flag(
+        "-o",
+        "--output",
+        default="-",
+        metavar="OUT",
+        help="csv, or .npy or .parquet (a folder) by its name (default: csv on the standard output)",
+    )
+    what: str = flag(
+        "--what",
+        choices=("labels", "probabilities", "scores", "intervals", "metrics"),
+        default="labels",
+        help="labels or values; a column for each label, with a header; raw scores; the ends of intervals that hold "
+        "nine targets of ten, of --method ridge; or what the labels of the rows say of them (default labels)",
+    )
+    target: Any = flag(
+        "--target",
+        type=as_column,
+        metavar="COLUMN",
+        help="of --what metrics: name, or number from 0, of the column of labels (default: as learned)",
+    )
+
+    def run(self) -> None:
+        """Write labels, values, probabilities or scores of rows, or say how good they are."""
+        model: Any = load_model(self.model, LinearLearner | SketchedRidge, ": models of 'learn' predict")
+        if model.n_rows == 0:
+            raise StateError(f"{self.model} holds a model that has seen no rows")
+        if self.what == "metrics":
+            self._measure(model)
+            return
+        if self.target is not None:
+            raise ValueError("--target names labels, which --what metrics alone looks at")
+        heads, method = self._answers(model)
+        answer_rows(self, method, self._rows(model, labelled=False), ".csv", heads)
+
+    def _answers(self, model: Any) -> tuple[list[str], Callable[[Any], NDArray[Any]]]:
+        """Return (names of the columns, none for labels and values; the method that gives them)."""
+        if isinstance(model, SketchedRidge):
+            heads = [name for name in as_list(model.notes.get("target")) if isinstance(name, str)]
+            if self.what == "labels":
+                return heads, model.predict
+            if self.what == "intervals":
+                return [f"{name} {end}" for end in ("lower", "upper") for name in heads], partial(interval_ends, model)
+            raise ValueError(f"--what {self.what}: the model is a ridge regression, and predicts real values")
+        if self.what == "labels":
+            return [], model.predict
+        if self.what == "intervals":
+            raise ValueError("--what intervals is of --method ridge, which holds rows out to measure residuals on")
+        names = [] if model.classes is None else list(map(shown, model.classes))
+        if self.what == "scores":
+            return names if len(names) > 2 else ["score"], model.decision_function
+        if not names:
+            raise ValueError(f"--what probabilities: the model predicts real values (its loss is {model.loss!r})")
+        return names, model.predict_proba
+
+    @asked_as("--target")
+    def _rows(self, model: Any, *, labelled: bool) -> Source:
+        """Return the rows of the inputs as the model has learned its own; `labelled`: with labels, or real targets."""
+        notes: dict[str, Any] = model.notes
+        if "table" in notes:
+            return tables_as_learned(self.inputs, notes, self.reading, self.target, labelled=labelled)
+        how = {**remembered_reading(notes), **self.reading}
+        ridge = isinstance(model, SketchedRidge)
+        target = notes.get("target") if self.target is None else targets_in(self.target)
+        names = None if model.feature_names is None else list(model.feature_names)
+        if target is None and names is None:
+            if layout(self.inputs[0]) == "table":
+                raise ValueError(f"{self.inputs[0]} is a table, and the model was learned from svmlight text")
+            return open_named(self.inputs, {**how, "n_features": model.n_features or MAX_FEATURES}, None)
+        if labelled and target is None:
+            raise ValueError(f"{self.inputs[0]} is a table: --target names the column of targets")
+        how |= {"beside": target if labelled else None}
+        how |= {"fill": notes.get("fill")} if ridge else {}
+        if names is not None:
+            return open_named(self.inputs, how, names)
+        columns: Any = notes.get("columns")
+        if labelled:
+            return open_named(self.inputs, {**how, "columns": columns}, None)
+        return unlabelled_numbers(self.inputs, how, model.n_features, columns, target)
+
+    # -- metrics -------------------------------------------------------------------------------------------------------
+    def _measure(self, model: Any) -> None:
+        """Print how good a learned model is on labelled rows."""
+        if self.output != "-" or self.resume:
+            raise ValueError("--what metrics is printed: there is no output to write, nor to go on with")
+        self.output = None
+        with output_of(self) as out:
+            started = time.perf_counter()
+            facts = self._metrics(model, out)
+            seconds = time.perf_counter() - started
+            counts = None if self.json else facts.pop("confusion", None)
+            out.report(facts | {"seconds": seconds, "rows_per_second": facts["examples"] / seconds})
+            if counts is not None:
+                _show(counts, out)
+
+    def _metrics(self, model: Any, out: Output) -> dict[str, Any]:
+        source, job = self._rows(model, labelled=True), answers_job(self, out)
+        require_labels(source)
+        check_names(model.predict, source)
+        parts = source.parts(job.part_bytes)
+        answers: dict[int, list[NDArray[Any]]] = {}
+        with Reporter(job.progress, source, len(parts)) as reporter:
+            tasks = ((number, part_answers, (part,)) for number, part in enumerate(parts))
+            for number, (n_rows, found) in in_parts(model, tasks, parts, job, reporter):
+                answers[number] = found
+                reporter.finished(JobNode(None, n_rows, number, number, {}))
+        columns = zip(*(answers[number] for number in range(len(parts)) if answers[number]), strict=True)
+        arrays = [np.concatenate(arrays) for arrays in columns]
+        if getattr(model, "classes", None) is None:
+            return target_metrics(*arrays or [np.zeros(0)] * 2)
+        return label_metrics(model.classes, *arrays or [np.zeros(0, np.intp)] * 4)
+
+
+def interval_ends(model: SketchedRidge, rows: Any) -> NDArray[Any]:
+    """Return the lower, then the upper ends of intervals for rows."""
+    return np.column_stack(model.predict_interval(rows))
+
+
+def part_answers(model: Any, part: Source) -> tuple[int, list[NDArray[Any]]]:
+    """Return (rows of a part, arrays of what metrics need: see ``label_metrics`` and ``target_metrics``)."""
+    pieces: list[tuple[NDArray[Any], ...]] = []
+    total = 0
+    for source in part.each():
+        row = 0
+        for rows, labels, _ in source.chunks_beside():
+            n = length(rows)
+            for start in range(0, n, ROWS_AT_A_TIME):
+                piece = slice(start, min(start + ROWS_AT_A_TIME, n))
+                with naming(source, row):
+                    pieces.append(_answers(model, rows[piece], labels[piece]))
+                row += piece.stop - piece.start
+                tell(piece.stop - piece.start)
+        total += row
+    return total, [np.concatenate(arrays) for arrays in zip(*pieces, strict=True)]
+
+
+def _answers(model: Any, rows: Any, labels: NDArray[Any]) -> tuple[NDArray[Any], ...]:
+    classes = getattr(model, "classes", None)
+    if classes is None:
+        return np.asarray(labels, np.float64), model.predict(rows)  # a table of text gives words
+    truth = class_indices(labels, classes)
+    chances = model.predict_proba(rows)[np.arange(len(truth)), truth]
+    return truth, class_indices(model.predict(rows), classes), chances, model.decision_function(rows)
+
+
+def label_metrics(classes: NDArray[Any], truth: Any, predicted: Any, chances: Any, scores: Any) -> dict[str, Any]:
+    """Compute the metrics of a classifier: examples, accuracy, log_loss, auc and confusion.
+
+    truth, predicted (n,): indices of classes. chances (n,): the probabilities of the true ones. scores (n,) or (n, k).
+    The AUC of more than two classes is the mean over those that have rows of both kinds, each against all others.
+    """
+    n, names = len(truth), list(map(shown, classes))
+    confusion = np.zeros((len(classes), len(classes)), np.int64)
+    np.add.at(confusion, (truth, predicted), 1)
+    columns = [scores] if scores.ndim == 1 else scores.T
+    positive = [1] if scores.ndim == 1 else range(len(classes))
+    areas = [auc(column, truth == k) for k, column in zip(positive, columns, strict=True)]
+    known = [area for area in areas if area is not None]
+    least = np.finfo(np.float64).eps  # where scikit-learn cuts probabilities: the loss of 0 would be infinite
+    return {
+        "examples": n,
+        "accuracy": int(np.trace(confusion)) / max(n, 1),
+        "log_loss": float(-np.log(np.clip(chances, least, 1.0)).sum()) / max(n, 1),
+        "auc": float(np.mean(known)) if known else None,
+        "confusion": {
+            name: dict(zip(names, counts, strict=True)) for name, counts in zip(names, confusion.tolist(), strict=True)
+        },
+    }
+
+
+def target_metrics(targets: NDArray[Any], predictions: NDArray[Any]) -> dict[str, Any]:
+    """Compute the metrics of a regression: examples, mean_absolute_error, root_mean_squared_error and r2.
+
+    Of several targets they are means; r2 is None where no target varies.
+    """
+    n, errors = len(targets), np.atleast_2d((predictions - targets).T)
+    centred = np.atleast_2d(targets.T) - (np.atleast_2d(targets.T).mean(axis=1, keepdims=True) if n else 0.0)
+    squares, spread = (errors**2).sum(axis=1), (centred**2).sum(axis=1)
+    r2 = 1.0 - squares[spread > 0] / spread[spread > 0]
+    return {
+        "examples": n,
+        "mean_absolute_error": float(np.abs(errors).sum(axis=1).mean()) / max(n, 1),
+        "root_mean_squared_error": float(np.sqrt(squares / max(n, 1)).mean()),
+        "r2": float(r2.mean()) if len(r2) else None,
+    }
+
+
+def shown(label: Any) -> str:
+    """Return a label as text: numbers as short as they are."""
+    return f"{label:.9g}" if isinstance(label, float) else str(label)
+
+
+def class_indices(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp]:
+    """Return the index of each label among the sorted classes; ValueError names the first that is none of them."""
+    nearest = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
+    unknown = classes[nearest] != labels
+    if unknown.any():
+        first = int(np.argmax(unknown))
+        known = ", ".join(map(shown, classes[:10])) + (", ..." if len(classes) > 10 else "")
+        raise ValueError(
+            f"row {first} has label {shown(labels[first])}, which the model has never seen: it knows {known}"
+        )
+    return nearest
+
+
+def auc(scores: NDArray[np.float64], positive: NDArray[np.bool_]) -> float | None:
+    """Return the chance that a positive row scores above another one, ties counting half; None without both kinds."""
+    n_positive = int(positive.sum())
+    n_negative = len(positive) - n_positive
+    if n_positive == 0 or n_negative == 0:
+        return None
+    above = float(rankdata(scores)[positive].sum()) - n_positive * (n_positive + 1) / 2
+    return above / (n_positive * n_negative)
+
+
+def _show(confusion: dict[str, dict[str, int]], out: Output) -> None:
+    """Print counts as a table, unless there are more labels than a person reads."""
+    if len(confusion) > MOST_SHOWN:
+        return
+    out.say("confusion: a line for each label, a column for what it was taken for")
+    confusion = {escaped(name): line for name, line in confusion.items()}
+    width = max(max(map(len, confusion)), *(len(f"{n:,}") for line in confusion.values() for n in line.values())) + 2
+    out.say(" " * width + "".join(f"{name:>{width}}" for name in confusion))
+    for name, line in confusion.items():
+        out.say(f"{name:>{width}}" + "".join(f"{n:>{width},}" for n in line.values()))

@@ -1,0 +1,165 @@
+"""sketch and audit: sketches of the rows of files, and their measured errors."""
+
+# pyright: reportPrivateUsage=false
+# (whether a model can read its rows again, and names of its columns)
+
+import time
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fastsketch._core.progress import ProgressLine
+from fastsketch._core.validation import as_integer
+from fastsketch.cli._flags import PartsVerb, ProgressVerb, RowsVerb, flag, parameter
+from fastsketch.cli._jobs import learn_rows, refuse_streams
+from fastsketch.cli._output import output_of
+from fastsketch.cli._reading import given_reading, load_model, reading_notes, rows_in
+from fastsketch.data.sources import Source, comes_once
+from fastsketch.data.sources._select import Derived
+from fastsketch.sketching import FrequentDirections
+from fastsketch.sketching._rows_again import OtherRows
+
+
+@dataclass(kw_only=True)
+class Sketch(RowsVerb, PartsVerb):
+    """Sketch the rows of files in one pass, in constant memory: .npy, scipy .npz, svmlight text, csv, tsv and Matrix
+    Market (.gz, .bz2, .xz too), Parquet, Arrow, HDF5, Zarr, AnnData; folders and quoted globs of them; - for standard
+    input. The sketch remembers how its rows were read, for the verbs that take it.
+
+    Examples
+    --------
+    zcat rows.svm.gz | fastsketch sketch - --set n_features=20 -l 8 -o - | fastsketch info -
+    fastsketch sketch rows.npy -l 8 --center -o rows.fsk
+    fastsketch sketch rows.npy --refine rows.fsk -o refined.fsk
+    """
+
+    MODELS = ("FrequentDirections",)
+
+    inputs: list[str] = flag(nargs="+", metavar="INPUT")
+    output: str = flag("-o", "--output", required=True, metavar="OUT.fsk", help="file for the sketch, or -")
+    sketch_size: str | None = parameter(
+        "-l", "--sketch-size", metavar="L", help="most rows that the sketch keeps, at least 2 (default 64)"
+    )
+    method: str | None = parameter(
+        "--method",
+        metavar="{fd,pfd,cfd,isvd,rfd,tfd}",
+        help="Frequent Directions: robust (rfd), plain (fd), with leading rows that keep their length (pfd, tfd), with "
+        "compensated lengths (cfd); iterative SVD, without a guarantee (isvd) (default rfd)",
+    )
+    center: str | None = parameter(
+        "--center", action="store_const", const="yes", help="subtract the mean of all rows, exactly and online"
+    )
+    tolerance: str | None = parameter(
+        "--tolerance",
+        metavar="X",
+        help="a precision instead of a size: the sketch grows until its certified error is at most this share of "
+        "the sum of squares",
+    )
+    passes: int = flag(
+        "--passes", type=int, default=1, metavar="{1,2}", help="2: read the inputs once more (default 1)"
+    )
+    refine: str | None = flag(
+        "--refine",
+        metavar="SKETCH.fsk",
+        help="read the rows of this sketch once more: its singular values and directions come out nearly exact, as "
+        "with --passes 2; rows that are not those of the sketch are an error",
+    )
+
+    def run(self) -> None:
+        """Sketch the rows of files into one state file, or read the rows of a sketch again."""
+        if self.refine is not None:
+            self._refine(self.refine)
+            return
+        model = FrequentDirections(**self.parameters(FrequentDirections))
+        if as_integer(self.passes, "--passes", 1, 3) > 1:
+            model._check_rereadable("--passes 2")
+        reading = given_reading(self)
+        with output_of(self) as out:
+            refuse_streams(self, passes=self.passes)
+            source = rows_in(self)
+            notes = reading_notes(reading)
+            out.report(learn_rows(self, model, out, source, notes=notes, switches={}, passes=self.passes))
+
+    def _refine(self, path: str) -> None:
+        """Read the rows of a sketch once more, and save what that makes of it."""
+        learned = {"passes": 1, "workers": "auto", "engine": "processes", "resume": False}
+        for name in [
+            *(name for name, value in learned.items() if getattr(self, name) != value),
+            *self.given_parameters(),
+        ]:
+            raise ValueError(f"{self.flag_of(name)} does not go with --refine")
+        with output_of(self, over_input=True) as out:
+            model = load_model(path, FrequentDirections, ": only a sketch is refined")
+            model._check_rereadable("--refine")
+            sources = rows_in(self, model).each()
+            started = time.perf_counter()
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", OtherRows)
+                try:
+                    model.refine([Watched(source, self.progress) for source in sources])
+                except OtherRows as error:
+                    raise ValueError(str(error)) from None
+                out.save(model)
+            out.report({**model.facts(), "seconds": time.perf_counter() - started})
+
+
+@dataclass(kw_only=True)
+class Audit(RowsVerb, ProgressVerb):
+    """Measure the spectral error of a sketch by Lanczos steps, a pass over its rows each (mostly 5 to 15, at most 40),
+    beside the bound that its certificate gives. Reads the same files as 'sketch'; writes nothing. Exit status 1, after
+    the report, if the rows are not those of the sketch or the error is above the bound.
+
+    Examples
+    --------
+    fastsketch audit rows.fsk rows.npy
+    """
+
+    model: str = flag(metavar="SKETCH.fsk")
+    inputs: list[str] = flag(nargs="+", metavar="INPUT", help="the rows that the sketch has seen")
+    accuracy: float = flag("--accuracy", type=float, default=0.01, metavar="X", help="of the error (default 0.01)")
+
+    def run(self) -> int:
+        """Measure the error of a sketch over the rows of files. Return 1 if its certificate does not hold."""
+        model = load_model(self.model, FrequentDirections, ": only a sketch is audited")
+        model._rereadable("an audit")
+        if once := [path for path in self.inputs if comes_once(path)]:
+            raise ValueError(f"an audit reads rows again, and those of {once[0]} come once: save them to a file first")
+        watched = [Watched(source, self.progress) for source in rows_in(self, model).each()]
+        started = time.perf_counter()
+        with output_of(self) as out:
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always", UserWarning)
+                audited = model.audit(watched, accuracy=self.accuracy)
+            total = model.squared_norm
+            same_rows = not any(issubclass(warning.category, OtherRows) for warning in caught)
+            facts = {"kind": "Audit", "n_rows": model.n_rows, "n_features": model.n_features, **audited._asdict()}
+            facts |= {"relative_error": audited.error / total if 0 < total < float("inf") else 0.0}
+            out.report({**facts, "same_rows": same_rows, "seconds": time.perf_counter() - started})
+        for warning in caught:
+            warnings.showwarning(warning.message, warning.category, warning.filename, warning.lineno)
+        return int(not same_rows)
+
+
+class Watched(Derived):
+    """A source that shows the progress of each pass over it."""
+
+    def __init__(self, source: Source, progress: Any) -> None:
+        super().__init__(source)
+        self.waits = False  # chunks() of the source reads ahead
+        self._wanted, self._passes, self.rows_read = progress, 0, 0
+
+    def like(self, source: Source) -> Source:
+        """See Derived."""
+        return Watched(source, self._wanted)
+
+    def read(self, start_row: int = 0) -> Iterator[tuple[Any, int]]:
+        """See Source."""
+        self._passes += 1
+        progress, self.rows_read = ProgressLine(f"{Path(self.name).name}, pass {self._passes}", self._wanted), 0
+        for rows, position in self._of.chunks(start_row):
+            yield rows, position
+            self.rows_read += rows.shape[0]
+            progress.show(position / self.size if self.size else 1.0, self.rows_read)
+        progress.show(1.0, self.rows_read, final=True)

@@ -1,0 +1,111 @@
+"""transform: the answer of a model for every row: components, a density, a distance or a code."""
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from fastsketch.cli._flags import PartsVerb, RowsVerb, as_column, flag
+from fastsketch.cli._jobs import answer_rows
+from fastsketch.cli._reading import load_model, rows_in
+from fastsketch.data.files import StateError, read_header
+from fastsketch.data.sources import comes_once
+from fastsketch.neighbours.hashing import SketchHash
+from fastsketch.neighbours.quantizing import SketchQuantizer
+from fastsketch.sketching import FrequentDirections
+
+METHODS = {"components": "transform", "scores": "score_samples", "distances": "mahalanobis"}
+
+
+@dataclass(kw_only=True)
+class Transform(RowsVerb, PartsVerb):
+    """Write the answer of a model for every row: its principal components, or one number, its score or squared
+    Mahalanobis distance (a model of 'sketch', or a saved estimator); or its code (a saved SketchQuantizer or
+    SketchHash), in an .npy of uint8 or a column of binary values of Parquet. Rows are read as those of the model were,
+    and their columns matched by name.
+
+    Examples
+    --------
+    fastsketch transform rows.fsk 'rows*.npy' -k 4 -o scores.npy
+    """
+
+    model: str = flag(metavar="MODEL.fsk")
+    inputs: list[str] = flag(nargs="+", metavar="INPUT", help="rows, as for 'sketch'")
+    output: str = flag(
+        "-o",
+        "--output",
+        default="-",
+        metavar="OUT",
+        help="csv, or .npy or .parquet (a folder) by its name (default: csv on the standard output)",
+    )
+    n_components: int | None = flag(
+        "-k", "--n-components", type=int, metavar="K", help="of a sketch (default: all that it tells from noise)"
+    )
+    what: str | None = flag(
+        "--what",
+        metavar="{components,scores,distances}",
+        help="components, score_samples or squared distances (default components; of a model of codes its codes)",
+    )
+    beside: Any = flag(
+        "--beside", type=as_column, metavar="COLUMN", help="name or number (from 0) of a column of ids, written too"
+    )
+
+    def run(self) -> None:
+        """Write the answer of a model for every row of the inputs."""
+        estimator = None if comes_once(self.model) else self._saved_estimator()
+        model = load_model(self.model) if estimator is None else estimator
+        if isinstance(model, SketchHash | SketchQuantizer):
+            self._encode(model)
+            return
+        source_model, estimator = model, estimator or self._estimator_of(model)
+        what = self.what or "components"
+        known = [name for name, method in METHODS.items() if hasattr(estimator, method)]
+        if what not in known:
+            whose = f"a {type(estimator).__name__}"
+            raise ValueError(f"--what must be {' or '.join(known) or 'nothing'} for {whose}, got {what}")
+        source = rows_in(self, source_model, beside=self.beside)
+        heads = [str(name) for name in estimator.get_feature_names_out()] if what == "components" else [what]
+        heads = heads if self.beside is None else [str(self.beside), *heads]
+        answer_rows(self, getattr(estimator, METHODS[what]), source, ".csv", heads, {"columns": len(heads)})
+
+    def _encode(self, model: SketchHash | SketchQuantizer) -> None:
+        """Write the codes of the rows of files into one .npy, or a folder of Parquet."""
+        for name in ("what", "n_components", "beside"):
+            if getattr(self, name) is not None:
+                kind = type(model).__name__
+                raise ValueError(f"{self.flag_of(name)} is not for codes, and {self.model} holds a {kind}")
+        encoder = model.encoder()
+        facts: dict[str, Any] = {"n_bits": model.n_bits} if isinstance(model, SketchHash) else {}
+        answer_rows(
+            self, encoder.encode, rows_in(self, model), ".npy", facts={**facts, "bytes_per_code": encoder.width}
+        )
+
+    def _saved_estimator(self) -> Any:
+        """Return the estimator that the model's file holds, or None if it holds another model."""
+        about = read_header(self.model)
+        if about.get("home") != "fastsketch.sklearn":
+            return None
+        if self.n_components is not None:
+            raise ValueError("--n-components is for sketches: an estimator has its own")
+        cls = getattr(_sklearn(), str(about["kind"]), None)
+        if cls is None or not hasattr(cls, "load"):
+            raise StateError(f"{self.model} holds a {about['kind']}, which this version of fastsketch does not know")
+        return cls.load(self.model)
+
+    def _estimator_of(self, model: Any) -> Any:
+        """Return the estimator that has learned a sketch."""
+        sklearn = _sklearn()
+        if not isinstance(model, FrequentDirections):
+            raise StateError(
+                f"{self.model} holds a {type(model).__name__}, not a sketch, an estimator with components or a model "
+                "of codes"
+            )
+        if self.what not in (None, "components"):
+            return sklearn.SketchedCovariance.from_model(model)
+        return sklearn.SketchedPCA.from_model(model, n_components=self.n_components)
+
+
+def _sklearn() -> Any:
+    try:
+        return import_module("fastsketch.sklearn")
+    except ImportError as error:
+        raise ImportError("transform needs scikit-learn: pip install 'fastsketch[sklearn]'") from error

@@ -1,0 +1,120 @@
+"""fastsketch watch: alarms of rows while they come in."""
+
+# pyright: reportPrivateUsage=false
+# (the text below a source is read piece by piece)
+
+import io
+import json
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+from fastsketch.cli._flags import RowsVerb, flag, parameter
+from fastsketch.cli._output import output_of
+from fastsketch.cli._reading import given_reading, load_model, reading_notes, remembered_reading, rows_in
+from fastsketch.cli._signals import held
+from fastsketch.data.sources import naming
+from fastsketch.data.sources._select import Derived
+from fastsketch.data.sources._streams import Stream
+from fastsketch.data.sources._text import TextSource
+from fastsketch.streams import DriftMonitor
+
+# The exit status where there was an alarm.
+ALARMED = 3
+
+
+class AsItComes(io.RawIOBase):
+    """A stream whose reads end where nothing more has come yet: readers take the end of a read for that of a piece."""
+
+    def __init__(self, stream: Stream) -> None:
+        super().__init__()
+        self._stream, self._ends = stream, False
+
+    def readable(self) -> bool:
+        """See RawIOBase."""
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Fill a buffer with what is there, waiting for a first byte; every other call says that this is all."""
+        if self._ends:
+            self._ends = False
+            return 0
+        part = self._stream.read_some(len(buffer))
+        buffer[: len(part)] = part
+        self._ends = 0 < len(part) < len(buffer)
+        return len(part)
+
+
+@dataclass(kw_only=True)
+class Watch(RowsVerb):
+    """Print a line of JSON for every change of a stream: where it began, what said it, and which columns carry it. The
+    first blocks of rows are the reference, after an alarm the next ones. Reads the same files as 'sketch', and lines of
+    a pipe as they come. Exit status 3 if there was an alarm, 0 if not. With --output a later call goes on where this
+    one ended, and reads its rows as this one did.
+
+    Examples
+    --------
+    fastsketch watch rows.npy --every 50
+    cat houses.csv | fastsketch watch - -o houses.fsk
+    """
+
+    MODELS = ("DriftMonitor",)
+
+    inputs: list[str] = flag(nargs="+", metavar="INPUT")
+    output: str | None = flag(
+        "-o", "--output", metavar="MONITOR.fsk", help="file for the monitor, which goes on from it if it is there"
+    )
+    every: str | None = parameter(
+        "--every", metavar="N", help="rows of a block, many more than rows remember (default 100)"
+    )
+    reference: str | None = parameter(
+        "--reference", metavar="N", help="blocks of the reference, at least 10 (default 60)"
+    )
+    run_length: str | None = parameter(
+        "--run-length", metavar="N", help="the chance of a false alarm within n blocks is at most n / N (default 10000)"
+    )
+
+    def run(self) -> int:
+        """Print alarms as lines of JSON. Return a status of its own if there were any."""
+        with output_of(self) as out:
+            parameters = self.parameters(DriftMonitor)
+            if out.path is not None and out.path.exists():
+                monitor = load_model(str(out.path), DriftMonitor, ": another output is needed for a DriftMonitor")
+                for name, value in parameters.items():
+                    if getattr(monitor, name) != value:
+                        now = getattr(monitor, name)
+                        raise ValueError(f"{out.path} has {name}={now}, got {value}: name a new file")
+            else:
+                monitor = DriftMonitor(**parameters)
+            source = rows_in(self, monitor)
+            monitor.notes |= reading_notes({**remembered_reading(monitor.notes), **given_reading(self)})
+            text: Any = source
+            while isinstance(text, Derived):
+                text = text._of
+            if isinstance(text, TextSource) and text._stream is not None:
+                vars(text)["_stream"] = AsItComes(text._stream)
+            first, before = 0, len(monitor.alarms)
+            monitor._name_columns(source)
+            try:
+                for rows, *_ in source.chunks():
+                    said = len(monitor.alarms)
+                    with naming(source, first):
+                        monitor.update(rows)
+                    first += rows.shape[0]
+                    for alarm in monitor.alarms[said:]:
+                        columns = [carried._asdict() for carried in alarm.columns]
+                        print(json.dumps(alarm._asdict() | {"columns": columns}), flush=True)
+            finally:
+                if sys.exception() is None or isinstance(sys.exception(), KeyboardInterrupt):
+                    with held():
+                        out.save(monitor)
+            alarmed = len(monitor.alarms) > before
+            if not (alarmed or monitor.armed):
+                facts = monitor.facts()
+                print(
+                    f"fastsketch: the last rows were compared with nothing: the reference of {monitor.reference} "
+                    f"blocks of {facts['rows_in_block']:,} rows is not full: {facts['not_armed_because']} "
+                    "(--reference, --every)",
+                    file=sys.stderr,
+                )
+            return ALARMED if alarmed else 0

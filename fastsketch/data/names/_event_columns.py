@@ -1,0 +1,78 @@
+"""Which columns of a table hold the users, the items and the values of events, by their names."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+# What columns of ids and of values are called, in the singular and without an ending such as "_id".
+USERS = (
+    *("user", "customer", "visitor", "member", "session", "person", "client", "account", "uid", "row"),
+    *("reviewer", "buyer", "listener", "viewer", "reader", "profile"),
+)
+ITEMS = (
+    *("item", "movie", "film", "product", "article", "track", "song", "artist", "book", "page", "sku", "column"),
+    *("art", "game", "recipe", "course", "asin", "isbn", "business", "restaurant", "venue", "anime", "title"),
+)
+VALUES = (
+    *("rating", "score", "star", "value", "count", "play", "playcount", "weight", "strength", "quantity", "qty"),
+    *("amount", "listen", "frequency", "freq", "vote", "overall"),
+)
+OF_TIMES = {"time", "timestamp", "date", "datetime", "ts", "unixtime", "unix_time", "datum", "zeit", "zeitstempel"}
+NAME_THEM = "columns must say which are users, items and values: there are {} (of a matrix fs.open_rows reads the rows)"
+
+
+def event_columns(
+    names: Sequence[Any] | None, times: Sequence[str | None], words: Sequence[bool] | None = None
+) -> list[int]:
+    """Return the positions of the columns of users, items and, if there is such a column, values.
+
+    Columns of times are none of them. Names decide if one names users and one items. Else two or three columns besides
+    those of times are taken in their order, and of more columns the only two that hold words, with the next one.
+
+    Parameters
+    ----------
+    names : sequence, optional
+        Of the columns.
+    times : sequence of str or None
+        For each column how a message calls the times in it, None where it holds others.
+    words : sequence of bool, optional
+        For each column whether it holds words rather than numbers.
+
+    Raises
+    ------
+    ValueError
+        If neither says which columns they are; the message lists them.
+    """
+    width, called = len(times), [str(name).strip().lower() for name in names or ()]
+    others = [k for k in range(width) if times[k] is None]
+    user, item = (_named(called, others, words) for words in (USERS, ITEMS))
+    if user is not None and item is not None and user != item:
+        value = _named(called, others, VALUES)
+        rest = [k for k in others if k not in (user, item)]
+        value = rest[0] if value is None and width <= 3 and rest else value
+        return [user, item] if value is None or value in (user, item) else [user, item, value]
+    if len(others) in (2, 3):
+        return others
+    ids = [k for k in others if words is not None and words[k]]
+    if len(ids) == 2:
+        return [*ids, *[k for k in others if k > ids[1]][:1]]
+    listed = f"{width}" if names is None else f"{width}, {', '.join(map(repr, list(names)[:10]))}"
+    raise ValueError(NAME_THEM.format(listed + (", ..." if len(called) > 10 else "")))
+
+
+def _named(called: list[str], columns: list[int], words: Sequence[str]) -> int | None:
+    """Return the first of these columns that is called by one of the words, or the only one whose name begins so."""
+    whole = re.compile(rf"(?:{'|'.join(words)})s?[\W_]*(?:id|name|key|code|no|nr|number)?")
+    exact = [k for k in columns if k < len(called) and whole.fullmatch(called[k])]
+    begun = [k for k in columns if k < len(called) and called[k].startswith(tuple(words))]
+    return exact[0] if exact else begun[0] if len(begun) == 1 else None
+
+
+def in_words(places: Sequence[int], names: Sequence[Any] | None) -> str:
+    """Return which columns were taken as the end of a message."""
+    kinds = ("users", "items", "values")
+    said = [
+        f"{kind} are column {k + 1}" + ("" if names is None else f" ({names[k]!r})")
+        for kind, k in zip(kinds, places, strict=False)
+    ]
+    return ", ".join(said) + ("" if len(places) > 2 else "; there are no values")
