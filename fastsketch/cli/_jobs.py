@@ -62,7 +62,7 @@ def learn_rows(
             rows_read += report["rows"] - report["rows_before"]
 
     try:
-        where = verb.job() if isinstance(verb, PartsVerb) else {}
+        where: dict[str, Any] = verb.job() if hasattr(verb, "job") else {}
         in_order = InOrder(every, seen, switches, until_saved=True)
         job = Learning(model, source, **where, passes=passes, in_order=in_order)
         learned = job.run(folder if source.repeatable else None, resume=verb.resume, progress=tell)

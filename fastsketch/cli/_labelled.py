@@ -108,7 +108,7 @@ def tables_to_learn(paths: Sequence[str], options: Mapping[str, Any]) -> tuple[S
     the names of its columns.
     """
     first = TableRows(paths[0], **options)
-    kept = {name: options[name] for name in (*DIALECT, "missing")} | {"header": first.header}
+    kept: dict[str, Any] = {**{name: options[name] for name in (*DIALECT, "missing")}, "header": first.header}
     others = [TableRows(path, **kept, label=first.schema["label"], schema=first.schema) for path in paths[1:]]
     source = joined([LabelledTable(path, table) for path, table in zip(paths, [first, *others], strict=True)])
     return source, {**first.schema, **{name: kept[name] for name in DIALECT}}
@@ -128,7 +128,11 @@ def tables_as_learned(
     schema, header = {name: read.get(name) for name in ("columns", "label", "label_kind")}, read.get("header")
     if not isinstance(schema["columns"], dict) or not isinstance(header, bool):
         raise StateError(f"the notes do not say how tables were read: {read!r:.200}")
-    options = {"header": header, "separator": read.get("separator"), "decimal": read.get("decimal", ".")}
+    options: dict[str, Any] = {
+        "header": header,
+        "separator": read.get("separator"),
+        "decimal": read.get("decimal", "."),
+    }
     options |= {name: reading[name] for name in DIALECT if reading.get(name) is not None}
     options["label"] = (schema["label"] if label is None else label) if labelled else None
     if label is not None or not labelled:
@@ -163,5 +167,5 @@ def unlabelled_numbers(paths: Sequence[str], how: dict[str, Any], n_features: in
         return table or open_rows(list(paths), **how)
     apart = positions(table, as_list(target), "--target")
     rest = [k for k in range(table.n_features) if k not in apart]
-    chosen = rest if columns is None else [rest[k] for k in columns if k < len(rest)]
+    chosen: list[int] = rest if columns is None else [rest[k] for k in columns if k < len(rest)]
     return open_rows(list(paths), **how, columns=chosen)

@@ -219,7 +219,7 @@ class Learn(ResumableVerb):
                 f"{streams[0]} is no regular file, and is read once: how wide its rows are must be known (--set "
                 "n_features=N or --set open_columns=yes)"
             )
-        how = {**self._reading(), "n_features": n_features}
+        how: dict[str, Any] = {**self._reading(), "n_features": n_features}
         return open_rows(list(self.inputs), **how), reading_notes(how)
 
 

@@ -69,6 +69,7 @@ class Parser(argparse.ArgumentParser):
         self.texts = texts
         args = vars(self.parse_intermixed_args(with_values(texts)))
         given: dict[str, str] = dict(args.pop("settings", {}))
+        reading: dict[str, Any] = {}
         try:
             reading = {name: reading_of(name, given.pop(name)) for name in self.settable if name in given}
             if given and not self.models:

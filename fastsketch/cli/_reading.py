@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from fastsketch._frame.loading import from_bytes, load
 from fastsketch.cli._flags import RowsVerb, as_column
@@ -30,9 +30,10 @@ def given_reading(verb: RowsVerb) -> dict[str, Any]:
 def remembered_reading(notes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options of ``open_rows`` that the notes of a model remember."""
     remembered = notes.get(READING, {})
-    if not isinstance(remembered, dict) or not set(remembered) <= set(REMEMBERED):
+    options = cast("dict[str, Any]", remembered) if isinstance(remembered, dict) else {"": None}
+    if not set(options) <= set(REMEMBERED):
         raise StateError(f"the notes of the model do not say how rows were read: {remembered!r:.200}")
-    return remembered
+    return options
 
 
 def reading_notes(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -71,7 +72,8 @@ def open_named(paths: Sequence[str], how: dict[str, Any], names: list[str] | Non
     """Open rows with their columns in the order of these names, if they have them; else as they are."""
     if names is not None and not any(map(comes_once, paths)):
         with suppress(ValueError):  # what is wrong is said below, or of the rows as they come
-            return open_rows(list(paths), **{**how, "columns": names})
+            by_name: dict[str, Any] = {**how, "columns": names}
+            return open_rows(list(paths), **by_name)
     source = open_rows(list(paths), **how)
     known = source.feature_names
     if names is None or known is None or list(known) == names or not set(names) <= set(known):

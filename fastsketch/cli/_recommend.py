@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from scipy import sparse
@@ -261,8 +261,9 @@ def _events_in(path: str, reading: dict[str, Any], known: Sequence[str]) -> Trip
 
 def _meaning_in(notes: dict[str, Any], path: str) -> Meaning:
     """Return what the notes of a model say that events mean; one without such a note takes values as they are."""
-    events = notes.get(EVENTS, {})
-    relevant, binary = (events.get(name) for name in Meaning._fields) if isinstance(events, dict) else (None, None)
+    events: Any = notes.get(EVENTS, {})
+    known = cast("dict[str, Any]", events) if isinstance(events, dict) else {}
+    relevant, binary = known.get("relevant"), known.get("binary")
     if events != {} and not (isinstance(binary, bool) and (relevant is None or isinstance(relevant, float))):
         raise StateError(f"{path} is damaged: its notes do not say what its events mean")
     return Meaning(relevant, bool(binary))
