@@ -171,9 +171,9 @@ def reference_market(data):
     except UnicodeDecodeError:
         return None
     head = lines[0].rstrip("\r").lower().split()
-    if len(head) < 5 or head[0] not in ("%matrixmarket", "%%matrixmarket") or head[1] != "matrix":
+    if len(head) != 5 or head[:2] != ["%%matrixmarket", "matrix"]:
         return None
-    form, field, symmetry = head[2:5]  # scipy takes words behind them for a comment
+    form, field, symmetry = head[2:]
     lines = [line.strip() for line in lines[1:]]
     lines = [line.split() for line in lines if line and not line.startswith("%")]
     try:

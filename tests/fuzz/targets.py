@@ -31,14 +31,14 @@ NUMBER = re.compile(rb"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 # -- svmlight ----------------------------------------------------------------------------------------------------------
 def reference_row(line, base):
     """(label, columns, values) of one line of svmlight text, None of a blank one; ValueError for what is none."""
-    line = line.removesuffix(b"\r")
+    line = line.rstrip(b"\r")
     if b"\r" in line:
         raise ValueError
-    tokens = line.split(b"#")[0].split()
+    tokens = [token for token in re.split(rb"[ \t]+", line.split(b"#")[0]) if token]
     if not tokens:
         return None
     pairs = tokens[1:]
-    if pairs and pairs[0].startswith(b"qid:"):
+    if pairs and re.fullmatch(rb"qid:[0-9]+", pairs[0]):
         del pairs[0]
     columns, values = [], []
     for pair in pairs:

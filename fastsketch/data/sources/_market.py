@@ -21,6 +21,8 @@ from fastsketch.data.sources._npz_source import SparseMatrix
 from fastsketch.data.sources._source import Source
 from fastsketch.data.sources._streams import Stream
 
+HEADER = "%%MatrixMarket matrix coordinate real general"
+_BANNER = rb"(?i:%%matrixmarket)(?: ++[A-Za-z-]++){4} *+\r?\n"
 # Possessive: a line is matched at one go, or not at all.
 _INDEX, _INTEGER = rb"[0-9]++", rb"[+-]?+[0-9]++"
 _REAL = rb"[+-]?+(?:[0-9]++\.?+[0-9]*+|\.[0-9]++)(?:[eE][+-]?+[0-9]++)?+"
@@ -135,9 +137,10 @@ def _check_lines(text: bytes, dense: bool, field: str) -> int:
     n_indices = 0 if dense else 2
     entry = rb"[ \t]++".join([_INDEX] * n_indices + [number] * bool(number))
     sizes = rb"[ \t]++".join([_INDEX] * (2 if dense else 3))
-    head = re.compile(rb"(?:[ \t]*+(?:%%[^\n]*+)?\r?\n)*+[ \t]*+%b[ \t]*+\r?\n" % sizes).match(text)
+    head = re.compile(_BANNER + rb"(?:[ \t]*+(?:%%[^\n]*+)?\r?\n)*+[ \t]*+%b[ \t]*+\r?\n" % sizes).match(text)
     if head is None:
-        raise ValueError(f"a line after its comments should state rows, columns{'' if dense else ' and entries'}")
+        stated = f"rows, columns{'' if dense else ' and entries'}"
+        raise ValueError(f"it must begin with a line like {HEADER!r}, then comments, then a line that states {stated}")
     lines = re.compile(rb"(?:[ \t]*+(?:%b)?+[ \t]*+\r?+\n)*+" % entry).match(text, head.end())
     end = len(text) if lines is None else lines.end()
     if end < len(text):

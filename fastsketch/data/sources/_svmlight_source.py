@@ -26,9 +26,10 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 _NUMBER = re.compile(rb"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
-# Words that scikit-learn parses without an error. Each contains one of these byte strings, which are fast to find.
-_SUSPECT = re.compile(rb"[0-9]_[0-9]|[ \t][+-][0-9]+:")
-_SUSPECT_BYTES = b"_", b" +", b" -", b"\t+", b"\t-"
+# What scikit-learn parses without an error and the format does not have. Each contains one of these byte strings, which
+# are fast to find.
+_SUSPECT = re.compile(rb"[0-9]_[0-9]|[ \t][+-][0-9]+:|qid:(?![0-9]+[ \t\r\n])|[\x0b\x0c]|\r(?!\r*\n)")
+_SUSPECT_BYTES = b"_", b" +", b" -", b"\t+", b"\t-", b"qid:", b"\x0b", b"\x0c"
 
 
 class SvmlightSource(TextSource):
@@ -138,9 +139,8 @@ def _loader() -> Any:
 
 def _is_suspect(text: bytes) -> bool:
     """Return whether text may break a rule of the format that scikit-learn does not check."""
-    if text.count(b"\r") != text.count(b"\r\n"):
-        return True
-    return any(part in text for part in _SUSPECT_BYTES) and _SUSPECT.search(text) is not None
+    likely = text.count(b"\r") != text.count(b"\r\n") or any(part in text for part in _SUSPECT_BYTES)
+    return likely and _SUSPECT.search(text) is not None
 
 
 def _last_index(line: bytes) -> int:
@@ -151,14 +151,17 @@ def _last_index(line: bytes) -> int:
 
 def _fault(line: bytes, zero_based: bool) -> str | None:
     """Return why a line is not svmlight text, and near which of its words; None for a good line."""
-    tokens = line.removesuffix(b"\r").partition(b"#")[0].split()
-    previous = -1 if zero_based else 0
-    if b"\r" in line.removesuffix(b"\r"):
+    line = line.rstrip(b"\r")
+    if b"\r" in line:
         return "a carriage return within a line (lines end in \\n or \\r\\n)"
+    tokens = [token for token in re.split(rb"[ \t]+", line.partition(b"#")[0]) if token]
+    previous = -1 if zero_based else 0
     for position, token in enumerate(tokens):
         near = f", near {token[:40].decode('ascii', 'replace')!r}"
         index, colon, value = token.partition(b":")
         if position == 1 and index == b"qid":
+            if not value.isdigit():
+                return f"qid: needs an integer{near}"
             continue
         field = "value" if position else "label"
         if position and not (colon and index.isdigit()):

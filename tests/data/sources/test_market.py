@@ -49,7 +49,7 @@ HEADER = "%%MatrixMarket matrix coordinate real general\n"
         (HEADER, "Premature EOF"),
         (HEADER + "2 2\n", "Invalid integer value|dimension line"),
         (HEADER + "2 0 0\n", "the matrix has no columns"),
-        (HEADER + "2 2x 1\n1 1 1\n", "(should state rows, columns and entries|dimension line|nvalid)"),
+        (HEADER + "2 2x 1\n1 1 1\n", "a line that states rows, columns and entries|nvalid"),
         (HEADER + "2 2 1\n", "Truncated file"),
         (HEADER + "2 2 9\n1 1 3\n", "Truncated file"),
         (HEADER + "2 2 999999999999\n1 1 3\n", "cut short: .* cannot hold 999,999,999,999 entries"),
