@@ -1,9 +1,7 @@
 """A sparse matrix from an .npz of scipy: every size is checked against the file before anything is allocated."""
 
-import os
-import struct
 import zipfile
-import zlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,11 +17,7 @@ if TYPE_CHECKING:
 # No deflate stream shrinks by more: a member that claims more is damaged.
 MOST_GROWTH = 1032
 
-# Raised by zipfile for damaged bytes (RuntimeError: encrypted), then by scipy for arrays that are no matrix.
-DAMAGE = (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError, struct.error, zlib.error)
-NO_MATRIX = (ValueError, TypeError, OverflowError)
-
-MEMBERS = {"csr": ("data", "indices", "indptr"), "csc": ("data", "indices", "indptr"), "coo": ("data", "row", "col")}
+MEMBERS = {"csr": ("indices", "indptr"), "csc": ("indices", "indptr"), "coo": ("row", "col")}
 
 
 def read_matrix(path: Path, max_unpacked: int | None = None) -> "csr_array[Any]":
@@ -32,69 +26,57 @@ def read_matrix(path: Path, max_unpacked: int | None = None) -> "csr_array[Any]"
     Raises SourceError for a file that is none, is damaged, holds arrays that are no matrix, or unpacks to more than it
     may.
     """
-    try:
-        with path.open("rb") as file, zipfile.ZipFile(file) as archive:
-            length = file.seek(0, os.SEEK_END)
-            file.seek(0)
-            arrays = np.load(file, allow_pickle=False)
-            return _matrix(path, archive, arrays, length, max(length, most_unpacked(length, max_unpacked)))
-    except SourceError:
-        raise
-    except OSError as error:
-        if error.errno is not None:
-            raise
-        raise _damaged(path, error) from error
-    except (*DAMAGE, *NO_MATRIX) as error:
-        raise _damaged(path, error) from error
-
-
-def _damaged(path: Path, error: Exception) -> SourceError:
-    return SourceError(f"{path} is no scipy.sparse .npz file, or is damaged ({error or type(error).__name__})")
-
-
-def _matrix(path: Path, archive: zipfile.ZipFile, arrays: Any, length: int, most: int) -> "csr_array[Any]":
     from scipy import sparse
 
-    name_of_form = _member(archive, "format", length)
-    if name_of_form.dtype.kind not in "SU" or name_of_form.shape != () or name_of_form.dtype.itemsize > 64:
-        raise ValueError("array 'format' is no name")
+    try:
+        length = path.stat().st_size
+        most = max(length, most_unpacked(length, max_unpacked))
+        with zipfile.ZipFile(path) as archive:
+            headers = {name.removesuffix(".npy"): _member(archive, name, length) for name in archive.namelist()}
+        if sum(header.end for header in headers.values()) > most:
+            raise too_large(path, most)
+        with np.load(path, allow_pickle=False) as arrays:
+            _check(headers, arrays, length, most)
+        return as_rows(sparse.load_npz(path), name="the matrix")
+    except SourceError:
+        raise
+    except Exception as error:  # zipfile, zlib, numpy and scipy raise many kinds for damaged bytes
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        said = error or type(error).__name__
+        raise SourceError(f"{path} is no scipy.sparse .npz file, or is damaged ({said})") from error
+
+
+def _check(headers: Mapping[str, Header], arrays: Mapping[str, Any], length: int, most: int) -> None:
+    """Raise ValueError unless the arrays are those of a matrix in a format that is read."""
+
+    def check(name: str, kinds: str, n_dimensions: int) -> None:
+        if name not in headers:
+            raise ValueError(f"array {name!r} is missing")
+        dtype, shape = headers[name].dtype, headers[name].shape
+        if dtype.kind not in kinds or len(shape) != n_dimensions:
+            raise ValueError(f"array {name!r} is {dtype} with shape {shape}")
+
+    check("format", "SU", 0)
     value = arrays["format"].item()
-    form = value.decode("ascii") if isinstance(value, bytes) else str(value)
+    form = value.decode("latin-1") if isinstance(value, bytes) else value
     if form not in MEMBERS:
         raise ValueError(f"it holds a matrix in the format {form[:20]!r}: save it as CSR")
-    names = ("data", "coords") if form == "coo" and "coords.npy" in archive.NameToInfo else MEMBERS[form]
-    members = {name: _member(archive, name, length) for name in ("shape", *names)}
-    stated = members.pop("shape")
-    if stated.dtype.kind not in "iu" or stated.shape != (2,):
-        raise ValueError("array 'shape' is not that of a matrix")
-    n_rows, n_columns = shape = int(arrays["shape"][0]), int(arrays["shape"][1])
-    if min(shape) < 0 or max(shape) >= 1 << 62:
-        raise ValueError(f"the matrix has the shape ({n_rows}, {n_columns})")
-    for name, header in members.items():
-        wanted = "fiub" if name == "data" else "iu"
-        if header.dtype.kind not in wanted or len(header.shape) != (2 if name == "coords" else 1):
-            raise ValueError(f"array {name!r} is {header.dtype} with shape {header.shape}")
+    check("data", "fiub", 1)
+    new_coo = form == "coo" and "coords" in headers
+    for name in ("coords",) if new_coo else MEMBERS[form]:
+        check(name, "iu", 2 if new_coo else 1)
+    check("shape", "iu", 1)
+    n_rows, *others = map(int, arrays["shape"])
+    if len(others) != 1 or min(n_rows, *others) < 0 or max(n_rows, *others) >= 1 << 62:
+        raise ValueError(f"the matrix has the shape {(n_rows, *others)}")
     if form != "csr" and 8 * n_rows > most:  # they need no bytes in a file of columns or coordinates, but 8 each here
         raise ValueError(f"it claims {n_rows} rows in {length} bytes")
-    if sum(header.end for header in members.values()) > most:
-        raise too_large(path, most)
-    data, *index = (arrays[name] for name in names)
-    if form == "coo":
-        row, column = index if len(index) == 2 else index[0]
-        for name, index, limit in (("row", row, n_rows), ("col", column, n_columns)):
-            if index.size and not 0 <= int(index.min()) <= int(index.max()) < limit:
-                raise ValueError(f"array {name!r} has an index outside [0, {limit})")
-        return as_rows(sparse.coo_array((data, (row, column)), shape=shape), name="the matrix")
-    make = sparse.csr_array if form == "csr" else sparse.csc_array
-    return as_rows(make((data, *index), shape=shape), name="the matrix")
 
 
 def _member(archive: zipfile.ZipFile, name: str, length: int) -> Header:
     """Return the header of an array in an archive of this many bytes, whose size has been held against it."""
-    try:
-        info = archive.getinfo(f"{name}.npy")
-    except KeyError:
-        raise ValueError(f"array {name!r} is missing") from None
+    info, name = archive.getinfo(name), name.removesuffix(".npy")
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise ValueError(f"array {name!r} is compressed in a way that is not read")
     growth = 1 if info.compress_type == zipfile.ZIP_STORED else MOST_GROWTH
