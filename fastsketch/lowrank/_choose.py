@@ -17,7 +17,9 @@ the best ridge is then what has to be. Losses are compared entry by entry, which
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import frexp, inf, ldexp
-from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from fastsketch.lowrank._fitted import Score, SelectionLine, selection_line
 from fastsketch.lowrank._pursuit import Pursuit
@@ -56,7 +58,7 @@ class Candidate:
     """A model that was tried."""
 
     model: Factors
-    losses: Any  # of the entries held out, of every partition
+    losses: NDArray[np.float64]  # of the entries held out
     score: Score
     gain: Score  # mean loss of biases alone less its own, and the standard error of that
 
