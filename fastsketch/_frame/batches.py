@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._core.validation import Rows, as_rows, as_weights, is_sparse, require_array_like
 from fastsketch.data.sources import Source, open_rows
+from fastsketch.data.sources._column_names import names_of_labels
 from fastsketch.data.sources._formats import refuse_lazy
 
 FeatureNames = tuple[str, ...]
@@ -60,17 +61,14 @@ def _opened_table(rows: Any) -> Source | None:
         return None
 
 
-def names_of(rows: Any) -> FeatureNames | None:
-    """Return names of the columns of a table, where they are strings; TypeError if only some are."""
-    if not is_table(rows):
-        return None
-    columns: Any = getattr(rows, "column_names", None) or getattr(rows, "columns", ())
-    named = [isinstance(name, str) for name in columns]
-    if all(named) and named:
-        return tuple(str(name) for name in columns)
-    if any(named):
-        raise TypeError("rows must have names of columns that are all strings, or none: rename those that are not")
-    return None
+def labels_of(rows: Any) -> list[Any]:
+    """Return the labels of the columns of a table, of any type."""
+    return list(getattr(rows, "column_names", None) or getattr(rows, "columns", ()))
+
+
+def names_of(rows: Any, name: str = "rows") -> FeatureNames | None:
+    """Return names of the columns of a table: see ``names_of_labels``. None of everything else."""
+    return names_of_labels(labels_of(rows), name) if is_table(rows) else None
 
 
 def names_in(rows: Any) -> FeatureNames | None:
@@ -82,9 +80,10 @@ def require_columns(rows: Any, feature_names: FeatureNames | None, name: str = "
     """Raise ValueError unless the named columns of rows are the ones that were learned, in the same order.
 
     Every method that takes rows calls this function, or ``agreed`` below it. Rows without names of columns (arrays,
-    sparse matrices, lists) pass, and so does everything where `feature_names` is None.
+    sparse matrices, lists) pass. Where `feature_names` is None so does everything but a data frame whose columns are
+    numbered in another order: see ``names_of_labels``.
     """
-    if type(rows) is not np.ndarray and feature_names is not None:
+    if type(rows) not in (np.ndarray, list, dict):
         agreed(names_in(rows), feature_names, name)
 
 
@@ -92,16 +91,16 @@ def column_order(rows: Any, feature_names: FeatureNames | None, name: str = "row
     """Match the columns of rows with those that were learned, by name: return the positions of these in `rows`.
 
     For models whose columns are items: None if rows have no names, or these in this order; ValueError if any is missing
-    or unknown. Labels of a data frame that are whole numbers are names, unless they are 0 to n - 1 in order and these
-    are not the names.
+    or unknown. Labels of a data frame that are no strings are names by their text, unless they are 0 to n - 1 in order
+    and these are not the names.
     """
-    names = names_in(rows)
-    if names is None and is_table(rows):
-        labels = list(getattr(rows, "columns", ()))
-        if labels and all(isinstance(label, int | np.integer) for label in labels):
-            names = tuple(map(str, labels))
-            if labels == list(range(len(labels))) and set(names) != set(feature_names or ()):
-                return None
+    if feature_names is None or not is_table(rows):
+        names = names_in(rows)
+    else:
+        labels = labels_of(rows)
+        names = tuple(map(str, labels))
+        if labels == list(range(len(labels))) and set(names) != set(feature_names):
+            return None
     if names is None or feature_names is None or names == feature_names:
         return None
     position = {label: place for place, label in enumerate(names)}

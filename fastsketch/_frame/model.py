@@ -210,7 +210,7 @@ class Model(Parametrized, abstract=True):
 
     def _require_columns(self, rows: Any) -> None:
         """Raise ValueError if rows that are only read are a table of other columns, or in another order."""
-        if type(rows) is not np.ndarray and self._feature_names is not None:
+        if type(rows) not in (np.ndarray, list, dict):
             self._agreed(names_in(rows), "rows")
 
     def _agreed(self, names: FeatureNames | None, whose: str) -> FeatureNames | None:

@@ -29,7 +29,7 @@ from fastsketch._core.validation import (
     require_array_like,
     rows_with_weight,
 )
-from fastsketch._frame.batches import WeightedChunks, agreed, as_source, is_table
+from fastsketch._frame.batches import WeightedChunks, agreed, as_source, is_table, labels_of, names_of
 from fastsketch._frame.keywords import named_keywords
 from fastsketch._frame.loading import INCONSISTENT, inner_model, state_being_read
 from fastsketch._frame.model import Model, plain
@@ -39,7 +39,7 @@ from fastsketch.data.files._state import StateError
 from fastsketch.data.sources import Source, naming
 from fastsketch.sketching import FrequentDirections
 from fastsketch.sketching._engines._engine_setting import EXACT_OFFSET, EXACT_SLOPE
-from fastsketch.sklearn._words import columns_of_words
+from fastsketch.sklearn._words import ENCODE, columns_of_words, holds_times
 
 Arrays = dict[str, NDArray[Any]]
 Estimator = TypeVar("Estimator", bound=BaseEstimator)
@@ -56,7 +56,11 @@ EXACT_COPIES = 4
 
 # -- rows and seeds as scikit-learn has them ---------------------------------------------------------------------------
 def consistent_rows(X: Any, *, sum_duplicates: bool = True) -> Any:
-    """Return rows that scikit-learn may look at: scipy converts and stacks sparse arrays without a look at them."""
+    """Return rows that scikit-learn may look at: scipy converts and stacks sparse arrays without a look at them.
+
+    Labels of a data frame that are no strings become names, which scikit-learn checks as any others: see
+    ``names_of_labels``.
+    """
     require_array_like(X, "X")
     if getattr(X, "ndim", None) != 2:  # scikit-learn has a message of its own
         refuse_iterator(X, "X")
@@ -64,6 +68,9 @@ def consistent_rows(X: Any, *, sum_duplicates: bool = True) -> Any:
     if is_sparse(X):
         return as_csr(X, "X", sum_duplicates=sum_duplicates)
     check_width(X.shape[1], "X")
+    if hasattr(X, "set_axis") and not any(isinstance(label, str) for label in labels_of(X)):
+        names = names_of(X, "X")
+        return X if names is None else X.set_axis(list(names), axis=1)
     return X
 
 
@@ -80,16 +87,14 @@ def checked(estimator: BaseEstimator, X: Any, *, sum_duplicates: bool = True, **
     refuse_dicts(X, "X")
     require_array_like(options.get("y"), "y")
     rows = consistent_rows(X, sum_duplicates=sum_duplicates)
+    if holds_times(rows):  # to scikit-learn these are numbers, whose size depends on the resolution of the dtype
+        raise ValueError(f"X must hold numbers, got {columns_of_words(rows)}: {ENCODE}")
     try:
         with whole_or_as_before(estimator):  # scikit-learn sets names and widths before it looks at numbers
             return validate_data(estimator, rows, accept_sparse="csr", **options)
     except (ValueError, np.exceptions.DTypePromotionError):  # the latter of dates beside numbers
         if odd := columns_of_words(X):
-            raise ValueError(
-                f"X must hold numbers, got {odd}: encode them before, as "
-                "make_column_transformer((OneHotEncoder(), [...]), remainder='passthrough') of scikit-learn does in a "
-                "pipeline, or leave them out"
-            ) from None
+            raise ValueError(f"X must hold numbers, got {odd}: {ENCODE}") from None
         raise
     except OverflowError as error:  # Python's integers know no bounds
         raise ValueError(f"X must hold numbers that float64 holds: {error}") from None

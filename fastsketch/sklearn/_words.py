@@ -7,6 +7,20 @@ from typing import Any
 
 import numpy as np
 
+# The remedy for such columns.
+ENCODE = (
+    "encode them before, as make_column_transformer((OneHotEncoder(), [...]), remainder='passthrough') of scikit-learn "
+    "does in a pipeline, or leave them out"
+)
+
+
+def holds_times(X: Any) -> bool:
+    """Return whether an array or a table holds dates, times or durations, by the names of its dtypes."""
+    schema: Any = getattr(getattr(X, "schema", None), "types", None)  # of pyarrow
+    kinds = schema or getattr(X, "dtypes", None)
+    kinds = [getattr(X, "dtype", None)] if kinds is None else kinds
+    return any(str(kind).lower().startswith(("date", "time", "duration")) for kind in kinds)
+
 
 def columns_of_words(X: Any) -> str:
     """Return the columns of rows that hold no numbers, in words; empty where there are none, or no columns."""
@@ -14,7 +28,7 @@ def columns_of_words(X: Any) -> str:
     table = names is not None
     if not table:
         X = np.asarray(X)
-        names = range(X.shape[1]) if X.ndim == 2 and X.dtype.kind in "OUS" else ()
+        names = range(X.shape[1]) if X.ndim == 2 and X.dtype.kind in "OUSmM" else ()
     odd: list[str] = []
     for name in names:
         column = X[name] if table else X[:, name]

@@ -285,7 +285,7 @@ def test_merges_of_models_with_other_columns(kind):
 ESTIMATORS = [name for name in fastsketch.sklearn.__all__ if name[0].isupper()]
 
 
-def fitted(name, container="pandas"):
+def fitted(name, container="pandas", names=NAMES):
     """An estimator that was fitted to rows with names of columns."""
     cls = getattr(fastsketch.sklearn, name)
     required = {"n_components": 3, "n_bits": 2, "n_bytes": 4, "sketch_size": 5}
@@ -293,7 +293,7 @@ def fitted(name, container="pandas"):
     given = {key: value for key, value in required.items() if key in declared}
     values = abs(dense_rows(0, 200))
     estimator = cls(**given)
-    called(estimator, "fit", "X", frame(values, NAMES, container), values)
+    called(estimator, "fit", "X", frame(values, names, container), values)
     return estimator
 
 
@@ -317,6 +317,54 @@ def test_merges_of_estimators_with_other_columns(name):
         with pytest.raises(ValueError, match="feature names"):
             estimator.merge(other)
         assert state(estimator) == before
+
+
+# -- labels that are no strings ----------------------------------------------------------------------------------------
+# Of data frames of pandas: ids of items, wavelengths, days, pairs; and the numbers that pandas gives.
+LABELS = {
+    "ids": [7 * j + 3 for j in range(N_FEATURES)],
+    "wavelengths": [400.5 + j for j in range(N_FEATURES)],
+    "days": pd.date_range("2026-01-01", periods=N_FEATURES),
+    "pairs": pd.MultiIndex.from_product([["a", "b"], range(N_FEATURES // 2)]),
+    "numbers": range(N_FEATURES),
+}
+
+
+def check_labels(thing, labels, values):
+    """What learned from a data frame answers for the same columns, and refuses them in another order, unchanged."""
+    before, applied = state(thing), False
+    for name, parameter in row_methods(thing):
+        rows = values[:1] if parameter == "row" else values
+        if name in BEGIN_AGAIN:
+            continue
+        try:
+            right = called(copied(thing), name, parameter, frame(rows, labels), rows)
+        except ValueError as error:
+            assert re.search(DOES_NOT_APPLY, str(error)), (name, error)
+            continue
+        other, backwards = copied(thing), frame(rows, labels).iloc[:, ::-1]
+        try:
+            answer = called(other, name, parameter, backwards, rows)
+        except ValueError as error:
+            assert re.search("column 0 |columns that came before|same order|numbered 0 to", str(error)), name
+            assert state(other) == before, name
+        else:  # models of items match columns by name
+            assert same(answer, right), f"{name} answers for the wrong columns"
+        applied = True
+    return applied
+
+
+@pytest.mark.parametrize("labels", LABELS.values(), ids=LABELS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_labels_that_are_no_strings_are_names_of_models(kind, labels):
+    specimen = KINDS[kind][-1]
+    assert check_labels(learned(specimen, names=labels), labels, asked_of(specimen)) or kind == "GroupSketches"
+
+
+@pytest.mark.parametrize("labels", LABELS.values(), ids=LABELS)
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_labels_that_are_no_strings_are_names_of_estimators(name, labels):
+    assert check_labels(fitted(name, names=labels), labels, abs(dense_rows(1, 30)))
 
 
 # -- items with ids ----------------------------------------------------------------------------------------------------

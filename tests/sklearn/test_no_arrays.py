@@ -149,6 +149,31 @@ def test_estimators_refuse_rows(kind):
     assert (model.n_samples_seen_ if hasattr(model, "n_samples_seen_") else model.model_.shape) == own
 
 
+def rows_of_times():
+    """Yield dates and durations, alone and beside numbers."""
+    seconds = np.arange(N * D).reshape(N, D)
+    yield seconds.astype("datetime64[s]")
+    yield seconds.astype("timedelta64[s]")
+    pandas = pytest.importorskip("pandas")
+    columns = {f"x{j}": pandas.to_datetime(seconds[:, j], unit="s") for j in range(D)}
+    yield pandas.DataFrame(columns)
+    yield pandas.DataFrame({**columns, "x0": ROWS[:, 0]})
+    for package in ("polars", "pyarrow"):
+        table = pytest.importorskip(package)
+        yield (table.DataFrame if package == "polars" else table.table)({k: v.to_numpy() for k, v in columns.items()})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_estimators_refuse_dates_and_durations(kind):
+    """scikit-learn takes them for numbers, which depend on the resolution of the dtype: models refuse them."""
+    model, y = fitted(kind), targets_of(kind)
+    for method, _ in methods(kind, ("X",)):
+        more = (y,) if kind in SUPERVISED and method in ("fit", "partial_fit", "score") else ()
+        for rows in rows_of_times():
+            with pytest.raises((TypeError, ValueError), match="(?i)number"):
+                getattr(model, method)(rows, *more)
+
+
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("kind", KINDS)
 def test_estimators_refuse_targets_and_weights(kind):

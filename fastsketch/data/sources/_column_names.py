@@ -1,10 +1,35 @@
 """Names of columns: the same in all sources that go together, and those that are asked for."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from fastsketch.data.files._input import SourceError
 from fastsketch.data.sources._source import Source
+
+
+def names_of_labels(labels: Iterable[Any], of: str) -> tuple[str, ...] | None:
+    """Return the labels of a data frame's columns as names; None for 0 to n - 1 in order, as pandas numbers columns.
+
+    Labels that are no strings (ids of items, years, wavelengths) are names by their text. TypeError if only some are
+    strings. ValueError for the numbers 0 to n - 1 in another order: such columns have been moved, and rows of a model
+    without names are matched by position.
+    """
+    labels = list(labels)
+    strings = [isinstance(label, str) for label in labels]
+    if any(strings) and not all(strings):
+        odd = labels[strings.index(False)]
+        raise TypeError(f"{of} must have names of columns that are all strings, or none: column {odd!r} has none")
+    numbered = list(range(len(labels)))
+    if labels == numbered:  # a frame without columns too
+        return None
+    names = tuple(map(str, labels))
+    if set(names) == set(map(str, numbered)):
+        place = next(place for place, name in enumerate(names) if name != str(place))
+        raise ValueError(
+            f"{of} must have columns numbered 0 to {len(names) - 1} in order, or names: column {place} has the number "
+            f"{names[place]}; sort them, as frame.sort_index(axis=1), or give them names that are words"
+        )
+    return names
 
 
 def common_names(sources: Sequence[Source]) -> tuple[str, ...] | None:

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch.data.files._input import SourceError
-from fastsketch.data.sources._column_names import positions_of
+from fastsketch.data.sources._column_names import names_of_labels, positions_of
 from fastsketch.data.sources._formats import Options
 from fastsketch.data.sources._identity import of_ends
 from fastsketch.data.sources._source import RowSource, Source, length
@@ -46,15 +46,6 @@ def open_frame(x: Any, options: Options) -> Source:
     return FrameSource(x, columns, beside, options)
 
 
-def _names(columns: Sequence[Any]) -> tuple[str, ...] | None:
-    """Return names that are strings; None where all are numbers, as of a frame that was given none."""
-    named = [isinstance(name, str) for name in columns]
-    if any(named) and not all(named):
-        odd = columns[named.index(False)]
-        raise TypeError(f"the DataFrame must have names that are all strings, or none: column {odd!r} has none")
-    return tuple(columns) if all(named) else None
-
-
 def _is_number(kind: Any) -> bool:
     """Return whether a dtype of pandas is one of real numbers, its own nullable ones among them."""
     return getattr(kind, "kind", "O") in "fiub" and not str(kind).startswith(("category", "datetime", "timedelta"))
@@ -84,7 +75,9 @@ class FrameSource(RowSource):
         narrow = all(kind.kind == "f" and kind.itemsize <= 4 for kind in kinds)
         self.dtype = np.dtype(np.float32 if narrow else np.float64)
         self.n_features = len(kinds)
-        self.feature_names = _names([self._frame.columns[k] for k in self._columns])
+        labels = list(self._frame.columns)
+        numbered = labels == list(range(len(labels)))
+        self.feature_names = None if numbered else names_of_labels([labels[k] for k in self._columns], self.name)
 
     def only(self, columns: Sequence[int]) -> Source | None:
         """See Source."""
