@@ -26,7 +26,8 @@ LINE = "line"
 def flag(*names: str, default: Any = None, **options: Any) -> Any:
     """Declare a field as a flag of these names, or, without a name, as a positional argument.
 
-    The options are those of ``ArgumentParser.add_argument``.
+    The options are those of ``ArgumentParser.add_argument``, but for its metavar and its help, which stand in the
+    docstring of the class as "name : METAVAR" and an indented text.
     """
     if options.get("action") == "store_true":
         default = False
@@ -70,16 +71,22 @@ def _how(text: str) -> bool | str:
 # -- verbs -------------------------------------------------------------------------------------------------------------
 @dataclass(kw_only=True)
 class Verb:
-    """Arguments of a verb: the base of all, with the flags that each has. The docstring of a verb is its help."""
+    """Arguments of a verb: the base of all, with the flags that each has. The docstring of a verb is its help.
+
+    Parameters
+    ----------
+    threads : N
+        use N threads (default: the cores that may be used)
+    json
+        print the result as JSON
+    """
 
     # Public classes whose parameters --set sets, and the names in READING that it sets too.
     MODELS: ClassVar[tuple[str, ...]] = ()
     SETTABLE: ClassVar[tuple[str, ...]] = ()
 
-    threads: int | None = flag(
-        "--threads", type=int, metavar="N", help="use N threads (default: the cores that may be used)"
-    )
-    json: bool = flag("--json", action="store_true", help="print the result as JSON")
+    threads: int | None = flag("--threads", type=int)
+    json: bool = flag("--json", action="store_true")
     # What --set has given: texts of parameters, and values of options of reading.
     settings: dict[str, str] = dataclasses.field(default_factory=dict[str, str])
     reading: dict[str, Any] = dataclasses.field(default_factory=dict[str, Any])
@@ -117,60 +124,64 @@ class Verb:
 
 @dataclass(kw_only=True)
 class RowsVerb(Verb):
-    """Verb that reads rows in whatever form ``fs.open_rows`` does."""
+    """Verb that reads rows in whatever form ``fs.open_rows`` does.
+
+    Parameters
+    ----------
+    columns : A,B,...
+        names or numbers (from 0) of the columns that are read; numeric: all of numbers (default: all)
+    fill : X
+        number in the place of what is missing
+    """
 
     SETTABLE = (*TEXT, "key", "transpose", *TABLES)
 
     inputs: list[str]
-    columns: list[str] | None = flag(
-        "--columns",
-        type=listed,
-        metavar="A,B,...",
-        help="names or numbers (from 0) of the columns that are read; numeric: all of numbers (default: all)",
-    )
-    fill: float | None = flag("--fill", type=float, metavar="X", help="number in the place of what is missing")
+    columns: list[str] | None = flag("--columns", type=listed)
+    fill: float | None = flag("--fill", type=float)
 
 
 @dataclass(kw_only=True)
 class ProgressVerb(Verb):
-    """Verb that can show its progress."""
+    """Verb that can show its progress.
 
-    progress: Any = flag(
-        "--progress",
-        type=_how,
-        metavar="[json]",
-        help="progress on standard error (default: on a terminal), or lines of JSON there",
-    )
+    Parameters
+    ----------
+    progress : [json]
+        progress on standard error (default: on a terminal), or lines of JSON there
+    """
+
+    progress: Any = flag("--progress", type=_how)
 
 
 @dataclass(kw_only=True)
 class ResumableVerb(ProgressVerb):
-    """Verb whose job can be resumed after a kill."""
+    """Verb whose job can be resumed after a kill.
 
-    resume: bool = flag(
-        "--resume",
-        action="store_true",
-        help="go on from what the same command has left in OUTPUT.partial, if it has: only what is left is done; "
-        "refused if OUTPUT is finished",
-    )
+    Parameters
+    ----------
+    resume
+        go on from what the same command has left in OUTPUT.partial, if it has: only what is left is done; refused
+        if OUTPUT is finished
+    """
+
+    resume: bool = flag("--resume", action="store_true")
 
 
 @dataclass(kw_only=True)
 class PartsVerb(ResumableVerb):
-    """Verb whose rows are cut into parts that are done at the same time."""
+    """Verb whose rows are cut into parts that are done at the same time.
 
-    workers: str = flag(
-        "--workers",
-        default="auto",
-        metavar="N",
-        help="parts done at the same time (default auto: by cores, memory and size; no influence on the result)",
-    )
-    engine: str = flag(
-        "--engine",
-        default="processes",
-        metavar="{processes,threads,dask,ADDRESS}",
-        help="where parts are done; ADDRESS, as tcp://host:8786, is of a Dask scheduler (default processes)",
-    )
+    Parameters
+    ----------
+    workers : N
+        parts done at the same time (default auto: by cores, memory and size; no influence on the result)
+    engine : {processes,threads,dask,ADDRESS}
+        where parts are done; ADDRESS, as tcp://host:8786, is of a Dask scheduler (default processes)
+    """
+
+    workers: str = flag("--workers", default="auto")
+    engine: str = flag("--engine", default="processes")
 
     def job(self) -> dict[str, Any]:
         """Return where parts are done, as arguments of ``fs.run``."""

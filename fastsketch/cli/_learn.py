@@ -46,6 +46,37 @@ class Learn(ResumableVerb):
     --method ridge learns real targets from columns of numbers, by a ridge regression whose penalty is chosen on rows
     held out.
 
+    Parameters
+    ----------
+    inputs : TRAIN
+        svmlight text, or csv or Parquet with --target, known by what they hold
+    output : MODEL.fsk
+        file for the model
+    target : COLUMN
+        of tables: name, or number from 0, of the column of labels, or of values; of --method ridge several: A,B
+    regression
+        labels are real targets (the default loss is then square)
+    every : N
+        print loss, accuracy and more every N examples
+    categorical : A,B,...
+        columns whose values are words
+    numeric : A,B,...
+        columns whose values are numbers
+    ignore : A,B,...
+        columns that are not read
+    fill : X
+        with --method ridge: number in the place of what is missing
+    method : METHOD
+        Newton steps, without a step size: rfd, fd, pfd; adaptive subgradients: ada_ffd, ada_fd, ada_full,
+        ada_diag, fd_son, ogd, adam; real targets in one pass: ridge (default rfd)
+    sketch_size : L
+        m, at least 2: the sketch has up to 2 m rows and shrinks to m - 1 (default 20, 128 of SketchedRidge)
+    loss : {square,logistic,squared_hinge,huber,absolute}
+        logistic and squared_hinge of labels, of any kind and number; the others of real targets (default
+        logistic)
+    class_weight : WEIGHTS
+        balanced: rare labels weigh more; or A=X,B=Y,...: the weight of each (default: all weigh the same)
+
     Examples
     --------
     fastsketch learn customers.csv --target bought -o model.fsk
@@ -55,56 +86,19 @@ class Learn(ResumableVerb):
     MODELS = ("SketchedNewton", "AdaptiveSubgradient", "SketchedRidge")
     SETTABLE = (*TEXT, *TABLES, "missing")
 
-    inputs: list[str] = flag(
-        nargs="+", metavar="TRAIN", help="svmlight text, or csv or Parquet with --target, known by what they hold"
-    )
-    output: str | None = flag("-o", "--output", metavar="MODEL.fsk", help="file for the model")
-    target: Any = flag(
-        "--target",
-        action="append",
-        type=as_column,
-        metavar="COLUMN",
-        help="of tables: name, or number from 0, of the column of labels, or of values; of --method ridge several: A,B",
-    )
-    regression: bool = flag(
-        "--regression", action="store_true", help="labels are real targets (the default loss is then square)"
-    )
-    every: int = flag(
-        "--every", type=int, default=0, metavar="N", help="print loss, accuracy and more every N examples"
-    )
-    categorical: list[str] | None = flag(
-        "--categorical", type=listed, metavar="A,B,...", help="columns whose values are words"
-    )
-    numeric: list[str] | None = flag(
-        "--numeric", type=listed, metavar="A,B,...", help="columns whose values are numbers"
-    )
-    ignore: list[str] | None = flag("--ignore", type=listed, metavar="A,B,...", help="columns that are not read")
-    fill: float | None = flag(
-        "--fill", type=float, metavar="X", help="with --method ridge: number in the place of what is missing"
-    )
-    method: str | None = parameter(
-        "--method",
-        metavar="METHOD",
-        help="Newton steps, without a step size: rfd, fd, pfd; adaptive subgradients: ada_ffd, ada_fd, ada_full, "
-        "ada_diag, fd_son, ogd, adam; real targets in one pass: ridge (default rfd)",
-    )
-    sketch_size: str | None = parameter(
-        "-l",
-        "--sketch-size",
-        metavar="L",
-        help="m, at least 2: the sketch has up to 2 m rows and shrinks to m - 1 (default 20, 128 of SketchedRidge)",
-    )
-    loss: str | None = parameter(
-        "--loss",
-        metavar="{square,logistic,squared_hinge,huber,absolute}",
-        help="logistic and squared_hinge of labels, of any kind and number; the others of real targets (default "
-        "logistic)",
-    )
-    class_weight: str | None = parameter(
-        "--class-weight",
-        metavar="WEIGHTS",
-        help="balanced: rare labels weigh more; or A=X,B=Y,...: the weight of each (default: all weigh the same)",
-    )
+    inputs: list[str] = flag(nargs="+")
+    output: str | None = flag("-o", "--output")
+    target: Any = flag("--target", action="append", type=as_column)
+    regression: bool = flag("--regression", action="store_true")
+    every: int = flag("--every", type=int, default=0)
+    categorical: list[str] | None = flag("--categorical", type=listed)
+    numeric: list[str] | None = flag("--numeric", type=listed)
+    ignore: list[str] | None = flag("--ignore", type=listed)
+    fill: float | None = flag("--fill", type=float)
+    method: str | None = parameter("--method")
+    sketch_size: str | None = parameter("-l", "--sketch-size")
+    loss: str | None = parameter("--loss")
+    class_weight: str | None = parameter("--class-weight")
 
     def run(self) -> None:
         """Learn from labelled rows: progressive loss, and a model file."""

@@ -21,19 +21,19 @@ EVENTS = "events"
 class Info(Verb):
     """Show the counts and parameters of a model or an index; of a sketch, certificate and spectrum too.
 
+    Parameters
+    ----------
+    inputs : IN.fsk
+    top : K
+        singular values, and lengths of rows, to print (default 10)
+
     Examples
     --------
     fastsketch info all.fsk --json
     """
 
-    inputs: str = flag(metavar="IN.fsk")
-    top: int = flag(
-        "--top",
-        type=int,
-        default=10,
-        metavar="K",
-        help="singular values, and lengths of rows, to print (default 10)",
-    )
+    inputs: str = flag()
+    top: int = flag("--top", type=int, default=10)
 
     def run(self) -> None:
         """Show the facts of the model in a state file."""
@@ -91,13 +91,19 @@ class Merge(Verb):
     """Merge models of one kind and of the same parameters into one: sketches, hashes of different parts, or item
     models.
 
+    Parameters
+    ----------
+    inputs : IN.fsk
+    output : OUT.fsk
+        file for the model, or -
+
     Examples
     --------
     fastsketch sketch more.npy -l 8 --center -o - | fastsketch merge rows.fsk - -o all.fsk
     """
 
-    inputs: list[str] = flag(nargs="+", metavar="IN.fsk")
-    output: str = flag("-o", "--output", required=True, metavar="OUT.fsk", help="file for the model, or -")
+    inputs: list[str] = flag(nargs="+")
+    output: str = flag("-o", "--output", required=True)
 
     def run(self) -> None:
         """Merge state files of models of one kind."""

@@ -51,7 +51,8 @@ class Parser(argparse.ArgumentParser):
         self.actions: dict[str, argparse.Action] = {}
         self.texts: Sequence[str] = ()
         for item in [] if verb is None else _ordered(verb):
-            names, options = item.metadata["names"], item.metadata["options"]
+            names: tuple[str, ...] = item.metadata["names"]
+            options: dict[str, Any] = {**item.metadata["options"], **_documented(self.verb, item.name)}
             if not names:
                 self.add_argument(item.name, **options)
                 continue
@@ -137,6 +138,16 @@ def _ordered(verb: type[Verb]) -> list[Any]:
     return [declared[name] for name in dict.fromkeys(names) if name in declared]
 
 
+def _documented(verb: type[Verb], name: str) -> dict[str, str]:
+    """Return metavar and help of an argument, as the docstring of the verb or of one of its bases has them."""
+    from fastsketch._frame.parameters import described
+
+    text = next((texts[name] for cls in verb.__mro__ if name in (texts := described(cls))), "")  # none under python -OO
+    head, _, lines = text.partition("\n")
+    metavar = head.partition(" : ")[2]
+    return {"help": " ".join(lines.split()).replace("%", "%%")} | ({"metavar": metavar} if metavar else {})
+
+
 class _Set(argparse.Action):
     """Keep NAME=VALUE, or print all names."""
 
@@ -189,7 +200,8 @@ def parse(argv: Sequence[str] | None) -> Verb:
 def parser_of(name: str) -> Parser:
     """Return the parser of a verb, whose module is imported."""
     verb = class_named(f"fastsketch.cli.{VERBS[name].name}")
-    about, _, examples = (verb.__doc__ or "").partition("Examples\n")  # indented before Python 3.13
+    text, _, examples = (verb.__doc__ or "").partition("Examples\n")  # indented before Python 3.13
+    about = text.partition("Parameters\n")[0]
     lines = ["examples:", *map(str.strip, examples.strip().split("\n")[1:])]
     return Parser(
         prog=f"fastsketch {name}",

@@ -47,6 +47,19 @@ class Predict(PartsVerb):
     metrics labelled rows say how good the model is: accuracy, log loss, AUC and the counts of every label taken for
     every other; for real targets the mean absolute error, the root mean squared error and R^2.
 
+    Parameters
+    ----------
+    model : MODEL.fsk
+    inputs : ROWS
+        rows as for 'learn'
+    output : OUT
+        csv, or .npy or .parquet (a folder) by its name (default: csv on the standard output)
+    what
+        labels or values; a column for each label, with a header; raw scores; the ends of intervals that hold nine
+        targets of ten, of --method ridge; or what the labels of the rows say of them (default labels)
+    target : COLUMN
+        of --what metrics: name, or number from 0, of the column of labels (default: as learned)
+
     Examples
     --------
     fastsketch predict model.fsk customers.csv -o answers.csv
@@ -55,28 +68,11 @@ class Predict(PartsVerb):
 
     SETTABLE = ("zero_based", *TABLES)
 
-    model: str = flag(metavar="MODEL.fsk")
-    inputs: list[str] = flag(nargs="+", metavar="ROWS", help="rows as for 'learn'")
-    output: str | None = flag(
-        "-o",
-        "--output",
-        default="-",
-        metavar="OUT",
-        help="csv, or .npy or .parquet (a folder) by its name (default: csv on the standard output)",
-    )
-    what: str = flag(
-        "--what",
-        choices=("labels", "probabilities", "scores", "intervals", "metrics"),
-        default="labels",
-        help="labels or values; a column for each label, with a header; raw scores; the ends of intervals that hold "
-        "nine targets of ten, of --method ridge; or what the labels of the rows say of them (default labels)",
-    )
-    target: Any = flag(
-        "--target",
-        type=as_column,
-        metavar="COLUMN",
-        help="of --what metrics: name, or number from 0, of the column of labels (default: as learned)",
-    )
+    model: str = flag()
+    inputs: list[str] = flag(nargs="+")
+    output: str | None = flag("-o", "--output", default="-")
+    what: str = flag("--what", choices=("labels", "probabilities", "scores", "intervals", "metrics"), default="labels")
+    target: Any = flag("--target", type=as_column)
 
     def run(self) -> None:
         """Write labels, values, probabilities or scores of rows, or say how good they are."""

@@ -59,6 +59,34 @@ class Recommend(Verb):
     taken. Without values a user's item counts 1, however often it comes; values of one user and item are added up. A
     user without events gets the most popular items, and the line says so.
 
+    Parameters
+    ----------
+    source : EVENTS.csv|MODEL.fsk
+        events to learn from, or a model
+    ids : ID
+        users (default: all of the file)
+    n : N
+        items of each (default 10)
+    events : FILE
+        what these users have, if not the file learned from
+    items : ID
+        what one user has, instead of IDs
+    include_seen
+        also what a user has in the events
+    table : OUT.csv
+        write user, place, item, score there, or to -
+    output : MODEL.fsk
+        save the model; alone: and print nothing else
+    relevant : X
+        values from X on count as 1, lower ones as seen and no more (4 for five stars)
+    binary
+        every event counts 1, whatever its value, however often
+    columns : A,B[,C]
+        names or numbers (from 0) of the columns of users, items and values (default: by their names; without such
+        names, two or three columns in this order; never times)
+    sketch_size : L
+        rows of the sketch, at least 2 (default 256)
+
     Examples
     --------
     fastsketch recommend ratings.csv alice bob -n 3
@@ -67,33 +95,18 @@ class Recommend(Verb):
     MODELS = ("SketchedEASE",)
     SETTABLE = TABLES
 
-    source: str = flag(metavar="EVENTS.csv|MODEL.fsk", help="events to learn from, or a model")
-    ids: list[str] = flag(nargs="*", metavar="ID", help="users (default: all of the file)")
-    n: int = flag("-n", type=int, default=10, metavar="N", help="items of each (default 10)")
-    events: str | None = flag("--events", metavar="FILE", help="what these users have, if not the file learned from")
-    items: list[str] | None = flag("--items", nargs="+", metavar="ID", help="what one user has, instead of IDs")
-    include_seen: bool = flag("--include-seen", action="store_true", help="also what a user has in the events")
-    table: str | None = flag("--table", metavar="OUT.csv", help="write user, place, item, score there, or to -")
-    output: str | None = flag(
-        "-o", "--output", metavar="MODEL.fsk", help="save the model; alone: and print nothing else"
-    )
-    relevant: float | None = flag(
-        "--relevant",
-        type=float,
-        metavar="X",
-        help="values from X on count as 1, lower ones as seen and no more (4 for five stars)",
-    )
-    binary: bool = flag("--binary", action="store_true", help="every event counts 1, whatever its value, however often")
-    columns: list[str] | None = flag(
-        "--columns",
-        type=listed,
-        metavar="A,B[,C]",
-        help="names or numbers (from 0) of the columns of users, items and values (default: by their names; without "
-        "such names, two or three columns in this order; never times)",
-    )
-    sketch_size: str | None = parameter(
-        "-l", "--sketch-size", metavar="L", help="rows of the sketch, at least 2 (default 256)"
-    )
+    source: str = flag()
+    ids: list[str] = flag(nargs="*")
+    n: int = flag("-n", type=int, default=10)
+    events: str | None = flag("--events")
+    items: list[str] | None = flag("--items", nargs="+")
+    include_seen: bool = flag("--include-seen", action="store_true")
+    table: str | None = flag("--table")
+    output: str | None = flag("-o", "--output")
+    relevant: float | None = flag("--relevant", type=float)
+    binary: bool = flag("--binary", action="store_true")
+    columns: list[str] | None = flag("--columns", type=listed)
+    sketch_size: str | None = parameter("-l", "--sketch-size")
 
     def run(self) -> None:
         """Print the best items for users, or save a model that recommends."""

@@ -28,6 +28,27 @@ class Sketch(RowsVerb, PartsVerb):
     Market (.gz, .bz2, .xz too), Parquet, Arrow, HDF5, Zarr, AnnData; folders and quoted globs of them; - for standard
     input. The sketch remembers how its rows were read, for the verbs that take it.
 
+    Parameters
+    ----------
+    inputs : INPUT
+    output : OUT.fsk
+        file for the sketch, or -
+    sketch_size : L
+        most rows that the sketch keeps, at least 2 (default 64)
+    method : {fd,pfd,cfd,isvd,rfd,tfd}
+        Frequent Directions: robust (rfd), plain (fd), with leading rows that keep their length (pfd, tfd), with
+        compensated lengths (cfd); iterative SVD, without a guarantee (isvd) (default rfd)
+    center
+        subtract the mean of all rows, exactly and online
+    tolerance : X
+        a precision instead of a size: the sketch grows until its certified error is at most this share of the sum
+        of squares
+    passes : {1,2}
+        2: read the inputs once more (default 1)
+    refine : SKETCH.fsk
+        read the rows of this sketch once more: its singular values and directions come out nearly exact, as with
+        --passes 2; rows that are not those of the sketch are an error
+
     Examples
     --------
     zcat rows.svm.gz | fastsketch sketch - --set n_features=20 -l 8 -o - | fastsketch info -
@@ -37,35 +58,14 @@ class Sketch(RowsVerb, PartsVerb):
 
     MODELS = ("FrequentDirections",)
 
-    inputs: list[str] = flag(nargs="+", metavar="INPUT")
-    output: str = flag("-o", "--output", required=True, metavar="OUT.fsk", help="file for the sketch, or -")
-    sketch_size: str | None = parameter(
-        "-l", "--sketch-size", metavar="L", help="most rows that the sketch keeps, at least 2 (default 64)"
-    )
-    method: str | None = parameter(
-        "--method",
-        metavar="{fd,pfd,cfd,isvd,rfd,tfd}",
-        help="Frequent Directions: robust (rfd), plain (fd), with leading rows that keep their length (pfd, tfd), with "
-        "compensated lengths (cfd); iterative SVD, without a guarantee (isvd) (default rfd)",
-    )
-    center: str | None = parameter(
-        "--center", action="store_const", const="yes", help="subtract the mean of all rows, exactly and online"
-    )
-    tolerance: str | None = parameter(
-        "--tolerance",
-        metavar="X",
-        help="a precision instead of a size: the sketch grows until its certified error is at most this share of "
-        "the sum of squares",
-    )
-    passes: int = flag(
-        "--passes", type=int, default=1, metavar="{1,2}", help="2: read the inputs once more (default 1)"
-    )
-    refine: str | None = flag(
-        "--refine",
-        metavar="SKETCH.fsk",
-        help="read the rows of this sketch once more: its singular values and directions come out nearly exact, as "
-        "with --passes 2; rows that are not those of the sketch are an error",
-    )
+    inputs: list[str] = flag(nargs="+")
+    output: str = flag("-o", "--output", required=True)
+    sketch_size: str | None = parameter("-l", "--sketch-size")
+    method: str | None = parameter("--method")
+    center: str | None = parameter("--center", action="store_const", const="yes")
+    tolerance: str | None = parameter("--tolerance")
+    passes: int = flag("--passes", type=int, default=1)
+    refine: str | None = flag("--refine")
 
     def run(self) -> None:
         """Sketch the rows of files into one state file, or read the rows of a sketch again."""
@@ -111,14 +111,22 @@ class Audit(RowsVerb, ProgressVerb):
     beside the bound that its certificate gives. Reads the same files as 'sketch'; writes nothing. Exit status 1, after
     the report, if the rows are not those of the sketch or the error is above the bound.
 
+    Parameters
+    ----------
+    model : SKETCH.fsk
+    inputs : INPUT
+        the rows that the sketch has seen
+    accuracy : X
+        of the error (default 0.01)
+
     Examples
     --------
     fastsketch audit rows.fsk rows.npy
     """
 
-    model: str = flag(metavar="SKETCH.fsk")
-    inputs: list[str] = flag(nargs="+", metavar="INPUT", help="the rows that the sketch has seen")
-    accuracy: float = flag("--accuracy", type=float, default=0.01, metavar="X", help="of the error (default 0.01)")
+    model: str = flag()
+    inputs: list[str] = flag(nargs="+")
+    accuracy: float = flag("--accuracy", type=float, default=0.01)
 
     def run(self) -> int:
         """Measure the error of a sketch over the rows of files. Return 1 if its certificate does not hold."""

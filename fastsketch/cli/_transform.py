@@ -23,31 +23,31 @@ class Transform(RowsVerb, PartsVerb):
     SketchHash), in an .npy of uint8 or a column of binary values of Parquet. Rows are read as those of the model were,
     and their columns matched by name.
 
+    Parameters
+    ----------
+    model : MODEL.fsk
+    inputs : INPUT
+        rows, as for 'sketch'
+    output : OUT
+        csv, or .npy or .parquet (a folder) by its name (default: csv on the standard output)
+    n_components : K
+        of a sketch (default: all that it tells from noise)
+    what : {components,scores,distances}
+        components, score_samples or squared distances (default components; of a model of codes its codes)
+    beside : COLUMN
+        name or number (from 0) of a column of ids, written too
+
     Examples
     --------
     fastsketch transform rows.fsk 'rows*.npy' -k 4 -o scores.npy
     """
 
-    model: str = flag(metavar="MODEL.fsk")
-    inputs: list[str] = flag(nargs="+", metavar="INPUT", help="rows, as for 'sketch'")
-    output: str = flag(
-        "-o",
-        "--output",
-        default="-",
-        metavar="OUT",
-        help="csv, or .npy or .parquet (a folder) by its name (default: csv on the standard output)",
-    )
-    n_components: int | None = flag(
-        "-k", "--n-components", type=int, metavar="K", help="of a sketch (default: all that it tells from noise)"
-    )
-    what: str | None = flag(
-        "--what",
-        metavar="{components,scores,distances}",
-        help="components, score_samples or squared distances (default components; of a model of codes its codes)",
-    )
-    beside: Any = flag(
-        "--beside", type=as_column, metavar="COLUMN", help="name or number (from 0) of a column of ids, written too"
-    )
+    model: str = flag()
+    inputs: list[str] = flag(nargs="+")
+    output: str = flag("-o", "--output", default="-")
+    n_components: int | None = flag("-k", "--n-components", type=int)
+    what: str | None = flag("--what")
+    beside: Any = flag("--beside", type=as_column)
 
     def run(self) -> None:
         """Write the answer of a model for every row of the inputs."""

@@ -52,6 +52,18 @@ class Watch(RowsVerb):
     a pipe as they come. Exit status 3 if there was an alarm, 0 if not. With --output a later call goes on where this
     one ended, and reads its rows as this one did.
 
+    Parameters
+    ----------
+    inputs : INPUT
+    output : MONITOR.fsk
+        file for the monitor, which goes on from it if it is there
+    every : N
+        rows of a block, many more than rows remember (default 100)
+    reference : N
+        blocks of the reference, at least 10 (default 60)
+    run_length : N
+        the chance of a false alarm within n blocks is at most n / N (default 10000)
+
     Examples
     --------
     fastsketch watch rows.npy --every 50
@@ -60,19 +72,11 @@ class Watch(RowsVerb):
 
     MODELS = ("DriftMonitor",)
 
-    inputs: list[str] = flag(nargs="+", metavar="INPUT")
-    output: str | None = flag(
-        "-o", "--output", metavar="MONITOR.fsk", help="file for the monitor, which goes on from it if it is there"
-    )
-    every: str | None = parameter(
-        "--every", metavar="N", help="rows of a block, many more than rows remember (default 100)"
-    )
-    reference: str | None = parameter(
-        "--reference", metavar="N", help="blocks of the reference, at least 10 (default 60)"
-    )
-    run_length: str | None = parameter(
-        "--run-length", metavar="N", help="the chance of a false alarm within n blocks is at most n / N (default 10000)"
-    )
+    inputs: list[str] = flag(nargs="+")
+    output: str | None = flag("-o", "--output")
+    every: str | None = parameter("--every")
+    reference: str | None = parameter("--reference")
+    run_length: str | None = parameter("--run-length")
 
     def run(self) -> int:
         """Print alarms as lines of JSON. Return a status of its own if there were any."""
