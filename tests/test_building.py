@@ -216,7 +216,7 @@ def test_flags_that_make_nan_a_number_are_refused():
         assert ("leave -ffast-math" in done.stderr) == bool(done.returncode) == (flag != "-O3")
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "bench").glob("*.c")), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", sorted((ROOT / "bench").rglob("*.c")), ids=lambda path: path.name)
 def test_what_the_benches_compile_calls_the_loops_as_they_are(path):
     cc = shutil.which(os.environ.get("CC", "cc")) or pytest.skip("no C compiler")
     line = [cc, "-std=c11", "-Wall", "-Werror", "-fsyntax-only", f"-I{ROOT / 'csrc'}", str(path)]

@@ -4,8 +4,8 @@ from functools import partial
 
 import numpy as np
 import pytest
-from adaptive_grid import AdaptiveGrid
 
+from adaptive.grid import AdaptiveGrid
 from fastsketch import reference
 
 CASES = {

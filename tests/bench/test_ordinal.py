@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from bench_ordinal import OrdinalConstraint, Triples
+from hashing.ordinal import OrdinalConstraint, Triples
 
 
 def test_triples_and_their_slopes():

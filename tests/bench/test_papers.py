@@ -5,14 +5,14 @@ import re
 import sys
 from types import SimpleNamespace
 
-import papers
 import pytest
 
 import bench_data
-import bench_gist
 import bench_tools
+import papers
 import run
 import store
+from hashing import gist
 
 NAMES = {key.rpartition(".")[2] for key in run.COMMANDS}
 
@@ -127,7 +127,7 @@ def nothing_read():
     """Forget sets that other tests have read, before and after."""
 
     def forget():
-        for module in (bench_data, bench_gist):
+        for module in (bench_data, gist):
             for function in vars(module).values():
                 if hasattr(function, "cache_clear"):
                     function.cache_clear()

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from sketched_steps import Oja, RandomProjection
 
-from bench_networks import SKETCH, fd_son, radagrad
+from adaptive.networks import SKETCH, fd_son, radagrad
 from fastsketch import reference
+from learning.sketched_steps import Oja, RandomProjection
 
 
 @pytest.mark.parametrize(

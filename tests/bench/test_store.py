@@ -194,12 +194,12 @@ def test_what_is_not_of_the_format_is_found(tmp_path, change, word):
 
 
 def test_a_command_in_process(tmp_path, monkeypatch):
-    import bench_frosh
     import bench_tools
+    from hashing import frosh
 
     monkeypatch.setattr(bench_tools, "tiny", True)
     with store.recording("fwht", OPTIONS, tmp_path), fs.thread_limit(1):
-        bench_frosh.fwht(types.SimpleNamespace(quick=True, scratch=tmp_path))
+        frosh.fwht(types.SimpleNamespace(quick=True, scratch=tmp_path))
     record = json.loads((tmp_path / "fwht.json").read_text())
     assert store.faults(record) == [] and record["tables"][0]["rows"]
     pytest.importorskip("matplotlib")
@@ -210,7 +210,7 @@ def test_a_command_in_process(tmp_path, monkeypatch):
 
 
 def test_samples_of_a_profile_are_counted_by_what_was_at_work():
-    from bench_profile import stacks_of
+    from kernels.profile import stacks_of
 
     kernel = "(fastsketch/_kernels/linalg/rows.cpython-311-x86_64-linux-gnu.so)"
     below = "<module> (stream.py:9);sampled (stream.py:7)"
@@ -223,7 +223,7 @@ def test_samples_of_a_profile_are_counted_by_what_was_at_work():
 def test_a_flame_graph_is_as_wide_as_shares():
     from xml.etree import ElementTree
 
-    from bench_profile import FILLS, WIDTH, flame_graph
+    from kernels.profile import FILLS, WIDTH, flame_graph
 
     call, loop = ("<work>", "stream.py"), ("add_avx2", "rows.pyx")
     picture = ElementTree.fromstring(
