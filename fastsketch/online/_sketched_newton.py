@@ -86,7 +86,9 @@ class SketchedNewton(OnlineLinear[NewtonState]):
         if scale is None) and 3 for losses of real targets. 0, for "rfd" alone, is the papers' RFD0.
     constraint : {"current", "next", "both", None}, default None
         Which scores are kept within [-1, 1]: that of the example just learned from (Algorithm 6), that of the next
-        one before it is scored (Algorithm 3), both, or none. Targets are to lie within [-1, 1] but for None.
+        one before it is scored (Algorithm 3), both, or none. Targets are to lie within [-1, 1] but for None. Then
+        ``|w'x|`` is at most 1 + 1e-9, plus the rounding of w'x where products of a weight and an element of x are
+        above 1e6, as with alpha0=0 and rows of very different lengths.
     curvature : {"gradient", "loss"}, optional
         What H is made of: (1/8 + 1/t) g g' of the gradients g, the papers' way, for targets within [-1, 1]; or x x'
         times the curvature of the loss, by which no step goes past its target and a model of c y is c times that of y

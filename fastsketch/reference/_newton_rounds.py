@@ -18,8 +18,11 @@ from fastsketch.reference._curvatures import RANK, Array, Curvature, singular_va
 MU = 0.125
 # A slope below this is zero: a constraint at the target leaves rounding.
 FLAT = 1e-12
-# x has a part in the null space of H if its square exceeds this share of that of x.
-NULL = 1e-9
+# A score that is nearer to -1 or 1 is there, but for rounding.
+SLACK = 1e-11
+# x has a part in the null space of H if its square exceeds this share of that of x: float64's unit roundoff, divided by
+# the smallest share of the largest eigenvalue that counts.
+NULL = 2.0**-52 / RANK
 
 
 Learned = tuple[Array, Array, Array]  # weights (d,), losses (n,), scores (n,)
@@ -124,9 +127,11 @@ def newton_rounds(
     """Play the rounds of Algorithms 3 and 6, in the precision of xs. Return (w, losses, scores)."""
     about, p, number = LOSSES[loss], as_loss_parameter(loss, None), xs.dtype.type
     w: Array = np.zeros_like(xs[0])
-    losses, scores, moved, robust = list[Any](), list[Any](), False, RobustScale()
+    losses, scores, robust = list[Any](), list[Any](), RobustScale()
     for t, (x, y) in enumerate(zip(xs, ys.astype(xs.dtype), strict=True), 1):
-        z = np.sign(w @ x) if moved else w @ x  # 4: score; +-1 up to rounding once moved
+        z = w @ x  # 4: score
+        if constraint is not None and abs(abs(z) - 1) <= SLACK:
+            z = np.sign(z)  # where a projection has put it
         at, target = np.array([z]), np.array([y])
         weight = number(1.0 if sample_weight is None else sample_weight[t - 1])
         losses.append(weight * loss_scale * about.value(at, target, p)[0])
@@ -149,8 +154,6 @@ def newton_rounds(
         if constraint in ("current", "both") and curvature.h().any():
             w = _project(w, x, curvature.h(), curvature.alpha)  # 17 of Algorithm 6, where g = 0, too
         curvature.fade(decay)
-        ahead = constraint in ("next", "both") and t < len(xs)
-        moved = ahead and bool(curvature.h().any()) and excess(float(w @ xs[t])) != 0
-        if moved:
+        if constraint in ("next", "both") and t < len(xs) and curvature.h().any():
             w = _project(w, xs[t], curvature.h(), curvature.alpha)  # 12 of Algorithm 3: for the next example
     return w, np.array(losses), np.array(scores)

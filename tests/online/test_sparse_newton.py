@@ -52,7 +52,11 @@ def long_double_scores(rows, y, parameters):
 
 
 def learned(rows, y, parameters):
-    """Return the scores, and by how much |w'x| of a row that was just learned exceeds 1 beyond the rounding of w'x."""
+    """Return the scores, and by how much |w'x| of a row that was just learned exceeds the promised 1 + 1e-9.
+
+    A singular H (alpha0 = 0) allows weights whose products with x are above 1e7, also in long double: there w'x itself
+    is known to the rounding of these products only.
+    """
     model = fs.SketchedNewton(**parameters, blend=False, **AS_IN_PAPERS)
     if parameters["constraint"] not in ("current", "both"):
         return model.update(rows, y).last_scores, 0.0
@@ -60,8 +64,9 @@ def learned(rows, y, parameters):
     for i in range(len(y)):
         x = rows[i : i + 1]
         scores.append(model.update(x, y[i : i + 1]).last_scores[0])
-        rounding = 4 * np.finfo(float).eps * (abs(x) @ np.abs(model.coef))[0]
-        excess = max(excess, abs((x @ model.coef)[0]) - 1 - rounding)
+        products = (abs(x) @ np.abs(model.coef))[0]
+        rounding = x.shape[1] * np.finfo(float).eps * products if products > 1e6 else 0.0
+        excess = max(excess, abs((x @ model.coef)[0]) - 1 - 1e-9 - rounding)
     return np.array(scores), excess
 
 
@@ -77,7 +82,7 @@ def test_sparse_and_dense_newton_agree(kind, amount):
             assert parameters["constraint"] is None and "alpha" in str(error), (seed, parameters)
             continue
         compared += 1
-        assert max(dense_excess, excess) <= 1e-9, (seed, parameters)
+        assert max(dense_excess, excess) <= 0, (seed, parameters)
         if parameters["constraint"] in ("next", "both"):
             assert max(np.abs(dense).max(), np.abs(found).max()) <= 1, (seed, parameters)
         largest = np.abs(dense).max()
@@ -122,7 +127,12 @@ def test_a_score_beyond_its_label_is_projected_as_well(loss, form):
 
 @pytest.mark.parametrize("method", ["ada_fd", "ada_ffd", "fd_son"])
 def test_sparse_and_dense_adaptive_subgradients_agree(method, amount):
-    """They have the same rows C = [F Z'; X]; with rows of lengths between 1e-3 and 1e3 only to some 1e-8."""
+    """They have the same rows C = [F Z'; X].
+
+    Rows of lengths between 1e-3 and 1e3 are left out. In 14 of 84 such streams the two forms differ by more than 1e-9
+    of the largest score, in four of them by more than a hundredth: the sparse form takes no new direction shorter than
+    3e-7 of its row, which the dense form does, and sketches then shrink after different rows.
+    """
     for seed in range(amount(9, 250)):
         if KINDS[seed % 3] == "random scale":
             continue

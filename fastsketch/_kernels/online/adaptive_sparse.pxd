@@ -1,6 +1,6 @@
 # Rounds of adaptive subgradients on C = [F Z'; X] (basis.pxd).
 
-from libc.math cimport sqrt
+from libc.math cimport fabs, sqrt
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy, memset
 
@@ -8,10 +8,10 @@ from fastsketch._kernels.linalg.blas cimport gemm
 from fastsketch._kernels.losses cimport dot, flat
 from fastsketch._kernels.online.adaptive_model cimport (Model, count_losses, give_up_steps, idle, keep_scale, predict,
                                                         sketch, sketch_slope, step, take_row, take_x, turn_inner)
-from fastsketch._kernels.online.basis cimport (add, add_kept_row, add_row, keep_row, largest_of, most_condition, recompute, row_dot,
-                                               row_products, take_in)
-from fastsketch._kernels.online.numbers cimport DELTA, OLD, RANK, ROWS, SCALE
-from fastsketch._kernels.online.turning cimport clear, fresh_basis, full, least_new, must_rebase, polish, project, share
+from fastsketch._kernels.online.basis cimport (add, add_kept_row, add_row, keep_row, largest_move, most_condition,
+                                               recompute, row_dot, row_products, take_in, tolerance)
+from fastsketch._kernels.online.numbers cimport OLD, RANK, ROWS, SCALE
+from fastsketch._kernels.online.turning cimport clear, fresh_basis, full, least_new, must_rebase, polish, project
 from fastsketch._kernels.pool cimport fs_blas_alone
 
 cdef enum:
@@ -32,7 +32,7 @@ cdef inline void rebase_sparse(Model* s) noexcept nogil:
     cdef double* moved = s.t.small + s.t.most * s.t.most       # n x old
     cdef double* mix = moved + s.t.most * width            # n x (n + fresh)
     cdef double* copy = mix + s.t.most * (width + s.t.cap)
-    cdef double g, share_of_top, largest_step = largest_of(fresh, s.steps + old) / s.scalar[SCALE]
+    cdef double g, move = largest_move(&s.c, fresh, s.steps + old) / fabs(s.scalar[SCALE])
     polish(&s.t)
     if not s.dual:
         give_up_steps(s)
@@ -53,9 +53,9 @@ cdef inline void rebase_sparse(Model* s) noexcept nogil:
         # what fades leaves V, and F would hold small multiples of a large Z
         for i in range(n):
             s.f[i] = 1
-        share_of_top = share(&s.t, s.t.lam[0], s.scalar[DELTA])
+        # H^-1 = (I - V share V') / delta changes by 2 delta^-1 times the errors of the rows V'
         if take_in(&s.c, n, fresh, moved, mix, copy, most_condition() if s.decay == 1 else 30.0, s.f,
-                   1 / (1 - share_of_top), s.b, largest_step):
+                   1.0, s.b, move, 10 * tolerance()):
             # base loses the growth of Z b
             for j in range(fresh):
                 g = 0

@@ -21,26 +21,15 @@ cdef inline double most_condition() noexcept nogil:
     return 1e6
 
 
-cdef inline double most_growth() noexcept nogil:
-    # Of what Z b grows by along a row of X, in units of the largest step along one: base, which cancels it, loses as
-    # many digits. Ordinary rows reach 6e3 (measured as above), one-hot rows with a sketch of rank 1 reach 1e16.
-    return 1e4
+cdef inline double tolerance() noexcept nogil:
+    # Scores of sparse rows are those of the same dense ones to 1e-9 of the largest, and a projection keeps |w'x| <= 1 +
+    # 1e-9. A single operation may take a hundredth of that, as the errors of all rows since a shrink add up.
+    return 1e-11
 
 
 cdef inline double most_inverse() noexcept nogil:
     # Of F^-1, where no model has moved along Z: entries of Z stay in the range of numbers.
     return 1e12
-
-
-cdef inline double most_error() noexcept nogil:
-    # Of a step, relative to its length: what scores of sparse rows and of the same dense ones may differ by. Ordinary
-    # rows reach 1.2e-10, rows of lengths between 1e-3 and 1e3 reach 1e6.
-    return 1e-9
-
-
-cdef inline double free_condition() noexcept nogil:
-    # Of F: the rounding of dense rows grows by the condition of H as well, so that it is never much smaller.
-    return 30
 
 
 cdef struct Basis:
@@ -173,30 +162,48 @@ cdef inline bint solve_small(Py_ssize_t n, double* a, double* right, Py_ssize_t 
     return True
 
 
-cdef inline double largest_of(Py_ssize_t n, const double* a) noexcept nogil:
-    cdef Py_ssize_t i
+cdef inline double length_of(const Basis* c, Py_ssize_t row) noexcept nogil:
+    # |X[row]|
+    cdef int64_t q
+    cdef double total = 0
+    for q in range(c.indptr[row], c.indptr[row + 1]):
+        total += c.data[q] * c.data[q]
+    return sqrt(total)
+
+
+cdef inline double largest_move(const Basis* c, Py_ssize_t fresh, const double* steps) noexcept nogil:
+    # of the score of a row of X by steps along that row
+    cdef Py_ssize_t j
     cdef double largest = 0
-    for i in range(n):
-        largest = max(largest, fabs(a[i]))
+    for j in range(fresh):
+        largest = max(largest, fabs(steps[j]) * length_of(c, j) ** 2)
     return largest
 
 
-cdef inline bint keeps_digits(Py_ssize_t n, Py_ssize_t fresh, const double* moved, const double* mix,
-                              const double* squares, double condition, const double* b, double largest_step,
-                              double* lengths) noexcept nogil:
+cdef inline bint keeps_digits(const Basis* c, Py_ssize_t n, Py_ssize_t fresh, const double* moved, const double* mix,
+                              const double* squares, double least, const double* b, double move,
+                              double allowed, double* lengths) noexcept nogil:
     """Return whether the rows as F (Z' + S X) and the model as base + Z b are as accurate as if Z were recomputed.
 
-    moved: F; mix: [F^-1, S]; squares (n,): squared lengths of the orthogonal rows F Z'. lengths (n,) is scratch.
+    An element of base + Z b is the result of n + 4 operations, those of Z <- Z + X'S' and base <- base - X'S'b among
+    them: its rounding error is at most n + 4 unit roundoffs of its largest terms (Higham 2002, section 3.1).
+
+    moved: F; mix: [F^-1, S]; squares (n,): squared lengths of the orthogonal rows F Z'; least: the smallest eigenvalue
+    of H; move: largest_move since the last rebase; allowed: the relative error of scores. lengths (n,) is scratch.
     """
     cdef Py_ssize_t i, j, m = n + fresh
-    cdef double total, cancelled = 0
-    # Z b grows by X'S'b, which base cancels. A frame of one row has condition 1, however small it is.
-    for j in range(n, m):
+    cdef double total, roundoff = (n + 4) * (DBL_EPSILON / 2), length, longest = sqrt(squares[0]), growth = 0
+    # Z b grows by X'S'b, which base cancels. The rounding of it moves scores by its length times that of a row, here the
+    # longest of X and of the rows F Z'; this is to be small beside the largest move of a score by a step.
+    for j in range(fresh):
         total = 0
         for i in range(n):
-            total += mix[i * m + j] * b[i]
-        if fabs(total) > most_growth() * largest_step:
-            return False
+            total += mix[i * m + n + j] * b[i]
+        length = length_of(c, j)
+        longest = max(longest, length)
+        growth = max(growth, fabs(total) * length)
+    if roundoff * growth * longest > allowed * move:
+        return False
     # Skeel's condition number of F: its rows may be of any lengths, but terms of F Z' may not cancel
     for i in range(n):
         total = 0
@@ -207,13 +214,15 @@ cdef inline bint keeps_digits(Py_ssize_t n, Py_ssize_t fresh, const double* move
         total = 0
         for j in range(n):
             total += fabs(moved[i * n + j]) * lengths[j]
-        cancelled = max(cancelled, total / sqrt(squares[i]))
-    return cancelled <= free_condition() or cancelled * condition * DBL_EPSILON <= most_error()
+        # this row's share of the relative error of H^-1: the error of its square in B'B, over the least eigenvalue of H
+        if roundoff * total / sqrt(squares[i]) * (1 + squares[i] / least) > allowed:
+            return False
+    return True
 
 
 cdef inline bint take_in(const Basis* c, Py_ssize_t n, Py_ssize_t fresh, const double* moved, double* mix, double* copy,
-                         double most, const double* squares, double condition, const double* b,
-                         double largest_step) noexcept nogil:
+                         double most, const double* squares, double least, const double* b,
+                         double move, double allowed) noexcept nogil:
     """Rewrite the rows moved Z' + mix X as moved (Z' + S X) without touching all of Z; return whether that is accurate.
 
     Z gets the nonzeros of X and moved becomes F. A model base + Z b has then grown by X'S'b, which the caller takes off
@@ -222,8 +231,7 @@ cdef inline bint take_in(const Basis* c, Py_ssize_t n, Py_ssize_t fresh, const d
 
     moved (n, n); mix (n, n + fresh): the first n columns are overwritten, the others become S = moved^-1 mix where
     the answer is True and are lost where it is not. copy: n * n. squares (n,): squared lengths of the new rows, which
-    are orthogonal. condition: that of H, by which their errors grow. largest_step: the largest multiple of a row of X
-    that the model has moved by.
+    are orthogonal. least, b, move, allowed: as keeps_digits takes them.
     """
     cdef Py_ssize_t i, j, m = n + fresh
     cdef double size = 0, back = 0
@@ -239,7 +247,7 @@ cdef inline bint take_in(const Basis* c, Py_ssize_t n, Py_ssize_t fresh, const d
             back += mix[i * m + j] * mix[i * m + j]
     if not (sqrt(size * back) < most and sqrt(back) < most_inverse()):
         return False
-    if not keeps_digits(n, fresh, moved, mix, squares, condition, b, largest_step, copy):
+    if not keeps_digits(c, n, fresh, moved, mix, squares, least, b, move, allowed, copy):
         return False
     add_kept_to_z(c, fresh, n, mix + n, m)
     for i in range(n):

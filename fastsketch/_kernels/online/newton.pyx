@@ -224,7 +224,7 @@ cdef class NewtonRounds(StateArrays):
         s.base, s.scalar = <double*> self.pointer_to(state.base, b"d"), <double*> self.pointer_to(state.scalar, b"d")
         s.count = <int64_t*> self.pointer_to(state.count, b"l")
         s.decay, s.d = setting.decay, state.base.shape[0]
-        self.take_steps(s.scalar[ALPHA] == 0)
+        self.take_steps(s.scalar[ALPHA] == 0 or s.same or s.ahead)
         self.take_rows(state.rows, state.sparse)
         self.take_space(state.space)
         n = lay_out(s, NULL, state.sparse)

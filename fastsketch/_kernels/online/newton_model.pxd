@@ -1,12 +1,12 @@
 # What the rounds of all sketched Newton learners share: the model, its small products, and how a round begins.
 
-from libc.math cimport sqrt
+from libc.math cimport fabs, sqrt
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy, memset
 
 from fastsketch._kernels.linalg.blas cimport blas_int, syevd
 from fastsketch._kernels.losses cimport HUBER, bowl, finite, flat, loss_and_slope, squares_with
-from fastsketch._kernels.online.basis cimport Basis, add
+from fastsketch._kernels.online.basis cimport Basis, add, tolerance
 from fastsketch._kernels.online.numbers cimport LOSS, MISTAKES, RANK, RESIDUALS, ROUND, ROWS, WEIGHTS
 from fastsketch._kernels.pool cimport fs_blas_alone
 
@@ -184,9 +184,9 @@ cdef inline double over(double z) noexcept nogil:
     return 1.0 if z > 1 else -1.0 if z < -1 else z
 
 
-cdef inline double slack() noexcept nogil:
-    # of |w'x| <= 1: rounding that is left as it is
-    return 1e-10
+cdef inline double at_end(double z) noexcept nogil:
+    # the end of the interval that z is at but for rounding, or z: the absolute loss is at its kink there, or it is not
+    return z if fabs(fabs(z) - 1) > tolerance() else 1.0 if z > 0 else -1.0
 
 
 cdef inline double score(Model* s, Py_ssize_t r) noexcept nogil:

@@ -8,9 +8,9 @@ from libc.string cimport memcpy, memset
 
 from fastsketch._kernels.linalg.blas cimport gemm, gemv
 from fastsketch._kernels.losses cimport dot
-from fastsketch._kernels.online.basis cimport (SOME, add, add_kept_row, add_row, largest_of, most_condition, recompute,
-                                               row_dot, row_products, take_in)
-from fastsketch._kernels.online.newton_model cimport Model, over, slack, transposed_times
+from fastsketch._kernels.online.basis cimport (SOME, add, add_kept_row, add_row, largest_move, most_condition, recompute,
+                                               row_dot, row_products, take_in, tolerance)
+from fastsketch._kernels.online.newton_model cimport Model, over, transposed_times
 from fastsketch._kernels.online.numbers cimport ALPHA, RANK, ROWS, TAKEN
 from fastsketch._kernels.pool cimport fs_blas_alone, fs_pool_from, fs_pool_parts, fs_pool_run
 
@@ -61,8 +61,8 @@ cdef inline void rebase_sparse(Model* s) noexcept nogil:
             s.values[i] = s.small[i * s.k + i]
         # of H = B'B + alpha I, or of B'B
         least = s.scalar[ALPHA] if s.scalar[ALPHA] > 0 else s.values[rank - 1]
-        if take_in(&s.c, rank, n, moved, mix - rank, s.copy, most_condition(), s.values, 1 + s.values[0] / least, s.b,
-                   largest_of(n, s.e)):
+        if take_in(&s.c, rank, n, moved, mix - rank, s.copy, most_condition(), s.values, least, s.b,
+                   largest_move(&s.c, n, s.e), tolerance()):
             # base loses the growth of Z b
             for j in range(n):
                 for i in range(r):
@@ -126,17 +126,6 @@ cdef inline void rebase_dense(Model* s) noexcept nogil:
 
 
 # -- the constraint, where base + Z b + X'e has lost the digits for it ---------------------------------------------------
-cdef inline void shorten(Model* s, double z, Py_ssize_t n, const double* values, const int32_t* places) noexcept nogil:
-    """Move base by a multiple of x, n values at `places` (NULL: one after the other), so that z = w'x is within 1."""
-    cdef double step = (over(z) - z) / s.x_square
-    if over(z) == z:
-        return
-    if places == NULL:
-        add(n, step, values, s.base)
-    else:
-        add_row(step, values, places, n, s.base)
-
-
 cdef inline void form_sparse(Model* s) noexcept nogil:
     """Form w in base."""
     cdef Py_ssize_t j
@@ -150,24 +139,31 @@ cdef inline void form_sparse(Model* s) noexcept nogil:
 
 cdef inline void hold_sparse(Model* s, bint accurate, const double* values, const int32_t* places,
                              Py_ssize_t nonzeros) noexcept nogil:
-    """Keep |w'x| <= 1 of the example learned last, after a shrink or where w is not accurate: it is formed in base."""
-    cdef Py_ssize_t r = s.count[RANK], j
-    cdef double size
+    """Keep |w'x| <= 1 of the example learned last, after a shrink or where w is not accurate: it is formed in base.
+
+    base moves along x, twice: the first time |w'x| misses 1 by the rounding of the w before.
+    """
+    cdef Py_ssize_t r = s.count[RANK], j, _again
+    cdef double size, z
     if accurate:
         row_products(&s.c, r, 0, values, places, nonzeros, s.zx, s.gx)
         size = 0
         for j in range(nonzeros):
             size += fabs(values[j] * s.base[places[j]])
-        accurate = size * DBL_EPSILON <= slack()
+        accurate = size * DBL_EPSILON <= tolerance()
     if not accurate:
         form_sparse(s)
         memset(s.zx, 0, r * sizeof(double))
-    shorten(s, row_dot(dot(r, s.zx, s.b), values, places, nonzeros, s.base), nonzeros, values, places)
+    for _again in range(2):
+        z = row_dot(dot(r, s.zx, s.b), values, places, nonzeros, s.base)
+        if over(z) != z:
+            add_row((over(z) - z) / s.x_square, values, places, nonzeros, s.base)
 
 
 cdef inline void hold_dense(Model* s, bint accurate, const double* x) noexcept nogil:
     """Keep |w'x| <= 1 as hold_sparse does: after a shrink base is w."""
-    cdef Py_ssize_t j
+    cdef Py_ssize_t j, _again
+    cdef double z
     if not accurate:
         for j in range(s.count[RANK]):
             add(s.d, s.b[j], s.z + j * s.d, s.base)
@@ -175,4 +171,7 @@ cdef inline void hold_dense(Model* s, bint accurate, const double* x) noexcept n
             add(s.d, s.e[j], s.kept + j * s.d, s.base)
         memset(s.b, 0, s.k * sizeof(double))
         memset(s.e, 0, s.k * sizeof(double))
-    shorten(s, dot(s.d, x, s.base), s.d, x, NULL)
+    for _again in range(2):
+        z = dot(s.d, x, s.base)
+        if over(z) != z:
+            add(s.d, (over(z) - z) / s.x_square, x, s.base)

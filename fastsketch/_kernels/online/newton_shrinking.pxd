@@ -6,8 +6,10 @@ from libc.stdint cimport int64_t
 from libc.string cimport memset
 
 from fastsketch._kernels.losses cimport dot, finite
-from fastsketch._kernels.online.newton_model cimport (Model, add_basis, begin, decompose, factor_of, matrix_times, over,
-                                                      score, slack, teaches, times_basis, transposed_times)
+from fastsketch._kernels.online.basis cimport tolerance
+from fastsketch._kernels.online.newton_model cimport (Model, add_basis, at_end, begin, decompose, factor_of,
+                                                      matrix_times, over, score, teaches, times_basis,
+                                                      transposed_times)
 from fastsketch._kernels.online.numbers cimport (ALPHA, FADED, FLOOR, LOSS, MISTAKES, RANK, RESIDUALS, ROUND, ROWS,
                                                  SHRINKAGE, TAKEN, WEIGHTS)
 
@@ -75,14 +77,14 @@ cdef inline double inverse_form(const Model* s, Py_ssize_t k, double faded) noex
     return max((s.x_square - dot(k, s.bx, s.q)) / s.scalar[ALPHA], dot(k, s.q, s.q) / faded)
 
 
-cdef inline bint has_digits(const Model* s, Py_ssize_t k) noexcept nogil:
-    """Return whether H^-1 x is more than the rounding of the largest eigenvalues of B B': the projection goes along it,
-    else along x."""
+cdef inline bint regular(const Model* s, Py_ssize_t k) noexcept nogil:
+    """Return whether alpha counts beside the eigenvalues of B B'. Below the share of them that counts as zero the
+    projections are those of H = B'B, as with alpha = 0: H^-1 x would be rounding."""
     cdef Py_ssize_t i
     cdef double trace = 0
     for i in range(k):
         trace += s.small[i * (s.k + 1)]
-    return trace * s.scalar[FADED] < 1e11 * s.scalar[ALPHA]
+    return rank_share() * trace * s.scalar[FADED] < s.scalar[ALPHA]
 
 
 cdef inline bint project_ahead(Model* s, double z) noexcept nogil:
@@ -91,12 +93,9 @@ cdef inline bint project_ahead(Model* s, double z) noexcept nogil:
     cdef double alpha = s.scalar[ALPHA], h, step
     cdef double out[3]
     times_basis(s, n, s.bx)
-    if alpha > 0:
+    if alpha > 0 and (k == 0 or regular(s, k)):
         matrix_times(k, k, s.inverse, s.k, s.bx, s.q)
         h = inverse_form(s, k, s.scalar[FADED])
-        if not has_digits(s, k):
-            s.extra = (over(z) - z) / s.x_square
-            return True
         step = s.step_length(0, 1, h, z, True)
         add_basis(s, -step / alpha, s.q, n)
         s.extra = step / alpha
@@ -112,15 +111,17 @@ cdef inline bint project_ahead(Model* s, double z) noexcept nogil:
 
 
 cdef inline bint flat_step(Model* s, double slope, double z) noexcept nogil:
-    """Make the step with the pseudo-inverse of H = B'B, B having its new row."""
+    """Make the step with the pseudo-inverse of H = FADED B'B, B having its new row; False, with nothing changed, if
+    there is none."""
     cdef Py_ssize_t n = s.count[ROWS], k = s.count[RANK] + n
     cdef double h
     cdef double out[3]
     if decompose(s, k):
         return False
     matrix_times(k, k, s.vectors, k, s.bx, s.p)
-    # H^+ x = B'U L^-2 U'B x
+    # (B'B)^+ x = B'U L^-2 U'B x
     h = s.flat_steps(k, rank_share(), s.values, s.p, s.first, s.second)
+    slope /= s.scalar[FADED]
     out[0], out[1] = 0, -slope
     add_eigen(s, k, out, n)
     if s.same and over(z - slope * h) != z - slope * h:
@@ -181,13 +182,15 @@ cdef inline bint shrunk_step(Model* s, double slope, double z) noexcept nogil:
     memset(s.inverse, 0, s.k * s.k * sizeof(double))
     matrix_times(rank, k, s.turn, s.k, s.bx, s.p)
     if alpha > 0:
-        h = s.x_square
         for i in range(rank):
             s.inverse[i * s.k + i] = 1.0 / (s.small[i * s.k + i] + alpha)
+    if alpha > 0 and (not s.same or regular(s, rank)):
+        h = s.x_square
+        for i in range(rank):
             s.first[i] = s.p[i] * s.inverse[i * s.k + i]
             h -= s.p[i] * s.first[i]
         h = max(h / alpha, dot(rank, s.first, s.first))
-        step = s.step_length(slope, 1, h, z, s.same and has_digits(s, rank))
+        step = s.step_length(slope, 1, h, z, s.same)
         add_turned(s, -step / alpha, s.first)
         s.e[n - 1] += step / alpha
         return True
@@ -216,7 +219,7 @@ cdef inline bint keep_within(Model* s, Py_ssize_t n) noexcept nogil:
     if s.x_square == 0 or s.rank >= 0:
         return True
     z = score(s, r) + s.extra * s.x_square
-    if fabs(z) > 1 + slack():
+    if fabs(z) > 1 + tolerance():
         if s.count[ROWS] > n:
             s.e[n] += (over(z) - z) / s.x_square
         else:
@@ -227,7 +230,7 @@ cdef inline bint keep_within(Model* s, Py_ssize_t n) noexcept nogil:
     for j in range(s.count[ROWS]):
         length = sqrt(s.small[(r + j) * (s.k + 1)] * s.x_square)
         size += fabs(s.e[j] / s.factors[j]) * length
-    return size * DBL_EPSILON <= slack()
+    return size * DBL_EPSILON <= tolerance()
 
 
 cdef inline bint shrinking_round(Model* s, double y, double weight, double* out) noexcept nogil:
@@ -241,7 +244,10 @@ cdef inline bint shrinking_round(Model* s, double y, double weight, double* out)
     cdef double z = score(s, r), at, slope, c, alpha = s.scalar[ALPHA], h, f, step, before = s.scalar[LOSS], faded
     cdef double residuals = s.scalar[RESIDUALS], weights = s.scalar[WEIGHTS]
     cdef int64_t mistakes = s.count[MISTAKES]
-    s.extra, s.rank, out[0] = 0, -1, z
+    s.extra, s.rank = 0, -1
+    if s.same or s.ahead:
+        z = at_end(z)
+    out[0] = z
     if not finite(z):
         return False
     at = over(z) if s.ahead and (k > 0 or alpha > 0) else z
@@ -285,8 +291,10 @@ cdef inline bint shrinking_round(Model* s, double y, double weight, double* out)
     matrix_times(k, k, s.inverse, s.k, s.bx, s.q)
     h = inverse_form(s, k, faded)
     f = 1.0 / (1.0 + c * c * faded * h)
-    step = s.step_length(slope, f, h, z, s.same and has_digits(s, k))
+    step = s.step_length(slope, f, h, z, s.same)
+    s.bordered_inverse(k, s.k, c, f, alpha / faded, s.q, s.inverse)
+    if s.same and not regular(s, k + 1) and flat_step(s, slope, z):
+        return True
     add_basis(s, -step / alpha, s.q, n)
     s.e[n] += step / alpha
-    s.bordered_inverse(k, s.k, c, f, alpha / faded, s.q, s.inverse)
     return True

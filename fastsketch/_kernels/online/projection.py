@@ -11,7 +11,11 @@ of a round.
 
 from fastsketch._kernels.jit import c_function, register_jitable, types
 
-NULL_SHARE = 1e-9  # x has a part in the null space of H if its square exceeds this share of that of x
+# Eigenvalues of B B' below this share of the largest count as zero.
+RANK_SHARE = 1e-10
+# x has a part in the null space of H if its square exceeds this share of that of x. It is x'x minus a sum over the
+# eigenvalues that count, whose rounding is the unit roundoff divided by the smallest of them.
+NULL_SHARE = 2.0**-52 / RANK_SHARE
 
 REAL, SIZE, ARRAY = types.float64, types.int64, types.CPointer(types.float64)
 
