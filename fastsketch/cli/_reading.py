@@ -13,9 +13,14 @@ from fastsketch.cli._output import STANDARD
 from fastsketch.data.files import StateError
 from fastsketch.data.sources import Source, comes_once, open_rows
 
-# The note of a model that holds the options with which its rows were read, and those options.
+# The note of a model that holds the options with which its rows were read, and the types of those options.
 READING = "reading"
-REMEMBERED = ("zero_based", "key", "transpose", "header", "separator", "decimal", "columns", "fill")
+REMEMBERED: dict[str, Any] = {
+    **dict.fromkeys(("zero_based", "transpose", "header"), bool),
+    **dict.fromkeys(("key", "separator", "decimal"), str),
+    "columns": (str, list),
+    "fill": (float, int),
+}
 
 
 # -- how rows are read -------------------------------------------------------------------------------------------------
@@ -31,7 +36,7 @@ def remembered_reading(notes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options of ``open_rows`` that the notes of a model remember."""
     remembered = notes.get(READING, {})
     options = cast("dict[str, Any]", remembered) if isinstance(remembered, dict) else {"": None}
-    if not set(options) <= set(REMEMBERED):
+    if not all(name in REMEMBERED and isinstance(value, REMEMBERED[name]) for name, value in options.items()):
         raise StateError(f"the notes of the model do not say how rows were read: {remembered!r:.200}")
     return options
 
