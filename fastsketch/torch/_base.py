@@ -1,5 +1,6 @@
 """What the optimizers share of torch's protocol: checked options, refused gradients, states that keep their bits."""
 
+import copy
 import math
 from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar, cast, overload
@@ -22,6 +23,10 @@ NOT_FINITE = "the gradient{} of a parameter of shape {} is not finite; nothing h
 TOO_LARGE = (
     "the gradient of a parameter of shape {} has an element of {:.3g}, and the unit of its state is {:.3g}: squares "
     "may leave the range of {}; nothing has been changed: clip gradients, or begin with a new optimizer"
+)
+OUT_OF_RANGE = (
+    "the step of a parameter of shape {} leaves the range of {}, whose largest number is {:.3g}; nothing has been "
+    "changed: clip gradients, take a smaller lr, or keep the parameter in a wider dtype"
 )
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -113,6 +118,13 @@ class GuardedOptimizer(Optimizer):
         """Return the state of a parameter before its first gradient."""
         raise NotImplementedError
 
+    def _longest_step(self, group: dict[str, Any], p: Tensor, unit: float, length: float) -> float:
+        """Return a bound on the elements of a step, without weight decay, by a bound on the gradient's length in units.
+
+        The bound may be infinite: the step is then checked when it has been made.
+        """
+        raise NotImplementedError
+
     def _move(self, group: dict[str, Any], p: Tensor, g: Tensor, unit: float) -> None:
         """Take a gradient, in units of the parameter's state, into that state, and make the step."""
         raise NotImplementedError
@@ -155,7 +167,8 @@ class GuardedOptimizer(Optimizer):
         ------
         FloatingPointError
             If a gradient holds a NaN or an infinity, or is so much longer than the parameter's first gradient that
-            squares may overflow: no parameter and no sketch has then been changed.
+            squares may overflow, or if a parameter would leave the range of its dtype: no parameter and no sketch has
+            then been changed.
         RuntimeError
             For sparse or complex gradients, likewise; if another thread is in a step of this optimiser.
         """
@@ -166,13 +179,51 @@ class GuardedOptimizer(Optimizer):
         jobs: list[tuple[dict[str, Any], Tensor, Tensor]] = []
         for group in self.param_groups:
             jobs += [(group, p, self._prepare(group, p, p.grad)) for p in tensors(group) if p.grad is not None]
-        for (group, p, g), unit in zip(jobs, self._units(jobs), strict=True):
+        largest = _largest([*(g for _, _, g in jobs), *(p.detach() for _, p, _ in jobs)])
+        units, lengths = self._units(jobs, largest[: len(jobs)])
+        before = self._copies(jobs, units, lengths, largest[len(jobs) :])
+        for (group, p, g), unit in zip(jobs, units, strict=True):
             self._move(group, p, in_units(g, unit or 1.0), unit or 1.0)
             self.state[p]["unit"] = unit
+        for p, old, _ in before:
+            if not p.isfinite().all() and old.isfinite().all():
+                for q, values, state in before:
+                    q.copy_(values)
+                    self.state[q] = state
+                    if not state:
+                        del self.state[q]
+                numbers = torch.finfo(p.dtype)
+                raise FloatingPointError(OUT_OF_RANGE.format(tuple(p.shape), numbers.dtype, numbers.max))
         return loss
 
-    def _units(self, jobs: list[tuple[dict[str, Any], Tensor, Tensor]]) -> list[float]:
-        """Return the units of the states; raise FloatingPointError for a gradient that its state cannot take.
+    def _copies(
+        self,
+        jobs: list[tuple[dict[str, Any], Tensor, Tensor]],
+        units: list[float],
+        lengths: list[float],
+        values: list[float],
+    ) -> list[tuple[Tensor, Tensor, dict[str, Any]]]:
+        """Return parameters with copies of their values and states, if a step may leave the range of a dtype.
+
+        Only then, which is rare, does a step need the memory for them. values: largest elements of the parameters.
+        """
+        for (group, p, _), unit, length, value in zip(jobs, units, lengths, values, strict=True):
+            step = (
+                self._longest_step(group, p, unit or 1.0, length)
+                + (1 + float(group["lr"]) * group["weight_decay"]) * value
+            )
+            if not step <= torch.finfo(p.dtype).max / 2:
+                break
+        else:
+            return []
+        return [(p, p.detach().clone(), copy.deepcopy(self.state.get(p, {}))) for _, p, _ in jobs]
+
+    def _units(
+        self, jobs: list[tuple[dict[str, Any], Tensor, Tensor]], all_largest: list[float]
+    ) -> tuple[list[float], list[float]]:
+        """Return the units of the states, and bounds on the lengths of the gradients in them.
+
+        Raises FloatingPointError for a gradient that its state cannot take.
 
         A state holds sums of squares of gradients in its unit. The first gradient that is not zero decides it: 1 if its
         largest element lies between the fourth roots of the smallest normal and of the largest number of the dtype,
@@ -181,7 +232,8 @@ class GuardedOptimizer(Optimizer):
         number of the dtype (7e16 for float32): hundreds of thousands of squares of shorter ones can be added.
         """
         units: list[float] = []
-        for (_, p, g), largest in zip(jobs, _largest([g for _, _, g in jobs]), strict=True):
+        lengths: list[float] = []
+        for (_, p, g), largest in zip(jobs, all_largest, strict=True):
             shape, numbers = tuple(p.shape), torch.finfo(g.dtype)
             if not math.isfinite(largest):
                 decayed = p.grad is not None and p.grad.isfinite().all()
@@ -195,7 +247,8 @@ class GuardedOptimizer(Optimizer):
             if largest and length > math.log2(numbers.max) * 7 / 16:
                 raise FloatingPointError(TOO_LARGE.format(shape, largest, unit, str(g.dtype).removeprefix("torch.")))
             units.append(unit)
-        return units
+            lengths.append(2.0**length if largest else 0.0)
+        return units, lengths
 
     def _gradient(self, group: dict[str, Any], p: Tensor, grad: Tensor) -> Tensor:
         """Return the gradient in the shape of p and the dtype of the state, or raise RuntimeError."""

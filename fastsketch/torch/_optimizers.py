@@ -111,6 +111,21 @@ class _SketchedOptimizer(GuardedOptimizer):
             g = g + group["weight_decay"] * p.detach().reshape(-1).to(g.dtype)
         return g
 
+    def _delta(self, group: dict[str, Any], unit: float, dtype: torch.dtype) -> float:
+        """Return the group's delta in units of a state."""
+        # At least machine epsilon of a large unit: the rest of a gradient is then nothing but rounding.
+        floor = torch.finfo(dtype).eps if unit > 1.0 else 0.0
+        return min(max(group["delta"] / unit, floor), 1e300)
+
+    def _longest_step(self, group: dict[str, Any], p: Tensor, unit: float, length: float) -> float:
+        lr, known = float(group["lr"]), cast("dict[str, Any]", self.state.get(p, {}))
+        if not self._is_sketched(group, p):
+            return lr  # an element is at most the root of its sum of squares
+        # H is at least delta I
+        if group["delta"] is not None:
+            return lr * length / self._delta(group, unit, compute_dtype(p.dtype))
+        return lr * math.sqrt(p.numel()) * (length / known["first_length"] if "first_length" in known else 1.0)
+
     def _move(self, group: dict[str, Any], p: Tensor, g: Tensor, unit: float) -> None:
         wide = torch.float64 if g.device.type == "cpu" else None
         square = float(UNTYPED.linalg.vector_norm(g, dtype=wide)) ** 2
@@ -129,9 +144,7 @@ class _SketchedOptimizer(GuardedOptimizer):
             if group["delta"] is None:  # in units of the tensor's first gradient that is not zero
                 delta, factor = state.setdefault("first_length", math.sqrt(square)), math.sqrt(p.numel())
             else:
-                # At least machine epsilon of a large unit: the rest of a gradient is then nothing but rounding.
-                floor = torch.finfo(g.dtype).eps if unit > 1.0 else 0.0
-                delta, factor = min(max(group["delta"] / unit, floor), 1e300), 1.0
+                delta, factor = self._delta(group, unit, g.dtype), 1.0
             size = (sketch["turn"].shape[1] // 2) if self._EVERY_ROUND else group["sketch_size"]
             move = factor * _sketch.direction(
                 sketch,
@@ -141,9 +154,7 @@ class _SketchedOptimizer(GuardedOptimizer):
                 every_round=self._EVERY_ROUND,
                 delta=delta,
             )
-        largest = torch.finfo(p.dtype).max
-        change = (float(group["lr"]) * move).clamp_(-largest, largest)
-        p.sub_(change.reshape(p.shape).to(p.dtype)).clamp_(-largest, largest)
+        p.sub_((float(group["lr"]) * move).reshape(p.shape).to(p.dtype))
 
 
 @named_keywords
@@ -193,8 +204,8 @@ class AdaFFD(_SketchedOptimizer):
     The unit is 1, unless the largest element of the first gradient that is not zero is outside of 3e-10 to 4e9 (of
     float64 1e-77 to 1e77): then it is that element, rounded down to a power of two. Later gradients that may be longer
     than 7e16 (7e134) units, by their largest element times the root of the number of elements, are refused. Those of a
-    sketched tensor that are shorter than 1e-19 (2e-154) units make no step. A step that would leave the range of the
-    parameter's dtype ends at its largest number.
+    sketched tensor that are shorter than 1e-19 (2e-154) units make no step. A step that would leave the range of a
+    parameter's dtype raises FloatingPointError, and no parameter and no state has then changed.
 
     References
     ----------

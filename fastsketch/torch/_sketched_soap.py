@@ -220,6 +220,16 @@ class SketchedSOAP(GuardedOptimizer):
             raise RuntimeError(f"the state of a parameter is {was}, and it has become one of {p.dtype}")
         return g
 
+    def _longest_step(self, group: dict[str, Any], p: Tensor, unit: float, length: float) -> float:
+        beta1, beta2 = group["betas"]
+        steps = cast("dict[str, Any]", self.state.get(p, {})).get("step", 0) + 1
+        # By Cauchy and Schwarz Adam's momentum is at most so many roots of its mean squares if betas[0]^2 <= betas[1].
+        # Directions that turn allow more, by a power of the number of elements that only the range of float16 is short
+        # for.
+        if beta1 * beta1 > beta2 or (p.dtype == torch.float16 and _is_long(group, p)):
+            return math.inf
+        return float(group["lr"]) * steps * p.numel() ** 1.5
+
     def _move(self, group: dict[str, Any], p: Tensor, g: Tensor, unit: float) -> None:
         state: dict[str, Any] = self.state[p]
         if not state:

@@ -2,6 +2,7 @@
 
 import copy
 import math
+import re
 
 import pytest
 
@@ -130,7 +131,7 @@ def test_gradients_of_sizes_drawn_from_the_whole_range_leave_parameters_finite(k
                 step(p, optimizer, 2.0 ** (low + share * (high - low)), seed)
                 n_steps += 1
             except FloatingPointError as error:
-                assert "squares may leave the range of" in str(error)
+                assert re.search("squares may leave the range of|the step of a .* leaves the range of", str(error))
             assert p.isfinite().all()
     assert n_steps > 20
 
@@ -202,3 +203,35 @@ def test_gradients_that_are_not_finite_are_refused_in_every_unit(kind):
             with pytest.raises(FloatingPointError, match=r"gradient of a parameter of shape \(14, 15\) is not finite"):
                 optimizer.step()
         assert_unchanged(before, [p], optimizer)
+
+
+@pytest.mark.parametrize("n_before", [0, 3])
+@DTYPES
+@SKETCHED
+@KINDS
+def test_a_step_that_the_dtype_cannot_hold_is_refused_and_changes_nothing(kind, sketched, dtype, n_before):
+    """Of two parameters one is at the end of its range; a smaller lr then makes the step."""
+    largest = torch.finfo(dtype).max
+    p, optimizer = made(kind, dtype, sketched, weight_decay=0.0)
+    ordinary = torch.nn.Parameter(torch.ones(SHAPE, dtype=dtype))
+    optimizer.add_param_group({"params": [ordinary], "lr": 0.1})
+    for seed in range(n_before):
+        ordinary.grad = torch.ones_like(ordinary)
+        step(p, optimizer, 1.0, seed)
+    with torch.no_grad():
+        p.fill_(-largest)
+    optimizer.param_groups[0]["lr"] = min(largest, 1e300)
+    before = snapshot((ordinary, p), optimizer)
+    for parameter in (ordinary, p):
+        parameter.grad = torch.ones_like(parameter)
+    with pytest.raises(
+        FloatingPointError, match=r"step of a parameter of shape \(14, 15\) leaves the range of \w*float"
+    ):
+        optimizer.step()
+    assert_unchanged(before, (ordinary, p), optimizer)
+    optimizer.param_groups[0]["lr"] = 0.01
+    with torch.no_grad():
+        p.fill_(1.0)
+    optimizer.step()
+    assert p.isfinite().all() and optimizer.state[p]["step"] == n_before + 1
+    assert not torch.equal(before[0][0], ordinary)
