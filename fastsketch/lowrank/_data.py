@@ -87,10 +87,10 @@ class Observed:
         """Put the values where they are observed in out (m, n)."""
         out[self.rows, self.indices] = self.o
 
-    def every(self, stride: int, first: int = 0) -> tuple["Observed", NDArray[np.int64]]:
-        """Return the entries of each stride-th row from `first` on, other rows empty, and their places among all."""
+    def every(self, stride: int) -> tuple["Observed", NDArray[np.int64]]:
+        """Return the entries of every stride-th row, with the other rows empty, and their indices among all entries."""
         lengths, ends = np.zeros(self.m, np.int64), self.indptr.astype(np.int64)
-        lengths[first::stride] = self.counts[0][first::stride]
+        lengths[::stride] = self.counts[0][::stride]
         kept: NDArray[np.int64] = np.concatenate([[0], np.cumsum(lengths)])
         moved: NDArray[np.int64] = ends[:-1] - kept[:-1]
         at = np.arange(int(kept[-1]), dtype=np.int64) + np.repeat(moved, lengths)
