@@ -44,7 +44,11 @@ class HdfSource(StoredSource):
     def names(self, root: Any) -> Iterator[tuple[str, Any]]:
         """See StoredSource."""
         found: list[tuple[str, Any]] = []
-        root.visititems(lambda name, item: found.append((name, item)))
+
+        def visit(name: str, item: Any) -> None:
+            found.append((name, item))
+
+        root.visititems(visit)
         return iter(found)
 
 

@@ -54,8 +54,7 @@ class MarketMatrix(SparseMatrix):
     def load(self) -> Any:
         """See SparseMatrix."""
         with InputFile(self.path).held(self._most) as text:
-            matrix = _matrix(text, self.name, self._most)
-        return as_rows(matrix.T if self._transpose else matrix, name=f"{self.name}: the matrix")
+            return _matrix(text, self.name, self._most, transpose=self._transpose)
 
     def identity(self) -> dict[str, Any]:
         """See Source."""
@@ -89,8 +88,11 @@ def _names_beside(path: Path, *kinds: str) -> list[str]:
     return []
 
 
-def _matrix(file: InputFile, name: str, max_unpacked: int | None) -> Any:
-    """Return the matrix in a text; SourceError for what is none, before memory is taken for what it only claims."""
+def _matrix(file: InputFile, name: str, max_unpacked: int | None, *, transpose: bool = False) -> Any:
+    """Return the rows of the matrix in a text, or its columns.
+
+    SourceError for what is no matrix, before memory is taken for what it only claims.
+    """
     from scipy.io import mminfo, mmread
     from scipy.sparse import coo_array
 
@@ -119,16 +121,18 @@ def _matrix(file: InputFile, name: str, max_unpacked: int | None) -> Any:
             if found != stated:
                 raise ValueError(f"it has {found:,} of {stated:,} entries")
         matrix: Any = mmread(io.BytesIO(text))
+        del text
+        values = (matrix if form == "array" else matrix.data).astype(np.float64)
+        if not np.isfinite(values).all():
+            raise ValueError("it holds a number beyond the range of float64")
+        if form == "coordinate":
+            if symmetry == "skew-symmetric" and (matrix.row == matrix.col).any():
+                raise ValueError("it has an entry on the diagonal, where a skew-symmetric matrix has none")
+            values = coo_array((values, (matrix.row, matrix.col)), shape=matrix.shape)
+        values = values.T if transpose else values
+        return as_rows(values if form == "coordinate" else np.ascontiguousarray(values), name="the matrix")
     except (ValueError, OverflowError, TypeError) as error:
         raise SourceError(f"{name} is damaged or no Matrix Market file: {error}") from None
-    values = (matrix if form == "array" else matrix.data).astype(np.float64)
-    if not np.isfinite(values).all():
-        raise SourceError(f"{name} holds a number beyond the range of float64")
-    if form == "array":
-        return np.ascontiguousarray(values)
-    if symmetry == "skew-symmetric" and (matrix.row == matrix.col).any():
-        raise SourceError(f"{name} has an entry on the diagonal, where a skew-symmetric matrix has none")
-    return coo_array((values, (matrix.row, matrix.col)), shape=matrix.shape)
 
 
 def _check_lines(text: bytes, dense: bool, field: str) -> int:

@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,7 +91,7 @@ class SvmlightSource(TextSource):
 
     def _parse(self, text: bytes, n_before: int) -> "_Block":
         """Parse whole lines; SourceError names a bad one. `n_before` lines of this source precede them."""
-        rows: Any = None
+        rows, labels, n_features = cast("Any", None), np.empty(0), 0
         try:
             rows, labels = _loader()(io.BytesIO(text), zero_based=self._zero_based)
             n_features = int(rows.indices.max()) + 1 if rows.nnz else 0

@@ -67,6 +67,7 @@ HEADER = "%%MatrixMarket matrix coordinate real general\n"
         (HEADER + "2 2 1\n1 1\n", "line 3"),
         (HEADER + "2 2 1\n1 1 1 1\n", "line 3"),
         (HEADER + "2 2 1\n1 1 1\n\0", "line 4"),
+        (HEADER + "2 4294967297 1\n1 1 1\n", "must have fewer than"),
         (HEADER + "999999999999 2 1\n1 1 1\n", "claims 999,999,999,999 rows in"),
         (HEADER.replace("real", "complex") + "1 1 1\n1 1 1 1\n", "must hold real numbers"),
         (HEADER.replace("general", "symmetric") + "1 2 1\n1 1 1\n", "is symmetric, and has the shape"),
