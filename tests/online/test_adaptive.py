@@ -19,7 +19,7 @@ from fastsketch.online._class_states import States
 from fastsketch.online._kept import Kept
 from fastsketch.online._row_inputs import ColumnSlots, start_inputs
 from tests.data.sources.helpers import labelled
-from tests.helpers import interrupted, papers
+from tests.helpers import papers
 
 RNG = np.random.default_rng(0)
 SKETCHED = {
@@ -345,18 +345,6 @@ def test_regret_and_progress():
     assert np.isclose(model.progress["regret"], model.progress["cumulative_loss"] - np.abs(rows @ best - y).sum())
     assert model.progress["n_rows"] == 400
     assert model.progress["error_rate"] < 0.3
-
-
-def test_an_interrupt_leaves_the_model_before_or_after():
-    rows, y = stream(20_000)
-    n = 20_000
-    for method in ("ada_ffd", "ada_diag"):
-        model = made(method, loss="absolute", tau=4, eta=0.1, delta=1.0).update(rows[:100], y[:100])
-        before, after = model.to_bytes(), model.copy().update(rows[:n], y[:n]).to_bytes()
-        for delay in np.geomspace(1e-4, 0.05, 12):
-            trial = fs.from_bytes(before)
-            interrupted(lambda trial=trial: trial.update(rows[:n], y[:n]), delay)
-            assert trial.to_bytes() in (before, after)
 
 
 @pytest.mark.parametrize("method", ["ada_ffd", "ada_fd", "ada_full", "ada_diag"])

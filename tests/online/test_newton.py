@@ -14,7 +14,7 @@ from fastsketch._core.losses import LOSSES, ONLINE_LOSSES
 from fastsketch._kernels import pool
 from fastsketch._kernels.online.numbers import RANK, ROWS
 from tests.data.sources.helpers import labelled
-from tests.helpers import interrupted, papers, same_state
+from tests.helpers import papers, same_state
 
 RNG = np.random.default_rng(0)
 CASES = [("rfd", 0.0), ("rfd", 1.0), ("fd", 1000.0), ("pfd", 1000.0)]
@@ -258,16 +258,6 @@ def test_labels_zero_and_one():
     one = papers.SketchedNewton(4, loss="logistic").update(rows, y)
     two = papers.SketchedNewton(4, loss="logistic").update(rows, (y > 0).astype(int))
     assert np.array_equal(one.coef, two.coef)
-
-
-def test_an_interrupt_leaves_the_model_before_or_after():
-    rows, y = stream(20_000)
-    model = papers.SketchedNewton(4, **PAPERS).update(rows[:100], y[:100])
-    before, after = model.to_bytes(), model.copy().update(rows, y).to_bytes()
-    for delay in np.geomspace(1e-4, 0.1, 12):
-        trial = fs.from_bytes(before)
-        interrupted(lambda trial=trial: trial.update(rows, y), delay)
-        assert trial.to_bytes() in (before, after)
 
 
 @pytest.mark.parametrize(

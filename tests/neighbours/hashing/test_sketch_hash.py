@@ -1,6 +1,5 @@
 """SketchHash: the same bits however the stream is cut and merged, codes as numpy packs them, bad input."""
 
-import copy
 import pickle
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +12,7 @@ from fastsketch import reference
 from fastsketch.neighbours.summaries._rotation import itq_rotation, random_rotation
 from fastsketch.reference import baselines
 from fastsketch.sketching._sized_map import SizedMap
-from tests.helpers import DTYPES, interrupted, same_state, sparse_rows, stream, tol
+from tests.helpers import DTYPES, same_state, sparse_rows, stream, tol
 
 RNG = np.random.default_rng(0)
 ROWS = stream("signal", np.random.default_rng(1), 1300, 40) * np.linspace(3, 0.2, 40) + np.linspace(-5, 5, 40)
@@ -269,21 +268,6 @@ def test_an_anchor_keeps_codes_comparable():
     assert shared.projection.shape == (40, 12)
 
 
-def test_an_interrupt_leaves_the_model_before_or_after():
-    rows = np.tile(ROWS, (40, 1))
-    model = fs.SketchHash(12, block_rows=100, rotation="itq").update(ROWS[:250])
-    before = model.to_bytes()
-    after = model.copy().update(rows).to_bytes()
-    seen = set()
-    for delay in np.geomspace(1e-4, 3e-2, 25):
-        trial = fs.from_bytes(before)
-        interrupted(lambda trial=trial: trial.update(rows), delay)
-        state = trial.to_bytes()
-        assert state in (before, after)
-        seen.add(state == before)
-    assert True in seen
-
-
 @pytest.mark.usefixtures("threaded_blas")
 def test_many_models_in_threads():
     expected = [fresh(rotation="itq", part=p).update(ROWS).to_bytes() for p in range(16)]
@@ -459,19 +443,6 @@ def test_parameters_are_verbatim_and_resolved_ones_are_in_use():
 def test_unknown_names(use, error, match):
     with pytest.raises(error, match=match):
         use()
-
-
-@pytest.mark.parametrize("method", KINDS)
-@pytest.mark.parametrize("twin", [copy.deepcopy, copy.copy, fs.SketchHash.copy, lambda m: fs.from_bytes(m.to_bytes())])
-def test_twins_continue_with_the_same_bits_and_apart(method, twin):
-    model = fresh(method, rotation="itq").update(ROWS[:730])
-    model.notes["from"] = "here"
-    before = model.to_bytes()
-    other = twin(model)
-    assert other.to_bytes() == before
-    other.update(ROWS[730:])
-    assert model.to_bytes() == before
-    assert same_state(other, model.update(ROWS[730:]))
 
 
 def test_the_size_that_is_the_default_may_be_given():

@@ -9,7 +9,7 @@ import pytest
 
 import fastsketch as fs
 from fastsketch.neighbours.quantizing._book_encoder import BookEncoder
-from tests.helpers import DTYPES, interrupted, same_state, sparse_rows, stream, tol
+from tests.helpers import DTYPES, same_state, sparse_rows, stream, tol
 
 RNG = np.random.default_rng(0)
 ROWS = stream("signal", np.random.default_rng(1), 1300, 40) * np.linspace(3, 0.2, 40) + np.linspace(-5, 5, 40)
@@ -248,18 +248,7 @@ def test_bad_anchors():
     assert model.to_bytes() == before
 
 
-# -- threads and interrupts ------------------------------------------------------------------------------------------
-def test_an_interrupt_leaves_the_model_before_or_after():
-    rows = np.tile(ROWS, (40, 1))
-    model = fresh().update(ROWS[:250])
-    before = model.to_bytes()
-    after = model.copy().update(rows).to_bytes()
-    for delay in np.geomspace(1e-4, 3e-2, 15):
-        trial = fs.from_bytes(before)
-        interrupted(lambda trial=trial: trial.update(rows), delay)
-        assert trial.to_bytes() in (before, after)
-
-
+# -- threads --------------------------------------------------------------------------------------------------------
 @pytest.mark.usefixtures("threaded_blas")
 @pytest.mark.parametrize("n", [1, 2, 3])
 def test_the_same_bits_on_any_number_of_threads(n):
@@ -423,21 +412,6 @@ def test_parameters_facts_and_repr():
     assert model.components.shape == (24, 40)
     expected = np.var(ROWS @ model.components.T, axis=0)
     assert np.allclose(model.variances, expected, rtol=1e-2)
-
-
-@pytest.mark.parametrize("method", KINDS)
-@pytest.mark.parametrize(
-    "twin", [copy.deepcopy, copy.copy, fs.SketchQuantizer.copy, lambda m: fs.from_bytes(m.to_bytes())]
-)
-def test_twins_continue_with_the_same_bits_and_apart(method, twin):
-    model = fresh(method).update(ROWS[:730])
-    model.notes["from"] = "here"
-    before = model.to_bytes()
-    other = twin(model)
-    assert other.to_bytes() == before
-    other.update(ROWS[730:])
-    assert model.to_bytes() == before
-    assert same_state(other, model.update(ROWS[730:]))
 
 
 # -- files -----------------------------------------------------------------------------------------------------------
