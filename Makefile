@@ -61,7 +61,7 @@ ARM_RUN ?= qemu-aarch64
 test-arm:  ## the C driver for 64-bit ARM under qemu: a digest of all results at each level, NEON's equal to AVX2's
 	mkdir -p build && $(ARM_CC) -std=c11 -O3 -static -Icsrc tests/kernels/asan.c csrc/*.c -lm -lpthread -o build/driver-arm && $(ARM_RUN) build/driver-arm
 fuzz: .venv/ready  ## the readers of rows, state files and journals of jobs under a fuzzer: make fuzz SECONDS=600
-	$(PIP) install -q --group fuzz ".[test]" && for target in svmlight csv state table arrow npz market journal manifest nested; do $(RUN) tests/fuzz/fuzz.py $$target -max_total_time=$(SECONDS) || exit 1; done
+	$(PIP) install -q --group fuzz ".[test]" && for target in svmlight csv state table npz market journal manifest nested; do $(RUN) tests/fuzz/fuzz.py $$target -max_total_time=$(SECONDS) || exit 1; done
 docs: .venv/ready  ## the site in docs/_build/html, with every example of the gallery run
 	$(PIP) install -q ".[docs,all]" $(TORCH) && $(RUN) docs/build.py
 docs-quick: .venv/ready  ## the site without running the gallery, and its links checked

@@ -50,7 +50,6 @@ BESIDE = {
     ],
     "data/sources": ["data/files/test_sources.py", "data/files/test_damaged.py"],
     "jobs": ["cli/test_map_jobs_cli.py", "cli/test_jobs.py"],
-    "_kernels/io": ["data/files", "data/sources"],
     "_kernels/linalg": ["kernels"],
     "recommending": ["kernels/test_items.py", "sklearn/test_recommender.py", "cli/test_recommend_cli.py"],
     "sketching": ["reliability/test_certificate.py"],

@@ -10,14 +10,13 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, ClassVar
 
+TEXT = ("n_features", "zero_based")
+TABLES = ("header", "separator", "decimal", "thousands", "comment", "na_values", "multiline")
 # Options of reading that --set takes: the function that documents each of them.
 READING = {
-    **dict.fromkeys(
-        ("n_features", "zero_based", "key", "transpose", "header", "separator", "decimal"), "fastsketch.data.open_rows"
-    ),
+    **dict.fromkeys(("n_features", "zero_based", "key", "transpose", *TABLES), "fastsketch.data.open_rows"),
     "missing": "fastsketch.data.TableRows",
 }
-TEXT, TABLES = ("n_features", "zero_based"), ("header", "separator", "decimal")
 # The value of --progress without one.
 LINE = "line"
 

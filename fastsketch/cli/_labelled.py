@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from numpy.typing import NDArray
 
-from fastsketch.cli._flags import as_column, listed
+from fastsketch.cli._flags import TABLES, as_column, listed
 from fastsketch.data.files import SourceError, StateError
 from fastsketch.data.files._input import InputFile
 from fastsketch.data.names import TableRows
@@ -19,7 +19,7 @@ from fastsketch.data.sources._source import Place
 from fastsketch.data.sources._streams import HEAD_BYTES, text_format
 
 # Options of tables of text that are those of all files of a job, and of the files that its model is asked about.
-DIALECT = ("header", "separator", "decimal")
+DIALECT = TABLES
 # A line of svmlight text; how files of tables begin that are no text, and other files that are none.
 LABELLED_PAIRS = re.compile(rb"\s*[^\s:,;|]+(\s+[^\s:,;|]+:\S+)+\s*")
 BINARY_TABLES, OTHER_BINARY = (b"PAR1", b"ARROW1"), (b"\x93NUMPY", b"PK\x03\x04", b"\x89HDF")
@@ -108,10 +108,13 @@ def tables_to_learn(paths: Sequence[str], options: Mapping[str, Any]) -> tuple[S
     the names of its columns.
     """
     first = TableRows(paths[0], **options)
-    kept: dict[str, Any] = {**{name: options[name] for name in (*DIALECT, "missing")}, "header": first.header}
+    kept: dict[str, Any] = {
+        **{name: options[name] for name in (*DIALECT, "missing") if name in options},
+        "header": first.header,
+    }
     others = [TableRows(path, **kept, label=first.schema["label"], schema=first.schema) for path in paths[1:]]
     source = joined([LabelledTable(path, table) for path, table in zip(paths, [first, *others], strict=True)])
-    return source, {**first.schema, **{name: kept[name] for name in DIALECT}}
+    return source, {**first.schema, **{name: kept[name] for name in DIALECT if name in kept}}
 
 
 def tables_as_learned(
@@ -128,11 +131,7 @@ def tables_as_learned(
     schema, header = {name: read.get(name) for name in ("columns", "label", "label_kind")}, read.get("header")
     if not isinstance(schema["columns"], dict) or not isinstance(header, bool):
         raise StateError(f"the notes do not say how tables were read: {read!r:.200}")
-    options: dict[str, Any] = {
-        "header": header,
-        "separator": read.get("separator"),
-        "decimal": read.get("decimal", "."),
-    }
+    options: dict[str, Any] = {name: read[name] for name in DIALECT if read.get(name) is not None}
     options |= {name: reading[name] for name in DIALECT if reading.get(name) is not None}
     options["label"] = (schema["label"] if label is None else label) if labelled else None
     if label is not None or not labelled:

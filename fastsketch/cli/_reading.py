@@ -16,8 +16,8 @@ from fastsketch.data.sources import Source, comes_once, open_rows
 # The note of a model that holds the options with which its rows were read, and the types of those options.
 READING = "reading"
 REMEMBERED: dict[str, Any] = {
-    **dict.fromkeys(("zero_based", "transpose", "header"), bool),
-    **dict.fromkeys(("key", "separator", "decimal"), str),
+    **dict.fromkeys(("zero_based", "transpose", "header", "multiline"), bool),
+    **dict.fromkeys(("key", "separator", "decimal", "thousands", "comment", "na_values"), str),
     "columns": (str, list),
     "fill": (float, int),
 }

@@ -57,8 +57,10 @@ def test_what_is_missing_is_filled(run, tmp_path):
 
 
 def test_the_first_line_is_what_header_says(run, tmp_path):
-    (tmp_path / "years.csv").write_text("2001,2002\n1,2\n3,4\n")
+    (tmp_path / "years.csv").write_text("1,2\n3,4\n5,6\n")
     assert "nothing tells" in run("sketch", "years.csv", "-o", "o.fsk", status=2)
+    (tmp_path / "years.csv").write_text("2001,2002\n1,2\n3,4\n")
+    assert run("sketch", "years.csv", "-l", 2, "-o", "o.fsk", "--json")["feature_names"] == ["2001", "2002"]
     assert run("sketch", "years.csv", "--set", "header=no", "-l", 2, "-o", "o.fsk", "--json")["n_rows"] == 3
     found = run("sketch", "years.csv", "--set", "header=yes", "-l", 2, "-o", "o.fsk", "--json")
     assert (found["n_rows"], found["feature_names"]) == (2, ["2001", "2002"])

@@ -102,13 +102,13 @@ def of(pattern, commands=COMMANDS):
 def figure(what, to_do):
     """A cell that is no number: of rows and events, of tables with words."""
     said = rf"line 2: column 3 \('score'\): '.*' is no finite decimal number but {what}: {to_do}"
-    return {**of(said), "learn": rf"line 2: column 'score' holds '.*', {what}: {to_do}.*; --ignore score leaves it out"}
+    learn = rf"line 2: column 'score' holds '.*', {what}: {to_do}.*; --ignore score.* leaves (it|them) out"
+    return {**of(said), "learn": learn}
 
 
 DIVIDED = "line 1: .*: tabs, semicolons and commas divide columns, or what --set separator=X says"
 COMMA = figure("a number with a comma", "--set decimal=, reads it as the point")
 AGAIN = "line 17: .*the header stands there again: leave the line out"
-UNTOLD = "line 1: .*nothing tells whether this is a header: say --set header=yes or --set header=no"
 ERRORS = {
     "bars": {
         **of(DIVIDED),
@@ -117,20 +117,21 @@ ERRORS = {
     | {"learn": r"has no column 'what': it has 'who\|what\|score\|amount' \(tabs.* or what --set separator=X says"},
     "decimal commas": COMMA,
     "quoted decimal commas": COMMA,
-    "a line end in quotes": of("line 5: .*quote that opens .*does not close on this line: a cell holds no line ends"),
+    "a line end in quotes": of(
+        "line 5: .*quote that opens .*does not close on this line: --set multiline=yes .multiline=True."
+    ),
     "repeated names": of("line 1: two columns are called 'score': rename one of them", (*ROW_READERS, "learn")),
     "dates": {
-        **{k: v for k, v in figure("a date or a time", "leave the column out").items() if k not in READERS_OF_EVENTS},
+        **{k: v for k, v in figure("a date or a time", "leave the column out").items() if k in ROW_READERS},
     },
     "percent": figure("a percentage", "take the percent sign away"),
     "money": figure("an amount of money", "take the currency away"),
     "missing in six spellings": {
         **of(r"line 2: .*'score'\): leave such rows or the column out .* or give a number .*--fill", ROW_READERS),
-        **of(r"line 2: column 3 \('score'\): '' is no finite decimal number \(--", READERS_OF_EVENTS),
+        **of(r"line 2: column 3 \('score'\): the value is missing \(--", READERS_OF_EVENTS),
     },
     "words among numbers": of(r"line 5: column 3 \('score'\): 'many' is no finite", (*ROW_READERS, *READERS_OF_EVENTS)),
     "longer rows": of("line 2: there are (5 columns, in the first line 4|more than 4 columns, as many as the first)"),
-    "no header": of(UNTOLD, ROW_READERS),
     "two files in one": {**of(AGAIN)},
     "latin-1": of("line 1.* no UTF-8.*: iconv -f CP1252 -t UTF-8 makes such text"),
     "utf-16": of("line 1.* iconv -f UTF-16 -t UTF-8 makes such text"),
@@ -141,7 +142,6 @@ TYPED = {
     "bars": {"separator": "|"},
     "decimal commas": {"decimal": ","},
     "quoted decimal commas": {"decimal": ","},
-    "no header": {"header": False},
 }
 
 
@@ -220,6 +220,7 @@ LEARNED = {
     "missing in six spellings": lambda k, row: {**row, "score": ""} if k < 6 else row,
     "words among numbers": lambda k, row: {**row, "score": "many" if k == 3 else f"{row['score']}"},
     "trailing separators": lambda k, row: {**row, "5": ""},
+    "dates": lambda k, row: {name: value for name, value in row.items() if name != "score"},
 }
 
 

@@ -86,7 +86,7 @@ def test_columns_go_by_their_names(run):
     Path("less.csv").write_text("age,buys\n1,yes\n")
     assert "less.csv has no column 'city'" in run("predict", "m.fsk", "less.csv", status=2).err
     Path("bad.csv").write_text("age,city,buys\n1,Rome,yes\nold,Rome,no\n")
-    assert "bad.csv, line 3: column 'age'" in run("predict", "m.fsk", "bad.csv", status=2).err
+    assert "bad.csv, line 3: column 1 ('age')" in run("predict", "m.fsk", "bad.csv", status=2).err
     Path("strange.csv").write_text("age,city,buys\n1,Rome,yes\n1,Rome,perhaps\n")
     error = run("predict", "m.fsk", "strange.csv", "--what", "metrics", status=2).err
     assert (

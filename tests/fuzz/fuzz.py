@@ -1,11 +1,11 @@
 """Fuzzing guided by coverage (Atheris): python tests/fuzz/fuzz.py TARGET [libFuzzer options].
 
-Targets: svmlight, csv, state, table, arrow, npz, market (Matrix Market), journal (of fs.map_rows), manifest (of the
+Targets: svmlight, csv, state, table, npz, market (Matrix Market), journal (of fs.map_rows), manifest (of the
 checkpoints of fs.run), nested (states within states). Seeds are in tests/data/corpus, or made when it begins; what is
 found on the way stays in a temporary folder, and a finding is written beside the place where this is run. Coverage is
-that of the Python modules; the parser in C is compared with a reference in Python, whose branches are as many. State
-files are changed inside, too, and sealed again with right checksums: no random change gets past a checksum. So are
-lines of journals.
+that of the Python modules; what libraries parse is compared with a reference in Python. State files are
+changed inside, too, and sealed again with right checksums: no random change gets past a checksum. So are lines of
+journals.
 """
 
 import io
@@ -64,17 +64,6 @@ def mutate_text(words):
         return (data[:at] + part + data[stop:])[:max_size]
 
     return mutate
-
-
-def mutate_arrow(data, max_size, seed):
-    """Put another whole number where one may stand: an offset, a length, a count; sometimes bytes."""
-    draw = random.Random(seed)
-    if len(data) < 16 or draw.random() < 0.3:
-        return atheris.Mutate(data, max_size)
-    out, width = bytearray(data), draw.choice([1, 2, 4, 4, 8, 8])
-    at = draw.randrange(len(data) // width) * width
-    out[at : at + width] = (draw.choice([*WHOLE, -2, -8, 2**62]) % (1 << 8 * width)).to_bytes(width, "little")
-    return bytes(out[: len(data)])
 
 
 def change_value(draw, holder, key):
@@ -211,7 +200,6 @@ def keeping(target):
 
 MUTATIONS = {
     "state": mutate_state,
-    "arrow": mutate_arrow,
     "journal": mutate_journal,
     "manifest": mutate_journal,
     "npz": mutate_npz,

@@ -1,6 +1,5 @@
-"""Rows of numbers from any bytes: tables of text in a person's dialect, files of Arrow, and sparse matrices."""
+"""Rows of numbers from any bytes: csv files in a person's dialect, and sparse matrices."""
 
-import contextlib
 import io
 import math
 import re
@@ -93,37 +92,6 @@ def table(data):
     elif separator != decimal and b'"' not in text:
         expected = reference_rows(text, header, separator, decimal)
         assert not expected or "two columns are called" in message, (message, expected)
-
-
-# -- Arrow -------------------------------------------------------------------------------------------------------------
-def arrow(data):
-    """What is read of a file of Arrow is what pyarrow reads, once it has looked at all of it."""
-    rows, _ = rows_of(data, ".arrow", columns="numeric")
-    if rows is None:
-        return
-    with contextlib.suppress(UnicodeDecodeError):  # pyarrow has no names that are no text
-        expected = by_pyarrow(data)
-        assert expected is None or np.array_equal(rows, np.array(expected, rows.dtype).reshape(rows.shape))
-
-
-def by_pyarrow(data):
-    """Return the rows of the columns that hold numbers; None where lists or decimals are among them."""
-    import pyarrow as pa
-
-    buffer, is_file = pa.py_buffer(data), data.startswith(b"ARROW1")
-    opened = pa.ipc.open_file if is_file else pa.ipc.open_stream
-    types = opened(buffer).schema.types
-    if any(pa.types.is_nested(kind) or pa.types.is_decimal(kind) for kind in types):
-        return None  # the rows tell how wide lists are: tests/data/sources holds that
-    kinds = (pa.types.is_floating, pa.types.is_integer, pa.types.is_boolean)
-    kept = [k for k, kind in enumerate(types) if any(holds(kind) for holds in kinds)]
-    reader = opened(buffer, options=pa.ipc.IpcReadOptions(included_fields=kept))
-    expected = []
-    for batch in [reader.get_batch(k) for k in range(reader.num_record_batches)] if is_file else reader:
-        batch.validate(full=True)
-        columns = [[FILL if v is None or v != v else v for v in column.to_pylist()] for column in batch.columns]
-        expected += zip(*columns, strict=True)
-    return expected
 
 
 # -- sparse matrices ---------------------------------------------------------------------------------------------------
@@ -229,5 +197,5 @@ MARKET_SEEDS = [
     b"%%MatrixMarket matrix array double skew-symmetric\n3 3\n1\n2\n3\n",
 ]
 
-ROW_TARGETS = {"table": table, "arrow": arrow, "npz": npz, "market": market}
+ROW_TARGETS = {"table": table, "npz": npz, "market": market}
 ROW_SEEDS = {"npz": npz_seeds, "market": lambda: MARKET_SEEDS}

@@ -2,7 +2,6 @@
  * against plain loops, and that levels which round alike return the same bits. */
 #include "fs_adagrad.h"
 #include "fs_block.h"
-#include "fs_columns.h"
 #include "fs_csr.h"
 #include "fs_dots.h"
 #include "fs_hadamard.h"
@@ -15,7 +14,6 @@
 #include "fs_scan.h"
 #include "fs_secular.h"
 #include "fs_sparse.h"
-#include "fs_table.h"
 #include "fs_threads.h"
 #include "fs_tridiag.h"
 
@@ -197,31 +195,6 @@ static void panels(ptrdiff_t m, ptrdiff_t columns, ptrdiff_t d)
     note(fs, (size_t)(m * d) * 4), note(square, (size_t)r * 8);
     free(f), free(g), free(pack), free(w), free(square), free(old), free(fs), free(gs), free(packs), free(ws),
         free(more);
-}
-
-/* Columns that lie anywhere, as rows that are further apart than they are wide. */
-static void columns(ptrdiff_t n, ptrdiff_t d)
-{
-    const ptrdiff_t ld = d + n % 3;
-    const double **dcolumn = space((size_t)d, sizeof *dcolumn);
-    const float **scolumn = space((size_t)d, sizeof *scolumn);
-    double *out = space((size_t)((n ? n - 1 : 0) * ld + d), 8);
-    float *sout = space((size_t)((n ? n - 1 : 0) * ld + d), 4);
-    for (ptrdiff_t j = 0; j < d; j++) {
-        double *x = space((size_t)n, 8);
-        float *sx = space((size_t)n, 4);
-        for (ptrdiff_t i = 0; i < n; i++)
-            sx[i] = (float)(x[i] = (double)(i * d + j));
-        dcolumn[j] = x, scolumn[j] = sx;
-    }
-    fs_columns_d(n, d, dcolumn, out, ld);
-    fs_columns_s(n, d, scolumn, sout, ld);
-    for (ptrdiff_t i = 0; i < n; i++)
-        for (ptrdiff_t j = 0; j < d; j++)
-            check(out[i * ld + j] == dcolumn[j][i] && sout[i * ld + j] == scolumn[j][i], "columns as rows");
-    for (ptrdiff_t j = 0; j < d; j++)
-        free((void *)dcolumn[j]), free((void *)scolumn[j]);
-    free(dcolumn), free(scolumn), free(out), free(sout);
 }
 
 static void sparse(ptrdiff_t n, ptrdiff_t d, ptrdiff_t k)
@@ -837,7 +810,6 @@ static void every_kernel(void)
                 panels(sizes[a], sizes[a], sizes[b]);
             block(sizes[a] % 40 + 1, sizes[b] % 40 + 1);
             dots(sizes[a] % 9 + 1, sizes[b] % 7 + 1, sizes[b]);
-            columns(sizes[a], sizes[b]);
             if (sizes[a] > 0)
                 sparse(sizes[a], sizes[b], sizes[(a + b) % n_sizes] + 1);
         }
@@ -910,113 +882,10 @@ static void pool(void)
     check(fs_threads_started() == 7, "threads of the pool");
 }
 
-/* Cells of a table. */
-typedef struct {
-    fs_table_block block;
-    double *out;
-    int64_t *beside;
-    int status;
-} table;
-
-static char decimal_of(size_t size) { return size % 3 ? '.' : ','; }
-
-static table parse_cells(const char *text, size_t size, char delimiter, const int32_t *places, ptrdiff_t width,
-                         ptrdiff_t least)
-{
-    table t;
-    fs_table_cut(&t.block, text, (ptrdiff_t)size, width, least);
-    t.block.delimiter = delimiter, t.block.decimal = decimal_of(size), t.block.places = places, t.block.n = 0;
-    for (ptrdiff_t j = 0; j < width; j++)
-        t.block.n += places[j] >= 0;
-    const size_t rows = (size_t)t.block.rows; /* no more: a row beyond the bound is caught */
-    t.out = space(rows * (size_t)t.block.n, 8), t.beside = space(2 * rows, 8);
-    t.status = fs_table_parse(&t.block, t.out, t.beside);
-    check((size_t)t.block.rows <= rows && t.block.pos <= (ptrdiff_t)size, "table: rows");
-    ptrdiff_t slow = 0, missing = 0;
-    for (ptrdiff_t i = 0; i < t.block.rows * t.block.n; i++) {
-        const ptrdiff_t place = fs_table_place(t.out[i]);
-        slow += place >= 0;
-        missing += isnan(t.out[i]) && place < 0;
-        check(place < 0 || place + fs_table_length(text + place, decimal_of(size)) < (ptrdiff_t)size,
-              "table: a number to convert");
-    }
-    check(t.status != FS_TABLE_DONE || (slow == t.block.slow && missing == t.block.missing), "table: numbers");
-    for (ptrdiff_t i = 0; i < t.block.rows; i++)
-        check(t.beside[2 * i] >= 0 && t.beside[2 * i + 1] >= 0 &&
-                  t.beside[2 * i] + t.beside[2 * i + 1] < (ptrdiff_t)size,
-              "table: a cell beside");
-    return t;
-}
-
-/* In parts of any size as in one. The last column lies beside the rows, one before it is left out. */
-static int parse_table(const char *text, size_t size, char delimiter, ptrdiff_t width)
-{
-    char *copy = space(size, 1);
-    int32_t *places = space((size_t)width, 4);
-    memcpy(copy, text, size);
-    for (ptrdiff_t j = 0; j < width; j++)
-        places[j] = j + 1 == width ? FS_TABLE_BESIDE : j == 2 ? FS_TABLE_SKIP : (int32_t)(j > 2 ? j - 1 : j);
-    table one = parse_cells(copy, size, delimiter, places, width, (ptrdiff_t)size + 1);
-    for (ptrdiff_t least = 1; least < 20; least += 6) {
-        table many = parse_cells(copy, size, delimiter, places, width, least);
-        const size_t rows = (size_t)one.block.rows;
-        check(one.status == many.status && one.block.pos == many.block.pos && one.block.line == many.block.line &&
-                  (one.status == FS_TABLE_DONE || one.block.column == many.block.column),
-              "table in parts: place");
-        check(one.block.rows == many.block.rows && !memcmp(one.out, many.out, rows * (size_t)one.block.n * 8) &&
-                  !memcmp(one.beside, many.beside, rows * 16),
-              "table in parts: arrays");
-        free(many.out), free(many.beside);
-    }
-    const int status = one.status;
-    free(one.out), free(one.beside), free(copy), free(places);
-    return status;
-}
-
-static void tables(void)
-{
-    check(parse_table("1,2\n", 4, ',', 2) == FS_TABLE_DONE && parse_table("1 2\n", 4, ' ', 2) == FS_TABLE_DONE,
-          "table");
-    check(parse_table("1,2\n1\n", 6, ',', 2) == FS_TABLE_FEW, "table: few");
-    check(parse_table("1,2,3\n", 6, ',', 2) == FS_TABLE_MANY, "table: many");
-    check(parse_table("a,2\n", 4, ',', 2) == FS_TABLE_WORD, "table: word");
-    check(parse_table("\"1,2\n", 5, ',', 2) == FS_TABLE_OPEN, "table: open");
-    check(parse_table("\"1\"0,2\n", 7, ',', 2) == FS_TABLE_AFTER, "table: after");
-    check(parse_table("1,2\"\n", 5, ',', 2) == FS_TABLE_QUOTE, "table: quote");
-    check(parse_table("1,2\r3\n", 6, ',', 2) == FS_TABLE_RETURN, "table: return");
-    const char alphabet[] = "0123456789+-.eE, \t;\n\n\r\"\"naNA?x";
-    const char *rows[] = {"1,2,3,4\n",
-                          "-1e-40,\"2\",,\r\n",
-                          "\n",
-                          " 1 ,na,\"a\"\"b,\",?\n",
-                          ",,,\n",
-                          "\t\t\t\n",
-                          "1 2 3 4\n",
-                          "1;2;3;4\n",
-                          "1\t2\t3\t4\n",
-                          "1,2\"\n",
-                          "123456789012345678901,1e400,x,x\n"};
-    const char delimiters[] = ",\t; ";
-    for (int round = 0; round < 30000; round++) {
-        char text[900];
-        size_t size = (size_t)((uniform() + 0.5) * 30);
-        for (size_t i = 0; i < size; i++)
-            text[i] = alphabet[(size_t)((uniform() + 0.5) * (double)(sizeof alphabet - 1))];
-        for (int i = 0; i < round % 16; i++) {
-            const char *row = rows[(size_t)((uniform() + 0.5) * (double)(sizeof rows / sizeof *rows))];
-            memcpy(text + size, row, strlen(row));
-            size += strlen(row);
-        }
-        text[size++] = '\n'; /* whole lines alone */
-        parse_table(text, size, delimiters[round % 4], 1 + round / 4 % 5);
-    }
-}
-
 int main(void)
 {
     every_level();
     pool();
-    tables();
     puts("all C kernels: clean");
     return 0;
 }

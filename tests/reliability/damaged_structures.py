@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.reliability.arrow_structures import arrow, foreign, ids, parquet
+from tests.reliability.arrow_structures import arrow, ids, parquet
 from tests.reliability.damaged_inputs import try_all
 from tests.reliability.other_structures import index, market
 from tests.reliability.stored_structures import h5ad, hdf5, zarr
@@ -23,7 +23,6 @@ MAKERS = {
     "Arrow reader": (arrow("reader"), "pyarrow"),
     "Feather of ids": (ids, "pyarrow"),
     "Parquet": (parquet, "pyarrow"),
-    "foreign table": (foreign, None),
     "HDF5": (hdf5, "h5py"),
     "AnnData": (h5ad, "h5py"),
     "Zarr": (zarr, "zarr"),

@@ -66,7 +66,7 @@ def test_damaged_inputs(tmp_path, amount):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is limited by setrlimit")
 def test_inputs_wrong_by_structure(tmp_path, amount):
-    what = "inputs wrong by structure (Arrow, Parquet, foreign tables, HDF5, AnnData, Zarr, Matrix Market, indexes)"
+    what = "inputs wrong by structure (Arrow, Parquet, HDF5, AnnData, Zarr, Matrix Market, indexes)"
     try_all("damaged_structures.py", tmp_path, amount(120, 5000), what)
     if ABSENT:
         pytest.skip(f"could not import {', '.join(sorted(ABSENT))}: only files of {', '.join(NAMES)} were tried")

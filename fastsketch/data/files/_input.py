@@ -90,6 +90,21 @@ DECOMPRESSORS: dict[str, tuple[Callable[[], Decompressor], bool]] = {
 }
 
 
+# How compressed streams begin, and the suffix of such files.
+COMPRESSED = {b"\x1f\x8b": ".gz", b"BZh": ".bz2", b"\xfd7zXZ\x00": ".xz"}
+
+
+def compression_of(path: Path) -> str:
+    """Return the suffix of how a file is compressed, by its first bytes, and else by its name; "" if it is not."""
+    if path.is_file():
+        with path.open("rb") as file:
+            start = file.read(6)
+        for magic, suffix in COMPRESSED.items():
+            if start.startswith(magic):
+                return suffix
+    return path.suffix if path.suffix in DECOMPRESSORS else ""
+
+
 class InputFile:
     """A file that is read once, from its first byte to its last.
 
@@ -120,9 +135,9 @@ class InputFile:
         self.place = 0  # bytes that have been read of the file itself, which may be compressed
         self._own = file is None
         self._left = None if stop is None else stop - start
-        suffix = path.suffix if suffix is None and file is None else suffix
-        make, self._padded = DECOMPRESSORS.get(suffix or "", (None, False))
         try:
+            suffix = compression_of(path) if suffix is None and file is None and not start else suffix
+            make, self._padded = DECOMPRESSORS.get(suffix or "", (None, False))
             opened = path.open("rb", buffering=0) if file is None else file
             if start:
                 opened.seek(start)

@@ -1,25 +1,19 @@
-"""Tables in text: lines, their cells, and whether the first line is a header: read strictly, and never guessed."""
+"""What the cells of a csv file hold, which character separates them, and whether the first line is a header."""
 
 import logging
 import math
 import re
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from fastsketch._core.escaping import escaped
 from fastsketch._core.validation import as_flag
-from fastsketch.data.files._input import InputFile, SourceError, whole_lines
+from fastsketch.data.files._input import SourceError
 
 LOGGER = logging.getLogger("fastsketch")
-BLOCK_BYTES = 1 << 20
-# Ids, a number and what else stands beside them: a longer line has lost its end.
-LONGEST_LINE = 1 << 20
 ZIP, WORKBOOK = b"PK\x03\x04", "it is an Excel workbook or another zip archive: save the sheet as CSV UTF-8"
-# Rows that are split into cells at a time: of more the garbage collector goes through the cells that wait.
-ROWS_AT_A_TIME = 256
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # Lines that tell what divides columns, whether there is a header, and what a column holds.
 DECIDING_LINES = 1000
@@ -28,7 +22,9 @@ DECIDING_LINES = 1000
 MISTAKES = 0.05
 # Cells with digits that tell what has none from them; whole numbers that are pointed out if each is another.
 CODES, MANY = 10, 20
-# Cells that stand for a number that is not there (csrc/fs_table.h), and others that people write so.
+# Numbers in a first row that ascend by chance in one of n! rows: of six in one of 720.
+ASCENDING = 6
+# Cells that stand for a missing number, and other spellings of it, which `na_values` adds.
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})
 UNREAD = frozenset({"-", "--", ".", "#n/a", "#na", "<na>", "n.a.", "nil", "missing", "unknown"})
 _NUMBER = re.compile(r"[ \t]*[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[ \t]*").fullmatch
@@ -40,7 +36,8 @@ _INF = ("inf", "infinity")
 # What stands in digits and is no number that is read, by name, and what to do about it.
 NUMBER, DATE, WORD = "a number", "a date or a time", "a word"
 _DIGITS = r"[+-]?[0-9][0-9.,' \u00a0\u202f]*"
-_MONEY = r"(?:[$\u00a2-\u00a5\u20a0-\u20cf]|EUR|USD|GBP|CHF|JPY|CNY|INR)"
+_CURRENCIES = ("EUR", "USD", "GBP", "CHF", "JPY", "CNY", "INR")
+_MONEY = rf"(?:[$\u00a2-\u00a5\u20a0-\u20cf]|{'|'.join(_CURRENCIES)})"
 _CLOCK = r"[0-9]{1,2}:[0-9]{2}(?::[0-9]{2}(?:[.,][0-9]+)?)?(?: ?[AaPp][Mm])?(?:Z| ?[+-][0-9]{2}:?[0-9]{2})?"
 _MONTH = r"[^\W\d_]{3,9}"
 _DAY = (
@@ -53,233 +50,95 @@ _FIGURES = {
     "an amount of money": (rf"{_MONEY} ?{_DIGITS}|{_DIGITS} ?{_MONEY}", "take the currency away"),
     "a number with points and a comma": (
         r"[+-]?[0-9]{1,3}(?:\.[0-9]{3})+,[0-9]+",
-        "take its points away; --set decimal=, reads the comma (decimal=',')",
+        "--set thousands=. --set decimal=, reads it (thousands='.', decimal=',')",
     ),
     "a number with a comma before three digits": (
         r"[+-]?[1-9][0-9]{0,2},[0-9]{3}",
-        "take it away if it divides thousands; if not, --set decimal=, reads it as the point (decimal=',')",
+        "--set thousands=, (thousands=',') reads it if it divides thousands; if not, --set decimal=, reads it as "
+        "the point (decimal=',')",
     ),
     "a number with a comma": (r"[+-]?[0-9]+,[0-9]+", "--set decimal=, reads it as the point (decimal=',')"),
     "a number with a point before three digits": (
         r"[+-]?[1-9][0-9]{0,2}\.[0-9]{3}",
-        "take it away if it divides thousands; if not, it is read without --set decimal=, (decimal=',')",
+        "--set thousands=. (thousands='.') reads it if it divides thousands; if not, it is read without --set "
+        "decimal=, (decimal=',')",
     ),
     "a number with a point": (r"[+-]?[0-9]+\.[0-9]+", "it is read without --set decimal=, (decimal=',')"),
     "a number with separators": (
         r"[+-]?[0-9]{1,3}(?:(?:[ ,'\u00a0\u202f][0-9]{3})+(?:\.[0-9]+)?|(?:\.[0-9]{3}){2,})",
-        "leave them out",
+        "leave them out, or say which: --set thousands=X (thousands='X')",
     ),
 }
 _PATTERNS = [(kind, re.compile(pattern).fullmatch) for kind, (pattern, _) in _FIGURES.items()]
 
+AGAIN = "the header stands there again: leave the line out"
+UNDIVIDED = "tabs, semicolons and commas divide columns, or what --set separator=X says (separator=...)"
+UNTOLD = "nothing tells whether this is a header: say --set header=yes or --set header=no (header=True or header=False)"
+
 Row = tuple[int, list[str]]  # (number of its line, cells)
-Block = tuple[int, list[str]]  # (number of the first line, lines)
 
 
 class Dialect(NamedTuple):
-    """How a table is written, as far as somebody has said it: the first lines tell the rest."""
+    """How a csv file is written, as far as the caller has said it: the first lines decide the rest."""
 
     header: bool | None = None
     separator: str | None = None
     decimal: str = "."
+    thousands: str | None = None  # the character between groups of three digits
+    comment: str | None = None  # lines that begin with it are skipped
+    na_values: frozenset[str] = frozenset()  # spellings of a missing number beyond MISSING, in lower case
+    multiline: bool = False  # whether a quoted cell may hold line ends
+
+    def missing(self, text: str) -> bool:
+        """Return whether a cell, without the blanks around it, stands for a missing number."""
+        return text.lower() in MISSING or text.lower() in self.na_values
+
+    def plain(self, text: str) -> str:
+        """Return a number as Python writes it: with a decimal point, and without separators of thousands."""
+        text = text.replace(self.thousands, "") if self.thousands else text
+        return text if self.decimal == "." else text.translate(_POINT_FOR_COMMA)
 
 
-def as_dialect(header: Any = None, separator: Any = None, decimal: Any = ".") -> Dialect:
-    """Return checked arguments as a dialect; TypeError or ValueError names one that is none."""
+PLAIN = Dialect()
+
+
+def as_dialect(
+    header: Any = None,
+    separator: Any = None,
+    decimal: Any = ".",
+    thousands: Any = None,
+    comment: Any = None,
+    na_values: Any = (),
+    multiline: Any = False,
+) -> Dialect:
+    """Return the checked arguments as a dialect; TypeError or ValueError names an invalid one."""
     one = isinstance(separator, str) and len(separator) == 1 and separator.isascii() and not separator.isalnum()
     if separator is not None and (not one or separator in '"+-.\r\n\0'):
         raise ValueError(f"separator must be one character that stands in no number or word, got {separator!r}")
     if decimal not in (".", ","):
         raise ValueError(f"decimal must be '.' or ',', got {decimal!r}")
-    return Dialect(None if header is None else as_flag(header, "header"), separator, decimal)
-
-
-# -- rows of cells -----------------------------------------------------------------------------------------------------
-class Cells:
-    """The rows of a table as cells of text, without its header; iterating gives (number of the line, cells), once.
-
-    Parameters
-    ----------
-    name : str
-        Of the file, in messages.
-    rows : iterator of Row
-        All of one length, the header among them.
-    dialect : Dialect
-    position : callable
-        Gives how much has been read, in the units of ``size``.
-    size : int
-    unit : str, default "line"
-        What a row is in messages.
-    wanted : int, default 1
-        Cells that a row has at least.
-    numbers : bool, default False
-        Whether a row holds numbers: one of words alone is a header then, and one with words or years is no row.
-
-    Attributes
-    ----------
-    names : list of str or None
-        The cells of the header, without the blanks around them.
-    first : list of Row
-        The first rows, at most DECIDING_LINES of them.
-    width, begins : int
-        Cells of a row; the line of the first, be it a header. 0 if there is none.
-    separator : str
-        What divides the cells of text.
-
-    Raises
-    ------
-    SourceError
-        If rows are too short, or nothing tells whether the first is a header.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        rows: Iterator[Row],
-        dialect: Dialect,
-        *,
-        position: Callable[[], int] = lambda: 0,
-        size: int = 0,
-        unit: str = "line",
-        wanted: int = 1,
-        numbers: bool = False,
-    ) -> None:
-        self.name, self.unit, self.position, self.size, self._numbers = name, unit, position, size, numbers
-        self.decimal, self.separator = dialect.decimal, ""
-        self.first = list(islice(rows, DECIDING_LINES))
-        self._rest: Iterator[Row] = rows
-        self._head: list[str] | None = None
-        self.names: list[str] | None = None
-        self.width = self.begins = 0
-        if not self.first:
-            return
-        self.begins, self.width = self.first[0][0], len(self.first[0][1])
-        if self.width < wanted:
-            divided = "" if self.width > 1 else f"; {UNDIVIDED}"
-            raise self.error(self.begins, f"{wanted} columns are needed, there are {self.width}{divided}")
-        if self._has_header(dialect):
-            self._head = self.first.pop(0)[1]
-            self.names = [cell.strip() for cell in self._head]
-            if again := [number for number, cells in self.first if cells == self._head]:
-                raise self.error(again[0], AGAIN)
-
-    def _has_header(self, dialect: Dialect) -> bool:
-        if dialect.header is not None:
-            return dialect.header
-        head = self.first[0][1]
-        rows = [cells for _, cells in self.first]
-        told = tell_header(rows, dialect.decimal)
-        if self._numbers and not told:
-            if told is None and all(is_name(cell, dialect.decimal) for cell in head):
-                told = True  # as a row it would be refused
-            else:
-                odd = begins_with_years(rows) or WORD in (kind_of(cell, dialect.decimal) for cell in head)
-                told = None if odd else False
-        if told is None:
-            divided = "" if self.width > 1 else f"; {UNDIVIDED}"
-            raise self.error(self.begins, f"{listed(head)}: {UNTOLD}{divided}")
-        if told:
-            say_header(f"{self.name}, {self.unit} {self.begins}", rows, dialect.decimal)
-        return told
-
-    def __iter__(self) -> Iterator[Row]:
-        return chain(self.first, self._checked())
-
-    def _checked(self) -> Iterator[Row]:
-        for number, cells in self._rest:
-            if cells == self._head:
-                raise self.error(number, AGAIN)
-            yield number, cells
-
-    def error(self, number: int, why: object) -> SourceError:
-        """Return the error for a row; below 0 it is the names of columns that are no row of text."""
-        return SourceError(f"{self.name}{'' if number < 0 else f', {self.unit} {number}'}: {why}")
-
-    def called(self, column: int) -> str:
-        """Return how messages name a column, which is counted from 0."""
-        name = f" ({self.names[column]!r})" if self.names and self.names[column] else ""
-        return f"column {column + 1}{name}"
-
-
-RETURN = "a carriage return within the line (lines end in \\n or \\r\\n)"
-AGAIN = "the header stands there again: leave the line out"
-UNDIVIDED = "tabs, semicolons and commas divide columns, or what --set separator=X says (separator=...)"
-UNTOLD = "nothing tells whether this is a header: say --set header=yes or --set header=no (header=True or header=False)"
-
-
-def text_cells(
-    file: InputFile, dialect: Dialect, *, block_bytes: int = BLOCK_BYTES, longest: int = LONGEST_LINE, **options: Any
-) -> Cells:
-    """Return the rows of a table in text, of an open file.
-
-    UTF-8 with tabs, semicolons, commas or what `dialect` has between columns; every line has as many as the first. A
-    cell that begins with a quote ends with one on the same line, and "" within it is a quote; no other cell holds
-    quotes. Lines that are blank are skipped. `options` are those of ``Cells``; rows of `numbers` end before one that
-    is no such row, unless it is the first: whoever parses them says what is wrong with it.
-    """
-    blocks, held, first = _lines(file, block_bytes, longest), list[Block](), list[tuple[int, str]]()
-    while len(first) < DECIDING_LINES and (block := next(blocks, None)) is not None:
-        held.append(block)
-        near = enumerate(block[1][: 2 * DECIDING_LINES], block[0])
-        first += [(number, line) for number, line in near if line.strip()]
-    separator = separator_of(str(file.path), first[:DECIDING_LINES], dialect)
-    rows = chain.from_iterable(_split(file, chain(held, blocks), separator, strict=not options.get("numbers")))
-    cells = Cells(str(file.path), rows, dialect, position=lambda: file.place, **options)
-    cells.separator = separator
-    return cells
-
-
-def _split(file: InputFile, blocks: Iterable[Block], separator: str, *, strict: bool) -> Iterator[list[Row]]:
-    """Yield rows, some at a time, up to one that has other columns: an error, or, unless `strict`, the end."""
-    width, plain = 0, separator != " "
-    for first, lines in blocks:
-        for start in range(0, len(lines), ROWS_AT_A_TIME):
-            rows: list[Row] = []
-            for number, line in enumerate(lines[start : start + ROWS_AT_A_TIME], first + start):
-                if not line or line.isspace():
-                    continue
-                try:
-                    cells = line.split(separator) if plain and '"' not in line else cells_of(line, separator)
-                    if len(cells) != (width := width or len(cells)):
-                        raise ValueError(f"there are {len(cells)} columns, in the first line {width}")
-                except ValueError as error:
-                    yield rows
-                    if strict or not width:
-                        raise SourceError(f"{file.path}, line {number}: {error}") from None
-                    return
-                rows.append((number, cells))
-            yield rows
-
-
-def _lines(file: InputFile, block_bytes: int, longest: int) -> Iterator[Block]:
-    """Yield (number of the first line, from 1, and the lines, without their ends) of each block of text."""
-    number, start = 0, b""
-    for piece in whole_lines(file, block_bytes, longest):
-        start = start or bytes(piece[:4])
-        block = bytes(piece) if number else bytes(piece).removeprefix(BYTE_ORDER_MARK)
-        if (at := block.find(b"\0")) >= 0:
-            raise _no_text(file.path, number + 1 + block.count(b"\n", 0, at), "holds a NUL byte", start)
-        try:
-            text = block.decode()
-        except UnicodeDecodeError as error:
-            place = number + 1 + block.count(b"\n", 0, error.start)
-            why = f"holds the byte 0x{block[error.start]:02x}, which is no UTF-8"
-            raise _no_text(file.path, place, why, start) from None
-        lines = text[:-1].split("\n")
-        if "\r" in text:
-            lines = [line.rstrip("\r") for line in lines]
-            if odd := [place for place, line in enumerate(lines, number + 1) if "\r" in line]:
-                raise SourceError(f"{file.path}, line {odd[0]}: {RETURN}")
-        yield number + 1, lines
-        number += len(lines)
-
-
-def _no_text(path: Path, line: int, why: str, start: bytes) -> SourceError:
-    return SourceError(f"{path} is not text: line {line} {why}: {as_utf8(start)}")
+    if thousands is not None and (
+        thousands not in (".", ",", " ", "'", "_", "\u00a0", "\u202f") or thousands == decimal
+    ):
+        raise ValueError(f"thousands must be one of . , ' _ or a blank, and not the decimal point, got {thousands!r}")
+    if comment is not None and (not isinstance(comment, str) or not comment.strip() or '"' in comment):
+        raise ValueError(f"comment must be the characters that comment lines begin with, got {comment!r}")
+    spellings = [na_values] if isinstance(na_values, str) else list(na_values)
+    if odd := [text for text in spellings if not isinstance(text, str)]:
+        raise TypeError(f"na_values must be strings, got {odd[0]!r}")
+    return Dialect(
+        None if header is None else as_flag(header, "header"),
+        separator,
+        decimal,
+        thousands,
+        comment,
+        frozenset(text.strip().lower() for text in spellings),
+        as_flag(multiline, "multiline"),
+    )
 
 
 def as_utf8(start: bytes) -> str:
-    """Return how a file that begins so, and is no UTF-8, is made such text."""
+    """Return how a file that begins so, and is not UTF-8, is converted to such text."""
     if start.startswith(ZIP):
         return WORKBOOK
     if start.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
@@ -311,6 +170,10 @@ def separator_of(name: str, lines: Sequence[tuple[int, str]], dialect: Dialect) 
             "--set separator=, (separator=...)"
         )
     return even[0]
+
+
+class OpenQuote(ValueError):
+    """A quoted cell that does not end on its line."""
 
 
 def cells_of(line: str, separator: str) -> list[str]:
@@ -351,30 +214,92 @@ def _quoted(line: str, start: int, column: int) -> tuple[str, int]:
         if line[end + 1 : end + 2] != '"':
             return line[start + 1 : end].replace('""', '"'), end + 1
         at = end + 2
-    raise ValueError(f"the quote that opens column {column} does not close on this line: a cell holds no line ends")
+    raise OpenQuote(
+        f"the quote that opens column {column} does not close on this line: --set multiline=yes (multiline=True) reads "
+        "cells of several lines"
+    )
 
 
 # -- headers -----------------------------------------------------------------------------------------------------------
-def tell_header(rows: Sequence[Sequence[str]], decimal: str = ".") -> bool | None:
-    """Return whether the first row is a header, None if nothing tells.
+def tell_header(rows: Sequence[Sequence[str]], dialect: Dialect = PLAIN) -> bool | None:
+    """Return whether the first row is a header, None if nothing decides it.
 
-    It is one if a name in it stands above a column of numbers, dates and the like, or a name without digits above
-    CODES or more cells that all hold some (ids), and none if a figure stands in it, or what is no name above figures,
-    or if each of its cells stands again below it, in another row. With both nothing tells, and nothing does where the
-    figures are unlike those below, beside names without digits none of which comes again: `Kunde,Artikel,2024` above
-    `anna,milk,3`.
+    A row that numbers the columns is one (``_numbering``). So is a row with a name above a column of numbers, dates
+    and the like, or with a name without digits above CODES or more cells that all hold some (ids). The first row is no
+    header if a figure stands in it, or what is no name above figures, or if each of its cells occurs again below it, in
+    another row. With both nothing decides, and nothing does where the figures are unlike those below, next to names
+    without digits none of which occurs again: `Kunde,Artikel,2024` above `anna,milk,3`.
     """
+    if numbering := _numbering(rows, dialect):
+        return {"header": True, "row": False, "undecided": None}[numbering]
     pairs = _pairs(rows)
-    names = [(cell, column) for cell, column in pairs if is_name(cell, decimal)]
-    figures = [(cell, column) for cell, column in pairs if kind_of(cell, decimal) not in (None, WORD)]
-    neither = [pair for pair in pairs if pair[0] and pair not in names and pair not in figures]
-    row = any(_of_figures(cell, column, decimal) for cell, column in neither)
-    if any(_of_codes(cell, column) or _of_figures(cell, column, decimal) for cell, column in names):
+    of_kind: dict[str, list[tuple[str, Sequence[str]]]] = {"name": [], "figure": [], "": [], "missing": []}
+    for cell, column in pairs:
+        kind = kind_of(cell, dialect)
+        named = "name" if is_name(cell, dialect) else "missing" if not cell else ""
+        of_kind["figure" if kind not in (None, WORD) else named].append((cell, column))
+    names, figures, neither = of_kind["name"], of_kind["figure"], of_kind[""]
+    row = any(_of_figures(cell, column, dialect) for cell, column in neither)
+    if any(_of_codes(cell, column) or _of_figures(cell, column, dialect) for cell, column in names):
         return None if row or figures else True
     again = [cell for cell, column in pairs if cell and cell in map(str.strip, column)]
     told = bool(again) or all(_DIGIT(cell) for cell, _ in names)
-    row = row or any(told or _is_like(cell, column, decimal) for cell, column in figures)
+    row = row or any(told or _is_like(cell, column, dialect) for cell, column in figures)
     return False if row or len(again) == sum(bool(cell) for cell, _ in pairs) else None
+
+
+def is_numbering(rows: Sequence[Sequence[str]], dialect: Dialect = PLAIN) -> bool:
+    """Return whether the numbers of the first row number the columns: see ``_numbering``."""
+    return _numbering(rows, dialect) == "header"
+
+
+def _numbering(rows: Sequence[Sequence[str]], dialect: Dialect) -> str:
+    """Return what a first row of numbers is, as pandas writes those of the columns of a matrix without names.
+
+    "header": the numbers are 0, 1, ..., or 1, 2, ..., or years, or they ascend, six and more of them, or three and more
+    at equal distances; the other cells are empty, or words that do not occur below. "row": it is one of these, and the
+    first row occurs again below. "undecided": it is 0, 1, ..., or 1, 2, ..., and most rows below count in the same way.
+    "": it is none of these.
+    """
+    head = [cell.strip() for cell in rows[0]]
+    is_number = [kind_of(cell, dialect) == NUMBER for cell in head]
+    places = [k for k, number in enumerate(is_number) if number]
+    others = [k for k, number in enumerate(is_number) if head[k] and not number]
+    below = [[row[k].strip() for k in places] for row in rows[1:] if len(row) == len(head)]
+    if len(places) < (2 if others else 1) or not below or not all(is_name(head[k], dialect) for k in others):
+        return ""
+    numbers = [float(dialect.plain(head[k])) for k in places]
+    n, steps = len(numbers), [b - a for a, b in pairwise(numbers)]
+    counted, years = numbers in (list(range(n)), list(range(1, n + 1))), all(_YEAR(head[k]) for k in places)
+    even = _are_even(numbers)
+    if not (counted or years or even or (n >= ASCENDING and min(steps) > 0)):
+        return ""
+    if any(row[k].strip() == head[k] for row in rows[1:] if len(row) == len(head) for k in others):
+        return "row"
+    if [head[k] for k in places] in below:
+        return "row"
+    values = [[_value(cell, dialect) for cell in row] for row in below]
+    if years and not counted:
+        alike = sum(all(map(_YEAR, row)) for row in below)
+    elif n == 1:  # a column that counts on is one of numbers
+        alike = len(values) * (values[:2] == [[numbers[0] + 1], [numbers[0] + 2]])
+    elif counted:
+        alike = sum([b - a for a, b in pairwise(row)] == steps for row in values)
+    else:
+        alike = sum(_are_even(row) if even else all(a < b for a, b in pairwise(row)) for row in values)
+    if counted:  # of few rows one may count by chance
+        return "undecided" if 2 * alike > len(below) else "header"
+    return "" if alike > MISTAKES * len(below) else "header"
+
+
+def _are_even(numbers: Sequence[float]) -> bool:
+    """Return whether three numbers or more ascend at equal distances."""
+    steps = [b - a for a, b in pairwise(numbers)]
+    return len(steps) > 1 and steps[0] > 0 and max(steps) - min(steps) <= 1e-9 * max(map(abs, numbers))
+
+
+def _value(cell: str, dialect: Dialect) -> float:
+    return float(dialect.plain(cell)) if kind_of(cell, dialect) == NUMBER else math.nan
 
 
 def _pairs(rows: Sequence[Sequence[str]]) -> list[tuple[str, Sequence[str]]]:
@@ -384,54 +309,47 @@ def _pairs(rows: Sequence[Sequence[str]]) -> list[tuple[str, Sequence[str]]]:
     return [(cell.strip(), column) for cell, column in zip(head, columns, strict=True)]
 
 
-def _is_like(figure: str, column: Sequence[str], decimal: str) -> bool:
+def _is_like(figure: str, column: Sequence[str], dialect: Dialect) -> bool:
     """Return whether a figure may be one of a column: no date above numbers, none ten times beyond all of them."""
-    kinds = {kind_of(cell, decimal) for cell in column}
-    if kind_of(figure, decimal) != NUMBER:
-        return kind_of(figure, decimal) != DATE or DATE in kinds or NUMBER not in kinds
-    sizes = [_size(cell, decimal) for cell in column if kind_of(cell, decimal) == NUMBER]
+    kinds = {kind_of(cell, dialect) for cell in column}
+    if kind_of(figure, dialect) != NUMBER:
+        return kind_of(figure, dialect) != DATE or DATE in kinds or NUMBER not in kinds
+    sizes = [abs(float(dialect.plain(cell))) for cell in column if kind_of(cell, dialect) == NUMBER]
     sizes = [size for size in sizes if math.isfinite(size)] or [1.0]
-    return min(sizes) / 10 <= _size(figure, decimal) <= 10 * max(sizes)
-
-
-def _size(number: str, decimal: str) -> float:
-    return abs(float(number if decimal == "." else number.translate(_POINT_FOR_COMMA)))
+    return min(sizes) / 10 <= abs(float(dialect.plain(figure))) <= 10 * max(sizes)
 
 
 def _of_codes(name: str, column: Sequence[str]) -> bool:
     return not _DIGIT(name) and len(column) >= CODES and all(map(_DIGIT, column))
 
 
-def _of_figures(name: str, column: Sequence[str], decimal: str) -> bool:
+def _of_figures(name: str, column: Sequence[str], dialect: Dialect) -> bool:
     """Return whether a column holds figures, few mistakes aside, and the cell above it does not occur in it."""
     known = words = 0
     for cell in column:
-        kind = kind_of(cell, decimal)
+        kind = kind_of(cell, dialect)
         known, words = known + (kind is not None), words + (kind == WORD)
         if words > MISTAKES * len(column):
             return False
     return known > 0 and words <= MISTAKES * known and name not in column
 
 
-def begins_with_years(rows: Sequence[Sequence[str]]) -> bool:
-    """Return whether years (1900 to 2100) stand above other cells: whether they are names of columns is not told."""
-    head, *below = [[_YEAR(cell.strip()) is not None for cell in row] for row in rows]
-    return all(head) and len(below) > 0 and sum(map(sum, below)) <= MISTAKES * sum(map(len, below))
-
-
-def is_name(cell: str, decimal: str = ".") -> bool:
+def is_name(cell: str, dialect: Dialect = PLAIN) -> bool:
     """Return whether a cell may be the name of a column: a word that does not begin as a number does (4.o)."""
     text = cell.strip().lower()
-    return kind_of(text, decimal) == WORD and not text[0].isdigit() and text[0] not in "+-." and text not in _INF
+    return kind_of(text, dialect) == WORD and not text[0].isdigit() and text[0] not in "+-." and text not in _INF
 
 
-def say_header(where: str, rows: Sequence[Sequence[str]], decimal: str) -> None:
-    """Tell whoever listens to this logger, as the command line does, that the first row was taken for a header.
+def say_header(where: str, rows: Sequence[Sequence[str]], dialect: Dialect) -> None:
+    """Tell the log that the first row was taken for a header.
 
-    Where ids alone told it, which the row may be one of, it is a warning: Python prints it where nobody listens.
+    Where only ids or one or two numbers decided it, the first row may be a row like the others: that is a warning,
+    which Python prints even where logging is not configured.
     """
     ids = [cell for cell, column in _pairs(rows) if _of_codes(cell, column)]
-    sure = not ids or any(_of_figures(cell, column, decimal) for cell, column in _pairs(rows))
+    sure = not ids or any(_of_figures(cell, column, dialect) for cell, column in _pairs(rows))
+    if is_numbering(rows, dialect):
+        sure = sum(kind_of(cell, dialect) == NUMBER for cell in rows[0]) > 2
     text = "%s is taken for a header: %s (--set header=no, header=False, if it is none)"
     LOGGER.log(logging.INFO if sure else logging.WARNING, text, escaped(where), listed(rows[0]))
 
@@ -450,23 +368,23 @@ def _may_be_ids(cells: Sequence[str]) -> bool:
     return len(set(cells)) == len(cells) or any(cell[0] == "0" and len(cell) > 1 for cell in cells)
 
 
-def listed(cells: Sequence[str]) -> str:
-    """Return the first cells of a row as a message shows them."""
-    return ", ".join(repr(cell.strip()[:40]) for cell in cells[:4]) + (", ..." if len(cells) > 4 else "")
+def listed(cells: Sequence[str], n: int = 4) -> str:
+    """Return the first n cells of a row as a message shows them."""
+    return ", ".join(repr(cell.strip()[:40]) for cell in cells[:n]) + (", ..." if len(cells) > n else "")
 
 
 # -- cells -------------------------------------------------------------------------------------------------------------
-def as_number(text: str, decimal: str = ".") -> float:
+def as_number(text: str, dialect: Dialect = PLAIN) -> float:
     """Return a cell as a decimal number that is finite; ValueError says what it is if it is none."""
-    plain = text if decimal == "." else text.translate(_POINT_FOR_COMMA)
+    plain = dialect.plain(text)
     if _NUMBER(plain) and math.isfinite(value := float(plain)):
         return value
-    raise ValueError(no_number(text, decimal))
+    raise ValueError(no_number(text, dialect))
 
 
-def no_number(text: str, decimal: str = ".") -> str:
+def no_number(text: str, dialect: Dialect = PLAIN) -> str:
     """Return what is wrong with a cell that is no number, and what to do if it is something known."""
-    kind = kind_of(text, decimal)
+    kind = kind_of(text, dialect)
     hint = f" but {kind}: {remedy(kind)}" if kind in _FIGURES else ""
     return f"{text.strip()[:40]!r} is no finite decimal number{hint}"
 
@@ -476,18 +394,20 @@ def remedy(kind: str) -> str:
     return _FIGURES[kind][1]
 
 
-def is_numeric(cells: Iterable[str], decimal: str) -> bool:
+def is_numeric(cells: Iterable[str], dialect: Dialect) -> bool:
     """Return whether a column holds numbers, and nothing else but for mistakes."""
-    kinds = [kind for kind in (kind_of(cell, decimal) for cell in cells) if kind is not None]
+    kinds = [kind for kind in (kind_of(cell, dialect) for cell in cells) if kind is not None]
     return len(kinds) > 0 and len(kinds) - kinds.count(NUMBER) <= MISTAKES * len(kinds)
 
 
-def kind_of(text: str, decimal: str = ".") -> str | None:
+def kind_of(text: str, dialect: Dialect = PLAIN) -> str | None:
     """Return what a cell holds: NUMBER, DATE, another figure by its name, or WORD; None if it is missing."""
     text = text.strip()
-    if text.lower() in MISSING:
+    if dialect.missing(text):
         return None
-    if _NUMBER(text if decimal == "." else text.translate(_POINT_FOR_COMMA)):
+    if text[0].isalpha() and " " not in text and not text.startswith(_CURRENCIES):
+        return WORD  # as most are, without a look at the patterns
+    if _NUMBER(dialect.plain(text)):
         return NUMBER
     for kind, fits in _PATTERNS:
         if fits(text):

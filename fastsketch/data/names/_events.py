@@ -2,15 +2,15 @@
 
 import warnings
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch.data.files._input import SourceError
-from fastsketch.data.files._table import DATE, LOGGER, MISSING, NUMBER, WORD, Cells, Dialect, as_number, kind_of
-from fastsketch.data.names._cells import open_cells
+from fastsketch.data.files._table import DATE, LOGGER, MISSING, NUMBER, WORD, Dialect, as_number, kind_of
 from fastsketch.data.names._event_columns import OF_TIMES, event_columns, in_words
+from fastsketch.data.names._tables import Numbers, Table, open_table
 from fastsketch.data.sources._column_names import positions_of
 
 # Numbers that all lie between are seconds since some day in 1973, or nanoseconds: nobody rates like this.
@@ -46,7 +46,7 @@ def read_events(
     Parameters
     ----------
     table : str, path or data frame
-        See open_cells.
+        See open_table.
     dialect : Dialect
         There is a header where a column is given by its name.
     columns : sequence of str or int, optional
@@ -68,50 +68,50 @@ def read_events(
         dialect = dialect._replace(header=True)
     elif columns is not None:
         wanted = max(wanted, 1 + max(column for column in columns if isinstance(column, int)))
-    with open_cells(table, dialect, wanted=wanted, held=True) as cells:
-        return events_of(cells, columns)
+    with open_table(table, dialect, wanted=wanted, held=True) as opened:
+        return events_of(opened, columns)
 
 
-def events_of(cells: Cells, columns: ColumnNames | None = None) -> Events:
+def events_of(table: Table, columns: ColumnNames | None = None) -> Events:
     """Read the rows of an open table as events: see read_events."""
-    if not cells.first:
-        raise SourceError(f"{cells.name} holds no {cells.unit}s")
-    names: Sequence[Any] = range(cells.width) if cells.names is None else cells.names
+    if not table.first:
+        raise SourceError(f"{table.name} holds no {table.unit}s")
+    names: Sequence[Any] = range(table.width) if table.names is None else table.names
     try:
-        places = _chosen(cells) if columns is None else positions_of(columns, names, cells.width, "the table")
+        places = _chosen(table) if columns is None else positions_of(columns, names, table.width, "the table")
     except ValueError as error:
-        raise cells.error(cells.begins, error) from None
-    return _read(cells, places[0], places[1], places[2] if len(places) > 2 else None)
+        raise table.error(table.begins, error) from None
+    return _read(table, places[0], places[1], places[2] if len(places) > 2 else None)
 
 
-def _chosen(cells: Cells) -> list[int]:
+def _chosen(table: Table) -> list[int]:
     """Return the columns of users, items and values where nobody has named them, and say which they are."""
-    width = cells.width
-    times = [_times_in(cells, column) if width > 2 else None for column in range(width)]
-    kinds = [[kind_of(row[column], cells.decimal) for _, row in cells.first] for column in range(width)]
+    width = table.width
+    times = [_times_in(table, column) if width > 2 else None for column in range(width)]
+    kinds = [[kind_of(row[column], table.dialect) for _, row in table.first] for column in range(width)]
     words = [2 * held.count(WORD) > sum(kind is not None for kind in held) for held in kinds]
-    places = event_columns(cells.names, times, words)
+    places = event_columns(table.names, times, words)
     if places != list(range(width)):
-        LOGGER.info("%s: %s (%s)", cells.name, in_words(places, cells.names), NAME_OTHERS)
+        LOGGER.info("%s: %s (%s)", table.name, in_words(places, table.names), NAME_OTHERS)
     for column, held in enumerate(times if width == 3 else ()):
         if held:
-            said = f"{cells.name}: {cells.called(column)} holds {held}, and no values ({NAMED})"
+            said = f"{table.name}: {table.called(column)} holds {held}, and no values ({NAMED})"
             warnings.warn(said, UserWarning, stacklevel=4)
     return places
 
 
-def _times_in(cells: Cells, column: int) -> str | None:
+def _times_in(table: Table, column: int) -> str | None:
     """Return how a message calls the times in a column, by its name or its first cells; None if it holds others.
 
     Numbers in the first two columns, which may be ids, are times only if they look like seconds of our years, or like
     thousandths, millionths or billionths of them.
     """
-    known = [row[column] for _, row in cells.first if kind_of(row[column], cells.decimal) is not None]
-    kinds = {kind_of(cell, cells.decimal) for cell in known}
+    known = [row[column] for _, row in table.first if kind_of(row[column], table.dialect) is not None]
+    kinds = {kind_of(cell, table.dialect) for cell in known}
     if kinds == {DATE}:
         return DATE
-    named = cells.names is not None and cells.names[column].lower() in OF_TIMES
-    numbers = np.array([as_number(cell, cells.decimal) for cell in known] if kinds == {NUMBER} else [])
+    named = table.names is not None and table.names[column].lower() in OF_TIMES
+    numbers = np.array([as_number(cell, table.dialect) for cell in known] if kinds == {NUMBER} else [])
     like_times = are_times(numbers) if column > 1 else any(_within(numbers, unit) for unit in (1, 1e3, 1e6, 1e9))
     return "what looks like times" if named or like_times else None
 
@@ -125,46 +125,36 @@ def are_times(values: NDArray[Any]) -> bool:
     return len(values) > 0 and bool(values.min() > OLDEST_TIME and values.max() < LATEST_TIME)
 
 
-def _read(cells: Cells, user: int, item: int, value: int | None) -> Events:
+def _read(table: Table, user: int, item: int, value: int | None) -> Events:
     held: dict[str, str] = {}  # each id once
-    users: list[str] = []
-    items: list[str] = []
-    numbers: list[float] = []
-    lines: list[int] = []
-    for number, row in cells:
-        column = user
-        try:
-            users.append(_as_id(row[user], held))
-            column = item
-            items.append(_as_id(row[item], held))
-            if value is not None:
-                column = value
-                numbers.append(_as_value(row[value], cells.decimal))
-        except ValueError as error:
-            raise cells.error(number, f"{cells.called(column)}: {error}") from None
-        lines.append(number)
+    ids: dict[int, list[str]] = {user: [], item: []}
+    numbers: list[NDArray[np.float64]] = [np.empty(0)]
+    lines: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
+    table.hint = _hint
+    for frame, numbered in table.frames([] if value is None else [value], list(ids)):
+        for column in ids:
+            cells = frame[str(column)]
+            if cells.null_count():
+                _refuse(table, numbered, cells, column, "an id must not be empty")
+            ids[column] += [held.setdefault(cell, cell) for cell in cells.to_list()]
+        if value is not None:
+            if frame[str(value)].null_count():
+                _refuse(table, numbered, frame[str(value)], value, f"the value is missing{_hint(value)}")
+            numbers.append(frame[str(value)].to_numpy())
+        lines.append(numbered())
+    users, items, where = ids[user], ids[item], np.concatenate(lines)
     if odd := sorted(name for name in held if name.lower() in MISSING):
-        known = [ids.index(odd[0]) if odd[0] in ids else len(ids) for ids in (users, items)]
-        first = cells.error(lines[min(known)], f"the id {odd[0]!r} is read as one like any other")
+        known = [column.index(odd[0]) if odd[0] in column else len(column) for column in (users, items)]
+        first = table.error(int(where[min(known)]), f"the id {odd[0]!r} is read as one like any other")
         warnings.warn(str(first), UserWarning, stacklevel=3)
-    return Events(
-        users,
-        items,
-        None if value is None else np.array(numbers),
-        np.array(lines),
-        cells.width,
-    )
+    return Events(users, items, None if value is None else np.concatenate(numbers), where, table.width)
 
 
-def _as_id(text: str, held: dict[str, str]) -> str:
-    name = text.strip()
-    if not name:
-        raise ValueError("an id must not be empty")
-    return held.setdefault(name, name)
+def _hint(column: int) -> str:
+    """Return what to do about a cell that is no value."""
+    return " (--columns of two (columns=) leaves the column out)"
 
 
-def _as_value(text: str, decimal: str) -> float:
-    try:
-        return as_number(text, decimal)
-    except ValueError as error:
-        raise ValueError(f"{error} (--columns of two (columns=) leaves the column out)") from None
+def _refuse(table: Table, numbered: Numbers, cells: Any, column: int, why: str) -> NoReturn:
+    row = int(cells.is_null().arg_max())
+    raise table.error(int(numbered()[row]), f"{table.called(column)}: {why}")

@@ -1,11 +1,9 @@
 """Rows of a table in text as rows with names: numbers by their column, words as "column=word"."""
 
-import re
+import warnings
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import islice
-from math import isfinite
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -16,27 +14,24 @@ from numpy.typing import NDArray
 from fastsketch._core.validation import as_choice, as_integer
 from fastsketch.data.files._input import SourceError
 from fastsketch.data.files._table import (
+    DATE,
+    DECIDING_LINES,
     LOGGER,
     MANY,
-    MISSING,
     MISTAKES,
     NUMBER,
     UNDIVIDED,
     WORD,
-    Cells,
-    Row,
     as_dialect,
-    as_number,
     kind_of,
     remedy,
     say_ids,
 )
-from fastsketch.data.names._cells import open_cells
+from fastsketch.data.names._tables import Table, open_table
+from fastsketch.data.sources._column_names import unique_names
+from fastsketch.data.sources._csv import first_cells
 
 ROWS_AT_A_TIME = 4096
-
-# Characters of numbers, of many cells at once.
-_OF_NUMBERS = re.compile(r"[0-9.eE+\- \t\n]*").fullmatch
 
 NUMERIC, CATEGORICAL = "numeric", "categorical"
 # Share of the texts of a column that are different where none is a category that comes again.
@@ -55,14 +50,15 @@ class _Column(NamedTuple):
 class TableRows:
     """Rows of a table with words as dicts, one piece after another in constant memory.
 
-    UTF-8 text (.gz, .bz2, .xz too), as ``fs.open_rows`` reads it; files of Parquet and Arrow (extra: arrow), and data
-    frames. A cell of a numeric column is its number, of a categorical column its word, without the blanks around it:
-    {"age": 39.0, "city": "Paris"}, which models read as the features "age" and "city=Paris".
+    UTF-8 text (.gz, .bz2, .xz too), as ``fs.open_rows`` reads it; files of Parquet and Arrow, and data frames of any
+    library (extra: files). A cell of a numeric column is its number, of a categorical column its word, without the
+    blanks around it: {"age": 39.0, "city": "Paris"}, which models read as the features "age" and "city=Paris".
 
     A column is numeric if the first 1,000 rows have numbers in it and nothing else but empty cells (or NA, n/a, NaN,
     null, none, ?, in letters of any case); it is categorical if more than one in twenty of its other cells are no
     numbers, or none is there. In between it may be either: that is an error which names a cell. So are columns of
-    dates, times, percentages and amounts of money that nobody has called categorical.
+    percentages and amounts of money that nobody has called categorical. Columns of dates and times are left out, with a
+    warning that names them. Where the first 1,000 rows are empty, the first ones that are not decide.
 
     Parameters
     ----------
@@ -81,6 +77,8 @@ class TableRows:
         What divides columns of text: by default tabs, semicolons or commas, as the first lines have them.
     decimal : {".", ","}, default "."
         The decimal point of text.
+    thousands, comment, na_values, multiline
+        How text is written, as for ``fs.open_rows``.
     missing : {"feature", "refuse"}, default "feature"
         What an empty cell becomes: the word "", of numeric columns too, so that a model has a weight for it; or an
         error. Of a label it is always an error.
@@ -134,11 +132,16 @@ class TableRows:
         header: bool | None = None,
         separator: str | None = None,
         decimal: str = ".",
+        thousands: str | None = None,
+        comment: str | None = None,
+        na_values: str | Sequence[str] = (),
+        multiline: bool = False,
         missing: str = "feature",
         schema: Mapping[str, Any] | None = None,
     ) -> None:
         self.path: Any = Path(cast("str", path)) if isinstance(path, str | PathLike) else path
-        self._dialect, self._said = as_dialect(header, separator, decimal), header is not None
+        self._said = header is not None
+        self._dialect = as_dialect(header, separator, decimal, thousands, comment, na_values, multiline)
         self._refuses = as_choice(missing, "missing", ("feature", "refuse")) == "refuse"
         asked = {"categorical": categorical, "numeric": numeric, "ignore": ignore}
         columns: dict[str, Any] = {argument: _columns(some, argument) for argument, some in asked.items()}
@@ -147,15 +150,16 @@ class TableRows:
             self._dialect = self._dialect._replace(header=True)
         if isinstance(self.path, Path) and self.path.exists() and not (self.path.is_file() or self.path.is_dir()):
             raise SourceError(f"{path} is no regular file: rows may be read twice; save them to a file first")
-        self._once: Cells | None = None
-        with open_cells(self.path, self._dialect) as cells:
-            self.name, self.size, self.header = cells.name, cells.size, cells.names is not None
-            self._names = self._names_in(cells)
+        self._once: Table | None = None
+        with open_table(self.path, self._dialect) as table:
+            self.name, self.size, self.header = table.name, table.size, table.names is not None
+            self._names = self._names_in(table)
+            self._places = {name: place for place, name in enumerate(self._names)}
             self._dialect = self._dialect._replace(header=self.header)
             target = None if label is None else self._name_of(_columns([label], "label")[0])
             if schema is None:
                 given = {argument: list(map(self._name_of, some)) for argument, some in columns.items()}
-                kinds = self._decide(cells, target, given)
+                kinds = self._decide(table, target, given)
                 label_kind = kinds.pop(target) if target is not None else None
             elif refused := [argument for argument, some in columns.items() if some]:
                 raise ValueError(f"{refused[0]} does not go with schema, which says what each column is")
@@ -166,7 +170,7 @@ class TableRows:
                 target = known if target is None and known in self._names else target
                 kinds, label_kind = _of_schema(stated, target)
             if self._is_input():
-                self._once = cells
+                self._once = table
         self._columns = [_Column(name, self._place(name), kind == NUMERIC) for name, kind in kinds.items()]
         self._label = None if target is None else _Column(target, self._place(target), label_kind == NUMERIC)
         self.schema: dict[str, Any] = {"columns": kinds, "label": target, "label_kind": label_kind}
@@ -191,24 +195,30 @@ class TableRows:
             For a line that does not fit, with its number and column.
         """
         start_row = as_integer(start_row, "start_row", 0)
-        with self._reading() as cells:
-            rest = islice(cells, start_row, None)
-            while held := list(islice(rest, ROWS_AT_A_TIME)):
-                yield *(self._at_once(held) or self._one_by_one(held, cells)), cells.position()
+        read = [*self._columns, *([] if self._label is None else [self._label])]
+        numbers, texts = ([column.place for column in read if column.numeric is kind] for kind in (True, False))
+        with self._reading() as table:
+            table.hint = self._hint
+            for frame, numbered in table.frames(numbers, texts):
+                for first in range(start_row, len(frame), ROWS_AT_A_TIME):
+                    some = frame.slice(first, ROWS_AT_A_TIME)
+                    self._refuse_missing(table, some, lambda row, first=first: int(numbered()[first + row]))  # noqa: B023
+                    yield *self._rows(some), table.position()
+                start_row = max(0, start_row - len(frame))
 
     @contextmanager
-    def _reading(self) -> Generator[Cells]:
-        """Yield the rows from the first on; those of standard input once."""
+    def _reading(self) -> Generator[Table]:
+        """Yield the open table; that of standard input once."""
         if self._is_input():
-            cells, self._once = self._once, None
-            if cells is None:
+            table, self._once = self._once, None
+            if table is None:
                 raise SourceError("standard input can be read only once: save it to a file first")
-            yield cells
+            yield table
             return
-        with open_cells(self.path, self._dialect) as cells:
-            if self._names_in(cells) != self._names:
+        with open_table(self.path, self._dialect) as table:
+            if self._names_in(table) != self._names:
                 raise SourceError(f"{self.name}: the header has changed since the file was opened")
-            yield cells
+            yield table
 
     def line_of(self, row: int) -> int | None:
         """Return the line of a row, both counted as messages count them.
@@ -217,58 +227,36 @@ class TableRows:
         """
         if self._is_input():
             return None
-        with open_cells(self.path, self._dialect) as cells:  # another reading of it may be on its way
-            return next((number for number, _ in islice(cells, row, None)), None) if cells.unit == "line" else None
+        with open_table(self.path, self._dialect) as table:  # another reading of it may be on its way
+            for frame, numbered in table.frames([], [0]) if table.unit == "line" else ():
+                if row < len(frame):
+                    return int(numbered()[row])
+                row -= len(frame)
+        return None
 
-    def _at_once(self, lines: list[Row]) -> tuple[list[Named], NDArray[Any] | None] | None:
-        """Return (rows, labels), column by column; None if a number is missing, or a cell is to be refused."""
-        cells = list(zip(*[fields for _, fields in lines], strict=True))
-        columns = [
-            _as_column(cells[place], self._dialect.decimal if numeric else "") for _, place, numeric in self._columns
+    def _hint(self, column: int) -> str:
+        """Return what to do about a word in a column of numbers."""
+        name = self._names[column]
+        return "" if self._label and column == self._label.place else f" ({_as_words(name)})"
+
+    def _refuse_missing(self, table: Table, frame: Any, number: Callable[[int], int]) -> None:
+        """Raise SourceError for the first row without a label or, if they are refused, with an empty cell."""
+        refused = [*(self._columns if self._refuses else ()), *([] if self._label is None else [self._label])]
+        empty = [
+            (int(cells.is_null().arg_max()), column)
+            for column, cells in ((column, frame[str(column.place)]) for column in refused)
+            if cells.null_count()
         ]
-        label = self._label
-        labels = (
-            None if label is None else _as_column(cells[label.place], self._dialect.decimal if label.numeric else "")
-        )
-        refused = None in columns or (self._refuses and any("" in column for column in columns if column))
-        if refused or (label is not None and (labels is None or "" in labels)):
-            return None
+        for row, column in sorted(empty)[:1]:
+            what = ", the label, is empty" if column is self._label else " is empty, or stands for a missing value"
+            raise table.error(number(row), f"column {column.name!r}{what}")
+
+    def _rows(self, frame: Any) -> tuple[list[Named], NDArray[Any] | None]:
+        """Return (rows, labels) of a data frame."""
+        columns = [_values(frame[str(column.place)]) for column in self._columns]
         names = [column.name for column in self._columns]
-        rows = [dict(zip(names, values, strict=True)) for values in zip(*cast("Any", columns), strict=True)]
-        return rows, None if labels is None else np.array(labels)
-
-    def _one_by_one(self, lines: list[Row], of: Cells) -> tuple[list[Named], NDArray[Any] | None]:
-        """Return (rows, labels), line by line, so that the first one that is refused is named."""
-        rows: list[Named] = []
-        labels: list[float | str] = []
-        for number, fields in lines:
-            try:
-                rows.append(self._row(fields))
-                if self._label is not None:
-                    labels.append(_label(self._label, fields[self._label.place], of.decimal))
-            except ValueError as error:
-                raise of.error(number, error) from None
-        return rows, None if self._label is None else np.array(labels)
-
-    def _row(self, fields: list[str]) -> Named:
-        row: Named = {}
-        for name, place, numeric in self._columns:
-            text = fields[place].strip()
-            if not numeric:
-                if not text and self._refuses:
-                    raise ValueError(f"column {name!r} is empty")
-                row[name] = text
-                continue
-            try:
-                row[name] = as_number(text, self._dialect.decimal)
-            except ValueError as error:
-                if text.lower() not in MISSING:
-                    hint = f"--categorical {name}, categorical={[name]!r}, reads words"
-                    raise ValueError(f"column {name!r}: {error} ({hint})") from None
-                if self._refuses:
-                    raise ValueError(f"column {name!r} is {'empty' if not text else repr(text)}") from None
-                row[name] = ""
-        return row
+        rows = [dict(zip(names, values, strict=True)) for values in zip(*columns, strict=True)]
+        return rows, None if self._label is None else np.array(_values(frame[str(self._label.place)]))
 
     def _is_input(self) -> bool:
         return isinstance(self.path, Path) and str(self.path) == "-"
@@ -285,29 +273,26 @@ class TableRows:
         return self._names[column]
 
     def _place(self, name: str) -> int:
-        if name not in self._names:
+        if name not in self._places:
             divided = "" if len(self._names) > 1 else f" ({UNDIVIDED})"
             raise SourceError(f"{self.name} has no column {name!r}: it has {_listed(self._names)}{divided}")
-        return self._names.index(name)
+        return self._places[name]
 
-    def _names_in(self, cells: Cells) -> list[str]:
-        if not cells.width:
-            raise SourceError(f"{cells.name} holds no rows")
-        names = [name or str(place) for place, name in enumerate(cells.names or [""] * cells.width, 1)]
-        for place, name in enumerate(cells.names or (), 1):
-            if not self._said and cells.unit == "line" and kind_of(name) == NUMBER:
-                hint = "is there no header? (--set header=no, header=False)"
-                raise cells.error(cells.begins, f"column {place} is called {name!r}: {hint}")
-        if len(set(names)) < len(names):
-            twice = next(name for name in names if names.count(name) > 1)
-            raise cells.error(cells.begins, f"two columns are called {twice!r}: rename one of them")
-        return names
+    def _names_in(self, table: Table) -> list[str]:
+        if not table.width:
+            raise SourceError(f"{table.name} holds no rows")
+        numbers = [name for name in table.names or () if kind_of(name) == NUMBER]
+        if numbers and table.unit == "line" and not (self._said or table.numbered):
+            hint = "is there no header? (--set header=no, header=False)"
+            raise table.error(table.begins, f"a column is called {numbers[0]!r}: {hint}")
+        where = table.name if table.begins < 0 else f"{table.name}, line {table.begins}"
+        return list(unique_names(table.names or [""] * table.width, where))
 
-    def _decide(self, cells: Cells, label: str | None, given: dict[str, list[str]]) -> dict[str, str]:
+    def _decide(self, table: Table, label: str | None, given: dict[str, list[str]]) -> dict[str, str]:
         """Return {name: kind} of all columns that are read, the label last."""
         for argument, names in given.items():
             for name in names:
-                if name not in self._names:
+                if name not in self._places:
                     raise ValueError(f"{argument}: {self.name} has no column {name!r}: it has {_listed(self._names)}")
         both = set(given["categorical"]) & set(given["numeric"])
         if both:
@@ -316,17 +301,54 @@ class TableRows:
             self._place(label)
         if label in given["ignore"]:
             raise ValueError(f"ignore: {label!r} is the column of labels")
-        if not cells.first:
+        if not table.first:
             raise SourceError(f"{self.name} holds a header and no rows")
-        last = [] if label is None else [label]
-        wanted = [name for name in self._names if name not in given["ignore"] and name != label]
-        if not wanted:
+        kinds: dict[str, str] = {}
+        problems: dict[str, str] = {}
+        dates: list[str] = []
+        asked = {name: kind for kind in (CATEGORICAL, NUMERIC) for name in given[kind]}
+        ignored = set(given["ignore"])
+        cells = {name: [row[place] for _, row in table.first] for name, place in self._places.items()}
+        cells |= self._late_cells(
+            table, {name: cells[name] for name in cells if name not in asked and name not in ignored}
+        )
+        for name in [*(name for name in self._names if name != label), *([] if label is None else [label])]:
+            if name in ignored:
+                continue
+            kinds[name] = asked.get(name) or self._kind(name, cells[name])
+            if kinds[name] == DATE and name != label:
+                dates.append(name)
+                del kinds[name]
+            elif kinds[name] not in (CATEGORICAL, NUMERIC):
+                problems[name] = self._problem(name, table, kinds[name])
+            elif name not in asked and name != label and kinds[name] == CATEGORICAL:
+                self._say_texts(name, [cell.strip() for cell in cells[name]])
+        if problems:
+            first, *others = problems
+            more = f"; so do {_listed(others)}, or hold other figures" if others else ""
+            names = " ".join(problems)
+            raise SourceError(
+                f"{problems[first]}{more}; --ignore {names} leaves {'them' if others else 'it'} out (ignore="
+                f"{list(problems)!r}), {_as_words(first)}"
+            )
+        if dates:
+            what = "a column" if len(dates) == 1 else "columns"
+            said = f"{self.name}: {what} of dates or times, which teach a model nothing as they are, left out: "
+            warnings.warn(f"{said}{_listed(dates)} (categorical={dates!r} reads words)", UserWarning, stacklevel=4)
+        if not set(kinds) - {label}:
             raise SourceError(f"{self.name} has no column of features")
-        kinds = {name: self._kind(name, cells, given) for name in (*wanted, *last)}
-        for name in wanted:
-            if kinds[name] == CATEGORICAL and name not in given["categorical"]:
-                self._say_texts(name, [fields[self._names.index(name)].strip() for _, fields in cells.first])
         return kinds
+
+    def _late_cells(self, table: Table, cells: dict[str, list[str]]) -> dict[str, list[str]]:
+        """Return cells of the columns of which the first rows hold none, from where they begin."""
+        dialect = table.dialect
+        empty = [name for name, column in cells.items() if all(kind_of(cell, dialect) is None for cell in column)]
+        if not empty or self._is_input() or len(table.first) < DECIDING_LINES - 1:
+            return {}
+        places = [self._places[name] for name in empty]
+        with open_table(self.path, self._dialect) as again:
+            found = first_cells((frame for frame, _ in again.frames([], places)), places, dialect)
+        return {name: found[place] for name, place in zip(empty, places, strict=True)}
 
     def _say_texts(self, name: str, cells: list[str]) -> None:
         """Warn of a column of texts which are no categories: nearly every row has another one."""
@@ -339,41 +361,50 @@ class TableRows:
                 *(self.name, name, texts[0][:40], name, name, name, name),
             )
 
-    def _kind(self, name: str, cells: Cells, given: dict[str, list[str]]) -> str:
-        for kind in (CATEGORICAL, NUMERIC):
-            if name in given[kind]:
-                return kind
-        place = self._names.index(name)
-        column = [fields[place] for _, fields in cells.first]
-        kinds = (
-            [kind_of(cell, cells.decimal) for cell in column] if _as_column(column, cells.decimal) is None else [NUMBER]
-        )
-        counts = Counter(filter(None, kinds))
+    def _kind(self, name: str, cells: Sequence[str]) -> str:
+        """Return NUMERIC, CATEGORICAL, or what a column holds that is neither: DATE, another figure, or NUMBER.
+
+        NUMBER: there are few other cells among its numbers, which may be mistakes.
+        """
+        counts = Counter(kind for kind in (kind_of(cell, self._dialect) for cell in cells) if kind is not None)
         words = counts.total() - counts[NUMBER]
         figures = counts[WORD] <= MISTAKES * counts.total() < words  # some numbers are written in another way
         for kind, count in counts.items():
             if kind not in (NUMBER, WORD) and (figures or 2 * count > counts.total()):
-                number, fields = cells.first[kinds.index(kind)]
-                raise cells.error(
-                    number,
-                    f"column {name!r} holds {fields[place].strip()[:40]!r}, {kind}: {remedy(kind)}; --ignore {name} "
-                    f"leaves it out (ignore={[name]!r}), --categorical {name} reads words (categorical={[name]!r})",
-                )
+                return kind
         if 0 < words <= MISTAKES * counts.total():
-            number, fields = next(
-                row for row, kind in zip(cells.first, kinds, strict=True) if kind not in (None, NUMBER)
-            )
-            raise cells.error(
-                number,
-                f"column {name!r} holds {fields[place].strip()[:40]!r}, but numbers in most others: say which "
-                f"it is, --numeric {name} or --categorical {name} (numeric={[name]!r}, categorical={[name]!r})",
-            )
+            return NUMBER
         if words and counts[NUMBER]:
             LOGGER.info("%s: column %r holds words beside numbers, and is read as words", self.name, name)
         if words or not counts[NUMBER]:
             return CATEGORICAL
-        say_ids(self.name, {name: column}, f"--ignore {name}, ignore={[name]!r}, leaves it out")
+        say_ids(self.name, {name: cells}, f"--ignore {name}, ignore={[name]!r}, leaves it out")
         return NUMERIC
+
+    def _problem(self, name: str, table: Table, kind: str) -> str:
+        """Return what is wrong with a column of such figures, with the first cell that shows it."""
+        place = self._places[name]
+        odd = ((number, row[place]) for number, row in table.first if self._shows(row[place], kind))
+        number, cell = next(odd, (table.begins, ""))
+        said = f"column {name!r} holds {cell.strip()[:40]!r}"
+        if kind == NUMBER:
+            numeric = f"--numeric {name} (numeric={[name]!r}) refuses such cells"
+            return str(table.error(number, f"{said}, but numbers in most others: {numeric}"))
+        return str(table.error(number, f"{said}, {kind}: {remedy(kind)}"))
+
+    def _shows(self, cell: str, kind: str) -> bool:
+        found = kind_of(cell, self._dialect)
+        return found not in (None, NUMBER) if kind == NUMBER else found == kind
+
+
+def _as_words(name: str) -> str:
+    return f"--categorical {name} reads words (categorical={[name]!r})"
+
+
+def _values(cells: Any) -> list[Any]:
+    """Return a column of polars as a list, with the word "" for what is missing."""
+    values = cells.to_list()
+    return ["" if value is None else value for value in values] if cells.null_count() else values
 
 
 def _columns(columns: Iterable[str | int], argument: str) -> list[str | int]:
@@ -386,20 +417,6 @@ def _columns(columns: Iterable[str | int], argument: str) -> list[str | int]:
         if not isinstance(column, str | int) or isinstance(column, bool):
             raise TypeError(f"{argument} must be columns by name, or number from 0, got {column!r}")
     return listed
-
-
-def _as_column(cells: Sequence[str], decimal: str) -> list[float] | list[str] | None:
-    """Return cells as numbers, None if one has to be looked at by itself; as words where there is no decimal point."""
-    if not decimal:
-        return [text.strip() for text in cells]
-    # of these characters float() reads what as_number does, and no word
-    if decimal != "." or not _OF_NUMBERS("\n".join(cells)):
-        return None
-    try:
-        numbers = list(map(float, cells))
-    except ValueError:
-        return None
-    return numbers if all(map(isfinite, numbers)) else None
 
 
 def _of_schema(schema: Mapping[str, Any], label: str | None) -> tuple[dict[str, str], str | None]:
@@ -418,18 +435,6 @@ def _of_schema(schema: Mapping[str, Any], label: str | None) -> tuple[dict[str, 
     if not kinds:
         raise ValueError("schema must have a column")
     return kinds, None if label is None else kind
-
-
-def _label(column: _Column, cell: str, decimal: str) -> float | str:
-    text = cell.strip()
-    if not text:
-        raise ValueError(f"column {column.name!r}, the label, is empty")
-    if not column.numeric:
-        return text
-    try:
-        return as_number(text, decimal)
-    except ValueError as error:
-        raise ValueError(f"column {column.name!r}, the label: {error}") from None
 
 
 def _listed(names: list[str]) -> str:

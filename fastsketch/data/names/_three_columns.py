@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from importlib import import_module
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple, TypeGuard, cast
@@ -11,15 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fastsketch._core.validation import is_sparse
-from fastsketch.data.files._input import SourceError
 from fastsketch.data.files._table import LOGGER, Dialect
-from fastsketch.data.names._cells import ARROW, PARQUET, column_of, names_of
 from fastsketch.data.names._event_columns import ITEMS, OF_TIMES, USERS, event_columns, in_words
 from fastsketch.data.names._events import NAME_OTHERS, ColumnNames, read_events
 from fastsketch.data.sources._column_names import positions_of
-from fastsketch.data.sources._foreign import needs
-from fastsketch.data.sources._formats import refuse_lazy
-from fastsketch.data.sources._table_columns import index_columns
+from fastsketch.data.sources._foreign import damaged
+from fastsketch.data.sources._formats import is_typed_file, refuse_lazy
+from fastsketch.data.sources._frames import FileFrames, Frames, HeldFrames, names_of
 
 
 class Three(NamedTuple):
@@ -38,7 +35,7 @@ def is_frame(table: Any) -> bool:
     if isinstance(table, np.ndarray | Mapping) or is_sparse(table) or getattr(table, "ndim", 2) != 2:
         return False
     refuse_lazy(table)
-    if hasattr(table, "columns") or hasattr(table, "column_names"):
+    if hasattr(table, "collect_schema") or hasattr(table, "columns") or hasattr(table, "column_names"):
         return hasattr(table, "__getitem__") or hasattr(table, "__arrow_c_stream__")
     # columns of polars and pyarrow, which have no ndim, offer a stream too
     return hasattr(table, "__arrow_c_stream__") and not hasattr(table, "to_numpy")
@@ -57,35 +54,28 @@ def has_names_of_ids(frame: Any) -> bool:
 
 
 def _only_arrow(frame: Any) -> bool:
-    return not (hasattr(frame, "columns") or hasattr(frame, "column_names"))
+    return not (hasattr(frame, "collect_schema") or hasattr(frame, "columns") or hasattr(frame, "column_names"))
 
 
 def of_frame(frame: Any, columns: ColumnNames | None) -> Three:
-    """Return the columns of a data frame: those that are named, or all, which are two or three then."""
-    if _only_arrow(frame):
-        frame = needs("pyarrow", "a table with __arrow_c_stream__ alone").table(frame)
-    places = _places(columns, names_of(frame), getattr(getattr(frame, "schema", None), "metadata", None))
-    return Three(*_filled([column_of(frame, place) for place in places]))
+    """Return the columns of a data frame: those that are named, or those that ``event_columns`` finds."""
+    held = HeldFrames(frame)
+    return Three(*_filled([held.column(place) for place in _places(columns, held)]))
 
 
-def _places(
-    columns: ColumnNames | None,
-    names: Sequence[Any],
-    metadata: dict[bytes, bytes] | None,
-    types: Sequence[Any] | None = None,
-) -> list[int]:
-    """Return the numbers of the columns that are asked for: by default all but the index of a pandas table."""
+def _places(columns: ColumnNames | None, held: Frames) -> list[int]:
+    """Return the numbers of the columns that are asked for: by default not those of the index of a pandas table."""
+    names = list(held.schema)
     if columns is not None:
         _check_columns(columns)
         return positions_of(columns, names, len(names), "the table")
-    index = index_columns(metadata, list(map(str, names)))
-    places = [place for place, name in enumerate(names) if str(name) not in index]
+    places = [place for place, name in enumerate(names) if name not in held.index]
     others = [names[place] for place in places]
-    times = [str(name) if _is_time(name) and len(others) > 2 else None for name in others]
-    words = None if types is None else ["string" in str(types[place]) for place in places]
+    times = [name if _is_time(name) and len(others) > 2 else None for name in others]
+    words = [str(held.schema[name]) == "String" for name in others] if isinstance(held, FileFrames) else None
     chosen = event_columns(others, times, words)
     if chosen != list(range(len(others))):
-        LOGGER.info("the table: %s (%s)", in_words(chosen, others), NAME_OTHERS)
+        LOGGER.info("%s: %s (%s)", held.name, in_words(chosen, others), NAME_OTHERS)
     return [places[k] for k in chosen]
 
 
@@ -107,30 +97,17 @@ def _filled(columns: list[Any]) -> list[Any]:
 
 # -- files -------------------------------------------------------------------------------------------------------------
 def of_file(path: str | PathLike[str], columns: ColumnNames | None, dialect: Dialect) -> Three:
-    """Return the columns of a file, by its suffix; SourceError for what cannot be read."""
+    """Return the columns of a file, by its first bytes; SourceError for what cannot be read."""
     path = Path(path)
-    if path.suffix.lower() in (*PARQUET, *ARROW):
-        return _of_arrow_file(path, columns)
-    return _of_text(path, columns, dialect)
-
-
-def _of_arrow_file(path: Path, columns: ColumnNames | None) -> Three:
-    arrow = needs("pyarrow", str(path))
-    try:
-        if path.suffix.lower() in PARQUET:
-            parquet = import_module("pyarrow.parquet")
-            schema = parquet.read_schema(path)
-            chosen = [schema.names[place] for place in _places(columns, schema.names, schema.metadata, schema.types)]
-            return of_frame(parquet.read_table(path, columns=chosen), chosen)
-        return of_frame(import_module("pyarrow.feather").read_table(path), columns)
-    except (OSError, arrow.lib.ArrowException, UnicodeDecodeError) as error:  # the latter for names of columns
-        raise SourceError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from error
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
-
-
-def _of_text(path: Path, columns: ColumnNames | None, dialect: Dialect) -> Three:
-    """Return text by the rules of ``fastsketch.data.files``; ids are strings, without the blanks around them."""
+    if is_typed_file(path):
+        file = FileFrames(path, str(path))
+        try:
+            names = [list(file.schema)[place] for place in _places(columns, file)]
+        except ValueError as error:
+            raise type(error)(f"{path}: {error}") from None
+        with damaged(path, "table"):
+            rows = file.rows(0, file.n_rows, names)
+        return Three(*_filled([rows[name] for name in names]))
     if columns is not None:
         _check_columns(columns)
     events = read_events(path, dialect, columns=columns)

@@ -94,6 +94,10 @@ class Triples:
         header: bool | None = None,
         separator: str | None = None,
         decimal: str = ".",
+        thousands: str | None = None,
+        comment: str | None = None,
+        na_values: str | Sequence[str] = (),
+        multiline: bool = False,
     ) -> "Triples":
         """Return a table from what holds one.
 
@@ -101,7 +105,7 @@ class Triples:
         ----------
         table : data frame, path, list of tuples, or dict
             A data frame (pandas, polars, pyarrow, or whatever has ``__arrow_c_stream__``); a path to text (csv or tsv,
-            .gz, .bz2 and .xz too), whose ids are strings, or to .parquet, .arrow, .feather or .ipc, with pyarrow; a
+            .gz, .bz2 and .xz too), whose ids are strings, or to Parquet or Arrow, with polars; a
             list of (user, item) or (user, item, value); {user: [items]} or {user: {item: value}}.
         columns : sequence of str or int, optional
             Of a data frame or file: the names, or numbers from 0, of the columns of users, items and, if there are any,
@@ -115,6 +119,8 @@ class Triples:
             What divides columns of text: by default tabs, semicolons or commas, as the first lines have them.
         decimal : {".", ","}, default "."
             The decimal point of text.
+        thousands, comment, na_values, multiline
+            How text is written, as for ``fs.open_rows``.
 
         Raises
         ------
@@ -123,11 +129,11 @@ class Triples:
         SourceError
             For a file that cannot be read.
         ImportError
-            For a file that takes pyarrow, which is not there.
+            For a file or data frame if polars or narwhals is not installed.
         """
         if columns is not None and not (isinstance(table, str | PathLike) or is_frame(table)):
             raise ValueError(f"columns names those of a data frame or a file, got {type(table).__name__}")
-        dialect = as_dialect(header, separator, decimal)
+        dialect = as_dialect(header, separator, decimal, thousands, comment, na_values, multiline)
         if isinstance(table, Triples):
             return table
         _refuse_several(table)

@@ -1,5 +1,6 @@
 """Names of columns: the same in all sources that go together, and those that are asked for."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -53,6 +54,21 @@ def check_names(names: Sequence[str], expected: Sequence[str], of: str, first: s
         longer, at = (names, of) if len(names) > len(expected) else (expected, first)
         extra = longer[min(len(names), len(expected))]
         raise SourceError(f"{of} has {len(names)} columns, {first} has {len(expected)}: only {at} has {extra!r}")
+
+
+def unique_names(cells: Sequence[str], of: str) -> tuple[str, ...]:
+    """Return the names of columns in a header; a column without a name is called by its number from 1, or "unnamed 1".
+
+    SourceError if two columns have the same name.
+    """
+    known = set(cells)
+    names = tuple(
+        cell or (f"unnamed {place}" if str(place) in known else str(place)) for place, cell in enumerate(cells, 1)
+    )
+    if len(set(names)) < len(names):
+        twice = next(name for name, count in Counter(names).items() if count > 1)
+        raise SourceError(f"{of}: two columns are called {twice!r}: rename one of them")
+    return names
 
 
 def positions(source: Source, columns: Sequence[str | int], argument: str = "columns") -> list[int]:

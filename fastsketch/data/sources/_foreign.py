@@ -10,6 +10,7 @@ from fastsketch.data.files._input import SourceError
 
 # Which extra brings a package.
 _EXTRAS = {"pyarrow": "arrow", "h5py": "hdf5", "zarr": "zarr", "dask": "dask", "sklearn": "sklearn"}
+_EXTRAS |= {"polars": "files", "narwhals": "files", "fsspec": "files"}
 
 
 def needs(package: str, what: str, module: str | None = None) -> Any:
@@ -35,8 +36,9 @@ def damaged(name: Path | str, what: str, look: Callable[[], None] | None = None)
         yield
     except (SourceError, ImportError):
         raise
-    except Exception as error:
-        if type(error) is MemoryError:
+    except BaseException as error:
+        # polars panics where it meets what it has not expected: no Exception, and none of the interpreter's own
+        if type(error) is MemoryError or not (isinstance(error, Exception) or type(error).__name__ == "PanicException"):
             raise
         if look is not None:
             look()

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from fastsketch.data.files._input import DECOMPRESSORS
+from fastsketch.data.files._input import DECOMPRESSORS, SourceError
 from fastsketch.data.files._table import Dialect
 from fastsketch.data.sources._source import Source
 
@@ -40,18 +40,19 @@ class Options:
 BY_SUFFIX = {
     ".npy": "_npy_source.open_npy",
     ".npz": "_npz_source.SparseMatrix",
-    ".parquet": "_parquet.ParquetSource",
-    ".pq": "_parquet.ParquetSource",
-    ".arrow": "_ipc.IpcSource",
-    ".feather": "_ipc.IpcSource",
-    ".ipc": "_ipc.IpcSource",
-    ".arrows": "_ipc.IpcSource",
+    ".parquet": "_frame_source.TableFile",
+    ".pq": "_frame_source.TableFile",
+    ".arrow": "_frame_source.TableFile",
+    ".feather": "_frame_source.TableFile",
+    ".ipc": "_frame_source.TableFile",
+    ".arrows": "_frame_source.TableFile",
     ".h5": "_hdf5.HdfSource",
     ".hdf5": "_hdf5.HdfSource",
     ".hdf": "_hdf5.HdfSource",
     ".h5ad": "_hdf5.HdfSource",
     ".zarr": "_zarr.ZarrSource",
 }
+TYPED = frozenset(suffix for suffix, name in BY_SUFFIX.items() if name.startswith("_frame_source"))
 # Text, which may be compressed, and by the suffix before that of compression; of any other name by its first lines.
 TEXT = {
     "table": "_table_text.TableText",
@@ -83,23 +84,22 @@ def known_as(module: str, *names: str) -> Test:
     return test
 
 
-def _gives_batches(x: Any) -> bool:
-    return hasattr(x, "__arrow_c_stream__") or known_as("pyarrow", "RecordBatch")(x)
+def _is_frame(x: Any) -> bool:
+    frames = known_as("pandas", "DataFrame")(x) or known_as("polars", "LazyFrame")(x)
+    return frames or hasattr(x, "__arrow_c_stream__") or hasattr(x, "__narwhals_dataframe__")
 
 
 BY_KIND: list[tuple[Test, str]] = [
-    (known_as("pandas", "DataFrame"), "_pandas.open_frame"),
     (known_as("h5py", "Dataset"), "_hdf5.open_dataset"),
     (known_as("zarr", "Array"), "_zarr.open_array"),
     (known_as("anndata", "AnnData"), "_anndata.open_object"),
     (known_as("dask", "Array"), "_dask_array.open_dask"),
-    (_gives_batches, "_dataframes.open_table"),
+    (_is_frame, "_frame_source.open_frame"),
 ]
 
 
 # What holds rows, and is none: (whether it is one, what to give in its place).
 INSTEAD: list[tuple[Test, str]] = [
-    (known_as("polars", "LazyFrame"), "collect() it, or name the files"),
     (known_as("pyarrow", "Dataset"), "take its to_table(), or name the files"),
     (known_as("dask", "DataFrame"), "take its to_dask_array(lengths=True), or name the files"),
     (known_as("dask_expr", "DataFrame"), "take its to_dask_array(lengths=True), or name the files"),
@@ -114,14 +114,67 @@ def function(name: str) -> Callable[..., Source]:
     return getattr(import_module(f"fastsketch.data.sources.{module}"), attribute)
 
 
+# How files begin: what opens them, whatever they are called; and what is no format that is read, with what to do.
+BY_START = {
+    b"PAR1": ".parquet",
+    b"ARROW1": ".arrow",
+    b"FEA1": ".feather",
+    b"\x93NUMPY": ".npy",
+    b"\x89HDF": ".h5",
+}
+FOREIGN = {
+    b"\x28\xb5\x2f\xfd": "it is compressed by zstd, which is not read: zstd -d unpacks it",
+    b"\x04\x22\x4d\x18": "it is compressed by lz4, which is not read: lz4 -d unpacks it",
+    **dict.fromkeys(
+        (b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05"),
+        "it is a pickle, which can run any code: save arrays by numpy.save, and tables as Parquet",
+    ),
+    b"MATLAB 5.0": "it is a MATLAB file: scipy.io.loadmat reads it, numpy.save writes its arrays",
+    b"SQLite format 3": "it is an SQLite database: polars.read_database reads a table of it",
+    b"\xd0\xcf\x11\xe0": "it is an old Excel workbook: save the sheet as CSV UTF-8",
+    b"Obj\x01": "it is an Avro file: polars.read_avro reads it",
+    b"7z\xbc\xaf": "it is a 7z archive: 7z x unpacks it",
+    b"%PDF": "it is a PDF document",
+    b"<!DOCTYPE": "it is a web page, perhaps of an error: download the file itself",
+    b"<html": "it is a web page, perhaps of an error: download the file itself",
+}
+
+
+def is_table(path: Path) -> bool:
+    """Return whether a file is a table: of Parquet, Arrow, or text called csv or tsv."""
+    return of_file(path) in (TEXT["table"], BY_SUFFIX[".parquet"])
+
+
 def of_file(path: Path) -> str:
-    """Return the name of the function that opens a file of this name."""
-    suffix = path.suffix.lower()
+    """Return the name of the function that opens a file: by its first bytes, and else by the suffix of its name.
+
+    SourceError for a file of a format that is not read.
+    """
+    suffix, start = path.suffix.lower(), b""
+    if path.is_file():
+        with path.open("rb") as file:
+            start = file.read(16)
+    for magic, of_magic in BY_START.items():
+        if start.startswith(magic):
+            return BY_SUFFIX[suffix if BY_SUFFIX.get(suffix) == BY_SUFFIX[of_magic] else of_magic]
+    if foreign := next((magic for magic in FOREIGN if start.startswith(magic)), None):
+        raise SourceError(f"{path} is not text: {FOREIGN[foreign]}")
     if suffix in BY_SUFFIX:
         return BY_SUFFIX[suffix]
     if suffix in DECOMPRESSORS:
         suffix = path.with_suffix("").suffix.lower()
     return TEXT[TEXT_BY_SUFFIX.get(suffix, "any")]
+
+
+def is_typed_file(path: Path) -> bool:
+    """Return whether a file is one of Parquet or Arrow IPC, by its first bytes; without any, by its name."""
+    try:
+        with path.open("rb") as file:
+            start = file.read(6)
+    except OSError:
+        start = b""
+    typed = start[:4] in (b"PAR1", b"FEA1", b"\xff\xff\xff\xff") or start == b"ARROW1"
+    return typed or (not start and path.suffix.lower() in TYPED)
 
 
 def refuse_lazy(x: Any) -> None:

@@ -23,6 +23,7 @@ from fastsketch.data.sources._formats import Options
 from fastsketch.data.sources._joined import joined
 from fastsketch.data.sources._npy_source import open_memmap
 from fastsketch.data.sources._paths import comes_once, files_of, is_name
+from fastsketch.data.sources._remote import is_url, remote_files
 from fastsketch.data.sources._select import chosen, picked
 from fastsketch.data.sources._sliced import SlicedSource, has_slices
 from fastsketch.data.sources._source import MAX_FEATURES, Beside, Source
@@ -41,6 +42,10 @@ def open_rows(
     header: bool | None = None,
     separator: str | None = None,
     decimal: str = ".",
+    thousands: str | None = None,
+    comment: str | None = None,
+    na_values: str | Sequence[str] = (),
+    multiline: bool = False,
     beside: str | int | Sequence[str | int] | None = None,
     transpose: bool | None = None,
     max_unpacked: int | None = None,
@@ -50,13 +55,14 @@ def open_rows(
     Parameters
     ----------
     x : path, glob, folder, "-", array, table, ... or a list of these
-        Files: .npy, .npz of scipy (CSR, CSC, COO), .csv, .tsv, .mtx and svmlight text (any other name; extra:
-        sklearn), text as .gz, .bz2, .xz too; .parquet, .arrow, .feather and .ipc (extra: arrow), .h5, .hdf5 and .h5ad
-        (hdf5), .zarr (zarr). A folder is its files in the order of their names, but for hidden ones and those that
-        begin with "_"; a list is its items, one after another. "-" is standard input; it and other pipes are known by
-        their first bytes, and read once.
+        Files: .npy, .npz of scipy (CSR, CSC, COO), .csv and .tsv (extra: files), .mtx and svmlight text (any other
+        name; extra: sklearn), text as .gz, .bz2, .xz too; .parquet, .arrow, .feather and .ipc (files), .h5, .hdf5 and
+        .h5ad (hdf5), .zarr (zarr). A folder is its files in the order of their names, but for hidden ones and those
+        that begin with "_"; a list is its items, one after another. "-" is standard input; it and other pipes are known
+        by their first bytes, and read once. csv, Parquet and Arrow files may be named by a protocol that fsspec knows
+        (s3://bucket/rows.csv).
         Objects: arrays, sparse matrices, memory maps, anything with a shape and slices (h5py, Zarr), AnnData, dask
-        arrays, data frames (what offers ``__arrow_c_stream__``), iterators of batches, and sources.
+        arrays, data frames (of any library that narwhals knows), iterators of batches, and sources.
     columns : str, or sequence of str or int, optional
         Names or positions of the columns that are read, in this order; a number that is no position may be a name (of
         a year). "numeric": all that hold numbers (of text, in its first lines, with a warning that names the others);
@@ -74,14 +80,22 @@ def open_rows(
         The matrix within an HDF5 file or a Zarr group; needed where there are several. Of AnnData, in any of these and
         whatever it is called, X by default; a layer, or another matrix ("obsm/X_pca", "raw/X").
     header : bool, optional
-        Whether the first line of a table of text has names. By default it has where a column is asked for by name, or a
-        word in it stands above numbers or dates; where it holds words, or years above others, and nothing tells, that
-        is an error.
+        Whether the first line of a table of text has names. By default it has where a column is asked for by name, a
+        word in it stands above numbers or dates, or it numbers the columns (0, 1, ..., years); where nothing tells,
+        that is an error.
     separator : str, optional
         What divides the columns of a table of text: by default tabs, semicolons or commas, as the first lines have
         them.
     decimal : {".", ","}, default "."
         The decimal point of a table of text.
+    thousands : {",", ".", " ", "'", "_"}, optional
+        The character between groups of three digits.
+    comment : str, optional
+        Lines of text that begin with it are skipped.
+    na_values : str or sequence of str, default ()
+        Cells that stand for a missing number, in any case, in addition to nothing, NA, n/a, NaN, null, none and ?.
+    multiline : bool, default False
+        Whether quoted cells of text may hold line ends. Such a file is not cut into parts.
     beside : str or int, or list of these, optional
         A column that is read beside the rows, of any type, and is none of theirs: see ``Source.chunks_beside``. Several
         hold numbers.
@@ -139,7 +153,7 @@ def open_rows(
         n_features=n_features,
         zero_based=as_flag(zero_based, "zero_based"),
         key=key,
-        dialect=as_dialect(header, separator, decimal),
+        dialect=as_dialect(header, separator, decimal, thousands, comment, na_values, multiline),
         max_unpacked=None if max_unpacked is None else as_integer(max_unpacked, "max_unpacked", 1),
         transpose=None if transpose is None else as_flag(transpose, "transpose"),
         beside=apart if isinstance(apart, str | int) else None,
@@ -175,6 +189,9 @@ def _as_columns(columns: str | Sequence[str | int], name: str = "columns") -> tu
 def _opened(x: Any, options: Options) -> Source:
     if isinstance(x, Source):
         return x
+    if is_url(x):
+        files: list[Any] = list(remote_files(x))
+        return _of_files(files, Path(x), options)
     if is_name(x):
         if comes_once(x):
             return open_stream(Path(x), options)
@@ -248,4 +265,6 @@ def _of_file(path: Path, options: Options) -> Source:
         if path.is_file() and path.stat().st_size == 0:
             raise SourceError(f"{path} is empty")
         path.stat()
+        if not isinstance(path, Path) and not _formats.is_table(path):
+            raise SourceError(f"{path}: of files by a protocol only csv, Parquet and Arrow are read: download it first")
         return _formats.function(_formats.of_file(path))(path, options)

@@ -18,7 +18,7 @@ from fastsketch.data.sources import _source
 from fastsketch.data.sources._file_sources import FileSource
 from fastsketch.data.sources._foreign import damaged
 from fastsketch.data.sources._formats import Options
-from fastsketch.data.sources._pieces import OfArray, chunks_of
+from fastsketch.data.sources._pieces import chunks_of
 from fastsketch.data.sources._source import MAX_FEATURES, Source, rows_of_chunk, rows_of_part
 
 # A chunk of rows with more bytes than these is decompressed for every chunk that is made of it, and not held.
@@ -199,7 +199,7 @@ class StoredSource(FileSource):
         if step * row_bytes <= _source.CHUNK_BYTES:
             yield from stretches(start)
         else:
-            yield from chunks_of(map(OfArray, stretches(start)), self, start)
+            yield from chunks_of(stretches(start), self, start)
 
     def _csr(self, group: Any) -> "_Csr":
         """Return the arrays of a CSR matrix; SourceError if the group is none."""

@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 
 from fastsketch._core.escaping import escaped
-from fastsketch.data.files._input import InputFile, SourceError
+from fastsketch.data.files._input import COMPRESSED, InputFile, SourceError
 from fastsketch.data.files._npy import MAGIC, read_header
 from fastsketch.data.files._table import WORKBOOK, ZIP
 from fastsketch.data.sources._ahead import Spaces
@@ -24,8 +24,6 @@ from fastsketch.data.sources._stored import check_matrix
 
 # Enough of the start of a stream or a text to see what it is: a header of .npy, lines of text.
 HEAD_BYTES = 64 << 10
-# How compressed streams begin, and the suffix of such files.
-COMPRESSED = {b"\x1f\x8b": ".gz", b"BZh": ".bz2", b"\xfd7zXZ\x00": ".xz"}
 # What is read from its end, or here and there.
 NOT_STREAMED = {
     b"PK\x03\x04": "an archive (.npz)",

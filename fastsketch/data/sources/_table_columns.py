@@ -1,45 +1,22 @@
-"""Columns of tables as Arrow describes them: which are taken, how many numbers a row has, and in which dtype."""
+"""Columns of tables with types: which are taken, how many numbers a row has, and in which dtype."""
 
-import json
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fastsketch.data.files._input import SourceError
+from fastsketch.data.files._table import listed
 from fastsketch.data.sources._column_names import positions_of
+from fastsketch.data.sources._foreign import needs
 from fastsketch.data.sources._formats import Options
+from fastsketch.data.sources._frames import Frames, HeldFrames
 
-# (name, format, format of what lists hold or None, whether it is encoded by a dictionary): _kernels/io/arrow.pyx
-Field = tuple[str, str, str | None, bool]
-
-# What holds no numbers, by the first letters of its format.
-_OTHERS = {
-    "u": "strings",
-    "U": "strings",
-    "vu": "strings",
-    "z": "bytes",
-    "Z": "bytes",
-    "vz": "bytes",
-    "w:": "bytes",
-    "td": "dates",
-    "tt": "times of day",
-    "ts": "times",
-    "tD": "durations",
-    "ti": "intervals",
-    "+s": "structures",
-    "+m": "maps",
-    "+u": "unions",
-    "+r": "runs",
-}
-_NUMBERS = frozenset("nbcCsSiIlLefg")
 # Columns that lists may become, each of which has a name: a few bytes of a file can state any length.
 MOST_ENTRIES = 1 << 20
 # What to do where some columns hold none.
-CHOOSE = "choose those of numbers (columns= of fs.open_rows, --columns; 'numeric' for all of them)"
+CHOOSE = "columns='numeric' (--columns numeric) leaves them out, columns= (--columns) names others"
 
 
 @dataclass(frozen=True)
@@ -48,134 +25,120 @@ class Chosen:
 
     Attributes
     ----------
-    columns : tuple of int
-        Their positions in the table, in the order in which they are wanted.
-    names : tuple of str
-        Their names.
-    widths : tuple of int
-        Numbers of a row in each: 1, or the length of its lists.
+    columns : tuple of str
+        Their names, in the order in which they are wanted.
+    widths : tuple of int or None
+        The length of the lists in each; None for a column of numbers.
     dtype : dtype
         Of the rows.
-    beside, beside_name : int, str
-        The position and the name of the column that lies beside the rows; -1 for none.
+    named : bool
+        Whether the columns have names of their own.
+    beside : str or None
+        The column that is read next to the rows.
     """
 
-    columns: tuple[int, ...]
-    names: tuple[str, ...]
-    widths: tuple[int, ...]
+    columns: tuple[str, ...]
+    widths: tuple[int | None, ...]
     dtype: np.dtype[Any]
-    beside: int = -1
-    beside_name: str = ""
+    named: bool = True
+    beside: str | None = None
 
     @property
     def n_features(self) -> int:
         """Numbers of a row."""
-        return sum(self.widths)
+        return sum(width or 1 for width in self.widths)
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
         """Names of the columns, name[k] for the entries of a list; None where rows are the lists of one column."""
-        if len(self.widths) == 1 and self.widths[0] > 1:
+        if not self.named or (len(self.widths) == 1 and (self.widths[0] or 1) > 1):
             return None
         return tuple(
-            name if width == 1 else f"{name}[{k}]"
-            for name, width in zip(self.names, self.widths, strict=True)
-            for k in range(width)
+            name if width is None or width == 1 else f"{name}[{k}]"
+            for name, width in zip(self.columns, self.widths, strict=True)
+            for k in range(width or 1)
         )
-
-    def places(self) -> NDArray[np.intp]:
-        """Return the position in a row at which the numbers of each column begin."""
-        return np.concatenate([[0], np.cumsum(self.widths)[:-1]]).astype(np.intp)
 
     def only(self, features: Sequence[int]) -> "Chosen | None":
         """Return some features; None where these are entries of a list."""
-        if any(width != 1 for width in self.widths):
+        if any(width not in (None, 1) for width in self.widths):
             return None
-        columns, names = [self.columns[k] for k in features], [self.names[k] for k in features]
-        return replace(self, columns=tuple(columns), names=tuple(names), widths=(1,) * len(columns))
+        columns, widths = zip(*((self.columns[k], self.widths[k]) for k in features), strict=True)
+        return replace(self, columns=columns, widths=widths)
 
 
-def choose(
-    fields: Sequence[Field],
-    options: Options,
-    *,
-    of: str,
-    metadata: dict[bytes, bytes] | None,
-    width: Callable[[int], int],
-) -> Chosen:
+def choose(frames: Frames, options: Options) -> Chosen:
     """Return the columns of a table that `options` ask for; by default all but the index of a pandas table.
-
-    Parameters
-    ----------
-    fields : sequence of Field
-    options : Options
-    of : str
-        The table, in messages.
-    metadata : dict or None
-        Of its schema.
-    width : callable
-        The length of the lists in a column whose type does not tell it, by its position.
 
     Raises
     ------
     SourceError
-        If a column holds no numbers.
+        If columns hold no numbers: it names all of them.
     ValueError
         If there is no such column, or it is asked for twice.
     """
-    names = [field[0] for field in fields]
-    beside = -1 if options.beside is None else positions_of([options.beside], names, len(names), of, "beside")[0]
+    names, of = list(frames.schema), frames.name
+    beside = (
+        None if options.beside is None else names[positions_of([options.beside], names, len(names), of, "beside")[0]]
+    )
     if options.columns is None:
-        index = index_columns(metadata, names)
-        chosen = [k for k, name in enumerate(names) if name not in index and k != beside]
+        chosen = [name for name in names if name not in frames.index and name != beside]
         if options.numeric:
-            chosen = [k for k in chosen if _other_than_numbers(fields[k]) is None]
+            chosen = [name for name in chosen if _other_than_numbers(frames.schema[name]) is None]
     else:
-        chosen = positions_of(options.columns, names, len(names), of)
+        chosen = [names[k] for k in positions_of(options.columns, names, len(names), of)]
     if not chosen:
         raise SourceError(f"{of} has no columns{' of numbers' if options.numeric else ''}")
-    hint = "" if options.columns is not None else f": {CHOOSE}"
-    widths: list[int] = []
-    for k in chosen:
-        kind = _other_than_numbers(fields[k])
-        if kind is not None:
-            raise SourceError(f"{of}: column {names[k]!r} holds {kind}, not numbers{hint}")
-        kind = fields[k][1]
-        widths.append(int(kind[3:]) if kind.startswith("+w:") else width(k) if kind in ("+l", "+L") else 1)
-        if widths[-1] < 1:
-            raise SourceError(f"{of}: column {names[k]!r} holds lists without entries")
-        if sum(widths) > MOST_ENTRIES + len(widths):
-            raise SourceError(f"{of}: column {names[k]!r} holds lists of {widths[-1]:,} entries, too many for columns")
-    narrow = all((fields[k][2] or fields[k][1]) in "ef" for k in chosen)
+    others = [name for name in chosen if _other_than_numbers(frames.schema[name]) is not None]
+    if others:
+        first = f": column {others[0]!r} holds {_other_than_numbers(frames.schema[others[0]])}, not numbers"
+        if options.columns is not None:
+            raise SourceError(f"{of}{first}")
+        refuse_columns(of, others, first, some=len(others) < len(chosen))
+    widths = tuple(_width(frames, name) for name in chosen)
+    if (total := sum(width or 1 for width in widths)) > MOST_ENTRIES + len(widths):
+        raise SourceError(f"{of}: its lists have {total:,} entries a row, too many for columns")
+    pl = needs("polars", "tables")
+    inner = [getattr(frames.schema[name], "inner", None) or frames.schema[name] for name in chosen]
+    narrow = all(kind in (pl.Float16, pl.Float32) for kind in inner)
+    named = not isinstance(frames, HeldFrames) or frames.named(chosen) is not None
     dtype = options.dtype or np.dtype(np.float32 if narrow else np.float64)
-    chosen_names = tuple(names[k] for k in chosen)
-    return Chosen(tuple(chosen), chosen_names, tuple(widths), dtype, beside, "" if beside < 0 else names[beside])
+    return Chosen(tuple(chosen), widths, dtype, named, beside)
 
 
-def index_columns(metadata: dict[bytes, bytes] | None, names: Sequence[str]) -> list[str]:
-    """Return columns that are the index of a pandas table, by the note that pandas leaves in what it writes."""
-    try:
-        noted = json.loads((metadata or {}).get(b"pandas", b"{}")).get("index_columns", [])
-    except (ValueError, AttributeError):
-        noted = []
-    return [name for name in names if name in noted or re.fullmatch(r"__index_level_\d+__", name)]
-
-
-def _other_than_numbers(field: Field) -> str | None:
-    """Return what a column holds that is neither numbers nor lists of them."""
-    _, kind, of_lists, encoded = field
-    if encoded:
-        return "categories"
-    if kind in _NUMBERS or _is_decimal(kind):
+def _width(frames: Frames, name: str) -> int | None:
+    """Return the length of the lists in a column, by the first of them; None for a column of numbers."""
+    kind = frames.schema[name]
+    if not kind.is_nested():
         return None
-    if kind in ("+l", "+L") or re.fullmatch(r"\+w:[0-9]{1,18}", kind):
-        if of_lists is not None and (of_lists in _NUMBERS or _is_decimal(of_lists)):
-            return None
-        return f"lists of {_OTHERS.get((of_lists or '')[:2], 'other things')}"
-    if kind.startswith("d:"):
-        return "decimals of more than 128 bits, or of such a scale"
-    return _OTHERS.get(kind[:2], f"Arrow data of type {kind!r}")
+    width = getattr(kind, "size", None)
+    if width is None:
+        first = frames.rows(0, min(16, frames.n_rows), [name])[name].list.len().drop_nulls()
+        width = int(first[0]) if len(first) else 1
+    if width < 1:
+        raise SourceError(f"{frames.name}: column {name!r} holds lists without entries")
+    return int(width)
 
 
-def _is_decimal(kind: str) -> bool:
-    return re.fullmatch(r"d:\d+,-?[0-2]?\d?\d(,(32|64|128))?", kind) is not None  # a power that float64 has
+def refuse_columns(of: str, others: Sequence[str], said: str, *, some: bool) -> NoReturn:
+    """Raise SourceError that names all columns which hold no numbers, and the option that leaves them out.
+
+    said: what the first of them holds and where; some: whether there are columns of numbers.
+    """
+    if not some:
+        raise SourceError(f"{of}{said}")
+    several = f"; columns that do not hold numbers alone: {listed(others, 20)}" if len(others) > 1 else ""
+    raise SourceError(f"{of}{said}{several}: {CHOOSE}")
+
+
+def _other_than_numbers(kind: Any) -> str | None:
+    """Return what a column holds that is neither numbers nor lists of them."""
+    pl = needs("polars", "tables")
+    if kind.is_numeric() or kind in (pl.Boolean, pl.Null):
+        return None
+    if kind in (pl.List, pl.Array):
+        inner = _other_than_numbers(kind.inner)
+        return None if inner is None and not kind.inner.is_nested() else f"lists of {inner or 'lists'}"
+    names = {pl.String: "strings", pl.Binary: "bytes", pl.Date: "dates", pl.Datetime: "times", pl.Time: "times of day"}
+    names |= {pl.Duration: "durations", pl.Categorical: "categories", pl.Enum: "categories", pl.Struct: "structures"}
+    return names.get(kind.base_type(), f"data of type {kind}")

@@ -8,7 +8,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from fastsketch.data.files._input import DECOMPRESSORS, InputFile, SourceError, whole_lines
+from fastsketch.data.files._input import InputFile, SourceError, compression_of, whole_lines
 from fastsketch.data.sources._file_sources import FileSource, reading
 from fastsketch.data.sources._source import BLOCK_BYTES, LONGEST_LINE, Place, Source
 from fastsketch.data.sources._streams import Stream
@@ -21,6 +21,7 @@ class TextSource(FileSource):
     """Rows that are lines: of a file, of a stretch of it, or of a stream that is read once."""
 
     n_rows: int | None = None
+    _newline = b"\n"
 
     def __init__(self, path: Path, stream: Stream | None) -> None:
         self._stream, self._from = stream, 0
@@ -79,7 +80,7 @@ class TextSource(FileSource):
 
     def parts(self, n_bytes: int, *, multiple: int = 1) -> list[Source]:
         """See Source: stretches of about n_bytes of text that end with a line; whole where it is compressed."""
-        if not self.repeatable or self.path.suffix in DECOMPRESSORS or self.size <= n_bytes:
+        if not self.repeatable or compression_of(self.path) or self.size <= n_bytes:
             return [self]
         self.check_unchanged()
         cuts = [self._from]
@@ -95,7 +96,7 @@ class TextSource(FileSource):
             block = file.read(LOOK_BYTES)
             if not block:
                 break
-            if (at := block.find(b"\n")) >= 0:
+            if (at := block.find(self._newline)) >= 0:
                 return place + at
             place += len(block)
         return self._to
@@ -124,7 +125,7 @@ class TextSource(FileSource):
         if self._from:
             with InputFile(self.path, stop=self._from) as file:
                 while block := file.read(BLOCK_BYTES):
-                    before += block.count(b"\n")
+                    before += block.count(self._newline)
         return 1 + before + number
 
     def line_of(self, row: int) -> int | None:

@@ -7,6 +7,7 @@ import pytest
 from fastsketch.data import SourceError
 from fastsketch.data.files import _table as table
 from fastsketch.data.files._table import Dialect, tell_header
+from fastsketch.data.names import _tables
 from fastsketch.data.names._events import read_events
 
 
@@ -32,7 +33,7 @@ def read(tmp_path, content, values=True, **dialect):
 )
 @pytest.mark.parametrize("block", [1, 7, 1 << 20])
 def test_lines_are_read(tmp_path, monkeypatch, text, block):
-    monkeypatch.setattr(table, "BLOCK_BYTES", block)
+    monkeypatch.setattr(_tables, "PIECE_BYTES", block)
     assert read(tmp_path, text) == [("a", "b", 1.0), ("c", "d", 2.5)]
 
 
@@ -54,13 +55,13 @@ def test_quotes(tmp_path):
         ("a,b,4,5\nc,d,1\n", "line 2: there are 3 columns, in the first line 4"),
         ("a;b;4,5\nc;d;1\n", "line 1: column 3: '4,5' is no .* but a number with a comma: --set decimal=,"),
         ("a,b,\nc,d,1\n", "line 1: 'a', 'b', '': nothing tells whether this is a header: say --set header=yes"),
-        ("a,b,nan\nc,d,1\n", "line 1: column 3: 'nan' is no finite"),
-        ("a,b,NA\nc,d,1\n", "line 1: column 3: 'NA' is no finite"),
+        ("a,b,nan\nc,d,1\n", "line 1: column 3: the value is missing"),
+        ("a,b,NA\nc,d,1\n", "line 1: column 3: the value is missing"),
         ("\n\na,b,-\n", "line 3: 'a', 'b', '-': nothing tells"),
         ("sep=,\na,b,1\n", "line 1: leave out 'sep=,', which Excel alone reads"),
         ("a,b,1\nuser,item,rating\n", "line 2: column 3: 'rating' is no finite"),
         *(
-            (f"a,b,1\nc,d,{number}\n", "line 2: .* is no finite decimal number")
+            (f"a,b,1\nc,d,{number}\n", "line 2: .*( is no finite decimal number|the value is missing)")
             for number in (
                 "1_0",
                 "nan",
@@ -72,7 +73,6 @@ def test_quotes(tmp_path):
                 "1 2",
                 "1d3",
                 "",
-                "\u00a01",
                 "--1",
             )
         ),
@@ -84,7 +84,6 @@ def test_quotes(tmp_path):
         (b"a,b,1\nc,\xff,2\n", "is not text: line 2 holds the byte 0xff"),
         (b"a,b,1\nc\0,d,2\n", "is not text: line 2 holds a NUL"),
         (b"\0a,b,1\n", "is not text: line 1 holds a NUL"),
-        ("a,b,1\n" + "x" * (1 << 20) + "c,d,2\n", "a line is longer than 1,048,576 bytes"),
         ("user,item,rating\n", "line 1: 'user', 'item', 'rating': nothing tells"),
         ("\n \n", "holds no lines"),
     ],
@@ -98,7 +97,7 @@ def test_pairs_need_no_value(tmp_path):
     assert read(tmp_path, "a,b\nc,d\n", values=False, header=False) == [("a", "b"), ("c", "d")]
     assert read(tmp_path, "a,b,x\nc,d,\n", values=False, header=False) == [("a", "b"), ("c", "d")]
     with pytest.raises(SourceError, match="line 1: 2 columns are needed"):
-        read(tmp_path, "a\n", values=False)
+        read(tmp_path, "a\n", values=False, header=False)
 
 
 def test_long_fields_and_many_columns(tmp_path):

@@ -82,7 +82,7 @@ def test_only_the_first_rows_decide(tmp_path):
     body = "".join(f"{i},{i}\n" for i in range(1000))
     found = table(tmp_path, f"a,b\n{body}word,7\n")
     assert found.schema["columns"] == {"a": "numeric", "b": "numeric"}
-    with pytest.raises(SourceError, match=r"t\.csv, line 1002: column 'a': 'word' is no finite decimal number"):
+    with pytest.raises(SourceError, match=r"t\.csv, line 1002: column 1 \('a'\): 'word' is no finite decimal number"):
         read(found)
     found = table(tmp_path, f"a,b\n{body}word,7\n", categorical=["a"])
     assert read(found)[0][-1] == {"a": "word", "b": 7.0}
@@ -94,7 +94,7 @@ def test_a_word_among_numbers_is_asked_about(tmp_path):
     with pytest.raises(SourceError, match=r"line 42: column 'a' holds '4\.o', but numbers in most"):
         table(tmp_path, text)
     assert table(tmp_path, text, categorical=["a"]).schema["columns"]["a"] == "categorical"
-    with pytest.raises(SourceError, match=r"line 42: column 'a': '4\.o' is no finite"):
+    with pytest.raises(SourceError, match=r"line 42: column 1 \('a'\): '4\.o' is no finite"):
         read(table(tmp_path, text, numeric=["a"]))
     mixed = table(tmp_path, "a,b\n" + "3,x\n" * 9 + "A5,x\n", header=True)
     assert mixed.schema["columns"]["a"] == "categorical"
@@ -104,19 +104,20 @@ def test_a_word_among_numbers_is_asked_about(tmp_path):
 def test_missing_cells(tmp_path):
     text = "a,b,y\n1,x,1\n?,x,1\nn/a,,0\n"
     assert read(table(tmp_path, text, label="y"))[0] == [{"a": 1.0, "b": "x"}, {"a": "", "b": "x"}, {"a": "", "b": ""}]
-    with pytest.raises(SourceError, match=r"line 3: column 'a' is '\?'"):
+    with pytest.raises(SourceError, match="line 3: column 'a' is empty, or stands for a missing value"):
         read(table(tmp_path, text, missing="refuse"))
     with pytest.raises(SourceError, match="line 4: column 'b' is empty"):
         read(table(tmp_path, text, missing="refuse", ignore=["a"]))
-    for cell, why in (("", "is empty"), ("word", "'word' is no finite"), ("inf", "'inf' is no finite")):
-        with pytest.raises(SourceError, match=f"line 4: column 'y', the label[:,]? ?{why}"):
+    label = "'y'., the label, is empty|'y', the label, is empty"
+    for cell, why in (("", label), ("word", r"3 \('y'\): 'word' is no finite"), ("inf", r"'y'\): 'inf' is no finite")):
+        with pytest.raises(SourceError, match=f"line 4: column .*{why}"):
             read(table(tmp_path, text.replace(",0\n", f",{cell}\n"), label="y", numeric=["y"]))
 
 
 def test_without_a_header(tmp_path):
     found = table(tmp_path, "31,Paris,1\n44,Rome,0\n", header=False, label="3")
     assert read(found) == ([{"1": 31.0, "2": "Paris"}, {"1": 44.0, "2": "Rome"}], [1.0, 0.0])
-    with pytest.raises(SourceError, match=r"line 1: column 1 is called '31': is there no header\? \(.*header=False\)"):
+    with pytest.raises(SourceError, match=r"line 1: a column is called '31': is there no header\? \(.*header=False\)"):
         table(tmp_path, "31,Paris,1\n44,Rome,0\n", label="Paris")
     assert read(table(tmp_path, "31,Paris\n44,Rome\n"))[0] == [{"1": 31.0, "2": "Paris"}, {"1": 44.0, "2": "Rome"}]
     assert read(table(tmp_path, "a,2019\n44,Rome\n", header=True))[0] == [{"a": 44.0, "2019": "Rome"}]
@@ -134,7 +135,9 @@ def test_decimal_commas(tmp_path):
     assert read(found) == ([{"a": 1.5, "b": "x"}, {"a": -0.5, "b": "y"}, {"a": "", "b": "z"}], [0.25, 100.0, 3.0])
     with pytest.raises(SourceError, match=r"line 2: column 'a' holds '1\.5', a number with a point"):
         table(tmp_path, "a;y\n1.5;1\n", label="y", decimal=",")
-    with pytest.raises(SourceError, match=r"line 3: column 'a' holds '1\.009,47', a .*: take its points"):
+    with pytest.raises(
+        SourceError, match=r"line 3: column 'a' holds '1\.009,47', a .*: --set thousands=. --set decimal"
+    ):
         table(tmp_path, "a;y\n995,12;1\n1.009,47;2\n998,5;3\n", label="y", decimal=",")
 
 
@@ -207,7 +210,7 @@ def test_standard_input_is_read_once(monkeypatch):
         ("Paris,rain\nRome,sun\n", {}, "line 1: 'Paris', 'rain': nothing tells whether this is a header"),
         (
             "t,y\n2024-01-31,1\n2024-02-01,2\n",
-            {"label": "y"},
+            {"label": "t"},
             "line 2: column 't' holds '2024-01-31', a date or a time",
         ),
         (
@@ -304,3 +307,59 @@ def test_a_schema_says_which_column_has_the_labels(tmp_path):
         assert rows == [{"age": 12.0}] and labels is None and unlabelled.schema["label"] is None
     with pytest.raises(SourceError, match="more.csv, line 2: column 'buys', the label, is empty"):
         list(table(tmp_path, "age,buys\n12,\n", name="more.csv", schema=schema).chunks())
+
+
+def test_a_column_of_dates_is_left_out_by_name(tmp_path):
+    text = "when,x,day,y\n" + "".join(f"2024-01-{k:02d} 10:00,{k},{k}.01.2024,{k % 2}\n" for k in range(1, 20))
+    with pytest.warns(UserWarning, match=r"t\.csv: columns of dates or times, .* left out: 'when', 'day' .categorical"):
+        found = table(tmp_path, text, label="y")
+    assert found.schema["columns"] == {"x": "numeric"} and read(found)[0][4] == {"x": 5.0}
+    words = table(tmp_path, text, label="y", categorical=["when"], ignore=["day"])
+    assert read(words)[0][0] == {"when": "2024-01-01 10:00", "x": 1.0}
+
+
+def test_all_columns_that_cannot_be_read_are_named(tmp_path):
+    text = "a,p,m,w,y\n" + "".join(f"{k},{k}%,€ {k},{k}.5,1\n" for k in range(40)) + "x,1%,€ 2,word,1\n"
+    with pytest.raises(SourceError, match=r"line 2: column 'p' .* a percentage: .*'m', 'a', 'w'|--ignore") as error:
+        table(tmp_path, text, label="y")
+    assert "--ignore a p m w leaves them out (ignore=['a', 'p', 'm', 'w'])" in str(error.value)
+    assert set(
+        read(
+            table(tmp_path, text, label="y", ignore=["a", "p", "m", "w"], header=True)
+            if 0
+            else table(tmp_path, text.replace("y\n", "y\n", 1), label="y", ignore=["p", "m", "a"], categorical=["w"])
+        )[0][0]
+    ) == {"w"}
+
+
+def test_columns_that_fill_late_are_numbers(tmp_path):
+    rows = [f"{i % 5},{'' if i < 20000 else i % 7},{'' if i < 20000 else 'x'},\n" for i in range(30000)]
+    found = table(tmp_path, "x,late,word,empty\n" + "".join(rows))
+    assert found.schema["columns"] == {"x": "numeric", "late": "numeric", "word": "categorical", "empty": "categorical"}
+    assert read(found)[0][-1] == {"x": 4.0, "late": float(29999 % 7), "word": "x", "empty": ""}
+
+
+@pytest.mark.parametrize("label", [0, "word"])
+def test_labelled_rows_below_numbers(tmp_path, label):
+    text = "word,0,1,2\n" + "".join(f"{('cat', 'dog')[k % 2]},{k}.5,-{k}.25,0.{k}\n" for k in range(30))
+    found = table(tmp_path, text, label=label)
+    assert sorted(set(read(found)[1])) == ["cat", "dog"] and read(found)[0][1] == {"0": 1.5, "1": -1.25, "2": 0.1}
+    gdp = table(tmp_path, "continent,1952,1957\nAsia,100,200\nAsia,300,250\nEurope,400,120\nEurope,500,180\n")
+    assert len(read(gdp)[0]) == 4
+
+
+def test_options_of_text(tmp_path):
+    text = '# x\na;b;y\n"1.234,5";-;u\n2;"two\nlines";v\n'
+    found = table(
+        tmp_path,
+        text,
+        label="y",
+        decimal=",",
+        thousands=".",
+        comment="#",
+        na_values="-",
+        multiline=True,
+        categorical=["b"],
+        header=True,
+    )
+    assert read(found) == ([{"a": 1234.5, "b": "-"}, {"a": 2.0, "b": "two\nlines"}], ["u", "v"])

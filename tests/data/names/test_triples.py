@@ -65,7 +65,7 @@ def test_text(tmp_path):
         ("a,b,1\na,,2\n", {}, "line 2: column 2: an id must not be empty"),
         ("", {}, "holds no lines"),
         ("u,v\na,b\n", {"columns": ("u", "w")}, "line 1: columns: the table has no column 'w': it has 'u', 'v'"),
-        ("u,v\na,b\n", {"columns": (0, 4)}, "5 columns are needed, there are 2"),
+        ("u,v\na,b\n", {"columns": (0, 4), "header": True}, "5 columns are needed, there are 2"),
     ):
         path.write_text(text)
         with pytest.raises(SourceError, match=match):
@@ -104,13 +104,13 @@ def test_parquet(tmp_path):
         assert Triples.of(tmp_path / name).matrix().toarray().tolist() == MATRIX  # columns are found by their names
     unnamed = table.rename_columns(["a", "b", "c", "d"])
     parquet.write_table(unnamed, tmp_path / "u.parquet")
-    feather.write_feather(unnamed.append_column("e", unnamed["d"]), tmp_path / "u.arrow")
+    feather.write_feather(unnamed.append_column("e", unnamed["b"]), tmp_path / "u.arrow")  # three columns of words
     with pytest.raises(ValueError, match=r"u\.arrow: columns must say .* there are 5, 'a', 'b', .* fs.open_rows"):
         Triples.of(tmp_path / "u.arrow")
     with pytest.raises(SourceError, match="cannot be read"):
         Triples.of(tmp_path / "none.parquet")
     (tmp_path / "bad.parquet").write_bytes(b"PAR1 and no more")
-    with pytest.raises(SourceError, match=r"bad.parquet cannot be read"):
+    with pytest.raises(SourceError, match=r"bad.parquet is damaged or no Parquet file"):
         Triples.of(tmp_path / "bad.parquet")
     missing = pa.table({"user": ["a", None], "item": ["x", "y"]})
     parquet.write_table(missing, tmp_path / "r.parquet")
@@ -183,7 +183,7 @@ def test_columns_of_a_frame_are_named():
     with pytest.raises(TypeError, match="names or numbers"):
         Triples.of(frame, columns=(0.0, 1))
     twice = pd.concat([frame, frame], axis=1)
-    with pytest.raises(ValueError, match="the table has 2 columns 'user'"):
+    with pytest.raises(ValueError, match="the DataFrame: two columns are called 'user'"):
         Triples.of(twice, columns=("user", "item"))
 
 

@@ -197,7 +197,6 @@ def test_what_has_no_rows(x):
 @pytest.mark.parametrize(
     ("package", "make", "advice"),
     [
-        ("polars", lambda polars, path: polars.LazyFrame({"a": [1.0]}), r"LazyFrame .*collect\(\)"),
         ("dask.dataframe", lambda dd, path: dd.from_dict({"a": [1.0]}, npartitions=1), "DataFrame .*to_dask_array"),
         ("h5py", lambda h5py, path: h5py.File(path / "a.h5", "w"), r"File .*a data set of it, x\[key\]"),
         ("zarr", lambda zarr, path: zarr.open_group(path / "a.zarr", mode="w"), r"Group .*an array of it, x\[key\]"),

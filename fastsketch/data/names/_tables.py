@@ -1,0 +1,214 @@
+"""Tables as data frames of polars: some columns as numbers, others as text; csv files, Parquet, Arrow, data frames."""
+
+import sys
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from os import PathLike
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastsketch.data.files._input import InputFile, SourceError
+from fastsketch.data.files._table import DECIDING_LINES, UNDIVIDED, Dialect, Row, as_number
+from fastsketch.data.sources._csv import Csv
+from fastsketch.data.sources._foreign import damaged, needs
+from fastsketch.data.sources._formats import is_typed_file
+from fastsketch.data.sources._frames import FileFrames, Frames, HeldFrames
+
+# Bytes of text, and rows of a table with types, that become one data frame.
+PIECE_BYTES, PIECE_ROWS = 1 << 20, 1 << 16
+# Bytes of the first lines of text.
+HEAD_BYTES = 64 << 10
+
+# Returns for the rows of a data frame what messages call them: the lines, or the rows of the table, (n,).
+Numbers = Callable[[], NDArray[np.int64]]
+
+
+class Table(Protocol):
+    """A table whose rows are read once.
+
+    Attributes
+    ----------
+    name : str
+    unit : {"line", "row"}
+        What messages count.
+    names : list of str or None
+    width, begins : int
+        The number of columns; the line of the first row, header included. 0 if there are no rows.
+    numbered : bool
+        Whether the names of the columns number them.
+    first : list of (number, cells)
+        The first rows, as text.
+    size : int
+        In the units of ``position``.
+    dialect : Dialect
+    hint : callable
+        Gives what a message about a cell of a column that is no number ends in.
+    """
+
+    name: str
+    unit: str
+    names: list[str] | None
+    width: int
+    begins: int
+    numbered: bool
+    first: list[Row]
+    size: int
+    dialect: Dialect
+    hint: Callable[[int], str]
+
+    def position(self) -> int:
+        """Return how much has been read."""
+        ...
+
+    def frames(self, numbers: Sequence[int], texts: Sequence[int]) -> Iterator[tuple[Any, Numbers]]:
+        """Yield data frames with these columns, called by their positions, and what numbers their rows."""
+        ...
+
+    def error(self, number: int, why: object) -> SourceError:
+        """Return the error for a line or row."""
+        ...
+
+    def called(self, column: int) -> str:
+        """Return how messages name a column, which is counted from 0."""
+        ...
+
+
+@contextmanager
+def open_table(table: Any, dialect: Dialect, *, wanted: int = 1, held: bool = False) -> Generator[Table]:
+    """Open a csv file (also compressed; "-" is standard input), a file of Parquet or Arrow, or a data frame.
+
+    Parameters
+    ----------
+    table : str, path or data frame
+    dialect : Dialect
+        Of text.
+    wanted : int, default 1
+        Columns that there are at least.
+    held : bool, default False
+        Whether the rows will be in memory as a whole: a csv file may not unpack to much more than its length then.
+
+    Raises
+    ------
+    SourceError
+        If the file is missing, damaged or no table, or has fewer columns.
+    ImportError
+        If polars is not installed.
+    """
+    if not isinstance(table, str | PathLike):
+        yield _checked(TypedTable(HeldFrames(table)), wanted)
+        return
+    path = Path(cast("str | PathLike[str]", table))
+    standard = str(path) == "-"
+    if not standard and is_typed_file(path):
+        yield _checked(TypedTable(FileFrames(path, str(path))), wanted)
+        return
+    with InputFile(path, sys.stdin.buffer if standard else None) as file:
+        yield _checked(CsvTable(file.held() if held else file, dialect, 0 if standard else path.stat().st_size), wanted)
+
+
+def _checked(table: Any, wanted: int) -> Any:
+    if 0 < table.width < wanted:
+        divided = "" if table.width > 1 or table.unit == "row" else f"; {UNDIVIDED}"
+        raise table.error(table.begins, f"{wanted} columns are needed, there are {table.width}{divided}")
+    return table
+
+
+class CsvTable(Csv):
+    """An open csv file."""
+
+    def __init__(self, file: InputFile, dialect: Dialect, size: int) -> None:
+        self._file, self.size, start, more = file, size, b"", True
+        while more and start.count(b"\n" if b"\n" in start else b"\r") <= DECIDING_LINES:
+            more = file.read(HEAD_BYTES)
+            start += more
+        self._start = start
+        complete = start if not more else start[: max(start.rfind(b"\n"), start.rfind(b"\r")) + 1]
+        super().__init__(str(file.path), complete, dialect)
+
+    def position(self) -> int:
+        """See Table."""
+        return self._file.place
+
+    def frames(self, numbers: Sequence[int], texts: Sequence[int]) -> Iterator[tuple[Any, Numbers]]:
+        """See Table."""
+        for piece, line in self.pieces(self._file, PIECE_BYTES, start=self._start):
+            frame = self.frame(piece, line, numbers, texts)
+            yield frame, partial(self._lines, piece, line, len(frame))
+
+    def _lines(self, piece: bytes, line: int, n: int) -> NDArray[np.int64]:
+        if b'"' not in piece and piece.count(self.newline) == n:
+            return np.arange(line + 1, line + 1 + n)
+        return np.array([number for number, _ in self.records(piece, line)])
+
+
+class TypedTable:
+    """A file of Parquet or Arrow, or a data frame; the index that pandas left in it is no column."""
+
+    unit, begins, numbered = "row", -1, False
+
+    def __init__(self, frames: Frames) -> None:
+        self._frames, self.name, self.size, self._done = frames, frames.name, frames.n_rows, 0
+        self.hint: Callable[[int], str] = lambda column: ""
+        self.dialect = Dialect(header=True)
+        self.names: list[str] = [name for name in frames.schema if name not in frames.index]
+        self.width = len(self.names)
+        with damaged(self.name, "table"):
+            head = frames.rows(0, min(self.size, DECIDING_LINES), self.names)
+            columns = [[cell or "" for cell in self._texts(head[name])] for name in self.names]
+        self.first = [(k, list(cells)) for k, cells in enumerate(zip(*columns, strict=True))]
+
+    def position(self) -> int:
+        """See Table."""
+        return self._done
+
+    def error(self, number: int, why: object) -> SourceError:
+        """See Table."""
+        return SourceError(f"{self.name}{'' if number < 0 else f', row {number}'}: {why}")
+
+    def called(self, column: int) -> str:
+        """See Table."""
+        return f"column {column + 1} ({self.names[column]!r})"
+
+    def frames(self, numbers: Sequence[int], texts: Sequence[int]) -> Iterator[tuple[Any, Numbers]]:
+        """See Table."""
+        pl = needs("polars", "tables")
+        names = [self.names[k] for k in (*numbers, *texts)]
+        with damaged(self.name, "table"):
+            for first in range(0, self.size, PIECE_ROWS):
+                piece = self._frames.checked_rows(first, min(first + PIECE_ROWS, self.size), names)
+                columns = [self._numbers(piece[self.names[k]], k, first).alias(str(k)) for k in numbers]
+                columns += [self._texts(piece[self.names[k]]).alias(str(k)) for k in texts]
+                self._done += len(piece)
+                yield pl.DataFrame(columns), partial(np.arange, first, self._done)
+
+    def _numbers(self, column: Any, place: int, first: int) -> Any:
+        """Return a column as float64; words among them are an error that names the row."""
+        pl = needs("polars", "tables")
+        if column.dtype.is_numeric() or column.dtype in (pl.Boolean, pl.Null):
+            return column.cast(pl.Float64).fill_nan(None)
+        values: list[float | None] = []
+        for row, text in enumerate(self._texts(column)):
+            try:
+                values.append(None if self.dialect.missing(text or "") else as_number(text, self.dialect))
+            except ValueError as error:
+                raise self.error(first + row, f"{self.called(place)}: {error}{self.hint(place)}") from None
+        return pl.Series(values, dtype=pl.Float64)
+
+    def _texts(self, column: Any) -> Any:
+        """Return a column as strings: whole numbers without a point, as ids next to missing ones are; dates in ISO."""
+        pl, kind = needs("polars", "tables"), column.dtype
+        if kind.is_float():
+            column = column.fill_nan(None)
+            whole = (column == column.floor()) & (column.abs() <= 2.0**53)
+            texts = column.cast(pl.String)
+            return texts.zip_with(~whole.fill_null(value=False), column.cast(pl.Int64, strict=False).cast(pl.String))
+        if kind.is_temporal() and kind != pl.Duration:
+            return column.dt.to_string("iso").str.replace(r"\.0+$", "")
+        if kind.is_nested() or kind in (pl.Binary, pl.Object):
+            raise SourceError(f"{self.name}: column {column.name!r} holds {kind}, no numbers or text")
+        texts = column.cast(pl.String).str.strip_chars()
+        return texts.set(texts == "", None)

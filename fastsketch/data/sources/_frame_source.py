@@ -1,0 +1,134 @@
+"""Rows of numbers from tables with types: Parquet, Arrow IPC, and data frames of any library."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastsketch.data.files._input import SourceError
+from fastsketch.data.sources._file_sources import FileSource
+from fastsketch.data.sources._foreign import damaged, needs
+from fastsketch.data.sources._formats import Options
+from fastsketch.data.sources._frames import FileFrames, Frames, HeldFrames
+from fastsketch.data.sources._identity import of_ends
+from fastsketch.data.sources._source import RowSource, Source, rows_of_chunk
+from fastsketch.data.sources._table_columns import Chosen, choose
+
+# Bytes of rows that polars decodes at a time. Pages of Parquet at both ends of a slice are decoded twice, and all of a
+# slice is in memory: slices of 32 MB took twice as long as slices of 80 MB.
+SLICE_BYTES = 80 << 20
+
+
+def open_frame(x: Any, options: Options) -> Source:
+    """Return the columns of numbers of a data frame."""
+    return FrameSource(HeldFrames(x), options)
+
+
+class FrameSource(RowSource):
+    """Some columns of a table with types as rows, and perhaps another one next to them."""
+
+    waits = False
+    what = "table"
+
+    def __init__(self, frames: Frames, options: Options) -> None:
+        self._frames, self.name = frames, frames.name
+        self.taken, self.beside = options.columns, options.beside
+        self.n_rows = self.size = frames.n_rows
+        with damaged(self.name, self.what):
+            self._take(choose(frames, options))
+
+    def _take(self, chosen: Chosen) -> None:
+        self._chosen, self.dtype = chosen, chosen.dtype
+        self.n_features, self.feature_names = chosen.n_features, chosen.feature_names
+
+    def only(self, columns: Sequence[int]) -> Source | None:
+        """See Source."""
+        chosen = self._chosen.only(columns)
+        if chosen is None:
+            return None
+        part = self.varied()
+        part._take(chosen)
+        return part
+
+    def identity(self) -> dict[str, Any]:
+        """See Source."""
+        about = of_ends(self, type(self).__name__) if self.path is None else {}
+        return {**about, **super().identity(), "columns": list(self._chosen.columns)}
+
+    path: Path | None = None
+
+    def _chunks(self, start: int) -> Iterator[NDArray[Any]]:
+        for rows, _ in self._pieces(start, None):
+            yield rows
+
+    def read_beside(self, start_row: int = 0) -> Iterator[tuple[Any, NDArray[Any], int]]:
+        """See Source: values of the type that the column has, strings as objects."""
+        if self.beside is None:
+            yield from super().read_beside(start_row)
+        self.check_unchanged()
+        for rows, values in self._pieces(self.first_row + start_row, self._chosen.beside):
+            start_row += len(rows)
+            yield rows, values, start_row
+        self.check_unchanged()
+
+    def _pieces(self, start: int, beside: str | None) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+        """Yield chunks of rows, and of the values of a column, from a row of the table on."""
+        chosen, step = self._chosen, rows_of_chunk(self)
+        at_a_time = max(1, SLICE_BYTES // (step * chosen.n_features * chosen.dtype.itemsize)) * step
+        columns = list(dict.fromkeys([*chosen.columns, *([] if beside is None else [beside])]))
+        with damaged(self.name, self.what, self.check_unchanged):
+            for first in range(start, self._stop, at_a_time):
+                piece = self._frames.checked_rows(first, min(first + at_a_time, self._stop), columns)
+                for place in range(0, len(piece), step):
+                    some = piece.slice(place, step)
+                    values = np.empty(0) if beside is None else as_values(some[beside])
+                    yield as_rows(some, chosen, self.name, first + place), values
+                piece = some = None  # before the next is decoded
+
+
+class TableFile(FrameSource, FileSource):
+    """A file of Parquet or Arrow IPC."""
+
+    waits = True
+
+    def __init__(self, path: Path, options: Options) -> None:
+        FileSource.__init__(self, path)
+        FrameSource.__init__(self, FileFrames(path, self.name), options)
+
+
+def as_rows(frame: Any, chosen: Chosen, name: str, first: int) -> NDArray[Any]:
+    """Return columns of a data frame of polars as rows; nulls become NaN."""
+    pl = needs("polars", "tables")
+    to = pl.Float32 if chosen.dtype == np.float32 else pl.Float64
+    if all(width is None for width in chosen.widths):
+        return frame.select(pl.col(list(chosen.columns)).cast(to)).to_numpy(order="c")
+    out = np.empty((len(frame), chosen.n_features), chosen.dtype)
+    place = 0
+    for column, width in zip(chosen.columns, chosen.widths, strict=True):
+        values = frame[column]
+        if width is None:
+            out[:, place] = values.cast(to).to_numpy()
+            place += 1
+            continue
+        lists = values.cast(pl.List(to))
+        lengths = lists.list.len().fill_null(width).to_numpy()
+        if (lengths != width).any():
+            row = int(np.argmax(lengths != width))
+            why = f"column {column!r} has {lengths[row]} entries, in the rows before it has {width}"
+            raise SourceError(f"{name}, row {first + row}: {why}")
+        missing = lists.is_null().to_numpy()
+        out[missing, place : place + width] = np.nan
+        out[~missing, place : place + width] = lists.drop_nulls().explode().to_numpy().reshape(-1, width)
+        place += width
+    return out
+
+
+def as_values(column: Any) -> NDArray[Any]:
+    """Return a column as NumPy has it: objects, None among them, where it holds no numbers or some are missing."""
+    if column.null_count() == 0 and (column.dtype.is_numeric() or column.dtype == needs("polars", "tables").Boolean):
+        return column.to_numpy()
+    out = np.empty(len(column), object)
+    out[:] = column.to_list()
+    return out

@@ -1,0 +1,192 @@
+"""Tables with types (Parquet, Arrow IPC, data frames of any library) as data frames of polars, some rows at a time.
+
+Files are scanned by polars, which reads of each column what the asked rows need. Data frames come in by narwhals, which
+knows those of pandas, polars, pyarrow and others; of each some rows at a time are copied into a data frame of polars.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from fastsketch.data.files._input import SourceError
+from fastsketch.data.sources._column_names import names_of_labels, unique_names
+from fastsketch.data.sources._file_sources import reading
+from fastsketch.data.sources._foreign import damaged, needs
+from fastsketch.data.sources._formats import refuse_lazy
+
+PARQUET, ARROW = (".parquet", ".pq"), (".arrow", ".feather", ".ipc", ".arrows")
+_STREAM = b"\xff\xff\xff\xff"  # how a stream of Arrow batches begins
+# Of an Arrow file, where pandas notes which columns are the index.
+NOTE_BYTES = 1 << 20
+
+
+class Frames:
+    """A table with types.
+
+    Attributes
+    ----------
+    name : str
+        In messages.
+    schema : dict of str to polars.DataType
+    n_rows : int
+    index : list of str
+        The columns that were the index of a data frame of pandas.
+    """
+
+    name: str
+    schema: dict[str, Any]
+    n_rows: int
+    index: list[str]
+
+    def rows(self, start: int, stop: int, columns: Sequence[str]) -> Any:
+        """Return rows [start, stop) of some columns as a data frame of polars."""
+        raise NotImplementedError
+
+    def checked_rows(self, start: int, stop: int, columns: Sequence[str]) -> Any:
+        """Return the same; SourceError if the table has fewer rows than it states."""
+        rows = self.rows(start, stop, columns)
+        if len(rows) != stop - start:
+            end = start + len(rows)
+            raise SourceError(f"{self.name} is damaged: its rows end after {end:,}, it states {self.n_rows:,}")
+        return rows
+
+
+class FileFrames(Frames):
+    """A file of Parquet, or of Arrow IPC; folders called column=value above it are columns too (Hive partitions)."""
+
+    def __init__(self, path: Path, name: str) -> None:
+        self.path, self.name, self._lazy = path, name, None
+        with reading(path), path.open("rb") as file:
+            start = file.read(NOTE_BYTES)
+        self._kind = "Parquet file" if start[:4] == b"PAR1" else "Arrow file"
+        if start[:4] == b"FEA1":
+            raise SourceError(f"{name} is of Feather's first version: write it again as Feather 2 or Parquet")
+        self._is_stream = start[:4] == _STREAM
+        pl = needs("polars", f"{self._kind}s")
+        with damaged(name, self._kind):
+            self.schema = dict(self.lazy().collect_schema())
+            self.n_rows = int(self.lazy().select(pl.len()).collect().item())
+            about = (
+                pl.read_parquet_metadata(self._file()) if self._kind == "Parquet file" else {"pandas": _noted(start)}
+            )
+        self.index = index_of(about.get("pandas", ""), list(self.schema))
+
+    def _file(self) -> Any:
+        """Return what polars opens: a path, or an open file of an object store."""
+        return self.path if isinstance(self.path, Path) else self.path.open("rb")
+
+    def lazy(self) -> Any:
+        """Return the file as a lazy data frame of polars; a stream of batches is held in memory."""
+        if self._lazy is None:
+            pl = needs("polars", f"{self._kind}s")
+            file = self._file()
+            if self._is_stream:
+                self._lazy = pl.read_ipc_stream(file).lazy()
+            else:
+                scan = pl.scan_parquet if self._kind == "Parquet file" else pl.scan_ipc
+                hive = any("=" in part for part in self.path.parent.parts)
+                self._lazy = scan(file, glob=False, hive_partitioning=hive)
+        return self._lazy
+
+    def rows(self, start: int, stop: int, columns: Sequence[str]) -> Any:
+        """See Frames."""
+        return self.lazy().select(columns).slice(start, stop - start).collect(engine="streaming")
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_lazy": None, "path": self.path.absolute()}
+
+
+class HeldFrames(Frames):
+    """A data frame in memory: of pandas, polars, pyarrow, or another library that narwhals knows."""
+
+    def __init__(self, x: Any) -> None:
+        nw = needs("narwhals", "data frames")
+        self.name = f"the {type(x).__name__}"
+        refuse_lazy(x)
+        unique_names(list(map(str, names_of(x))), self.name)
+        with damaged(self.name, "table"):
+            if hasattr(x, "validate") and hasattr(x, "column_names"):
+                x.validate(full=True)  # pyarrow does not check offsets and codes before it follows them
+            metadata = (
+                getattr(None if hasattr(x, "collect_schema") else getattr(x, "schema", None), "metadata", None) or {}
+            )
+            frame = nw.from_native(x, pass_through=True)
+            if not isinstance(frame, nw.DataFrame | nw.LazyFrame):
+                frame = nw.from_arrow(x, backend="polars")
+            if isinstance(frame, nw.LazyFrame):
+                frame = frame.collect("polars")
+        self._frame: Any = frame
+        self.n_rows, self._names = len(frame), [str(name) for name in frame.columns]
+        # the index is a note in the schema of pyarrow's tables alone: other libraries have no such column
+        self.index = index_of(metadata.get(b"pandas", b""), self._names) if metadata else []
+        with damaged(self.name, "table"):
+            self.schema = dict(self.rows(0, min(self.n_rows, 1000), self._names).schema)
+        for name, kind in zip(self._names, frame.schema.values(), strict=True):
+            if kind.is_numeric() and not self.schema[name].is_numeric():
+                self.schema[name] = needs("polars", "data frames").Float64
+
+    def named(self, columns: Sequence[str]) -> tuple[str, ...] | None:
+        """Return the names of some columns; None where pandas numbers all of them."""
+        labels = dict(zip(self._names, self._frame.columns, strict=True))
+        if list(labels.values()) == list(range(len(labels))):
+            return None
+        return names_of_labels([labels[name] for name in columns], self.name)
+
+    def rows(self, start: int, stop: int, columns: Sequence[str]) -> Any:
+        """See Frames."""
+        pl = needs("polars", "data frames")
+        names = dict(zip(self._names, self._frame.columns, strict=True))
+        piece = self._frame[start:stop].select([names[name] for name in columns])
+        native = piece.to_native()
+        if isinstance(native, pl.DataFrame):
+            return native
+        if hasattr(native, "column_names"):  # of pyarrow
+            return pl.from_arrow(native)
+        return pl.DataFrame({name: _series(pl, piece.get_column(names[name])) for name in columns})
+
+    def column(self, place: int) -> Any:
+        """Return a column as NumPy has it, or as a list of objects: ids may be a mixture of types."""
+        column = self._frame.get_column(self._frame.columns[place])
+        values = column.to_numpy()
+        return values if values.dtype.kind in "iuf" else column.to_list()
+
+
+def _series(pl: Any, column: Any) -> Any:
+    """Return a column of narwhals as one of polars, without pyarrow."""
+    values = column.to_numpy()
+    if values.dtype.kind in "fiub" and values.dtype.itemsize <= 8:
+        return pl.Series(values)
+    if values.dtype.kind in "mM":
+        return pl.Series(column.to_list())
+    return pl.Series([None if _is_na(value) else value for value in column.to_list()], strict=False)
+
+
+def _is_na(value: Any) -> bool:
+    return (
+        value is None or type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float) and value != value)
+    )
+
+
+def names_of(x: Any) -> list[Any]:
+    """Return the names of the columns of a data frame of any library; none of what has to be read for them."""
+    if hasattr(x, "collect_schema"):  # of polars, lazy ones too
+        return x.collect_schema().names()
+    names = getattr(x, "column_names", getattr(x, "columns", ()))
+    return list(names)
+
+
+def index_of(note: str | bytes, names: Sequence[str]) -> list[str]:
+    """Return the columns that are the index of a pandas table, by the note that pandas leaves in what it writes."""
+    try:
+        noted = json.loads(note or "{}").get("index_columns", [])
+    except (ValueError, AttributeError):
+        noted = []
+    return [name for name in names if name in noted or re.fullmatch(r"__index_level_\d+__", name)]
+
+
+def _noted(start: bytes) -> str:
+    """Return the note of pandas in the first bytes of an Arrow file, as far as it names the index."""
+    found = re.search(rb'"index_columns": \[[^\[\]]*\]', start)
+    return f"{{{found[0].decode(errors='replace')}}}" if found else ""
