@@ -138,12 +138,12 @@ class HeldFrames(Frames):
         """See Frames."""
         pl = needs("polars", "data frames")
         names = dict(zip(self._names, self._frame.columns, strict=True))
-        piece = self._frame[start:stop].select([names[name] for name in columns])
+        piece = self._frame[start:stop]
         native = piece.to_native()
         if isinstance(native, pl.DataFrame):
-            return native
+            return native.select(columns)
         if hasattr(native, "column_names"):  # of pyarrow
-            return pl.from_arrow(native)
+            return pl.from_arrow(native.select(list(columns)))
         return pl.DataFrame({name: _series(pl, piece.get_column(names[name])) for name in columns})
 
     def column(self, place: int) -> Any:
