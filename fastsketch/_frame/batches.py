@@ -63,7 +63,8 @@ def _opened_table(rows: Any) -> Source | None:
 
 def labels_of(rows: Any) -> list[Any]:
     """Return the labels of the columns of a table, of any type."""
-    return list(getattr(rows, "column_names", None) or getattr(rows, "columns", ()))
+    labels: Any = getattr(rows, "column_names", None) or getattr(rows, "columns", ())
+    return list(labels)
 
 
 def names_of(rows: Any, name: str = "rows") -> FeatureNames | None:

@@ -222,7 +222,8 @@ class Cluster:
         """See Engine."""
         from dask.delayed import delayed
 
-        sent, results = list(args), []
+        sent: list[Any] = list(args)
+        results: list[Any] = []
         for position, value in enumerate(args):
             if (array := array_in(value)) is not None:
                 blocks, source = array.delayed_blocks(), with_array(value, array.without_blocks())
@@ -250,7 +251,8 @@ class Cluster:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Sending large graph")  # rows in memory and models have to be sent
             futures = self._client.compute([task.delayed for task in tasks]) if tasks else []
-        for task, task.future in zip(tasks, futures, strict=True):
+        for task, future in zip(tasks, futures, strict=True):
+            task.future = future
             self._watch(task)
 
     def _watch(self, task: _Task) -> None:

@@ -1,6 +1,7 @@
 """The beginning of a fit: a constant score, the parameter of the loss where none is given, and the biases."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,7 +91,8 @@ def parameter_from_data(observations: Entries, loss: LossSetting, level: float, 
 
 def _spread_around(observations: Entries, centre: float | Biases) -> float:
     """Return the robust spread of the observations around a constant score, or around biases."""
-    data, z = observations.data, centre
+    data = observations.data
+    z: Any = centre
     if isinstance(centre, Biases):
         z = data.scores(np.zeros((data.m, 0)), np.zeros((data.n, 0)), centre.rows, centre.columns)
     sizes = np.abs(np.asarray(data.o - z, np.float64))

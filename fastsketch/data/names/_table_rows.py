@@ -202,7 +202,11 @@ class TableRows:
             for frame, numbered in table.frames(numbers, texts):
                 for first in range(start_row, len(frame), ROWS_AT_A_TIME):
                     some = frame.slice(first, ROWS_AT_A_TIME)
-                    self._refuse_missing(table, some, lambda row, first=first: int(numbered()[first + row]))  # noqa: B023
+
+                    def line_of(row: int, first: int = first, numbered: Any = numbered) -> int:
+                        return int(numbered()[first + row])
+
+                    self._refuse_missing(table, some, line_of)
                     yield *self._rows(some), table.position()
                 start_row = max(0, start_row - len(frame))
 
@@ -326,10 +330,9 @@ class TableRows:
         if problems:
             first, *others = problems
             more = f"; so do {_listed(others)}, or hold other figures" if others else ""
-            names = " ".join(problems)
             raise SourceError(
-                f"{problems[first]}{more}; --ignore {names} leaves {'them' if others else 'it'} out (ignore="
-                f"{list(problems)!r}), {_as_words(first)}"
+                f"{problems[first]}{more}; --ignore {' '.join(problems)} leaves {'them' if others else 'it'} out "
+                f"(ignore={list(problems)!r}), {_as_words(first)}"
             )
         if dates:
             what = "a column" if len(dates) == 1 else "columns"

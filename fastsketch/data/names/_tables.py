@@ -121,7 +121,8 @@ class CsvTable(Csv):
     """An open csv file."""
 
     def __init__(self, file: InputFile, dialect: Dialect, size: int) -> None:
-        self._file, self.size, start, more = file, size, b"", True
+        self._file, self.size = file, size
+        start = more = file.read(HEAD_BYTES)
         while more and start.count(b"\n" if b"\n" in start else b"\r") <= DECIDING_LINES:
             more = file.read(HEAD_BYTES)
             start += more

@@ -9,8 +9,16 @@ from typing import Any
 from fastsketch.data.files._input import SourceError
 
 # Which extra brings a package.
-_EXTRAS = {"pyarrow": "arrow", "h5py": "hdf5", "zarr": "zarr", "dask": "dask", "sklearn": "sklearn"}
-_EXTRAS |= {"polars": "files", "narwhals": "files", "fsspec": "files"}
+_EXTRAS = {
+    "pyarrow": "arrow",
+    "h5py": "hdf5",
+    "zarr": "zarr",
+    "dask": "dask",
+    "sklearn": "sklearn",
+    "polars": "files",
+    "narwhals": "files",
+    "fsspec": "files",
+}
 
 
 def needs(package: str, what: str, module: str | None = None) -> Any:

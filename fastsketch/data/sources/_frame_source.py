@@ -77,7 +77,9 @@ class FrameSource(RowSource):
         """Yield chunks of rows, and of the values of a column, from a row of the table on."""
         chosen, step = self._chosen, rows_of_chunk(self)
         at_a_time = max(1, SLICE_BYTES // (step * chosen.n_features * chosen.dtype.itemsize)) * step
-        columns = list(dict.fromkeys([*chosen.columns, *([] if beside is None else [beside])]))
+        columns: list[str] = list(chosen.columns)
+        if beside is not None and beside not in columns:
+            columns.append(beside)
         with damaged(self.name, self.what, self.check_unchanged):
             for first in range(start, self._stop, at_a_time):
                 piece = self._frames.checked_rows(first, min(first + at_a_time, self._stop), columns)
@@ -92,6 +94,7 @@ class TableFile(FrameSource, FileSource):
     """A file of Parquet or Arrow IPC."""
 
     waits = True
+    path: Path
 
     def __init__(self, path: Path, options: Options) -> None:
         FileSource.__init__(self, path)

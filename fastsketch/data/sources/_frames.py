@@ -109,7 +109,7 @@ class HeldFrames(Frames):
         with damaged(self.name, "table"):
             if hasattr(x, "validate") and hasattr(x, "column_names"):
                 x.validate(full=True)  # pyarrow does not check offsets and codes before it follows them
-            metadata = (
+            metadata: Any = (
                 getattr(None if hasattr(x, "collect_schema") else getattr(x, "schema", None), "metadata", None) or {}
             )
             frame = nw.from_native(x, pass_through=True)

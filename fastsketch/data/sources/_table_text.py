@@ -47,7 +47,7 @@ class TableText(TextSource):
             raise self._csv.error(self._csv.begins, f"{listed(self._csv.names or rows[0])}: {UNDIVIDED}")
         names = self._csv.names
         self.n_features = width
-        self.feature_names = names and unique_names(names, f"{self.name}, line {self._csv.begins}")
+        self.feature_names = None if not names else unique_names(names, f"{self.name}, line {self._csv.begins}")
         self._columns: list[int] = list(range(width))
         self._beside: int | None = None
         if beside is not None:
