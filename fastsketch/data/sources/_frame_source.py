@@ -94,7 +94,7 @@ class TableFile(FrameSource, FileSource):
     """A file of Parquet or Arrow IPC."""
 
     waits = True
-    path: Path
+    path: Path  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def __init__(self, path: Path, options: Options) -> None:
         FileSource.__init__(self, path)

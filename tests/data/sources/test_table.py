@@ -340,7 +340,7 @@ def test_rows_of_numbers_are_no_header(tmp_path, text):
 def test_a_table_without_header_whose_words_are_named(tmp_path):
     text = "5.1,3.5,setosa\n4.9,3.0,setosa\n6.3,3.3,virginica\n"
     with pytest.raises(SourceError, match=r"line 1: column 3: 'setosa' is no .*columns='numeric'"):
-        opened(tmp_path, text)
+        all_rows(opened(tmp_path, text))
     with pytest.warns(UserWarning, match="left out: '2'"):
         assert all_rows(opened(tmp_path, text, columns="numeric")).shape == (3, 2)
 
