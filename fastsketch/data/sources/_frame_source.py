@@ -1,6 +1,7 @@
 """Rows of numbers from tables with types: Parquet, Arrow IPC, and data frames of any library."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,10 @@ class FrameSource(RowSource):
         self.taken, self.beside = options.columns, options.beside
         self.n_rows = self.size = frames.n_rows
         with damaged(self.name, self.what):
-            self._take(choose(frames, options))
+            chosen = choose(frames, options)
+        # labels that no rows can have are a wrong argument, not a damaged table
+        named = not isinstance(frames, HeldFrames) or frames.named(chosen.columns) is not None
+        self._take(replace(chosen, named=named))
 
     def _take(self, chosen: Chosen) -> None:
         self._chosen, self.dtype = chosen, chosen.dtype

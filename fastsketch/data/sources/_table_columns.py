@@ -11,7 +11,7 @@ from fastsketch.data.files._table import listed
 from fastsketch.data.sources._column_names import positions_of
 from fastsketch.data.sources._foreign import needs
 from fastsketch.data.sources._formats import Options
-from fastsketch.data.sources._frames import Frames, HeldFrames
+from fastsketch.data.sources._frames import Frames
 
 # Columns that lists may become, each of which has a name: a few bytes of a file can state any length.
 MOST_ENTRIES = 1 << 20
@@ -101,9 +101,8 @@ def choose(frames: Frames, options: Options) -> Chosen:
     pl = needs("polars", "tables")
     inner = [getattr(frames.schema[name], "inner", None) or frames.schema[name] for name in chosen]
     narrow = all(kind in (pl.Float16, pl.Float32) for kind in inner)
-    named = not isinstance(frames, HeldFrames) or frames.named(chosen) is not None
     dtype = options.dtype or np.dtype(np.float32 if narrow else np.float64)
-    return Chosen(tuple(chosen), widths, dtype, named, beside)
+    return Chosen(tuple(chosen), widths, dtype, beside=beside)
 
 
 def _width(frames: Frames, name: str) -> int | None:
