@@ -170,6 +170,8 @@ def as_rows(rows: Any, n_features: int | None = None, name: str = "rows") -> Any
             out = np.asarray(rows)
         except ValueError as error:
             raise ValueError(f"{name} must be a rectangular array of numbers: {error}") from None
+        if out.dtype.kind == "O" and hasattr(rows, "iloc"):
+            out = _from_nullable(rows, out)
         refuse_dicts(rows, name)
         if out.ndim == 1:
             out = out[np.newaxis]
@@ -185,6 +187,15 @@ def as_rows(rows: Any, n_features: int | None = None, name: str = "rows") -> Any
     if n_features is not None and out.shape[1] != n_features:
         raise ValueError(f"{name} must have {n_features} columns as the rows before, got {out.shape[1]}")
     return out if is_sparse(out) else without_long_double(out)
+
+
+def _from_nullable(frame: Any, objects: NDArray[Any]) -> NDArray[Any]:
+    """Return a data frame of numbers in nullable dtypes of pandas as floats, missing ones as NaN; others as objects."""
+    kinds: list[Any] = list(frame.dtypes) if objects.ndim == 2 else [None]
+    if not all(getattr(kind, "kind", "O") in "fiub" for kind in kinds):
+        return objects
+    narrow = all(kind.kind == "f" and kind.itemsize <= 4 for kind in kinds)
+    return frame.to_numpy(np.float32 if narrow else np.float64, na_value=np.nan)
 
 
 def refuse_dicts(rows: Any, name: str) -> None:
@@ -255,13 +266,12 @@ def as_array(values: Any, name: str) -> NDArray[Any]:
     try:
         return np.asarray(values)
     except ValueError as error:
-        raise ValueError(f"{name} must be a rectangular array of numbers: {error}") from None
+        raise ValueError(f"{name} must be a rectangular array: {error}") from None
 
 
 def as_vector(v: Any, n_features: int, name: str = "v") -> NDArray[Any]:
     """Return a float64 copy-free view of a finite vector (d,) or matrix (d, k)."""
-    require_array_like(v, name)
-    out = without_long_double(np.asarray(v))
+    out = without_long_double(as_array(v, name))
     if out.dtype.kind not in "fiub":
         raise TypeError(f"{name} must hold real numbers, got dtype {out.dtype}")
     if out.ndim not in (1, 2) or out.shape[0] != n_features:
@@ -278,8 +288,7 @@ def no_mask(values: NDArray[Any]) -> str:
 
 def as_integer_vector(values: ArrayLike, name: str) -> NDArray[Any]:
     """Return integers of any type, (n,); TypeError or ValueError for what is none."""
-    require_array_like(values, name)
-    out: NDArray[Any] = np.asarray(values)
+    out = as_array(values, name)
     if out.ndim != 1:
         raise ValueError(f"{name} must be a vector, got shape {out.shape}")
     if out.size == 0:

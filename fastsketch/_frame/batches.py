@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastsketch._core.validation import Rows, as_rows, as_weights, is_sparse, require_array_like
+from fastsketch._core.validation import Rows, as_array, as_rows, as_weights, is_sparse
 from fastsketch.data.sources import Source, open_rows
 from fastsketch.data.sources._column_names import names_of_labels
 from fastsketch.data.sources._formats import refuse_lazy
@@ -167,12 +167,12 @@ class WeightedChunks:
         self.source = source
         self._weights: NDArray[np.float64] | None = None
         self._each: ArrayLike | None = None  # one weight for every row
-        require_array_like(sample_weight, "sample_weight")
-        if sample_weight is not None and np.ndim(sample_weight) == 0:
-            self._each = sample_weight
-        elif sample_weight is not None:
-            n = len(np.asarray(sample_weight)) if source.n_rows is None else source.n_rows
-            self._weights = as_weights(sample_weight, n)
+        if sample_weight is not None:
+            given = as_array(sample_weight, "sample_weight")
+            if given.ndim == 0:
+                self._each = sample_weight
+            else:
+                self._weights = as_weights(sample_weight, len(given) if source.n_rows is None else source.n_rows)
         self.row = 0
 
     def __iter__(self) -> "Iterator[tuple[Any, Any]]":

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from fastsketch._core.losses import as_targets
 from fastsketch._core.sparse import as_csr
-from fastsketch._core.validation import is_sparse, refuse_iterator, require_array_like
+from fastsketch._core.validation import as_array, is_sparse, refuse_iterator
 from fastsketch._kernels.lowrank import entries
 from fastsketch.lowrank._setting import LossSetting
 
@@ -164,9 +164,8 @@ def _sparse_entries(X: Any, name: str) -> tuple[NDArray[Any], NDArray[Any], NDAr
 
 
 def _dense_entries(X: Any, name: str) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    require_array_like(X, name)
     refuse_iterator(X, name)
-    dense: NDArray[Any] = np.asarray(X)
+    dense = as_array(X, name)
     if dense.dtype.kind not in "fiub":
         raise TypeError(f"{name} must hold real numbers, got dtype {dense.dtype}")
     if dense.ndim != 2:
@@ -186,8 +185,7 @@ def _weights(
     """Return the weights (nnz,) of the entries, from a matrix stored where X is or a dense one."""
     sparse = is_sparse(weights)
     if not sparse:
-        require_array_like(weights, "sample_weight")
-        weights = np.asarray(weights)
+        weights = as_array(weights, "sample_weight")
     if weights.shape != shape:
         raise ValueError(f"sample_weight must have the shape of X, {shape}, got {weights.shape}")
     if sparse:

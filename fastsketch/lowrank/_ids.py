@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch._core.validation import require_array_like
+from fastsketch._core.validation import as_array
 from fastsketch._frame.batches import FeatureNames, column_order, names_of, with_columns
 from fastsketch.data.names._events import ColumnNames
 from fastsketch.data.names._id_map import (
@@ -134,9 +134,7 @@ def as_matrices(
         validation = with_columns(validation, column_order(validation, names, "validation"), "validation")
         order = column_order(sample_weight, names, "sample_weight")
         sample_weight = with_columns(sample_weight, order, "sample_weight")
-        if not hasattr(X, "shape"):
-            require_array_like(X, "X")
-        shape = np.shape(X) if not hasattr(X, "shape") else X.shape
+        shape = X.shape if hasattr(X, "shape") else as_array(X, "X").shape
         if len(shape) != 2 or (row_ids is None and column_ids is None):
             return FitArguments(X, sample_weight, _matrix_alone(validation), Ids(), names)
         named = (None if ids is None else as_id_map(ids, size, name) for ids, size, name in (

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._core.losses import LOSSES, expected
 from fastsketch._core.sparse import as_csr
-from fastsketch._core.validation import Rows, as_integer, as_subset, is_sparse, require_array_like
+from fastsketch._core.validation import MOST_SIZE, Rows, as_array, as_integer, as_subset, is_sparse
 from fastsketch._kernels.linalg.best import best_columns
 from fastsketch._kernels.lowrank import dense
 from fastsketch.data.names._id_map import IdMap, taken
@@ -46,8 +46,7 @@ class Scale:
 
 def as_indices(values: ArrayLike, size: int, name: str) -> NDArray[np.int64]:
     """Return a vector of integers in [-1, size), or raise TypeError, ValueError or IndexError."""
-    require_array_like(values, name)
-    out: NDArray[Any] = np.asarray(values)
+    out = as_array(values, name)
     if out.size == 0:
         return out.astype(np.int64).reshape(-1)
     if out.dtype.kind not in "iu":
@@ -79,7 +78,7 @@ def recommended(
     own: of these rows; other: of all columns; n_rows: of the model, None if line k of `exclude` is that of rows[k]. Of
     equal scores the first column is first.
     """
-    n = as_integer(n, "n", 1)
+    n = as_integer(n, "n", 1, MOST_SIZE)
     columns = len(other.biases)
     if exclude is not None:
         if not is_sparse(exclude):

@@ -10,13 +10,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._core.validation import (
     Rows,
+    as_array,
     as_choice,
     as_flag,
     as_integer,
     as_rows,
     check_finite,
     is_sparse,
-    require_array_like,
 )
 from fastsketch._frame.batches import FeatureNames, agreed, as_names, names_of, require_columns
 from fastsketch._frame.loading import home_of, kinds, load, name_of, received
@@ -97,7 +97,7 @@ class _Contents(NamedTuple):
         """Return the numbers of ids, or of one id; -1 for a string that never was in the index."""
         if self.names is not None:
             return self.names.places(np.atleast_1d(ids), name)
-        given = np.atleast_1d(ids)
+        given = np.atleast_1d(as_array(ids, name))
         if given.dtype.kind in "iu" and given.size and (given.min() < 0 or given.max() >= ID_LIMIT):
             raise ValueError(f"{name} must lie in [0, 2**62), got {shown(given[(given < 0) | (given >= ID_LIMIT)])}")
         return as_integers(given, name)
@@ -122,10 +122,10 @@ class _Contents(NamedTuple):
 
     def with_ids(self, ids: ArrayLike | None, n: int) -> tuple["_Contents", Ids]:
         """Return (contents that know the strings among the ids of n new rows, the numbers of these ids)."""
-        given: Any = [] if ids is None else ids if np.ndim(ids) else [ids]
+        given: Any = [] if ids is None else ids if as_array(ids, "ids").ndim else [ids]
         if type(ids) is tuple:
             given = list(cast("tuple[Any, ...]", ids))
-        strings = len(given) > 0 and isinstance(np.asarray(given).flat[0], str)
+        strings = np.size(given) > 0 and isinstance(np.asarray(given).flat[0], str)
         contents = self
         if self.names is not None or strings:
             if ids is None:
@@ -871,8 +871,7 @@ def _mask_of(contents: _Contents, allow: ArrayLike | None) -> Mask | None:
     """Return which rows may be found, bool (n_rows,); None for all."""
     if allow is None:
         return None
-    require_array_like(allow, "allow")
-    given: NDArray[Any] = np.asarray(allow)
+    given = as_array(allow, "allow")
     if given.dtype.kind == "b":
         if given.shape != (contents.n_rows,):
             raise ValueError(

@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._core.losses import LOSSES, expected
 from fastsketch._core.validation import (
+    as_array,
     as_choice,
     as_integer,
     as_vector,
@@ -347,7 +348,9 @@ class OnlineLinear(OnlineLearner[S], abstract=True):
         """
         if self._names.is_open and self._kept is not None:
             raise ValueError("comparator: it is a vector for numbered columns, and this model learns from names")
-        fixed = as_vector(comparator, self.n_features or len(np.atleast_1d(np.asarray(comparator))), "comparator")
+        fixed = as_vector(
+            comparator, self.n_features or len(np.atleast_1d(as_array(comparator, "comparator"))), "comparator"
+        )
         if fixed.ndim != 1:
             raise ValueError(f"comparator must be a vector, got shape {fixed.shape}")
         labels = self._labels()

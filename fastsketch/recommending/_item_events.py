@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from fastsketch._core.sparse import as_csr, dense_as_csr
-from fastsketch._core.validation import Rows, as_rows, as_subset, in_place, is_sparse, require_array_like
+from fastsketch._core.validation import Rows, as_array, as_rows, as_subset, in_place, is_sparse, require_array_like
 from fastsketch._frame.batches import with_columns
 from fastsketch.data.names._id_map import IdMap, as_id_map, taken
 from fastsketch.data.names._triples import Triples, as_triples, pair_of, placed
@@ -39,7 +39,7 @@ def as_events(rows: Rows, n_items: int | None, dtype: np.dtype[Any], name: str =
             csr = csr_array((csr.data, csr.indices, csr.indptr), shape=csr.shape)
     else:
         require_array_like(rows, name)
-        if np.ndim(given) == 0:
+        if (given if hasattr(given, "ndim") else as_array(given, name)).ndim == 0:
             raise ValueError(f"{name} must hold what users have had, a row a user: they have no ids here, got {rows!r}")
         csr = dense_as_csr(as_rows(rows, n_items, name))
     data = csr.data
@@ -70,7 +70,7 @@ def _refuse(csr: Any, data: NDArray[Any], name: str, most: float) -> None:
 
 def as_items(values: ArrayLike, n_items: int, name: str) -> NDArray[np.int64]:
     """Return a vector of items in [0, n_items); an IndexError names those outside."""
-    out: NDArray[Any] = np.atleast_1d(np.asarray(values))
+    out: NDArray[Any] = np.atleast_1d(as_array(values, name))
     as_subset(out, n_items, name)
     return out.astype(np.int64)
 
@@ -143,9 +143,10 @@ ITEM_IDS = "item_ids"
 
 def ids_of_matrix(rows: Any, item_ids: Any, known: IdMap | None, n_items: int | None) -> IdMap:
     """Return the ids of the columns of a matrix, which are those of the rows before."""
-    if not hasattr(rows, "n_features"):
-        require_array_like(rows, "rows")
-    width = rows.n_features if hasattr(rows, "n_features") else (np.shape(rows) or (0,))[-1]
+    if hasattr(rows, "n_features"):
+        width = rows.n_features
+    else:
+        width = ((rows if hasattr(rows, "shape") else as_array(rows, "rows")).shape or (0,))[-1]
     out = as_id_map(item_ids, int(width), ITEM_IDS)
     if n_items is not None and out != known:
         raise ValueError(

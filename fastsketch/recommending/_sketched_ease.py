@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastsketch._core.validation import MOST_SIZE, Rows, as_flag, as_integer, as_numbers
+from fastsketch._core.validation import MOST_SIZE, Rows, as_array, as_flag, as_integer, as_numbers
 from fastsketch._kernels.guard import changes, reads
 from fastsketch.data.names._triples import Table
 from fastsketch.recommending._best_items import Explanation, Limits, Recommendations, explained, recommend, similar
@@ -311,7 +311,7 @@ class SketchedEASE(ItemLearner):
         events = events_of(rows, self._ids, len(squares), self._dtype, self._column_order)[0]
         values: Sequence[float] | None = None
         if ridges is not None:
-            values = as_numbers(ridges, int(np.size(ridges)), "ridges").tolist()
+            values = as_numbers(ridges, as_array(ridges, "ridges").size, "ridges").tolist()
             if not values or min(values) <= 0 or max(values) > MOST_RIDGE:
                 raise ValueError(f"ridges must be positive numbers, at most {MOST_RIDGE:g}, got {values}")
         able = np.flatnonzero(np.diff(events.indptr) >= 2)

@@ -393,7 +393,7 @@ def _numbers(words: NDArray[Any]) -> NDArray[np.float64]:
     for place, word in np.ndenumerate(words):
         try:
             float(word)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):  # Python's integers know no bounds
             row = place[0] if place else 0
             raise ValueError(f"targets must hold real numbers: row {row} holds {str(word)!r}") from None
     return words.astype(np.float64)

@@ -18,7 +18,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from fastsketch._core.sparse import as_csr, check_width
+from fastsketch._core.sparse import as_csr, check_width, without_long_double
 from fastsketch._core.validation import (
     as_real,
     as_seed,
@@ -91,13 +91,23 @@ def checked(estimator: BaseEstimator, X: Any, *, sum_duplicates: bool = True, **
         raise ValueError(f"X must hold numbers, got {columns_of_words(rows)}: {ENCODE}")
     try:
         with whole_or_as_before(estimator):  # scikit-learn sets names and widths before it looks at numbers
-            return validate_data(estimator, rows, accept_sparse="csr", **options)
+            out: Any = validate_data(estimator, rows, accept_sparse="csr", **options)
+            return (out[0], storable(out[1])) if isinstance(out, tuple) else out
     except (ValueError, np.exceptions.DTypePromotionError):  # the latter of dates beside numbers
         if odd := columns_of_words(X):
             raise ValueError(f"X must hold numbers, got {odd}: {ENCODE}") from None
         raise
     except OverflowError as error:  # Python's integers know no bounds
         raise ValueError(f"X must hold numbers that float64 holds: {error}") from None
+
+
+def storable(y: NDArray[Any], name: str = "y") -> NDArray[Any]:
+    """Return targets in a dtype that files hold: long double as float64. TypeError for dates and records."""
+    if y.dtype.kind in "mMV":
+        raise TypeError(
+            f"{name} must hold numbers, bools or strings, got dtype {y.dtype}: astype(str) makes labels of it"
+        )
+    return without_long_double(y)
 
 
 @contextmanager

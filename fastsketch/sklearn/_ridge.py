@@ -24,6 +24,7 @@ from fastsketch.sklearn._estimator import (
     checked,
     estimator,
     seed_of,
+    storable,
     weights_of_fit,
     whole_or_as_before,
 )
@@ -182,7 +183,7 @@ def _different(labels: Any, name: str) -> NDArray[Any]:
             np.unique(np.asarray(labels, object))
         except TypeError:
             raise TypeError(f"{name} must hold labels of one kind, numbers or strings") from None
-    return np.unique(np.asarray(labels))
+    return np.unique(storable(np.asarray(labels), name))
 
 
 @estimator

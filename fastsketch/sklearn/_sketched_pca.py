@@ -20,8 +20,11 @@ from fastsketch._core.validation import (
     as_flag,
     as_integer,
     as_real,
+    as_rows,
     as_weights,
-    require_array_like,
+    check_finite,
+    is_sparse,
+    natural_dtype,
     rows_with_weight,
 )
 from fastsketch._frame.batches import Batch
@@ -333,15 +336,17 @@ class SketchedPCA(PrincipalComponents):
     def inverse_transform(self, X: ArrayLike) -> NDArray[Any]:
         """Return the rows (n_samples, n_features) that components X (n_samples, n_components) stand for."""
         check_is_fitted(self, "sketch_")
-        require_array_like(X, "X")
-        if np.shape(X)[-1:] != (self.n_components_,):
-            raise ValueError(f"X must have n_components_={self.n_components_} columns, got shape {np.shape(X)}")
+        rows = as_rows(X, name="X")
+        if rows.shape[1] != self.n_components_:
+            raise ValueError(f"X must have n_components_={self.n_components_} columns, got shape {rows.shape}")
+        check_finite(rows, "X")
+        rows = rows.toarray() if is_sparse(rows) else rows.astype(natural_dtype(rows.dtype), copy=False)
         if (scale := self._column_scale()) is None:
-            return super().inverse_transform(X)
+            return super().inverse_transform(rows)
         directions = self.components_ * scale
         if self.whiten:
             directions *= np.sqrt(self.explained_variance_)[:, np.newaxis]
-        return (np.asarray(X) @ directions + self._view().mean).astype(self._dtype)
+        return (rows @ directions + self._view().mean).astype(self._dtype)
 
     # -- inside ----------------------------------------------------------------------------------------------------
     def _asked(self, n: int, d: int, in_use: int | None = None) -> tuple[int | float, int]:

@@ -14,6 +14,8 @@ from fastsketch.data.files import _checks as checks
 
 def with_names(rows: Any, names: FeatureNames | None) -> tuple[FeatureNames, list[list[Any]]] | None:
     """Return the names and values of a dict {name: number} or a list of them; None of other rows."""
+    if is_sparse(rows):  # scipy's dok_array is a dict
+        return None
     listed = cast("Any", [rows] if isinstance(rows, Mapping) else rows)
     if not (isinstance(listed, list | tuple) and listed and isinstance(listed[0], Mapping)):
         return None

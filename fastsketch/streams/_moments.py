@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fastsketch._core.validation import as_integer, require_array_like
+from fastsketch._core.validation import as_array, as_integer
 
 SECOND = 1_000_000
 UNITS = {"ms": SECOND // 1000, "s": SECOND, "min": 60 * SECOND, "h": 3600 * SECOND, "d": 86400 * SECOND}
@@ -41,8 +41,7 @@ def as_moments(values: Any, n_rows: int) -> NDArray[np.int64]:
 
     Of datetime64, seconds since 1970, ISO 8601 text or datetimes; without a time zone they are taken for UTC.
     """
-    require_array_like(values, "by")
-    given = np.asarray(values)
+    given = as_array(values, "by")
     if given.shape != (n_rows,):
         raise ValueError(f"by must have one time for each of the {n_rows} rows, got shape {given.shape}")
     if given.dtype.kind == "M":

@@ -67,5 +67,11 @@ def test_every_dtype_at_every_entry_point(name):
             assert found == expected, dtype
         elif isinstance(found, np.ndarray):
             assert np.array_equal(found, expected), dtype
+    pandas = pytest.importorskip("pandas")
+    for dtype in ("Float64", "Int64", "boolean"):  # nullable, which NumPy makes objects of
+        found = answer(call, pandas.DataFrame(ROWS).astype(dtype))
+        assert found is not None, dtype
+        if isinstance(found, bytes | np.ndarray):
+            assert np.array_equal(found, answer(call, pandas.DataFrame(ROWS))), dtype
     for dtype in NO_NUMBERS:
         assert answer(call, ROWS.astype(np.int64).astype(dtype)) is None, dtype

@@ -308,3 +308,40 @@ def test_sources_of_masked_rows_and_of_objects_are_refused():
             for given in (rows, [rows, rows], iter([rows])):
                 with pytest.raises((TypeError, ValueError)):
                     fs.FrequentDirections(4).update(fs.open_rows(given))
+
+
+LABELLED = [kind for kind in KINDS if "Classifier" in kind.__name__]
+
+
+@pytest.mark.parametrize("kind", LABELLED)
+def test_labels_are_stored_or_refused(kind, tmp_path):
+    """Long double, which files do not hold, is float64; dates, durations and records are no labels."""
+    labels = np.arange(N) % 2
+    for dtype in (np.longdouble, np.float16, ">i4", np.uint64, bool):
+        model = kind().fit(ROWS, labels.astype(dtype))
+        model.save(tmp_path / "model")
+        loaded = kind.load(tmp_path / "model")
+        assert np.array_equal(loaded.predict(ROWS), model.predict(ROWS))
+        assert loaded.classes_.tolist() == [0, 1]
+    for dtype in ("M8[s]", "m8[s]", [("a", "f8")]):
+        with pytest.raises(TypeError, match="y must hold numbers, bools or strings"):
+            kind().fit(ROWS, labels.astype(dtype))
+
+
+@pytest.mark.parametrize("options", [{}, {"scale": True}, {"solver": "gram", "sketch_size": 5}, {"whiten": True}])
+@pytest.mark.filterwarnings("ignore:explained_variance_ may be")
+def test_components_that_are_no_numbers_have_no_rows(options):
+    model = estimators.SketchedPCA(3, **options).fit(ROWS)
+    components = model.transform(ROWS)
+    rows = model.inverse_transform(components)
+    for form in (np.asfortranarray, sparse.csr_array, list, lambda x: x.astype(np.longdouble)):
+        assert np.allclose(model.inverse_transform(form(components)), rows)
+    for value in (np.nan, np.inf):
+        with pytest.raises(ValueError, match="X must be finite|X contains"):
+            model.inverse_transform(np.where(components > 0, value, components))
+    for dtype in (complex, "U30", "M8[s]", object):
+        with pytest.raises(TypeError, match="X must hold real numbers"):
+            model.inverse_transform(components.astype(dtype))
+    for wrong in (components[None], masked(components), components[:, :2], None, 1.0):
+        with pytest.raises((TypeError, ValueError), match="X must"):
+            model.inverse_transform(wrong)

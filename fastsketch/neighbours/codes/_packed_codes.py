@@ -1,11 +1,9 @@
 """Packed binary codes, in the little bit order of numpy.packbits(z > 0, bitorder="little") and of faiss; search."""
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastsketch._core.validation import require_array_like
+from fastsketch._core.validation import as_array
 from fastsketch._kernels.hashing import hamming as kernel
 from fastsketch.neighbours.codes._search_arguments import Mask, Places, allowed, as_ids, as_k, bits_of, few
 
@@ -24,8 +22,7 @@ def pack(bits: NDArray[np.bool_]) -> Codes:
 
 def as_codes(codes: ArrayLike, name: str, *, width: int | None = None) -> Codes:
     """Return a contiguous uint8 matrix of packed codes, or TypeError / ValueError naming the argument."""
-    require_array_like(codes, name)
-    out: NDArray[Any] = np.asarray(codes)
+    out = as_array(codes, name)
     if out.dtype != np.uint8:
         raise TypeError(f"{name} must be packed codes of dtype uint8, got {out.dtype}")
     if out.ndim == 1:

@@ -1,11 +1,9 @@
 """Arguments of a search: ids of codes, the codes that may be found, and their number."""
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastsketch._core.validation import as_integer, as_integer_vector, require_array_like
+from fastsketch._core.validation import as_array, as_integer, as_integer_vector, require_array_like
 from fastsketch.neighbours.codes._places import ascending, find, with_run
 
 Places = NDArray[np.int64]
@@ -31,8 +29,7 @@ def allowed(allow: ArrayLike | None, n: int, ids: Places | None, name: str = "al
     """Return which of n codes may be found, bool (n,), from a mask or from different ids; None for all of them."""
     if allow is None:
         return None
-    require_array_like(allow, name)
-    given: NDArray[Any] = np.asarray(allow)
+    given = as_array(allow, name)
     if given.dtype.kind == "b":
         if given.shape != (n,):
             raise ValueError(f"{name} as a mask must have one entry for each of the {n} codes, got shape {given.shape}")

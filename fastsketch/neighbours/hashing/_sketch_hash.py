@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fastsketch._core.threads import one_blas_thread
+from fastsketch._core.validation import as_array
 from fastsketch._frame.model import Arrays
 from fastsketch._frame.parameters import choice
 from fastsketch.data.files import _checks as checks
@@ -215,7 +216,10 @@ class SketchHash(Hasher, SummaryModel):
         if projection is None:
             anchor = self.projection
         else:
-            anchor = np.array(projection, np.float64)
+            given = as_array(projection, "projection")
+            if given.dtype.kind not in "fiub":
+                raise TypeError(f"projection must hold real numbers, got dtype {given.dtype}")
+            anchor = given.astype(np.float64)
             if anchor.ndim != 2 or anchor.shape != (self.n_features or anchor.shape[0], self.n_bits):
                 raise ValueError(f"projection must have shape ({self.n_features}, {self.n_bits}), got {anchor.shape}")
             if not np.isfinite(anchor).all():

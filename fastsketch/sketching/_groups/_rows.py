@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fastsketch._core.validation import as_integer
+from fastsketch._core.validation import as_array, as_integer
 from fastsketch.data.sources import Source, asked_as, open_rows
 from fastsketch.sketching._groups._keys import KeyError_, as_keys
 
@@ -26,7 +26,7 @@ class KeyedRows:
             with asked_as("by"):
                 self.source = open_rows(x, columns=columns, beside=column, **options)
             return
-        self.source, self._by = open_rows(x, columns=columns, **options), np.asarray(by)
+        self.source, self._by = open_rows(x, columns=columns, **options), as_array(by, "by")
         if self._by.ndim != 1:
             raise ValueError(f"by must be a column, or the keys of the rows (n,), got shape {self._by.shape}")
         if self.source.n_rows is not None and len(self._by) != self.source.n_rows:
