@@ -4,6 +4,7 @@
 # (a window is made of models by the frame's hooks)
 
 import contextlib
+import inspect
 import re
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
@@ -223,6 +224,11 @@ class Window(Model):
             raise TypeError(
                 f"targets must be left out: a {self._template.kind} learns from rows alone (weights are sample_weight=)"
             )
+        if (
+            sample_weight is not None
+            and "sample_weight" not in inspect.signature(self._template.model().update).parameters
+        ):
+            raise TypeError(f"sample_weight must be left out: a {self._template.kind} learns without weights")
         named = isinstance(by, str | int) and not isinstance(by, bool)
         with asked_as("by"):
             source = open_rows(rows, beside=cast("str | int", by)) if named else as_source(rows)

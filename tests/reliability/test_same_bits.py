@@ -66,7 +66,8 @@ def learned(case, cuts, ways=(), path=None, mixes=False):
         batches = (rows[part] for part in parts)
         return fs.sketch_groups(batches, by=numbers_of(rows, 3), **model.parameters)
     takes_weights = {"more"} & set(inspect.signature(specimen.learn).parameters)
-    takes_weights = takes_weights and "sample_weight" in inspect.signature(model.update).parameters
+    learner = model._template.model() if isinstance(model, fs.Window) else model
+    takes_weights = takes_weights and "sample_weight" in inspect.signature(learner.update).parameters
     for part in parts:
         batch = rows[part]
         if specimen.name.startswith("online-named") and not batch.shape[0]:

@@ -528,3 +528,12 @@ def test_times_out_of_range():
     with pytest.raises(TypeError, match="masked array"):
         window.update(np.ones((2, 3)), by=np.ma.array([0.0, 1.0], mask=[0, 1]))
     assert window.n_rows == 0
+
+
+@pytest.mark.parametrize("model", [fs.SketchHash(4), fs.SketchQuantizer(4)])
+def test_weights_of_a_model_that_takes_none_are_refused(model):
+    window = fs.Window(model, 2, every=50).update(stream(10, 60))
+    before = window.to_bytes()
+    with pytest.raises(TypeError, match=f"^sample_weight must be left out: a {type(model).__name__} learns without"):
+        window.update(stream(10, 60), sample_weight=np.ones(60))
+    assert window.to_bytes() == before
