@@ -19,7 +19,7 @@ EVENTS = "events"
 
 @dataclass(kw_only=True)
 class Info(Verb):
-    """Show the counts and parameters of a model or an index; of a sketch, certificate and spectrum too.
+    """Show the counts and parameters of a model or an index, and the certificate and spectrum of a sketch.
 
     Parameters
     ----------

@@ -101,10 +101,11 @@ def _chosen(table: Table) -> list[int]:
 
 
 def _times_in(table: Table, column: int) -> str | None:
-    """Return how a message calls the times in a column, by its name or its first cells; None if it holds others.
+    """Return a description of a column of times for messages, or None if the column does not hold times.
 
-    Numbers in the first two columns, which may be ids, are times only if they look like seconds of our years, or like
-    thousandths, millionths or billionths of them.
+    A column holds times if its name is one of OF_TIMES, or if its first cells are dates or numbers that look like time
+    stamps: seconds since 1970, or milliseconds, microseconds or nanoseconds. Numbers in the first two columns may be
+    ids, so there only time stamps between 1995 and 2049 count (TIME_SECONDS).
     """
     known = [row[column] for _, row in table.first if kind_of(row[column], table.dialect) is not None]
     kinds = {kind_of(cell, table.dialect) for cell in known}

@@ -31,7 +31,7 @@ class FileSource(RowSource):
             self._stamp = self._look()
 
     def _look(self) -> tuple[int, Any]:
-        """Return the length of the file, and what changes when it is written to."""
+        """Return the size of the file in bytes and its modification time; they tell whether the file has changed."""
         about = self.path.stat()
         return about.st_size, about.st_mtime_ns
 

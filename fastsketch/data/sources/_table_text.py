@@ -1,4 +1,4 @@
-"""Csv files of numbers: dense rows, their columns named by a header."""
+"""Csv files of numbers as a source of dense rows; the header, if there is one, names the columns."""
 
 import warnings
 from collections.abc import Iterator, Sequence
