@@ -178,7 +178,8 @@ def without_what_it_needs(steps):
     text = "".join(log_of(ended.step).read_text() for ended in steps if ended.status != "not run")
     skipped = re.findall(r"^SKIPPED .*$", text, re.M)
     missing = [line for line in skipped if not re.search(NOTHING_TO_TEST, line)]
-    print(*missing, sep="\n")
+    if missing:
+        print("\n-- FAILED: tests were skipped for reasons that NOTHING_TO_TEST does not name:", *missing, sep="\n")
     return missing
 
 

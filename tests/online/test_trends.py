@@ -33,6 +33,19 @@ MORE = [
 FORMS = ("dense", "names", "csr")
 
 
+def each_model_in(*forms):
+    """Parametrize by all models in the given forms of rows; "ada_full" has no sparse form."""
+    return pytest.mark.parametrize(
+        ("model", "form"),
+        [
+            pytest.param(model, form, id=f"{name_of(model)}-{form}")
+            for model in (*MODELS, *MORE)
+            for form in forms
+            if form == "dense" or model[1].get("method") != "ada_full"
+        ],
+    )
+
+
 def name_of(model):
     return "-".join([model[0].__name__, *map(str, model[1].values())])
 
@@ -101,11 +114,8 @@ def test_errors_are_those_of_a_standardised_regression(model, kind):
             assert np.mean(found) <= most * np.mean(of_peer), (n, form, np.mean(found), np.mean(of_peer))
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("model", [*MODELS, *MORE], ids=name_of)
+@each_model_in(*FORMS)
 def test_any_split_and_any_resume_has_the_same_bits(model, form):
-    if form != "dense" and model[1].get("method") == "ada_full":
-        pytest.skip("there is no sparse form")
     rows, y = stream("two", 150, 0)
     rows[60:70, 0], rows[70:, 0] = 1e-3 * rows[60:70, 0], 1e7 * rows[70:, 0]
     rows = in_form(rows, form)
@@ -125,12 +135,9 @@ def test_any_split_and_any_resume_has_the_same_bits(model, form):
         assert np.allclose(rows @ one.coef + one.intercept, scores, rtol=1e-5, atol=1e-5 * np.abs(scores).max())
 
 
-@pytest.mark.parametrize("model", [*MODELS, *MORE], ids=name_of)
-@pytest.mark.parametrize("form", ["dense", "names"])
+@each_model_in("dense", "names")
 def test_a_scale_that_moves_changes_no_answer(model, form):
     """Weights are expressed in the new scale: the same rows get the same scores, to rounding."""
-    if form != "dense" and model[1].get("method") == "ada_full":
-        pytest.skip("there is no sparse form")
     rng = np.random.default_rng(0)
     rows = rng.standard_normal((600, 3))
     y = rows @ [1.0, -2.0, 0.5] + 7 + 0.1 * rng.standard_normal(600)
@@ -149,13 +156,10 @@ def test_a_scale_that_moves_changes_no_answer(model, form):
     assert np.isfinite(other.predict(in_form(rows, form))).all()
 
 
-@pytest.mark.parametrize("model", [*MODELS, *MORE], ids=name_of)
-@pytest.mark.parametrize("form", ["dense", "names"])
+@each_model_in("dense", "names")
 @pytest.mark.parametrize("tiny", [0.0, 1e-17, 1e-300, 1e-9])
 def test_first_values_that_are_rounding_set_no_scale(model, form, tiny):
     """A column of 1e-17 in the first rows, beside values of 1 later, is learned nearly as one of zeros."""
-    if form != "dense" and model[1].get("method") == "ada_full":
-        pytest.skip("there is no sparse form")
     rng = np.random.default_rng(0)
     rows = rng.standard_normal((400, 2))
     rows[:20, 1] *= tiny

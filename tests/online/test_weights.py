@@ -93,12 +93,20 @@ def takes(model, form):
     return sparse_form or form in ("dense", "table")
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("model", MODELS, ids=name_of)
+each_model_in_each_form = pytest.mark.parametrize(
+    ("model", "form"),
+    [
+        pytest.param(model, form, id=f"{name_of(model)}-{form}")
+        for model in MODELS
+        for form in FORMS
+        if takes(model, form)
+    ],
+)
+
+
+@each_model_in_each_form
 def test_a_row_of_weight_0_leaves_the_model_as_it_was(model, form):
     """Bitwise, whether rows come in one batch, in some, or one at a time; the other rows get the same scores."""
-    if not takes(model, form):
-        pytest.skip("there is no sparse form")
     for n_classes in (2, 3) if of_labels(model) and not model[1].get("penalty") else (2,):
         rows, y, weights = stream(of_labels=of_labels(model), n_classes=n_classes)
         rows, kept = in_form(rows, form), np.flatnonzero(weights)
@@ -118,11 +126,8 @@ def test_a_row_of_weight_0_leaves_the_model_as_it_was(model, form):
                 assert np.isnan(scores[0][weights == 0]).all()
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("model", MODELS, ids=name_of)
+@each_model_in_each_form
 def test_weights_of_1_are_none(model, form):
-    if not takes(model, form):
-        pytest.skip("there is no sparse form")
     rows, y, weights = stream(of_labels=of_labels(model))
     kept = np.flatnonzero(weights)
     rows, y = taken(in_form(rows, form), form, kept), y[kept]

@@ -287,11 +287,14 @@ def test_models_refuse_rows(specimen):
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.parametrize("specimen", SPECIMENS, ids=lambda specimen: specimen.name)
+@pytest.mark.parametrize(
+    "specimen",
+    # completions learn from a matrix with gaps
+    [specimen for specimen in SPECIMENS if not specimen.name.startswith("completion-")],
+    ids=lambda specimen: specimen.name,
+)
 def test_models_refuse_targets_and_weights(specimen):
     model, rows = specimen.learned(), specimen.rows(3)
-    if not hasattr(model, "update"):
-        pytest.skip("it learns from a matrix with gaps")
     found, before = inspect.signature(model.update).parameters, model.to_bytes()
     good = arguments(model, rows, "rows")
     call = {name: good[name] for name, one in found.items() if one.default is one.empty} | {"rows": rows}
