@@ -32,7 +32,7 @@ NAMES = (
     "hash-itq",
     "hash-sgh",
     "quantizer-anchored",
-    "online-classes-drift-csr",
+    "online-classes-decay-auto",
     "online-named",
     "online-ada-ffd-csr",
     "online-adam",
@@ -63,7 +63,7 @@ SAID = {
 }
 
 # Files of a form that is no longer written, by what is now: they load, and learn on as they did.
-EARLIER = {"online-real-running-scales": "online-real-by-loss"}
+EARLIER = {"online-real-running-scales": "online-real-by-loss", "online-named-followed": "online-named"}
 
 
 def path_of(name):

@@ -111,11 +111,8 @@ class AdaptiveSubgradient(OnlineLinear[LearnedState]):
         "auto": learners of decay 1, 0.999 and 0.98 side by side, and the score their mean by weights that follow their
         losses on rows not yet learned from (a fixed share; of real targets log(1 + r^2 / mean r^2)); the metrics then
         count all rows alike, and ``progress["drift"]`` says which half-life leads; cumulative_loss and mean_loss are
-        those of the learner that forgets nothing. It takes three times the time and memory, needs calibrate for labels,
-        and no drift.
-    drift : {None, "restart"}, default None
-        "restart": ADWIN watches the errors of the predictions. At a warning a second learner begins; it takes over when
-        a rise of errors is certain and it has erred less since. ``restarts`` has the numbers of the rows.
+        those of the learner that forgets nothing. It takes three times the time and memory, and needs calibrate for
+        labels.
 
     Attributes
     ----------
@@ -128,10 +125,8 @@ class AdaptiveSubgradient(OnlineLinear[LearnedState]):
     last_scores : ndarray
         Scores of the rows of the last batch, (n,) or (n, n_classes), each from before its row was learned from.
     progress : dict
-        n_rows, cumulative_loss, mean_loss, error_rate, regret, drift, moved; log_loss, accuracy and auc of labels,
+        n_rows, cumulative_loss, mean_loss, error_rate, regret, drift; log_loss, accuracy and auc of labels,
         mean_absolute_error and root_mean_squared_error of real targets.
-    restarts : ndarray
-        Numbers of rows after which it began anew (drift="restart").
     notes : dict
         Anything that json can write; saved with the state.
 
@@ -187,10 +182,6 @@ class AdaptiveSubgradient(OnlineLinear[LearnedState]):
             )
         if self.form == "dual_averaging" and self.method in ("ogd", "adam"):
             raise ValueError(f"method={self.method!r} has form='mirror_descent' alone")
-
-    def _follows(self) -> bool:
-        # of the others the advice is none, and "ogd" may learn so slowly that any calibration by the latest rows gains
-        return super()._follows() and self.method in FADING and self.form == "mirror_descent"
 
     def _check_fading(self, rule: str) -> None:
         if self.method not in FADING:

@@ -21,7 +21,7 @@ from scipy.special import expit, softmax
 
 from fastsketch._core.losses import LOSSES
 from fastsketch._kernels.online import readout
-from fastsketch._kernels.online.numbers import BEFORE, DIAGONAL, SEEN, THEIRS
+from fastsketch._kernels.online.numbers import DIAGONAL
 from fastsketch.data.files import _checks as checks
 from fastsketch.online._adaptive_state import AdaptiveSetting, DiagonalState, start_diagonal
 from fastsketch.online._decay_mix import DecayMix
@@ -179,7 +179,8 @@ def n_states(n_classes: int) -> int:
 
 
 # Entries of a tally: rows of a wrong score, of more than two classes or with a read-out (states count their own); the
-# loss of two classes, which the states of both have counted; totals of states before these.
+# loss of two classes, which the states of both have counted; totals of what these states have not counted: the first
+# real target, and in files that were saved with drift="restart", which is gone, the rows before a restart.
 MISTAKES, SHARED, PAST_ROWS, PAST_LOSS, PAST_MISTAKES, TALLIES = range(6)
 
 
@@ -260,28 +261,6 @@ class States(Generic[S]):
             None if self.mix is None else self.mix.copied(),
             None if self.steady is None else self.steady.copied(),
         )
-
-    def anew(self, begin: Callable[[float], tuple[S, LearnedState | None]]) -> "States[S]":
-        """Return states of the same classes that have learned nothing."""
-        held, beside = zip(*(begin(self.decay) for _ in self.held), strict=True)
-        new = States(list(held), list(self.signs), [one for one in beside if one is not None], decay=self.decay)
-        if isinstance(self.readout, Blend):
-            new.readout = Blend(np.zeros(2), self.readout.decay)
-        elif self.readout is not None:
-            new.readout = start_readout(new.n_members, len(held), decay=self.readout.decay)
-        return new
-
-    def follow(self, old: "States[S]") -> None:
-        """Take the place of other states, which have learned from the same rows and from more before them."""
-        rows, loss, mistakes = old.totals()
-        own_rows, own_loss, own_mistakes = self.totals()
-        left = loss - own_loss
-        self.counted.tally[PAST_ROWS:] = rows - own_rows, left if isfinite(left) else loss, mistakes - own_mistakes
-        for state, other in zip(self.all(), old.all(), strict=True):
-            state.scalar[[THEIRS, BEFORE]] = other.scalar[[THEIRS, BEFORE]]
-            # slots stay what they are, also those that these have not met
-            state.make_slots(other.n_slots)
-            state.count[SEEN] = max(state.n_slots, other.n_slots)
 
     def all(self) -> list[LearnedState]:
         """Return all learners: of each pace those held, then those beside."""

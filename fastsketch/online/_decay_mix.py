@@ -54,10 +54,8 @@ def as_decay(value: Any, name: str) -> float | Literal["auto"]:
     return as_real(value, name, 0.0, 1.0, low_open=True)
 
 
-def check_auto(drift: str | None, *, of_labels: bool, calibrate: bool) -> None:
+def check_auto(*, of_labels: bool, calibrate: bool) -> None:
     """Raise ValueError unless decay="auto" goes with these parameters."""
-    if drift is not None:
-        raise ValueError(f"drift={drift!r} goes with a number as decay: decay='auto' follows changes by itself")
     if of_labels and not calibrate:
         raise ValueError("decay='auto' needs calibrate: learners are weighed by the log loss of their probabilities")
 

@@ -24,8 +24,8 @@ from fastsketch.online._class_states import (
     n_states,
     part_of,
 )
-from fastsketch.online._errors import DriftWatch, Metrics
 from fastsketch.online._labels import NOTHING_NEW, ClassLabels, ClassTally, NewClasses, first_sign
+from fastsketch.online._metrics import Metrics
 from fastsketch.online._row_inputs import ColumnSlots, Inputs, to_csr, to_dense
 from fastsketch.online._state_arrays import Arrays, Changing, Csr, Floats, LearnedState, RowBatch
 
@@ -63,8 +63,6 @@ class Kept(Generic[S]):
     columns: ColumnSlots  # of all states, and shared with copies: its slots beyond n_slots() are nobody's
     inputs: Inputs
     metrics: Metrics
-    watch: DriftWatch | None = None  # for drift
-    later: States[S] | None = None  # begun at a warning
     few: FewRows | None = None  # how few rows pass through all stages at once, planned for the arrays at hand
     weight_sums: tuple[float, int] = (0.0, 0)  # of the rows that had weights: the sum, and how many
 
@@ -72,7 +70,7 @@ class Kept(Generic[S]):
         """Return what takes few rows of known classes through all stages at once; None if several states learn."""
         if self.few is None or self.few.is_stale():
             states = self.states
-            alone = len(states.held) == 1 and not states.faster and self.watch is None
+            alone = len(states.held) == 1 and not states.faster
             begun = alone and all(state.rounds_now is not None for state in states.all())
             self.few = FewRows(self, loss_scale, MISTAKES) if begun else None
         return self.few
@@ -80,16 +78,12 @@ class Kept(Generic[S]):
     def copied(self) -> "Kept[S]":
         """Return a copy with arrays of its own."""
         labels = None if self.labels is None else self.labels.copied()
-        watch = None if self.watch is None else self.watch.copied()
-        later = None if self.later is None else self.later.copied()
         return Kept(
             self.states.copied(),
             labels,
             self.columns,
             self.inputs.copied(self.n_slots()),
             self.metrics.copied(),
-            watch,
-            later,
             weight_sums=self.weight_sums,
         )
 
@@ -121,7 +115,7 @@ class Kept(Generic[S]):
         """Make room in the states for all slots."""
         if self.inputs.sparse:
             self.inputs.make_slots(self.n_slots(), len(self.columns))
-            for state in [*self.states.all(), *(self.later.all() if self.later else ())]:
+            for state in self.states.all():
                 state.make_slots(len(self.columns))
 
     def coefs(self) -> Floats:
@@ -187,7 +181,7 @@ class Kept(Generic[S]):
         """
         states, batch, y = self.states, examples.batch, examples.y
         large = (batch.data if isinstance(batch, Csr) else batch).nbytes > PART
-        changing = None if large or self.watch is not None else self._changing(batch, len(y))
+        changing = None if large else self._changing(batch, len(y))
         if changing is None:
             return None
         parts, in_whole = changing
@@ -257,9 +251,9 @@ class Kept(Generic[S]):
         self.weight_sums = examples.weight_sums
         if labels is None:
             if not self._begins_at_target(examples):
-                return self._part(examples, begin, first=0, stop=n)[0]
+                return self._part(examples, first=0, stop=n)[0]
             first = self._first_target(examples.part(0, 1))
-            return np.concatenate([first, self._part(examples, begin, first=1, stop=n)[0]]) if n > 1 else first
+            return np.concatenate([first, self._part(examples, first=1, stop=n)[0]]) if n > 1 else first
         known = len(labels.known)
         cuts = [row for i, row in enumerate(new.rows) if n_states(known + i + 1) > 1]
         if known == 0 and new.rows:
@@ -268,18 +262,16 @@ class Kept(Generic[S]):
         stops = [*cuts, n]
         scores: list[Floats] = []
         if not cuts or cuts[0] > 0:
-            scores.append(self._part(examples, begin, first=0, stop=stops[0]))
+            scores.append(self._part(examples, first=0, stop=stops[0]))
         for row, stop in zip(cuts, stops[1:], strict=True):
             self.states.add_class(begin)
-            if self.later is not None:
-                self.later.add_class(begin)
-            scores.append(self._part(examples, begin, first=row, stop=stop, is_new=True))
+            scores.append(self._part(examples, first=row, stop=stop, is_new=True))
         labels.add(new, cast(ClassTally, examples.tally))
         return self._together(scores, n)
 
     def _begins_at_target(self, examples: Examples) -> bool:
         """Return whether the intercept begins at the target of the first row, which these are with."""
-        if self.states.totals()[0] or not self.inputs.intercept or self.watch is not None or not len(examples.y):
+        if self.states.totals()[0] or not self.inputs.intercept or not len(examples.y):
             return False
         return all(state.may_begin_anywhere() for state in self.states.all())
 
@@ -308,7 +300,6 @@ class Kept(Generic[S]):
     def _part(
         self,
         examples: Examples,
-        begin: Callable[[float], tuple[S, LearnedState | None]],
         *,
         first: int,
         stop: int,
@@ -325,10 +316,7 @@ class Kept(Generic[S]):
             try:
                 for begins_at, run in self._prepared(some):
                     run_start, new = start + begins_at, is_new and start + begins_at == first
-                    if self.watch is not None:
-                        parts.append(self._watched(self.watch, run, begin, is_new=new))
-                    else:
-                        parts.append(self._learned_by(self.states, run, self._targets(run.y), is_new=new))
+                    parts.append(self._learn_prepared(run, is_new=new))
                     run_start = start
             except Unlearned as refused:
                 refused.row += run_start
@@ -349,67 +337,17 @@ class Kept(Generic[S]):
         n = self.columns.width if not self.inputs.sparse else None
         slots = None if n is not None else self.columns.array(len(self.columns))
         change = self.inputs.move(cast(int, n) if slots is None else int(np.flatnonzero(slots == INTERCEPT)[0]))
-        for state in [*self.states.all(), *(self.later.all() if self.later else ())]:
+        for state in self.states.all():
             state.rescale(change)
 
-    def _targets(self, y: NDArray[Any]) -> Floats:
-        return y[None, :] if self.labels is None else self.states.targets(y)
-
-    def _watched(
-        self,
-        watch: DriftWatch,
-        examples: Examples,
-        begin: Callable[[float], tuple[S, LearnedState | None]],
-        *,
-        is_new: bool,
-    ) -> Floats:
-        """Learn from rows, looking at drift where that is due, which may exchange the states; return scores (k, n)."""
-        parts: list[Floats] = []
-        first, n = 0, len(examples.y)
-        while first < n:
-            stop = min(n, first + watch.until_look())
-            some = examples.part(first, stop)
-            is_new = is_new and first == 0
-            targets = self._targets(some.y)
-            try:
-                scores = self._learned_by(self.states, some, targets, is_new=is_new)
-            except Unlearned as refused:
-                refused.row += first
-                raise
-            right = None if self.labels is None else self.states.right(scores, some.y, is_new=is_new)
-            errors, theirs = watch.errors(scores[0], targets[0], right), None
-            if self.later is not None:
-                try:
-                    new = self._learned_by(self.later, some, targets, is_new=is_new)
-                    right = None if self.labels is None else self.later.right(new, some.y, is_new=is_new)
-                    theirs = watch.errors(new[0], targets[0], right)
-                except Unlearned:
-                    self.later = None  # these states have no need to live
-            watch.add(errors, theirs, np.abs(scores[0] - targets[0]) if right is None else None)
-            if watch.until_look() == 0:
-                self._decide(watch, begin)
-            parts.append(scores)
-            first = stop
-        return np.concatenate(parts, axis=1) if parts else np.empty((len(self.states.held), 0))
-
-    def _decide(self, watch: DriftWatch, begin: Callable[[float], tuple[S, LearnedState | None]]) -> None:
-        what = watch.decide(self.later is not None, self.states.totals()[0])
-        if what == "begin":
-            self.later = self.states.anew(begin)
-        elif what == "drop":
-            self.later = None
-        elif what == "take" and self.later is not None:
-            self.later.follow(self.states)
-            self.states, self.later = self.later, None
-
-    def _learned_by(self, states: States[S], examples: Examples, targets: Floats, *, is_new: bool) -> Floats:
-        """Let states learn from rows; return scores (k, n). In the metrics those of the present states count."""
+    def _learn_prepared(self, examples: Examples, *, is_new: bool) -> Floats:
+        """Learn from prepared rows; return the scores (k, n) of the states, which join the metrics."""
+        states, y = self.states, examples.y
+        targets = y[None, :] if self.labels is None else states.targets(y)
         members = states.unread(targets)
         states.learn(examples.batch, targets, examples.weights, members)
-        scores = states.read_out(members, targets, examples.weights, examples.y, is_new=is_new)
-        if states is self.states:
-            counted, signs = examples.counted, states.signs
-            self.metrics.add(scores, targets, counted, signs=signs, numbers=examples.y, is_new=is_new)
+        scores = states.read_out(members, targets, examples.weights, y, is_new=is_new)
+        self.metrics.add(scores, targets, examples.counted, signs=states.signs, numbers=y, is_new=is_new)
         return scores
 
     def _together(self, parts: Sequence[Floats], n: int) -> Floats:
@@ -432,12 +370,7 @@ class Kept(Generic[S]):
         """Return everything with arrays, each with what their names in a file begin with."""
         yield "", self.inputs
         yield "", self.metrics
-        if self.watch is not None:
-            yield "", self.watch
         yield from self.states.parts()
-        if self.later is not None:
-            for prefix, part in self.later.parts():
-                yield LATER + prefix, part
 
     def saved(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return values that json can write, and arrays."""
@@ -467,8 +400,6 @@ class Kept(Generic[S]):
         checks.number_within(arrays["tally"][MISTAKES], "mistakes", 0, rows)
         checks.number_within(self.weight_sums[1], "number of weights", 0, rows)
         self.inputs.validate_moments(arrays, rows)
-        if self.watch is not None:
-            self.watch.validate_rows(arrays, rows)
         if self.labels is not None:
             checks.number_within(sum(self.labels.tally.rows), "rows of all classes", 0, rows)
 
@@ -479,9 +410,6 @@ def checked_sums(value: Any) -> tuple[float, int]:
         raise ValueError(f"weights must be the sum and the number of weights, got {value!r}")
     total, n = cast("Sequence[Any]", value)
     return as_real(total, "sum of weights", 0.0, MOST_WEIGHT), checks.as_count(n, "number of weights")
-
-
-LATER = "later."  # in the names of arrays of all that has begun at a warning
 
 
 def by_prefix(arrays: dict[str, NDArray[Any]]) -> dict[str, dict[str, NDArray[Any]]]:

@@ -85,8 +85,7 @@ class ClassTally(NamedTuple):
         return (
             f"the labels come in runs: {self.runs:,} in {sum(self.rows):,} rows, where shuffled rows have about "
             f"{self.shuffled_runs():,.0f}; what came last counts too much then. Shuffle the rows (fit of the "
-            "estimators in fastsketch.sklearn does), or, if their order is that of time, give decay='auto' or "
-            "drift='restart'"
+            "estimators in fastsketch.sklearn does), or, if their order is that of time, give decay='auto'"
         )
 
 

@@ -26,8 +26,7 @@ from fastsketch.data.names._columns import MOST_BITS
 from fastsketch.data.names._naming import as_list
 from fastsketch.online._class_states import Blend, States, Unlearned, n_states, pace_name, start_beside, start_readout
 from fastsketch.online._decay_mix import DECAYS, as_decay, check_auto, start_mix
-from fastsketch.online._errors import DriftWatch, Metrics, start_metrics, start_watch
-from fastsketch.online._kept import LATER, Examples, Kept, by_prefix, checked_sums
+from fastsketch.online._kept import Examples, Kept, by_prefix, checked_sums
 from fastsketch.online._labels import (
     LOOK,
     NOTHING_NEW,
@@ -40,6 +39,7 @@ from fastsketch.online._labels import (
     as_labels,
     in_order,
 )
+from fastsketch.online._metrics import Metrics, start_metrics, without_drift
 from fastsketch.online._row_inputs import ColumnSlots, Inputs, NamedRows, Names, numeric_rows, start_inputs
 from fastsketch.online._state_arrays import Floats, LearnedState, Zeros, outline
 
@@ -64,7 +64,6 @@ class OnlineLearner(Model, Generic[S], abstract=True):
     classes: Any = parameter(as_classes, default=None, reads="_known_classes")
     class_weight: ClassWeight = parameter(as_class_weight, default=None)
     decay: float | Literal["auto"] = parameter(as_decay, default=1.0)
-    drift: Literal["restart"] | None = choice(("restart", None), default=None)
     open_columns: bool = flag(default=False)
     hash_bits: int | None = integer(default=None, at_least=1, below=MOST_BITS + 1)
     fit_intercept: bool = flag(default=True)
@@ -81,7 +80,7 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         if self.blend and not self._may_blend():
             raise ValueError(f"blend: what it adds is the model itself with method={self._values.method!r}")
         if self.decay == "auto":
-            check_auto(self.drift, of_labels=LOSSES[self.loss].targets == "label", calibrate=self.calibrate)
+            check_auto(of_labels=LOSSES[self.loss].targets == "label", calibrate=self.calibrate)
         if LOSSES[self.loss].targets == "label":
             return
         for name in ("classes", "class_weight"):
@@ -160,22 +159,15 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         return None if labels is None else labels.classes()
 
     def _metrics(self, zeros: Zeros = np.zeros) -> Metrics:
-        return start_metrics(self.loss, self._decays()[0], zeros, calibrated=self._calibrates(), follow=self._follows())
+        return start_metrics(self.loss, self._decays()[0], zeros, calibrated=self._calibrates())
 
     def _decays(self) -> tuple[float, ...]:
         """Return the decay of each of the states that learn side by side."""
         return DECAYS if self.decay == "auto" else (self.decay,)
 
-    def _watch(self) -> DriftWatch | None:
-        return None if self.drift is None else start_watch()
-
     def _in_time_order(self) -> bool:
         """Return whether rows are known to come in an order that is to be followed."""
-        return self.decay != 1.0 or self.drift is not None
-
-    def _follows(self) -> bool:
-        """Return whether a read-out that forgets may learn beside, to say that a stream moves."""
-        return not self._in_time_order() and self.class_weight is None
+        return self.decay != 1.0
 
     def _calibrates(self) -> bool:
         return self.calibrate and LOSSES[self.loss].targets == "label"
@@ -219,7 +211,7 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         -----
         UserWarning
             Once, if the labels come in runs, as in a file sorted by label: shuffle the rows. Not with ``decay`` below 1
-            or "auto", or ``drift``.
+            or "auto".
 
         Notes
         -----
@@ -377,13 +369,10 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         return relative, (float(totals[-1]) if len(given) else total, n_weighted + len(given))
 
     def _look_at_order(self, tally: ClassTally) -> None:
-        """Warn once if classes come in runs or the stream moves, before the last rows are learned from."""
+        """Warn once if classes come in runs, before the last rows are learned from."""
         self._until_look = LOOK
         if tally.is_sorted() and not self._in_time_order():
             warnings.warn(tally.advice(), stacklevel=5)
-            self._until_look = inf
-        elif self._kept is not None and (advice := self._kept.metrics.advice()):
-            warnings.warn(advice, stacklevel=5)
             self._until_look = inf
 
     def _rows_to_learn(self, rows: Any) -> Any:
@@ -440,9 +429,7 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         signs = [1.0] * n_states(len(known)) if labels is None or len(known) > 2 else [-1.0]
         states = self._begun(columns, sparse, signs, lambda _: columns.first_room())
         inputs = self._first_inputs(columns.first_room() if sparse else d, sparse)
-        return Kept(
-            states, None if labels is None else labels.copied(), columns, inputs, self._metrics(), self._watch()
-        )
+        return Kept(states, None if labels is None else labels.copied(), columns, inputs, self._metrics())
 
     def _new_states(self, columns: ColumnSlots, sparse: bool, decay: float) -> tuple[S, LearnedState | None]:
         """Return a state that has learned nothing, and the learner to blend it with if there is to be one."""
@@ -517,12 +504,26 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         self._check_fading("there is no fade")
         if self._kept is not None:
             kept = self._kept.copied()
-            for states in filter(None, (kept.states, kept.later)):
-                states.fade(factor)
+            kept.states.fade(factor)
             self._kept = kept
         return self
 
     # -- files -----------------------------------------------------------------------------------------------------
+    @classmethod
+    def _built(
+        cls,
+        parameters: dict[str, Any],
+        notes: dict[str, Any],
+        state: dict[str, Any],
+        arrays: Arrays,
+        *,
+        feature_names: Any = None,
+        trusted: bool = True,
+    ) -> Self:
+        if "drift" in parameters:
+            parameters, arrays = without_drift(parameters, arrays)
+        return super()._built(parameters, notes, state, arrays, feature_names=feature_names, trusted=trusted)
+
     def _state(self) -> tuple[dict[str, Any], Arrays]:
         arrays: Arrays = {} if self._comparator is None else {"comparator": self._comparator}
         if self._kept is None:
@@ -570,9 +571,7 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         n = 1 if labels is None else n_states(len(labels.known))
         if len(signs) != n or any(sign not in (-1.0, 1.0) for sign in signs):
             raise ValueError(f"it has the signs {signs} for {n} states")
-        groups, sparse, watch = by_prefix(arrays), state["sparse"], self._watch()
-        if watch is None and "drift_sums" in arrays:
-            raise ValueError("it has looked for drift, and its parameters say drift=None")
+        groups, sparse = by_prefix(arrays), state["sparse"]
 
         def slots(name: str) -> int:
             base = groups.get(name, {}).get("base")
@@ -580,14 +579,12 @@ class OnlineLearner(Model, Generic[S], abstract=True):
                 raise ValueError("array 'base' is missing" if base is None else "array 'base' has no columns")
             return base.shape[-1]
 
-        states, later = self._begun(columns, sparse, signs, slots, zeros), None
-        if watch is not None and LATER + "0." in groups:
-            later = self._begun(columns, sparse, signs, lambda name: slots(LATER + name), zeros)
+        states = self._begun(columns, sparse, signs, slots, zeros)
         n_slots = max(len(one.base) for one in states.all()) - (self.fit_intercept and not sparse)
         # a file of before there were steady rows goes on without
         inputs = self._first_inputs(n_slots, sparse, zeros, steady="steady" in arrays)
         sums = checked_sums(state.get("weights", (0.0, 0)))
-        return Kept(states, labels, columns, inputs, self._metrics(zeros), watch, later, weight_sums=sums)
+        return Kept(states, labels, columns, inputs, self._metrics(zeros), weight_sums=sums)
 
     def _keep_in_memory(self, other: Any) -> None:
         other.last_scores = self.last_scores.copy()

@@ -20,12 +20,12 @@ from fastsketch._kernels.online.numbers import BEFORE, THEIRS
 from fastsketch.data.names import Vocabulary
 from fastsketch.online._class_states import ReadOut, Unlearned, n_states, probabilities
 from fastsketch.online._decay_mix import DriftFigures
-from fastsketch.online._errors import MetricFigures
 from fastsketch.online._kept import Kept
 from fastsketch.online._labels import (
     ClassLabels,
 )
 from fastsketch.online._linear import OnlineLearner
+from fastsketch.online._metrics import MetricFigures
 from fastsketch.online._row_inputs import NAMED, products
 from fastsketch.online._state_arrays import Counts, Csr, Floats, LearnedState
 
@@ -60,7 +60,6 @@ class OnlineProgress(MetricFigures):
     error_rate: float
     regret: float | None
     drift: DriftFigures | None
-    moved: float | None
 
 
 class OnlineLinear(OnlineLearner[S], abstract=True):
@@ -367,7 +366,7 @@ class OnlineLinear(OnlineLearner[S], abstract=True):
     @property
     @reads
     def progress(self) -> OnlineProgress:
-        """Return n_rows, cumulative_loss, mean_loss, error_rate, regret (None: no comparator), drift, moved, metrics.
+        """Return n_rows, cumulative_loss, mean_loss, error_rate, regret (None: no comparator), drift, metrics.
 
         error_rate is that of the signs of scores and targets; of more than two classes, of the largest score. With
         more than two classes the loss of a row is the sum of those of each class against the rest.
@@ -379,9 +378,6 @@ class OnlineLinear(OnlineLearner[S], abstract=True):
         drift is a dict of half_life, in rows, of the learner of the largest weight (None: it forgets nothing), that
         weight, and gain: by how much its loss was lower than that of the one that forgets nothing, in nats a row,
         about the last thousand rows; cumulative_loss, mean_loss and regret are those of the one that forgets nothing.
-        Of two classes, without weights and decay, moved says how many nats a calibration that forgets half of what it
-        knows every 138 rows has gained on the model's own, the most since it began to: 50 or more say that the stream
-        moves, and a warning says so once.
 
         Examples
         --------
@@ -406,16 +402,8 @@ class OnlineLinear(OnlineLearner[S], abstract=True):
             "error_rate": mistakes / max(n_rows, 1),
             "regret": regret,
             "drift": None if kept is None or kept.states.mix is None else kept.states.mix.figures(),
-            "moved": None if kept is None else kept.metrics.moved,
             **(self._metrics() if kept is None else kept.metrics).figures(),
         }
-
-    @property
-    @reads
-    def restarts(self) -> NDArray[np.int64]:
-        """Return the numbers of rows after which a model with drift="restart" began anew, the last thousand; (k,)."""
-        watch = None if self._kept is None else self._kept.watch
-        return np.zeros(0, np.int64) if watch is None else watch.drift_rows.copy()
 
     def _seen(self) -> str:
         if self._kept is None or self.n_features is not None:
@@ -423,8 +411,7 @@ class OnlineLinear(OnlineLearner[S], abstract=True):
         return f"{self.n_rows} rows with {self._kept.n_slots() - self.fit_intercept} features so far"
 
     def _facts(self) -> dict[str, Any]:
-        facts = {name: value for name, value in self.progress.items() if name != "n_rows" and value is not None}
-        return facts if self.drift is None else {**facts, "restarts": self.restarts.tolist()}
+        return {name: value for name, value in self.progress.items() if name != "n_rows" and value is not None}
 
 
 def _probability(loss: str, z: Floats) -> Floats:

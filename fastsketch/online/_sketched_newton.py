@@ -116,11 +116,8 @@ class SketchedNewton(OnlineLinear[NewtonState]):
         "auto": learners of decay 1, 0.999 and 0.98 side by side, and the score their mean by weights that follow their
         losses on rows not yet learned from (a fixed share; of real targets log(1 + r^2 / mean r^2)); the metrics then
         count all rows alike, and ``progress["drift"]`` says which half-life leads; cumulative_loss, mean_loss and alpha
-        are those of the learner that forgets nothing. It takes three times the time and memory, needs calibrate for
-        labels, and no drift.
-    drift : {None, "restart"}, default None
-        "restart": ADWIN watches the errors of the predictions. At a warning a second learner begins; it takes over when
-        a rise of errors is certain and it has erred less since. ``restarts`` has the numbers of the rows.
+        are those of the learner that forgets nothing. It takes three times the time and memory, and needs calibrate
+        for labels.
 
     Attributes
     ----------
@@ -135,10 +132,8 @@ class SketchedNewton(OnlineLinear[NewtonState]):
     last_scores : ndarray
         Scores of the rows of the last batch, (n,) or (n, n_classes), each from before its row was learned from.
     progress : dict
-        n_rows, cumulative_loss, mean_loss, error_rate, regret, drift, moved; log_loss, accuracy and auc of labels,
+        n_rows, cumulative_loss, mean_loss, error_rate, regret, drift; log_loss, accuracy and auc of labels,
         mean_absolute_error and root_mean_squared_error of real targets.
-    restarts : ndarray
-        Numbers of rows after which it began anew (drift="restart").
     notes : dict
         Anything that json can write; saved with the state.
 

@@ -103,8 +103,8 @@ def test_adaptive_methods(folder, options):
 @pytest.mark.parametrize(
     ("options", "more"),
     [
-        ({"decay": 0.99, "drift": "restart", "curvature": "loss"}, []),
-        ({"method": "ada_ffd", "decay": 0.99, "drift": None}, []),
+        ({"decay": 0.99, "curvature": "loss"}, []),
+        ({"method": "ada_ffd", "decay": 0.99}, []),
         ({"decay": 1.0, "curvature": "gradient", "loss": "square"}, ["--regression"]),
     ],
 )
@@ -116,7 +116,7 @@ def test_forgetting_and_curvature(folder, options, more):
     for wrong, message in [
         (("--set", "decay=1.5"), "decay must lie in (0, 1]"),
         (("--set", "decay=0.9", "--set", "alpha0=0"), "decay must be 1 with alpha0=0"),
-        (("--set", "drift=begin"), "drift must be"),
+        (("--set", "drift=restart"), "drift"),
         (("--set", "curvature=flat"), "curvature must be"),
         (("--set", "curvature=loss", "--method", "ogd"), "--set curvature does not belong to --method ogd"),
     ]:

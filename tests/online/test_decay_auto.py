@@ -177,8 +177,6 @@ def test_bad_parameters():
     for wrong in ("fast", "Auto"):
         with pytest.raises(ValueError, match=rf"decay must be a number in \(0, 1\] or 'auto', got '{wrong}'"):
             fs.SketchedNewton(decay=wrong)
-    with pytest.raises(ValueError, match="drift='restart' goes with a number as decay"):
-        fs.SketchedNewton(decay="auto", drift="restart")
     with pytest.raises(ValueError, match="decay='auto' needs calibrate"):
         fs.AdaptiveSubgradient(decay="auto", calibrate=False)
     with pytest.raises(ValueError, match="decay must be 1 with alpha0=0"):

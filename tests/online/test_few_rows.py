@@ -5,8 +5,8 @@ import pytest
 from scipy import sparse
 
 import fastsketch as fs
-from fastsketch.online._errors import Metrics
 from fastsketch.online._linear import OnlineLearner
+from fastsketch.online._metrics import Metrics
 from tests.helpers import papers
 
 MODELS = {

@@ -5,9 +5,8 @@ import pytest
 from scipy.special import expit
 from sklearn.metrics import accuracy_score, log_loss, roc_auc_score
 
-import fastsketch as fs
 from fastsketch._kernels.online.metrics import BINS, HALF
-from fastsketch.online._errors import start_metrics
+from fastsketch.online._metrics import start_metrics
 
 RNG = np.random.default_rng(0)
 
@@ -209,62 +208,3 @@ def test_state_comes_back_and_strangers_are_refused():
             other.validate(broken)
     with pytest.raises(ValueError):
         other.validate({**arrays, "auc_bins": np.zeros((2, 3))})
-
-
-# -- a read-out that forgets -------------------------------------------------------------------------------------------
-def gains(scores, targets):
-    """The same in plain NumPy: the most that a calibration by the latest rows has gained since it began to."""
-    w, h, gain, most = np.array([1.0, 0.0]), np.zeros((2, 2)), 0.0, 0.0
-    for z, y in zip(np.clip(scores, -36.04365338911715, 36.04365338911715), targets, strict=True):
-        x = np.array([z, 1.0])
-        if w[0] <= 1:
-            gain = max(0.0, gain + np.logaddexp(0, -y * z) - np.logaddexp(0, -y * (w @ x)))
-        most = max(most, gain)
-        p = 1 / (1 + np.exp(-w @ x))
-        g = p - (y > 0)
-        h = 0.995 * h + (0.5 * p * (1 - p) + 0.5 * g * g) * np.outer(x, x)
-        w = w - np.linalg.solve(np.eye(2) + h, g * x)
-    return most
-
-
-@pytest.mark.parametrize("kind", ["still", "jump"])
-@pytest.mark.parametrize("model", [fs.SketchedNewton, fs.AdaptiveSubgradient])
-def test_a_stream_that_moves_is_said_to(model, kind):
-    rng = np.random.default_rng(0)
-    rows = rng.standard_normal((9_000, 6))
-    chance = 1 / (1 + np.exp(-4 * rows[:, 0] * np.where((np.arange(9_000) >= 6_000) & (kind == "jump"), -1, 1)))
-    y = np.where(rng.random(9_000) < chance, 1, -1)
-    learner, scores = model(), []
-    for part in np.split(np.arange(8_000), [1, 40, 3_000]):
-        scores.append(learner.update(rows[part], y[part]).last_scores)
-    moved = learner.progress["moved"]
-    assert moved == pytest.approx(gains(np.concatenate(scores), y[:8_000]), rel=1e-9)
-    assert (moved >= 50) == (kind == "jump")
-    learner = fs.from_bytes(learner.to_bytes())
-    assert learner.progress["moved"] == moved
-    if kind == "still":
-        learner.update(rows[8_000:], y[8_000:])
-    else:
-        with pytest.warns(UserWarning, match="the stream moves: .* decay='auto'"):
-            learner.update(rows[8_000:8_500], y[8_000:8_500])
-        learner.update(rows[8_500:], y[8_500:])  # once
-
-
-@pytest.mark.parametrize(
-    "parameters", [{"decay": 0.99}, {"drift": "restart"}, {"class_weight": "balanced"}, {"calibrate": False}]
-)
-def test_where_nothing_follows_nothing_is_said(parameters):
-    rows = np.random.default_rng(0).standard_normal((50, 3))
-    assert fs.SketchedNewton(**parameters).update(rows, np.sign(rows[:, 0])).progress["moved"] is None
-    assert fs.SketchedNewton(loss="square").update(rows, rows[:, 0]).progress["moved"] is None
-    assert fs.AdaptiveSubgradient(method="ogd").update(rows, np.sign(rows[:, 0])).progress["moved"] is None
-
-
-@pytest.mark.parametrize(("entry", "value"), [(6, np.nan), (7, np.inf), (8, -1.0), (10, -1.0), (11, 3.0), (12, -1.0)])
-def test_damaged_sums_of_what_follows_are_refused(entry, value):
-    metrics = start_metrics("logistic", calibrated=True, follow=True)
-    arrays = metrics.saved()
-    metrics.validate(arrays)
-    arrays["metric_sums"][entry] = value
-    with pytest.raises(ValueError, match="metric_sums|sums of the metrics|gain"):
-        metrics.validate(arrays)

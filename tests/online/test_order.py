@@ -75,7 +75,7 @@ def test_a_model_says_so_once(kind, size):
     assert warning.filename == __file__
 
 
-@pytest.mark.parametrize("given", [{"decay": 0.99}, {"drift": "restart"}, {"loss": "square"}])
+@pytest.mark.parametrize("given", [{"decay": 0.99}, {"decay": "auto"}, {"loss": "square"}])
 def test_models_of_an_order_say_nothing(given):
     rows, labels = stream()
     at = np.argsort(labels, kind="stable")

@@ -11,7 +11,6 @@ import fastsketch.sklearn as estimators
 MODELS = [
     *((fs.SketchedNewton, {"loss": loss}) for loss in ("square", "huber", "absolute")),
     *((fs.SketchedNewton, {"loss": loss, "decay": decay}) for loss in ("square", "huber") for decay in (0.99, "auto")),
-    (fs.SketchedNewton, {"loss": "huber", "drift": "restart"}),
     (fs.SketchedNewton, {"loss": "huber", "fit_intercept": False}),
     (fs.SketchedNewton, {"loss": "huber", "sketch_size": 3}),
     *((fs.AdaptiveSubgradient, {"loss": loss}) for loss in ("square", "huber", "absolute")),

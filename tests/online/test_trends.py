@@ -22,7 +22,6 @@ MORE = [
     (fs.SketchedNewton, {"loss": "square", "blend": False}),
     (fs.SketchedNewton, {"loss": "square", "sketch_size": 3}),
     (fs.SketchedNewton, {"loss": "huber", "decay": 0.99}),
-    (fs.SketchedNewton, {"loss": "square", "drift": "restart"}),
     (fs.SketchedNewton, {"loss": "square", "method": "rfd", "curvature": "loss"}),
     *(
         (fs.AdaptiveSubgradient, {"loss": "square", "method": method})

@@ -32,7 +32,7 @@ TIME = [
     (kind, {"loss": loss, **more})
     for kind in (fs.SketchedNewton, fs.AdaptiveSubgradient)
     for loss in ("logistic", "square")
-    for more in ({"decay": 0.99}, {"decay": "auto"}, {"drift": "restart"})
+    for more in ({"decay": 0.99}, {"decay": "auto"})
 ]
 MODELS = [*NEWTON, *ADAPTIVE, *TIME]
 FORMS = ("dense", "csr", "open", "names", "table")

@@ -18,7 +18,7 @@ AS_PAIRS = [list(row.items()) for row in AS_WORDS]
 MODELS = {
     "newton": lambda: fs.SketchedNewton(4),
     "newton square": lambda: fs.SketchedNewton(4, loss="square"),
-    "newton drift": lambda: fs.SketchedNewton(4, drift="restart"),
+    "newton decay auto": lambda: fs.SketchedNewton(4, decay="auto"),
     "ada_ffd": lambda: fs.AdaptiveSubgradient(4),
     "ada_diag": lambda: fs.AdaptiveSubgradient(method="ada_diag"),
 }

@@ -145,7 +145,6 @@ GOOD = {
     "classes": lambda: [-1.0, 1.0],
     "hash_bits": lambda: 8,
     "decay": lambda: 0.9,
-    "drift": lambda: "restart",
     "class_weight": lambda: "balanced",
     "fit_intercept": lambda: True,
     "scale": lambda: "moments",

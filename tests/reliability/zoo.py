@@ -244,7 +244,6 @@ _ONLINE_READS = {
     "coef": lambda m: m.coef,
     "scores": lambda m: m.decision_function(dense_rows(9, 5)),
     "progress": lambda m: m.progress,
-    "restarts": lambda m: getattr(m, "restarts", None),
 }
 _LABEL_READS = {
     **_ONLINE_READS,
@@ -521,12 +520,9 @@ SPECIMENS = (
     _online("decayed", fs.SketchedNewton, 3, decay=0.9),
     _online("decay-auto-csr", fs.AdaptiveSubgradient, 3, decay="auto", rows=sparse_rows),
     _classes("classes-decay-auto", fs.SketchedNewton, 3, decay="auto"),
-    _online("drift", fs.SketchedNewton, 3, drift="restart"),
-    _classes("classes-drift-csr", fs.SketchedNewton, 3, drift="restart", rows=sparse_rows),
-    _online("drift-ffd", fs.AdaptiveSubgradient, 3, drift="restart"),
     _online("open", fs.SketchedNewton, 3, open_columns=True, rows=sparse_rows),
     _online("real-by-loss", fs.SketchedNewton, 3, loss="square", fit_intercept=True, scale="moments"),
-    _online("real-by-gradient", fs.SketchedNewton, 3, loss="huber", curvature="gradient", drift="restart"),
+    _online("real-by-gradient", fs.SketchedNewton, 3, loss="huber", curvature="gradient"),
     _named("named", fs.SketchedNewton, 3),
     _named("named-hashed", fs.SketchedNewton, 3, hash_bits=6),
     _named("named-diag", fs.AdaptiveSubgradient, method="ada_diag"),

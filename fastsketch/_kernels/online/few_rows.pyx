@@ -69,7 +69,6 @@ cdef struct Plan:
     double* mistakes             # of a model with a read-out
     double decay
     int how
-    bint follow
     # the batch
     double* data
     int32_t* places
@@ -177,7 +176,7 @@ cdef class FewRows(StateArrays):
                 p.information = <double*> self.pointer_to(readout.readout_information, b"d")
         p.sums = <double*> self.pointer_to(metrics.metric_sums, b"d")
         p.bins = <double*> self.pointer_to(metrics.auc_bins, b"d")
-        p.decay, p.how, p.follow = metrics.decay, metrics.how, metrics.follow
+        p.decay, p.how = metrics.decay, metrics.how
         return 0
 
     def __dealloc__(self):
@@ -484,7 +483,7 @@ cdef class FewRows(StateArrays):
         if p.how == of_numbers:
             loop_real(p.sums, n, p.scores, p.targets, NULL, p.decay)
         else:
-            loop_two(p.sums, p.bins, n, p.scores, p.targets, NULL, p.decay, p.how, p.follow)
+            loop_two(p.sums, p.bins, n, p.scores, p.targets, NULL, p.decay, p.how)
 
 
 cdef bint is_plain(const Py_buffer* views, Py_ssize_t n, Py_ssize_t n_columns) noexcept nogil:

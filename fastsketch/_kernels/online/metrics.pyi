@@ -7,13 +7,6 @@ LOG_LOSS: int
 RIGHT: int
 ABSOLUTE: int
 SQUARED: int
-SLOPE: int
-INTERCEPT: int
-OF_SLOPE: int
-OF_BOTH: int
-OF_INTERCEPT: int
-GAIN: int
-MOST_GAIN: int
 METRIC_SUMS: int
 LOG_ODDS: int
 HALVES: int
@@ -33,5 +26,4 @@ def learn(
     decay: float,
     how: int,
     is_new: bool,
-    follow: bool,
 ) -> None: ...

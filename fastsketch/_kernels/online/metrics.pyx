@@ -26,15 +26,7 @@ cpdef enum:
     RIGHT = 3              # weight of the rows whose class was predicted
     ABSOLUTE = 4           # errors of real targets
     SQUARED = 5
-    # a read-out that forgets, beside the model: its score is (1 + SLOPE) z + INTERCEPT, its curvature I + those below
-    SLOPE = 6
-    INTERCEPT = 7
-    OF_SLOPE = 8
-    OF_BOTH = 9
-    OF_INTERCEPT = 10
-    GAIN = 11              # nats by which its losses are smaller than the model's, since they began to be
-    MOST_GAIN = 12         # the largest so far
-    METRIC_SUMS = 13
+    METRIC_SUMS = 6
 
 cpdef enum:
     # what a score stands for
@@ -76,14 +68,14 @@ cdef inline double fade(double* sums, double decay, double* bins) noexcept nogil
     if decay == 1:
         return unit
     if decay < 1e-20:  # 1 / decay would leave the range of numbers, or that of UNIT
-        for i in range(1, SLOPE):
+        for i in range(1, METRIC_SUMS):
             sums[i] *= decay
         if bins != NULL:
             for i in range(2 * BINS):
                 bins[i] *= decay
         return unit
     if unit > 1e100:
-        for i in range(1, SLOPE):
+        for i in range(1, METRIC_SUMS):
             sums[i] /= unit
         if bins != NULL:
             for i in range(2 * BINS):
@@ -110,31 +102,8 @@ cdef inline double surprise(double z, int how) noexcept nogil:
     return log1p(exp(-z)) if z > 0 else log1p(exp(z)) - z
 
 
-cdef inline double kept() noexcept nogil:
-    return 0.995     # after each row, of the curvature: half of it after 138 rows
-
-
-cdef inline void follow_row(double* sums, double z, bint positive) noexcept nogil:
-    """Let the read-out that forgets learn a row by one Newton step, and count what it gains on the model."""
-    z = min(max(z, -most_log_odds()), most_log_odds())
-    cdef double t = (1 + sums[SLOPE]) * z + sums[INTERCEPT], p = chance(t, LOG_ODDS), g = p - positive
-    cdef double v = 0.5 * p * (1 - p) + 0.5 * g * g, a, b, c, det
-    b = surprise(z if positive else -z, LOG_ODDS) - surprise(t if positive else -t, LOG_ODDS)
-    # surer scores gain wherever labels can be told apart without an error, moved or not: these do not count
-    if sums[SLOPE] <= 0:
-        sums[GAIN] = max(0.0, sums[GAIN] + b)
-    sums[MOST_GAIN] = max(sums[MOST_GAIN], sums[GAIN])
-    sums[OF_SLOPE] = kept() * sums[OF_SLOPE] + v * z * z
-    sums[OF_BOTH] = kept() * sums[OF_BOTH] + v * z
-    sums[OF_INTERCEPT] = kept() * sums[OF_INTERCEPT] + v
-    a, b, c = 1 + sums[OF_SLOPE], sums[OF_BOTH], 1 + sums[OF_INTERCEPT]
-    det = a * c - b * b
-    sums[SLOPE] -= (c * z - b) * g / det
-    sums[INTERCEPT] -= (a - b * z) * g / det
-
-
 cdef void loop_two(double* sums, double* bins, Py_ssize_t n, const double* scores, const double* targets,
-                   const double* weights, double decay, int how, bint follow) noexcept nogil:
+                   const double* weights, double decay, int how) noexcept nogil:
     cdef Py_ssize_t i
     cdef double w, z, unit = sums[UNIT], weight = sums[WEIGHT], loss = sums[LOG_LOSS], right = sums[RIGHT]
     cdef bint positive
@@ -147,8 +116,6 @@ cdef void loop_two(double* sums, double* bins, Py_ssize_t n, const double* score
         z, positive = scores[i], targets[i] > 0
         if bins != NULL:
             bins[positive * BINS + bin_of(z)] += w
-        if follow:
-            follow_row(sums, z, positive)
         z = z if positive else -z
         weight += w
         right += w * (z > 0)
@@ -192,12 +159,12 @@ cdef void loop_real(double* sums, Py_ssize_t n, const double* predicted, const d
 
 def learn(double[::1] sums, double[:, ::1] bins, const double[:, ::1] scores, const double[:, ::1] targets,
           const double[::1] signs, const int64_t[::1] classes, const double[::1] weights, double decay, int how,
-          bint is_new, bint follow):
+          bint is_new):
     """Add rows: scores and targets (K, n) of K states, one of real targets or of two classes, -1 and +1.
 
     weights (n,) or None. Of more than two classes a state is of one against the rest, times its sign, and classes (n,)
     are the rows' own. A probability is then that of the class divided by the sum of all; CALIBRATED: that of a softmax.
-    is_new: nobody could have said the class of row 0. follow: of two classes a read-out that forgets learns beside.
+    is_new: nobody could have said the class of row 0.
     """
     cdef Py_ssize_t k = scores.shape[0], n = scores.shape[1]
     if n == 0:
@@ -210,7 +177,7 @@ def learn(double[::1] sums, double[:, ::1] bins, const double[:, ::1] scores, co
         with nogil:
             loop_more(&sums[0], n, k, &scores[0, 0], &signs[0], &classes[0], w, decay, how, is_new)
     elif is_brief(n, 32):
-        loop_two(&sums[0], counts, n, &scores[0, 0], &targets[0, 0], w, decay, how, follow)
+        loop_two(&sums[0], counts, n, &scores[0, 0], &targets[0, 0], w, decay, how)
     else:
         with nogil:
-            loop_two(&sums[0], counts, n, &scores[0, 0], &targets[0, 0], w, decay, how, follow)
+            loop_two(&sums[0], counts, n, &scores[0, 0], &targets[0, 0], w, decay, how)

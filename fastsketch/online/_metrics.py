@@ -1,0 +1,178 @@
+"""Metrics of a model while it learns: each row is predicted before it is learned from (progressive validation)."""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import frexp, inf, sqrt
+from typing import Any, TypedDict
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastsketch._core.losses import LOSSES
+from fastsketch._kernels.online import metrics as kernel
+from fastsketch._kernels.online.metrics import (
+    ABSOLUTE,
+    BINS,
+    LOG_LOSS,
+    METRIC_SUMS,
+    RIGHT,
+    SQUARED,
+    UNIT,
+    WEIGHT,
+)
+from fastsketch.data.files import _checks as checks
+from fastsketch.online._state_arrays import Arrays, Counts, Floats, Zeros
+
+# UNIT is at most this, and then made 1 again: see the kernel.
+MOST_UNIT = 1e120
+
+
+class MetricFigures(TypedDict):
+    """Metrics by name: None for what does not belong to such targets, or is not known yet."""
+
+    log_loss: float | None
+    accuracy: float | None
+    auc: float | None
+    mean_absolute_error: float | None
+    root_mean_squared_error: float | None
+
+
+@dataclass(slots=True)
+class Metrics(Arrays):
+    """Sums over the rows seen, each row counting ``sample_weight * decay^age``.
+
+    Log loss is that of probabilities clipped to [2^-52, 1 - 2^-52], as scikit-learn clips those in float64; of more
+    than two classes, only from below. AUC is that of scores cut to seven significant bits (ties count half), of which
+    those beyond 32 are equal and those within 2^-9 of zero are so for each sign. A row is right if the score of its
+    class is above all others. The first row of a class that nobody knew is wrong, and its log loss that of a state
+    that begins with it.
+    """
+
+    how: int  # what a score stands for: LOG_ODDS, HALVES or REAL of the kernel
+    decay: float
+    metric_sums: Floats  # entries of _kernels/online/metrics
+    auc_bins: Floats | None  # (2, BINS), of two classes alone
+
+    # -- rows ------------------------------------------------------------------------------------------------------
+    def add(
+        self,
+        scores: Floats,
+        targets: Floats,
+        weights: Floats | None,
+        *,
+        signs: Sequence[float] = (),
+        numbers: Counts | None = None,
+        is_new: bool = False,
+    ) -> None:
+        """Add rows by scores (k, n) and targets (k, n) of their states, each score from before its row was learned.
+
+        Of more than two classes, k states have signs, and rows class numbers (n,); is_new: that of row 0 is new.
+        """
+        several = len(scores) > 1
+        if several:
+            self.auc_bins = None
+        sides, classes = (np.array(signs), numbers) if several else (None, None)
+        sums, bins, how = self.metric_sums, self.auc_bins, self.how
+        kernel.learn(sums, bins, scores, targets, sides, classes, weights, self.decay, how, is_new)
+
+    # -- what they say ---------------------------------------------------------------------------------------------
+    def figures(self) -> MetricFigures:
+        """Return all metrics by name."""
+        real = self.how == kernel.REAL
+        squared = self._mean(SQUARED) if real else None
+        return {
+            "log_loss": None if real else self._mean(LOG_LOSS),
+            "accuracy": None if real else self._mean(RIGHT),
+            "auc": self.auc,
+            "mean_absolute_error": self._mean(ABSOLUTE) if real else None,
+            "root_mean_squared_error": None if squared is None else sqrt(squared),
+        }
+
+    def _mean(self, entry: int) -> float | None:
+        """Return a sum by the weight of the rows; None before the first of positive weight."""
+        total = float(self.metric_sums[WEIGHT])
+        return float(self.metric_sums[entry]) / total if 0 < total < inf else None
+
+    @property
+    def auc(self) -> float | None:
+        """Return the area under the ROC curve; None unless there are two classes and rows of both."""
+        if self.auc_bins is None:
+            return None
+        largest = float(self.auc_bins.max())
+        if not 0 < largest < inf:
+            return None
+        # no product overflows, and none of counts is rounded: the order of the classes changes no bit
+        negative, positive = np.ldexp(self.auc_bins, -frexp(largest)[1])
+        pairs = float(negative.sum()) * float(positive.sum())
+        if not pairs > 0:
+            return None
+        below = np.cumsum(negative) - 0.5 * negative  # ties count half
+        return min(float(positive @ below) / pairs, 1.0)
+
+    # -- keeping them ----------------------------------------------------------------------------------------------
+    def validate(self, arrays: Mapping[str, NDArray[Any]]) -> set[str]:
+        """Raise ValueError unless these are sums that rows could have made; return their names."""
+        sums = checks.sums(arrays, "metric_sums", (METRIC_SUMS,))
+        checks.number_within(sums.min(), "sums of the metrics", 0.0, inf)
+        checks.number_within(sums[UNIT], "unit of the metrics", 1.0, MOST_UNIT)
+        checks.number_within(sums[RIGHT], "weight of right predictions", 0.0, sums[WEIGHT])
+        if "auc_bins" not in arrays:
+            return {"metric_sums"}
+        checks.sums(arrays, "auc_bins", (2, BINS), low=0.0)
+        return {"metric_sums", "auc_bins"}
+
+    def fill(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Put in what ``saved`` gave."""
+        self.metric_sums = np.ascontiguousarray(arrays["metric_sums"])
+        bins = arrays.get("auc_bins")
+        self.auc_bins = None if bins is None else np.ascontiguousarray(bins)
+
+
+def start_metrics(loss: str, decay: float = 1.0, zeros: Zeros = np.zeros, *, calibrated: bool = False) -> Metrics:
+    """Return the metrics before the first row: of two classes until others appear, or of real targets."""
+    if LOSSES[loss].targets != "label":
+        how = kernel.REAL
+    elif calibrated:
+        how = kernel.CALIBRATED
+    else:
+        how = kernel.LOG_ODDS if loss == "logistic" else kernel.HALVES
+    sums = np.zeros(METRIC_SUMS)
+    sums[UNIT] = 1.0
+    return Metrics(how, decay, sums, None if how == kernel.REAL else zeros((2, BINS)))
+
+
+# Entries of `metric_sums` in files of before drift="restart" was removed: a second calibration followed the sums.
+EARLIER_SUMS = 13
+
+
+def without_drift(parameters: dict[str, Any], arrays: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Convert the parameters and arrays of a file that has the parameter `drift`, which was removed.
+
+    A model that was saved with drift="restart" becomes a learner that never restarts: its current states are kept, the
+    window of errors and the states that had begun at a warning are dropped.
+
+    Raises
+    ------
+    ValueError
+        If `drift` is neither None nor "restart".
+
+    Warns
+    -----
+    UserWarning
+        If it is "restart".
+    """
+    parameters = dict(parameters)
+    if (drift := parameters.pop("drift")) not in (None, "restart"):
+        raise ValueError(f"drift must be None or 'restart', got {drift!r}")
+    if drift is not None:
+        warnings.warn(
+            "the model was saved with drift='restart', which has been removed: it continues without restarts. For a "
+            "stream that changes learn a new model with decay='auto'; fs.DriftMonitor reports changes of its rows",
+            stacklevel=2,
+        )
+    kept = {name: array for name, array in arrays.items() if not name.startswith(("drift_", "later."))}
+    sums = kept.get("metric_sums")
+    if sums is not None and sums.shape == (EARLIER_SUMS,):
+        kept["metric_sums"] = sums[:METRIC_SUMS]
+    return parameters, kept
