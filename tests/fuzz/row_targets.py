@@ -40,7 +40,7 @@ def rows_of(data, suffix, **how):
 # -- text --------------------------------------------------------------------------------------------------------------
 def number_of(cell, decimal):
     """Return the number of a cell, FILL of a missing one; ValueError for anything else."""
-    cell = cell.strip(" \t")
+    cell = cell.strip()
     if cell.lower() in MISSING:
         return FILL
     point = re.escape(decimal)
@@ -55,10 +55,11 @@ def number_of(cell, decimal):
 def reference_rows(data, header, separator, decimal):
     """Return the rows of a table without quotes as Python reads them; None where a rule is broken."""
     try:
-        lines = [line.rstrip("\r") for line in data.decode("utf-8-sig").split("\n")]
+        text = data.decode("utf-8-sig")
+        lines = [line.rstrip("\r") for line in text.split("\r" if "\n" not in text else "\n")]
     except UnicodeDecodeError:
         return None
-    lines = [line for line in lines if line.strip(" " if separator == "\t" else " \t")]
+    lines = [line for line in lines if line.strip(" " if separator == "\t" else None)]
     if not lines or any("\r" in line or "\0" in line for line in lines):
         return None
     table = [line.split(separator) for line in lines]
@@ -193,6 +194,7 @@ MARKET_SEEDS = [
     b"%%MatrixMarket matrix coordinate pattern symmetric\n3 3 3\n1 1\n2 1\n3 2\n",
     b"%%MatrixMarket matrix coordinate integer skew-symmetric\n3 3 2\n2 1 4\n3 1 -5\n",
     b"%%MatrixMarket matrix array real general\n2 3\n1\n2\n3\n4\n5\n6.5\n",
+    b"%%MatrixMarket matrix array real general\n0 3\n",
     b"%%MatrixMarket matrix array real symmetric\n2 2\n1\n2\n3\n",
     b"%%MatrixMarket matrix array double skew-symmetric\n3 3\n1\n2\n3\n",
 ]

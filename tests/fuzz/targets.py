@@ -93,16 +93,17 @@ def svmlight(data):
 def reference_table(data, values, header):
     """Lines of a table without quotes, None for one that breaks a rule: a second reading of those in read_events."""
     try:
-        lines = data.decode("utf-8-sig").split("\n")
+        text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
         return None
-    lines = [line.rstrip("\r") for line in lines]
+    lines = [line.rstrip("\r") for line in text.split("\r" if "\n" not in text else "\n")]
     if b"\0" in data or any("\r" in line for line in lines):
         return None
-    lines = [line for line in lines if line.strip()]
+    lines = lines[next((k for k, line in enumerate(lines) if line.strip()), len(lines)) :]
     if not lines:
         return None
     marks = [mark for mark in "\t,;" if mark in lines[0]]
+    lines = [line for line in lines if line.strip(" " if marks[:1] == ["\t"] else None)]
     if marks == [",", ";"]:
         marks = [mark for mark in marks if len({line.count(mark) for line in lines[:1000]}) == 1]
         if len(marks) != 1:
@@ -114,7 +115,7 @@ def reference_table(data, values, header):
         table = None if table[0] in table[1:] else table[1:]
     if not table or not all(all(cell.strip() for cell in cells[:2]) for cells in table):
         return None
-    numbers = [cells[2].strip(" \t") if values else "0" for cells in table]
+    numbers = [cells[2].strip() if values else "0" for cells in table]
     if not all(NUMBER.fullmatch(number.encode()) and math.isfinite(float(number)) for number in numbers):
         return None
     return [(cells[0].strip(), cells[1].strip(), float(n)) for cells, n in zip(table, numbers, strict=True)]

@@ -46,6 +46,8 @@ from fastsketch.data.sources._source import LONGEST_LINE
 
 RETURN = "a carriage return within the line (lines end in \\n or \\r\\n)"
 _QUOTED = re.compile(rb'"[^"]*"')
+# What str.strip() takes away at the ends of a cell, and polars does not.
+_BLANKS_OF_PYTHON = b"\x1c", b"\x1d", b"\x1e", b"\x1f"
 
 
 class Csv:
@@ -266,6 +268,8 @@ class Csv:
                 raise _Refused
             frames.append(frame)
         if texts:
+            if any(byte in piece for byte in _BLANKS_OF_PYTHON):
+                raise _Refused
             stripped = pl.all().str.strip_chars()
             frame = self._columns(pl, piece, texts, pl.String).with_columns(stripped)
             frames.append(frame.with_columns(pl.when(pl.all() != "").then(pl.all())))
@@ -273,8 +277,9 @@ class Csv:
 
     def _columns(self, pl: Any, piece: bytes, columns: Sequence[int], kind: Any) -> Any:
         """Return columns of one type; the last of the file is read too, which shows rows that are too short."""
-        if self.separator == " ":
-            raise _Refused  # several blanks divide columns too
+        # several blanks divide columns too; and polars leaves out a mark of the byte order that is part of a cell
+        if self.separator == " " or piece.startswith(BYTE_ORDER_MARK):
+            raise _Refused
         last, is_number, comment = self.width - 1, kind == pl.Float64, self.dialect.comment
         if kind not in self._schemas:
             self._schemas[kind] = {f"column_{k + 1}": kind for k in range(self.width)}
@@ -291,7 +296,7 @@ class Csv:
             encoding="utf8-lossy" if is_number else "utf8",
         )
         quoted = b'"' in piece
-        if quoted or frame.get_columns()[-1].null_count():
+        if quoted or self.width == 1 or frame.get_columns()[-1].null_count():
             self._refuse_uneven(_QUOTED.sub(b"", piece) if quoted else piece, len(frame), piece)
         if b"\r" in piece and self.newline == b"\n" and piece.count(b"\r\n") != piece.count(b"\r"):
             raise _Refused

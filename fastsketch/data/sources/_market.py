@@ -115,12 +115,13 @@ def _matrix(file: InputFile, name: str, max_unpacked: int | None, *, transpose: 
         if form == "coordinate" and 8 * n_rows > most_unpacked(size, max_unpacked):
             raise ValueError(f"it claims {n_rows:,} rows in {size:,} bytes")
         start = _check_lines(text, form == "array", field)
-        if form == "array" and symmetry != "general":  # for missing entries of these scipy takes zeros
+        # scipy takes zeros for missing entries of symmetric matrices, and a dense matrix without rows ends the process
+        if form == "array" and (symmetry != "general" or n_rows == 0):
             found = sum(1 for _ in re.finditer(rb"\S+", text[start:]))
-            stated = n_rows * (n_rows + 1) // 2 - (n_rows if symmetry == "skew-symmetric" else 0)
+            stated = n_rows * (n_rows + 1) // 2 - (n_rows if symmetry == "skew-symmetric" else 0)  # 0 without rows
             if found != stated:
                 raise ValueError(f"it has {found:,} of {stated:,} entries")
-        matrix: Any = mmread(io.BytesIO(text))
+        matrix: Any = mmread(io.BytesIO(text)) if n_rows or form != "array" else np.empty((0, n_columns))
         del text
         values = (matrix if form == "array" else matrix.data).astype(np.float64)
         if not np.isfinite(values).all():

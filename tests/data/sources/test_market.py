@@ -74,12 +74,20 @@ HEADER = "%%MatrixMarket matrix coordinate real general\n"
         (DENSE + "2 2\n1\n2\n3\n", "Truncated file"),
         (DENSE + "2 2\n1\n2\n3\n4\n5\n", "Line 7: Too many"),
         (DENSE + "999999999 999999999\n1\n", "cut short"),
+        (DENSE + "0 3\n1\n2\n3\n", "it has 3 of 0 entries"),
     ],
 )
 def test_what_is_no_matrix(tmp_path, text, message):
     (tmp_path / "a.mtx").write_text(text)
     with pytest.raises(SourceError, match=rf"a\.mtx.*{message}"):
         open_rows(tmp_path / "a.mtx")
+
+
+@pytest.mark.parametrize("text", [DENSE + "0 3\n", HEADER + "0 3 0\n"])
+def test_a_matrix_without_rows(tmp_path, text):
+    (tmp_path / "a.mtx").write_text(text)
+    source = open_rows(tmp_path / "a.mtx")
+    assert (source.n_rows, source.n_features, list(source)) == (0, 3, [])
 
 
 def write_10x(folder, prefix="", suffix=""):

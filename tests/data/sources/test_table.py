@@ -425,3 +425,19 @@ def test_many_columns_open_in_a_time_that_grows_as_their_number(tmp_path):
         assert open_rows(path).n_features == k
         seconds.append(time.process_time() - began)
     assert seconds[1] < 64 * seconds[0]
+
+
+@pytest.mark.parametrize("how", [{}, {"decimal": ","}, {"thousands": " "}, {"comment": "#"}])
+@pytest.mark.parametrize("blank", ["", " ", "\t", " \t\r", "\x0b"])
+def test_a_line_of_blanks_is_no_row_of_one_column(tmp_path, how, blank):
+    path = tmp_path / "a.csv"
+    path.write_bytes(f"x\n1\n{blank}\n15\n{blank}".encode())
+    source = open_rows(path, separator=";", fill=0.0, **how)
+    np.testing.assert_array_equal(np.concatenate(list(source)), [[1.0], [15.0]])
+
+
+@pytest.mark.parametrize(("text", "line"), [("x;y\n\ufeff3;4\n", 2), ("x;y\n1;2\n\ufeff3;4\n", 3)])
+def test_a_byte_order_mark_within_a_file_is_part_of_its_cell(tmp_path, text, line):
+    """As it comes about where files are joined."""
+    with pytest.raises(SourceError, match=f"line {line}: column 1"):
+        list(opened(tmp_path, text, header=True))
