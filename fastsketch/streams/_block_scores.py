@@ -87,7 +87,10 @@ class Units(NamedTuple):
         u = u - along
         c = min(u.shape[1], MOST_DIRECTIONS)
         inside = u[:, :c].T @ u[:, :c] / n
-        beyond = np.log(max(trace - (u**2).sum() / n, 0.0) + SHRUNKEN)
+        outside = trace - (u**2).sum() / n
+        # what rounding leaves where the directions span all rows (the tolerance of numpy.linalg.matrix_rank)
+        outside = outside if outside > max(rows.shape) * float(np.finfo(float).eps) * trace else 0.0
+        beyond = np.log(outside + SHRUNKEN)
         variances = np.log(x.var(axis=0) + SHRUNKEN)
         parts = [x.mean(axis=0), variances, along, inside[np.triu_indices(c)], [beyond]]
         return np.clip(np.concatenate(parts), -LARGEST, LARGEST)

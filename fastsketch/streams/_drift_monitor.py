@@ -20,17 +20,13 @@ from fastsketch.data.files import _checks as checks
 from fastsketch.sketching import FrequentDirections
 from fastsketch.streams._alarms import Alarm, Carried
 from fastsketch.streams._block_scores import LARGEST, MOMENTS, MOST_WATCHED, SCORES, Units
-from fastsketch.streams._evidence import DEPENDENT, Floats, blocks_since_change, dependence, likeliest_length, tried
+from fastsketch.streams._evidence import DEPENDENT, Floats, are_dependent, likeliest_length, tried
 from fastsketch.streams._held_rows import arrays_of, check_rows, rows_from, stacked, with_names
 
 # Most latest blocks that are compared with the others; of what has changed so many blocks of `every` rows are kept.
 MOST_LATEST, MOST_KEPT = 40, 8
-# Blocks that resemble the ones before them become so many times as long, up to so many times `every`; to that at once
-# where their correlation is beyond this: rows that forget exponentially then leave .07 between blocks of four times.
-LONGER, MOST_LONGER, CLOSE = 4, 16, 0.3
-# An alarm says that blocks of this length were alike before it: those after it resemble each other because the change
-# goes on, and so many references are begun before they become longer.
-GOING_ON = 5
+# Blocks become at most so many times as long as `every`: the rows of the one that is being filled are held.
+MOST_LONGER = 16
 # Covariances of blocks are squared in turn when they are compared.
 LARGEST_ENTRY = 1e150
 MANY = 2**40
@@ -66,10 +62,11 @@ class DriftMonitor(Model):
     Parameters
     ----------
     every : int, default 100
-        Rows of a block, at least 2: many times as many as rows remember. Where the first blocks resemble the ones
-        before them, blocks become 4 or 16 times as long, and the reference begins again: a warning says from which row
-        on blocks are compared, and ``facts()`` has "rows_in_block" and "not_armed_because". If it is a change that
-        makes them so, a warning says where, and a new reference begins.
+        Rows of a block, at least 2: many times as many as rows remember. Where blocks of the first reference resemble
+        the ones before them, by a test at 1%, they become twice as long [2]_, up to 16 times, and the reference begins
+        again: a warning says from which row on blocks are compared, and ``facts()`` has "rows_in_block" and
+        "not_armed_because". After an alarm they stay as long as they are, and the reference begins again until its
+        blocks are alike.
     reference : int, default 60
         Blocks of the reference, at least 10. A third of them says in which directions and units blocks are compared.
     run_length : int, default 10,000
@@ -110,6 +107,9 @@ class DriftMonitor(Model):
     References
     ----------
     .. [1] E. Lehmann, J. Romano, "Testing Statistical Hypotheses", third edition, 15.2 (permutation tests).
+    .. [2] G. Fishman, "Grouping Observations in Digital Simulation", Management Science 24(5), 1978. The test is the
+       serial correlation of all arrangements: A. Wald, J. Wolfowitz, "An Exact Test for Randomness in the
+       Non-Parametric Case Based on Serial Correlation", Annals of Mathematical Statistics 14(4), 1943.
 
     Examples
     --------
@@ -358,42 +358,41 @@ class DriftMonitor(Model):
         return self._of_blocks(past._replace(first=along, units=units), along)
 
     def _of_blocks(self, past: Past, *values: Floats) -> Past:
-        """Return the past, or a new beginning with longer blocks if these resemble the ones before them.
+        """Return the past, or a new beginning if blocks resemble the ones before them.
 
-        The rows of this decision are not compared then, so that a false alarm stays as rare as it is.
+        The rows of this decision are not compared then, so that a false alarm stays as rare as it is. Before the first
+        alarm blocks become twice as long, up to MOST_LONGER times `every` (Fishman 1978). The reference before an alarm
+        has shown that blocks of this length do not depend on each other: those after it do because the change goes on.
         """
-        alike = [dependence(each, self.seed, past.n_rows, len(values)) for each in values]
-        if not any(alike):
+        if not any(are_dependent(each, self.seed, past.n_rows, len(values)) for each in values):
             return past
-        span, longest, since = past.span, MOST_LONGER * self.every, 0
-        begun = past.alarms[-1].row if past.alarms else 0
-        going_on = begun > 0 and span < longest and past.n_rows - begun <= GOING_ON * self.reference * span
-        if going_on or past.start == begun:  # once, or rows that wander would have no end
-            since = blocks_since_change(values[int(np.argmax(alike))], self.seed, past.n_rows)
-        if since or going_on:
-            where = f"have changed near row {past.n_rows - since * span:,}" if since else "go on changing"
-            warnings.warn(
-                f"the rows of the reference {where}: a new reference begins with row {past.n_rows:,}", stacklevel=4
-            )
-        elif span < longest:
-            span = longest if max(alike) > CLOSE else LONGER * span
-            if past.span == self.every:  # once: what follows is in the facts
+        n, span = past.n_rows, past.span
+        if past.alarms:
+            if past.start == past.alarms[-1].row:  # once
                 warnings.warn(
-                    f"the monitor is not armed: blocks of {past.span:,} rows resemble the ones before them "
-                    f"(correlation {max(alike):.2f}), and are now {span:,} rows long. Nothing is compared before row "
-                    f"{past.n_rows + span * self.reference:,}, and a change before it may be missed: where that is too "
-                    f"late, begin with a smaller reference than {self.reference}, or with a larger every than "
-                    f"{self.every:,} if rows remember more of those before them",
+                    f"the rows after the alarm at row {past.start:,} go on changing: a new reference begins "
+                    f"with row {n:,}",
                     stacklevel=4,
                 )
-        if since or going_on or span > past.span:
-            return Past(past.n_rows, past.n_rows, span, alarms=past.alarms, sides=past.sides)
-        warnings.warn(
-            f"blocks of {past.span} rows resemble the ones before them: false alarms may be more frequent than "
-            f"run_length={self.run_length} says; take a larger every than {self.every}",
-            stacklevel=4,
-        )
-        return past
+        elif span < MOST_LONGER * self.every:
+            span *= 2
+            if past.span == self.every:  # once: what follows is in the facts
+                warnings.warn(
+                    f"the monitor is not armed: blocks of {past.span:,} rows resemble the ones before them, and are now "
+                    f"{span:,} rows long. Nothing is compared before row {n + span * self.reference:,}, and a change "
+                    f"before it may be missed: where that is too late, begin with a smaller reference than "
+                    f"{self.reference}, or with a larger every than {self.every:,} if rows remember more of those "
+                    "before them",
+                    stacklevel=4,
+                )
+        else:
+            warnings.warn(
+                f"blocks of {span} rows resemble the ones before them: false alarms may be more frequent than "
+                f"run_length={self.run_length} says; take a larger every than {self.every}",
+                stacklevel=4,
+            )
+            return past
+        return Past(n, n, span, alarms=past.alarms, sides=past.sides)
 
     def _compared(self, past: Past, latest: int, rows: Any) -> Past:
         """Return what is known when the latest blocks have been compared with all: perhaps an alarm."""
@@ -462,7 +461,7 @@ class DriftMonitor(Model):
 
     def _validate(self, state: dict[str, Any], arrays: Arrays) -> None:
         n, span = checks.as_count(state["n_rows"], "n_rows"), as_integer(state["span"], "span", 2, MANY * MOST_LONGER)
-        if span not in (allowed := [self.every, self.every * LONGER, self.every * MOST_LONGER]):
+        if span not in (allowed := [self.every << k for k in range(MOST_LONGER.bit_length())]):
             raise ValueError(f"span must be one of {allowed}, got {span}")
         n_blocks, rest = divmod(n - as_integer(state["start"], "start", 0, n + 1), span)
         if rest:

@@ -27,10 +27,8 @@ NORMAL_SPREAD, ROUNDING = 1.4826, 8.0
 USUAL, FIRST, MOST_NUMBERS = 16, 8, 1 << 21
 # The farthest of many features has a longer tail than the sum of their squares, in its standard deviations.
 FARTHEST = 0.7
-# Arrangements for dependence, and the p-value from which on blocks are taken for dependent.
+# Arrangements of the test of dependence, and its level.
 OF_DEPENDENCE, DEPENDENT = 499, 0.01
-# The p-value from which on they are taken for independent once a change has been taken out.
-ORDINARY = 0.1
 
 
 class Family(NamedTuple):
@@ -143,39 +141,17 @@ def likeliest_length(table: Floats, n_latest: int, family: Family) -> int:
     return 1 + int(np.argmax(sizes(found, (family,))))
 
 
-def dependence(values: Floats, seed: int, moment: int, n_tests: float) -> float:
-    """Return the correlation of blocks (n, f) with the ones before, 0 where no more than chance by a permutation test.
+def are_dependent(values: Floats, seed: int, moment: int, n_tests: int) -> bool:
+    """Return whether blocks (n, f) resemble the ones before them, by a permutation test of their serial correlation.
 
-    Of n_tests the chance that one is not 0 where blocks are exchangeable is at most DEPENDENT.
+    Wald and Wolfowitz (1943). Of n_tests the chance that one says so where blocks are exchangeable is at most DEPENDENT.
     """
     if not values.size:
-        return 0.0
+        return False
     z = standardised(values)
     order = np.vstack([np.arange(len(z)), arranged(seed, moment, 0, OF_DEPENDENCE, len(z))])
     drawn = z[order]
     alike = (drawn[:, 1:] * drawn[:, :-1]).sum(axis=1)
     # of all features together, or of one
     largest = np.maximum(alike.sum(axis=1) / np.sqrt(z.shape[1]), alike.max(axis=1))
-    if (largest >= largest[0]).mean() > DEPENDENT / n_tests:
-        return 0.0
-    n, found = len(z), float(alike[0].mean()) / len(z)
-    # means of few blocks hide a part of it (Marriott and Pope 1954); it is not taken for none
-    return max(found + (1.0 + 3.0 * found) / n, 1.0 / n)
-
-
-def blocks_since_change(values: Floats, seed: int, moment: int) -> int:
-    """Return how many of the last of dependent blocks (n, f) are others than the first ones, or 0.
-
-    There is a change if it is larger than in all arrangements, and no block depends on others once it is taken out.
-    """
-    z = standardised(values)
-    lengths = np.arange(SHORTEST, len(z) - SHORTEST + 1)
-    if not len(lengths):
-        return 0
-    order = np.vstack([latest_first(len(z)), arranged(seed, moment, 0, OF_DEPENDENCE, len(z))])
-    # mean squares of the deviations of the last blocks from all, in their chance deviation
-    far = np.array([(deviations(z, one[np.newaxis], lengths)[0] ** 2).mean(axis=1) for one in order])
-    since = int(lengths[np.argmax(far[0])])
-    parts = [part - part.mean(axis=0) for part in (values[:-since], values[-since:])]
-    is_change = far[0].max() > far[1:].max() and not dependence(np.vstack(parts), seed, moment, DEPENDENT / ORDINARY)
-    return since if is_change else 0
+    return bool((largest >= largest[0]).mean() <= DEPENDENT / n_tests)

@@ -99,10 +99,10 @@ def reference_table(data, values, header):
     lines = [line.rstrip("\r") for line in text.split("\r" if "\n" not in text else "\n")]
     if b"\0" in data or any("\r" in line for line in lines):
         return None
-    lines = lines[next((k for k, line in enumerate(lines) if line.strip()), len(lines)) :]
-    if not lines:
+    first = next((line for line in lines if line.strip()), None)
+    if first is None:
         return None
-    marks = [mark for mark in "\t,;" if mark in lines[0]]
+    marks = [mark for mark in "\t,;" if mark in first]
     lines = [line for line in lines if line.strip(" " if marks[:1] == ["\t"] else None)]
     if marks == [",", ";"]:
         marks = [mark for mark in marks if len({line.count(mark) for line in lines[:1000]}) == 1]
@@ -149,7 +149,8 @@ def csv(data):
             if b'"' not in data:
                 assert lines == reference_table(data, values, header), message
             elif lines is not None:
-                text = [line for line in data.decode("utf-8-sig").split("\n") if line.strip()]
+                ends = "\r" if b"\n" not in data else "\n"
+                text = [line for line in data.decode("utf-8-sig").split(ends) if line.strip()]
                 assert len(lines) == len(text) - header
                 assert all(row and column and row == row.strip() for row, column, _ in lines)
                 assert all(math.isfinite(value) for _, _, value in lines)
