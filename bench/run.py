@@ -36,7 +36,6 @@ COMMANDS = {
     "sketching.tolerance": "the l that a precision ends with and what it costs, beside the smallest l and knowing it",
     "components.components": "SketchedPCA against IncrementalPCA and PCA: variances, time, memory; audits",
     "components.components.noise": "flat noise of 4,000 x 4,000: SketchedPCA().fit beside PCA and IncrementalPCA",
-    "components.routes": "the coefficients of the model by which SketchedPCA chooses how it finds components",
     "covariance.anomalies": "SketchedCovariance: areas under ROC curves, false alarms, beside IsolationForest",
     "covariance.covariance": "SketchedCovariance: outliers among normal rows, likelihood of held-out ones",
     "covariance.covariance.covariance_few": "the outliers where rows are few for their columns",

@@ -128,10 +128,13 @@ class RowsAgain:
 
 
 def blocks_of(rows: Any, weights: Matrix | None, width: int) -> Iterator[Block]:
-    """Yield checked rows in blocks that are multiplied by `width` vectors in little memory."""
+    """Yield checked rows in blocks that are multiplied by `width` vectors in little memory.
+
+    A block has as many rows as there are vectors at least, so that these are not read more often than the rows.
+    """
     n, d = rows.shape
     # a product of a sparse block is a dense (d, width), as large as what it is added to
-    step = max(d, BLOCK_BYTES // (8 * max(1, width))) if is_sparse(rows) else max(1, BLOCK_BYTES // (8 * d))
+    step = max(d, BLOCK_BYTES // (8 * max(1, width))) if is_sparse(rows) else max(width, BLOCK_BYTES // (8 * d), 1)
     for start in range(0, n, step):
         part = slice(start, start + step)
         block = rows if step >= n else rows[part]

@@ -30,12 +30,13 @@ class Refined(NamedTuple):
     high: Matrix  # (r,) at least the eigenvalues of A'A
     leaked: Matrix  # (r, r) estimate of V (A'A - B'B) V'
     lost: float  # trace of A'A less squares
+    dropped: float  # the largest square that was left out, where there are more than `most`
     allowance: float  # for rounding: of squares and of high alone
 
 
 @one_blas_thread
-def nystrom(products: Product, vt: Matrix, *, shrinkage: float) -> Refined:
-    """Read Y = A'A V' of one pass out as Y (V Y)^-1 Y' without forming an inverse, with upper ends.
+def nystrom(products: Product, vt: Matrix, *, shrinkage: float, most: int) -> Refined:
+    """Read Y = A'A V' out as Y (V Y)^-1 Y' without forming an inverse: at most `most` pairs of it, with upper ends.
 
     In a basis that begins with V, A'A = [[T, F'], [F, G]] with T = V Y and F = Y - V'T. All of B lies in V, so that
     0 <= G <= g I with g = min(shrinkage, tr A'A - tr T), and lambda_i(A'A) <= lambda_i([[T, F'], [F, g I]]). Nystrom
@@ -52,7 +53,7 @@ def nystrom(products: Product, vt: Matrix, *, shrinkage: float) -> Refined:
     allowance = eps * max(100.0, 10.0 * sqrt(products.n_rows + d)) * products.magnitude
     if not r or allowance == 0.0:
         none = np.zeros(0)
-        return Refined(none, np.zeros((0, d)), none, none, np.zeros((0, 0)), total, allowance)
+        return Refined(none, np.zeros((0, d)), none, none, np.zeros((0, 0)), total, 0.0, allowance)
     vt, y = np.ascontiguousarray(vt), np.ascontiguousarray(y)
     core = product(vt, y)
     core = (core + core.T) / 2
@@ -71,10 +72,12 @@ def nystrom(products: Product, vt: Matrix, *, shrinkage: float) -> Refined:
     outside = float(min(squares[-1], rest)) if kept == r < d else 0.0
     least = solve_triangular(factor, triangle.T, lower=True, check_finite=False)
     values = _bordered(core, triangle, least.T @ least + outside * np.eye(len(triangle)))[:kept]
+    dropped = float(squares[most]) if kept > most else 0.0
+    squares, vectors, values, high = squares[:most], vectors[:most], values[:most], high[:most]
     inside = product(vt, np.ascontiguousarray(vectors.T))
-    leaked = outside * (np.eye(kept) - inside.T @ inside)
+    leaked = outside * (np.eye(len(squares)) - inside.T @ inside)
     lost = max(0.0, total - float(squares.sum()))
-    return Refined(squares, vectors, np.clip(values, squares, high), high, leaked, lost, allowance)
+    return Refined(squares, vectors, np.clip(values, squares, high), high, leaked, lost, dropped, allowance)
 
 
 def _bordered(core: Matrix, border: NDArray[Any], rest: NDArray[Any]) -> NDArray[Any]:

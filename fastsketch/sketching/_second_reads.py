@@ -11,6 +11,7 @@ from fastsketch._core.validation import as_real
 from fastsketch._kernels.guard import changes, reads
 from fastsketch._kernels.sketching.state import ROUNDING_PER_SHRINK
 from fastsketch.sketching._audit import Audit, spectral_norm
+from fastsketch.sketching._block_krylov import block_krylov
 from fastsketch.sketching._engines import AnyEngine, Known, MappedEngine, SparseEngine, by_column, put_known, to_read
 from fastsketch.sketching._read_out import allowance
 from fastsketch.sketching._rows_again import OtherRows, Product, Readable, RowsAgain, StoredForm
@@ -19,6 +20,8 @@ from fastsketch.sketching._sketch_results import SketchResults
 
 # Share of what the rows weigh by which sums over rows read twice may differ, by size of the dtype.
 SAME_ROWS = {4: 1e-5, 8: 1e-9}
+# Directions of a pass beyond those that are wanted: n_oversamples of scikit-learn's randomized_svd.
+OVERSAMPLING = 10
 # Shares of the bound and of the squared norm by which an audit may be beyond the bound: its own rounding.
 OF_BOUND, OF_NORM = 1e-9, 1e-12
 
@@ -85,6 +88,17 @@ class SecondReads(SketchResults, abstract=True):
             self._take_products(vt, again.multiply(vt.T))
         return self
 
+    def _refine_leading(
+        self, rows: Readable, sample_weight: ArrayLike | None, k: int, *, most_passes: int, accuracy: float
+    ) -> tuple[int, float]:
+        """Refine the sketch by passes of a block Krylov method; return their number, and the residual of k pairs."""
+        self._rereadable("refine")
+        again = RowsAgain(rows, self._basis_view(), sample_weight, feature_names=self._feature_names)
+        width = min(k + OVERSAMPLING, self.resolved["sketch_size"])
+        space = block_krylov(again.multiply, self._basis(), k, width=width, most_passes=most_passes, accuracy=accuracy)
+        self._take_products(space.basis, space.products)
+        return space.passes, space.residual
+
     def _basis(self) -> NDArray[np.float64]:
         """Return the directions of the sketch, (r, d)."""
         engine = to_read(self._seen_engine())
@@ -99,11 +113,11 @@ class SecondReads(SketchResults, abstract=True):
         assert not isinstance(refined, MappedEngine)  # it has no compressor
         state = refined.state
         shrinkage = state.shrinkage + sqrt(state.rounding)
-        result = nystrom(reread, vt, shrinkage=shrinkage)
+        result = nystrom(reread, vt, shrinkage=shrinkage, most=self.resolved["sketch_size"])
         directions = refined.in_slots(result.vt) if isinstance(refined, SparseEngine) else result.vt
         seen, d = np.diag(result.squares), refined.n_features
         put_known(refined, Known(result.squares, directions, seen, result.leaked, result.lost, d))
-        state.shrinkage = min(shrinkage, result.lost)
+        state.shrinkage = min(shrinkage + result.dropped, result.lost)
         stored = ROUNDING_PER_SHRINK * float(np.finfo(refined.dtype).eps) * float(result.squares.max(initial=0.0))
         allowance = 2.0 * result.allowance + stored
         state.rounding = allowance * allowance  # which may leave the range: ** would raise

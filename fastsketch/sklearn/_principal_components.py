@@ -27,8 +27,9 @@ from fastsketch.sklearn._moments import FeatureVariance
 
 Floats = NDArray[np.float64]
 
-# Passes over the rows end when no variance has moved by this share, or after these many.
-SETTLED, MOST_PASSES = 0.01, 4
+# Passes over the rows end when the residuals of all components are at most this share of their variances, or after
+# these many: one for the sketch, and the seven of scikit-learn's randomized_svd.
+CERTAIN, MOST_PASSES = 0.01, 8
 # Share by which what is certain may lie below what is asked for, without a word: rounding.
 CERTAIN_ENOUGH = 1e-6
 
@@ -59,35 +60,29 @@ def sketch_of_any_size(n_components: Any) -> Iterator[None]:
         ) from None
 
 
-def refine(
+def read_again(
     sketch: FrequentDirections,
     rows: Any,
     weights: NDArray[np.float64] | None,
     wanted: int | float,
     exactly: Callable[[], bool] = lambda: False,
 ) -> tuple[int, SpectrumOverview | None]:
-    """Read the rows until no variance moves by more than SETTLED; return the passes in all, and the last read-out.
+    """Read the rows until every variance is certain to CERTAIN; return the passes in all, and the last read-out.
 
-    Where the last pass that is made still moves one by more than half of that, exactly() is called; (1, None) if it
-    has learned the rows by an exact way, else a UserWarning.
+    Where one is not after the last pass that is made, exactly() is called; (1, None) if it has learned the rows by an
+    exact way, else a UserWarning.
     """
-    k = wanted if isinstance(wanted, int) else sketch.resolved["sketch_size"]
-    seen, passes, moved = sketch._overview(), 1, 1.0
-    while moved > SETTLED and seen.shrinkage > seen.rounding and passes < MOST_PASSES:
-        last = seen.spectrum.values[:k]
-        sketch.refine(rows, weights)
-        seen, passes = sketch._overview(), passes + 1
-        values = seen.spectrum.values[:k]
-        few = min(len(last), len(values))
-        change, tiny = np.abs(values[:few] - last[:few]), np.finfo(np.float64).tiny
-        moved = float((change / np.maximum(values[:few], tiny)).max(initial=0.0))
-    # in a flat spectrum about as much is left as a pass moves
-    if passes == MOST_PASSES and moved > SETTLED / 2 and isinstance(wanted, int):
+    seen, passes, residual = sketch._overview(), 1, 0.0
+    if seen.shrinkage > seen.rounding:
+        k = wanted if isinstance(wanted, int) else sketch.resolved["sketch_size"]
+        more, residual = sketch._refine_leading(rows, weights, k, most_passes=MOST_PASSES - 1, accuracy=CERTAIN)
+        seen, passes = sketch._overview(), 1 + more
+    if residual > CERTAIN and isinstance(wanted, int):
         if exactly():
             return 1, None
         warnings.warn(
-            f"explained_variance_ is not exact to {SETTLED:.0%}: pass {passes}, the last, still moved a variance by "
-            f"{moved:.1%}, as in a flat spectrum; solver='exact' has no such error",
+            f"explained_variance_ is not certain to {CERTAIN:.0%}: after pass {passes}, the last, the residual of a "
+            f"component is {residual:.1%} of its variance, as in a flat spectrum; solver='exact' has no such error",
             stacklevel=4,
         )
     return passes, seen

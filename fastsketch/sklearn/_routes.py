@@ -1,10 +1,13 @@
-"""The cheapest way to principal components, by a model of seconds and bytes.
+"""The way to principal components that takes the fewest operations.
 
-The coefficients are those of one core of the machine of bench/README.md, where ``bench/run.py routes`` measures them
-again: what counts is their ratio. A model that is off by a third moves a border between two ways that cost the same.
+An exact way is taken where it takes no more operations than a randomized singular value decomposition of the sketch's
+width with the seven power iterations that scikit-learn makes (Halko, Martinsson, Tropp, "Finding Structure with
+Randomness", SIAM Review 53(2), 2011; ``sklearn.decomposition.PCA(svd_solver="randomized")``). Operations are those of
+floating point, as in Golub and Van Loan, "Matrix Computations", fourth edition, 2013: n m^2 for a symmetric product of
+n rows of m columns, 4/3 m^3 + 4 m^2 k for k leading pairs of a symmetric matrix (8.3), 4 n d l for a product of n rows
+of d columns with l vectors and back.
 """
 
-from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from fastsketch._core.validation import is_sparse
@@ -14,32 +17,12 @@ from fastsketch.sketching._whole import BLOCK_BYTES, column_steps, row_steps
 
 WayName = Literal["rows", "columns", "pairs", "sketch"]
 
-# How much dearer than the sketch (in ``fit`` with its second pass) an exact way may be: in one pass the sketch gives
-# variances to a few percent, with the second to a few tenths of one.
-WORTH_IN_FIT, WORTH_IN_STREAM = 3.0, 6.0
-
-# Seconds, each per unit named.
-DENSE_STEP = 1.1e-11  # multiply-add of dsyrk, both triangles counted
-SPARSE_STEP, SPARSE_OUT = 3.0e-9, 6.0e-9  # multiply-add of a product of two CSR matrices; entry of what comes out
-LOAD = 1.5e-9  # entry of a dense block: converted, centred, squared
-EIGH = 4.2e-11  # m^3: all eigenvalues and a few vectors
-VECTOR = 2.0e-11  # m^2 k: a vector more
-LANCZOS, LANCZOS_PAIR = 2.0e-9, 4.0e-10  # m^2, m^2 k: of a spectrum that falls
-READ, AGAIN = 2.5e-9, 4.7e-9  # d l^2: a read-out; what a second pass does beside the rows
-# a pass of the sketch over dense rows, and a further pass: n l; entry; entry and l
-SHRINK_ROW, SKETCH_ENTRY, SKETCH_PAIR = 1.0e-7, 1.9e-9, 9.0e-11
-PASS_ENTRY, PASS_PAIR = 2.5e-9, 8.0e-11
-# the same of CSR rows: n l, n l^2; stored entry and l; n d, n d l
-SPARSE_ROW, SPARSE_ROW_PAIR, SPARSE_PAIR = 1.2e-7, 1.6e-9, 7.0e-9
-SPARSE_WIDE, SPARSE_KEPT = 2.5e-10, 3.0e-12
-# a step of Lanczos with CSR rows: stored entry (both products); row or column; row or column and vector kept
-PAIR_ENTRY, PAIR_PLACE, PAIR_KEPT = 1.7e-9, 8.0e-9, 6.0e-10
-ROUNDS = 1.3  # steps over vectors kept, of a spectrum that falls
-SPARSE_PASS = 2.0e-9  # stored entry and l: a further pass
+# Power iterations of scikit-learn's randomized_svd with its default n_iter="auto" for fewer than a tenth of all pairs.
+POWER_ITERATIONS = 7
 
 
 class FitProblem(NamedTuple):
-    """Rows that are to be learned from, as the model of costs sees them."""
+    """Rows that are to be learned from, as operations and memory are counted."""
 
     n: int  # rows
     d: int  # columns
@@ -50,118 +33,102 @@ class FitProblem(NamedTuple):
     row_steps: float = 0.0  # their multiply-adds of X'X
     column_steps: float = 0.0  # and of X X'
 
+    @property
+    def entries(self) -> float:
+        """Return the number of entries that a product with vectors reads."""
+        return float(self.n) * self.d if self.stored is None else self.stored
 
-@dataclass(frozen=True)
-class Route:
-    """Way to components, with what it costs beyond the rows themselves."""
+    @property
+    def randomized(self) -> float:
+        """Return the operations of a randomized singular value decomposition."""
+        return 4.0 * (POWER_ITERATIONS + 1) * self.entries * self.size
+
+
+class Route(NamedTuple):
+    """Way to components, its operations, and its bytes beyond the rows themselves."""
 
     way: WayName
-    seconds: float
+    operations: float
     bytes: float
 
 
 def problem_of(rows: Any, *, k: int, size: int) -> FitProblem:
-    """Describe checked rows, array or CSR, to the model."""
+    """Describe checked rows, array or CSR."""
     sparse = (float(rows.nnz), row_steps(rows), column_steps(rows)) if is_sparse(rows) and stays_sparse(rows) else None
     n, d = rows.shape
     return FitProblem(n, d, k, size, rows.dtype.itemsize, *(sparse or (None, 0.0, 0.0)))
 
 
-def _eigen(m: int, k: int) -> tuple[float, float]:
-    """Return (seconds, bytes) of k leading pairs of a symmetric matrix of side m, which is not counted."""
-    if takes_lanczos(m, k):
-        return m * m * (LANCZOS + LANCZOS_PAIR * k), 8.0 * m * (3 * k + 40)
-    return EIGH * m**3 + VECTOR * m * m * k, 8.0 * m * (m + k)
-
-
 def by_rows(p: FitProblem) -> Route:
-    """Estimate the n x n matrix of products, and the l leading directions from it."""
+    """Count the n x n matrix of products, and the leading directions from it."""
     kept = min(p.n, p.size)
-    seconds, size = _eigen(p.n, kept)
-    if p.stored is None:
-        seconds += DENSE_STEP * p.n * p.n * p.d + 2.0 * LOAD * p.n * p.d
-    else:
-        seconds += SPARSE_STEP * p.column_steps + SPARSE_OUT * p.n * p.n + SPARSE_PASS * p.stored * p.size
-    work = 40.0 * (p.stored or 0.0) + 3.0 * BLOCK_BYTES
-    seconds += 2.0 * READ * p.d * kept * kept
-    return Route("rows", seconds, 8.0 * p.n * p.n + size + work + 8.0 * 6 * kept * p.d)
+    products = float(p.n) ** 2 * p.d if p.stored is None else 2.0 * p.column_steps
+    work = 8.0 * 6 * kept * p.d + 40.0 * (p.stored or 0.0) + 3.0 * BLOCK_BYTES
+    return Route("rows", products + _eigen(p.n, kept) + 4.0 * p.entries * kept, 8.0 * 2 * p.n * p.n + work)
 
 
 def by_columns(p: FitProblem) -> Route:
-    """Estimate the d x d matrix of products."""
-    dense = DENSE_STEP * p.n * p.d * p.d + LOAD * p.n * p.d
-    work = 40.0 * (p.stored or 0.0) + 3.0 * BLOCK_BYTES
+    """Count the d x d matrix of products, and the leading directions from it."""
+    products = float(p.n) * p.d**2
     if p.stored is not None:
-        dense = min(dense, SPARSE_STEP * p.row_steps + SPARSE_OUT * p.d * p.d)
-    seconds, size = _eigen(p.d, p.k + 1)
+        products = min(products, 2.0 * p.row_steps)
     # a spectrum without a gap goes through the whole matrix, in a copy
-    return Route("columns", dense + seconds, 8.0 * 2 * p.d * p.d + size + work + 8.0 * 256 * p.d)
+    work = 8.0 * 256 * p.d + 40.0 * (p.stored or 0.0) + 3.0 * BLOCK_BYTES
+    return Route("columns", products + _eigen(p.d, p.k + 1), 8.0 * 2 * p.d * p.d + work)
+
+
+def _eigen(m: int, k: int) -> float:
+    """Return the operations of k leading pairs of a symmetric matrix of side m."""
+    return 4.0 / 3.0 * float(m) ** 3 + 4.0 * float(m) ** 2 * k
 
 
 def by_pairs(p: FitProblem) -> Route:
-    """Estimate Lanczos steps with CSR rows: k + 1 pairs, in the space of rows or of columns, whichever is smaller."""
+    """Count one cycle of Lanczos steps with CSR rows, in the space of rows or of columns, whichever is smaller."""
     m = min(p.n, p.d)
     kept = steps(m, p.k + 1)
-    count = ROUNDS * kept + 40.0
-    stored = p.stored or float(p.n) * p.d
-    seconds = count * (PAIR_ENTRY * stored + PAIR_PLACE * (p.n + p.d) + PAIR_KEPT * kept * m)
-    seconds += READ * p.d * p.k * p.k
-    return Route("pairs", seconds, 8.0 * m * (2 * kept + 8) + 24.0 * stored + 8.0 * 4 * p.k * max(p.n, p.d))
+    own = 8.0 * m * (2 * kept + 8) + 24.0 * p.entries + 8.0 * 4 * p.k * max(p.n, p.d)
+    return Route("pairs", kept * (4.0 * p.entries + 4.0 * m * kept), own)
 
 
-def by_sketch(p: FitProblem, *, passes: int) -> Route:
-    """Estimate the sketch, and the passes after the first."""
-    n, d, size, again = p.n, p.d, p.size, passes - 1
-    seconds = READ * d * size * size + again * (READ + AGAIN) * d * size * size
-    if p.stored is None:
-        entries = float(n) * d
-        seconds += SHRINK_ROW * n * size + entries * (SKETCH_ENTRY + SKETCH_PAIR * size + LOAD)
-        seconds += again * entries * (PASS_ENTRY + PASS_PAIR * size)
-    else:
-        seconds += n * size * (SPARSE_ROW + SPARSE_ROW_PAIR * size) + SPARSE_PAIR * p.stored * size
-        seconds += float(n) * d * (SPARSE_WIDE + SPARSE_KEPT * size) + again * SPARSE_PASS * p.stored * size
-    kept = p.itemsize * 3.0 * size * d + 8.0 * 8 * size * d * again
-    return Route("sketch", seconds, kept + 6.0 * BLOCK_BYTES + 8.0 * 2 * 256 * d)
+def cheapest_exact(p: FitProblem, *, max_memory: float) -> Route | None:
+    """Return the exact way by products that takes fewer operations, if one fits the memory."""
+    ways = [way for way in (by_rows(p), by_columns(p)) if way.bytes <= max_memory]
+    return min(ways, key=lambda way: way.operations, default=None)
 
 
-def cheapest_exact(p: FitProblem, *, max_memory: float, pairs: bool = False) -> Route | None:
-    """Return the cheaper exact way, if one fits the memory.
+def choose(p: FitProblem, *, max_memory: float, pairs: bool = False) -> WayName:
+    """Choose the way of a fit.
 
-    `pairs`: whether Lanczos steps with the rows may be tried, which needs CSR rows and a k that is known.
+    `pairs`: whether Lanczos steps with CSR rows may be tried, for which k must be known: as scikit-learn's "arpack".
     """
-    ways = [by_rows(p), by_columns(p)]
-    if pairs and p.stored is not None and p.k + 1 < min(p.n, p.d):
-        ways.append(by_pairs(p))
-    return min((way for way in ways if way.bytes <= max_memory), key=lambda way: way.seconds, default=None)
-
-
-def choose(p: FitProblem, *, max_memory: float, pairs: bool = False) -> Route:
-    """Choose the way of a fit: the cheaper exact one, unless it costs too much; the sketch needs the least memory."""
-    best, sketch = cheapest_exact(p, max_memory=max_memory, pairs=pairs), by_sketch(p, passes=2)
-    return best if best is not None and best.seconds <= WORTH_IN_FIT * sketch.seconds else sketch
+    if pairs and p.stored is not None and takes_lanczos(min(p.n, p.d), p.k + 1) and by_pairs(p).bytes <= max_memory:
+        return "pairs"
+    best = cheapest_exact(p, max_memory=max_memory)
+    return best.way if best is not None and best.operations <= p.randomized else "sketch"
 
 
 def most_rows_in_stream(p: FitProblem, *, max_memory: float, most: int) -> int:
     """Return how many rows of a stream, like those that it begins with, are kept for the products of all pairs.
 
-    At most `most`, in steps of a twentieth; the memory is that of the rows, twice while they are read, and of the
+    `most`, or that halved as often as it must be; the memory is that of the rows, twice while they are read, and of the
     products.
     """
-    for n in range(most, 0, -max(1, most // 20)):
+    for n in (most >> k for k in range(most.bit_length())):
         times = n / max(p.n, 1)
         like = p._replace(n=n, stored=None if p.stored is None else times * p.stored)
         like = like._replace(row_steps=times * p.row_steps, column_steps=times * times * p.column_steps)
         rows, own = by_rows(like), 12.0 * like.stored if like.stored is not None else float(p.itemsize) * n * p.d
-        if rows.bytes + 2.0 * own <= max_memory and rows.seconds <= WORTH_IN_STREAM * by_sketch(like, passes=1).seconds:
+        if rows.bytes + 2.0 * own <= max_memory and rows.operations <= like.randomized:
             return n
     return 0
 
 
 def sums_in_stream(p: FitProblem, *, max_memory: float) -> bool:
-    """Return whether a stream of such rows is accumulated exactly, d x d; what reading costs is not counted."""
-    # rows of CSR are made dense: a stream has no end at which all could be multiplied at once
-    many = p._replace(n=max(p.n, 1))
-    sums = DENSE_STEP * many.n * p.d * p.d + LOAD * many.n * p.d
-    sketch = by_sketch(many, passes=1).seconds - READ * p.d * p.size * p.size
-    # a batch is undone from a copy of the sum, and what is read is a copy
-    return by_columns(p).bytes + 8.0 * p.d * p.d <= max_memory and sums <= WORTH_IN_STREAM * sketch
+    """Return whether a stream of such rows is summed up exactly, d x d.
+
+    With d^2 operations a dense row takes less than a tenth of those of scikit-learn's IncrementalPCA, which decomposes
+    batches of 5 d rows (14 m d^2 + 8 d^3 for m rows): memory alone decides. CSR rows are made dense for it. A batch is
+    undone from a copy of the sum, and what is read is a copy.
+    """
+    few = p.stored is None or float(p.n) * p.d**2 <= p.randomized
+    return few and by_columns(p).bytes + 8.0 * p.d * p.d <= max_memory

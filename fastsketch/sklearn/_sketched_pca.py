@@ -53,7 +53,7 @@ from fastsketch.sklearn._principal_components import (
     components_of,
     count_for,
     first_of,
-    refine,
+    read_again,
     sketch_of_any_size,
 )
 from fastsketch.sklearn._routes import WayName, cheapest_exact, choose, most_rows_in_stream, problem_of, sums_in_stream
@@ -89,12 +89,15 @@ class SketchedPCA(PrincipalComponents):
     method : {"tfd", "rfd", "fd", "cfd", "pfd", "isvd"}, default "tfd"
         See ``fastsketch.FrequentDirections``; Tracked FD has the best point estimates.
     solver : {"auto", "gram", "svd", "exact"}, default "auto"
-        "auto": ``fit`` takes the cheapest of four ways by a model of their seconds and bytes, and prefers an exact
-        one while it costs at most three times a sketch, or where that does not settle: the products of all pairs of
-        rows (few rows) or of columns, Lanczos steps with CSR rows, or a sketch and further passes over the rows.
-        ``partial_fit`` sums up the products of columns, or sketches; beside the sketch it keeps the rows, 4,000 at
-        most, as long as products of all their pairs cost little. "exact": products of columns. "gram" and "svd": a
-        sketch in one pass, for speed first.
+        "auto": ``fit`` finds the components of n rows of d columns exactly, from the products of all pairs of rows or
+        of columns, where that takes no more operations than a randomized SVD of the sketch's width l with
+        scikit-learn's seven power iterations: up to about min(n, d) = 28 l, which is 840 for ten components and 3,080
+        for fifty. Of CSR rows in memory it takes Lanczos steps, as ``svd_solver="arpack"``, where n_components is at
+        most a twelfth of min(n, d), and that is 600 at least. Otherwise it sketches the rows and reads them again, up
+        to seven times, for a block Krylov method that begins with the sketch. ``partial_fit`` sums up the products of
+        columns as long as they fit `max_memory` (d up to 6,400), of CSR rows only if that takes no more operations
+        than a randomized SVD; otherwise it sketches, and keeps the rows beside the sketch, 4,000 at most, by the same
+        rule as ``fit``. "exact": products of columns. "gram" and "svd": a sketch in one pass, for speed first.
     max_memory : float, default 1e9
         Bytes that "auto" may take beyond the rows themselves; a sketch takes what it takes.
     scale : bool, default False
@@ -131,7 +134,8 @@ class SketchedPCA(PrincipalComponents):
     solver_ : {"rows", "exact", "arpack", "gram", "svd"}
         The way that was taken: products of rows, products of columns, or a sketch.
     n_passes_ : int
-        Passes of a sketch over the rows of ``fit``: with "auto" until no variance moves by more than 1%, at most 4.
+        Passes over the rows that ``fit`` made to sketch them: with "auto" until every variance is certain to 1%, by
+        its residual, which as a rule leaves it right to .01%; at most 8.
     sketch_ : fastsketch.FrequentDirections
         The state, saved with the estimator (and with rows that ``partial_fit`` keeps); float64 where it is exact.
 
@@ -208,9 +212,9 @@ class SketchedPCA(PrincipalComponents):
             if self.solver == "auto":
                 k = min(rows.shape) if not isinstance(wanted, int) else wanted
                 problem = problem_of(rows, k=k, size=size)
-                way = choose(problem, max_memory=self.max_memory, pairs=isinstance(wanted, int)).way
+                way = choose(problem, max_memory=self.max_memory, pairs=isinstance(wanted, int))
                 if way == "pairs" and not self._multiply_all(rows, weights, size, way=way):
-                    way = choose(problem, max_memory=self.max_memory).way
+                    way = choose(problem, max_memory=self.max_memory)
             if way == "sketch":
                 self._sketch_all(rows, weights, size)
             elif way != "pairs":
@@ -406,7 +410,7 @@ class SketchedPCA(PrincipalComponents):
         self.sketch_, self._variance, self.solver_, self.n_passes_ = sketch, variance, solver, 1
         if self.solver == "auto":
             exactly = partial(self._exactly, rows, weights, size)
-            self.n_passes_, seen = refine(sketch, again, weights, self._wanted, exactly)
+            self.n_passes_, seen = read_again(sketch, again, weights, self._wanted, exactly)
             if isinstance(wanted := self._wanted, int) and seen is not None and not self.scale:
                 self._read_once("components", lambda: first_of(seen, wanted))
 
@@ -516,7 +520,7 @@ class SketchedPCA(PrincipalComponents):
         with sketch_of_any_size(self.n_components):
             sketch = super()._fit_source(source).sketch_
         if self.solver == "auto" and source.repeatable and not sketch._is_exact():
-            self.n_passes_ = refine(sketch, source, None, self._wanted)[0]
+            self.n_passes_ = read_again(sketch, source, None, self._wanted)[0]
         if not isinstance(self._wanted, int):
             self._view()  # which may warn
         return self
@@ -535,7 +539,7 @@ class SketchedPCA(PrincipalComponents):
         sketch._take_rows(divided)
         out._wanted, _ = self._asked(sketch.n_rows, source.n_features)
         out._dtype = sketch.resolved["dtype"]
-        passes = refine(sketch, divided, None, out._wanted)[0] if self.solver == "auto" else 1
+        passes = read_again(sketch, divided, None, out._wanted)[0] if self.solver == "auto" else 1
         out._own_model(sketch, {**out._arrays(scales.variance, passes), **scales.arrays()})
         self._become(out)
         if not isinstance(self._wanted, int):

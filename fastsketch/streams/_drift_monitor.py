@@ -378,9 +378,9 @@ class DriftMonitor(Model):
             span *= 2
             if past.span == self.every:  # once: what follows is in the facts
                 warnings.warn(
-                    f"the monitor is not armed: blocks of {past.span:,} rows resemble the ones before them, and are now "
-                    f"{span:,} rows long. Nothing is compared before row {n + span * self.reference:,}, and a change "
-                    f"before it may be missed: where that is too late, begin with a smaller reference than "
+                    f"the monitor is not armed: blocks of {past.span:,} rows resemble the ones before them, and are "
+                    f"now {span:,} rows long. Nothing is compared before row {n + span * self.reference:,}, and a "
+                    f"change before it may be missed: where that is too late, begin with a smaller reference than "
                     f"{self.reference}, or with a larger every than {self.every:,} if rows remember more of those "
                     "before them",
                     stacklevel=4,

@@ -144,7 +144,7 @@ def likeliest_length(table: Floats, n_latest: int, family: Family) -> int:
 def are_dependent(values: Floats, seed: int, moment: int, n_tests: int) -> bool:
     """Return whether blocks (n, f) resemble the ones before them, by a permutation test of their serial correlation.
 
-    Wald and Wolfowitz (1943). Of n_tests the chance that one says so where blocks are exchangeable is at most DEPENDENT.
+    Wald and Wolfowitz (1943). The chance that one of n_tests says so of exchangeable blocks is at most DEPENDENT.
     """
     if not values.size:
         return False

@@ -11,7 +11,7 @@ import store
 
 NAMES = [key.rpartition(".")[2] for key in run.COMMANDS]
 # They compile, start many processes, or take more than some seconds.
-SLOW = ("stages", "levels", "processors", "headline", "routes", "components", "first", "sources", "jobs")
+SLOW = ("stages", "levels", "processors", "headline", "components", "first", "sources", "jobs")
 SLOW += (
     "threads",
     "cold",

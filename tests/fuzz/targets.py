@@ -97,13 +97,13 @@ def reference_table(data, values, header):
     except UnicodeDecodeError:
         return None
     lines = [line.rstrip("\r") for line in text.split("\r" if "\n" not in text else "\n")]
-    if b"\0" in data or any("\r" in line for line in lines):
-        return None
     first = next((line for line in lines if line.strip()), None)
-    if first is None:
+    if b"\0" in data or first is None:
         return None
     marks = [mark for mark in "\t,;" if mark in first]
     lines = [line for line in lines if line.strip(" " if marks[:1] == ["\t"] else None)]
+    if any("\r" in line for line in lines):
+        return None
     if marks == [",", ";"]:
         marks = [mark for mark in marks if len({line.count(mark) for line in lines[:1000]}) == 1]
         if len(marks) != 1:

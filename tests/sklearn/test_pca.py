@@ -13,8 +13,9 @@ pytest.importorskip("sklearn")
 from sklearn.decomposition import PCA, IncrementalPCA  # noqa: E402
 
 import fastsketch as fs  # noqa: E402
+from fastsketch.sketching._whole import BLOCK_BYTES  # noqa: E402
 from fastsketch.sklearn import SketchedPCA, _sketched_pca  # noqa: E402
-from fastsketch.sklearn._routes import FitProblem, Route, by_columns, by_rows, by_sketch, choose, sums_in_stream  # noqa: E402
+from fastsketch.sklearn._routes import FitProblem, by_columns, by_rows, choose, sums_in_stream  # noqa: E402
 from tests.helpers import stream  # noqa: E402
 
 WAYS = {"rows": "rows", "columns": "exact", "sketch": "gram"}
@@ -25,7 +26,7 @@ SPARSE = RNG.standard_normal((90, 70)) * (RNG.random((90, 70)) < 0.1) * np.linsp
 
 def through(monkeypatch, way):
     """Make solver="auto" go one way."""
-    monkeypatch.setattr(_sketched_pca, "choose", lambda *_, **__: Route(way, 0.0, 0.0))
+    monkeypatch.setattr(_sketched_pca, "choose", lambda *_, **__: way)
     monkeypatch.setattr(_sketched_pca, "cheapest_exact", lambda *_, **__: None)
 
 
@@ -103,7 +104,7 @@ def test_where_steps_find_no_end_another_way_is_taken(monkeypatch):
 
     def pick(problem, *, pairs=False, **_):
         asked.append(pairs)
-        return Route("pairs" if pairs else "rows", 0.0, 0.0)
+        return "pairs" if pairs else "rows"
 
     monkeypatch.setattr(_sketched_pca, "choose", pick)
     monkeypatch.setattr(_sketched_pca, "sparse_pairs", lambda *_: None)
@@ -224,7 +225,7 @@ def test_a_view_is_never_stale(monkeypatch, way):
 
 
 # -- intervals -------------------------------------------------------------------------------------------------------
-@pytest.mark.filterwarnings("ignore:explained_variance_ is not exact")
+@pytest.mark.filterwarnings("ignore:explained_variance_ is not certain")
 @pytest.mark.parametrize("method", ["tfd", "rfd", "fd", "pfd", "cfd", "isvd"])
 @pytest.mark.parametrize("kind", ["signal", "noise"])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -251,7 +252,7 @@ def test_intervals_where_the_sketch_has_fewer_rows_than_components():
     assert holds(model, truth(X))
 
 
-@pytest.mark.filterwarnings("ignore:explained_variance_ is not exact")
+@pytest.mark.filterwarnings("ignore:explained_variance_ is not certain")
 def test_more_passes_while_a_variance_moves(monkeypatch):
     through(monkeypatch, "sketch")
     rows = stream("noise", np.random.default_rng(3), 600, 80)
@@ -259,11 +260,11 @@ def test_more_passes_while_a_variance_moves(monkeypatch):
     one = SketchedPCA(3, solver="gram").fit(rows)
     more = SketchedPCA(3).fit(rows)
     errors = [np.abs(model.explained_variance_ / real[:3] - 1).max() for model in (one, more)]
-    assert 2 <= more.n_passes_ <= 4 and one.n_passes_ == 1 and errors[1] < errors[0] / 2
+    assert 2 <= more.n_passes_ <= 8 and one.n_passes_ == 1 and errors[1] < errors[0] / 100
     assert SketchedPCA(3, sketch_size=81).fit(rows).n_passes_ == 1  # nothing was lost
 
 
-@pytest.mark.filterwarnings("ignore:explained_variance_ is not exact")
+@pytest.mark.filterwarnings("ignore:explained_variance_ is not certain")
 def test_passes_are_those_of_the_rows_that_were_read(monkeypatch, tmp_path):
     through(monkeypatch, "sketch")
     rows = stream("noise", np.random.default_rng(3), 600, 80)
@@ -280,26 +281,27 @@ def test_passes_are_those_of_the_rows_that_were_read(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize("kind", ["dense", "csr"])
 def test_a_flat_spectrum_is_read_exactly_where_memory_allows(monkeypatch, kind):
-    monkeypatch.setattr(_sketched_pca, "choose", lambda *_, **__: Route("sketch", 0.0, 0.0))
-    rows = np.random.default_rng(0).standard_normal((900, 300))
-    weights = np.random.default_rng(1).choice([1.0, 2.0], 900)
+    monkeypatch.setattr(_sketched_pca, "choose", lambda *_, **__: "sketch")
+    rows = np.random.default_rng(0).standard_normal((2_000, 1_200))
+    weights = np.random.default_rng(1).choice([1.0, 2.0], 2_000)
     model = SketchedPCA(10).fit(sparse.csr_array(rows) if kind == "csr" else rows, sample_weight=weights)
     assert (model.solver_, model.n_passes_) == ("exact", 1)
     assert np.allclose(model.explained_variance_, truth(rows, weights)[:10], rtol=1e-9)
-    with pytest.warns(UserWarning, match="is not exact to 1%"):
+    with pytest.warns(UserWarning, match="is not certain to 1%"):
         assert SketchedPCA(10, max_memory=0).fit(rows, sample_weight=weights).solver_ == "gram"
 
 
 def test_a_flat_spectrum_is_said_not_to_be_exact(monkeypatch):
     through(monkeypatch, "sketch")
-    rows = np.random.default_rng(0).standard_normal((900, 300))
+    rows = np.random.default_rng(0).standard_normal((2_000, 1_200))
     for given in (rows, fs.open_rows(rows)):
         with pytest.warns(
-            UserWarning, match=r"is not exact to 1%: pass 4, the last, still moved .*solver='exact'"
+            UserWarning, match=r"is not certain to 1%: after pass 8, the last, the residual .*solver='exact'"
         ) as caught:
             model = SketchedPCA(10, max_memory=0).fit(given)
         assert caught[0].filename == __file__
-        assert 0.01 < np.abs(model.explained_variance_ / truth(rows)[:10] - 1).max() < 0.1
+        # a Ritz value is nearer than its residual
+        assert np.abs(model.explained_variance_ / truth(rows)[:10] - 1).max() < 0.05
 
 
 # -- few rows of a stream ---------------------------------------------------------------------------------------------
@@ -421,38 +423,41 @@ def test_none_keeps_all(shape):
 
 
 # -- the model of costs ----------------------------------------------------------------------------------------------
-def test_the_model_takes_the_way_that_was_measured_to_be_faster():
+def test_an_exact_way_is_taken_where_it_takes_no_more_operations_than_a_randomized_svd():
     most = {"max_memory": 1e9}
     for n, d, k, way in [
         (200, 10_000, 10, "rows"),
-        (1_427, 4_322, 10, "rows"),
+        (800, 50_000, 10, "rows"),
+        (1_000, 50_000, 10, "sketch"),
         (20_000, 784, 10, "columns"),
         (20_000, 784, 32, "columns"),
-        (8_000, 2_048, 10, "columns"),
+        (8_000, 2_048, 10, "sketch"),
+        (8_000, 2_048, 50, "columns"),
         (1_560, 617, 32, "columns"),
         (20_000, 8_000, 10, "sketch"),
         (100_000, 4_096, 10, "sketch"),
     ]:
-        assert choose(FitProblem(n, d, k, 2 * k + 10), **most).way == way, (n, d, k)
+        assert choose(FitProblem(n, d, k, 2 * k + 10), **most) == way, (n, d, k)
     text = FitProblem(15_935, 62_061, 10, 30, stored=1.27e6, row_steps=2.8e8, column_steps=5.7e8)
-    assert choose(text, **most).way == "sketch"
-    assert choose(text, pairs=True, **most).way == "pairs"
-    assert choose(text._replace(n=2_000, stored=1e5, column_steps=1e7), **most).way == "rows"
+    assert choose(text, **most) == "sketch"
+    assert choose(text, pairs=True, **most) == "pairs"
+    assert choose(text._replace(k=2_000), pairs=True, **most) == "sketch"
     flat = FitProblem(50_000, 300, 10, 30, stored=5.8e5, row_steps=1.3e7, column_steps=3.3e9)
-    assert choose(flat, **most).way == "columns"
+    assert choose(flat, **most) == choose(flat, pairs=True, **most) == "columns"
 
 
 def test_the_model_keeps_within_memory():
     for n, d in [(300, 20_000), (20_000, 2_000), (3_000, 3_000)]:
         p = FitProblem(n, d, 10, 30)
         for limit in (0.0, 1e6, 1e7, 1e8, 1e9):
-            route = choose(p, max_memory=limit)
-            assert route.way == "sketch" or route.bytes <= limit
-        assert choose(p, max_memory=0.0) == by_sketch(p, passes=2)
+            way = choose(p, max_memory=limit)
+            assert way == "sketch" or {"rows": by_rows, "columns": by_columns}[way](p).bytes <= limit
+        assert choose(p, max_memory=0.0) == "sketch"
         assert min(by_rows(p).bytes, by_columns(p).bytes) > 8 * min(n, d) ** 2
     assert sums_in_stream(FitProblem(200, 2_000, 10, 30), max_memory=1e9)
     assert not sums_in_stream(FitProblem(200, 2_000, 10, 30), max_memory=1e7)
-    assert not sums_in_stream(FitProblem(200, 6_000, 10, 30), max_memory=1e12)
+    assert not sums_in_stream(FitProblem(200, 7_000, 10, 30), max_memory=1e9)
+    assert not sums_in_stream(FitProblem(200, 2_000, 10, 30, stored=200 * 20), max_memory=1e9)
     assert SketchedPCA(3, max_memory=0).fit(X).solver_ == "gram"
     assert SketchedPCA(3, max_memory=0).partial_fit(X).solver_ == "gram"
     for bad in (-1, np.nan, "1 GB", None):
@@ -461,7 +466,7 @@ def test_the_model_keeps_within_memory():
 
 
 @pytest.mark.covering(1)
-@pytest.mark.filterwarnings("ignore:explained_variance_ is not exact")
+@pytest.mark.filterwarnings("ignore:explained_variance_ is not certain")
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize(
     ("way", "shape"), [("rows", (500, 20_000)), ("columns", (12_000, 900)), ("sketch", (4_000, 3_000))]
@@ -470,7 +475,9 @@ def test_peak_memory_is_what_the_model_says(monkeypatch, way, shape, dtype):
     through(monkeypatch, way)
     rows = np.random.default_rng(4).standard_normal(shape, dtype=np.float32).astype(dtype)
     p = FitProblem(*shape, 5, 20, rows.itemsize)
-    said = {"rows": by_rows, "columns": by_columns, "sketch": lambda p: by_sketch(p, passes=4)}[way](p).bytes
+    # of a sketch: its buffers, and of eight passes the directions and their products
+    sketched = 8.0 * p.d * (3 * p.size + 2 * 256 + 8 * p.size + 2 * 7 * (p.k + 10)) + 6 * BLOCK_BYTES
+    said = {"rows": by_rows(p).bytes, "columns": by_columns(p).bytes, "sketch": sketched}[way]
     SketchedPCA(2).fit(rows[:50, :50])  # what is imported once
     tracemalloc.start()
     try:

@@ -112,6 +112,8 @@ class Csv:
             self.names = [cell.strip() for cell in self._head]
             self._header_lines = self.begins + sum(cell.count("\n") for cell in self._head)
             self.header_bytes = sum(len(line) + 1 for line in lines[: self._header_lines])
+            written = self.newline.join(lines[self.begins - 1 : self._header_lines])
+            self._refuse_bytes(written, self.begins, strict=True)
             if all(kind_of(name, dialect) != WORD for name in self._head):
                 self._numbering = lines[self.begins - 1].rstrip(b"\r")
             if again := [number for number, cells in self.first if cells == self._head]:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _NUMBER = re.compile(rb"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 # What scikit-learn parses without an error and the format does not have. Each contains one of these byte strings, which
 # are fast to find.
-_SUSPECT = re.compile(rb"[0-9]_[0-9]|[ \t][+-][0-9]+:|qid(?!:[0-9]+[ \t\r\n])|[\x0b\x0c]|\r(?!\r*\n)")
+_SUSPECT = re.compile(rb"_|[ \t][+-][0-9]+:|qid(?!:[0-9]+[ \t\r\n])|[\x0b\x0c]|\r(?!\r*\n)")
 _SUSPECT_BYTES = b"_", b" +", b" -", b"\t+", b"\t-", b"qid", b"\x0b", b"\x0c"
 
 

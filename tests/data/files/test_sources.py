@@ -151,6 +151,7 @@ def test_what_svmlight_allows(tmp_path):
         ("1 qid: 1:1\n", "line 1: qid: needs an integer"),
         ("1 qid:a:1 1:1\n", "line 1: qid: needs an integer"),
         ("1 qidx:7 1:1\n", "line 1.*index:value"),
+        ("1 1:1\n2e-_4 1:1\n", "line 2: the label is not a finite decimal number"),
         ("1 qid:1.5 1:1\n", "line 1: qid: needs an integer"),
         ("1 1:1\x0b2:1\n", "line 1: the value is not"),
         ("1 1:1 qid:1\n", "line 1.*index:value"),

@@ -436,6 +436,13 @@ def test_a_line_of_blanks_is_no_row_of_one_column(tmp_path, how, blank):
     np.testing.assert_array_equal(np.concatenate(list(source)), [[1.0], [15.0]])
 
 
+def test_names_of_columns_are_utf_8_wherever_the_header_is(tmp_path):
+    for before, how in ((b"", {}), (b"\n\n\n", {}), (b"# by hand\n# 2\n# 3\n", {"comment": "#"})):
+        line = 1 + before.count(b"\n")
+        with pytest.raises(SourceError, match=f"line {line} holds the byte 0xe4, which is no UTF-8"):
+            opened(tmp_path, before + b"Gr\xe4\xdfe;Wert\n1;2\n", header=True, **how)
+
+
 @pytest.mark.parametrize(("text", "line"), [("x;y\n\ufeff3;4\n", 2), ("x;y\n1;2\n\ufeff3;4\n", 3)])
 def test_a_byte_order_mark_within_a_file_is_part_of_its_cell(tmp_path, text, line):
     """As it comes about where files are joined."""
