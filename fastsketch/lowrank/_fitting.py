@@ -9,12 +9,12 @@ import numpy as np
 
 from fastsketch._core.validation import as_integer
 from fastsketch.lowrank._biases import Biases, constant_score, fit_biases, no_biases, parameter_from_data
-from fastsketch.lowrank._choose import BIAS_ERRORS, BIAS_RIDGES, along, choose, unit_of
+from fastsketch.lowrank._choose import choose
 from fastsketch.lowrank._entries import Entries, HoldOut
-from fastsketch.lowrank._fitted import Fitted, HistoryLine, SelectionLine, Side, selection_line
+from fastsketch.lowrank._fitted import Fitted, HistoryLine, Side
 from fastsketch.lowrank._pursuit import Pursuit
 from fastsketch.lowrank._setting import FROM_SPREAD, LEARNED, FitSetting, LossSetting, Ridges, SideSetting
-from fastsketch.lowrank._sweeps import Factors, Sweeps, biases_alone, held_gain, held_losses, held_score, total_loss
+from fastsketch.lowrank._sweeps import Factors, Sweeps, held_losses, held_score, total_loss
 from fastsketch.lowrank._units import BIAS_OBSERVATIONS, NoiseLevel, mean_curvature
 
 Callback = Callable[[HistoryLine], object]
@@ -58,14 +58,13 @@ def fit_once(observations: Entries, setting: FitSetting, watch: "FitHistory") ->
     ridges = Ridges(setting.sweep_ridge, start.bias_ridge, noise.unit, start.curvature)
     climb(pursuit, setting.rank, watch)
     if not setting.sweeps or not pursuit.rank:
-        return greedy(pursuit, watch, ridges, start.selection), pursuit
+        return greedy(pursuit, watch, ridges), pursuit
     pursuit.state = None  # scores and gradient make room for a transposed copy of the entries
     side = SideSetting(loss, biases.level, ridges.penalty or 0.0, ridges.bias_penalty, setting.biases)
     sweeps, rank = Sweeps(observations, side, sweeps=setting.sweeps, noise=noise), watch.selected_rank()
-    selection, score = list(start.selection), None
+    selection, score = [], None
     if observations.n_held:
-        model, score, lines = choose(pursuit, sweeps, ridges, ridge=setting.ridge)
-        selection += lines if not selection else lines[:-1]  # biases alone are there already
+        model, score, selection = choose(pursuit, sweeps, ridges, ridge=setting.ridge)
     else:
         model = sweeps.run(*pursuit.sides(rank), pursuit.path[rank], ridges)
     del sweeps  # its room, of a transposed copy, is that of the scores
@@ -87,11 +86,10 @@ class Start(NamedTuple):
     biases: Biases
     bias_ridge: float  # observations
     curvature: float  # of one of them
-    selection: tuple[SelectionLine, ...] = ()  # bias ridges that held-out entries have scored
 
 
 def begin(observations: Entries, setting: FitSetting) -> Start:
-    """Fit the biases, and a parameter of the loss that was not given; held-out entries choose a bias_ridge of None."""
+    """Fit the biases, and a parameter of the loss that was not given."""
     loss, given = setting.loss, setting.bias_ridge
     ridge = BIAS_OBSERVATIONS[loss.about.targets] if given is None else given
     from_data = loss.name in FROM_SPREAD and setting.loss_parameter is None
@@ -105,23 +103,7 @@ def begin(observations: Entries, setting: FitSetting) -> Start:
     if not setting.biases:
         return Start(loss, no_biases(observations), ridge, 1.0)
     curvature = mean_curvature(observations, loss, level)
-    if not observations.n_held or given is not None:
-        return Start(loss, fit_biases(observations, loss, ridge=ridge * curvature, level=level), ridge, curvature)
-    tried: dict[float, tuple[Biases, Any]] = {}  # with the losses of entries held out
-    lines: list[SelectionLine] = []
-
-    def score(ridge: float) -> float:
-        fitted = fit_biases(observations, loss, ridge=ridge * curvature, level=level)
-        losses = held_losses(observations, loss, biases_alone(observations, fitted, Ridges(0.0, ridge)))
-        tried[ridge], alone = (fitted, losses), held_score(losses)
-        lines.append(selection_line(0, None, ridge, alone, (0.0, 0.0)))
-        return alone[0]
-
-    usual, ridge = ridge, along(BIAS_RIDGES, ridge, score)
-    gain, error = held_gain(tried[usual][1], tried[ridge][1], unit_of(lines[0]["validation"]))
-    if not gain > BIAS_ERRORS * error:
-        ridge = usual
-    return Start(loss, tried[ridge][0], ridge, curvature, tuple(lines))
+    return Start(loss, fit_biases(observations, loss, ridge=ridge * curvature, level=level), ridge, curvature)
 
 
 # -- rank after rank ---------------------------------------------------------------------------------------------------
@@ -183,7 +165,7 @@ def climb(pursuit: Pursuit, rank: int, watch: FitHistory) -> None:
 
 
 # -- the model that a fit ends with ------------------------------------------------------------------------------------
-def greedy(pursuit: Pursuit, watch: FitHistory, ridges: Ridges, selection: tuple[SelectionLine, ...]) -> Fitted:
+def greedy(pursuit: Pursuit, watch: FitHistory, ridges: Ridges) -> Fitted:
     """Return the model of a pursuit without sweeps, which holds every rank."""
     observations, t, rank = pursuit.observations, pursuit.rank, watch.selected_rank()
     path, error = np.zeros((t, t)), None
@@ -194,7 +176,7 @@ def greedy(pursuit: Pursuit, watch: FitHistory, ridges: Ridges, selection: tuple
         model = Factors(rows, columns, pursuit.biases.level, ridges)
         error = held_score(held_losses(observations, pursuit.loss, model))[1]
     fitted = assembled(pursuit, watch, *pursuit.sides(t), ridges, rank)
-    return replace(fitted, path=path, selection=selection, standard_error=error)
+    return replace(fitted, path=path, standard_error=error)
 
 
 def assembled(

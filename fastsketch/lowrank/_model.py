@@ -73,7 +73,7 @@ class LowRankModel(LowRankAnswers):
         ``facts()["penalty"]`` is in units of the loss, None if it is learned.
     bias_ridge : float, optional
         L2 penalty of biases, in observations of mean curvature and weight: a bias of n observations is shrunk by
-        n / (n + bias_ridge). If not given, what biases alone choose on the same entries; else 3, of labels 2.
+        n / (n + bias_ridge). If not given 3, of labels 2.
         ``facts()["bias_penalty"]`` is in units of the loss.
     step_rule : {"line_search", "inverse_sqrt"}, default "line_search"
         Of losses with kinks, in step t: to the lowest point along h, or step_size / sqrt(t).
@@ -93,9 +93,9 @@ class LowRankModel(LowRankAnswers):
     Attributes
     ----------
     selected_rank : int or None
-        Rank that predictions take: what was chosen, 0 where biases alone are as good as any factors; else the last.
+        Rank that predictions take: the last, or without sweeps the one that held-out entries have chosen.
     selection : list of dict
-        rank, ridge, bias_ridge of all that was tried, validation with its standard_error, and gain with gain_error: by
+        rank, ridge, bias_ridge of all that was scored, validation with its standard_error, and gain with gain_error: by
         how much its mean loss is lower than that of biases alone, entry by entry.
     history : list of dict
         rank, objective, seconds, validation (None without one) of every rank from 0.
@@ -203,14 +203,12 @@ class LowRankModel(LowRankAnswers):
             (n_lines,) if X is a table. All of them times a number give the same predictions. An observation of weight
             0 is checked, and then left out, and so is an id of a table that has no other.
         validation : float in (0, 1), or scipy.sparse (m, n), or a table if X is one, optional
-            Share of the entries to hold out while rank, ridge and bias_ridge are chosen (0.1 if not given, unless ridge
-            is given); the fit is then made of all entries. Or held-out entries of your own, which are not fitted.
-            bias_ridge is chosen by fits of the biases alone: the usual one, unless another is better by half a standard
-            error. Then sweeps run at the last rank (where the ridge is not learned for three or more, 1/4 to 4) and at
-            smaller ones. Biases alone (rank 0) win where nothing is better (by more than a standard error, if the ridge
-            is chosen), ridge 1 where no other is by two; a given ridge is kept. All this takes two to five times as
-            long as the fit. ``facts()`` has the gain over biases alone, its error, and as chosen_by "validation",
-            "argument" or "default": too few entries to tell. Without sweeps, the rank alone is chosen, of a fit to the
+            Share of the entries to hold out (0.1 if not given, unless ridge is given); the fit is then made of all
+            entries. Or held-out entries of your own, which are not fitted. They say how large the loss is, and how
+            much lower than that of biases alone: ``facts()``. Where the ridge is neither given nor learned they choose
+            it, the one of 4, 2, 1, 1/2 and 1/4 with the least loss; ``facts()["chosen_by"]`` is "validation",
+            "argument", or "default" where there are too few entries to tell. The scored fit takes about as long as the
+            fit, that of five ridges two to four times as long. Without sweeps they choose the rank, of a fit to the
             entries left. ``LowRankModel(**{**model.resolved, "rank": model.selected_rank})`` is the same fit without a
             choice.
         patience : int, optional
@@ -303,7 +301,7 @@ class LowRankModel(LowRankAnswers):
         pursuit = Pursuit.resumed(before, fitted, self._loss_setting(fitted), self._setting())
         climb(pursuit, total, watch)
         self._values.rank = total
-        self._fitted, self._continuation = greedy(pursuit, watch, fitted.ridges, fitted.selection), pursuit.end()
+        self._fitted, self._continuation = greedy(pursuit, watch, fitted.ridges), pursuit.end()
         return self
 
     def _setting(self) -> FitSetting:
@@ -422,9 +420,9 @@ class LowRankModel(LowRankAnswers):
 
     @property
     def selection(self) -> list[SelectionLine]:
-        """Return rank, ridge, bias_ridge, validation, gain and the errors of these, of every candidate that was tried.
+        """Return rank, ridge, bias_ridge, validation, gain and the errors of these, of every model that was scored.
 
-        Lines without a ridge are of biases alone; [] before the fit, and where nothing was chosen.
+        The line without a ridge is of biases alone; [] before the fit, and where no entries were held out.
         """
         return [] if self._fitted is None else [line.copy() for line in self._fitted.selection]
 
