@@ -40,10 +40,12 @@ from fastsketch.online._state_arrays import (
 S = TypeVar("S", bound=LearnedState)
 
 
-# Of the diagonal learner that scores are blended with; it takes the logistic loss.
-RATE_BESIDE, DELTA_BESIDE = 1.0, 1e-8
-# Learning rate of real targets, where steps are in units of residuals: by progressive losses of four sets.
-RATE_OF_NUMBERS = 0.25
+# Default learning rates of the diagonal learner (AdaGrad) that scores are blended with: of labels, and of real targets,
+# where steps are in units of residuals.
+BLEND_RATE_OF_LABELS, BLEND_RATE_OF_NUMBERS = 1.0, 0.25
+# delta of AdaGrad (Duchi, Hazan and Singer 2011), which keeps the first division finite: the default `eps` of
+# river's optim.AdaGrad.
+ADAGRAD_DELTA = 1e-8
 
 
 # -- the read-out ------------------------------------------------------------------------------------------------------
@@ -158,13 +160,19 @@ def probabilities(scores: Floats) -> Floats:
 
 
 # -- the learner beside a state ----------------------------------------------------------------------------------------
-def start_beside(loss: str, decay: float, n_slots: int, sparse: bool, zeros: Zeros = np.zeros) -> DiagonalState:
-    """Return the diagonal learner with whose scores to blend, before the first row; n_slots: or columns."""
+def start_beside(
+    loss: str, decay: float, n_slots: int, sparse: bool, zeros: Zeros = np.zeros, rate: float | None = None
+) -> DiagonalState:
+    """Return the diagonal learner with whose scores to blend, before the first row; n_slots: or columns.
+
+    Of labels it has the logistic loss. rate: its learning rate, None for the default.
+    """
     of_labels = LOSSES[loss].targets == "label"
     number = LOSSES["logistic" if of_labels else loss].number
-    rate = RATE_BESIDE if of_labels else RATE_OF_NUMBERS
+    if rate is None:
+        rate = BLEND_RATE_OF_LABELS if of_labels else BLEND_RATE_OF_NUMBERS
     setting = AdaptiveSetting(method=DIAGONAL, loss=number, learning_rate=rate, decay=decay, in_units=not of_labels)
-    return start_diagonal(setting, DELTA_BESIDE, d=n_slots, sparse=sparse, zeros=zeros)
+    return start_diagonal(setting, ADAGRAD_DELTA, d=n_slots, sparse=sparse, zeros=zeros)
 
 
 def pace_name(number: int) -> str:

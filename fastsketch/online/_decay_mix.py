@@ -1,18 +1,22 @@
-"""One score of learners that forget at different rates: decay="auto".
+"""One score from learners that forget at different rates: decay="auto".
 
-States of each of DECAYS learn side by side from the same rows, each with its read-out. Of labels those that forget
-fastest have a second one, which forgets as slowly as the middle ones: it tells how sure they are by more rows, and is
-better on streams that move fast all the time, where the other is better after a jump. Each read-out has a weight, and
-the score is the mean of theirs by these weights, so that the model is as linear as they are. With every row a weight is
-multiplied by exp(-loss), for the loss that its score had before the row was learned from, and SHARE of all is dealt out
-anew as in the beginning: the fixed share of Herbster and Warmuth (1998), which follows the best of them from one
-stretch of the stream to the next. Its rounds are in _kernels/online/readout.
+Learners of each of the rates `decay_rates` learn side by side from the same rows, each with its read-out. For labels
+the learner that forgets fastest has a second read-out, which forgets at the next slower rate. Each read-out is an
+expert in the sense of prediction with expert advice. The score is the mean of their scores by their weights, so that
+the model is as linear as the learners.
+
+The weights are those of the fixed share (Herbster and Warmuth 1998, "Tracking the best expert", Machine Learning 32):
+after every row a weight is multiplied by exp(-loss), for the loss of the expert's score before the row was learned
+from, and the share `decay_share` of the total weight is distributed again. It is distributed as the weights were in
+the beginning ("fixed share to start vector", Bousquet and Warmuth 2002, JMLR 3), which `decay_prior` sets. The rounds
+are in _kernels/online/readout.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import log
-from typing import Any, Final, Literal, TypedDict
+from typing import Any, Literal, TypedDict, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,22 +26,14 @@ from fastsketch._kernels.online import readout
 from fastsketch.data.files import _checks as checks
 from fastsketch.online._state_arrays import Arrays, Counts, Floats, Zeros
 
-# Half-lives of no end, 693 rows and 34 rows, the weights in the beginning, and the share that is dealt out anew: chosen
-# on generated streams and on training rows of eight shuffled sets, by the losses from before each row was learned from.
-# Without the middle one slow turns of the truth cost more, with equal weights rows that stand still.
-DECAYS: Final = (1.0, 0.999, 0.98)
-# The second read-out of the last was chosen on generated streams; shorter half-lives, 14 and 7 rows, larger shares, a
-# read-out of the mixed score and one more for the middle one were no better there.
-FIRST_WEIGHTS: Final = np.array([0.8, 0.1, 0.1])
-FIRST_OF_LABELS: Final = np.array([0.8, 0.1, 0.05, 0.05])
-FIRST_WEIGHTS.flags.writeable = FIRST_OF_LABELS.flags.writeable = False
-SHARE = 1e-3
+# Learners side by side, at most: the kernel has room for the weights of so many experts, and labels have one more.
+MAX_RATES = 7
 
 
 class DriftFigures(TypedDict):
     """Half-life in rows of the learner of the largest weight, None where it forgets nothing, and what it gains.
 
-    gain: by how much its loss was lower than that of the learner that forgets nothing, a row, about the last thousand.
+    gain: by how much its mean loss over about the last 1 / decay_share rows was lower than that of the first learner.
     """
 
     half_life: float | None
@@ -54,6 +50,18 @@ def as_decay(value: Any, name: str) -> float | Literal["auto"]:
     return as_real(value, name, 0.0, 1.0, low_open=True)
 
 
+def as_rates(value: Any, name: str) -> tuple[float, ...]:
+    """Check that a value holds 2 to 7 decay rates, each in (0, 1] and below the one before it, and return them."""
+    if isinstance(value, str) or not isinstance(value, Sequence | np.ndarray):
+        raise TypeError(f"{name} must be a sequence of numbers, got {value!r}")
+    rates = tuple(
+        as_real(rate, f"an entry of {name}", 0.0, 1.0, low_open=True) for rate in cast("Sequence[Any]", value)
+    )
+    if not 2 <= len(rates) <= MAX_RATES or any(slower <= faster for slower, faster in pairwise(rates)):
+        raise ValueError(f"{name} must be 2 to {MAX_RATES} different numbers, the largest first, got {value!r}")
+    return rates
+
+
 def check_auto(*, of_labels: bool, calibrate: bool) -> None:
     """Raise ValueError unless decay="auto" goes with these parameters."""
     if of_labels and not calibrate:
@@ -62,11 +70,14 @@ def check_auto(*, of_labels: bool, calibrate: bool) -> None:
 
 @dataclass(slots=True)
 class DecayMix(Arrays):
-    """Weights of the learners, and their losses lately."""
+    """Weights of the experts, and their mean losses over the latest rows."""
 
-    decay_weights: Floats  # (m,) of the read-outs, of sum 1: those of DECAYS, and of labels the second of the last
-    decay_losses: Floats  # (m + 2,): means of the last 1 / SHARE rows or so; rows; mean square of real residuals
-    of_labels: bool = True
+    decay_weights: Floats  # (m,) of the read-outs, of sum 1: one of each rate, and of labels the second of the last
+    decay_losses: Floats  # (m + 2,): means over the last 1 / share rows or so; rows; mean square of real residuals
+    of_labels: bool
+    rates: tuple[float, ...]
+    start: tuple[float, ...]  # the weights before the first row, (m,)
+    share: float
 
     def arrays(self) -> list[Floats]:
         """Return what rows change."""
@@ -85,8 +96,8 @@ class DecayMix(Arrays):
             self.decay_weights,
             self.decay_losses,
             out,
-            FIRST_OF_LABELS if self.of_labels else FIRST_WEIGHTS,
-            SHARE,
+            np.array(self.start),
+            self.share,
             self.of_labels,
         )
         return out
@@ -97,27 +108,36 @@ class DecayMix(Arrays):
 
     def figures(self) -> DriftFigures:
         """Return which half-life leads, and by how much."""
-        last = len(DECAYS) - 1
+        last = len(self.rates) - 1
         weights = np.append(self.decay_weights[:last], self.decay_weights[last:].sum())
         losses = np.append(self.decay_losses[:last], self.decay_losses[last:-2].min())
         leader = int(weights.argmax())
-        half_life = log(0.5) / log(DECAYS[leader]) if DECAYS[leader] < 1.0 else None
+        half_life = log(0.5) / log(self.rates[leader]) if self.rates[leader] < 1.0 else None
         return {"half_life": half_life, "weight": float(weights[leader]), "gain": float(losses[0] - losses[leader])}
 
     def validate_all(self, arrays: Mapping[str, NDArray[Any]]) -> set[str]:
         """Raise ValueError unless rounds could have made these arrays; return names."""
         names = self.validate(arrays)
         weights, losses = arrays["decay_weights"], arrays["decay_losses"]
-        if weights.min() < SHARE * FIRST_OF_LABELS.min() * 0.999 or abs(weights.sum() - 1.0) > 1e-9:
+        if weights.min() < self.share * min(self.start) * 0.999 or abs(weights.sum() - 1.0) > 1e-9:
             raise ValueError("array 'decay_weights' must be positive, and of sum 1")
         checks.number_within(losses.min(), "losses of each decay", 0.0, np.inf)
         return names
 
 
-def start_mix(zeros: Zeros = np.zeros, *, of_labels: bool) -> DecayMix:
-    """Return the weights before the first row; with zeros=outline, arrays of the same shapes."""
-    first = FIRST_OF_LABELS if of_labels else FIRST_WEIGHTS
-    out = DecayMix(zeros(len(first)), zeros(len(first) + 2), of_labels)
+def start_mix(
+    rates: tuple[float, ...], prior: float, share: float, zeros: Zeros = np.zeros, *, of_labels: bool
+) -> DecayMix:
+    """Return the weights before the first row; with zeros=outline, arrays of the same shapes.
+
+    The first learner has the weight `prior`, the others equal parts of the rest. For labels the two read-outs of the
+    last learner have half of its weight each.
+    """
+    rest = (1.0 - prior) / (len(rates) - 1)
+    start = (prior, *[rest] * (len(rates) - 1))
+    if of_labels:
+        start = (*start[:-1], 0.5 * rest, 0.5 * rest)
+    out = DecayMix(zeros(len(start)), zeros(len(start) + 2), of_labels, rates, start, share)
     if zeros is np.zeros:
-        out.decay_weights[:] = first
+        out.decay_weights[:] = start
     return out

@@ -28,7 +28,8 @@ NUMBERS = ("bool", "int", "float")
 KINDS = (*NUMBERS, "str")
 # Rows whose labels are looked up one by one.
 FEW_ROWS = 16
-# Runs that shuffled rows are to have before any order is judged: with fewer, half as many may be chance.
+# Runs that shuffled rows are to have before any order is judged: with fewer, half as many may be chance. The standard
+# deviation of the number of runs is about half the root of the number of rows (Wald and Wolfowitz 1940).
 FEWEST_RUNS = 50
 # Rows between two looks at the order of the classes.
 LOOK = 64

@@ -25,7 +25,7 @@ from fastsketch.data.files import _checks as checks
 from fastsketch.data.names._columns import MOST_BITS
 from fastsketch.data.names._naming import as_list
 from fastsketch.online._class_states import Blend, States, Unlearned, n_states, pace_name, start_beside, start_readout
-from fastsketch.online._decay_mix import DECAYS, as_decay, check_auto, start_mix
+from fastsketch.online._decay_mix import as_decay, as_rates, check_auto, start_mix
 from fastsketch.online._kept import Examples, Kept, by_prefix, checked_sums
 from fastsketch.online._labels import (
     LOOK,
@@ -43,13 +43,16 @@ from fastsketch.online._metrics import Metrics, start_metrics, without_drift
 from fastsketch.online._row_inputs import ColumnSlots, Inputs, NamedRows, Names, numeric_rows, start_inputs
 from fastsketch.online._state_arrays import Floats, LearnedState, Zeros, outline
 
-# Share of nonzeros in the first row above which all are learned from as dense ones.
-DENSE_ABOVE = 0.3
 # Remedy for coefficients out of range where no parameter was given that could have caused it.
 OUT_OF_RANGE = "divide the rows or the targets by a constant that brings them near 1"
 NO_SPARSE_FORM = "needs a form for sparse rows that begins with no columns: this model has none"
 
 S = TypeVar("S", bound=LearnedState)
+
+
+def as_positive(value: Any, name: str) -> float:
+    """Return a positive number as a float."""
+    return as_real(value, name, 0.0, 1e300, low_open=True)
 
 
 class OnlineLearner(Model, Generic[S], abstract=True):
@@ -64,14 +67,27 @@ class OnlineLearner(Model, Generic[S], abstract=True):
     classes: Any = parameter(as_classes, default=None, reads="_known_classes")
     class_weight: ClassWeight = parameter(as_class_weight, default=None)
     decay: float | Literal["auto"] = parameter(as_decay, default=1.0)
+    # half-lives of no end, 693 rows and 34 rows
+    decay_rates: tuple[float, ...] = parameter(as_rates, default=(1.0, 0.999, 0.98))
+    decay_prior: float = real(default=0.8, high=1.0, low_open=True, high_open=True)
+    decay_share: float = real(default=1e-3, high=1.0, low_open=True, high_open=True)
     open_columns: bool = flag(default=False)
     hash_bits: int | None = integer(default=None, at_least=1, below=MOST_BITS + 1)
     fit_intercept: bool = flag(default=True)
     scale: Literal["moments"] | None = choice(("moments", None), default="moments")
     calibrate: bool = flag(default=True)
     blend: bool | None = flag(default=None)
+    blend_rate: float | None = parameter(as_positive, default=None)
+    dense_above: float = real(default=0.3, high=1.0)
 
     def _check(self) -> None:
+        for name in ("decay_rates", "decay_prior", "decay_share"):
+            if self.decay != "auto" and getattr(self, name) != self._declared[name].default:
+                raise ValueError(f"{name} belongs to decay='auto', got decay={self.decay}")
+        if self.blend_rate is not None and not self._blends():
+            raise ValueError(
+                "blend_rate: with these parameters scores are not blended with those of a diagonal learner"
+            )
         for name in ("open_columns", "hash_bits"):
             if getattr(self, name) and not self._takes_sparse():
                 raise ValueError(f"{name} {NO_SPARSE_FORM}")
@@ -163,7 +179,7 @@ class OnlineLearner(Model, Generic[S], abstract=True):
 
     def _decays(self) -> tuple[float, ...]:
         """Return the decay of each of the states that learn side by side."""
-        return DECAYS if self.decay == "auto" else (self.decay,)
+        return self.decay_rates if self.decay == "auto" else (self.decay,)
 
     def _in_time_order(self) -> bool:
         """Return whether rows are known to come in an order that is to be followed."""
@@ -420,7 +436,7 @@ class OnlineLearner(Model, Generic[S], abstract=True):
     def _first_kept(self, x: Any, labels: ClassLabels | None) -> Kept[S]:
         """Return what is kept before the first rows, which decide between the dense form and the sparse one."""
         d = x.shape[1]
-        few = is_sparse(x) and self._takes_sparse() and x[:1].nnz <= DENSE_ABOVE * d
+        few = is_sparse(x) and self._takes_sparse() and x[:1].nnz <= self.dense_above * d
         sparse = few or self.open_columns or isinstance(x, NamedRows)
         width = None if self.open_columns or self._names.is_open else d
         columns = ColumnSlots(width)
@@ -453,9 +469,11 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         states = paces[0]
         if len(paces) > 1:
             of_labels = LOSSES[self.loss].targets == "label"
-            states.faster, states.mix = paces[1:], start_mix(zeros, of_labels=of_labels)
+            rates = self.decay_rates
+            states.faster = paces[1:]
+            states.mix = start_mix(rates, self.decay_prior, self.decay_share, zeros, of_labels=of_labels)
             if of_labels:
-                paces[-1].steady = start_readout(states.n_members, len(signs), zeros, decay=DECAYS[1])
+                paces[-1].steady = start_readout(states.n_members, len(signs), zeros, decay=rates[-2])
         return states
 
     def _begun_at(
@@ -473,7 +491,7 @@ class OnlineLearner(Model, Generic[S], abstract=True):
         states = States(held, list(signs), decay=decay)
         if self._blends():
             room = [slots(f"{k}.beside.") if sparse else most for k in n]
-            states.beside = [start_beside(self.loss, decay, size, sparse, zeros) for size in room]
+            states.beside = [start_beside(self.loss, decay, size, sparse, zeros, self.blend_rate) for size in room]
         if self._calibrates():
             states.readout = start_readout(states.n_members, len(n), zeros, decay=decay)
         elif states.beside:

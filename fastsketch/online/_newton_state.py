@@ -20,7 +20,6 @@ from fastsketch._kernels.online.numbers import (
     ROUND,
     ROWS,
     SHRINKAGE,
-    TAKEN,
     UNCONSTRAINED,
     WEIGHTS,
 )
@@ -41,14 +40,10 @@ from fastsketch.online._state_arrays import (
     flat,
 )
 
-# alpha0 of models that are given none, as share of the squared length of the first row: for labels, which bound the
-# slopes, and for real targets. Chosen on validation splits of seven and of four sets, where it is as good as the best
-# constant, or better: that depends on the lengths of the rows.
+# Defaults of `alpha0_share`: of labels, whose slopes are bounded, and of real targets; where H is made of curvatures of
+# the losses, where alpha0 is the ridge of a regression; and for labels of rows as scale="moments" makes them.
 SHARE_FOR_LABELS, SHARE_FOR_REAL_TARGETS = 0.01, 3.0
-# The same where H is made of curvatures of the losses: there alpha0 is but the ridge of a regression. Chosen by the
-# scores from before each row was learned from, of training rows.
 SHARE_BY_LOSS = 0.2
-# Of rows as scale="moments" makes them, about as long as their intercept; by progressive losses of eleven sets.
 SHARE_FOR_SCALED_ROWS = 0.05
 MOST_ALPHA = float(np.finfo(np.float64).max)
 CONSTRAINTS = {None: UNCONSTRAINED, "current": CURRENT, "next": NEXT, "both": BOTH}
@@ -177,7 +172,6 @@ class NewtonState(LearnedState):
         scalar, count, setting = arrays["scalar"].tolist(), arrays["count"].tolist(), self.setting
         alpha, m = scalar[ALPHA], setting.sketch_size
         checks.number_within(scalar[FADED], "share that has not faded", 5e-324, 1.0)
-        checks.number_within(scalar[TAKEN], "share of what it keeps that has not faded", 0.0, 1.0)
         checks.number_within(scalar[FLOOR], "floor of alpha", setting.alpha0 or 0.0, alpha * 2)
         least = (setting.alpha0 or 0.0) / 2  # where rows have faded, and then been shrunk
         checks.number_within(
@@ -260,7 +254,7 @@ def start_newton(setting: NewtonSetting, d: int, sparse: bool, zeros: Zeros = np
     m, k = setting.sketch_size, 2 * setting.sketch_size
     common = common_fields(setting, d, sparse, zeros)
     common["scalar"][ALPHA] = common["scalar"][FLOOR] = setting.alpha0 or 0.0
-    common["scalar"][FADED] = common["scalar"][TAKEN] = 1.0
+    common["scalar"][FADED] = 1.0
     square = [zeros((k, k)) for _ in range(3)]
     space = ShrinkingSpace(square[0], zeros(k), square[1], square[2], b=zeros(k), e=zeros(k))
     rows: NewtonSparseRows | NewtonDenseRows

@@ -9,7 +9,7 @@ from fastsketch._core.losses import LOSSES
 from fastsketch._core.validation import as_real
 from fastsketch._frame.parameters import choice, parameter, real
 from fastsketch._kernels.online.numbers import ALPHA
-from fastsketch.online._linear import OUT_OF_RANGE
+from fastsketch.online._linear import OUT_OF_RANGE, as_positive
 from fastsketch.online._newton_state import (
     CONSTRAINTS,
     SHARE_BY_LOSS,
@@ -76,14 +76,21 @@ class SketchedNewton(OnlineLinear[NewtonState]):
         and steps in units of its residuals, the share that it gets is that of least squares of scores from before each
         row was learned from, and without `blend` there is none with alpha0 or curvature; "huber" and "absolute" are
         never blended.
+    blend_rate : float, optional
+        Learning rate of that diagonal learner. If it is not given, 1 for labels, and 0.25 for real targets, in units of
+        the root mean square of its residuals.
+    dense_above : float in [0, 1], default 0.3
+        Share of nonzeros in the first row, if it is sparse, above which all rows are learned from in the dense form.
     method : {"rfd", "fd", "pfd"}, default "rfd"
         Robust Frequent Directions, whose alpha grows by itself; with alpha = alpha0 Frequent Directions, and its
         parameterized form. What the papers compare with is in ``reference``: the whole H (d x d), a random projection,
         Oja's rule.
     alpha0 : float, optional
         Initial regulariser, in units of squared rows; needed by all methods but "rfd". If it is not given, the squared
-        length of the first row that is not zero, times 0.2 for curvature="loss", else 0.05 for losses of labels (0.01
-        if scale is None) and 3 for losses of real targets. 0, for "rfd" alone, is the papers' RFD0.
+        length of the first row that is not zero, times `alpha0_share`. 0, for "rfd" alone, is the papers' RFD0.
+    alpha0_share : float, optional
+        That factor. If it is not given, 0.2 for curvature="loss", else 0.05 for losses of labels (0.01 if scale is
+        None) and 3 for losses of real targets.
     constraint : {"current", "next", "both", None}, default None
         Which scores are kept within [-1, 1]: that of the example just learned from (Algorithm 6), that of the next
         one before it is scored (Algorithm 3), both, or none. Targets are to lie within [-1, 1] but for None. Then
@@ -113,11 +120,19 @@ class SketchedNewton(OnlineLinear[NewtonState]):
         of the read-out, and in the metrics of ``progress``. alpha fades too, and is put back to its first value when it
         falls below half of it: directions that no longer occur then have the steps of a beginning. See also ``fade``.
         The moments of scale="moments" do not fade.
-        "auto": learners of decay 1, 0.999 and 0.98 side by side, and the score their mean by weights that follow their
-        losses on rows not yet learned from (a fixed share; of real targets log(1 + r^2 / mean r^2)); the metrics then
-        count all rows alike, and ``progress["drift"]`` says which half-life leads; cumulative_loss, mean_loss and alpha
-        are those of the learner that forgets nothing. It takes three times the time and memory, and needs calibrate
-        for labels.
+        "auto": learners of the rates `decay_rates` side by side. The score is the mean of theirs by weights that follow
+        their losses on rows not yet learned from: the fixed share of Herbster and Warmuth (1998), of real targets with
+        the loss log(1 + r^2 / mean r^2). The metrics then count all rows alike, and ``progress["drift"]`` says which
+        half-life leads; cumulative_loss, mean_loss and alpha are those of the first learner. It takes three times the
+        time and memory, and needs calibrate for labels.
+    decay_rates : sequence of float, default (1.0, 0.999, 0.98)
+        The decay of each of the learners of decay="auto", 2 to 7 of them, the largest first: half-lives of no end, 693
+        rows and 34 rows.
+    decay_prior : float in (0, 1), default 0.8
+        Weight of the first of these learners before the first row; the others share the rest equally.
+    decay_share : float in (0, 1), default 0.001
+        Share of the weight of all learners that every row distributes as it was before the first row: the rate at which
+        the best learner is expected to change.
 
     Attributes
     ----------
@@ -177,6 +192,7 @@ class SketchedNewton(OnlineLinear[NewtonState]):
 
     method: Method = choice(("rfd", "fd", "pfd"), default="rfd")
     alpha0: float | None = real(default=None)
+    alpha0_share: float | None = parameter(as_positive, default=None)
     constraint: Constraint = choice(tuple(CONSTRAINTS), default=None)
     curvature: Curvature = choice(("gradient", "loss", None), default=None)
     beta: float | None = parameter(_as_share, default=None)
@@ -192,9 +208,10 @@ class SketchedNewton(OnlineLinear[NewtonState]):
             raise ValueError(
                 f"alpha0 must be positive for method={self.method!r}, got {self.alpha0}: only 'rfd' finds its own"
             )
+        if self.alpha0 is not None and self.alpha0_share is not None:
+            raise ValueError(f"alpha0_share belongs to an alpha0 that is not given, got alpha0={self.alpha0}")
         if self.beta is not None and self.method != "pfd":
             raise ValueError(f"beta belongs to method='pfd', got beta={self.beta!r} with method={self.method!r}")
-
         if self.decay != 1.0:
             self._check_fading("decay must be 1")
 
@@ -234,6 +251,8 @@ class SketchedNewton(OnlineLinear[NewtonState]):
         return start_newton(setting, d if slots is None else slots, sparse, zeros)
 
     def _first_row_share(self) -> float:
+        if self.alpha0_share is not None:
+            return self.alpha0_share
         if self.resolved["curvature"] == "loss":
             return SHARE_BY_LOSS
         if LOSSES[self.loss].targets != "label":

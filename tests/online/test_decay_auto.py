@@ -9,11 +9,14 @@ from scipy.special import expit, log_softmax
 
 import fastsketch as fs
 from fastsketch.online._class_states import ReadOut, start_readout
-from fastsketch.online._decay_mix import DECAYS, FIRST_OF_LABELS, FIRST_WEIGHTS, SHARE
 from fastsketch.sklearn import SketchedNewtonClassifier
 from tests.helpers import same_state
 
 MODELS = (fs.SketchedNewton, fs.AdaptiveSubgradient)
+DECAYS, SHARE = (1.0, 0.999, 0.98), 1e-3
+FIRST_WEIGHTS = np.array([0.8, 0.1, 0.1])
+FIRST_OF_LABELS = np.array([0.8, 0.1, 0.05, 0.05])
+OTHERS = {"decay_rates": (0.999, 0.9), "decay_prior": 0.3, "decay_share": 0.02}
 
 
 def moving(n=1200, d=6, n_classes=2, seed=0):
@@ -25,7 +28,7 @@ def moving(n=1200, d=6, n_classes=2, seed=0):
     return rows, scores.argmax(axis=1)
 
 
-def scores_of(kind, x, y, n_classes):
+def scores_of(kind, x, y, n_classes, rates=DECAYS):
     """Return the scores (m, n, ...) of learners of each decay, and of the last by a read-out that forgets slowly."""
     heard, learn = [], ReadOut.learn
 
@@ -34,16 +37,16 @@ def scores_of(kind, x, y, n_classes):
         return learn(self, *given)
 
     classes = list(range(n_classes))
-    each = [kind(classes=classes, decay=g).update(x, y).last_scores for g in DECAYS]
+    each = [kind(classes=classes, decay=g).update(x, y).last_scores for g in rates]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ReadOut, "learn", noted)
-        kind(classes=classes, decay=DECAYS[-1]).update(x, y)
-    steady = start_readout(len(heard[0][0]), 1 if n_classes == 2 else n_classes, decay=DECAYS[1])
+        kind(classes=classes, decay=rates[-1]).update(x, y)
+    steady = start_readout(len(heard[0][0]), 1 if n_classes == 2 else n_classes, decay=rates[-2])
     slowly = np.hstack([steady.learn(*given) for given in heard])
     return np.stack([*each, slowly[0] if n_classes == 2 else slowly.T])
 
 
-def fixed_share(scores, losses_of, first=FIRST_WEIGHTS):
+def fixed_share(scores, losses_of, first=FIRST_WEIGHTS, share=SHARE):
     """Mix scores (g, n, ...) by weights that follow the losses losses_of(i, mixed score) (g,); return both."""
     weights, out = first.copy(), np.empty(scores.shape[1:])
     for i in range(scores.shape[1]):
@@ -51,7 +54,7 @@ def fixed_share(scores, losses_of, first=FIRST_WEIGHTS):
         losses = losses_of(i, out[i])
         if losses is not None:
             weights = weights * np.exp(losses.min() - losses)
-            weights = (1 - SHARE) * weights / weights.sum() + SHARE * first
+            weights = (1 - share) * weights / weights.sum() + share * first
     return out, weights
 
 
@@ -171,6 +174,43 @@ def test_follows_a_stream_that_moves_and_rests_where_it_does_not(kind, moving):
     assert n * model.progress["log_loss"] <= bound
     assert (alone.argmin() > 0) == moving == (model.progress["drift"]["half_life"] is not None)
     assert kind().update(rows, y).progress["drift"] is None
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_rates_prior_and_share_are_those_given(kind):
+    rows, y = moving()
+    scores = scores_of(kind, rows, y, 2, OTHERS["decay_rates"])
+    first = np.array([0.3, 0.35, 0.35])
+
+    def log_losses(i, _):
+        return np.logaddexp(0, np.where(y[i] == 1, -1, 1) * scores[:, i])
+
+    expected, weights = fixed_share(scores, log_losses, first, OTHERS["decay_share"])
+    model = kind(classes=[0, 1], decay="auto", **OTHERS).update(rows, y)
+    np.testing.assert_allclose(model.last_scores, expected, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(model._kept.states.mix.decay_weights, weights, rtol=0, atol=1e-9)
+    assert same_state(fs.from_bytes(model.to_bytes()), model)
+    real = kind(loss="square", decay="auto", **OTHERS).update(rows, rows[:, 0])
+    assert len(real._kept.states.mix.decay_weights) == 2 and real.progress["drift"]["half_life"] is not None
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"decay_rates": (0.9,)}, "decay_rates must be 2 to 7 different numbers, the largest first"),
+        ({"decay_rates": (0.9, 0.99)}, "the largest first"),
+        ({"decay_rates": tuple(1 - 0.1 * i for i in range(8))}, "2 to 7"),
+        ({"decay_rates": (1.0, 0.0)}, "an entry of decay_rates must lie in"),
+        ({"decay_rates": "fast"}, "decay_rates must be a sequence"),
+        ({"decay_prior": 1.0}, "decay_prior must lie in"),
+        ({"decay_share": 0.0}, "decay_share must lie in"),
+        ({"decay": 0.99, "decay_share": 0.1}, "decay_share belongs to decay='auto', got decay=0.99"),
+    ],
+)
+def test_rates_prior_and_share_that_are_none(given, message):
+    for kind in MODELS:
+        with pytest.raises((TypeError, ValueError), match=message):
+            kind(**{"decay": "auto", **given})
 
 
 def test_bad_parameters():

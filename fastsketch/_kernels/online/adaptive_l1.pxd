@@ -120,6 +120,7 @@ cdef inline void step_l1(Model* s, const double* x) noexcept nogil:
             for i in range(rank):
                 other[i] = alpha[i] + t * move[i]
             trial = l1_dual(s, other, root, start, aw, delta, bound, u, w, gap)
+            # sufficient decrease (Nocedal and Wright 2006, page 33)
             if trial <= value + 1e-4 * t * slope or fabs(t * slope) <= 1e-15 * fabs(value):
                 break
             t *= 0.5

@@ -8,8 +8,7 @@ from fastsketch._kernels.linalg.blas cimport gemm
 from fastsketch._kernels.losses cimport dot, flat
 from fastsketch._kernels.online.adaptive_model cimport (Model, count_losses, give_up_steps, idle, keep_scale, predict,
                                                         sketch, sketch_slope, step, take_row, take_x, turn_inner)
-from fastsketch._kernels.online.basis cimport (add, add_kept_row, add_row, keep_row, largest_move, most_condition,
-                                               recompute, row_dot, row_products, take_in, tolerance)
+from fastsketch._kernels.online.basis cimport (add, add_kept_row, add_row, keep_row, largest_move, recompute, row_dot, row_products, take_in, tolerance)
 from fastsketch._kernels.online.numbers cimport OLD, RANK, ROWS, SCALE
 from fastsketch._kernels.online.turning cimport clear, fresh_basis, full, least_new, must_rebase, polish, project
 from fastsketch._kernels.pool cimport fs_blas_alone
@@ -54,7 +53,7 @@ cdef inline void rebase_sparse(Model* s) noexcept nogil:
         for i in range(n):
             s.f[i] = 1
         # H^-1 = (I - V share V') / delta changes by 2 delta^-1 times the errors of the rows V'
-        if take_in(&s.c, n, fresh, moved, mix, copy, most_condition() if s.decay == 1 else 30.0, s.f,
+        if take_in(&s.c, n, fresh, moved, mix, copy, s.f,
                    1.0, s.b, move, 10 * tolerance()):
             # base loses the growth of Z b
             for j in range(fresh):

@@ -14,22 +14,10 @@ from fastsketch._kernels.linalg.blas cimport gemm, gemv
 cdef enum:
     SOME = 256                   # rows of Z recomputed together
 
-cdef inline double most_condition() noexcept nogil:
-    # Of F, beyond which Z is recomputed: every factor of ten costs a digit of w, and a smaller one costs time. Measured
-    # for d = 20,000, 60 nonzeros a row, us a row with 1e4, 1e5, 1e6: Newton 28.6, 23.1, 20.4, ADA-FFD 47.8, 40.1, 33.6;
-    # what w differs by from that of dense rows, d = 2,000: Newton 6e-15, 4e-14, 3e-13, ADA-FFD 5e-14, 8e-12, 9e-9.
-    return 1e6
-
-
 cdef inline double tolerance() noexcept nogil:
     # Scores of sparse rows are those of the same dense ones to 1e-9 of the largest, and a projection keeps |w'x| <= 1 +
     # 1e-9. A single operation may take a hundredth of that, as the errors of all rows since a shrink add up.
     return 1e-11
-
-
-cdef inline double most_inverse() noexcept nogil:
-    # Of F^-1, where no model has moved along Z: entries of Z stay in the range of numbers.
-    return 1e12
 
 
 cdef struct Basis:
@@ -202,7 +190,7 @@ cdef inline bint keeps_digits(const Basis* c, Py_ssize_t n, Py_ssize_t fresh, co
         length = length_of(c, j)
         longest = max(longest, length)
         growth = max(growth, fabs(total) * length)
-    if roundoff * growth * longest > allowed * move:
+    if not roundoff * growth * longest <= allowed * move:
         return False
     # Skeel's condition number of F: its rows may be of any lengths, but terms of F Z' may not cancel
     for i in range(n):
@@ -215,37 +203,29 @@ cdef inline bint keeps_digits(const Basis* c, Py_ssize_t n, Py_ssize_t fresh, co
         for j in range(n):
             total += fabs(moved[i * n + j]) * lengths[j]
         # this row's share of the relative error of H^-1: the error of its square in B'B, over the least eigenvalue of H
-        if roundoff * total / sqrt(squares[i]) * (1 + squares[i] / least) > allowed:
+        if not roundoff * total / sqrt(squares[i]) * (1 + squares[i] / least) <= allowed:
             return False
     return True
 
 
 cdef inline bint take_in(const Basis* c, Py_ssize_t n, Py_ssize_t fresh, const double* moved, double* mix, double* copy,
-                         double most, const double* squares, double least, const double* b,
+                         const double* squares, double least, const double* b,
                          double move, double allowed) noexcept nogil:
     """Rewrite the rows moved Z' + mix X as moved (Z' + S X) without touching all of Z; return whether that is accurate.
 
     Z gets the nonzeros of X and moved becomes F. A model base + Z b has then grown by X'S'b, which the caller takes off
-    base again. The answer is False, and only scratch has changed, if F would have a condition above `most`, or if the
-    rows or the model would lose digits.
+    base again. The answer is False, and only scratch has changed, if the rows or the model would lose digits.
 
     moved (n, n); mix (n, n + fresh): the first n columns are overwritten, the others become S = moved^-1 mix where
     the answer is True and are lost where it is not. copy: n * n. squares (n,): squared lengths of the new rows, which
     are orthogonal. least, b, move, allowed: as keeps_digits takes them.
     """
     cdef Py_ssize_t i, j, m = n + fresh
-    cdef double size = 0, back = 0
     for i in range(n):
         memset(mix + i * m, 0, n * sizeof(double))
         mix[i * m + i] = 1
     memcpy(copy, moved, n * n * sizeof(double))
     if not solve_small(n, copy, mix, m):
-        return False
-    for i in range(n):
-        for j in range(n):
-            size += moved[i * n + j] * moved[i * n + j]
-            back += mix[i * m + j] * mix[i * m + j]
-    if not (sqrt(size * back) < most and sqrt(back) < most_inverse()):
         return False
     if not keeps_digits(c, n, fresh, moved, mix, squares, least, b, move, allowed, copy):
         return False

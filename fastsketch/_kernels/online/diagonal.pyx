@@ -40,6 +40,7 @@ cdef enum:
     LEAST = 100000               # coordinates of a part: about 100 us
     SOME = 64                    # steps at a time
 
+# Kingma and Ba 2015, algorithm 1.
 cdef double BETA1 = 0.9
 cdef double BETA2 = 0.999
 # Of the square of a gradient: squares are sums of such, times 1 / FADED, which is 1e100 at most.

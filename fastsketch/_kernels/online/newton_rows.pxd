@@ -8,10 +8,10 @@ from libc.string cimport memcpy, memset
 
 from fastsketch._kernels.linalg.blas cimport gemm, gemv
 from fastsketch._kernels.losses cimport dot
-from fastsketch._kernels.online.basis cimport (SOME, add, add_kept_row, add_row, largest_move, most_condition, recompute,
+from fastsketch._kernels.online.basis cimport (SOME, add, add_kept_row, add_row, largest_move, recompute,
                                                row_dot, row_products, take_in, tolerance)
 from fastsketch._kernels.online.newton_model cimport Model, over, transposed_times
-from fastsketch._kernels.online.numbers cimport ALPHA, RANK, ROWS, TAKEN
+from fastsketch._kernels.online.numbers cimport ALPHA, RANK, ROWS
 from fastsketch._kernels.pool cimport fs_blas_alone, fs_pool_from, fs_pool_parts, fs_pool_run
 
 cdef enum:
@@ -43,7 +43,6 @@ cdef inline void identity_frame(Model* s) noexcept nogil:
     cdef Py_ssize_t i
     memset(s.frame, 0, s.k * s.k * sizeof(double))
     memset(s.b, 0, s.k * sizeof(double))
-    s.scalar[TAKEN] = 1
     for i in range(s.rank):
         s.frame[i * s.k + i] = 1
 
@@ -54,14 +53,13 @@ cdef inline void rebase_sparse(Model* s) noexcept nogil:
     cdef double* moved = s.copy + max(rank, <Py_ssize_t> SOME) * rank
     cdef double* mix
     cdef double least
-    # where F has faded, what Z b has is large and cancels with base
-    if rank == r and rank > 0 and s.scalar[TAKEN] > 0.01:
+    if rank == r and rank > 0:
         mix = mixture(s, moved, rank, &ld)
         for i in range(rank):
             s.values[i] = s.small[i * s.k + i]
         # of H = B'B + alpha I, or of B'B
         least = s.scalar[ALPHA] if s.scalar[ALPHA] > 0 else s.values[rank - 1]
-        if take_in(&s.c, rank, n, moved, mix - rank, s.copy, most_condition(), s.values, least, s.b,
+        if take_in(&s.c, rank, n, moved, mix - rank, s.copy, s.values, least, s.b,
                    largest_move(&s.c, n, s.e), tolerance()):
             # base loses the growth of Z b
             for j in range(n):

@@ -11,7 +11,7 @@ from fastsketch._kernels.online.newton_model cimport (Model, add_basis, at_end, 
                                                       matrix_times, over, score, teaches, times_basis,
                                                       transposed_times)
 from fastsketch._kernels.online.numbers cimport (ALPHA, FADED, FLOOR, LOSS, MISTAKES, RANK, RESIDUALS, ROUND, ROWS,
-                                                 SHRINKAGE, TAKEN, WEIGHTS)
+                                                 SHRINKAGE, WEIGHTS)
 
 
 cdef inline double rank_share() noexcept nogil:
@@ -50,7 +50,6 @@ cdef inline bint lift(Model* s) noexcept nogil:
         for i in range(k):
             for j in range(k):
                 s.inverse[i * s.k + j] += f * s.vectors[v * k + i] * s.vectors[v * k + j]
-    s.scalar[TAKEN] *= faded
     s.scalar[ALPHA], s.scalar[FADED] = alpha, 1
     return True
 
@@ -159,7 +158,6 @@ cdef inline Py_ssize_t shrink_small(Model* s, Py_ssize_t k) noexcept nogil:
     s.scalar[SHRINKAGE] += delta * faded
     if s.grows:
         s.scalar[ALPHA] += delta * faded / 2
-    s.scalar[TAKEN] *= faded
     s.scalar[FADED] = 1
     return rank
 

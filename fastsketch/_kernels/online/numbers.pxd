@@ -30,8 +30,7 @@ cpdef enum:
     ALPHA = 9              # regulariser of H (Newton), which FADED is in
     SHRINKAGE = 10         # sum of the squared lengths that shrinks removed
     FLOOR = 11             # alpha is put back to it when it has faded to less than half
-    TAKEN = 12             # how much has faded in F Z' since Z was computed as a whole, of squares
-    SCALARS = 13
+    SCALARS = 13           # the last one is of files of before, and no longer read
 
 cpdef enum:
     # Which predictions a Newton model keeps within [-1, 1].

@@ -20,7 +20,6 @@ FADED: int
 ALPHA: int
 SHRINKAGE: int
 FLOOR: int
-TAKEN: int
 SCALARS: int
 UNCONSTRAINED: int
 CURRENT: int

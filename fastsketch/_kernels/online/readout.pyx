@@ -2,12 +2,14 @@
 
 A member is a learner of the same rows. With p members and k classes, row i has inputs u (p,) for each class, and its
 class the score w'u; of one state for two classes the inputs end with a 1, and w with an intercept. The probability is
-the logistic function of that score, of more classes the softmax of all. A step is w -= H^-1 g for the slope g of the
-log loss in w; H = I + the sum of half what the model expects of g g' and half g g' itself: so that a row that
-contradicts a sure model moves it by a bounded amount. Every row leaves `decay` of that sum, and I as it is.
+the logistic function of that score, of more classes the softmax of all: Platt scaling (Platt 1999), with
+several scores stacking (Wolpert 1992), fitted online to scores from before their row was learned from. A step is w -= H^-1 g for the slope g of the
+log loss in w; H = I + the sum of half what the model expects of g g' (the Fisher information) and half g g' itself (as
+in the online Newton step of Hazan, Agarwal and Kale 2007): so that a row that contradicts a sure model moves it by a
+bounded amount. Every row leaves `decay` of that sum, and I as it is.
 
 Of real targets there are two members a and b, and the score is a + share (b - a): the share, within [0, 1], of least
-squares in the rows so far. Nothing in it depends on the scale of the targets or on what is added to them.
+squares in the rows so far (stacked regression, Breiman 1996). Nothing in it depends on the scale of the targets or on what is added to them.
 
 The arrays are those of fastsketch.online._class_states.ReadOut, and of _decay_mix.DecayMix.
 """
